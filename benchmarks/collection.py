@@ -19,8 +19,8 @@ import uvicorn
 from benchmarks.memory import measure_peaks, run_to_end, served
 from benchmarks.result_rows import BenchRow
 from benchmarks.traces import expected_of, output_of
-from tests.support.langfuse.builder import StandIn
-from tests.support.langfuse.server import Server
+from tests.support.langfuse.builder import FakeLangfuse
+from tests.support.langfuse.server import FakeServer
 
 FEW: Final = 2_000
 MANY: Final = int(os.environ.get("MOSAICO_BENCH_TRACES", "100000"))
@@ -59,11 +59,11 @@ def _langfuse() -> Iterator[str]:
 
 
 def _serve() -> None:
-    server = Server(
+    server = FakeServer(
         mode="events_only", version="4.16.0", public_key=PUBLIC_KEY, secret_key=SECRET_KEY
     )
     for count in (FEW, MANY):
-        StandIn(server=server, url="").experiment(
+        FakeLangfuse(server=server, url="").experiment(
             dataset=f"n-{count}",
             run=f"n-{count}",
             items=count,

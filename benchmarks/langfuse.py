@@ -32,9 +32,9 @@ from app.core.resources import Resources
 from app.plugins import load_plugins
 from app.traces.registry import TRACE_SOURCES, TraceQuery
 from benchmarks.result_rows import BenchRow, interleave
-from tests.support.langfuse.builder import StandIn
+from tests.support.langfuse.builder import FakeLangfuse
 from tests.support.langfuse.generated import ScorePlan
-from tests.support.langfuse.server import Server
+from tests.support.langfuse.server import FakeServer
 
 LATENCY_S: Final = 0.05
 TRACES: Final = 3_000
@@ -249,7 +249,7 @@ def _post(server: Place, path: str) -> list[dict[str, str]]:
 class Remembering:
     """The stand-in, with every answer kept, each given after the same time."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: FakeServer) -> None:
         self._server = server
         self._answers: dict[bytes, list[Message]] = {}
         self._asked: list[dict[str, str]] = []
@@ -304,10 +304,10 @@ def _server() -> Iterator[Place]:
 
 
 def _serve() -> None:
-    stand_in = Server(
+    stand_in = FakeServer(
         mode="events_only", version="4.16.0", public_key="pk-bench", secret_key="sk-bench"
     )
-    hands = StandIn(server=stand_in, url="")
+    hands = FakeLangfuse(server=stand_in, url="")
     tone = ScorePlan(name="Tone", value=0.5)
     for name, items in ((LARGE, TRACES), (SMALL, SMALL_TRACES)):
         hands.experiment(

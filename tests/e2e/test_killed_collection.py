@@ -9,8 +9,8 @@ import pytest
 from app.core.encryption import SecretBox
 from app.core.resources import Resources
 from tests.support.deployment import Deployment
-from tests.support.langfuse import StandIn, stand_in
-from tests.support.langfuse.mishaps import Hang
+from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
+from tests.support.langfuse.faults import NoResponseEver
 from tests.support.processes import MASTER_KEY, until
 
 ROWS = "/experiment-items"
@@ -23,16 +23,16 @@ def service_resources(service_resources: Resources) -> Resources:
 
 
 @pytest.fixture
-def langfuse() -> Iterator[StandIn]:
-    with stand_in() as running:
+def langfuse() -> Iterator[FakeLangfuse]:
+    with run_fake_langfuse() as running:
         yield running
 
 
 def test_killed_collection__no_stored_page_is_read_again(
-    deployment: Deployment, langfuse: StandIn
+    deployment: Deployment, langfuse: FakeLangfuse
 ) -> None:
     langfuse.experiment(items=450)
-    langfuse.inject(Hang(), path=ROWS, on={4})
+    langfuse.inject(NoResponseEver(), path=ROWS, on={4})
     deployment.service.patch(
         "/agents/agent-001",
         {
@@ -47,7 +47,7 @@ def test_killed_collection__no_stored_page_is_read_again(
 
     def hangs_after_three_pages() -> bool:
         stored = deployment.rows.value("SELECT coalesce(max(trace_count), 0) FROM collections")
-        return bool(stored == 300 and len(langfuse.asked_for(ROWS)) == 4)
+        return bool(stored == 300 and len(langfuse.requests_for(ROWS)) == 4)
 
     until(hangs_after_three_pages, what=victim.log)
     victim.kill()
@@ -59,8 +59,8 @@ def test_killed_collection__no_stored_page_is_read_again(
     assert deployment.rows.value("SELECT count(DISTINCT trace_id) FROM collected_traces") == 450
     request_counts = Counter(
         (request.path, *sorted(request.parameters.items()))
-        for request in langfuse.asked
+        for request in langfuse.requests
         if request.status
     )
     assert set(request_counts.values()) == {1}
-    assert len(langfuse.asked_for(ROWS)) == 6  # five pages, one of them in two attempts
+    assert len(langfuse.requests_for(ROWS)) == 6  # five pages, one of them in two attempts

@@ -1,4 +1,4 @@
-"""Uploads: streamed, all or nothing, one at a time, and read by runs that keep their own copy."""
+"""Uploads: streamed, atomic, one at a time, and copied by the runs that read them."""
 
 import gzip
 import json
@@ -31,7 +31,7 @@ def rows(service: Service, table: str) -> int:
         return session.scalar(text(f"SELECT count(*) FROM {table}")) or 0
 
 
-def test_an_upload_is_stored_listed_shown_and_deleted(service: Service) -> None:
+def test_upload__is_stored_listed_shown_and_deleted(service: Service) -> None:
     content = b"\xef\xbb\xbf" + ndjson([pair(1)]) + b"\r\n   \n" + ndjson([pair(2)]).rstrip()
     answer = upload(service, content)
     dataset = answer.json()
@@ -53,7 +53,7 @@ def test_an_upload_is_stored_listed_shown_and_deleted(service: Service) -> None:
     assert rows(service, "local_traces") == 1
 
 
-def test_a_wrong_line_is_named_and_nothing_of_the_upload_is_stored(service: Service) -> None:
+def test_upload__invalid_line_rejects_the_whole_upload(service: Service) -> None:
     good = [ndjson([pair(number)]) for number in (1, 2)]
     flaws = {
         b"{\n": "not JSON",
@@ -74,16 +74,16 @@ def test_a_wrong_line_is_named_and_nothing_of_the_upload_is_stored(service: Serv
         b"[" * 100_000: "",
         gzip.compress(b"\n".join(good)) + b"\n": "",
     }
-    for flaw, said in flaws.items():
+    for flaw, expected_detail in flaws.items():
         problem = refused(service, 422, b"".join([good[0], b"\n", flaw, good[1]]))
         assert problem["detail"].startswith("line 3: "), flaw[:80]
-        assert said in problem["detail"]
+        assert expected_detail in problem["detail"]
     assert rows(service, "local_datasets") == rows(service, "local_traces") == 0
     assert upload(service, b"".join(good)).status_code == 201
 
 
-def test_what_is_no_upload_is_refused(service: Service) -> None:
-    one = ndjson([pair(1)])
+def test_upload__invalid_uploads_are_rejected(service: Service) -> None:
+    upload = ndjson([pair(1)])
     for content in (b"", b"\n\n  \n", b"\xef\xbb\xbf\n"):
         problem = refused(service, 422, content)
         assert problem["type"] in ("/problems/no-traces", "/problems/invalid-trace")
@@ -91,7 +91,7 @@ def test_what_is_no_upload_is_refused(service: Service) -> None:
     assert twice["type"] == "/problems/duplicate-trace"
     assert twice["detail"] == "the traceId 't-1' occurs twice; give each trace a unique ID"
     for content_type in ("application/json", "multipart/form-data", ""):
-        problem = refused(service, 415, one, headers={"Content-Type": content_type})
+        problem = refused(service, 415, upload, headers={"Content-Type": content_type})
         assert "application/x-ndjson" in problem["detail"]
     for params in (
         {"name": "support"},
@@ -101,12 +101,12 @@ def test_what_is_no_upload_is_refused(service: Service) -> None:
         {"name": "a\nb", "runName": "x"},
         {**NIGHT_1, "replace": "perhaps"},
     ):
-        refused(service, 422, one, params=params)
-    refused(service, 400, one, params={"name": "a\u0000b", "runName": "x"})
+        refused(service, 422, upload, params=params)
+    refused(service, 400, upload, params={"name": "a\u0000b", "runName": "x"})
     assert rows(service, "local_datasets") == 0
 
 
-def test_one_line_holds_at_most_16_mib(service: Service) -> None:
+def test_upload__line_over_16_mib_is_rejected(service: Service) -> None:
     line = b'{"traceId": "t-2", "output": "' + b"x" * (16 * 1024**2) + b'"}\n'
     problem = refused(service, 413, ndjson([pair(1)]) + line)
     assert "line 2 is longer" in problem["detail"]
@@ -115,7 +115,7 @@ def test_one_line_holds_at_most_16_mib(service: Service) -> None:
     assert upload(service, ndjson([pair(1)]) + nearly).json()["traceCount"] == 2
 
 
-def test_traces_of_a_run_are_uploaded_once_or_replaced_whole(service: Service) -> None:
+def test_upload__existing_run_needs_replace(service: Service) -> None:
     first = service.upload([pair(1), pair(2)])
     problem = refused(service, 409, ndjson([pair(3)]))
     assert problem["type"] == "/problems/dataset-exists"
@@ -130,7 +130,7 @@ def test_traces_of_a_run_are_uploaded_once_or_replaced_whole(service: Service) -
     assert rows(service, "local_traces") == 1
 
 
-def test_runs_keep_their_own_copy_of_what_they_read(service: Service) -> None:
+def test_upload__runs_keep_their_copies_of_the_traces(service: Service) -> None:
     service.agent()
     service.benchmark(metrics=["ACCURACY"])
     dataset = service.upload([pair(1)])
@@ -141,7 +141,7 @@ def test_runs_keep_their_own_copy_of_what_they_read(service: Service) -> None:
     assert service.completed()["errorCode"] == "DATASET_NOT_FOUND"
 
 
-def test_of_uploads_of_the_same_at_once_one_is_stored(service: Service) -> None:
+def test_upload__one_of_concurrent_uploads_is_stored(service: Service) -> None:
     content = ndjson(pair(number) for number in range(2000))
     with ThreadPoolExecutor(6) as threads:
         answers = list(threads.map(lambda _: upload(service, content), range(6)))
@@ -156,7 +156,7 @@ def test_of_uploads_of_the_same_at_once_one_is_stored(service: Service) -> None:
     assert [answer.status_code for answer in answers] == [201] * 4
 
 
-def test_a_repeated_upload_with_one_key_is_stored_once(service: Service) -> None:
+def test_upload__idempotency_key_stores_once(service: Service) -> None:
     headers = {**NDJSON, "Idempotency-Key": "upload-1"}
     first, again = (upload(service, ndjson([pair(1)]), headers=headers) for _ in range(2))
     assert (first.status_code, again.status_code) == (201, 201)
@@ -169,7 +169,7 @@ def test_a_repeated_upload_with_one_key_is_stored_once(service: Service) -> None
     assert rows(service, "local_datasets") == 1
 
 
-def test_an_upload_larger_than_a_body_may_be_is_streamed(service: Service) -> None:
+def test_upload__large_upload_is_streamed(service: Service) -> None:
     traces = [pair(number, output="word " * 2000) for number in range(400)]
     pieces = (json.dumps(trace).encode() + b"\n" for trace in traces)
     answer = service.client.post(

@@ -13,20 +13,20 @@ from app.harness.bash.langfuse_export import export_run
 from app.harness.langfuse_export import ExportFailed, LangfuseProject
 from app.harness.results import AttemptOutcome
 from app.llm.conversation import ChatMessage, MessageRole, TextBlock, user_message
-from tests.integration.langfuse.collecting import collected
+from tests.integration.langfuse.collection import collect_all
 from tests.support.bash_eval import call, report, result, task, trace
-from tests.support.langfuse import StandIn, stand_in
+from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
 
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
-def langfuse() -> Iterator[StandIn]:
-    with stand_in() as running:
+def langfuse() -> Iterator[FakeLangfuse]:
+    with run_fake_langfuse() as running:
         yield running
 
 
-def project_of(langfuse: StandIn, public_key: str | None = None) -> LangfuseProject:
+def project_of(langfuse: FakeLangfuse, public_key: str | None = None) -> LangfuseProject:
     return LangfuseProject(
         url=langfuse.url,
         public_key=public_key or langfuse.public_key,
@@ -34,7 +34,7 @@ def project_of(langfuse: StandIn, public_key: str | None = None) -> LangfuseProj
     )
 
 
-def test_export__run_is_read_back(langfuse: StandIn) -> None:
+def test_export__run_is_read_back(langfuse: FakeLangfuse) -> None:
     good, bad = task("exit_code:0", task_id="good"), task("exit_code:0", task_id="bad")
     said = (
         user_message("Do it."),
@@ -52,7 +52,7 @@ def test_export__run_is_read_back(langfuse: StandIn) -> None:
     assert done == ("bash", "eval-scripted-m-2026-11-22-020000", 3)
     assert later == ("bash", "eval-scripted-m-2026-11-22-030000", 3)
 
-    traces = collected(
+    traces = collect_all(
         langfuse, dataset_ref="bash", run_name=done.run_name, late_scores=True, now=utc_now()
     ).traces
     assert sorted(entry.item_id.rpartition("-")[0] for entry in traces) == ["bad", "good", "good"]
@@ -66,7 +66,7 @@ def test_export__run_is_read_back(langfuse: StandIn) -> None:
     assert failed.scores == {**scores, "TASK_SCORE": 0, "TASK_PASSED": 0, "NATURAL_STOP": 0}
 
 
-def test_export__rejected_key_fails(langfuse: StandIn) -> None:
+def test_export__rejected_key_fails(langfuse: FakeLangfuse) -> None:
     with pytest.raises(ExportFailed, match="did not accept the run"):
         export_run(
             report(result(task(), True)), project_of(langfuse, "pk-wrong"), dataset="other", now=NOW

@@ -16,8 +16,8 @@ from app.harness.mcp.config import TaskType
 from app.harness.mcp.langfuse_export import export_run
 from app.harness.results import AttemptOutcome, ConversationEnding
 from app.llm.conversation import user_message
-from tests.integration.langfuse.collecting import collected
-from tests.support.langfuse import stand_in
+from tests.integration.langfuse.collection import collect_all
+from tests.support.langfuse import run_fake_langfuse
 from tests.support.mcp_results import FAILED, llm_calls, mcp_report, result, tool_call
 from tests.support.mcp_servers import FAULTS
 
@@ -44,7 +44,7 @@ def test_export__mcp_run_is_read_back() -> None:
         tool_calls=(tool_call("a", "t"),),
     )
     errored = result("lost", outcome=AttemptOutcome.INFRA_ERROR, evaluations=())
-    with stand_in() as langfuse:
+    with run_fake_langfuse() as langfuse:
         access = LangfuseProject(
             url=langfuse.url,
             public_key=langfuse.public_key,
@@ -54,7 +54,7 @@ def test_export__mcp_run_is_read_back() -> None:
             mcp_report(asked_attempt, direct, errored), access, dataset="mcp", now=NOW
         )
         assert done == ("mcp", "bench-2026-11-22-020000", 2)
-        traces = collected(
+        traces = collect_all(
             langfuse, dataset_ref="mcp", run_name=done.run_name, late_scores=True, now=utc_now()
         ).traces
     first, second = sorted(traces, key=lambda trace: trace.item_id)
@@ -87,7 +87,7 @@ def test_export__run_command_writes_to_langfuse(
     bench = {"servers": {"faults": server}, "scenarios": [{"name": "all", "tasks": tasks}]}
     monkeypatch.chdir(tmp_path)
     Path("colours.yaml").write_text(json.dumps(bench))
-    with stand_in() as langfuse:
+    with run_fake_langfuse() as langfuse:
         environment = {
             "LANGFUSE_BASE_URL": langfuse.url,
             "LANGFUSE_PUBLIC_KEY": langfuse.public_key,
@@ -97,7 +97,7 @@ def test_export__run_command_writes_to_langfuse(
         assert done.exit_code == 1, done.output
         [told] = [line for line in done.stderr.splitlines() if "in Langfuse" in line]
         assert told.startswith("2 attempts are in Langfuse: dataset 'colours', run 'bench-")
-        traces = collected(
+        traces = collect_all(
             langfuse, dataset_ref="colours", run_name=None, late_scores=True, now=utc_now()
         ).traces
     assert {(trace.output, trace.expected_output, trace.scores["TASK_PASSED"]) for trace in traces} == {

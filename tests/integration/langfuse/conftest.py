@@ -1,68 +1,68 @@
-"""A Langfuse on loopback for each test that asks for one, and clients of it."""
+"""Fixtures: fake Langfuse servers on loopback, and clients of them."""
 
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
-from tests.integration.langfuse.reading import Reader
-from tests.support.langfuse import StandIn, stand_in
+from tests.integration.langfuse.api_reader import ApiReader
+from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
 
 
 @pytest.fixture(scope="session")
-def server_v4() -> Iterator[StandIn]:
-    with stand_in() as running:
+def server_v4() -> Iterator[FakeLangfuse]:
+    with run_fake_langfuse() as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def server_v3() -> Iterator[StandIn]:
-    with stand_in("v3") as running:
+def server_v3() -> Iterator[FakeLangfuse]:
+    with run_fake_langfuse("v3") as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def server_dual() -> Iterator[StandIn]:
-    with stand_in("dual") as running:
+def server_dual() -> Iterator[FakeLangfuse]:
+    with run_fake_langfuse("dual") as running:
         yield running
 
 
 @pytest.fixture
-def langfuse(server_v4: StandIn) -> StandIn:
-    """A v4 server in its default mode, which knows nothing yet."""
-    server_v4.start_anew()
+def langfuse(server_v4: FakeLangfuse) -> FakeLangfuse:
+    """An empty v4 server in its default mode."""
+    server_v4.reset()
     return server_v4
 
 
 @pytest.fixture
-def langfuse_v3(server_v3: StandIn) -> StandIn:
-    server_v3.start_anew()
+def langfuse_v3(server_v3: FakeLangfuse) -> FakeLangfuse:
+    server_v3.reset()
     return server_v3
 
 
 @pytest.fixture
-def langfuse_dual(server_dual: StandIn) -> StandIn:
-    """A v4 server that still fills the tables of the older endpoints."""
-    server_dual.start_anew()
+def langfuse_dual(server_dual: FakeLangfuse) -> FakeLangfuse:
+    """A v4 server that also serves API v3."""
+    server_dual.reset()
     return server_dual
 
 
 @pytest.fixture
-def reader(langfuse: StandIn) -> Iterator[Reader]:
+def reader(langfuse: FakeLangfuse) -> Iterator[ApiReader]:
     yield from _reader_of(langfuse)
 
 
 @pytest.fixture
-def reader_v3(langfuse_v3: StandIn) -> Iterator[Reader]:
+def reader_v3(langfuse_v3: FakeLangfuse) -> Iterator[ApiReader]:
     yield from _reader_of(langfuse_v3)
 
 
 @pytest.fixture
-def reader_dual(langfuse_dual: StandIn) -> Iterator[Reader]:
+def reader_dual(langfuse_dual: FakeLangfuse) -> Iterator[ApiReader]:
     yield from _reader_of(langfuse_dual)
 
 
-def _reader_of(langfuse: StandIn) -> Iterator[Reader]:
+def _reader_of(langfuse: FakeLangfuse) -> Iterator[ApiReader]:
     with httpx.Client(
         base_url=f"{langfuse.url}/api/public",
         auth=(langfuse.public_key, langfuse.secret_key),
@@ -70,4 +70,4 @@ def _reader_of(langfuse: StandIn) -> Iterator[Reader]:
         verify=False,  # no certificates to read
         timeout=20,
     ) as client:
-        yield Reader(client)
+        yield ApiReader(client)

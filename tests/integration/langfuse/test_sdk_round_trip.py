@@ -1,4 +1,4 @@
-"""The real SDK reads the stand-in's answers, and what it writes there is read back."""
+"""The real SDK reads from and writes to the fake server."""
 
 import logging
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from langfuse.api import NotFoundError
 from langfuse.experiment import ExperimentItem, ExperimentResult
 from opentelemetry.sdk.trace import TracerProvider
 
-from tests.integration.langfuse.reading import EVER, Reader, condition, matching
-from tests.support.langfuse import ScorePlan, StandIn, stand_in
+from tests.integration.langfuse.api_reader import EVER, ApiReader, condition, matching
+from tests.support.langfuse import FakeLangfuse, ScorePlan, run_fake_langfuse
 from tests.support.langfuse.builder import experiment_id
 
 JSON = dict[str, Any]
@@ -21,8 +21,8 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 CAPITALS = {"Italy": "Rome", "France": "Paris", "Chile": "Santiago"}
 
 
-def sdk_of(langfuse: StandIn) -> Iterator[Langfuse]:
-    """The SDK with a client and a tracer of its own, all of them ended."""
+def sdk_of(langfuse: FakeLangfuse) -> Iterator[Langfuse]:
+    """The SDK with its own HTTP client and tracer, shut down afterwards."""
     tracers = TracerProvider(shutdown_on_exit=False)
     with httpx.Client(trust_env=False, verify=False, timeout=20) as client:
         sdk = Langfuse(
@@ -39,30 +39,30 @@ def sdk_of(langfuse: StandIn) -> Iterator[Langfuse]:
 
 
 @pytest.fixture(scope="module")
-def newest() -> Iterator[StandIn]:
-    with stand_in(takes_score_lists=True) as running:
+def newest() -> Iterator[FakeLangfuse]:
+    with run_fake_langfuse(takes_score_lists=True) as running:
         yield running
 
 
 @pytest.fixture
-def langfuse(newest: StandIn) -> StandIn:
-    """A server that is new enough for the score batches of SDK 5."""
-    newest.start_anew()
+def langfuse(newest: FakeLangfuse) -> FakeLangfuse:
+    """A server that accepts the score lists of SDK 5."""
+    newest.reset()
     return newest
 
 
 @pytest.fixture
-def sdk(langfuse: StandIn) -> Iterator[Langfuse]:
+def sdk(langfuse: FakeLangfuse) -> Iterator[Langfuse]:
     yield from sdk_of(langfuse)
 
 
-def test_the_sdk_finds_its_project_and_health(langfuse: StandIn, sdk: Langfuse) -> None:
+def test_sdk__reads_project_and_health(langfuse: FakeLangfuse, sdk: Langfuse) -> None:
     assert sdk.auth_check()
     assert sdk.api.projects.get().data[0].id == langfuse.project_id
     assert sdk.api.health.health().version == "4.16.0"
 
 
-def test_the_sdk_reads_a_dataset_with_all_its_items(langfuse: StandIn, sdk: Langfuse) -> None:
+def test_sdk__reads_a_dataset_with_its_items(langfuse: FakeLangfuse, sdk: Langfuse) -> None:
     langfuse.dataset("support/ö,x", items=120)
 
     dataset = sdk.get_dataset("support/ö,x")
@@ -74,7 +74,7 @@ def test_the_sdk_reads_a_dataset_with_all_its_items(langfuse: StandIn, sdk: Lang
         sdk.get_dataset("unknown")
 
 
-def test_the_sdk_reads_runs_and_their_rows(langfuse: StandIn, sdk: Langfuse) -> None:
+def test_sdk__reads_runs_and_rows(langfuse: FakeLangfuse, sdk: Langfuse) -> None:
     plans = [
         ScorePlan(name="number", value=0.5),
         ScorePlan(name="truth", value=1.0, data_type="BOOLEAN", on="trace"),
@@ -82,12 +82,12 @@ def test_the_sdk_reads_runs_and_their_rows(langfuse: StandIn, sdk: Langfuse) -> 
         ScorePlan(name="words", value="well said", data_type="TEXT"),
         ScorePlan(name="whole", value=0.9, on="run"),
     ]
-    made = langfuse.experiment(items=3, scores=plans, errors={2}, metadata={"model": "small"})
+    experiment = langfuse.experiment(items=3, scores=plans, errors={2}, metadata={"model": "small"})
 
     runs = sdk.api.experiments.list(from_start_time=LONG_AGO, fields="core,metadata,scores").data
     rows = sdk.api.experiments.list_items(
         from_start_time=LONG_AGO,
-        experiment_id=made.id,
+        experiment_id=experiment.id,
         fields="core,dataset,io,metadata,itemMetadata,experimentMetadata,scores",
     ).data
 
@@ -98,8 +98,8 @@ def test_the_sdk_reads_runs_and_their_rows(langfuse: StandIn, sdk: Langfuse) -> 
     assert values == {"number": 0.5, "truth": True, "class": "good", "words": "well said"}
 
 
-def test_the_sdk_reads_observations_and_scores_of_every_kind(
-    langfuse: StandIn, sdk: Langfuse
+def test_sdk__reads_observations_and_scores_of_every_type(
+    langfuse: FakeLangfuse, sdk: Langfuse
 ) -> None:
     correction = ScorePlan(name="better", value="so", data_type="CORRECTION", on="call")
     langfuse.experiment(items=2, tools_per_item=1, judged=True, scores=[correction])
@@ -115,7 +115,7 @@ def test_the_sdk_reads_observations_and_scores_of_every_kind(
 
 
 def run_capitals(sdk: Langfuse) -> ExperimentResult:
-    """An experiment of three items: one answered, one answered wrong, one whose task raises."""
+    """An experiment of three items: a correct answer, a wrong answer and a failed task."""
     sdk.create_dataset(name="capitals/ö")
     for country, capital in CAPITALS.items():
         sdk.create_dataset_item(
@@ -159,8 +159,8 @@ def run_capitals(sdk: Langfuse) -> ExperimentResult:
     )
 
 
-def test_an_experiment_of_the_sdk_is_read_back_with_all_it_says(
-    langfuse: StandIn, sdk: Langfuse, reader: Reader
+def test_sdk__experiment_is_read_back_completely(
+    langfuse: FakeLangfuse, sdk: Langfuse, reader: ApiReader
 ) -> None:
     result = run_capitals(sdk)
     run = reader.get(
@@ -182,22 +182,27 @@ def test_an_experiment_of_the_sdk_is_read_back_with_all_it_says(
     assert (run["description"], run["metadata"]) == ("the first", {"model": '"small-model"'})
     assert [(score["name"], score["value"]) for score in run["scores"]] == [("mean", 0.5)]
 
-    found = {row["experimentItemId"]: row for row in rows}
-    assert found.keys() == CAPITALS.keys()
-    assert found["Italy"]["input"] == '{"country": "Italy"}'
-    assert (found["Italy"]["output"], found["Italy"]["expectedOutput"]) == ("Rome", "Rome")
-    assert found["France"]["expectedOutput"] == "Paris"
-    assert found["Chile"]["level"] == "ERROR"
-    assert found["Chile"]["output"] == "Error: no such country"
-    assert found["Italy"]["environment"] == "sdk-experiment"
-    assert found["Italy"]["experimentItemMetadata"] == {"continent": "1"}
-    assert found["Italy"]["metadata"]["dataset_item_id"] == '"Italy"'
-    values = {item: [score["value"] for score in row["scores"]] for item, row in found.items()}
+    rows_by_item = {row["experimentItemId"]: row for row in rows}
+    assert rows_by_item.keys() == CAPITALS.keys()
+    assert rows_by_item["Italy"]["input"] == '{"country": "Italy"}'
+    assert (rows_by_item["Italy"]["output"], rows_by_item["Italy"]["expectedOutput"]) == (
+        "Rome",
+        "Rome",
+    )
+    assert rows_by_item["France"]["expectedOutput"] == "Paris"
+    assert rows_by_item["Chile"]["level"] == "ERROR"
+    assert rows_by_item["Chile"]["output"] == "Error: no such country"
+    assert rows_by_item["Italy"]["environment"] == "sdk-experiment"
+    assert rows_by_item["Italy"]["experimentItemMetadata"] == {"continent": "1"}
+    assert rows_by_item["Italy"]["metadata"]["dataset_item_id"] == '"Italy"'
+    values = {
+        item: [score["value"] for score in row["scores"]] for item, row in rows_by_item.items()
+    }
     assert values == {"Italy": [1.0], "France": [0.0], "Chile": []}
 
 
-def test_the_spans_of_an_sdk_experiment_tell_task_from_judge(
-    langfuse: StandIn, sdk: Langfuse, reader: Reader
+def test_sdk__experiment_spans_separate_task_and_judge(
+    langfuse: FakeLangfuse, sdk: Langfuse, reader: ApiReader
 ) -> None:
     result = run_capitals(sdk)
 
@@ -216,30 +221,32 @@ def test_the_spans_of_an_sdk_experiment_tell_task_from_judge(
     }
     assert calls[0]["usageDetails"] == {"input": 3, "output": 4}
     assert calls[0]["model"] == "small-model"
-    # The task that raised was not judged.
+    # The failed task was not judged.
     assert [span["totalCost"] for span in judged] == [8.0] * 2
     assert {by_id[span["parentObservationId"]]["type"] for span in judged} == {"EVALUATOR"}
     assert {span["name"] for span in spans if span["isRootObservation"]} == {"experiment-item-run"}
 
 
-def test_the_sdk_writes_scores_that_servers_up_to_4_16_drop(
+def test_sdk__score_lists_are_rejected_by_servers_up_to_4_16(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with stand_in() as older:
-        made = older.experiment(items=1)
+    with run_fake_langfuse() as older:
+        experiment = older.experiment(items=1)
         for sdk in sdk_of(older):
             with caplog.at_level(logging.ERROR, logger="langfuse"):
-                sdk.create_score(name="n", value=1.0, trace_id=made.trace_id(0))
+                sdk.create_score(name="n", value=1.0, trace_id=experiment.trace_id(0))
                 sdk.flush()
-            kept = sdk.api.scores.get_many(trace_id=made.trace_id(0)).data
-        statuses = [one.status for one in older.asked_for("/scores")]
+            stored_scores = sdk.api.scores.get_many(trace_id=experiment.trace_id(0)).data
+        statuses = [request.status for request in older.requests_for("/scores")]
 
-    assert kept == []
+    assert stored_scores == []
     assert statuses == [400]
     assert caplog.records
 
 
-def test_spans_in_the_json_of_otlp_are_the_same_spans(langfuse: StandIn, reader: Reader) -> None:
+def test_otlp__json_and_protobuf_give_the_same_spans(
+    langfuse: FakeLangfuse, reader: ApiReader
+) -> None:
     begins = int((LONG_AGO + timedelta(days=1)).timestamp() * 1e9)
     span = {
         "traceId": "0af7651916cd43dd8448eb211c80319c",
@@ -262,13 +269,17 @@ def test_spans_in_the_json_of_otlp_are_the_same_spans(langfuse: StandIn, reader:
     reader.post("/otel/v1/traces", body)
 
     row = reader.rows("/experiment-items", fromStartTime=EVER, fields="core,io")[0]
-    seen = reader.rows("/v2/observations", fields="basic,metadata,metrics")[0]
+    observation = reader.rows("/v2/observations", fields="basic,metadata,metrics")[0]
     assert (row["id"], row["traceId"]) == (span["spanId"], span["traceId"])
     assert (row["experimentName"], row["output"]) == ("by hand", "done")
-    assert (seen["type"], seen["latency"], seen["metadata"]) == ("AGENT", 1.5, {"n": 3})
+    assert (observation["type"], observation["latency"], observation["metadata"]) == (
+        "AGENT",
+        1.5,
+        {"n": 3},
+    )
 
 
-def test_what_is_no_span_is_refused(langfuse: StandIn, reader: Reader) -> None:
+def test_otlp__invalid_spans_are_rejected(langfuse: FakeLangfuse, reader: ApiReader) -> None:
     for headers in ({"Content-Type": "application/x-protobuf"}, {"Content-Encoding": "gzip"}):
         answer = reader.client.post("/otel/v1/traces", content=b"\xff\xff", headers=headers)
         assert answer.status_code == 400

@@ -1,4 +1,4 @@
-"""What a run was found to be, written where its traces came from."""
+"""Write-back: the results of a run as scores in Langfuse."""
 
 import logging
 from datetime import UTC, datetime, timedelta
@@ -13,27 +13,32 @@ from app.runs import write_back
 from app.runs.retention import purge_runs_before
 from tests.integration.langfuse.test_sdk_round_trip import sdk_of
 from tests.integration.langfuse.test_source_runs import agent
-from tests.support.langfuse import StandIn
-from tests.support.langfuse.mishaps import HtmlPage, RateLimited, Says
-from tests.support.langfuse.records import SOME_NIGHT, Score
+from tests.support.langfuse import FakeLangfuse
+from tests.support.langfuse.faults import HtmlResponse, RateLimited, RespondsWith
+from tests.support.langfuse.records import DEFAULT_TIME, Score
 from tests.support.service import JSON, Service, pointers
 
 ALL = {"kpis": True, "metrics": True}
 QUALITY = {"name": "Quality", "formula": "AVERAGE(ACCURACY, CONTAINS)"}
 
 
-def benchmark(service: Service, langfuse: StandIn, **fields: Any) -> None:
+def benchmark(service: Service, langfuse: FakeLangfuse, **fields: Any) -> None:
     agent(service, langfuse)
-    given = {"metrics": ["ACCURACY", "CONTAINS"], "measures": [QUALITY], "writeBack": ALL, **fields}
-    service.benchmark(source="langfuse", **given)
+    fields_of_query = {
+        "metrics": ["ACCURACY", "CONTAINS"],
+        "measures": [QUALITY],
+        "writeBack": ALL,
+        **fields,
+    }
+    service.benchmark(source="langfuse", **fields_of_query)
 
 
-def written(langfuse: StandIn) -> dict[str, Score]:
+def written(langfuse: FakeLangfuse) -> dict[str, Score]:
     return {score.id: score for score in langfuse.store.scores.values()}
 
 
 def without_run(scores: dict[str, Score]) -> dict[str, Any]:
-    """What the scores say, apart from which run says it."""
+    """The scores without their run."""
     return {
         score_id: (score.name, score.value, score.timestamp, score.trace_id, score.experiment_id)
         for score_id, score in scores.items()
@@ -47,10 +52,10 @@ def write_again(service: Service, run: JSON) -> JSON:
     return service.get(f"/benchmark-runs/{run['id']}")
 
 
-def test_kpis_and_metrics_become_scores_of_the_run_and_its_traces(
-    service: Service, langfuse: StandIn
+def test_write_back__writes_kpis_to_the_run_and_metrics_to_traces(
+    service: Service, langfuse: FakeLangfuse
 ) -> None:
-    made = langfuse.experiment(items=30, output_of=lambda number: f"answer {number % 15}")
+    experiment = langfuse.experiment(items=30, output_of=lambda number: f"answer {number % 15}")
     benchmark(service, langfuse)
     run = service.completed()
     assert run["writeBack"] == {
@@ -60,33 +65,35 @@ def test_kpis_and_metrics_become_scores_of_the_run_and_its_traces(
         "error": None,
     }
     scores = list(written(langfuse).values())
-    # Items 0 to 14 of 30 are answered as expected.
+    # Items 0 to 14 of 30 have the expected answer.
     [kpi] = [score for score in scores if score.trace_id is None]
-    assert (kpi.name, kpi.experiment_id) == ("Quality", made.id)
+    assert (kpi.name, kpi.experiment_id) == ("Quality", experiment.id)
     assert kpi.value == pytest.approx(0.5)
     assert kpi.metadata["formula"] == QUALITY["formula"]
     accuracy = {score.trace_id: score.value for score in scores if score.name == "ACCURACY"}
-    assert accuracy == {made.trace_id(n): float(n < 15) for n in range(30)}
-    assert {score.timestamp for score in scores} == {SOME_NIGHT}
+    assert accuracy == {experiment.trace_id(n): float(n < 15) for n in range(30)}
+    assert {score.timestamp for score in scores} == {DEFAULT_TIME}
     assert {score.metadata["run"] for score in scores} == {run["id"]}
-    assert langfuse.most_in_flight <= 8
+    assert langfuse.max_in_flight <= 8
 
 
-def test_the_sdk_reads_what_was_written(service: Service, langfuse: StandIn) -> None:
-    made = langfuse.experiment(items=2)
-    langfuse.delay_scores(1)
+def test_write_back__sdk_reads_the_scores(service: Service, langfuse: FakeLangfuse) -> None:
+    experiment = langfuse.experiment(items=2)
+    langfuse.set_score_delay(1)
     benchmark(service, langfuse)
     service.completed()
     for sdk in sdk_of(langfuse):
-        assert sdk.api.scores.get_many(trace_id=made.trace_id(1)).data == []
-        scores = sdk.api.scores.get_many(trace_id=made.trace_id(1)).data
+        assert sdk.api.scores.get_many(trace_id=experiment.trace_id(1)).data == []
+        scores = sdk.api.scores.get_many(trace_id=experiment.trace_id(1)).data
         assert {score.name: score.value for score in scores} == {"ACCURACY": 1.0, "CONTAINS": 1.0}
         ever = datetime(2020, 1, 1, tzinfo=UTC)
         [run] = sdk.api.experiments.list(from_start_time=ever, fields="core,scores").data
         assert [(score.name, score.value) for score in run.scores or []] == [("Quality", 1.0)]
 
 
-def test_a_repeat_leaves_the_same_scores(service: Service, langfuse: StandIn) -> None:
+def test_write_back__repetition_keeps_the_same_scores(
+    service: Service, langfuse: FakeLangfuse
+) -> None:
     langfuse.experiment(items=5)
     benchmark(service, langfuse)
     run = service.completed()
@@ -97,8 +104,8 @@ def test_a_repeat_leaves_the_same_scores(service: Service, langfuse: StandIn) ->
     assert len(langfuse.store.scores) == 11
 
 
-def test_another_run_over_the_same_traces_takes_their_place(
-    service: Service, langfuse: StandIn
+def test_write_back__later_run_replaces_the_scores(
+    service: Service, langfuse: FakeLangfuse
 ) -> None:
     langfuse.experiment(items=5)
     benchmark(service, langfuse)
@@ -109,15 +116,15 @@ def test_another_run_over_the_same_traces_takes_their_place(
     assert {score.metadata["run"] for score in written(langfuse).values()} == {second["id"]}
 
 
-def test_an_earlier_run_does_not_write_over_a_later_one_and_that_is_no_error(
-    service: Service, langfuse: StandIn, caplog: pytest.LogCaptureFixture
+def test_write_back__earlier_run_is_superseded(
+    service: Service, langfuse: FakeLangfuse, caplog: pytest.LogCaptureFixture
 ) -> None:
     langfuse.experiment(items=5)
     benchmark(service, langfuse)
     first = service.completed()
     second = service.completed()
     late = write_again(service, first)
-    assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
     assert (late["writeBack"]["status"], late["writeBack"]["errorCode"]) == (
         "SUPERSEDED",
         "SUPERSEDED",
@@ -126,8 +133,8 @@ def test_an_earlier_run_does_not_write_over_a_later_one_and_that_is_no_error(
     assert {score.metadata["run"] for score in written(langfuse).values()} == {second["id"]}
 
 
-def test_a_run_whose_scores_are_on_their_way_is_purged_later(
-    service: Service, langfuse: StandIn
+def test_write_back__run_is_purged_after_its_scores_are_written(
+    service: Service, langfuse: FakeLangfuse
 ) -> None:
     langfuse.experiment(items=5)
     benchmark(service, langfuse)
@@ -141,10 +148,10 @@ def test_a_run_whose_scores_are_on_their_way_is_purged_later(
         assert purge_runs_before(session, tomorrow, utc_now()) == 1
 
 
-def test_scores_of_a_run_that_was_purged_since_are_nobodys_failure(
-    service: Service, langfuse: StandIn, caplog: pytest.LogCaptureFixture
+def test_write_back__purged_run_is_not_an_error(
+    service: Service, langfuse: FakeLangfuse, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A worker that was killed after the last score left its job; it comes after the purge."""
+    """A worker killed after the last score leaves its job, which runs after the purge."""
     langfuse.experiment(items=5)
     benchmark(service, langfuse)
     run = service.completed()
@@ -153,10 +160,12 @@ def test_scores_of_a_run_that_was_purged_since_are_nobodys_failure(
         enqueue(session, "runs.write_back", run_id=run["id"])
     service.work()
     assert service.get(f"/benchmark-runs/{run['id']}")["writeBack"] == run["writeBack"]
-    assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-def test_another_benchmark_has_scores_of_its_own(service: Service, langfuse: StandIn) -> None:
+def test_write_back__benchmarks_have_separate_scores(
+    service: Service, langfuse: FakeLangfuse
+) -> None:
     langfuse.experiment(items=5)
     benchmark(service, langfuse)
     service.benchmark("bench-002", source="langfuse", metrics=["ACCURACY"], writeBack=ALL)
@@ -165,32 +174,34 @@ def test_another_benchmark_has_scores_of_its_own(service: Service, langfuse: Sta
     assert len(written(langfuse)) == 11 + 5
 
 
-def test_what_was_written_is_not_read_back_as_a_score_of_the_agent(
-    service: Service, langfuse: StandIn
-) -> None:
+def test_write_back__own_scores_are_not_read_back(service: Service, langfuse: FakeLangfuse) -> None:
     langfuse.experiment(items=5)
     benchmark(service, langfuse, lateScores=True)
     service.completed()
     service.completed()
     with service.resources.db.read() as session:
-        found = session.connection().exec_driver_sql("SELECT scores FROM collected_traces").all()
-    assert {scores for (scores,) in found} == {None}
+        score_rows = (
+            session.connection().exec_driver_sql("SELECT scores FROM collected_traces").all()
+        )
+    assert {scores for (scores,) in score_rows} == {None}
 
 
 @pytest.mark.parametrize(
-    ("wanted", "count"), [({"kpis": True}, 1), ({"metrics": True}, 10), ({}, 0)]
+    ("expected", "count"), [({"kpis": True}, 1), ({"metrics": True}, 10), ({}, 0)]
 )
-def test_each_kind_is_written_where_it_is_wanted(
-    service: Service, langfuse: StandIn, wanted: JSON, count: int
+def test_write_back__writes_only_the_configured_kinds(
+    service: Service, langfuse: FakeLangfuse, expected: JSON, count: int
 ) -> None:
     langfuse.experiment(items=5)
-    benchmark(service, langfuse, writeBack=wanted)
+    benchmark(service, langfuse, writeBack=expected)
     run = service.completed()
     assert (run["writeBack"] or {"written": 0})["written"] == count
-    assert len(written(langfuse)) == len(langfuse.asked_for("/scores")) == count
+    assert len(written(langfuse)) == len(langfuse.requests_for("/scores")) == count
 
 
-def test_what_is_missing_is_no_score(service: Service, langfuse: StandIn) -> None:
+def test_write_back__missing_values_are_not_written(
+    service: Service, langfuse: FakeLangfuse
+) -> None:
     langfuse.experiment(items=20, output_of=lambda number: f"answer {number}" if number else None)
     undefined = {"name": "Nothing", "formula": "ACCURACY / (ACCURACY - ACCURACY)"}
     benchmark(service, langfuse, metrics=["ACCURACY"], measures=[undefined])
@@ -198,7 +209,9 @@ def test_what_is_missing_is_no_score(service: Service, langfuse: StandIn) -> Non
     assert (run["validity"], run["writeBack"]["written"]) == ("VALID", 19)
 
 
-def test_kpis_of_an_invalid_run_are_not_written(service: Service, langfuse: StandIn) -> None:
+def test_write_back__kpis_of_an_invalid_run_are_not_written(
+    service: Service, langfuse: FakeLangfuse
+) -> None:
     langfuse.experiment(items=4, output_of=lambda number: f"answer {number}" if number else None)
     benchmark(service, langfuse, minCoverage=1)
     run = service.completed()
@@ -206,8 +219,8 @@ def test_kpis_of_an_invalid_run_are_not_written(service: Service, langfuse: Stan
     assert {score.name for score in written(langfuse).values()} == {"ACCURACY", "CONTAINS"}
 
 
-def test_a_worker_that_is_stopped_goes_on_where_it_was(
-    service: Service, langfuse: StandIn, monkeypatch: pytest.MonkeyPatch
+def test_write_back__stopped_worker_resumes(
+    service: Service, langfuse: FakeLangfuse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_back, "SCORES_PER_BATCH", 10)
     langfuse.experiment(items=50)
@@ -221,7 +234,7 @@ def test_a_worker_that_is_stopped_goes_on_where_it_was(
         write_back.request_write_back(session, run["id"], service.resources)
 
     def stopping() -> bool:
-        return len(langfuse.asked_for("/scores")) > 40
+        return len(langfuse.requests_for("/scores")) > 40
 
     job = JobContext(resources=service.resources, pool=service.pool, is_stopping=stopping)
     with pytest.raises(WorkerStopping):
@@ -229,20 +242,20 @@ def test_a_worker_that_is_stopped_goes_on_where_it_was(
     halfway = service.get(f"/benchmark-runs/{run['id']}")["writeBack"]
     assert halfway["status"] == "WRITING"
     assert 1 + 30 <= halfway["written"] <= 1 + 50
-    before = len(langfuse.asked_for("/scores"))
+    before = len(langfuse.requests_for("/scores"))
     service.work()
     done = service.get(f"/benchmark-runs/{run['id']}")["writeBack"]
     assert (done["status"], done["written"]) == ("WRITTEN", 101)
-    # Only the batch that was under way is sent again: ten scores, and eight in flight after it.
-    assert len(langfuse.asked_for("/scores")) - before == 101 - halfway["written"]
+    # Only the current batch is sent again: ten scores, and eight in flight after it.
+    assert len(langfuse.requests_for("/scores")) - before == 101 - halfway["written"]
     assert before - halfway["written"] <= 18
     assert len(written(langfuse)) == 101
 
 
-def test_a_worker_that_is_killed_after_the_last_score_leaves_nothing_to_do(
-    service: Service, langfuse: StandIn
+def test_write_back__worker_killed_after_the_last_score_leaves_no_work(
+    service: Service, langfuse: FakeLangfuse
 ) -> None:
-    """Its job is done again, and finds that all was written."""
+    """Its job runs again and finds that all scores are written."""
     langfuse.experiment(items=5)
     benchmark(service, langfuse)
     run = service.completed()
@@ -252,41 +265,47 @@ def test_a_worker_that_is_killed_after_the_last_score_leaves_nothing_to_do(
     again = service.get(f"/benchmark-runs/{run['id']}")
     assert again["writeBack"] == run["writeBack"]
     assert again["writeBack"]["status"] == "WRITTEN"
-    assert len(langfuse.asked_for("/scores")) == 11
+    assert len(langfuse.requests_for("/scores")) == 11
 
 
-def test_a_server_that_fails_changes_nothing_of_the_run(
-    service: Service, langfuse: StandIn
+def test_write_back__server_failure_does_not_change_the_run(
+    service: Service, langfuse: FakeLangfuse
 ) -> None:
     langfuse.experiment(items=5)
-    langfuse.inject(Says(status=400, content={"message": "no"}), path="/scores", on=range(5, 99))
+    langfuse.inject(
+        RespondsWith(status=400, content={"message": "no"}), path="/scores", on=range(5, 99)
+    )
     benchmark(service, langfuse)
     run = service.completed()
     assert (run["status"], run["errorCode"], run["validity"]) == ("COMPLETED", None, "VALID")
-    told = run["writeBack"]
-    assert (told["status"], told["errorCode"], told["written"]) == ("FAILED", "BAD_RESPONSE", 1)
-    assert "POST /api/public/scores" in told["error"]
-    langfuse.mend()
+    write_back = run["writeBack"]
+    assert (write_back["status"], write_back["errorCode"], write_back["written"]) == (
+        "FAILED",
+        "BAD_RESPONSE",
+        1,
+    )
+    assert "POST /api/public/scores" in write_back["error"]
+    langfuse.clear_faults()
     assert write_again(service, run)["writeBack"]["status"] == "WRITTEN"
     assert len(written(langfuse)) == 11
 
 
-def test_what_may_pass_is_sent_again(service: Service, langfuse: StandIn) -> None:
+def test_write_back__temporary_failure_is_retried(service: Service, langfuse: FakeLangfuse) -> None:
     langfuse.experiment(items=5)
-    langfuse.inject(HtmlPage(status=503), path="/scores", on={2})
+    langfuse.inject(HtmlResponse(status=503), path="/scores", on={2})
     langfuse.inject(RateLimited(retry_after_s=1), path="/scores", on={5})
     benchmark(service, langfuse)
     assert service.completed()["writeBack"]["written"] == 11
     assert len(written(langfuse)) == 11
 
 
-def test_an_older_server_takes_scores_too(service: Service, langfuse_v3: StandIn) -> None:
+def test_write_back__v3_server_accepts_scores(service: Service, langfuse_v3: FakeLangfuse) -> None:
     langfuse_v3.experiment(items=5)
     benchmark(service, langfuse_v3)
     assert service.completed()["writeBack"]["written"] == 11
 
 
-def test_a_source_that_takes_no_scores_is_refused(service: Service) -> None:
+def test_write_back__source_without_write_support_is_rejected(service: Service) -> None:
     problem = service.refused(
         422, "POST", "/benchmarks", {"id": "b", "source": "local", "writeBack": {"kpis": True}}
     )
@@ -298,7 +317,7 @@ def test_a_source_that_takes_no_scores_is_refused(service: Service) -> None:
     service.patch("/benchmarks/bench-001", {"source": "local", "writeBack": {}})
 
 
-def test_a_run_that_is_deleted_meanwhile_is_dropped(service: Service, langfuse: StandIn) -> None:
+def test_write_back__deleted_run_is_skipped(service: Service, langfuse: FakeLangfuse) -> None:
     langfuse.experiment(items=5)
     benchmark(service, langfuse, writeBack={})
     run = service.completed()
@@ -306,11 +325,11 @@ def test_a_run_that_is_deleted_meanwhile_is_dropped(service: Service, langfuse: 
     with service.resources.db.begin() as session:
         enqueue(session, "runs.write_back", run_id=run["id"])
     service.work()
-    assert langfuse.asked_for("/scores") == []
+    assert langfuse.requests_for("/scores") == []
 
 
-def test_many_scores_take_turns_with_what_waits_for_the_same_server(
-    service: Service, langfuse: StandIn, monkeypatch: pytest.MonkeyPatch
+def test_write_back__shares_the_lock_with_collections(
+    service: Service, langfuse: FakeLangfuse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_back, "SCORES_PER_BATCH", 20)
     monkeypatch.setattr(write_back, "MAX_TURN_S", 0.0)
@@ -334,12 +353,12 @@ def test_many_scores_take_turns_with_what_waits_for_the_same_server(
         jobs = session.connection().exec_driver_sql(
             "SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'runs.write_back'"
         )
-        # One for the KPI, three for thirty traces of two metrics, one to see that there is no more.
+        # One batch for the KPI, three for thirty traces of two metrics, one to find the end.
         assert jobs.scalar() == 2 * 5
 
 
-def test_a_secret_that_cannot_be_opened_any_more_costs_only_the_scores(
-    service: Service, langfuse: StandIn
+def test_write_back__unreadable_secret_fails_only_the_write_back(
+    service: Service, langfuse: FakeLangfuse
 ) -> None:
     langfuse.experiment(items=3)
     benchmark(service, langfuse)
@@ -348,5 +367,5 @@ def test_a_secret_that_cannot_be_opened_any_more_costs_only_the_scores(
         session.connection().exec_driver_sql(
             "UPDATE agents SET langfuse_secret_key = 'v1.00000000.AAAA'"
         )
-    told = write_again(service, run)["writeBack"]
-    assert (told["status"], told["errorCode"]) == ("FAILED", "CORRUPTED_SECRET")
+    write_back = write_again(service, run)["writeBack"]
+    assert (write_back["status"], write_back["errorCode"]) == ("FAILED", "CORRUPTED_SECRET")

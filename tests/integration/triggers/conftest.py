@@ -1,4 +1,4 @@
-"""A service whose clock a test sets, and callers who sign."""
+"""Fixtures: a service with an adjustable clock, and senders of signed calls."""
 
 import json
 from collections.abc import Iterator
@@ -18,25 +18,25 @@ from tests.support.service import JSON, Service, pair, running_service
 LANGFUSE_SECRET = "lf-whsec_0123456789abcdef0123456789abcdef"
 
 
-class SetClock:
-    """The time of day as a test wants it: that of the machine, and what was added to it."""
+class AdjustableClock:
+    """The time of the machine plus an offset that tests advance."""
 
     def __init__(self) -> None:
-        self.ahead = timedelta()
+        self.offset = timedelta()
 
     def __call__(self) -> datetime:
-        return datetime.now(UTC) + self.ahead
+        return datetime.now(UTC) + self.offset
 
-    def go_on(self, **more: float) -> None:
-        self.ahead += timedelta(**more)
+    def advance(self, **more: float) -> None:
+        self.offset += timedelta(**more)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sender:
-    """Calls a benchmark's webhook, signed by the reference implementation."""
+class WebhookSender:
+    """Calls the webhook of a benchmark, signed by the reference library."""
 
     service: Service
-    stranger: httpx.Client
+    client: httpx.Client
     secret: str
     benchmark_id: str = "bench-001"
 
@@ -57,62 +57,62 @@ class Sender:
 
     def send(self, headers: dict[str, str], body: str | bytes) -> httpx.Response:
         path = f"/api/v1/webhooks/benchmarks/{self.benchmark_id}/runs"
-        return self.stranger.post(path, headers=headers, content=body)
+        return self.client.post(path, headers=headers, content=body)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
-    """The service with an agent, a benchmark that evaluates it and an upload to read."""
+class TriggerSetup:
+    """A service with an agent, a benchmark that evaluates it, and an upload."""
 
     service: Service
-    stranger: httpx.Client
-    clock: SetClock
+    client: httpx.Client
+    clock: AdjustableClock
 
-    def sender(self, benchmark_id: str = "bench-001", **body: Any) -> Sender:
+    def create_sender(self, benchmark_id: str = "bench-001", **body: Any) -> WebhookSender:
         path = f"/benchmarks/{benchmark_id}/webhook-secrets"
         secret = self.service.post(path, body)["secret"]
         return self.sender_with(secret, benchmark_id)
 
-    def sender_with(self, secret: str, benchmark_id: str = "bench-001") -> Sender:
-        return Sender(
-            service=self.service, stranger=self.stranger, secret=secret, benchmark_id=benchmark_id
+    def sender_with(self, secret: str, benchmark_id: str = "bench-001") -> WebhookSender:
+        return WebhookSender(
+            service=self.service, client=self.client, secret=secret, benchmark_id=benchmark_id
         )
 
-    def triggers(self, benchmark_id: str = "bench-001", **triggers: Any) -> None:
+    def set_triggers(self, benchmark_id: str = "bench-001", **triggers: Any) -> None:
         self.service.patch(f"/benchmarks/{benchmark_id}", {"triggers": triggers})
 
     def tick(self, **later: float) -> None:
-        """What the worker does from time to time, after so long, and the jobs that come of it."""
+        """Advance the clock, run the periodic tick of the worker, and run its jobs."""
         self.service.work()
-        self.clock.go_on(**later)
+        self.clock.advance(**later)
         tasks.tick(self.service.resources)
         self.service.work()
 
-    def runs(self) -> list[JSON]:
-        """The runs there are, oldest first."""
+    def list_runs(self) -> list[JSON]:
+        """The existing runs, oldest first."""
         return list(reversed(self.service.get("/benchmark-runs")["items"]))
 
-    def events(self, **wanted: Any) -> list[JSON]:
-        found: list[JSON] = self.service.get("/trigger-events", **wanted)["items"]
-        return found
+    def list_events(self, **expected: Any) -> list[JSON]:
+        events: list[JSON] = self.service.get("/trigger-events", **expected)["items"]
+        return events
 
 
 @pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
+def clock() -> AdjustableClock:
+    return AdjustableClock()
 
 
 @pytest.fixture
-def scene(
-    service_resources: Resources, metric_pool: ProcessPool, clock: SetClock
-) -> Iterator[Scene]:
+def setup(
+    service_resources: Resources, metric_pool: ProcessPool, clock: AdjustableClock
+) -> Iterator[TriggerSetup]:
     with running_service(replace(service_resources, clock=clock), metric_pool) as service:
         service.agent()
         service.benchmark(evaluates=["agent-001"], metrics=["ROUGE"])
         service.upload([pair(1)])
         service.work()
-        with httpx.Client(base_url=service.client.base_url, trust_env=False) as stranger:
-            yield Scene(service=service, stranger=stranger, clock=clock)
+        with httpx.Client(base_url=service.client.base_url, trust_env=False) as client:
+            yield TriggerSetup(service=service, client=client, clock=clock)
 
 
 def as_json(response: httpx.Response, status: int) -> JSON:
@@ -121,5 +121,5 @@ def as_json(response: httpx.Response, status: int) -> JSON:
     return document
 
 
-def compact(**document: Any) -> str:
+def to_json(**document: Any) -> str:
     return json.dumps(document)

@@ -1,4 +1,4 @@
-"""What docs/triggers.md shows is what happens, with curl and openssl."""
+"""The examples of docs/triggers.md work with curl and openssl."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ from tests.support.service import Service, pair
 PAGE = "docs/triggers.md"
 
 
-def test_the_commands_of_the_page_answer_as_shown(service: Service, tmp_path: Path) -> None:
+def test_triggers_page__commands_answer_as_shown(service: Service, tmp_path: Path) -> None:
     service.agent("helpdesk")
     service.benchmark(
         "nightly", datasetRef="questions", evaluates=["helpdesk"], metrics=["ACCURACY"]
@@ -25,8 +25,8 @@ def test_the_commands_of_the_page_answer_as_shown(service: Service, tmp_path: Pa
         "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
         "KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
     }
-    shown = [example for block in blocks(PAGE, "console") for example in examples(block)]
-    for command, output in shown:
+    documented = [example for block in blocks(PAGE, "console") for example in examples(block)]
+    for command, output in documented:
         done = subprocess.run(
             ["bash", "-c", command],
             env=environment,
@@ -38,7 +38,7 @@ def test_the_commands_of_the_page_answer_as_shown(service: Service, tmp_path: Pa
         )
         assert done.returncode == 0, done.stderr
         assert matches(done.stdout, output), f"{command}\n{done.stdout}"
-    assert len(shown) == 6
+    assert len(documented) == 6
     service.work()
     runs = service.get("/benchmark-runs")["items"]
     assert [(run["status"], run["triggeredBy"], run["runName"]) for run in runs] == [
@@ -46,7 +46,7 @@ def test_the_commands_of_the_page_answer_as_shown(service: Service, tmp_path: Pa
     ] * 2
 
 
-def test_every_route_of_triggers_is_on_the_page_with_what_it_needs() -> None:
+def test_triggers_page__lists_every_route_with_its_role() -> None:
     rows = re.findall(
         r"^\| `([A-Z]+ /[^`]+)` \| ([\w ]+) \|", (ROOT / PAGE).read_text(), re.MULTILINE
     )

@@ -1,116 +1,118 @@
-"""Agents and uploads that change start runs of the benchmarks that wait for them."""
+"""Changes of agents and uploads start runs of benchmarks with a trigger."""
 
 from typing import Any
 
 from app.triggers import tasks
-from tests.integration.triggers.conftest import Scene
+from tests.integration.triggers.conftest import TriggerSetup
 from tests.support.service import pair, pointers
 
 
-def change(scene: Scene, times: int = 1) -> None:
+def change(setup: TriggerSetup, times: int = 1) -> None:
     for number in range(times):
-        scene.service.patch("/agents/agent-001", {"description": f"version {number}"})
+        setup.service.patch("/agents/agent-001", {"description": f"version {number}"})
 
 
-def test_a_changed_agent_is_run_half_a_minute_later(scene: Scene) -> None:
-    scene.triggers(agentUpdated=True)
-    change(scene)
-    scene.tick(seconds=29)
-    assert scene.runs() == []
-    [waiting] = scene.events(status="WAITING")
-    scene.tick(seconds=2)
-    [run] = scene.runs()
+def test_agent_updated__starts_a_run_after_30_seconds(setup: TriggerSetup) -> None:
+    setup.set_triggers(agentUpdated=True)
+    change(setup)
+    setup.tick(seconds=29)
+    assert setup.list_runs() == []
+    [waiting] = setup.list_events(status="WAITING")
+    setup.tick(seconds=2)
+    [run] = setup.list_runs()
     assert (run["triggeredBy"], run["agentId"], run["status"], run["triggerEventId"]) == (
         "EVENT",
         "agent-001",
         "COMPLETED",
         waiting["id"],
     )
-    scene.tick(minutes=5)
-    assert len(scene.runs()) == 1
+    setup.tick(minutes=5)
+    assert len(setup.list_runs()) == 1
 
 
-def test_ten_changes_in_a_short_time_start_one_run(scene: Scene) -> None:
-    scene.triggers(agentUpdated=True)
-    change(scene, times=10)
-    scene.tick(seconds=31)
-    [event] = scene.events()
+def test_agent_updated__ten_changes_start_one_run(setup: TriggerSetup) -> None:
+    setup.set_triggers(agentUpdated=True)
+    change(setup, times=10)
+    setup.tick(seconds=31)
+    [event] = setup.list_events()
     assert (event["occurrences"], len(event["runIds"])) == (10, 1)
-    change(scene)
-    scene.tick(seconds=31)
-    assert len(scene.runs()) == 2
+    change(setup)
+    setup.tick(seconds=31)
+    assert len(setup.list_runs()) == 2
 
 
-def test_only_benchmarks_that_asked_for_it_and_evaluate_the_agent_are_run(scene: Scene) -> None:
-    scene.service.agent("agent-002")
-    scene.service.benchmark("bench-002", evaluates=["agent-002"])
-    scene.service.benchmark("bench-003", evaluates=["agent-001"])
-    scene.triggers("bench-002", agentUpdated=True)
-    change(scene)
-    scene.tick(seconds=31)
-    assert (scene.runs(), scene.events()) == ([], [])
+def test_agent_updated__runs_only_benchmarks_with_the_trigger_and_the_agent(
+    setup: TriggerSetup,
+) -> None:
+    setup.service.agent("agent-002")
+    setup.service.benchmark("bench-002", evaluates=["agent-002"])
+    setup.service.benchmark("bench-003", evaluates=["agent-001"])
+    setup.set_triggers("bench-002", agentUpdated=True)
+    change(setup)
+    setup.tick(seconds=31)
+    assert (setup.list_runs(), setup.list_events()) == ([], [])
 
 
-def test_a_patch_that_changes_nothing_is_no_change(scene: Scene) -> None:
-    scene.triggers(agentUpdated=True)
-    scene.service.patch("/agents/agent-001", {})
-    scene.tick(seconds=31)
-    assert scene.events() == []
+def test_agent_updated__patch_without_changes_starts_nothing(setup: TriggerSetup) -> None:
+    setup.set_triggers(agentUpdated=True)
+    setup.service.patch("/agents/agent-001", {})
+    setup.tick(seconds=31)
+    assert setup.list_events() == []
 
 
-def test_several_workers_that_tick_at_once_start_one_run(scene: Scene) -> None:
-    scene.triggers(agentUpdated=True)
-    change(scene)
-    scene.tick(seconds=0)
-    scene.clock.go_on(seconds=31)
+def test_tick__concurrent_workers_start_one_run(setup: TriggerSetup) -> None:
+    setup.set_triggers(agentUpdated=True)
+    change(setup)
+    setup.tick(seconds=0)
+    setup.clock.advance(seconds=31)
     for _ in range(3):
-        tasks.tick(scene.service.resources)
-    scene.service.work()
-    assert len(scene.runs()) == 1
+        tasks.tick(setup.service.resources)
+    setup.service.work()
+    assert len(setup.list_runs()) == 1
 
 
-def test_an_agent_that_was_put_away_meanwhile_is_told_of(scene: Scene) -> None:
-    scene.triggers(agentUpdated=True)
-    scene.service.patch("/agents/agent-001", {"archived": True})
-    scene.tick(seconds=31)
-    [event] = scene.events()
-    assert (event["status"], scene.runs()) == ("IGNORED", [])
+def test_agent_updated__archived_agent_is_ignored_with_a_reason(setup: TriggerSetup) -> None:
+    setup.set_triggers(agentUpdated=True)
+    setup.service.patch("/agents/agent-001", {"archived": True})
+    setup.tick(seconds=31)
+    [event] = setup.list_events()
+    assert (event["status"], setup.list_runs()) == ("IGNORED", [])
     assert "archived" in event["reason"]
 
 
-def test_an_upload_runs_the_benchmarks_that_would_read_it(scene: Scene) -> None:
-    scene.triggers(datasetUpdated=True)
+def test_dataset_updated__runs_benchmarks_that_read_the_upload(setup: TriggerSetup) -> None:
+    setup.set_triggers(datasetUpdated=True)
     for benchmark_id, fields in {
         "other-dataset": {"datasetRef": "other"},
         "this-run": {"runName": "night-2"},
         "other-run": {"runName": "night-1"},
     }.items():
-        scene.service.benchmark(
+        setup.service.benchmark(
             benchmark_id, evaluates=["agent-001"], triggers={"datasetUpdated": True}, **fields
         )
-    scene.service.upload([pair(1)], run_name="night-2")
-    scene.tick(seconds=31)
-    runs = scene.runs()
+    setup.service.upload([pair(1)], run_name="night-2")
+    setup.tick(seconds=31)
+    runs = setup.list_runs()
     assert {run["benchmarkId"] for run in runs} == {"bench-001", "this-run"}
     assert {(run["runName"], run["triggeredBy"]) for run in runs} == {("night-2", "EVENT")}
 
 
-def test_uploads_of_two_runs_that_follow_each_other_are_both_judged(scene: Scene) -> None:
-    scene.triggers(datasetUpdated=True)
-    scene.service.benchmark(
+def test_dataset_updated__uploads_of_two_runs_are_both_evaluated(setup: TriggerSetup) -> None:
+    setup.set_triggers(datasetUpdated=True)
+    setup.service.benchmark(
         "first-run", evaluates=["agent-001"], triggers={"datasetUpdated": True}, runName="night-2"
     )
-    scene.service.upload([pair(1)], run_name="night-2")
-    scene.service.upload([pair(2)], run_name="night-3")
-    scene.tick(seconds=31)
-    assert {(run["benchmarkId"], run["runName"]) for run in scene.runs()} == {
+    setup.service.upload([pair(1)], run_name="night-2")
+    setup.service.upload([pair(2)], run_name="night-3")
+    setup.tick(seconds=31)
+    assert {(run["benchmarkId"], run["runName"]) for run in setup.list_runs()} == {
         ("bench-001", "night-2"),
         ("bench-001", "night-3"),
         ("first-run", "night-2"),
     }
 
 
-def test_triggers_that_mean_nothing_are_refused(scene: Scene) -> None:
+def test_triggers__invalid_triggers_are_rejected(setup: TriggerSetup) -> None:
     refused: list[tuple[str, Any]] = [
         ("/evaluates", {"triggers": {"agentUpdated": True}, "evaluates": []}),
         ("/triggers/newRun", {"triggers": {"newRun": {"pattern": "*"}}}),
@@ -124,22 +126,22 @@ def test_triggers_that_mean_nothing_are_refused(scene: Scene) -> None:
         ("/triggers", {"triggers": None}),
     ]
     for at, fields in refused:
-        problem = scene.service.refused(422, "PATCH", "/benchmarks/bench-001", fields)
+        problem = setup.service.refused(422, "PATCH", "/benchmarks/bench-001", fields)
         assert pointers(problem) == [at]
 
 
-def test_triggers_are_shown_replaced_and_off_by_default(scene: Scene) -> None:
+def test_triggers__are_off_by_default_and_replaced_by_patch(setup: TriggerSetup) -> None:
     off: dict[str, Any] = {
         "agentUpdated": False,
         "datasetUpdated": False,
         "newRun": None,
         "langfuse": [],
     }
-    assert scene.service.get("/benchmarks/bench-001")["triggers"] == off
+    assert setup.service.get("/benchmarks/bench-001")["triggers"] == off
     rule = {"event": "remote-experiment", "projectId": None, "datasetName": "support"}
-    scene.triggers(agentUpdated=True, langfuse=[rule])
-    shown = scene.service.get("/benchmarks/bench-001")["triggers"]
-    assert shown == {**off, "agentUpdated": True, "langfuse": [rule]}
-    scene.triggers(datasetUpdated=True)
-    shown = scene.service.get("/benchmarks/bench-001")["triggers"]
-    assert shown == {**off, "datasetUpdated": True}
+    setup.set_triggers(agentUpdated=True, langfuse=[rule])
+    triggers_view = setup.service.get("/benchmarks/bench-001")["triggers"]
+    assert triggers_view == {**off, "agentUpdated": True, "langfuse": [rule]}
+    setup.set_triggers(datasetUpdated=True)
+    triggers_view = setup.service.get("/benchmarks/bench-001")["triggers"]
+    assert triggers_view == {**off, "datasetUpdated": True}

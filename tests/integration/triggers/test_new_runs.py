@@ -1,4 +1,4 @@
-"""New runs in a trace source are judged once each; what was there before is not."""
+"""Each new run of a trace source is evaluated once; earlier runs are not."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ from app.traces.registry import (
 from app.traces.types import Trace, TraceOutcome
 from app.triggers.polling import find_target, list_complete_runs, start_new_runs
 from app.triggers.queries import SubscriptionKey
-from tests.integration.triggers.conftest import Scene
+from tests.integration.triggers.conftest import TriggerSetup
 
 TRACE = Trace(
     trace_id="t",
@@ -36,13 +36,13 @@ TRACE = Trace(
 )
 
 
-class Bookshelf:
-    """A source with the runs that a test puts there."""
+class FakeSource:
+    """A trace source with the runs that a test adds."""
 
     def __init__(self) -> None:
         self.runs: list[SourceRun] = []
         self.error: Exception | None = None
-        self.looks = 0
+        self.polls = 0
 
     def put(self, name: str, *, run_id: str | None = None, complete: bool = True) -> None:
         at = datetime(2026, 11, 22, tzinfo=UTC)
@@ -54,181 +54,187 @@ class Bookshelf:
             items=1,
             complete=complete,
         )
-        self.runs = [run, *(each for each in self.runs if each.id != run.id)]
+        self.runs = [run, *(other for other in self.runs if other.id != run.id)]
 
     def list_runs(self, _: Resources, __: TraceQuery) -> Sequence[SourceRun]:
-        self.looks += 1
+        self.polls += 1
         if self.error is not None:
             raise self.error
         return self.runs
 
     def pages(self, query: TraceQuery, _: str | None) -> Iterator[TracePage]:
-        asked = query.run_name
-        read = next((run.id for run in self.runs if asked in (run.id, run.name)), None)
-        yield TracePage(traces=(TRACE,), cursor=None, run_name=asked, run_id=read)
+        run_name = query.run_name
+        read = next((run.id for run in self.runs if run_name in (run.id, run.name)), None)
+        yield TracePage(traces=(TRACE,), cursor=None, run_name=run_name, run_id=read)
 
 
 @pytest.fixture
-def shelf(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Bookshelf:
-    shelf = Bookshelf()
+def source(setup: TriggerSetup, monkeypatch: pytest.MonkeyPatch) -> FakeSource:
+    source = FakeSource()
     monkeypatch.setattr(TRACE_SOURCES, "_items", dict(TRACE_SOURCES._items))
     monkeypatch.setattr(TRACE_SOURCES, "_loaded", list(TRACE_SOURCES._loaded))
-    TRACE_SOURCES.register("shelf", SourceSpec(open=lambda _: shelf, list_runs=shelf.list_runs))
-    scene.service.patch("/benchmarks/bench-001", {"source": "shelf"})
-    scene.triggers(newRun={"pattern": "nightly-*"})
-    return shelf
+    TRACE_SOURCES.register("source", SourceSpec(open=lambda _: source, list_runs=source.list_runs))
+    setup.service.patch("/benchmarks/bench-001", {"source": "source"})
+    setup.set_triggers(newRun={"pattern": "nightly-*"})
+    return source
 
 
-def look(scene: Scene) -> list[str | None]:
-    """The runs that were judged, after everybody has looked once more."""
-    scene.tick(minutes=5)
-    return [run["runName"] for run in scene.runs()]
+def poll(setup: TriggerSetup) -> list[str | None]:
+    """Poll once more; returns the run names of all started runs."""
+    setup.tick(minutes=5)
+    return [run["runName"] for run in setup.list_runs()]
 
 
-def test_what_is_there_at_first_is_not_judged_and_each_new_run_is_judged_once(
-    scene: Scene, shelf: Bookshelf
+def test_poll__first_poll_starts_nothing_and_new_runs_start_once(
+    setup: TriggerSetup, source: FakeSource
 ) -> None:
-    shelf.put("nightly-1")
-    assert look(scene) == []
-    shelf.put("nightly-2")
-    shelf.put("adhoc")
-    shelf.put("nightly-3")
-    assert look(scene) == ["nightly-2", "nightly-3"]
-    assert look(scene) == ["nightly-2", "nightly-3"]
-    assert {(run["triggeredBy"], run["status"]) for run in scene.runs()} == {("EVENT", "COMPLETED")}
-    events = scene.events(type="new-run")
-    assert [event["runIds"] for event in events] == [[run["id"]] for run in scene.runs()[::-1]]
+    source.put("nightly-1")
+    assert poll(setup) == []
+    source.put("nightly-2")
+    source.put("adhoc")
+    source.put("nightly-3")
+    assert poll(setup) == ["nightly-2", "nightly-3"]
+    assert poll(setup) == ["nightly-2", "nightly-3"]
+    assert {(run["triggeredBy"], run["status"]) for run in setup.list_runs()} == {
+        ("EVENT", "COMPLETED")
+    }
+    events = setup.list_events(type="new-run")
+    assert [event["runIds"] for event in events] == [[run["id"]] for run in setup.list_runs()[::-1]]
 
 
-def test_a_run_is_judged_once_it_is_complete(scene: Scene, shelf: Bookshelf) -> None:
-    shelf.put("nightly-1", complete=False)
-    assert look(scene) == []
-    shelf.put("nightly-2", complete=False)
-    assert look(scene) == []
-    shelf.put("nightly-2")
-    assert look(scene) == ["nightly-2"]
-    shelf.put("nightly-1")
-    assert look(scene) == ["nightly-2", "nightly-1"]
-
-
-def test_a_run_that_somebody_judged_already_is_not_judged_again(
-    scene: Scene, shelf: Bookshelf
+def test_poll__incomplete_run_waits_until_it_is_complete(
+    setup: TriggerSetup, source: FakeSource
 ) -> None:
-    look(scene)
-    shelf.put("nightly-1")
-    scene.service.completed(runName="nightly-1")
-    assert look(scene) == ["nightly-1"]
+    source.put("nightly-1", complete=False)
+    assert poll(setup) == []
+    source.put("nightly-2", complete=False)
+    assert poll(setup) == []
+    source.put("nightly-2")
+    assert poll(setup) == ["nightly-2"]
+    source.put("nightly-1")
+    assert poll(setup) == ["nightly-2", "nightly-1"]
 
 
-def test_a_new_run_of_an_old_name_is_asked_for_by_its_id(scene: Scene, shelf: Bookshelf) -> None:
-    shelf.put("nightly-1", run_id="first")
-    look(scene)
-    shelf.put("nightly-1", run_id="second")
-    assert look(scene) == ["second"]
+def test_poll__evaluated_run_is_not_started_again(setup: TriggerSetup, source: FakeSource) -> None:
+    poll(setup)
+    source.put("nightly-1")
+    setup.service.completed(runName="nightly-1")
+    assert poll(setup) == ["nightly-1"]
 
 
-def test_runs_that_all_bear_one_name_are_judged_each(scene: Scene, shelf: Bookshelf) -> None:
-    look(scene)
-    shelf.put("nightly-", run_id="first")
-    assert look(scene) == ["nightly-"]
-    shelf.put("nightly-", run_id="second")
-    assert look(scene) == ["nightly-", "second"]
-    assert look(scene) == ["nightly-", "second"]
+def test_poll__run_with_a_reused_name_is_selected_by_id(
+    setup: TriggerSetup, source: FakeSource
+) -> None:
+    source.put("nightly-1", run_id="first")
+    poll(setup)
+    source.put("nightly-1", run_id="second")
+    assert poll(setup) == ["second"]
+
+
+def test_poll__runs_with_one_name_are_evaluated_separately(
+    setup: TriggerSetup, source: FakeSource
+) -> None:
+    poll(setup)
+    source.put("nightly-", run_id="first")
+    assert poll(setup) == ["nightly-"]
+    source.put("nightly-", run_id="second")
+    assert poll(setup) == ["nightly-", "second"]
+    assert poll(setup) == ["nightly-", "second"]
 
 
 @contextmanager
-def impatient(resources: Resources) -> Iterator[Session]:
-    """A transaction that waits for nobody."""
+def short_lock_timeout(resources: Resources) -> Iterator[Session]:
+    """A transaction with a short lock timeout."""
     with resources.db.begin() as session:
         session.execute(text("SET LOCAL lock_timeout = '20ms'"))
         yield session
 
 
-def test_a_look_takes_its_turn_with_schedules_that_judge_the_same(
-    scene: Scene, shelf: Bookshelf
-) -> None:
-    look(scene)
-    shelf.put("nightly-1")
-    watched = SubscriptionKey("bench-001", "agent-001")
-    resources = scene.service.resources
+def test_poll__is_serialized_with_schedules(setup: TriggerSetup, source: FakeSource) -> None:
+    poll(setup)
+    source.put("nightly-1")
+    key = SubscriptionKey("bench-001", "agent-001")
+    resources = setup.service.resources
     with resources.db.read() as session:
-        place = find_target(session, watched, resources)
-    assert place is not None
-    listed = list_complete_runs(place, resources)
+        target = find_target(session, key, resources)
+    assert target is not None
+    listed = list_complete_runs(target, resources)
     with resources.db.begin() as schedule:
         find_judged_runs(schedule, "bench-001", "agent-001", listed)
-        with pytest.raises(DatabaseUnavailable), impatient(resources) as session:
-            start_new_runs(session, place, listed, resources.clock())
+        with pytest.raises(DatabaseUnavailable), short_lock_timeout(resources) as session:
+            start_new_runs(session, target, listed, resources.clock())
 
 
-def test_a_wider_pattern_does_not_dig_up_the_past(scene: Scene, shelf: Bookshelf) -> None:
-    look(scene)
-    shelf.put("adhoc-1")
-    look(scene)
-    scene.triggers(newRun={"pattern": "*"})
-    assert look(scene) == []
-    shelf.put("adhoc-2")
-    assert look(scene) == ["adhoc-2"]
-
-
-def test_elsewhere_and_after_a_pause_what_is_there_at_first_is_not_judged_either(
-    scene: Scene, shelf: Bookshelf
+def test_poll__wider_pattern_does_not_include_earlier_runs(
+    setup: TriggerSetup, source: FakeSource
 ) -> None:
-    look(scene)
-    shelf.put("nightly-1")
-    scene.service.patch("/benchmarks/bench-001", {"datasetRef": "other"})
-    assert look(scene) == []
-    scene.triggers()
-    shelf.put("nightly-2")
-    look(scene)
-    scene.triggers(newRun={})
-    assert look(scene) == []
+    poll(setup)
+    source.put("adhoc-1")
+    poll(setup)
+    setup.set_triggers(newRun={"pattern": "*"})
+    assert poll(setup) == []
+    source.put("adhoc-2")
+    assert poll(setup) == ["adhoc-2"]
 
 
-def test_nobody_looks_more_often_than_every_five_minutes_however_many_tick(
-    scene: Scene, shelf: Bookshelf
+def test_poll__changed_source_or_reenabled_trigger_starts_anew(
+    setup: TriggerSetup, source: FakeSource
+) -> None:
+    poll(setup)
+    source.put("nightly-1")
+    setup.service.patch("/benchmarks/bench-001", {"datasetRef": "other"})
+    assert poll(setup) == []
+    setup.set_triggers()
+    source.put("nightly-2")
+    poll(setup)
+    setup.set_triggers(newRun={})
+    assert poll(setup) == []
+
+
+def test_enqueue_due_polls__polls_at_most_every_five_minutes(
+    setup: TriggerSetup, source: FakeSource
 ) -> None:
     for seconds in (0, 60, 120, 119):
-        scene.tick(seconds=seconds)
-    assert shelf.looks == 1
-    scene.tick(seconds=2)
-    assert shelf.looks == 2
+        setup.tick(seconds=seconds)
+    assert source.polls == 1
+    setup.tick(seconds=2)
+    assert source.polls == 2
 
 
-def test_a_source_that_refuses_is_recorded_once_with_a_count(
-    scene: Scene, shelf: Bookshelf
+def test_poll__repeated_failure_is_counted_in_one_event(
+    setup: TriggerSetup, source: FakeSource
 ) -> None:
-    shelf.error = CollectionFailed("the keys are wrong; send others", code="LANGFUSE_AUTH")
-    look(scene)
-    look(scene)
-    [event] = scene.events()
+    source.error = CollectionFailed("the keys are wrong; send others", code="LANGFUSE_AUTH")
+    poll(setup)
+    poll(setup)
+    [event] = setup.list_events()
     assert (event["status"], event["reason"], event["occurrences"], event["benchmarkIds"]) == (
         "IGNORED",
         "the keys are wrong; send others",
         2,
         ["bench-001"],
     )
-    shelf.error = None
-    look(scene)
-    shelf.put("nightly-1")
-    assert look(scene) == ["nightly-1"]
+    source.error = None
+    poll(setup)
+    source.put("nightly-1")
+    assert poll(setup) == ["nightly-1"]
 
 
-def test_a_source_that_is_away_is_asked_again_later(scene: Scene, shelf: Bookshelf) -> None:
-    look(scene)
-    shelf.put("nightly-1")
-    shelf.error = Unavailable("the source is away; try again later")
-    scene.clock.go_on(minutes=5)
+def test_poll__unavailable_source_is_retried(setup: TriggerSetup, source: FakeSource) -> None:
+    poll(setup)
+    source.put("nightly-1")
+    source.error = Unavailable("the source is away; try again later")
+    setup.clock.advance(minutes=5)
     from app.jobs.handlers import HANDLERS, JobContext
     from app.triggers import tasks
 
     handler = HANDLERS.find("triggers.poll")
     assert handler is not None
     job = JobContext(
-        resources=scene.service.resources, pool=scene.service.pool, is_stopping=lambda: False
+        resources=setup.service.resources, pool=setup.service.pool, is_stopping=lambda: False
     )
     with pytest.raises(Unavailable):
         tasks.poll(job, benchmark_id="bench-001", agent_id="agent-001")
-    assert scene.events() == []
-    shelf.error = None
-    assert look(scene) == ["nightly-1"]
+    assert setup.list_events() == []
+    source.error = None
+    assert poll(setup) == ["nightly-1"]

@@ -1,4 +1,4 @@
-"""A benchmark is run by a signed call, once for each id, and by nothing else."""
+"""A signed call starts runs of a benchmark, once per ID."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -8,20 +8,20 @@ import httpx
 from standardwebhooks.webhooks import Webhook
 
 from app.triggers.rules import MAX_SECRETS
-from tests.integration.triggers.conftest import Scene, as_json, compact
+from tests.integration.triggers.conftest import TriggerSetup, as_json, to_json
 from tests.support.service import pointers
 
 
-def test_a_signed_call_starts_a_run_that_says_what_started_it(scene: Scene) -> None:
-    body = compact(agentId="agent-001", runName="night-1")
-    event = as_json(scene.sender().call("msg_1", body), 202)
+def test_webhook__signed_call_starts_a_run_with_its_event(setup: TriggerSetup) -> None:
+    body = to_json(agentId="agent-001", runName="night-1")
+    event = as_json(setup.create_sender().call("msg_1", body), 202)
     assert (event["type"], event["status"], event["benchmarkIds"]) == (
         "webhook",
         "STARTED",
         ["bench-001"],
     )
-    scene.service.work()
-    [run] = scene.runs()
+    setup.service.work()
+    [run] = setup.list_runs()
     assert [run["id"]] == event["runIds"]
     assert (run["status"], run["triggeredBy"], run["runName"], run["triggerEventId"]) == (
         "COMPLETED",
@@ -29,30 +29,30 @@ def test_a_signed_call_starts_a_run_that_says_what_started_it(scene: Scene) -> N
         "night-1",
         event["id"],
     )
-    assert scene.service.get(f"/trigger-events/{event['id']}") == event
+    assert setup.service.get(f"/trigger-events/{event['id']}") == event
 
 
-def test_without_an_agent_each_one_that_the_benchmark_evaluates_is_run(scene: Scene) -> None:
+def test_webhook__without_agent_runs_every_evaluated_agent(setup: TriggerSetup) -> None:
     for agent_id in ("agent-002", "agent-003"):
-        scene.service.agent(agent_id)
+        setup.service.agent(agent_id)
     everyone = ["agent-001", "agent-002", "agent-003"]
-    scene.service.patch("/benchmarks/bench-001", {"evaluates": everyone})
-    scene.service.patch("/agents/agent-002", {"archived": True})
+    setup.service.patch("/benchmarks/bench-001", {"evaluates": everyone})
+    setup.service.patch("/agents/agent-002", {"archived": True})
     for number, body in enumerate(["", "{}"]):
-        assert len(as_json(scene.sender().call(f"msg_{number}", body), 202)["runIds"]) == 2
-    assert {run["agentId"] for run in scene.runs()} == {"agent-001", "agent-003"}
+        assert len(as_json(setup.create_sender().call(f"msg_{number}", body), 202)["runIds"]) == 2
+    assert {run["agentId"] for run in setup.list_runs()} == {"agent-001", "agent-003"}
 
 
-def test_a_call_for_nobody_is_refused_and_its_id_is_not_used_up(scene: Scene) -> None:
-    scene.service.patch("/benchmarks/bench-001", {"evaluates": []})
-    sender = scene.sender()
+def test_webhook__call_without_agent_is_rejected_and_keeps_its_id_free(setup: TriggerSetup) -> None:
+    setup.service.patch("/benchmarks/bench-001", {"evaluates": []})
+    sender = setup.create_sender()
     assert "evaluates" in as_json(sender.call(), 422)["detail"]
-    scene.service.patch("/benchmarks/bench-001", {"evaluates": ["agent-001"]})
+    setup.service.patch("/benchmarks/bench-001", {"evaluates": ["agent-001"]})
     assert len(as_json(sender.call(), 202)["runIds"]) == 1
 
 
-def test_a_signed_call_that_says_something_wrong_starts_nothing(scene: Scene) -> None:
-    sender = scene.sender()
+def test_webhook__invalid_body_starts_no_run(setup: TriggerSetup) -> None:
+    sender = setup.create_sender()
     refused = [
         ('{"agentId": "agent-001", "trigger": 1}', 422, ["/trigger"]),
         ('{"agentId": 7}', 422, ["/agentId"]),
@@ -62,84 +62,84 @@ def test_a_signed_call_that_says_something_wrong_starts_nothing(scene: Scene) ->
     ]
     for body, status, where in refused:
         assert pointers(as_json(sender.call("msg_1", body), status)) == where
-    assert (scene.runs(), scene.events()) == ([], [])
+    assert (setup.list_runs(), setup.list_events()) == ([], [])
 
 
-def test_a_repeated_id_starts_one_run_and_gets_the_same_answer(scene: Scene) -> None:
-    sender = scene.sender()
+def test_webhook__repeated_id_returns_the_same_event(setup: TriggerSetup) -> None:
+    sender = setup.create_sender()
     first = as_json(sender.call("msg_1"), 202)
-    scene.clock.go_on(hours=23)
+    setup.clock.advance(hours=23)
     again = as_json(sender.call("msg_1"), 202)
-    assert (again, len(scene.runs())) == (first, 1)
+    assert (again, len(setup.list_runs())) == (first, 1)
 
 
-def test_many_calls_with_one_id_at_the_same_time_start_one_run(scene: Scene) -> None:
-    sender = scene.sender()
+def test_webhook__concurrent_calls_with_one_id_start_one_run(setup: TriggerSetup) -> None:
+    sender = setup.create_sender()
     with ThreadPoolExecutor(8) as callers:
         answers = list(callers.map(lambda _: sender.call("msg_1"), range(24)))
     assert {answer.status_code for answer in answers} == {202}
     assert len({answer.text for answer in answers}) == 1
-    assert len(scene.runs()) == 1
+    assert len(setup.list_runs()) == 1
 
 
-def test_an_id_that_comes_again_with_another_body_is_refused(scene: Scene) -> None:
-    sender = scene.sender()
+def test_webhook__reused_id_with_another_body_is_rejected(setup: TriggerSetup) -> None:
+    sender = setup.create_sender()
     sender.call("msg_1")
-    problem = as_json(sender.call("msg_1", compact(runName="night-1")), 409)
+    problem = as_json(sender.call("msg_1", to_json(runName="night-1")), 409)
     assert problem["type"] == "/problems/webhook-id-reused"
-    assert len(scene.runs()) == 1
+    assert len(setup.list_runs()) == 1
 
 
-def test_the_same_id_may_be_used_for_two_benchmarks(scene: Scene) -> None:
-    scene.service.benchmark("bench-002", evaluates=["agent-001"], metrics=["ROUGE"])
+def test_webhook__ids_are_separate_per_benchmark(setup: TriggerSetup) -> None:
+    setup.service.benchmark("bench-002", evaluates=["agent-001"], metrics=["ROUGE"])
     for benchmark_id in ("bench-001", "bench-002"):
-        as_json(scene.sender(benchmark_id).call("msg_1"), 202)
-    assert [run["benchmarkId"] for run in scene.runs()] == ["bench-001", "bench-002"]
+        as_json(setup.create_sender(benchmark_id).call("msg_1"), 202)
+    assert [run["benchmarkId"] for run in setup.list_runs()] == ["bench-001", "bench-002"]
 
 
-def test_ids_are_forgotten_after_a_week_and_not_before(scene: Scene) -> None:
+def test_delete_expired_events__keeps_ids_for_a_week(setup: TriggerSetup) -> None:
     from app.triggers.service import delete_expired_events
 
-    scene.sender().call("msg_1")
-    for days, left in ((6.9, 1), (0.2, 0)):
-        scene.clock.go_on(days=days)
-        with scene.service.resources.db.begin() as session:
-            delete_expired_events(session, scene.clock())
-        assert len(scene.events()) == left
+    setup.create_sender().call("msg_1")
+    for days, left_count in ((6.9, 1), (0.2, 0)):
+        setup.clock.advance(days=days)
+        with setup.service.resources.db.begin() as session:
+            delete_expired_events(session, setup.clock())
+        assert len(setup.list_events()) == left_count
 
 
-def test_a_call_is_accepted_within_five_minutes(scene: Scene) -> None:
-    sender = scene.sender()
+def test_webhook__signature_time_may_differ_by_five_minutes(setup: TriggerSetup) -> None:
+    sender = setup.create_sender()
     for number, seconds in enumerate((-290, 290)):
-        at = scene.clock() + timedelta(seconds=seconds)
+        at = setup.clock() + timedelta(seconds=seconds)
         assert sender.call(f"msg_{number}", at=at).status_code == 202
     for seconds in (-310, 310):
-        stale = as_json(sender.call("msg_9", at=scene.clock() + timedelta(seconds=seconds)), 401)
+        stale = as_json(sender.call("msg_9", at=setup.clock() + timedelta(seconds=seconds)), 401)
         assert stale["type"] == "/problems/stale-signature"
-    assert len(scene.runs()) == 2
+    assert len(setup.list_runs()) == 2
 
 
-def test_a_recorded_call_that_is_sent_again_later_starts_nothing(scene: Scene) -> None:
-    sender = scene.sender()
+def test_webhook__replayed_call_starts_no_run(setup: TriggerSetup) -> None:
+    sender = setup.create_sender()
     headers = sender.headers("msg_1", "{}")
     assert sender.send(headers, "{}").status_code == 202
     assert sender.send(headers, "{}").status_code == 202
-    scene.clock.go_on(minutes=6)
+    setup.clock.advance(minutes=6)
     assert sender.send(headers, "{}").status_code == 401
-    assert len(scene.runs()) == 1
+    assert len(setup.list_runs()) == 1
 
 
-def test_unsigned_forged_and_misdirected_calls_get_one_answer_and_start_nothing(
-    scene: Scene,
+def test_webhook__invalid_calls_get_identical_responses(
+    setup: TriggerSetup,
 ) -> None:
-    sender = scene.sender()
-    scene.service.benchmark("bench-002", evaluates=["agent-001"])
-    body = compact(agentId="agent-001")
+    sender = setup.create_sender()
+    setup.service.benchmark("bench-002", evaluates=["agent-001"])
+    body = to_json(agentId="agent-001")
     headers = sender.headers("msg_1", body)
-    stranger = scene.sender_with("whsec_" + "A" * 43 + "=")
+    other_sender = setup.sender_with("whsec_" + "A" * 43 + "=")
 
     def elsewhere(benchmark_id: str) -> httpx.Response:
-        return scene.sender_with(sender.secret, benchmark_id).send(headers, body)
+        return setup.sender_with(sender.secret, benchmark_id).send(headers, body)
 
     answers = [
         sender.send({"Content-Type": "application/json"}, body),
@@ -156,23 +156,23 @@ def test_unsigned_forged_and_misdirected_calls_get_one_answer_and_start_nothing(
             {**headers, "webhook-signature": headers["webhook-signature"].replace("v1,", "v1a,")},
             body,
         ),
-        stranger.call("msg_1", body),
+        other_sender.call("msg_1", body),
         elsewhere("bench-002"),
         elsewhere("bench-404"),
         elsewhere("%2e%2e"),
     ]
-    said = {
+    bodies = {
         json.dumps({**as_json(answer, 401), "instance": ""}, sort_keys=True) for answer in answers
     }
-    assert len(said) == 1
+    assert len(bodies) == 1
     assert {answer.headers["WWW-Authenticate"] for answer in answers} == {"Signature"}
-    assert (scene.runs(), scene.events()) == ([], [])
+    assert (setup.list_runs(), setup.list_events()) == ([], [])
 
 
-def test_who_is_wrong_too_often_is_slowed_while_the_owner_behind_the_same_proxy_is_not(
-    scene: Scene,
+def test_webhook__failures_of_an_address_are_limited_but_valid_calls_are_not(
+    setup: TriggerSetup,
 ) -> None:
-    sender = scene.sender()
+    sender = setup.create_sender()
     headers = sender.headers("msg_1", "{}")
     answers = [sender.send(headers, "[]") for _ in range(30)]
     assert [answer.status_code for answer in answers] == [401] * 30
@@ -183,63 +183,63 @@ def test_who_is_wrong_too_often_is_slowed_while_the_owner_behind_the_same_proxy_
     assert sender.send(headers, "{}").status_code == 202
 
 
-def test_a_body_of_more_than_64_kib_is_refused(scene: Scene) -> None:
-    sender = scene.sender()
+def test_webhook__body_over_64_kib_is_rejected(setup: TriggerSetup) -> None:
+    sender = setup.create_sender()
     fits = '{"runName": "x"}'.ljust(64 * 1024)
     assert sender.call("msg_1", fits).status_code == 202
     assert sender.call("msg_2", fits + " ").status_code == 413
-    assert len(scene.runs()) == 1
+    assert len(setup.list_runs()) == 1
 
 
-def test_secrets_are_shown_once_and_rotated_without_a_gap(scene: Scene) -> None:
-    first = scene.sender()
-    second = scene.sender(previousExpiresAfterSeconds=3600)
-    listed = scene.service.listed("/benchmarks/bench-001/webhook-secrets")
-    assert [set(each) for each in listed] == [{"id", "createdAt", "expiresAt"}] * 2
+def test_webhook_secrets__are_returned_once_and_rotated_without_a_gap(setup: TriggerSetup) -> None:
+    first = setup.create_sender()
+    second = setup.create_sender(previousExpiresAfterSeconds=3600)
+    listed = setup.service.listed("/benchmarks/bench-001/webhook-secrets")
+    assert [set(secret) for secret in listed] == [{"id", "createdAt", "expiresAt"}] * 2
     assert [first.call("a").status_code, second.call("b").status_code] == [202, 202]
-    scene.clock.go_on(hours=1.1)
+    setup.clock.advance(hours=1.1)
     assert [first.call("d").status_code, second.call("e").status_code] == [401, 202]
 
     [newest, _] = listed
-    scene.service.delete(f"/benchmarks/bench-001/webhook-secrets/{newest['id']}")
+    setup.service.delete(f"/benchmarks/bench-001/webhook-secrets/{newest['id']}")
     assert second.call("f").status_code == 401
 
 
-def test_during_a_rotation_a_call_may_carry_several_signatures(scene: Scene) -> None:
-    old, new = scene.sender(), scene.sender()
-    listed = scene.service.listed("/benchmarks/bench-001/webhook-secrets")
-    scene.service.delete(f"/benchmarks/bench-001/webhook-secrets/{listed[-1]['id']}")
-    now = scene.service.resources.clock()
+def test_webhook__several_signatures_during_a_rotation(setup: TriggerSetup) -> None:
+    old, new = setup.create_sender(), setup.create_sender()
+    listed = setup.service.listed("/benchmarks/bench-001/webhook-secrets")
+    setup.service.delete(f"/benchmarks/bench-001/webhook-secrets/{listed[-1]['id']}")
+    now = setup.service.resources.clock()
     headers = old.headers("c", "{}", now)
     assert old.send(headers, "{}").status_code == 401
     headers["webhook-signature"] += " " + new.headers("c", "{}", now)["webhook-signature"]
     assert old.send(headers, "{}").status_code == 202
 
 
-def test_the_reference_verifies_what_it_signed_with_a_secret_of_ours(scene: Scene) -> None:
-    sender = scene.sender()
+def test_webhook_secrets__work_with_the_reference_library(setup: TriggerSetup) -> None:
+    sender = setup.create_sender()
     assert Webhook(sender.secret).verify("{}", sender.headers("msg_1", "{}")) == {}
     assert len(Webhook(sender.secret)._whsecret) == 32
 
 
-def test_there_are_only_so_many_secrets(scene: Scene) -> None:
+def test_webhook_secrets__number_is_limited(setup: TriggerSetup) -> None:
     path = "/benchmarks/bench-001/webhook-secrets"
     for _ in range(MAX_SECRETS):
-        scene.sender()
-    assert scene.service.refused(409, "POST", path, {})["type"] == "/problems/too-many-secrets"
-    scene.sender(previousExpiresAfterSeconds=0)
+        setup.create_sender()
+    assert setup.service.refused(409, "POST", path, {})["type"] == "/problems/too-many-secrets"
+    setup.create_sender(previousExpiresAfterSeconds=0)
 
 
-def test_no_secret_stands_in_the_database(scene: Scene) -> None:
+def test_webhook_secrets__are_encrypted_in_the_database(setup: TriggerSetup) -> None:
     from sqlalchemy import text
 
-    sender = scene.sender()
-    with scene.service.resources.db.read() as session:
+    sender = setup.create_sender()
+    with setup.service.resources.db.read() as session:
         stored = session.scalars(text("SELECT to_json(s)::text FROM webhook_secrets s")).one()
     assert sender.secret.removeprefix("whsec_") not in stored
 
 
-def test_a_client_may_not_say_that_something_else_started_its_run(scene: Scene) -> None:
-    for said in ("WEBHOOK", "EVENT", "SCHEDULED"):
-        body = {"benchmarkId": "bench-001", "agentId": "agent-001", "triggerType": said}
-        scene.service.refused(422, "POST", "/benchmark-runs", body)
+def test_create_run__client_cannot_choose_the_trigger(setup: TriggerSetup) -> None:
+    for trigger_type in ("WEBHOOK", "EVENT", "SCHEDULED"):
+        body = {"benchmarkId": "bench-001", "agentId": "agent-001", "triggerType": trigger_type}
+        setup.service.refused(422, "POST", "/benchmark-runs", body)

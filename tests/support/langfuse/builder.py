@@ -1,4 +1,4 @@
-"""What a test says to the stand-in: what it knows, what goes wrong, and what was asked of it."""
+"""Controls the fake server: its data, its faults and its recorded requests."""
 
 import json
 from collections.abc import Callable, Collection, Container, Sequence
@@ -8,23 +8,23 @@ from hashlib import sha256
 from typing import Any, ClassVar
 
 from tests.support.langfuse.datasets import Dataset
-from tests.support.langfuse.faults import Fault, Injection
+from tests.support.langfuse.exchange import Fault, Injection
 from tests.support.langfuse.generated import PACE, Experiment, ScorePlan, plan_spans
-from tests.support.langfuse.records import PROJECT_ID, SOME_NIGHT
+from tests.support.langfuse.records import DEFAULT_TIME, PROJECT_ID
 from tests.support.langfuse.server import (
     ORGANISATION_PUBLIC_KEY,
     ORGANISATION_SECRET_KEY,
-    Asked,
-    Server,
+    FakeServer,
+    RecordedRequest,
 )
 from tests.support.langfuse.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StandIn:
-    """A running Langfuse and the hands on it."""
+class FakeLangfuse:
+    """A running fake server and its controls."""
 
-    server: Server
+    server: FakeServer
     url: str
     organisation_public_key: ClassVar[str] = ORGANISATION_PUBLIC_KEY
     organisation_secret_key: ClassVar[str] = ORGANISATION_SECRET_KEY
@@ -43,13 +43,13 @@ class StandIn:
         return self.server.store
 
     def dataset(self, name: str, *, items: int = 0, **fields: Any) -> Dataset:
-        """A dataset of generated items; the same one when it is there already.
+        """Get or create a dataset of generated items.
 
-        `archived` and `deleted` are numbers of items that were so from `changed_at` on.
+        `archived` and `deleted` are the numbers of items with this state since `changed_at`.
         """
         if name not in self.store.datasets:
             number = len(self.store.datasets) + 1
-            fields.setdefault("created_at", SOME_NIGHT - timedelta(days=30))
+            fields.setdefault("created_at", DEFAULT_TIME - timedelta(days=30))
             self.store.datasets[name] = Dataset(
                 id=f"dataset-{number}", name=name, generated=items, **fields
             )
@@ -80,7 +80,7 @@ class StandIn:
         metadata: dict[str, Any] | None = None,
         description: str | None = None,
     ) -> Experiment:
-        """A finished run over a dataset, which is made when it is missing.
+        """Add a finished run over a dataset, which is created if it is missing.
 
         Items are numbered from the oldest. `calls_per_item` generations and `tools_per_item`
         tools lie under the task, one span deeper when `nested`; `judged` adds an evaluator with a
@@ -90,7 +90,7 @@ class StandIn:
         See `Experiment` for the rest.
         """
         number = len(self.store.experiments) + 1
-        home = self.dataset(dataset, items=items, **_given(input_of, expected_of))
+        home = self.dataset(dataset, items=items, **_without_none(input_of, expected_of))
         experiment = Experiment(
             number=number,
             id=experiment_id(home.id, run),
@@ -99,7 +99,7 @@ class StandIn:
             dataset_id=home.id,
             items=items,
             trials=trials,
-            started=started or SOME_NIGHT + timedelta(hours=number - 1),
+            started=started or DEFAULT_TIME + timedelta(hours=number - 1),
             every=every,
             spans=plan_spans(
                 calls=calls_per_item, tools=tools_per_item, nested=nested, judged=judged
@@ -120,58 +120,58 @@ class StandIn:
         return experiment
 
     def inject(self, fault: Fault, *, path: str = "*", on: Container[int] = (1,)) -> None:
-        """Let requests for a path (`/experiment-items`) go wrong: those of these numbers."""
+        """Inject a fault into the requests `on` (counted from 1) for a path (`/experiment-items`)."""
         self.server.injections.append(Injection(path=path, on=on, fault=fault))
 
-    def start_anew(self) -> None:
-        """Forget everything, and take other keys: as good as a new server, and faster."""
-        self.server.start_anew()
+    def reset(self) -> None:
+        """Delete all data and change the keys: equal to a new server, and faster."""
+        self.server.reset()
 
-    def mend(self) -> None:
-        """Nothing goes wrong any more."""
+    def clear_faults(self) -> None:
+        """Remove all faults."""
         self.server.injections.clear()
 
-    def answer_slowly(self, latency_s: float) -> None:
+    def set_latency(self, latency_s: float) -> None:
         self.server.latency_s = latency_s
 
-    def shorten_pages(self, by: int) -> None:
-        """Pages hold fewer rows than asked for, although more follow."""
-        self.store.pages_shorter_by = by
+    def set_short_pages(self, by: int) -> None:
+        """Return fewer rows per page than requested, although more follow."""
+        self.store.rows_missing_per_page = by
 
-    def delay_scores(self, looks: int) -> None:
-        """Written scores are read back only after that many reads that do not show them."""
-        self.store.scores_wait_for_looks = looks
-
-    @property
-    def asked(self) -> Sequence[Asked]:
-        """Every request so far, in the order in which they were answered."""
-        return tuple(self.server.asked)
-
-    def asked_for(self, path: str) -> Sequence[Asked]:
-        return [one for one in self.server.asked if one.path == path]
-
-    def paths(self) -> Collection[str]:
-        return [one.path for one in self.server.asked]
-
-    def forget(self) -> None:
-        """Begin to count anew."""
-        self.server.asked.clear()
-        self.server.most_in_flight = 0
+    def set_score_delay(self, looks: int) -> None:
+        """Hide written scores for a number of reads."""
+        self.store.score_delay_reads = looks
 
     @property
-    def most_in_flight(self) -> int:
-        return self.server.most_in_flight
+    def requests(self) -> Sequence[RecordedRequest]:
+        """All requests so far, in the order of their responses."""
+        return tuple(self.server.requests)
+
+    def requests_for(self, path: str) -> Sequence[RecordedRequest]:
+        return [request for request in self.server.requests if request.path == path]
+
+    def request_paths(self) -> Collection[str]:
+        return [request.path for request in self.server.requests]
+
+    def clear_requests(self) -> None:
+        """Delete the recorded requests."""
+        self.server.requests.clear()
+        self.server.max_in_flight = 0
+
+    @property
+    def max_in_flight(self) -> int:
+        return self.server.max_in_flight
 
 
 def experiment_id(dataset_id: str, run: str) -> str:
-    """The id that server and SDK derive from project, dataset and name of the run."""
+    """The experiment ID that server and SDK derive from project, dataset and run name."""
     parts = ["langfuse-experiment-v1", PROJECT_ID, dataset_id, run]
     text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()[:16]
 
 
-def _given(
+def _without_none(
     input_of: Callable[[int], Any] | None, expected_of: Callable[[int], Any] | None
 ) -> dict[str, Any]:
-    given = {"input_of": input_of, "expected_of": expected_of}
-    return {name: value for name, value in given.items() if value is not None}
+    functions = {"input_of": input_of, "expected_of": expected_of}
+    return {name: value for name, value in functions.items() if value is not None}

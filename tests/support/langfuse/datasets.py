@@ -1,4 +1,4 @@
-"""Datasets: a few items that were written, and any number that are made when read."""
+"""Datasets of written items and of items that are generated when they are read."""
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ class ItemPage(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Dataset:
-    """A dataset whose items are generated, and then those that were written one by one."""
+    """A dataset of generated items, followed by written items."""
 
     id: str
     name: str
@@ -45,16 +45,16 @@ class Dataset:
         number = item_id.removeprefix(f"{self.id}-")
         if item_id in self.written:
             return self.written[item_id]
-        known = number.isdecimal() and int(number) < self.generated
-        return self.item(int(number)) if known else None
+        exists = number.isdecimal() and int(number) < self.generated
+        return self.item(int(number)) if exists else None
 
     def active_page(self, at: datetime | None, page: int, limit: int) -> ItemPage:
-        """The items that are listed, those that were written last first."""
+        """The listed items; the newest written items come first."""
         written = [item for item in reversed(self.written.values()) if item.is_active(at)]
         numbers: Sequence[int] = range(self.generated)
         if self.changed_at is not None:
             numbers = [number for number in numbers if self.item(number).is_active(at)]
         first, end = (page - 1) * limit, page * limit
-        shown = slice(max(first - len(written), 0), max(end - len(written), 0))
-        items = written[first:end] + [self.item(number) for number in numbers[shown]]
+        visible_slice = slice(max(first - len(written), 0), max(end - len(written), 0))
+        items = written[first:end] + [self.item(number) for number in numbers[visible_slice]]
         return ItemPage(items, len(written) + len(numbers))

@@ -1,4 +1,4 @@
-"""The filter language of the read endpoints: a JSON list of conditions, all of which must hold."""
+"""The filter language of the read endpoints: a JSON list of conditions, combined with AND."""
 
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -92,15 +92,15 @@ def all_hold(conditions: Iterable[Condition], columns: Columns[T], record: T) ->
 
 
 def wanted(conditions: Iterable[Condition], column: str) -> frozenset[str] | None:
-    """The values that a column may have, or None when no condition lists them."""
-    found: frozenset[str] | None = None
+    """The allowed values of a column; None when no condition lists values."""
+    values_found: frozenset[str] | None = None
     for condition in conditions:
         if condition.column != column or condition.operator not in ("=", "any of"):
             continue
         value = condition.value
         values = frozenset([value] if isinstance(value, str) else value)
-        found = values if found is None else found & values
-    return found
+        values_found = values if values_found is None else values_found & values
+    return values_found
 
 
 def _known(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def _problem(entry: Any, columns: Collection[str]) -> str | None:
 def _problem_of_value(entry: Mapping[str, Any]) -> str | None:
     value, kind = entry.get("value"), entry["type"]
     if kind in ("stringOptions", "arrayOptions"):
-        right = isinstance(value, list) and all(isinstance(one, str) for one in value)
+        right = isinstance(value, list) and all(isinstance(text, str) for text in value)
     elif kind in ("string", "stringObject", "datetime"):
         right = isinstance(value, str)
     elif kind == "boolean":

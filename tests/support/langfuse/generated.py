@@ -1,4 +1,4 @@
-"""Experiments of any size, made row by row as they are read: nothing of them is kept."""
+"""Experiments of any size, generated row by row when they are read."""
 
 import json
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from tests.support.langfuse.paging import NewestFirst
+from tests.support.langfuse.pagination import NewestFirst
 from tests.support.langfuse.records import Key, Membership, Observation, Score
 
 PACE: Final = timedelta(seconds=5)
@@ -113,17 +113,17 @@ class Experiment:
     metadata: dict[str, Any]
     description: str | None
     looks: int = 0
-    shown: int = field(init=False)
+    visible_count: int = field(init=False)
     raw_metadata: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.raw_metadata = {name: json.dumps(value) for name, value in self.metadata.items()}
-        self.shown = self.visible[0] if self.visible else self.items * self.trials
+        self.visible_count = self.visible[0] if self.visible else self.items * self.trials
 
     def look(self) -> None:
-        """Somebody read the summary: more of the experiment may have arrived."""
+        """Count a read of the summary, which can make more items visible."""
         if self.visible:
-            self.shown = self.visible[min(self.looks, len(self.visible) - 1)]
+            self.visible_count = self.visible[min(self.looks, len(self.visible) - 1)]
             self.looks += 1
 
     def trace_id(self, number: int) -> str:
@@ -133,13 +133,13 @@ class Experiment:
         return f"{self.number:04x}{slot:02x}{number:010x}"
 
     def number_of(self, trace_id: str) -> int | None:
-        """Which item a trace is of, if it is one of these."""
+        """The item number of a trace; None for a foreign trace."""
         try:
             experiment, number = int(trace_id[:8], 16), int(trace_id[8:], 16)
         except ValueError:
             return None
-        known = experiment == self.number and len(trace_id) == 32 and number < self.shown
-        return number if known else None
+        exists = experiment == self.number and len(trace_id) == 32 and number < self.visible_count
+        return number if exists else None
 
     def item_number(self, number: int) -> int:
         return number // self.trials
@@ -148,24 +148,24 @@ class Experiment:
         return f"{self.dataset_id}-{self.item_number(number)}"
 
     def observations(self, types: frozenset[str] | None = None) -> NewestFirst[Observation]:
-        """Spans of the given types, or all."""
+        """Spans of the given types, or all spans."""
         slots = [at for at, span in enumerate(self.spans) if types is None or span.type in types]
         return self._sequence(slots)
 
     def rows(self) -> NewestFirst[Observation]:
-        """The root spans of the items: what the experiment's rows are made of."""
+        """The root spans of the items, which are the rows of the experiment."""
         return self._sequence([1])
 
     def roots(self) -> NewestFirst[Observation]:
         return self._sequence([0])
 
     def _sequence(self, slots: list[int]) -> NewestFirst[Observation]:
-        shown, many = self.shown, len(slots)
-        length = shown * many * self.repeated
+        visible_count, many = self.visible_count, len(slots)
+        length = visible_count * many * self.repeated
 
         def place(at: int) -> tuple[int, int, int]:
             number, slot = divmod(length - 1 - at, many)
-            batch, number = divmod(number, shown)
+            batch, number = divmod(number, visible_count)
             return number, slots[slot], batch
 
         def key(at: int) -> Key:
@@ -206,9 +206,9 @@ class Experiment:
         return self.started + self.every * (self.items * self.trials)
 
     def _scores_of_plan(self, plan: ScorePlan) -> NewestFirst[Score]:
-        last = self.shown - 1
+        last = self.visible_count - 1
         return NewestFirst(
-            length=self.shown,
+            length=self.visible_count,
             key=lambda at: Key(self._scored_at(plan, last - at), self._score_id(plan, last - at)),
             record=lambda at: self._score(plan, last - at),
         )
@@ -221,7 +221,7 @@ class Experiment:
         return time if self.every == PACE else time * (self.every / PACE)
 
     def observation(self, number: int, slot: int, batch: int = 0) -> Observation | None:
-        """The span of an item; a failed item was never judged."""
+        """A span of an item; None for the judge span of a failed item."""
         span, failed = self.spans[slot], number in self.errors
         if failed and span.of_judge:
             return None
@@ -280,7 +280,7 @@ class Experiment:
         )
 
     def _usage(self, number: int, slot: int) -> dict[str, int]:
-        """Tokens as models report them: every other call leaves out the total."""
+        """Token counts of a call; every other call omits the total."""
         if self.spans[slot].type != "GENERATION":
             return {}
         usage = {"input": 100 + number % 7, "output": 20 + slot}
@@ -289,7 +289,7 @@ class Experiment:
         return usage | {"total": usage["input"] + usage["output"]}
 
     def _cost(self, slot: int) -> dict[str, float]:
-        """A tenth of a cent for each call of the agent, a whole cent for the judge's."""
+        """0.001 USD per agent call, 0.01 USD per judge call."""
         if self.spans[slot].type != "GENERATION" or not self.priced:
             return {}
         return {"total": 0.01 if self.spans[slot].of_judge else 0.001}
@@ -329,5 +329,5 @@ class Experiment:
 
 
 def raw_text(value: Any) -> str | None:
-    """A value as it is stored: a text is itself, anything else its JSON."""
+    """A value as stored: text unchanged, anything else as JSON."""
     return value if value is None or isinstance(value, str) else json.dumps(value)

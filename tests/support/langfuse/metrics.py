@@ -1,4 +1,4 @@
-"""Aggregates of observations: one row for all that the filters keep."""
+"""The metrics endpoint: aggregates of the filtered observations in one row."""
 
 import json
 import math
@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from tests.support.langfuse.errors import invalid_request
 from tests.support.langfuse.filters import all_hold, read_conditions, wanted
-from tests.support.langfuse.paging import newest_first
+from tests.support.langfuse.pagination import newest_first
 from tests.support.langfuse.parameters import Parameters
 from tests.support.langfuse.records import JSON, Observation
-from tests.support.langfuse.refusals import invalid
 from tests.support.langfuse.store import Store
 from tests.support.langfuse.v4 import OBSERVATION_COLUMNS
 
@@ -26,44 +26,46 @@ _MEASURES: Final[Mapping[str, Callable[[Observation], float | None]]] = {
 }
 
 
-def query_metrics(store: Store, asked: Parameters) -> JSON:
-    """Only the view `observations` without dimensions, which is what a cross-check asks for."""
-    text = asked.required("query")
-    asked.check()
+def query_metrics(store: Store, parameters: Parameters) -> JSON:
+    """Aggregate the view `observations`; dimensions are not supported."""
+    text = parameters.required("query")
+    parameters.check()
     try:
         query: JSON = json.loads(text)
         since = datetime.fromisoformat(query["fromTimestamp"])
         until = datetime.fromisoformat(query["toTimestamp"])
-        metrics = [(one["measure"], one["aggregation"]) for one in query["metrics"]]
+        metrics = [(metric["measure"], metric["aggregation"]) for metric in query["metrics"]]
     except (KeyError, TypeError, ValueError):
-        raise invalid("Invalid query: it needs metrics, fromTimestamp and toTimestamp") from None
+        raise invalid_request(
+            "Invalid query: it needs metrics, fromTimestamp and toTimestamp"
+        ) from None
     if query.get("view") != "observations" or query.get("dimensions"):
-        raise invalid("The stand-in aggregates whole views of observations only")
+        raise invalid_request("The stand-in aggregates whole views of observations only")
     if (query.get("config") or {}).get("row_limit", 100) > ROWS_UP_TO:
-        raise invalid("row_limit must be at most 1000")
+        raise invalid_request("row_limit must be at most 1000")
     spans = _kept(store, query.get("filters") or [], since, until)
     return {"data": [{f"{how}_{what}": _aggregate(spans, what, how) for what, how in metrics}]}
 
 
 def _kept(store: Store, filters: Any, since: datetime, until: datetime) -> list[Observation]:
-    found = read_conditions(filters, OBSERVATION_COLUMNS)
-    if found.issues:
-        raise invalid("; ".join(found.issues))
-    conditions = found.conditions
+    parsed_filter = read_conditions(filters, OBSERVATION_COLUMNS)
+    if parsed_filter.issues:
+        raise invalid_request("; ".join(parsed_filter.issues))
+    conditions = parsed_filter.conditions
     sequences = store.observations(wanted(conditions, "type"), wanted(conditions, "experimentId"))
     spans = newest_first(sequences, since=since, until=until)
     # The aggregates see each span once, however often it was ingested.
-    kept = {
+    unique_spans = {
         (span.trace_id, span.id): span
         for span in spans
         if all_hold(conditions, OBSERVATION_COLUMNS, span)
     }
-    return list(kept.values())
+    return list(unique_spans.values())
 
 
 def _aggregate(spans: Sequence[Observation], measure: str, how: str) -> float | None:
     if measure not in _MEASURES:
-        raise invalid(f"Invalid measure: {measure}")
+        raise invalid_request(f"Invalid measure: {measure}")
     values = [value for span in spans if (value := _MEASURES[measure](span)) is not None]
     if how in {"count", "sum"}:
         return sum(values)
@@ -73,5 +75,5 @@ def _aggregate(spans: Sequence[Observation], measure: str, how: str) -> float | 
         return sorted(values)[max(math.ceil(int(how[1:]) / 100 * len(values)) - 1, 0)]
     simple = {"avg": sum(values) / len(values), "max": max(values), "min": min(values)}
     if how not in simple:
-        raise invalid(f"Invalid aggregation: {how}")
+        raise invalid_request(f"Invalid aggregation: {how}")
     return simple[how]

@@ -1,4 +1,4 @@
-"""Spans as OpenTelemetry exporters send them, in protobuf or JSON, read as observations."""
+"""Reads OTLP spans, in protobuf or JSON, as observations."""
 
 import base64
 import gzip
@@ -17,9 +17,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from tests.support.langfuse.errors import ErrorResponse
 from tests.support.langfuse.records import Membership, Observation
-from tests.support.langfuse.refusals import Refused
-from tests.support.langfuse.writes import Write, Written
+from tests.support.langfuse.writes import WriteRequest, WriteResponse
 
 Attributes = Mapping[str, Any]
 
@@ -29,14 +29,14 @@ _OF_EXPERIMENT: Final = "langfuse.experiment."
 _IDS: Final = ("traceId", "spanId", "parentSpanId")
 
 
-def ingest_spans(write: Write) -> Written:
+def ingest_spans(write: WriteRequest) -> WriteResponse:
     for span in read_spans(write.body, write.headers):
-        write.store.keep_span(span)
-    return Written(content={})
+        write.store.store_span(span)
+    return WriteResponse(content={})
 
 
 def read_spans(body: bytes, headers: Mapping[str, str]) -> Iterator[Observation]:
-    """Raises `Refused` for what is no export request."""
+    """Raises `ErrorResponse` for an invalid export request."""
     request = _request(_unpacked(body, headers), headers)
     for resource_spans in request.resource_spans:
         of_resource = _attributes(resource_spans.resource.attributes)
@@ -51,7 +51,7 @@ def _unpacked(body: bytes, headers: Mapping[str, str]) -> bytes:
     try:
         return gzip.decompress(body)
     except (OSError, EOFError, zlib.error):
-        raise Refused(400, {"message": "Failed to read the gzip body"}) from None
+        raise ErrorResponse(400, {"message": "Failed to read the gzip body"}) from None
 
 
 def _request(body: bytes, headers: Mapping[str, str]) -> ExportTraceServiceRequest:
@@ -62,14 +62,14 @@ def _request(body: bytes, headers: Mapping[str, str]) -> ExportTraceServiceReque
         else:
             request.ParseFromString(body)
     except (DecodeError, ParseError, ValueError):
-        raise Refused(400, {"message": "Failed to parse the OTel trace"}) from None
+        raise ErrorResponse(400, {"message": "Failed to parse the OTel trace"}) from None
     return request
 
 
 def _with_packed_ids(content: Any) -> Any:
-    """OTLP writes ids in hexadecimal, the JSON of protobuf has bytes in base 64."""
+    """Convert IDs: OTLP writes them in hexadecimal, protobuf JSON expects base64."""
     if isinstance(content, list):
-        return [_with_packed_ids(one) for one in content]
+        return [_with_packed_ids(entry) for entry in content]
     if not isinstance(content, dict):
         return content
     return {
@@ -81,8 +81,8 @@ def _with_packed_ids(content: Any) -> Any:
 
 
 def _attributes(pairs: Any) -> dict[str, Any]:
-    found: list[KeyValue] = list(pairs)
-    return {pair.key: _value(pair.value) for pair in found}
+    key_values: list[KeyValue] = list(pairs)
+    return {pair.key: _value(pair.value) for pair in key_values}
 
 
 def _value(value: AnyValue) -> Any:
@@ -90,7 +90,7 @@ def _value(value: AnyValue) -> Any:
     if kind is None:
         return None
     if kind == "array_value":
-        return [_value(one) for one in value.array_value.values]
+        return [_value(member) for member in value.array_value.values]
     if kind == "kvlist_value":
         return {pair.key: _value(pair.value) for pair in value.kvlist_value.values}
     return getattr(value, kind)
@@ -172,4 +172,4 @@ def _membership(attributes: Attributes) -> Membership | None:
 
 def _texts(attributes: Attributes, name: str) -> dict[str, str] | None:
     content = _object(attributes, name)
-    return None if content is None else {key: json.dumps(one) for key, one in content.items()}
+    return None if content is None else {key: json.dumps(entry) for key, entry in content.items()}

@@ -1,4 +1,4 @@
-"""The parameters of a request, checked as the server checks them."""
+"""Request parameters, validated like the server does."""
 
 import json
 import re
@@ -8,16 +8,16 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
+from tests.support.langfuse.errors import invalid_data, invalid_request
 from tests.support.langfuse.filters import Condition, read_conditions
-from tests.support.langfuse.paging import decode_cursor
+from tests.support.langfuse.pagination import decode_cursor
 from tests.support.langfuse.records import JSON, Key
-from tests.support.langfuse.refusals import invalid, invalid_data
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)")
 
 
 class Parameters:
-    """Reads what it is asked for; `check` refuses all that was wrong at once."""
+    """Parses parameters; `check` reports all errors at once."""
 
     def __init__(self, values: QueryParams) -> None:
         self._values = values
@@ -46,12 +46,12 @@ class Parameters:
         return value or ""
 
     def texts(self, name: str) -> tuple[str, ...] | None:
-        """A comma-separated list: a value that holds a comma cannot be asked for this way."""
+        """A comma-separated list; its values cannot contain a comma."""
         value = self._values.get(name)
         return tuple(part.strip() for part in value.split(",")) if value else None
 
     def repeated(self, name: str) -> tuple[str, ...] | None:
-        """A parameter that is given several times, not split."""
+        """A repeated parameter, not split at commas."""
         return tuple(self._values.getlist(name)) or None
 
     def number(self, name: str, *, default: int, least: int, most: int | None = None) -> int:
@@ -97,7 +97,7 @@ class Parameters:
     def groups(
         self, allowed: Collection[str], default: Collection[str], *, strict: bool = True
     ) -> frozenset[str]:
-        """The field groups; unknown ones are refused, or ignored where the server does."""
+        """The field groups; unknown groups are rejected, or ignored if not `strict`."""
         names = self.texts("fields")
         if names is None:
             return frozenset(default)
@@ -117,18 +117,18 @@ class Parameters:
         try:
             content: Any = json.loads(text)
         except ValueError:
-            raise invalid("Invalid JSON in filter parameter") from None
-        found = read_conditions(content, columns)
-        for issue in found.issues:
+            raise invalid_request("Invalid JSON in filter parameter") from None
+        parsed_filter = read_conditions(content, columns)
+        for issue in parsed_filter.issues:
             self.refuse(issue, "filter", code="invalid_value")
-        return found.conditions
+        return parsed_filter.conditions
 
 
 def cursor_key(cursor: JSON | None, time_name: str) -> Key | None:
-    """Where the next page begins; raises `Refused` for a cursor of another kind."""
+    """The key after which the next page starts; raises `ErrorResponse` for another cursor."""
     if cursor is None:
         return None
     try:
         return Key(datetime.fromisoformat(cursor[time_name]), str(cursor["lastId"]))
     except (KeyError, TypeError, ValueError):
-        raise invalid("Invalid cursor format") from None
+        raise invalid_request("Invalid cursor format") from None

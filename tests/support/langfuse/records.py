@@ -1,4 +1,4 @@
-"""What the stand-in knows: observations, scores and datasets, in one form for both generations."""
+"""Records of the fake server: observations, scores and dataset items, for both API versions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple
 JSON = dict[str, Any]
 
 PROJECT_ID: Final = "project-1"
-SOME_NIGHT: Final = datetime(2026, 11, 20, 2, tzinfo=UTC)
+DEFAULT_TIME: Final = datetime(2026, 11, 20, 2, tzinfo=UTC)
 
 
 class Key(NamedTuple):
-    """Where a record stands among the newest first."""
+    """The sort key of a record."""
 
     at: datetime
     id: str
@@ -20,7 +20,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """What an observation says about the experiment it belongs to; texts are raw."""
+    """The experiment fields of an observation; texts are raw."""
 
     experiment_id: str
     experiment_name: str
@@ -115,12 +115,12 @@ class DatasetItem:
     input: Any
     expected_output: Any
     metadata: Any = None
-    created_at: datetime = SOME_NIGHT
+    created_at: datetime = DEFAULT_TIME
     archived_at: datetime | None = None
     deleted_at: datetime | None = None
 
     def is_active(self, at: datetime | None) -> bool:
-        """Whether the item is listed, now or as of a time."""
+        """Whether the item is listed now, or at a time."""
         if at is None:
             return self.archived_at is None and self.deleted_at is None
         gone = [moment for moment in (self.archived_at, self.deleted_at) if moment is not None]

@@ -1,4 +1,4 @@
-"""Which path is answered by what, and in which generation of the server."""
+"""Routes: paths, their handlers and the API version that they require."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,38 +7,38 @@ from urllib.parse import unquote
 
 from tests.support.langfuse import v3, v4, v4_scores
 from tests.support.langfuse.ingestion import ingest_batch
+from tests.support.langfuse.json_v4 import project_json
 from tests.support.langfuse.metrics import query_metrics
 from tests.support.langfuse.otlp import ingest_spans
 from tests.support.langfuse.parameters import Parameters
 from tests.support.langfuse.records import JSON
 from tests.support.langfuse.store import Store
-from tests.support.langfuse.wire import project_json
 from tests.support.langfuse.writes import (
-    Write,
-    Written,
+    WriteRequest,
+    WriteResponse,
     create_dataset,
     create_item,
     create_scores,
 )
 
 Mode = Literal["events_only", "dual", "v3"]
-Needs = Literal["v4", "v3", "any"]
+RequiredApi = Literal["v4", "v3", "any"]
 Reader = Callable[..., JSON]
-Writer = Callable[[Write], Written]
+Writer = Callable[[WriteRequest], WriteResponse]
 PREFIX: Final = "/api/public"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """`needs` says which generation must be on; a reader gets the decoded parts of the path."""
+    """A route; a reader gets the decoded parameters of the path."""
 
     pattern: tuple[str, ...]
-    needs: Needs
-    what: str = ""
+    required_api: RequiredApi
+    api_name: str = ""
     read: Reader | None = None
     write: Writer | None = None
 
-    def parts(self, method: str, segments: list[str]) -> list[str] | None:
+    def match_path(self, method: str, segments: list[str]) -> list[str] | None:
         expected = "GET" if self.read is not None else "POST"
         if method != expected or len(segments) != len(self.pattern):
             return None
@@ -49,22 +49,22 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class RouteMatch:
     route: Route
     parts: list[str]
 
 
-def _projects(_: Store, asked: Parameters) -> JSON:
-    asked.check()
+def _projects(_: Store, parameters: Parameters) -> JSON:
+    parameters.check()
     return {"data": [project_json()]}
 
 
-def _read(path: str, read: Reader, needs: Needs = "any", what: str = "") -> Route:
-    return Route(pattern=_pattern(path), read=read, needs=needs, what=what)
+def _read(path: str, read: Reader, needs: RequiredApi = "any", what: str = "") -> Route:
+    return Route(pattern=_pattern(path), read=read, required_api=needs, api_name=what)
 
 
-def _write(path: str, write: Writer, needs: Needs = "any") -> Route:
-    return Route(pattern=_pattern(path), write=write, needs=needs)
+def _write(path: str, write: Writer, needs: RequiredApi = "any") -> Route:
+    return Route(pattern=_pattern(path), write=write, required_api=needs)
 
 
 def _pattern(path: str) -> tuple[str, ...]:
@@ -102,11 +102,11 @@ WRITES: Final = (
 )
 
 
-def find_route(method: str, path: str) -> Found | None:
-    """A name in the path may hold anything, an encoded slash too: the raw path is cut."""
+def find_route(method: str, path: str) -> RouteMatch | None:
+    """Match the raw path, because a name in it can contain an encoded slash."""
     segments = [unquote(part) for part in path.removeprefix("/").split("/")]
     for route in (*READS, *WRITES):
-        parts = route.parts(method, segments)
+        parts = route.match_path(method, segments)
         if parts is not None:
-            return Found(route=route, parts=parts)
+            return RouteMatch(route=route, parts=parts)
     return None

@@ -1,4 +1,4 @@
-"""The HTTP side: who may ask, what is written down of it, and what goes wrong on purpose."""
+"""The ASGI server: authentication, recorded requests and faults."""
 
 import asyncio
 import base64
@@ -13,25 +13,30 @@ from typing import Final
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from tests.support.langfuse.faults import Answer, Exchange, Injection
+from tests.support.langfuse.errors import (
+    ErrorResponse,
+    not_found,
+    requires_v4,
+    unavailable_in_events_only,
+)
+from tests.support.langfuse.exchange import Exchange, FakeResponse, Injection
 from tests.support.langfuse.parameters import Parameters
-from tests.support.langfuse.refusals import Refused, missing, not_in_events_only, only_in_v4
-from tests.support.langfuse.routes import PREFIX, Found, Mode, Route, find_route
+from tests.support.langfuse.routes import PREFIX, Mode, Route, RouteMatch, find_route
 from tests.support.langfuse.store import Store
-from tests.support.langfuse.writes import Write, Written
+from tests.support.langfuse.writes import WriteRequest, WriteResponse
 
 ORGANISATION_PUBLIC_KEY: Final = "pk-lf-organisation"
 ORGANISATION_SECRET_KEY: Final = "sk-lf-organisation"
-HEADERS_UP_TO: Final = 16 * 1024
+MAX_HEADER_BYTES: Final = 16 * 1024
 
 _numbers = count(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """One request as it came: `path` without the prefix, still encoded; `at` is monotonic.
+class RecordedRequest:
+    """One request: `path` is encoded and without the prefix, `received_at` is monotonic.
 
-    `status` is None when nothing was answered.
+    `status` is None without a response.
     """
 
     method: str
@@ -39,13 +44,13 @@ class Asked:
     parameters: Mapping[str, str]
     headers: Mapping[str, str]
     body: bytes
-    at: float
+    received_at: float
     status: int | None
 
 
 @dataclass(slots=True, kw_only=True)
-class Server:
-    """The ASGI application and everything that a test may turn."""
+class FakeServer:
+    """The ASGI application and its settings for tests."""
 
     mode: Mode
     version: str
@@ -53,29 +58,29 @@ class Server:
     secret_key: str = ""
     takes_score_lists: bool = False
     store: Store = field(default_factory=Store)
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[RecordedRequest] = field(default_factory=list)
     injections: list[Injection] = field(default_factory=list)
     latency_s: float = 0.0
     writes: int = 0
     in_flight: int = 0
-    most_in_flight: int = 0
+    max_in_flight: int = 0
     closing: bool = False
 
     def __post_init__(self) -> None:
         if not self.public_key:
             self._make_keys()
 
-    def start_anew(self) -> None:
-        """Forget everything, and take other keys."""
+    def reset(self) -> None:
+        """Delete all data and change the keys."""
         self.store = Store()
-        self.asked.clear()
+        self.requests.clear()
         self.injections.clear()
         self.latency_s = 0.0
-        self.most_in_flight = 0
+        self.max_in_flight = 0
         self._make_keys()
 
     def _make_keys(self) -> None:
-        # The SDK keeps one client for each public key, even after its end.
+        # The SDK caches one client per public key, even after its shutdown.
         number = next(_numbers)
         self.public_key = f"pk-lf-stand-in-{number}"
         self.secret_key = f"sk-lf-stand-in-{number}"
@@ -91,56 +96,56 @@ class Server:
             is_over=lambda: self.closing,
         )
         self.in_flight += 1
-        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        self.max_in_flight = max(self.max_in_flight, self.in_flight)
         came_at = time.monotonic()
         try:
             if self.latency_s:
                 await asyncio.sleep(self.latency_s)
             answer = self._injected(exchange) or self.answer(exchange)
-            self._write_down(exchange, came_at, answer.status or None)
+            self._record_request(exchange, came_at, answer.status or None)
             await answer.send(exchange)
         finally:
             self.in_flight -= 1
 
-    def answer(self, exchange: Exchange) -> Answer:
-        """What the server says when nothing goes wrong."""
+    def answer(self, exchange: Exchange) -> FakeResponse:
+        """The true response, without faults."""
         try:
-            written = self._content(exchange)
-        except Refused as refusal:
-            return Answer.of_json(refusal.status, refusal.body)
-        return Answer.of_json(written.status, written.content)
+            written = self._handle(exchange)
+        except ErrorResponse as refusal:
+            return FakeResponse.of_json(refusal.status, refusal.body)
+        return FakeResponse.of_json(written.status, written.content)
 
-    def _injected(self, exchange: Exchange) -> Answer | None:
+    def _injected(self, exchange: Exchange) -> FakeResponse | None:
         due = [injection for injection in self.injections if injection.is_due(exchange)]
         answers = (injection.fault(exchange, self.answer) for injection in due)
         return next((answer for answer in answers if answer is not None), None)
 
-    def _content(self, exchange: Exchange) -> Written:
+    def _handle(self, exchange: Exchange) -> WriteResponse:
         request = exchange.request
-        if _size(request) > HEADERS_UP_TO:
-            raise Refused(431, {"message": "Request Header Fields Too Large"})
+        if _size(request) > MAX_HEADER_BYTES:
+            raise ErrorResponse(431, {"message": "Request Header Fields Too Large"})
         if exchange.path == "/health":
-            return Written(content={"status": "OK", "version": self.version})
-        found = find_route(request.method, exchange.path)
-        if found is None:
-            raise missing("Not Found")
-        self._check_mode_before(found.route)
+            return WriteResponse(content={"status": "OK", "version": self.version})
+        match = find_route(request.method, exchange.path)
+        if match is None:
+            raise not_found("Not Found")
+        self._check_mode(match.route)
         self._check_key(request)
-        return self._answer_of(found, exchange)
+        return self._answer_of(match, exchange)
 
-    def _answer_of(self, found: Found, exchange: Exchange) -> Written:
-        route = found.route
+    def _answer_of(self, match: RouteMatch, exchange: Exchange) -> WriteResponse:
+        route = match.route
         if route.write is not None:
             return route.write(self._write(exchange))
         assert route.read is not None
-        asked = Parameters(exchange.request.query_params)
-        if route.needs == "v4" and self.mode == "v3":
-            raise only_in_v4(route.what)
-        return Written(content=route.read(self.store, asked, *found.parts))
+        parameters = Parameters(exchange.request.query_params)
+        if route.required_api == "v4" and self.mode == "v3":
+            raise requires_v4(route.api_name)
+        return WriteResponse(content=route.read(self.store, parameters, *match.parts))
 
-    def _write(self, exchange: Exchange) -> Write:
+    def _write(self, exchange: Exchange) -> WriteRequest:
         self.writes += 1
-        return Write(
+        return WriteRequest(
             store=self.store,
             body=exchange.body,
             headers=dict(exchange.request.headers),
@@ -150,38 +155,38 @@ class Server:
             events_only=self.mode == "events_only",
         )
 
-    def _check_mode_before(self, route: Route) -> None:
-        if route.needs == "v3" and self.mode == "events_only":
-            raise not_in_events_only()
+    def _check_mode(self, route: Route) -> None:
+        if route.required_api == "v3" and self.mode == "events_only":
+            raise unavailable_in_events_only()
 
     def _check_key(self, request: Request) -> None:
-        given = _basic_credentials(request.headers.get("authorization"))
-        if given is None:
-            raise Refused(401, {"message": "No authorization header"})
-        if given == f"{ORGANISATION_PUBLIC_KEY}:{ORGANISATION_SECRET_KEY}":
+        credentials = _basic_credentials(request.headers.get("authorization"))
+        if credentials is None:
+            raise ErrorResponse(401, {"message": "No authorization header"})
+        if credentials == f"{ORGANISATION_PUBLIC_KEY}:{ORGANISATION_SECRET_KEY}":
             message = "Access denied: the key is of an organization; use one of a project"
-            raise Refused(403, {"message": message})
-        if given != f"{self.public_key}:{self.secret_key}":
+            raise ErrorResponse(403, {"message": message})
+        if credentials != f"{self.public_key}:{self.secret_key}":
             message = "Invalid credentials. Confirm that you've configured the correct host."
-            raise Refused(401, {"message": message})
+            raise ErrorResponse(401, {"message": message})
 
-    def _write_down(self, exchange: Exchange, came_at: float, status: int | None) -> None:
+    def _record_request(self, exchange: Exchange, came_at: float, status: int | None) -> None:
         request = exchange.request
-        self.asked.append(
-            Asked(
+        self.requests.append(
+            RecordedRequest(
                 method=request.method,
                 path=exchange.path,
                 parameters=dict(request.query_params),
                 headers=dict(request.headers),
                 body=exchange.body,
-                at=came_at,
+                received_at=came_at,
                 status=status,
             )
         )
 
 
 def _raw_path(scope: Scope) -> str:
-    """The path as a server reads it: `.` and `..`, encoded or not, are steps and no names."""
+    """The resolved raw path: `.` and `..` are resolved, encoded or not."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     steps: list[str] = []
     for step in raw.partition(b"?")[0].decode("ascii", "replace").split("/"):

@@ -1,4 +1,4 @@
-"""All that the project holds, generated or written, and how to find it."""
+"""The data of the project, generated or written, and its lookups."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tests.support.langfuse.datasets import Dataset
 from tests.support.langfuse.generated import Experiment
-from tests.support.langfuse.paging import NewestFirst
+from tests.support.langfuse.pagination import NewestFirst
 from tests.support.langfuse.records import JSON, Membership, Observation, Score
 
 
@@ -17,14 +17,14 @@ class SpanId(NamedTuple):
 
 
 class ScoreId(NamedTuple):
-    """What makes a score the same one: its id and the day of its timestamp."""
+    """The identity of a score: its ID and the day of its timestamp."""
 
     id: str
     day: str
 
 
-class Window(NamedTuple):
-    """What the summary of an experiment says of the time that was asked for."""
+class ExperimentWindow(NamedTuple):
+    """Start, end and item count of an experiment within the requested time."""
 
     start: datetime
     end: datetime
@@ -33,7 +33,7 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLink:
-    """That a trace is the answer to an item of a dataset, in a run of the older kind."""
+    """The link from a dataset item to a trace, in a dataset run."""
 
     id: str
     item_id: str
@@ -54,16 +54,16 @@ class LinkedRun:
 
 
 @dataclass(slots=True, kw_only=True)
-class WaitingScore:
-    """A score that was taken and cannot be read yet."""
+class DelayedScore:
+    """An accepted score that is not visible yet."""
 
     score: Score
-    looks: int
+    reads_left: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """An experiment as it is listed."""
+class ExperimentSummary:
+    """A listed experiment."""
 
     id: str
     name: str
@@ -74,13 +74,13 @@ class Summary:
     spans: NewestFirst[Observation]
     generated: Experiment | None = None
 
-    def look(self, since: datetime) -> None:
-        """Somebody asks for it; what lies wholly before that time is not seen."""
+    def count_read(self, since: datetime) -> None:
+        """Count a read, unless the experiment ends before that time."""
         if self.generated is not None and self.generated.ends > since:
             self.generated.look()
 
-    def window(self, since: datetime, until: datetime | None) -> Window | None:
-        """None when nothing of the experiment lies in that time."""
+    def window(self, since: datetime, until: datetime | None) -> ExperimentWindow | None:
+        """The part of the experiment within that time; None when it is empty."""
         newest = next(iter(_between(self.spans, since, until)), None)
         if newest is None:
             return None
@@ -90,16 +90,16 @@ class Summary:
         rows = {row.id for row in _between(self.rows, since, until)}
         start = min(span.start for span in spans)
         end = max(max(span.start, span.end or span.start) for span in spans)
-        return Window(start, end, len(rows))
+        return ExperimentWindow(start, end, len(rows))
 
     def _generated_window(
         self, generated: Experiment, since: datetime, until: datetime | None, newest: Observation
-    ) -> Window:
-        """The same by arithmetic: the experiment may have a million items."""
+    ) -> ExperimentWindow:
+        """The same by arithmetic, because the experiment can have a million items."""
         first = max(since, generated.started)
         end = newest.end or newest.start
         counted = self.rows.count(since, until)
-        return Window(first, end, min(counted, generated.shown))
+        return ExperimentWindow(first, end, min(counted, generated.visible_count))
 
 
 def _between(
@@ -116,23 +116,23 @@ class Store:
     scores: dict[ScoreId, Score] = field(default_factory=dict)
     traces: dict[str, JSON] = field(default_factory=dict)
     linked_runs: dict[str, LinkedRun] = field(default_factory=dict)
-    waiting_scores: list[WaitingScore] = field(default_factory=list)
-    scores_wait_for_looks: int = 0
-    pages_shorter_by: int = 0
+    delayed_scores: list[DelayedScore] = field(default_factory=list)
+    score_delay_reads: int = 0
+    rows_missing_per_page: int = 0
 
     def page_size(self, limit: int) -> int:
-        """How many rows a page really has: it may be fewer although more follow."""
-        return max(limit - self.pages_shorter_by, min(limit, 1))
+        """The real number of rows of a page, which can be smaller than the limit."""
+        return max(limit - self.rows_missing_per_page, min(limit, 1))
 
     def dataset_with_id(self, dataset_id: str) -> Dataset | None:
-        found = (dataset for dataset in self.datasets.values() if dataset.id == dataset_id)
-        return next(found, None)
+        matches = (dataset for dataset in self.datasets.values() if dataset.id == dataset_id)
+        return next(matches, None)
 
-    def summaries(self) -> Iterator[Summary]:
-        """The experiments that OTel spans made; runs linked by run items are not among them."""
+    def summaries(self) -> Iterator[ExperimentSummary]:
+        """The experiments of OTel spans, without runs that are linked by run items."""
         for experiment in self.experiments:
             if experiment.linked_by == "otel":
-                yield Summary(
+                yield ExperimentSummary(
                     id=experiment.id,
                     name=experiment.name,
                     description=experiment.description,
@@ -158,46 +158,46 @@ class Store:
         yield NewestFirst.of(self.spans.values())
 
     def observations_of_traces(self, trace_ids: Iterable[str]) -> Iterator[Observation]:
-        wanted = frozenset(trace_ids)
-        for trace_id in wanted:
+        id_set = frozenset(trace_ids)
+        for trace_id in id_set:
             for experiment in self.experiments:
                 number = experiment.number_of(trace_id)
                 if number is not None:
                     yield from experiment.trace(number)
-        yield from (span for span in self.spans.values() if span.trace_id in wanted)
+        yield from (span for span in self.spans.values() if span.trace_id in id_set)
 
-    def observations_in_order(self, trace_ids: Iterable[str]) -> NewestFirst[Observation]:
+    def sorted_observations(self, trace_ids: Iterable[str]) -> NewestFirst[Observation]:
         return NewestFirst.of(self.observations_of_traces(trace_ids))
 
     def scores_of_traces(self, trace_ids: Iterable[str]) -> Iterator[Score]:
-        wanted = frozenset(trace_ids)
-        for trace_id in wanted:
+        id_set = frozenset(trace_ids)
+        for trace_id in id_set:
             for experiment in self.experiments:
                 number = experiment.number_of(trace_id)
                 if number is not None:
                     yield from experiment.scores_of(number)
-        yield from (score for score in self.scores.values() if score.trace_id in wanted)
+        yield from (score for score in self.scores.values() if score.trace_id in id_set)
 
     def run_scores(self, experiment_ids: Iterable[str]) -> Iterator[Score]:
-        wanted = frozenset(experiment_ids)
+        id_set = frozenset(experiment_ids)
         for experiment in self.experiments:
-            if experiment.id in wanted:
+            if experiment.id in id_set:
                 yield from experiment.run_scores()
-        yield from (score for score in self.scores.values() if score.experiment_id in wanted)
+        yield from (score for score in self.scores.values() if score.experiment_id in id_set)
 
     def all_scores(self) -> Iterator[NewestFirst[Score]]:
         for experiment in self.experiments:
             yield from experiment.score_sequences()
         yield NewestFirst.of(self.scores.values())
 
-    def keep_span(self, span: Observation) -> None:
+    def store_span(self, span: Observation) -> None:
         self.spans[SpanId(span.trace_id, span.id)] = span
 
     def has_trace(self, trace_id: str) -> bool:
-        known = trace_id in self.traces or any(
+        in_traces = trace_id in self.traces or any(
             experiment.number_of(trace_id) is not None for experiment in self.experiments
         )
-        return known or any(span.trace_id == trace_id for span in self.spans.values())
+        return in_traces or any(span.trace_id == trace_id for span in self.spans.values())
 
     def trace_roots(self) -> Iterator[NewestFirst[Observation]]:
         for experiment in self.experiments:
@@ -205,7 +205,7 @@ class Store:
         yield NewestFirst.of(span for span in self.spans.values() if span.parent_id is None)
 
     def link_run(self, dataset: Dataset, name: str, link: RunLink, about: JSON) -> str:
-        """Add a link to the run of that name, which is made when it is the first; its id."""
+        """Add a link to a run, which is created if it is missing; returns the run ID."""
         run_id = f"run-{dataset.id}-{name}"
         run = self.linked_runs.setdefault(
             run_id,
@@ -221,35 +221,41 @@ class Store:
         run.links.append(link)
         return run_id
 
-    def take_score(self, score: Score) -> None:
-        """Keep a score now, or after as many looks as the stand-in was told."""
-        if self.scores_wait_for_looks:
-            waiting = WaitingScore(score=score, looks=self.scores_wait_for_looks)
-            self.waiting_scores.append(waiting)
+    def accept_score(self, score: Score) -> None:
+        """Store a score now, or after the configured number of reads."""
+        if self.score_delay_reads:
+            waiting = DelayedScore(score=score, reads_left=self.score_delay_reads)
+            self.delayed_scores.append(waiting)
         else:
-            self.keep_score(score)
+            self.store_score(score)
 
-    def look_at_scores(self) -> None:
-        """Somebody reads scores: those that have waited long enough are there."""
-        for waiting in self.waiting_scores:
-            if waiting.looks == 0:
-                self.keep_score(waiting.score)
-            waiting.looks -= 1
-        self.waiting_scores = [one for one in self.waiting_scores if one.looks >= 0]
+    def release_scores(self) -> None:
+        """Count a read of scores, and store the delayed scores that are due."""
+        for waiting in self.delayed_scores:
+            if waiting.reads_left == 0:
+                self.store_score(waiting.score)
+            waiting.reads_left -= 1
+        self.delayed_scores = [
+            waiting for waiting in self.delayed_scores if waiting.reads_left >= 0
+        ]
 
-    def keep_score(self, score: Score) -> None:
+    def store_score(self, score: Score) -> None:
         self.scores[ScoreId(score.id, score.timestamp.date().isoformat())] = score
 
 
-def _written_summary(spans: list[Observation]) -> Summary:
+def _written_summary(spans: list[Observation]) -> ExperimentSummary:
     described = [span.experiment for span in spans if span.experiment is not None]
     first: Membership = described[0]
-    return Summary(
+    return ExperimentSummary(
         id=first.experiment_id,
         name=first.experiment_name,
-        description=next((one.description for one in described if one.description), None),
+        description=next(
+            (membership.description for membership in described if membership.description), None
+        ),
         dataset_id=first.dataset_id,
-        metadata=dict(next((one.metadata for one in described if one.metadata), {})),
+        metadata=dict(
+            next((membership.metadata for membership in described if membership.metadata), {})
+        ),
         rows=NewestFirst.of(span for span in spans if span.is_item_root),
         spans=NewestFirst.of(spans),
     )

@@ -1,4 +1,4 @@
-"""The read endpoints of the third generation: numbered pages, dataset runs, whole traces."""
+"""The read endpoints of API v3: numbered pages, dataset runs, whole traces."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,22 +6,22 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Final
 
+from tests.support.langfuse.errors import not_found
 from tests.support.langfuse.filters import Condition, all_hold, wanted
 from tests.support.langfuse.generated import Experiment
-from tests.support.langfuse.paging import NewestFirst, newest_first, page_meta
-from tests.support.langfuse.parameters import Parameters
-from tests.support.langfuse.records import JSON, Observation, Score
-from tests.support.langfuse.refusals import missing
-from tests.support.langfuse.store import RunLink, Store
-from tests.support.langfuse.wire import moment
-from tests.support.langfuse.wire_v3 import (
+from tests.support.langfuse.json_v3 import (
     observation_json,
     run_json,
     score_json,
     trace_json,
     whole_trace_json,
 )
-from tests.support.langfuse.writes import Write, Written
+from tests.support.langfuse.json_v4 import moment
+from tests.support.langfuse.pagination import NewestFirst, newest_first, page_meta
+from tests.support.langfuse.parameters import Parameters
+from tests.support.langfuse.records import JSON, Observation, Score
+from tests.support.langfuse.store import RunLink, Store
+from tests.support.langfuse.writes import WriteRequest, WriteResponse
 
 TRACE_GROUPS: Final = ("core", "io", "scores", "observations", "metrics")
 
@@ -68,11 +68,11 @@ class Run:
         )
 
     def newest_links(self) -> Iterator[JSON]:
-        """Only the newest link of each item: repeats cannot be read back."""
-        seen = set()
+        """The newest link of each item; the API does not return the others."""
+        seen_item_ids = set()
         for link in self.links():
-            if link.item_id not in seen:
-                seen.add(link.item_id)
+            if link.item_id not in seen_item_ids:
+                seen_item_ids.add(link.item_id)
                 yield self._link_json(link)
 
     def _link_json(self, link: RunLink) -> JSON:
@@ -88,48 +88,48 @@ class Run:
         }
 
 
-def list_runs(store: Store, asked: Parameters, dataset_name: str) -> JSON:
-    page, limit = _page(asked)
-    asked.check()
+def list_runs(store: Store, parameters: Parameters, dataset_name: str) -> JSON:
+    page, limit = _page(parameters)
+    parameters.check()
     if dataset_name not in store.datasets:
-        raise missing("Dataset not found")
+        raise not_found("Dataset not found")
     runs = [run.json() for run in _runs(store) if run.dataset_name == dataset_name]
     return _numbered(runs, page, limit)
 
 
-def get_run(store: Store, asked: Parameters, dataset_name: str, run_name: str) -> JSON:
-    asked.check()
+def get_run(store: Store, parameters: Parameters, dataset_name: str, run_name: str) -> JSON:
+    parameters.check()
     for run in _runs(store):
         if (run.dataset_name, run.name) == (dataset_name, run_name):
-            return run.json() | {"datasetRunItems": list(_looked_at(store, run).newest_links())}
-    raise missing("Dataset run not found")
+            return run.json() | {"datasetRunItems": list(_count_read(store, run).newest_links())}
+    raise not_found("Dataset run not found")
 
 
-def list_run_items(store: Store, asked: Parameters) -> JSON:
-    page, limit = _page(asked)
-    dataset_id, name = asked.required("datasetId"), asked.required("runName")
-    asked.check()
+def list_run_items(store: Store, parameters: Parameters) -> JSON:
+    page, limit = _page(parameters)
+    dataset_id, name = parameters.required("datasetId"), parameters.required("runName")
+    parameters.check()
     for run in _runs(store):
         if (run.dataset_id, run.name) == (dataset_id, name):
-            return _numbered(list(_looked_at(store, run).newest_links()), page, limit)
-    raise missing("Dataset run not found for the given project and dataset id")
+            return _numbered(list(_count_read(store, run).newest_links()), page, limit)
+    raise not_found("Dataset run not found for the given project and dataset id")
 
 
-def _looked_at(store: Store, run: Run) -> Run:
+def _count_read(store: Store, run: Run) -> Run:
     for experiment in store.experiments:
         if experiment.id == run.id:
             experiment.look()
     return run
 
 
-def create_run_item(write: Write) -> Written:
+def create_run_item(write: WriteRequest) -> WriteResponse:
     body, store = write.object(), write.store
     item_id = body.get("datasetItemId", "")
-    homes = [one for one in store.datasets.values() if one.find(item_id) is not None]
+    homes = [dataset for dataset in store.datasets.values() if dataset.find(item_id) is not None]
     if not homes:
-        raise missing("Dataset item not found")
+        raise not_found("Dataset item not found")
     if not body.get("traceId"):
-        raise missing("Trace not found")
+        raise not_found("Trace not found")
     link = RunLink(
         id=f"run-item-{write.number}",
         item_id=item_id,
@@ -138,7 +138,7 @@ def create_run_item(write: Write) -> Written:
         at=write.now,
     )
     run_id = store.link_run(homes[0], body["runName"], link, body)
-    return Written(
+    return WriteResponse(
         content={"id": link.id, "datasetRunId": run_id, "datasetRunName": body["runName"]}
     )
 
@@ -174,7 +174,7 @@ def _generated_run(experiment: Experiment) -> Run:
 
 
 def _generated_links(experiment: Experiment) -> Iterator[RunLink]:
-    for number in reversed(range(experiment.shown)):
+    for number in reversed(range(experiment.visible_count)):
         yield RunLink(
             id=f"run-item-{experiment.number}-{number}",
             item_id=experiment.item_id(number),
@@ -184,19 +184,19 @@ def _generated_links(experiment: Experiment) -> Iterator[RunLink]:
         )
 
 
-def list_traces(store: Store, asked: Parameters) -> JSON:
-    page, limit = _page(asked)
-    groups = asked.groups(TRACE_GROUPS, TRACE_GROUPS, strict=False)
-    conditions = asked.conditions(_TRACE_COLUMNS)
-    since, until = asked.moment("fromTimestamp"), asked.moment("toTimestamp")
-    asked.check()
+def list_traces(store: Store, parameters: Parameters) -> JSON:
+    page, limit = _page(parameters)
+    groups = parameters.groups(TRACE_GROUPS, TRACE_GROUPS, strict=False)
+    conditions = parameters.conditions(_TRACE_COLUMNS)
+    since, until = parameters.moment("fromTimestamp"), parameters.moment("toTimestamp")
+    parameters.check()
     ids = wanted(conditions, "id")
     if ids is None:
         return _all_traces(store, page, limit, groups, since, until)
-    known = [trace_id for trace_id in sorted(ids) if store.has_trace(trace_id)]
-    shown = known[(page - 1) * limit : page * limit]
-    data = [_trace(store, trace_id, groups) for trace_id in shown]
-    return {"data": data, "meta": page_meta(page, limit, len(known))}
+    existing_ids = [trace_id for trace_id in sorted(ids) if store.has_trace(trace_id)]
+    page_ids = existing_ids[(page - 1) * limit : page * limit]
+    data = [_trace(store, trace_id, groups) for trace_id in page_ids]
+    return {"data": data, "meta": page_meta(page, limit, len(existing_ids))}
 
 
 def _all_traces(
@@ -210,8 +210,8 @@ def _all_traces(
     sequences = list(store.trace_roots())
     total = sum(sequence.count(since, until) for sequence in sequences)
     roots = newest_first(sequences, since=since, until=until)
-    shown = islice(roots, (page - 1) * limit, page * limit)
-    data = [_trace(store, root.trace_id, groups) for root in shown]
+    visible_slice = islice(roots, (page - 1) * limit, page * limit)
+    data = [_trace(store, root.trace_id, groups) for root in visible_slice]
     return {"data": data, "meta": page_meta(page, limit, total)}
 
 
@@ -221,38 +221,42 @@ def _trace(store: Store, trace_id: str, groups: frozenset[str]) -> JSON:
     return trace_json(trace_id, spans, scores, store.traces.get(trace_id, {}), groups)
 
 
-def get_trace(store: Store, asked: Parameters, trace_id: str) -> JSON:
-    asked.check()
+def get_trace(store: Store, parameters: Parameters, trace_id: str) -> JSON:
+    parameters.check()
     if not store.has_trace(trace_id):
-        raise missing(f"Trace {trace_id} not found within authorized project")
+        raise not_found(f"Trace {trace_id} not found within authorized project")
     spans = list(store.observations_of_traces([trace_id]))
     scores = list(store.scores_of_traces([trace_id]))
     return whole_trace_json(trace_id, spans, scores, store.traces.get(trace_id, {}))
 
 
-def list_observations(store: Store, asked: Parameters) -> JSON:
-    page, limit = _page(asked)
+def list_observations(store: Store, parameters: Parameters) -> JSON:
+    page, limit = _page(parameters)
     names = ("traceId", "type", "name", "level")
-    conditions = asked.conditions(_OBSERVATION_COLUMNS) + _simple(asked, names)
-    since, until = asked.moment("fromStartTime"), asked.moment("toStartTime")
-    asked.check()
+    conditions = parameters.conditions(_OBSERVATION_COLUMNS) + _parameter_conditions(
+        parameters, names
+    )
+    since, until = parameters.moment("fromStartTime"), parameters.moment("toStartTime")
+    parameters.check()
     traces = wanted(conditions, "traceId")
     if traces is None:
         sequences = list(store.observations(wanted(conditions, "type"), None))
     else:
-        sequences = [store.observations_in_order(traces)]
+        sequences = [store.sorted_observations(traces)]
     spans = newest_first(sequences, since=since, until=until)
-    kept = [span for span in spans if all_hold(conditions, _OBSERVATION_COLUMNS, span)]
-    return _numbered_json(kept, page, limit, observation_json)
+    matching_spans = [span for span in spans if all_hold(conditions, _OBSERVATION_COLUMNS, span)]
+    return _numbered_json(matching_spans, page, limit, observation_json)
 
 
-def list_scores(store: Store, asked: Parameters) -> JSON:
-    store.look_at_scores()
-    page, limit = _page(asked)
-    conditions = asked.conditions(_SCORE_COLUMNS) + _simple(asked, ("traceId", "name"))
-    run_id = asked.text("datasetRunId")
-    since, until = asked.moment("fromTimestamp"), asked.moment("toTimestamp")
-    asked.check()
+def list_scores(store: Store, parameters: Parameters) -> JSON:
+    store.release_scores()
+    page, limit = _page(parameters)
+    conditions = parameters.conditions(_SCORE_COLUMNS) + _parameter_conditions(
+        parameters, ("traceId", "name")
+    )
+    run_id = parameters.text("datasetRunId")
+    since, until = parameters.moment("fromTimestamp"), parameters.moment("toTimestamp")
+    parameters.check()
     traces = wanted(conditions, "traceId")
     if run_id is not None:
         sequences = [NewestFirst.of(store.run_scores([run_id]))]
@@ -261,20 +265,20 @@ def list_scores(store: Store, asked: Parameters) -> JSON:
     else:
         sequences = list(store.all_scores())
     scores = newest_first(sequences, since=since, until=until)
-    kept = [score for score in scores if all_hold(conditions, _SCORE_COLUMNS, score)]
-    return _numbered_json(kept, page, limit, score_json)
+    matching_scores = [score for score in scores if all_hold(conditions, _SCORE_COLUMNS, score)]
+    return _numbered_json(matching_scores, page, limit, score_json)
 
 
-def _page(asked: Parameters) -> tuple[int, int]:
-    page = asked.number("page", default=1, least=1)
-    return page, asked.number("limit", default=50, least=1, most=100)
+def _page(parameters: Parameters) -> tuple[int, int]:
+    page = parameters.number("page", default=1, least=1)
+    return page, parameters.number("limit", default=50, least=1, most=100)
 
 
-def _simple(asked: Parameters, names: Sequence[str]) -> tuple[Condition, ...]:
+def _parameter_conditions(parameters: Parameters, names: Sequence[str]) -> tuple[Condition, ...]:
     return tuple(
         Condition(type="string", column=name, operator="=", value=value)
         for name in names
-        if (value := asked.text(name)) is not None
+        if (value := parameters.text(name)) is not None
     )
 
 
@@ -283,5 +287,5 @@ def _numbered(rows: Sequence[JSON], page: int, limit: int) -> JSON:
 
 
 def _numbered_json(rows: Sequence[Any], page: int, limit: int, to_json: Any) -> JSON:
-    shown = rows[(page - 1) * limit : page * limit]
-    return {"data": [to_json(row) for row in shown], "meta": page_meta(page, limit, len(rows))}
+    page_rows = rows[(page - 1) * limit : page * limit]
+    return {"data": [to_json(row) for row in page_rows], "meta": page_meta(page, limit, len(rows))}

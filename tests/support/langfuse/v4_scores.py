@@ -1,14 +1,14 @@
-"""The scores of the fourth generation: strict about what they are asked."""
+"""The score endpoint of API v4, which rejects unknown parameters."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from tests.support.langfuse.paging import NewestFirst, encode_cursor, newest_first, take_page
+from tests.support.langfuse.json_v4 import score_json
+from tests.support.langfuse.pagination import NewestFirst, encode_cursor, newest_first, take_page
 from tests.support.langfuse.parameters import Parameters, cursor_key
 from tests.support.langfuse.records import JSON, Score
 from tests.support.langfuse.store import Store
-from tests.support.langfuse.wire import score_json
 
 GROUPS: Final = ("details", "subject", "annotation")
 DATA_TYPES: Final = ("NUMERIC", "BOOLEAN", "CATEGORICAL", "TEXT", "CORRECTION")
@@ -33,58 +33,60 @@ _OTHERS: Final = (
 )
 
 
-def list_scores(store: Store, asked: Parameters) -> JSON:
-    store.look_at_scores()
-    asked.allow_only([*_LISTS, *_OTHERS])
-    limit = asked.number("limit", default=50, least=1, most=100)
-    groups = asked.groups(GROUPS, [])
-    lists = _lists(asked)
-    _check_subjects(asked, lists)
-    worth = _worth(asked, lists.get("dataType"))
-    since, until = asked.moment("fromTimestamp"), asked.moment("toTimestamp")
-    after = cursor_key(asked.cursor(), "lastTimestamp")
-    asked.check()
+def list_scores(store: Store, parameters: Parameters) -> JSON:
+    store.release_scores()
+    parameters.allow_only([*_LISTS, *_OTHERS])
+    limit = parameters.number("limit", default=50, least=1, most=100)
+    groups = parameters.groups(GROUPS, [])
+    lists = _lists(parameters)
+    _check_subjects(parameters, lists)
+    worth = _value_filter(parameters, lists.get("dataType"))
+    since, until = parameters.moment("fromTimestamp"), parameters.moment("toTimestamp")
+    after = cursor_key(parameters.cursor(), "lastTimestamp")
+    parameters.check()
     sequences = _sequences(store, lists)
-    found = newest_first(sequences, since=since, until=until, after=after)
-    kept = (score for score in found if worth(score) and _listed(score, lists))
-    page = take_page(kept, store.page_size(limit))
+    records = newest_first(sequences, since=since, until=until, after=after)
+    matching_scores = (score for score in records if worth(score) and _listed(score, lists))
+    page = take_page(matching_scores, store.page_size(limit))
     meta: JSON = {"limit": limit}
     if page.has_more:
         meta["cursor"] = _cursor(page.rows[-1])
     return {"data": [score_json(score, groups) for score in page.rows], "meta": meta}
 
 
-def _lists(asked: Parameters) -> dict[str, frozenset[str]]:
-    found = {name: asked.texts(name) for name in _LISTS}
-    lists = {name: frozenset(values) for name, values in found.items() if values is not None}
+def _lists(parameters: Parameters) -> dict[str, frozenset[str]]:
+    lists_given = {name: parameters.texts(name) for name in _LISTS}
+    lists = {name: frozenset(values) for name, values in lists_given.items() if values is not None}
     for name, allowed in (("source", ("API", "ANNOTATION", "EVAL")), ("dataType", DATA_TYPES)):
-        lists |= {name: frozenset(one.upper() for one in lists[name])} if name in lists else {}
+        lists |= {name: frozenset(value.upper() for value in lists[name])} if name in lists else {}
         if not lists.get(name, frozenset()) <= set(allowed):
-            asked.refuse(f"Invalid option: expected one of {allowed}", name)
+            parameters.refuse(f"Invalid option: expected one of {allowed}", name)
     return lists
 
 
-def _check_subjects(asked: Parameters, lists: Mapping[str, frozenset[str]]) -> None:
+def _check_subjects(parameters: Parameters, lists: Mapping[str, frozenset[str]]) -> None:
     kinds = [name for name in ("traceId", "sessionId", "experimentId") if name in lists]
     if "observationId" in lists:
         if "traceId" not in lists:
-            asked.refuse("observationId requires traceId to be specified", "observationId")
+            parameters.refuse("observationId requires traceId to be specified", "observationId")
         if "sessionId" in lists or "experimentId" in lists:
-            asked.refuse("observationId excludes sessionId and experimentId", "observationId")
+            parameters.refuse("observationId excludes sessionId and experimentId", "observationId")
     if len(kinds) > 1:
-        asked.refuse("At most one of traceId, sessionId, experimentId may be specified")
+        parameters.refuse("At most one of traceId, sessionId, experimentId may be specified")
 
 
-def _worth(asked: Parameters, data_types: frozenset[str] | None) -> Callable[[Score], bool]:
-    """The conditions on the value itself, which need to know its type."""
-    values = asked.texts("value")
-    least, most = asked.decimal("valueMin"), asked.decimal("valueMax")
+def _value_filter(
+    parameters: Parameters, data_types: frozenset[str] | None
+) -> Callable[[Score], bool]:
+    """The filter on the value, which depends on the data type."""
+    values = parameters.texts("value")
+    least, most = parameters.decimal("valueMin"), parameters.decimal("valueMax")
     kind = next(iter(data_types)) if data_types and len(data_types) == 1 else None
     if values is not None and kind not in ("NUMERIC", "BOOLEAN", "CATEGORICAL"):
-        asked.refuse("value filter requires a single dataType", "value")
+        parameters.refuse("value filter requires a single dataType", "value")
     if (least is not None or most is not None) and kind != "NUMERIC":
-        asked.refuse("valueMin and valueMax require dataType=NUMERIC as a single value")
-    exact = None if values is None or kind is None else _values(asked, kind, values)
+        parameters.refuse("valueMin and valueMax require dataType=NUMERIC as a single value")
+    exact = None if values is None or kind is None else _values(parameters, kind, values)
 
     def holds(score: Score) -> bool:
         if exact is not None and score.value not in exact:
@@ -96,19 +98,21 @@ def _worth(asked: Parameters, data_types: frozenset[str] | None) -> Callable[[Sc
     return holds
 
 
-def _values(asked: Parameters, kind: str, texts: tuple[str, ...]) -> frozenset[float | str]:
+def _values(parameters: Parameters, kind: str, texts: tuple[str, ...]) -> frozenset[float | str]:
     if kind == "CATEGORICAL":
         return frozenset(texts)
     if kind == "BOOLEAN":
         if not {*texts} <= {"true", "false"}:
-            asked.refuse('value filter with dataType=BOOLEAN requires "true" or "false"', "value")
+            parameters.refuse(
+                'value filter with dataType=BOOLEAN requires "true" or "false"', "value"
+            )
         return frozenset(float(text == "true") for text in texts)
     try:
         numbers = frozenset(float(text) for text in texts)
     except ValueError:
         numbers = frozenset([math.nan])
     if not all(map(math.isfinite, numbers)):
-        asked.refuse("value filter with dataType=NUMERIC requires finite numbers", "value")
+        parameters.refuse("value filter with dataType=NUMERIC requires finite numbers", "value")
     return numbers
 
 

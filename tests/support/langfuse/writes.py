@@ -1,4 +1,4 @@
-"""What clients may write: datasets, their items, and scores."""
+"""Write endpoints: datasets, dataset items and scores."""
 
 import json
 from collections.abc import Mapping
@@ -7,19 +7,19 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from tests.support.langfuse.datasets import Dataset
+from tests.support.langfuse.errors import ErrorResponse, invalid_data, not_found
+from tests.support.langfuse.json_v4 import dataset_json, item_json
 from tests.support.langfuse.records import JSON, DatasetItem, Score
-from tests.support.langfuse.refusals import Refused, invalid_data, missing
 from tests.support.langfuse.store import Store
-from tests.support.langfuse.wire import dataset_json, item_json
 
-SCORES_UP_TO: Final = 1024 * 1024
-TEXT_UP_TO: Final = 500
+MAX_BODY_BYTES: Final = 1024 * 1024
+MAX_TEXT_CHARS: Final = 500
 DATA_TYPES: Final = ("NUMERIC", "BOOLEAN", "CATEGORICAL", "TEXT", "CORRECTION")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
-    """A request that writes, and when it came."""
+class WriteRequest:
+    """A write request and its time."""
 
     store: Store
     body: bytes
@@ -33,40 +33,40 @@ class Write:
         try:
             return json.loads(self.body)
         except ValueError:
-            raise Refused(400, {"message": "Invalid JSON"}) from None
+            raise ErrorResponse(400, {"message": "Invalid JSON"}) from None
 
     def object(self) -> JSON:
         content = self.json()
         if not isinstance(content, dict):
-            raise _wrong("Invalid input: expected object")
+            raise _invalid_value("Invalid input: expected object")
         return content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """What the server says to a write."""
+class WriteResponse:
+    """The response to a write request."""
 
     content: Any
     status: int = 200
 
 
-def create_dataset(write: Write) -> Written:
+def create_dataset(write: WriteRequest) -> WriteResponse:
     body = write.object()
     name = _text(body, "name")
-    known = write.store.datasets.get(name)
+    existing = write.store.datasets.get(name)
     number = len(write.store.datasets) + 1
-    dataset = known or Dataset(id=f"dataset-{number}", name=name, created_at=write.now)
+    dataset = existing or Dataset(id=f"dataset-{number}", name=name, created_at=write.now)
     dataset.description = body.get("description")
     dataset.metadata = body.get("metadata")
     write.store.datasets[name] = dataset
-    return Written(content=dataset_json(dataset))
+    return WriteResponse(content=dataset_json(dataset))
 
 
-def create_item(write: Write) -> Written:
+def create_item(write: WriteRequest) -> WriteResponse:
     body = write.object()
     dataset = write.store.datasets.get(_text(body, "datasetName"))
     if dataset is None:
-        raise missing("Dataset not found")
+        raise not_found("Dataset not found")
     item = DatasetItem(
         id=body.get("id") or f"item-{write.number}",
         input=body.get("input"),
@@ -76,41 +76,41 @@ def create_item(write: Write) -> Written:
         archived_at=write.now if body.get("status") == "ARCHIVED" else None,
     )
     dataset.written[item.id] = item
-    return Written(content=item_json(dataset, item))
+    return WriteResponse(content=item_json(dataset, item))
 
 
-def create_scores(write: Write) -> Written:
-    """One score; a list of them only where the server is new enough."""
-    if len(write.body) > SCORES_UP_TO:
-        raise Refused(413, {"message": "Body exceeded 1mb limit"})
+def create_scores(write: WriteRequest) -> WriteResponse:
+    """Create one score, or a list of scores on a newer server."""
+    if len(write.body) > MAX_BODY_BYTES:
+        raise ErrorResponse(413, {"message": "Body exceeded 1mb limit"})
     content = write.json()
     if isinstance(content, list) and write.takes_score_lists:
         return _create_list(write, content)
     score = read_score(write.object(), write.now, f"score-written-{write.number}")
-    write.store.take_score(score)
-    return Written(content={"id": score.id})
+    write.store.accept_score(score)
+    return WriteResponse(content={"id": score.id})
 
 
-def _create_list(write: Write, bodies: list[Any]) -> Written:
+def _create_list(write: WriteRequest, bodies: list[Any]) -> WriteResponse:
     problems = []
-    for place, body in enumerate(bodies):
+    for index, body in enumerate(bodies):
         try:
-            score = read_score(body, write.now, f"score-written-{write.number}-{place}")
-        except Refused as refusal:
+            score = read_score(body, write.now, f"score-written-{write.number}-{index}")
+        except ErrorResponse as refusal:
             problems.append({"message": json.dumps(refusal.body)})
         else:
-            write.store.take_score(score)
+            write.store.accept_score(score)
     if not problems:
-        return Written(status=202, content={"message": "Accepted"})
+        return WriteResponse(status=202, content={"message": "Accepted"})
     counts = {"accepted": len(bodies) - len(problems), "rejected": len(problems)}
-    return Written(status=207, content=counts | {"errors": problems})
+    return WriteResponse(status=207, content=counts | {"errors": problems})
 
 
 def read_score(body: Any, now: datetime, own_id: str) -> Score:
-    """Raises `Refused` for a value that does not fit its data type, or for no subject."""
+    """Raises `ErrorResponse` for a value of the wrong data type or a missing subject."""
     if not isinstance(body, dict):
-        raise _wrong("Invalid input: expected object")
-    data_type = body.get("dataType") or _inferred(body.get("value"))
+        raise _invalid_value("Invalid input: expected object")
+    data_type = body.get("dataType") or _infer_data_type(body.get("value"))
     name, value = _text(body, "name"), _checked_value(data_type, body.get("value"))
     _check_subject(body)
     return Score(
@@ -132,32 +132,32 @@ def read_score(body: Any, now: datetime, own_id: str) -> Score:
     )
 
 
-def _inferred(value: Any) -> str:
+def _infer_data_type(value: Any) -> str:
     return "CATEGORICAL" if isinstance(value, str) else "NUMERIC"
 
 
 def _checked_value(data_type: str, value: Any) -> float | str:
     if data_type not in DATA_TYPES:
-        raise _wrong("Invalid discriminator value", "dataType")
+        raise _invalid_value("Invalid discriminator value", "dataType")
     if data_type in ("NUMERIC", "BOOLEAN"):
         if not isinstance(value, int | float) or isinstance(value, bool):
-            raise _wrong("Invalid input: expected number", "value")
+            raise _invalid_value("Invalid input: expected number", "value")
         if data_type == "BOOLEAN" and value not in (0, 1):
-            raise _wrong("Value must be a number equal to either 0 or 1", "value")
+            raise _invalid_value("Value must be a number equal to either 0 or 1", "value")
         return float(value)
     if not isinstance(value, str):
-        raise _wrong("Invalid input: expected string", "value")
-    if data_type == "TEXT" and not 1 <= len(value) <= TEXT_UP_TO:
-        raise _wrong("Text score values must be between 1 and 500 characters", "value")
+        raise _invalid_value("Invalid input: expected string", "value")
+    if data_type == "TEXT" and not 1 <= len(value) <= MAX_TEXT_CHARS:
+        raise _invalid_value("Text score values must be between 1 and 500 characters", "value")
     return value
 
 
 def _check_subject(body: Mapping[str, Any]) -> None:
     subjects = [key for key in ("traceId", "sessionId", "datasetRunId") if body.get(key)]
     if len(subjects) != 1:
-        raise _wrong("Provide exactly one of traceId, sessionId, datasetRunId")
+        raise _invalid_value("Provide exactly one of traceId, sessionId, datasetRunId")
     if body.get("observationId") and not body.get("traceId"):
-        raise _wrong("observationId requires traceId", "observationId")
+        raise _invalid_value("observationId requires traceId", "observationId")
 
 
 def _moment(text: Any, now: datetime) -> datetime:
@@ -166,19 +166,19 @@ def _moment(text: Any, now: datetime) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
-        raise _wrong("Invalid ISO datetime", "timestamp") from None
+        raise _invalid_value("Invalid ISO datetime", "timestamp") from None
     if moment.tzinfo is None:
-        raise _wrong("Invalid ISO datetime", "timestamp")
-    # The store keeps milliseconds.
+        raise _invalid_value("Invalid ISO datetime", "timestamp")
+    # The server stores milliseconds.
     return moment - timedelta(microseconds=moment.microsecond % 1000)
 
 
 def _text(body: Mapping[str, Any], name: str) -> str:
     value = body.get(name)
     if not isinstance(value, str) or not value:
-        raise _wrong("Invalid input: expected string", name)
+        raise _invalid_value("Invalid input: expected string", name)
     return value
 
 
-def _wrong(message: str, *path: str) -> Refused:
+def _invalid_value(message: str, *path: str) -> ErrorResponse:
     return invalid_data([{"code": "invalid_type", "path": list(path), "message": message}])

@@ -1,4 +1,4 @@
-"""What came of a task of ot-bench, as a trace: figures by hand."""
+"""Mapping of ot-bench results to traces, with figures computed by hand."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ from app.traces.types import ToolCall, Trace, TraceOutcome
 from tests.support.mcp_results import FAILED, PASSED, llm_calls, mcp_report, result, tool_call
 
 
-def direct(**given: Any) -> TaskResult:
-    return result(type=TaskType.DIRECT, model="", servers=("one",), **given)
+def direct(**changes: Any) -> TaskResult:
+    return result(type=TaskType.DIRECT, model="", servers=("one",), **changes)
 
 
-def test_an_attempt_of_a_model_is_a_trace_with_all_that_it_took() -> None:
+def test_trace_of__maps_a_model_attempt_with_its_usage() -> None:
     """Inputs 100, 160 and 260: 520 in all, base 100, growth (260 - 100) / 2; one of two met."""
-    said = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="a"),))
-    found = trace_of(
+    message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="a"),))
+    trace = trace_of(
         result(
             tags=("compare",),
             servers=("one", "two"),
@@ -28,12 +28,12 @@ def test_an_attempt_of_a_model_is_a_trace_with_all_that_it_took() -> None:
             evaluations=(PASSED, FAILED),
             llm_calls=llm_calls(100, 160, 260),
             tool_calls=(tool_call("one", "echo"), tool_call("two", "echo", is_error=True)),
-            messages=(user_message("First."), said, user_message("Second."), said),
+            messages=(user_message("First."), message, user_message("Second."), message),
             duration_ms=1500.0,
             cost_usd=0.25,
         )
     )
-    assert found == Trace(
+    assert trace == Trace(
         trace_id="s/compare:base#0",
         item_id="s/compare:base",
         input="First.\n\nSecond.",
@@ -60,11 +60,11 @@ def test_an_attempt_of_a_model_is_a_trace_with_all_that_it_took() -> None:
     )
 
 
-def test_a_direct_call_asks_no_model() -> None:
-    found = trace_of(direct(tool_calls=(tool_call("one", "echo"),)))
-    assert found.input == '{"tool": "echo", "arguments": {}}'
-    assert (found.input_tokens, found.output_tokens, found.turns) == (None, None, None)
-    assert found.scores == {"TASK_PASSED": 1, "TASK_SCORE": 1}
+def test_trace_of__direct_call_has_no_model_usage() -> None:
+    trace = trace_of(direct(tool_calls=(tool_call("one", "echo"),)))
+    assert trace.input == '{"tool": "echo", "arguments": {}}'
+    assert (trace.input_tokens, trace.output_tokens, trace.turns) == (None, None, None)
+    assert trace.scores == {"TASK_PASSED": 1, "TASK_SCORE": 1}
 
 
 @pytest.mark.parametrize(
@@ -76,25 +76,25 @@ def test_a_direct_call_asks_no_model() -> None:
         (AttemptOutcome.JUDGE_ERROR, ErrorKind.JUDGE, None),
     ],
 )
-def test_what_ended_an_attempt_is_its_outcome(
+def test_trace_of__end_of_an_attempt_gives_the_outcome(
     outcome: AttemptOutcome, kind: ErrorKind, passed: float | None
 ) -> None:
     error = AttemptError(kind=kind, detail="told")
-    found = trace_of(direct(outcome=outcome, error=error, evaluations=()))
-    assert found.outcome == TraceOutcome(outcome.value)
-    assert found.scores.get("TASK_PASSED") == passed
-    assert found.error is not None
-    assert found.error.endswith(": told")
+    trace = trace_of(direct(outcome=outcome, error=error, evaluations=()))
+    assert trace.outcome == TraceOutcome(outcome.value)
+    assert trace.scores.get("TASK_PASSED") == passed
+    assert trace.error is not None
+    assert trace.error.endswith(": told")
 
 
-def test_a_score_without_a_threshold_is_no_verdict() -> None:
+def test_trace_of__score_without_threshold_is_not_a_verdict() -> None:
     judged = Evaluation(type="judge", passed=None, reason="", score=0.7)
-    found = trace_of(direct(evaluations=(judged,)))
-    assert found.scores == {"TASK_SCORE": 0.7}
+    trace = trace_of(direct(evaluations=(judged,)))
+    assert trace.scores == {"TASK_SCORE": 0.7}
     assert trace_of(direct(evaluations=())).scores == {}
 
 
-def test_items_of_several_models_and_files_have_names_of_their_own() -> None:
+def test_traces_of__items_of_several_models_and_files_have_unique_ids() -> None:
     report = mcp_report(
         result("alone"),
         result(),
@@ -102,7 +102,7 @@ def test_items_of_several_models_and_files_have_names_of_their_own() -> None:
         result(model="n", trial=1),
         result("lost", outcome=AttemptOutcome.SKIPPED),
     )
-    assert [each.trace_id for each in traces_of(report)] == [
+    assert [trace.trace_id for trace in traces_of(report)] == [
         "s/alone#0",
         "s/compare:base · m · bench.yaml#0",
         "s/compare:base · n · bench.yaml#0",
@@ -113,7 +113,7 @@ def test_items_of_several_models_and_files_have_names_of_their_own() -> None:
     assert stem_of(mcp_report(direct())) == "bench-direct-2026-11-22-093000"
 
 
-def test_a_name_that_is_too_long_is_cut_and_still_its_own() -> None:
+def test_traces_of__long_name_is_truncated_and_stays_unique() -> None:
     names = [trace_of(result("t" * 200 + end)).item_id for end in ("a", "b")]
     assert names[0] != names[1]
     assert [len(name) for name in names] == [200, 200]

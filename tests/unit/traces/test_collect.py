@@ -1,4 +1,4 @@
-"""Reading a source: in its order, to its end, and only what can be stored."""
+"""Collection of a source: order, end and storable texts."""
 
 import json
 import math
@@ -17,7 +17,7 @@ ANY_TEXT = st.text(st.characters(codec=None, categories=None), max_size=20)
 
 
 class Shelf:
-    """A source that gives the pages it was made with."""
+    """A source with fixed pages."""
 
     def __init__(self, *pages: TracePage) -> None:
         self._pages = pages
@@ -31,34 +31,34 @@ def page(cursor: str | None, *trace_ids: str) -> TracePage:
     return TracePage(traces=traces, cursor=cursor)
 
 
-def test_pages_come_in_the_order_of_the_source() -> None:
+def test_collect__pages_keep_the_order_of_the_source() -> None:
     pages = [page("1", "a", "b"), page("2"), page(None, "c")]
     assert list(collect(Shelf(*pages), QUERY, None)) == pages
 
 
-def test_a_source_that_turns_in_a_circle_is_stopped() -> None:
-    found = collect(Shelf(page("1", "a"), page("2", "b"), page("1", "a")), QUERY, None)
-    assert [next(found).cursor, next(found).cursor] == ["1", "2"]
+def test_collect__repeated_cursor_raises() -> None:
+    pages = collect(Shelf(page("1", "a"), page("2", "b"), page("1", "a")), QUERY, None)
+    assert [next(pages).cursor, next(pages).cursor] == ["1", "2"]
     with pytest.raises(CollectionFailed, match="the same page twice") as caught:
-        next(found)
+        next(pages)
     assert caught.value.error_code == "BAD_RESPONSE"
     with pytest.raises(CollectionFailed):
         list(collect(Shelf(page("5", "a")), QUERY, "5"))
 
 
-def test_an_id_that_no_index_can_hold_is_told() -> None:
+def test_collect__too_long_trace_id_raises() -> None:
     assert make_storable(Trace(trace_id="t" * 256, item_id="i")).trace_id == "t" * 256
     with pytest.raises(CollectionFailed, match=r"the trace ID 't+'… has 257 characters") as caught:
         list(collect(Shelf(page(None, "t" * 257)), QUERY, None))
     assert caught.value.error_code == "BAD_RESPONSE"
 
 
-def test_signs_of_life_may_come_as_often_as_a_source_waits() -> None:
+def test_collect__heartbeats_may_repeat_a_cursor() -> None:
     pages = [page("1"), page("1"), page("2", "a"), page("2"), page("2"), page(None, "b")]
     assert list(collect(Shelf(*pages), QUERY, "1")) == pages
 
 
-def test_nul_and_half_pairs_become_replacement_characters_everywhere() -> None:
+def test_make_storable__replaces_nul_and_lone_surrogates_everywhere() -> None:
     bad, good = "a\0b\ud800c", "a\ufffdb\ufffdc"
     trace = make_storable(
         Trace(
@@ -88,19 +88,19 @@ def test_nul_and_half_pairs_become_replacement_characters_everywhere() -> None:
     )
 
 
-def test_two_halves_that_belong_together_become_the_character() -> None:
+def test_make_storable__joins_a_surrogate_pair() -> None:
     trace = make_storable(Trace(trace_id="t", item_id="t", output="\ud83d\ude00"))
     assert trace.output == "😀"
 
 
-def test_a_long_text_is_cut_and_says_so() -> None:
+def test_make_storable__long_text_is_truncated_with_a_note() -> None:
     fits = "é" * MAX_TEXT_CHARS
     assert make_storable(Trace(trace_id="t", item_id="t", output=fits)).output == fits
     cut = make_storable(Trace(trace_id="t", item_id="t", output=fits + "xyz")).output
     assert cut == f"{fits}… [3 characters cut]"
 
 
-def test_numbers_that_no_column_holds_are_unknown() -> None:
+def test_make_storable__numbers_out_of_range_become_none() -> None:
     def told(**numbers: float) -> list[object]:
         trace = make_storable(Trace(trace_id="t", item_id="t", **numbers))  # type: ignore[arg-type]
         return [getattr(trace, name) for name in numbers]
@@ -111,13 +111,13 @@ def test_numbers_that_no_column_holds_are_unknown() -> None:
     assert told(**most) == list(most.values())
 
 
-def test_a_trace_that_can_be_stored_stays_the_same_object() -> None:
+def test_make_storable__storable_trace_is_the_same_object() -> None:
     trace = Trace(trace_id="t", item_id="t", input="é😀", output="", error=None)
     assert make_storable(trace) is trace
 
 
 @given(st.text(st.characters(), max_size=20) | ANY_TEXT)
-def test_whatever_a_text_is_it_can_be_stored_afterwards(text: str) -> None:
+def test_make_storable__any_text_becomes_storable(text: str) -> None:
     trace = make_storable(
         Trace(
             trace_id="t",

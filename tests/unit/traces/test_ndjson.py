@@ -1,4 +1,4 @@
-"""Lines of JSON become traces, or a message that says which line and what to change."""
+"""Parsing of NDJSON lines, and its error messages."""
 
 import contextlib
 import json
@@ -36,7 +36,7 @@ FULL = {
 }
 
 
-def test_every_key_of_a_line_is_read_and_the_unknown_ones_are_ignored() -> None:
+def test_parse_trace__reads_every_key_and_ignores_unknown_keys() -> None:
     assert parse_trace(FULL) == Trace(
         trace_id="t-1",
         item_id="q-1",
@@ -58,12 +58,12 @@ def test_every_key_of_a_line_is_read_and_the_unknown_ones_are_ignored() -> None:
     )
 
 
-def test_no_call_of_a_tool_is_told_apart_from_nothing_told() -> None:
+def test_parse_trace__empty_tool_calls_differ_from_missing() -> None:
     assert parse_trace({"traceId": "t", "toolCalls": []}).tool_calls == ()
     assert parse_trace({"traceId": "t"}).tool_calls is None
 
 
-def test_a_trace_needs_nothing_but_an_id_which_is_its_item_too() -> None:
+def test_parse_trace__only_the_trace_id_is_required() -> None:
     trace = parse_trace({"traceId": "t"})
     assert trace == Trace(trace_id="t", item_id="t")
     assert trace == parse_trace(dict.fromkeys(FULL) | {"traceId": "t"})
@@ -110,15 +110,13 @@ def test_a_trace_needs_nothing_but_an_id_which_is_its_item_too() -> None:
         ({"scores": {"A": float("inf")}}, "must be a finite number"),
     ],
 )
-def test_a_value_of_another_kind_is_refused_with_its_key(
-    changes: dict[str, Any], message: str
-) -> None:
+def test_parse_trace__wrong_type_raises_with_the_key(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(Invalid, match=message):
         parse_trace(FULL | changes)
 
 
 @pytest.mark.parametrize("value", [None, [], "t", 7])
-def test_a_line_that_is_no_object_is_no_trace(value: object) -> None:
+def test_parse_trace__value_that_is_not_an_object_raises(value: object) -> None:
     with pytest.raises(Invalid, match="a trace must be an object"):
         parse_trace(value)
 
@@ -139,18 +137,18 @@ def test_a_line_that_is_no_object_is_no_trace(value: object) -> None:
         (b'{"output": "x"}', "line 3: traceId is missing"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(line: bytes, message: str) -> None:
+def test_iter_traces__errors_name_the_line(line: bytes, message: str) -> None:
     lines = [b'{"traceId": "first"}\n', b"\n", line]
     with pytest.raises(Invalid, match=message):
         list(iter_traces(lines))
 
 
-def test_blank_lines_and_a_byte_order_mark_are_passed_over() -> None:
+def test_iter_traces__skips_blank_lines_and_a_byte_order_mark() -> None:
     lines = [b'\xef\xbb\xbf{"traceId": "a"}\r\n', b"  \r\n", b'{"traceId": "b"}']
     assert [trace.trace_id for trace in iter_traces(lines)] == ["a", "b"]
 
 
-def test_lines_are_read_only_as_far_as_traces_are_wanted() -> None:
+def test_iter_traces__reads_lines_lazily() -> None:
     read: list[int] = []
 
     def lines() -> Iterator[str]:
@@ -170,12 +168,12 @@ def test_lines_are_read_only_as_far_as_traces_are_wanted() -> None:
     ),
     st.sampled_from(sorted(FULL)),
 )
-def test_whatever_stands_under_a_key_is_read_or_refused(value: object, key: str) -> None:
+def test_parse_trace__any_value_is_parsed_or_rejected(value: object, key: str) -> None:
     with contextlib.suppress(Invalid):
         assert isinstance(parse_trace(FULL | {key: value}), Trace)
 
 
-def test_the_traces_of_the_demonstration_are_read() -> None:
+def test_iter_traces__reads_the_demo_traces() -> None:
     for path in sorted((Path(__file__).parents[3] / "demo" / "traces").glob("*.jsonl")):
         with path.open("rb") as lines:
             assert len(list(iter_traces(lines))) >= 200

@@ -1,4 +1,4 @@
-"""Who signed a call, what an event of Langfuse says, which rules fit it, which runs are new."""
+"""Pure rules of triggers: signatures, Langfuse events and rule matching."""
 
 import hashlib
 import hmac
@@ -28,7 +28,7 @@ from app.triggers.rules import (
     rule_matches,
 )
 
-# The public known answer of Standard Webhooks.
+# The public test vector of Standard Webhooks.
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 MESSAGE_ID = "msg_p5jXN8AQM9LWM0D4loKWxJek"
 TIMESTAMP = "1614265330"
@@ -53,7 +53,7 @@ def signed_by(
     return call is not None and find_signing_key(call, [decode_key(secret)]) == 0
 
 
-def test_the_public_known_answer_is_accepted() -> None:
+def test_find_signing_key__accepts_the_public_test_vector() -> None:
     assert signed_by(SECRET)
 
 
@@ -66,7 +66,7 @@ def test_the_public_known_answer_is_accepted() -> None:
         f" {SIGNATURE}  ",
     ],
 )
-def test_one_right_signature_among_others_is_enough(signatures: str) -> None:
+def test_find_signing_key__one_valid_signature_is_enough(signatures: str) -> None:
     assert signed_by(SECRET, signatures)
 
 
@@ -75,11 +75,11 @@ def other(byte: str) -> str:
 
 
 @pytest.mark.parametrize("at", range(len(SIGNATURE)))
-def test_each_character_of_the_signature_counts(at: int) -> None:
+def test_find_signing_key__any_changed_signature_character_is_rejected(at: int) -> None:
     assert not signed_by(SECRET, SIGNATURE[:at] + other(SIGNATURE[at]) + SIGNATURE[at + 1 :])
 
 
-def test_each_bit_of_the_body_counts() -> None:
+def test_find_signing_key__any_changed_body_bit_is_rejected() -> None:
     for at in range(len(BODY)):
         for bit in range(8):
             changed = BODY[:at] + bytes([BODY[at] ^ 1 << bit]) + BODY[at + 1 :]
@@ -87,7 +87,7 @@ def test_each_bit_of_the_body_counts() -> None:
     assert not signed_by(SECRET, body=BODY + b"\n")
 
 
-def test_id_and_time_are_signed_too() -> None:
+def test_find_signing_key__id_and_time_are_signed() -> None:
     assert not signed_by(SECRET, message_id=MESSAGE_ID.lower())
     assert not signed_by(SECRET, timestamp="1614265331")
     assert not signed_by(SECRET, timestamp=f"0{TIMESTAMP}")
@@ -110,14 +110,16 @@ def test_id_and_time_are_signed_too() -> None:
         (MESSAGE_ID, TIMESTAMP, None),
     ],
 )
-def test_headers_that_cannot_be_read_are_no_call(
+def test_parse_standard_signature__malformed_headers_are_none(
     message_id: str | None, timestamp: str | None, signatures: str | None
 ) -> None:
     assert parse_standard_signature(message_id, timestamp, signatures, BODY) is None
 
 
 @given(ids, st.integers(0, 4_000_000_000), texts)
-def test_what_the_reference_signs_is_accepted(message_id: str, seconds: int, body: str) -> None:
+def test_find_signing_key__accepts_calls_of_the_reference_library(
+    message_id: str, seconds: int, body: str
+) -> None:
     secret = generate_secret()
     signature = Webhook(secret).sign(message_id, datetime.fromtimestamp(seconds, UTC), body)
     assert signed_by(
@@ -136,7 +138,7 @@ def test_what_the_reference_signs_is_accepted(message_id: str, seconds: int, bod
     )
 
 
-def test_what_is_signed_by_hand_is_accepted_by_the_reference() -> None:
+def test_generate_secret__reference_library_verifies_our_signature() -> None:
     secret, now = generate_secret(), str(int(datetime.now(UTC).timestamp()))
     call = parse_standard_signature("msg_1", now, "", b'{"a": 1}')
     assert call is not None
@@ -149,16 +151,16 @@ def test_what_is_signed_by_hand_is_accepted_by_the_reference() -> None:
     assert Webhook(secret).verify('{"a": 1}', headers) == {"a": 1}
 
 
-def test_the_signer_is_found_among_several_and_never_beyond_them() -> None:
+def test_find_signing_key__returns_the_index_of_the_key() -> None:
     call = parse_standard_signature(MESSAGE_ID, TIMESTAMP, SIGNATURE, BODY)
     assert call is not None
-    others = [decode_key(generate_secret()) for _ in range(MAX_SECRETS - 1)]
-    assert find_signing_key(call, [*others, decode_key(SECRET)]) == MAX_SECRETS - 1
-    assert find_signing_key(call, others) is None
+    other_keys = [decode_key(generate_secret()) for _ in range(MAX_SECRETS - 1)]
+    assert find_signing_key(call, [*other_keys, decode_key(SECRET)]) == MAX_SECRETS - 1
+    assert find_signing_key(call, other_keys) is None
     assert find_signing_key(call, []) is None
 
 
-def test_as_many_digests_are_computed_without_a_secret_as_with_some(
+def test_find_signing_key__computes_the_same_number_of_digests_without_keys(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     call = parse_standard_signature(MESSAGE_ID, TIMESTAMP, SIGNATURE, BODY)
@@ -180,14 +182,14 @@ def test_as_many_digests_are_computed_without_a_secret_as_with_some(
 
 
 @pytest.mark.parametrize(("now", "off"), [(1614265330, 0), (1614265630, 300), (1614265029, 301)])
-def test_the_age_of_a_signature_is_counted_both_ways(now: int, off: int) -> None:
+def test_clock_skew__counts_past_and_future(now: int, off: int) -> None:
     call = parse_standard_signature(MESSAGE_ID, TIMESTAMP, SIGNATURE, BODY)
     assert call is not None
     assert clock_skew_s(call, datetime.fromtimestamp(now, UTC)) == off
 
 
 def langfuse_header(body: bytes, seconds: int = 1_700_000_000) -> str:
-    """As the documentation of Langfuse describes it; the whole text of the secret is the key."""
+    """Sign as the Langfuse documentation describes; the whole secret is the key."""
     content = f"{seconds}.".encode() + body
     return (
         f"t={seconds},v1={hmac.new(LANGFUSE_SECRET.encode(), content, hashlib.sha256).hexdigest()}"
@@ -200,7 +202,7 @@ def signed_by_langfuse(header: str | None, body: bytes) -> bool:
 
 
 @given(st.binary(max_size=60), st.integers(0, 4_000_000_000))
-def test_what_langfuse_signs_is_accepted(body: bytes, seconds: int) -> None:
+def test_parse_langfuse_signature__accepts_langfuse_signatures(body: bytes, seconds: int) -> None:
     header = langfuse_header(body, seconds)
     assert signed_by_langfuse(header, body)
     assert not signed_by_langfuse(header, body + b" ")
@@ -208,7 +210,7 @@ def test_what_langfuse_signs_is_accepted(body: bytes, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("at", range(len(langfuse_header(b"{}"))))
-def test_each_character_of_a_signature_of_langfuse_counts(at: int) -> None:
+def test_parse_langfuse_signature__any_changed_character_is_rejected(at: int) -> None:
     header = langfuse_header(b"{}")
     assert not signed_by_langfuse(header[:at] + other(header[at]) + header[at + 1 :], b"{}")
 
@@ -216,11 +218,11 @@ def test_each_character_of_a_signature_of_langfuse_counts(at: int) -> None:
 @pytest.mark.parametrize(
     "header", [None, "", "v1=00", "t=1", "t=x,v1=00", "t=1,t=2,v1=00", "t=1;v1=00"]
 )
-def test_other_headers_are_no_signature_of_langfuse(header: str | None) -> None:
+def test_parse_langfuse_signature__malformed_headers_are_none(header: str | None) -> None:
     assert not signed_by_langfuse(header, b"{}")
 
 
-def test_parts_of_a_digest_do_not_run_into_each_other() -> None:
+def test_digest__separates_its_parts() -> None:
     assert len({digest("ab", "c"), digest("a", "bc"), digest("abc"), digest("ab", "c", "")}) == 4
 
 
@@ -243,9 +245,11 @@ REMOTE = {"projectId": "p-1", "datasetId": "d-1", "datasetName": "support"}
         (None, {}),
     ],
 )
-def test_a_remote_experiment_says_what_it_asks_for(payload: Any, asks: dict[str, str]) -> None:
-    told = parse_langfuse_event({**REMOTE, "payload": payload})
-    assert (told.type, told.id, told.project_id, told.dataset_name, told.run_options) == (
+def test_parse_langfuse_event__remote_experiment_with_run_options(
+    payload: Any, asks: dict[str, str]
+) -> None:
+    event = parse_langfuse_event({**REMOTE, "payload": payload})
+    assert (event.type, event.id, event.project_id, event.dataset_name, event.run_options) == (
         TriggerEventType.REMOTE_EXPERIMENT,
         None,
         "p-1",
@@ -259,9 +263,9 @@ def prompt_version(action: str = "created") -> dict[str, Any]:
     return {"id": "e-1", "type": "prompt-version", "action": action, "prompt": prompt}
 
 
-def test_a_prompt_version_is_an_event_unless_it_was_deleted() -> None:
-    told = parse_langfuse_event(prompt_version())
-    assert (told.type, told.id, told.prompt_name, told.labels) == (
+def test_parse_langfuse_event__deleted_prompt_version_is_other() -> None:
+    event = parse_langfuse_event(prompt_version())
+    assert (event.type, event.id, event.prompt_name, event.labels) == (
         TriggerEventType.PROMPT_VERSION,
         "e-1",
         "greeting",
@@ -271,10 +275,10 @@ def test_a_prompt_version_is_an_event_unless_it_was_deleted() -> None:
     assert parse_langfuse_event(prompt_version("deleted")).type is TriggerEventType.OTHER
 
 
-def test_a_monitor_alert_names_its_monitor() -> None:
+def test_parse_langfuse_event__monitor_alert() -> None:
     payload = {"monitorId": "m-1", "severity": "critical", "message": "too slow"}
-    told = parse_langfuse_event({"id": "e-2", "type": "monitor-alert", "payload": payload})
-    assert (told.type, told.id, told.monitor_id, told.severity) == (
+    event = parse_langfuse_event({"id": "e-2", "type": "monitor-alert", "payload": payload})
+    assert (event.type, event.id, event.monitor_id, event.severity) == (
         TriggerEventType.MONITOR_ALERT,
         "e-2",
         "m-1",
@@ -294,11 +298,11 @@ named = st.dictionaries(
 
 
 @given(json_values | named)
-def test_whatever_langfuse_sends_is_some_event_that_can_be_stored_and_read_again(body: Any) -> None:
+def test_parse_langfuse_event__any_body_gives_a_storable_event(body: Any) -> None:
     from dataclasses import asdict
 
-    told = parse_langfuse_event(body)
-    assert LangfuseEvent.from_json(json.loads(json.dumps(asdict(told)))) == told
+    event = parse_langfuse_event(body)
+    assert LangfuseEvent.from_json(json.loads(json.dumps(asdict(event)))) == event
 
 
 def rule(**fields: Any) -> LangfuseTrigger:
@@ -318,7 +322,7 @@ def rule(**fields: Any) -> LangfuseTrigger:
         ({"event": "monitor-alert"}, False),
     ],
 )
-def test_a_rule_fits_when_all_that_it_names_is_so(fields: Any, expected: bool) -> None:
+def test_rule_matches__all_named_fields_must_match(fields: Any, expected: bool) -> None:
     assert rule_matches(parse_langfuse_event(REMOTE), rule(**fields)) is expected
 
 
@@ -332,21 +336,23 @@ def test_a_rule_fits_when_all_that_it_names_is_so(fields: Any, expected: bool) -
         ({"projectId": "p-2"}, False),
     ],
 )
-def test_a_rule_for_prompts_may_name_a_label(fields: Any, expected: bool) -> None:
-    told = parse_langfuse_event(prompt_version())
-    assert rule_matches(told, rule(event="prompt-version", **fields)) is expected
+def test_rule_matches__prompt_label(fields: Any, expected: bool) -> None:
+    event = parse_langfuse_event(prompt_version())
+    assert rule_matches(event, rule(event="prompt-version", **fields)) is expected
 
 
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [({}, True), ({"monitorId": "m-1"}, True), ({"severity": "warning"}, False)],
 )
-def test_a_rule_for_monitors_may_name_one(fields: Any, expected: bool) -> None:
-    told = LangfuseEvent(type=TriggerEventType.MONITOR_ALERT, monitor_id="m-1", severity="critical")
-    assert rule_matches(told, rule(event="monitor-alert", **fields)) is expected
+def test_rule_matches__monitor_id(fields: Any, expected: bool) -> None:
+    event = LangfuseEvent(
+        type=TriggerEventType.MONITOR_ALERT, monitor_id="m-1", severity="critical"
+    )
+    assert rule_matches(event, rule(event="monitor-alert", **fields)) is expected
 
 
-def test_every_trigger_is_off_unless_it_is_turned_on() -> None:
+def test_triggers__all_triggers_are_off_by_default() -> None:
     assert not EventTriggers().has_any
     assert EventTriggers.model_validate({"newRun": {}}).has_any
     assert EventTriggers.model_validate({"langfuse": [{"event": "monitor-alert"}]}).has_any

@@ -1,4 +1,4 @@
-"""A consumer that is never stuck, and a background that ends with it."""
+"""Background threads: heartbeats for the consumer, and an end with the consumer."""
 
 import threading
 from collections.abc import Generator
@@ -9,7 +9,7 @@ from app.core.http.throttle import Cancelled, CancelToken
 from app.traces.sources.langfuse.background import run_in_thread, with_heartbeat
 
 
-def test_items_come_in_order_and_signs_of_life_while_none_is_ready() -> None:
+def test_with_heartbeat__yields_items_in_order_and_none_while_waiting() -> None:
     ready = threading.Event()
 
     def slow() -> Generator[str, None, None]:
@@ -17,26 +17,26 @@ def test_items_come_in_order_and_signs_of_life_while_none_is_ready() -> None:
         ready.wait(60)
         yield "b"
 
-    found = with_heartbeat(slow(), CancelToken(), heartbeat_s=0.01)
-    seen = list(iter(lambda: next(found), None))
-    assert seen == ["a"]
-    assert next(found) is None
+    items = with_heartbeat(slow(), CancelToken(), heartbeat_s=0.01)
+    first_items = list(iter(lambda: next(items), None))
+    assert first_items == ["a"]
+    assert next(items) is None
     ready.set()
-    assert [item for item in found if item is not None] == ["b"]
+    assert [item for item in items if item is not None] == ["b"]
 
 
-def test_what_is_raised_in_the_background_is_raised_to_the_consumer() -> None:
+def test_with_heartbeat__passes_exceptions_to_the_consumer() -> None:
     def broken() -> Generator[str, None, None]:
         yield "a"
         raise ZeroDivisionError("why")
 
-    found = with_heartbeat(broken(), CancelToken(), heartbeat_s=30)
-    assert next(found) == "a"
+    items = with_heartbeat(broken(), CancelToken(), heartbeat_s=30)
+    assert next(items) == "a"
     with pytest.raises(ZeroDivisionError, match="why"):
-        next(found)
+        next(items)
 
 
-def test_when_the_consumer_leaves_the_waits_of_the_background_end() -> None:
+def test_with_heartbeat__closing_ends_the_waits_of_the_producer() -> None:
     stop, ended = CancelToken(), threading.Event()
 
     def waiting() -> Generator[str, None, None]:
@@ -46,13 +46,13 @@ def test_when_the_consumer_leaves_the_waits_of_the_background_end() -> None:
         finally:
             ended.set()
 
-    found = with_heartbeat(waiting(), stop, heartbeat_s=0.01)
-    assert next(found) is None
-    found.close()  # type: ignore[attr-defined]
+    items = with_heartbeat(waiting(), stop, heartbeat_s=0.01)
+    assert next(items) is None
+    items.close()  # type: ignore[attr-defined]
     assert ended.wait(60)
 
 
-def test_a_background_that_has_made_an_item_is_closed_with_its_consumer() -> None:
+def test_with_heartbeat__closing_closes_an_idle_producer() -> None:
     closed: list[bool] = []
 
     def one() -> Generator[str, None, None]:
@@ -61,13 +61,13 @@ def test_a_background_that_has_made_an_item_is_closed_with_its_consumer() -> Non
         finally:
             closed.append(True)
 
-    found = with_heartbeat(one(), CancelToken(), heartbeat_s=30)
-    assert next(found) == "a"
-    found.close()  # type: ignore[attr-defined]
+    items = with_heartbeat(one(), CancelToken(), heartbeat_s=30)
+    assert next(items) == "a"
+    items.close()  # type: ignore[attr-defined]
     assert closed == [True]
 
 
-def test_a_pause_ends_by_itself_or_by_the_stop() -> None:
+def test_cancel_token__pause_ends_by_time_or_by_cancel() -> None:
     stop = CancelToken()
     stop.pause(0.001)
     stop.set()
@@ -75,5 +75,5 @@ def test_a_pause_ends_by_itself_or_by_the_stop() -> None:
         stop.pause(3_600)
 
 
-def test_work_that_nobody_waits_for_does_not_keep_a_process() -> None:
+def test_run_in_thread__thread_is_a_daemon() -> None:
     assert run_in_thread(lambda: threading.current_thread().daemon).result(30) is True

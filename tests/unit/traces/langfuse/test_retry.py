@@ -1,4 +1,4 @@
-"""What is done about a request that failed: decisions without a clock or a network."""
+"""Retry decisions for failed requests."""
 
 import pytest
 from hypothesis import given
@@ -44,8 +44,8 @@ def error_of(step: RetryDecision) -> str:
 
 
 @pytest.mark.parametrize("kind", [FailureKind.SERVER_ERROR, FailureKind.UNREACHABLE])
-def test_a_server_that_fails_is_asked_five_times_more_and_then_given_up(kind: FailureKind) -> None:
-    # Three quarters of 2, 4, 8, 16 and 32 seconds: the jitter of the second half is 0.5 here.
+def test_decide_retry__server_failure_is_retried_five_times(kind: FailureKind) -> None:
+    # Three quarters of 2, 4, 8, 16 and 32 seconds: equal jitter with the random number 0.5.
     waits = [decide(kind, attempt=attempt) for attempt in range(5)]
     assert waits == [
         RetryAfterWait(1.5),
@@ -58,48 +58,48 @@ def test_a_server_that_fails_is_asked_five_times_more_and_then_given_up(kind: Fa
 
 
 @given(st.lists(st.floats(0, 1, exclude_max=True), min_size=5, max_size=5))
-def test_whatever_chance_says_half_a_minute_without_a_server_is_outlasted(
+def test_decide_retry__retries_outlast_an_outage_of_30_seconds(
     chances: list[float],
 ) -> None:
     steps = [
         decide(FailureKind.UNREACHABLE, attempt=attempt, chance=chance)
         for attempt, chance in enumerate(chances)
     ]
-    # Half of 2 + 4 + 8 + 16 + 32 seconds, and never as long as all of them.
+    # At least half of 2 + 4 + 8 + 16 + 32 seconds, and less than their sum.
     assert 31 <= sum(step.seconds for step in steps if isinstance(step, RetryAfterWait)) < 62
 
 
-def test_the_time_that_the_server_names_is_waited_by_everybody() -> None:
+def test_decide_retry__retry_after_holds_all_clients() -> None:
     assert decide(FailureKind.RATE_LIMITED, retry_after_s=7.0) == RetryAfterWait(
         7.0, for_all_clients=True
     )
 
 
-def test_without_a_time_from_the_server_the_waits_grow() -> None:
+def test_decide_retry__without_retry_after_waits_grow() -> None:
     assert decide(FailureKind.RATE_LIMITED, attempt=3) == RetryAfterWait(8.0, for_all_clients=True)
     assert decide(FailureKind.RATE_LIMITED, attempt=30, chance=0.99) == RetryAfterWait(
         59.4, for_all_clients=True
     )
 
 
-def test_a_wait_beyond_the_patience_of_a_run_is_not_begun() -> None:
+def test_decide_retry__total_wait_over_the_limit_raises() -> None:
     fits = decide(FailureKind.RATE_LIMITED, waited_s=590.0, retry_after_s=10.0)
     assert fits == RetryAfterWait(10.0, for_all_clients=True)
     step = decide(FailureKind.RATE_LIMITED, waited_s=590.0, retry_after_s=11.0)
     assert error_of(step) == "LANGFUSE_RATE_LIMITED"
 
 
-def test_an_answer_that_is_no_json_is_asked_for_once_more() -> None:
+def test_decide_retry__invalid_json_is_retried_once() -> None:
     assert decide(FailureKind.MALFORMED) == RetryAfterWait(1.0)
     assert error_of(decide(FailureKind.MALFORMED, attempt=1)) == "BAD_RESPONSE"
 
 
 @pytest.mark.parametrize("kind", [FailureKind.OVERLOADED, FailureKind.TOO_LARGE])
-def test_what_waiting_cannot_mend_is_asked_for_in_less(kind: FailureKind) -> None:
+def test_decide_retry__too_large_reduces_the_page_size(kind: FailureKind) -> None:
     assert isinstance(decide(kind), ReducePageSize)
 
 
-def test_what_is_not_there_is_for_the_asker_to_judge() -> None:
+def test_decide_retry__not_found_is_left_to_the_caller() -> None:
     assert decide(FailureKind.NOT_FOUND) == RaiseNotFound()
 
 
@@ -112,7 +112,7 @@ def test_what_is_not_there_is_for_the_asker_to_judge() -> None:
         (FailureKind.BAD_CERTIFICATE, "LANGFUSE_UNAVAILABLE"),
     ],
 )
-def test_what_no_repetition_mends_is_told_at_once(kind: FailureKind, code: str) -> None:
+def test_decide_retry__permanent_failure_raises_at_once(kind: FailureKind, code: str) -> None:
     step = decide(kind) if kind is not FailureKind.BAD_CERTIFICATE else decide(kind, attempt=0)
     assert isinstance(step, RaiseFinalError)
     assert step.error.error_code == code
@@ -125,7 +125,7 @@ def test_what_no_repetition_mends_is_told_at_once(kind: FailureKind, code: str) 
     st.floats(0, 1, exclude_max=True),
     st.none() | st.floats(0.001, 1e6),
 )
-def test_no_wait_is_longer_than_told_or_than_a_minute(
+def test_decide_retry__waits_are_bounded(
     kind: FailureKind, attempt: int, chance: float, retry_after_s: float | None
 ) -> None:
     step = decide(kind, attempt=attempt, chance=chance, retry_after_s=retry_after_s)

@@ -1,4 +1,4 @@
-"""One number for each name, out of all the scores that a trace may have."""
+"""Selection of one score per name."""
 
 from typing import Any
 
@@ -17,8 +17,8 @@ def on_span(span_id: str) -> JSON:
     return {"kind": "observation", "id": span_id, "traceId": "t-1"}
 
 
-def test_numbers_and_truths_are_taken_and_everything_else_is_no_number() -> None:
-    found = select_scores(
+def test_select_scores__keeps_numbers_and_booleans_only() -> None:
+    scores = select_scores(
         [
             score("Tone", 0.5),
             score("Whole", 3),
@@ -36,10 +36,10 @@ def test_numbers_and_truths_are_taken_and_everything_else_is_no_number() -> None
         ],
         task_id="task",
     )
-    assert found == {"Tone": 0.5, "Whole": 3.0, "Kind": 1.0, "Kind in v3": 0.0}
+    assert scores == {"Tone": 0.5, "Whole": 3.0, "Kind": 1.0, "Kind in v3": 0.0}
 
 
-def test_a_score_of_the_trace_wins_over_its_task_and_that_over_a_span_below() -> None:
+def test_select_scores__trace_precedes_task_precedes_child() -> None:
     trace = score("Tone", 1.0, subject={"kind": "trace", "id": "t-1"}, timestamp="2026-01-01")
     task = score("Tone", 0.5, subject=on_span("task"), timestamp="2026-01-02")
     child = score("Tone", 0.1, subject=on_span("call"), timestamp="2026-01-03")
@@ -48,7 +48,7 @@ def test_a_score_of_the_trace_wins_over_its_task_and_that_over_a_span_below() ->
     assert select_scores([child], task_id="task") == {"Tone": 0.1}
 
 
-def test_of_two_on_the_same_place_the_newest_counts() -> None:
+def test_select_scores__newest_of_equal_priority_wins() -> None:
     old, new = score("Tone", 0, timestamp="2026-01-01"), score("Tone", 1, timestamp="2026-01-02")
     assert select_scores([new, old], task_id="task") == {"Tone": 1.0}
 
@@ -61,8 +61,8 @@ def test_of_two_on_the_same_place_the_newest_counts() -> None:
         {"traceId": "t-1", "observationId": "call"},
     ],
 )
-def test_a_score_is_of_the_trace_that_it_or_its_span_belongs_to(belongs: JSON) -> None:
-    found = score("Tone", 1.0, **belongs)
-    assert group_by_trace(
-        [found, score("Run", 1.0, subject={"kind": "experiment", "id": "e"})]
-    ) == {"t-1": [found]}
+def test_group_by_trace__uses_the_trace_of_the_score_or_its_span(belongs: JSON) -> None:
+    tone = score("Tone", 1.0, **belongs)
+    assert group_by_trace([tone, score("Run", 1.0, subject={"kind": "experiment", "id": "e"})]) == {
+        "t-1": [tone]
+    }

@@ -1,4 +1,4 @@
-"""What goes wrong on purpose looks to a client as it does in the world."""
+"""The faults of the fake server look to a client like real ones."""
 
 import gzip
 import json
@@ -8,79 +8,84 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from tests.integration.langfuse.reading import EVER, Reader
-from tests.support.langfuse import StandIn, stand_in
-from tests.support.langfuse.faults import MIB
-from tests.support.langfuse.mishaps import (
+from tests.integration.langfuse.api_reader import EVER, ApiReader
+from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
+from tests.support.langfuse.exchange import MIB
+from tests.support.langfuse.faults import (
     ALWAYS,
-    Changed,
+    ConnectionReset,
     CutConnection,
-    Hang,
-    HtmlPage,
+    HtmlResponse,
+    ModifiedResponse,
+    NoResponseEver,
     Oversized,
     PayloadTooLarge,
+    QueryTimeout,
     RateLimited,
     Redirect,
-    RepeatingCursor,
-    Reset,
-    Says,
-    TimedOut,
-    Trickle,
+    RepeatedCursor,
+    RespondsWith,
+    SlowBody,
     TruncatedJson,
 )
 
 ROWS = "/experiment-items"
 
 
-def test_a_fault_strikes_the_requests_of_its_numbers_on_its_path(
-    langfuse: StandIn, reader: Reader
+def test_inject__fault_affects_the_numbered_requests_of_its_path(
+    langfuse: FakeLangfuse, reader: ApiReader
 ) -> None:
-    langfuse.inject(HtmlPage(status=503), path="/projects", on={2, 3})
+    langfuse.inject(HtmlResponse(status=503), path="/projects", on={2, 3})
 
     statuses = [reader.client.get("/projects").status_code for _ in range(4)]
 
     assert statuses == [200, 503, 503, 200]
     assert reader.get("/v2/datasets")["data"] == []
-    assert [one.status for one in langfuse.asked_for("/projects")] == [200, 503, 503, 200]
+    assert [request.status for request in langfuse.requests_for("/projects")] == [
+        200,
+        503,
+        503,
+        200,
+    ]
 
 
-def test_nothing_goes_wrong_after_mending(langfuse: StandIn, reader: Reader) -> None:
-    langfuse.inject(HtmlPage(status=500), on=ALWAYS)
+def test_clear_faults__removes_all_faults(langfuse: FakeLangfuse, reader: ApiReader) -> None:
+    langfuse.inject(HtmlResponse(status=500), on=ALWAYS)
     assert reader.client.get("/projects").status_code == 500
 
-    langfuse.mend()
+    langfuse.clear_faults()
 
     assert reader.get("/projects")["data"]
 
 
-def test_a_rate_limit_says_when_to_come_back_or_does_not(langfuse: StandIn, reader: Reader) -> None:
+def test_rate_limited__with_and_without_retry_after(
+    langfuse: FakeLangfuse, reader: ApiReader
+) -> None:
     langfuse.inject(RateLimited(retry_after_s=7), on={1})
     langfuse.inject(RateLimited(retry_after_s=None), on={2})
 
-    told, silent = (reader.client.get("/projects") for _ in range(2))
+    with_header, silent = (reader.client.get("/projects") for _ in range(2))
 
-    assert (told.status_code, silent.status_code) == (429, 429)
-    assert told.headers["Retry-After"] == "7"
-    assert not told.headers["X-RateLimit-Reset"].isdecimal()
-    assert told.json()["code"] == "rate_limited"
+    assert (with_header.status_code, silent.status_code) == (429, 429)
+    assert with_header.headers["Retry-After"] == "7"
+    assert not with_header.headers["X-RateLimit-Reset"].isdecimal()
+    assert with_header.json()["code"] == "rate_limited"
     assert "Retry-After" not in silent.headers
 
 
-def test_a_query_that_is_too_heavy_passes_when_it_is_small_enough(
-    langfuse: StandIn, reader: Reader
-) -> None:
+def test_query_timeout__small_query_succeeds(langfuse: FakeLangfuse, reader: ApiReader) -> None:
     langfuse.experiment(items=30)
-    langfuse.inject(TimedOut(above=20), path=ROWS, on=ALWAYS)
+    langfuse.inject(QueryTimeout(above=20), path=ROWS, on=ALWAYS)
 
     refused = reader.refused(422, ROWS, fromStartTime=EVER, limit=50)
-    taken = reader.get(ROWS, fromStartTime=EVER, limit=20)
+    response = reader.get(ROWS, fromStartTime=EVER, limit=20)
 
     assert refused["error"] == "Request timed out"
-    assert len(taken["data"]) == 20
+    assert len(response["data"]) == 20
 
 
-def test_a_page_with_texts_that_is_too_large_passes_without_them(
-    langfuse: StandIn, reader: Reader
+def test_payload_too_large__page_without_texts_succeeds(
+    langfuse: FakeLangfuse, reader: ApiReader
 ) -> None:
     langfuse.experiment(items=30)
     langfuse.inject(PayloadTooLarge(above=10), path=ROWS, on=ALWAYS)
@@ -94,8 +99,10 @@ def test_a_page_with_texts_that_is_too_large_passes_without_them(
 
 
 @pytest.mark.parametrize("status", [200, 500, 502, 524])
-def test_a_proxy_answers_in_html(langfuse: StandIn, reader: Reader, status: int) -> None:
-    langfuse.inject(HtmlPage(status=status))
+def test_html_response__returns_html(
+    langfuse: FakeLangfuse, reader: ApiReader, status: int
+) -> None:
+    langfuse.inject(HtmlResponse(status=status))
 
     answer = reader.client.get("/projects")
 
@@ -104,7 +111,7 @@ def test_a_proxy_answers_in_html(langfuse: StandIn, reader: Reader, status: int)
     assert "<html>" in answer.text
 
 
-def test_a_redirect_leads_away(langfuse: StandIn, reader: Reader) -> None:
+def test_redirect__returns_the_other_address(langfuse: FakeLangfuse, reader: ApiReader) -> None:
     langfuse.inject(Redirect(to="http://elsewhere.example/"))
 
     answer = reader.client.get("/projects")
@@ -112,8 +119,8 @@ def test_a_redirect_leads_away(langfuse: StandIn, reader: Reader) -> None:
     assert (answer.status_code, answer.headers["location"]) == (302, "http://elsewhere.example/")
 
 
-def test_a_connection_is_reset_or_cut(langfuse: StandIn, reader: Reader) -> None:
-    langfuse.inject(Reset(), on={1})
+def test_connection_reset__connection_ends(langfuse: FakeLangfuse, reader: ApiReader) -> None:
+    langfuse.inject(ConnectionReset(), on={1})
     langfuse.inject(CutConnection(), on={2})
 
     with pytest.raises(httpx.ReadError):
@@ -123,8 +130,8 @@ def test_a_connection_is_reset_or_cut(langfuse: StandIn, reader: Reader) -> None
     assert reader.get("/projects")["data"]
 
 
-def test_a_server_that_hangs_is_left_by_its_client(langfuse: StandIn, reader: Reader) -> None:
-    langfuse.inject(Hang())
+def test_no_response_ever__client_times_out(langfuse: FakeLangfuse, reader: ApiReader) -> None:
+    langfuse.inject(NoResponseEver())
 
     with pytest.raises(httpx.ReadTimeout):
         reader.client.get("/projects", timeout=0.2)
@@ -132,20 +139,20 @@ def test_a_server_that_hangs_is_left_by_its_client(langfuse: StandIn, reader: Re
     assert reader.get("/projects")["data"]
 
 
-def test_a_server_that_hangs_ends_with_its_block() -> None:
+def test_no_response_ever__server_stops_at_the_end_of_its_block() -> None:
     with ThreadPoolExecutor(1) as threads:
-        with stand_in() as langfuse:
-            langfuse.inject(Hang())
+        with run_fake_langfuse() as langfuse:
+            langfuse.inject(NoResponseEver())
             waiting = threads.submit(httpx.get, langfuse.url, trust_env=False, timeout=30)
-            while not langfuse.asked and not waiting.done():
+            while not langfuse.requests and not waiting.done():
                 time.sleep(0.01)
 
         with pytest.raises(httpx.ReadError):
             waiting.result()
 
 
-def test_a_trickle_never_waits_long_and_never_ends(langfuse: StandIn, reader: Reader) -> None:
-    langfuse.inject(Trickle(pause_s=0.01))
+def test_slow_body__bytes_arrive_one_by_one(langfuse: FakeLangfuse, reader: ApiReader) -> None:
+    langfuse.inject(SlowBody(pause_s=0.01))
     came = 0
 
     with reader.client.stream("GET", "/projects", timeout=10) as answer:
@@ -158,7 +165,7 @@ def test_a_trickle_never_waits_long_and_never_ends(langfuse: StandIn, reader: Re
     assert int(answer.headers["content-length"]) > 100
 
 
-def test_json_ends_in_the_middle(langfuse: StandIn, reader: Reader) -> None:
+def test_truncated_json__ends_in_the_middle(langfuse: FakeLangfuse, reader: ApiReader) -> None:
     langfuse.inject(TruncatedJson())
 
     answer = reader.client.get("/projects")
@@ -169,8 +176,8 @@ def test_json_ends_in_the_middle(langfuse: StandIn, reader: Reader) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_an_answer_is_larger_than_anybody_wants(
-    langfuse: StandIn, reader: Reader, packed: bool
+def test_oversized__response_exceeds_the_limit(
+    langfuse: FakeLangfuse, reader: ApiReader, packed: bool
 ) -> None:
     langfuse.inject(Oversized(size=2 * MIB, packed=packed))
 
@@ -183,9 +190,9 @@ def test_an_answer_is_larger_than_anybody_wants(
     assert json.loads(body)["data"]
 
 
-def test_a_cursor_repeats_for_ever(langfuse: StandIn, reader: Reader) -> None:
+def test_repeated_cursor__never_ends(langfuse: FakeLangfuse, reader: ApiReader) -> None:
     langfuse.experiment(items=6)
-    langfuse.inject(RepeatingCursor(), path=ROWS, on=ALWAYS)
+    langfuse.inject(RepeatedCursor(), path=ROWS, on=ALWAYS)
     first = reader.get(ROWS, fromStartTime=EVER, limit=2)["meta"]["cursor"]
 
     pages = [reader.get(ROWS, fromStartTime=EVER, limit=2, cursor=first) for _ in range(3)]
@@ -193,10 +200,12 @@ def test_a_cursor_repeats_for_ever(langfuse: StandIn, reader: Reader) -> None:
     assert [page["meta"]["cursor"] for page in pages] == [first] * 3
 
 
-def test_an_answer_is_changed_in_any_way(langfuse: StandIn, reader: Reader) -> None:
+def test_modified_response__applies_the_change(langfuse: FakeLangfuse, reader: ApiReader) -> None:
     langfuse.experiment(items=2)
-    langfuse.inject(Changed(change=lambda body: body["data"][0].pop("traceId")), path=ROWS)
-    langfuse.inject(Says(status=418, content={"message": "I am a teapot"}), path="/projects")
+    langfuse.inject(ModifiedResponse(change=lambda body: body["data"][0].pop("traceId")), path=ROWS)
+    langfuse.inject(
+        RespondsWith(status=418, content={"message": "I am a teapot"}), path="/projects"
+    )
 
     rows = reader.get(ROWS, fromStartTime=EVER)["data"]
 
@@ -204,14 +213,16 @@ def test_an_answer_is_changed_in_any_way(langfuse: StandIn, reader: Reader) -> N
     assert reader.refused(418, "/projects") == {"message": "I am a teapot"}
 
 
-def test_requests_in_flight_are_counted(langfuse: StandIn, reader: Reader) -> None:
-    # A request that another test let hang may not have ended yet.
+def test_max_in_flight__counts_concurrent_requests(
+    langfuse: FakeLangfuse, reader: ApiReader
+) -> None:
+    # A request of an earlier test may still be open.
     before = langfuse.server.in_flight
-    langfuse.answer_slowly(0.2)
+    langfuse.set_latency(0.2)
 
     with ThreadPoolExecutor(3) as threads:
         list(threads.map(lambda _: reader.client.get("/projects"), range(3)))
 
-    assert 3 <= langfuse.most_in_flight <= 3 + before
-    langfuse.forget()
-    assert langfuse.most_in_flight <= before
+    assert 3 <= langfuse.max_in_flight <= 3 + before
+    langfuse.clear_requests()
+    assert langfuse.max_in_flight <= before

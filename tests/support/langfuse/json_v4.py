@@ -1,4 +1,4 @@
-"""The JSON of the v4 endpoints: raw texts, field groups, values by data type."""
+"""JSON of the v4 endpoints: raw texts, field groups, values by data type."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from tests.support.langfuse.datasets import Dataset
 from tests.support.langfuse.records import (
+    DEFAULT_TIME,
     JSON,
     PROJECT_ID,
-    SOME_NIGHT,
     DatasetItem,
     Observation,
     Score,
@@ -57,7 +57,7 @@ def item_json(dataset: Dataset, item: DatasetItem) -> JSON:
 
 
 def row_json(row: Observation, groups: frozenset[str]) -> JSON:
-    """A row of an experiment; scores are added by who knows the page."""
+    """A row of an experiment without scores, which the caller adds."""
     member = row.experiment
     assert member is not None
     answer: JSON = {
@@ -87,8 +87,10 @@ def row_json(row: Observation, groups: frozenset[str]) -> JSON:
     return answer
 
 
-def observation_json(span: Observation, groups: frozenset[str], whole: Iterable[str] = ()) -> JSON:
-    """An observation of /v2/observations; `whole` names the metadata that is not cut."""
+def observation_json(
+    span: Observation, groups: frozenset[str], uncut_names: Iterable[str] = ()
+) -> JSON:
+    """An observation of /v2/observations; `uncut_names` are the metadata keys that are not truncated."""
     answer: JSON = {
         "id": span.id,
         "traceId": span.trace_id,
@@ -101,19 +103,19 @@ def observation_json(span: Observation, groups: frozenset[str], whole: Iterable[
     for group in sorted(groups & _GROUPS.keys()):
         answer |= _GROUPS[group](span)
     if "metadata" in groups:
-        answer["metadata"] = decoded_metadata(span.metadata, frozenset(whole))
+        answer["metadata"] = decoded_metadata(span.metadata, frozenset(uncut_names))
     return answer | {"modelId": None, "inputPrice": None, "outputPrice": None, "totalPrice": None}
 
 
-def decoded_metadata(metadata: Mapping[str, str], whole: frozenset[str]) -> JSON:
+def decoded_metadata(metadata: Mapping[str, str], expanded: frozenset[str]) -> JSON:
     return {
-        name: decoded(text if name in whole else text[:SHOWN_OF_METADATA])
+        name: decoded(text if name in expanded else text[:SHOWN_OF_METADATA])
         for name, text in metadata.items()
     }
 
 
 def decoded(text: str | None) -> Any:
-    """A raw text as the value it may have been; a text that is no JSON stays itself."""
+    """The JSON value of a raw text; text that is not valid JSON is unchanged."""
     if text is None:
         return None
     try:
@@ -185,7 +187,7 @@ _GROUPS: Final = {
 
 
 def score_json(score: Score, groups: frozenset[str]) -> JSON:
-    """A score whose value has the type that its data type says."""
+    """A score with a value of its data type."""
     at = moment(score.timestamp)
     answer: JSON = {
         "id": score.id,
@@ -225,5 +227,5 @@ def project_json() -> JSON:
         "name": "Support agent",
         "organization": {"id": "organization-1", "name": "The Tests"},
         "metadata": {},
-        "createdAt": moment(SOME_NIGHT),
+        "createdAt": moment(DEFAULT_TIME),
     }

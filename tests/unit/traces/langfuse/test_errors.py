@@ -1,4 +1,4 @@
-"""What a request means that brought no whole answer."""
+"""Classification of failed requests."""
 
 import ssl
 
@@ -18,7 +18,7 @@ def caused_by(cause: Exception) -> httpx.ConnectError:
     return error
 
 
-def test_a_certificate_that_is_not_trusted_is_no_matter_of_time() -> None:
+def test_classify_transport_error__untrusted_certificate_is_permanent() -> None:
     refused = ssl.SSLCertVerificationError("self-signed certificate")
     assert classify_transport_error(caused_by(refused)).kind is FailureKind.BAD_CERTIFICATE
     assert (
@@ -26,7 +26,7 @@ def test_a_certificate_that_is_not_trusted_is_no_matter_of_time() -> None:
     )
 
 
-def test_any_other_broken_connection_is() -> None:
+def test_classify_transport_error__broken_connection_is_unreachable() -> None:
     for error in (
         caused_by(ConnectionRefusedError()),
         caused_by(ssl.SSLError("bad record")),
@@ -36,18 +36,18 @@ def test_any_other_broken_connection_is() -> None:
         assert classify_transport_error(error).kind is FailureKind.UNREACHABLE
 
 
-def test_an_answer_is_told_by_what_is_wrong_with_it() -> None:
+def test_classify_transport_error__oversized_and_undecodable_responses() -> None:
     assert classify_transport_error(OversizedResponse()).kind is FailureKind.TOO_LARGE
     assert (
         classify_transport_error(httpx.DecodingError("broken gzip")).kind is FailureKind.MALFORMED
     )
 
 
-def test_a_failure_always_says_something() -> None:
+def test_classify_transport_error__detail_is_never_empty() -> None:
     assert classify_transport_error(httpx.ReadTimeout("")).detail == "ReadTimeout"
 
 
-def test_words_that_are_nested_without_end_are_cut_like_any_other_text() -> None:
-    asked = httpx.Request("GET", "https://langfuse.example/api")
-    found = classify_response(httpx.Response(500, text="[" * 200_000, request=asked))
-    assert (found.kind, found.detail) == (FailureKind.SERVER_ERROR, "[" * 200)
+def test_classify_response__deeply_nested_message_is_truncated() -> None:
+    request = httpx.Request("GET", "https://langfuse.example/api")
+    failure = classify_response(httpx.Response(500, text="[" * 200_000, request=request))
+    assert (failure.kind, failure.detail) == (FailureKind.SERVER_ERROR, "[" * 200)

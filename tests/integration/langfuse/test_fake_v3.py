@@ -1,14 +1,14 @@
-"""The stand-in's older endpoints, and what each mode of the server answers."""
+"""The v3 endpoints of the fake server, and the responses of each server mode."""
 
 from typing import Any
 
 import pytest
 
-from tests.integration.langfuse.reading import EVER, Reader, condition, matching
-from tests.support.langfuse import ScorePlan, StandIn
+from tests.integration.langfuse.api_reader import EVER, ApiReader, condition, matching
+from tests.support.langfuse import FakeLangfuse, ScorePlan
 
 
-def test_an_older_server_knows_no_newer_endpoints(langfuse_v3: StandIn, reader_v3: Reader) -> None:
+def test_fake_v3__has_no_v4_endpoints(langfuse_v3: FakeLangfuse, reader_v3: ApiReader) -> None:
     langfuse_v3.experiment(items=1)
 
     for path in ("/experiments", "/experiment-items", "/v2/observations", "/v3/scores"):
@@ -17,57 +17,59 @@ def test_an_older_server_knows_no_newer_endpoints(langfuse_v3: StandIn, reader_v
         assert answer["error"] == "LangfuseNotFoundError"
 
 
-def test_a_run_is_found_by_its_names_whatever_they_hold(
-    langfuse_v3: StandIn, reader_v3: Reader
+def test_fake_v3__run_names_may_contain_any_character(
+    langfuse_v3: FakeLangfuse, reader_v3: ApiReader
 ) -> None:
-    made = langfuse_v3.experiment(dataset="support/ö", run="night 1/ö,x", items=3)
+    experiment = langfuse_v3.experiment(dataset="support/ö", run="night 1/ö,x", items=3)
 
     listed = reader_v3.get("/datasets/support%2F%C3%B6/runs")["data"]
     run = reader_v3.get("/datasets/support%2F%C3%B6/runs/night%201%2F%C3%B6%2Cx")
-    items = reader_v3.get("/dataset-run-items", datasetId=made.dataset_id, runName=made.name)
+    items = reader_v3.get(
+        "/dataset-run-items", datasetId=experiment.dataset_id, runName=experiment.name
+    )
 
-    assert [one["name"] for one in listed] == ["night 1/ö,x"]
-    assert (run["id"], len(run["datasetRunItems"])) == (made.id, 3)
+    assert [entry["name"] for entry in listed] == ["night 1/ö,x"]
+    assert (run["id"], len(run["datasetRunItems"])) == (experiment.id, 3)
     assert items["data"] == run["datasetRunItems"]
     assert reader_v3.refused(404, "/datasets/support%2F%C3%B6/runs/none")["message"]
 
 
-def test_only_the_newest_trial_of_an_item_comes_back(
-    langfuse_v3: StandIn, reader_v3: Reader
+def test_fake_v3__returns_only_the_newest_trial_of_an_item(
+    langfuse_v3: FakeLangfuse, reader_v3: ApiReader
 ) -> None:
-    made = langfuse_v3.experiment(items=2, trials=3)
+    experiment = langfuse_v3.experiment(items=2, trials=3)
 
     links = reader_v3.get("/datasets/support/runs/night-1")["datasetRunItems"]
 
     # Rows 0 to 2 are trials of item 0, rows 3 to 5 of item 1.
-    assert [link["traceId"] for link in links] == [made.trace_id(5), made.trace_id(2)]
+    assert [link["traceId"] for link in links] == [experiment.trace_id(5), experiment.trace_id(2)]
 
 
-def test_traces_are_fetched_by_the_hundred_with_parsed_texts(
-    langfuse_v3: StandIn, reader_v3: Reader
+def test_fake_v3__traces_come_in_pages_of_100_with_parsed_texts(
+    langfuse_v3: FakeLangfuse, reader_v3: ApiReader
 ) -> None:
     outputs: list[Any] = ["1", {"a": 1}, None, "plain"]
-    made = langfuse_v3.experiment(items=4, output_of=outputs.__getitem__)
-    ids = [made.trace_id(number) for number in range(4)]
-    wanted = matching(condition("id", ids, "stringOptions", "any of"))
+    experiment = langfuse_v3.experiment(items=4, output_of=outputs.__getitem__)
+    ids = [experiment.trace_id(number) for number in range(4)]
+    filter_parameter = matching(condition("id", ids, "stringOptions", "any of"))
 
-    found = reader_v3.get("/traces", filter=wanted, limit=100)
-    plain = reader_v3.get("/traces", filter=wanted, fields="core")["data"][0]
+    response = reader_v3.get("/traces", filter=filter_parameter, limit=100)
+    plain = reader_v3.get("/traces", filter=filter_parameter, fields="core")["data"][0]
 
-    assert [trace["output"] for trace in found["data"]] == [1, {"a": 1}, None, "plain"]
-    assert found["meta"] == {"page": 1, "limit": 100, "totalItems": 4, "totalPages": 1}
+    assert [trace["output"] for trace in response["data"]] == [1, {"a": 1}, None, "plain"]
+    assert response["meta"] == {"page": 1, "limit": 100, "totalItems": 4, "totalPages": 1}
     assert (plain["latency"], plain["totalCost"]) == (-1, -1)
     assert "output" not in plain
 
 
-def test_a_whole_trace_bills_the_judge_to_the_agent(
-    langfuse_v3: StandIn, reader_v3: Reader
+def test_fake_v3__trace_total_includes_the_judge(
+    langfuse_v3: FakeLangfuse, reader_v3: ApiReader
 ) -> None:
-    made = langfuse_v3.experiment(
+    experiment = langfuse_v3.experiment(
         items=1, calls_per_item=2, judged=True, scores=[ScorePlan(name="good", value=1.0)]
     )
 
-    trace = reader_v3.get(f"/traces/{made.trace_id(0)}")
+    trace = reader_v3.get(f"/traces/{experiment.trace_id(0)}")
 
     # Two calls of the agent and one of the judge: 2 × 0.001 + 0.01.
     assert trace["totalCost"] == pytest.approx(0.012)
@@ -76,23 +78,25 @@ def test_a_whole_trace_bills_the_judge_to_the_agent(
     assert reader_v3.refused(404, "/traces/unknown")["message"]
 
 
-def test_observations_and_scores_are_fetched_for_many_traces(
-    langfuse_v3: StandIn, reader_v3: Reader
+def test_fake_v3__observations_and_scores_of_many_traces(
+    langfuse_v3: FakeLangfuse, reader_v3: ApiReader
 ) -> None:
     plans = [ScorePlan(name="ok", value=1.0, data_type="BOOLEAN"), ScorePlan(name="n", value=0.5)]
-    made = langfuse_v3.experiment(items=3, calls_per_item=1, scores=plans)
-    ids = [made.trace_id(0), made.trace_id(2)]
-    wanted = matching(condition("traceId", ids, "stringOptions", "any of"))
+    experiment = langfuse_v3.experiment(items=3, calls_per_item=1, scores=plans)
+    ids = [experiment.trace_id(0), experiment.trace_id(2)]
+    filter_parameter = matching(condition("traceId", ids, "stringOptions", "any of"))
 
-    calls = reader_v3.get("/observations", filter=wanted, type="GENERATION")["data"]
-    scores = reader_v3.get("/v2/scores", filter=wanted, name="ok")["data"]
+    calls = reader_v3.get("/observations", filter=filter_parameter, type="GENERATION")["data"]
+    scores = reader_v3.get("/v2/scores", filter=filter_parameter, name="ok")["data"]
 
     assert {call["traceId"] for call in calls} == set(ids)
     assert calls[0]["usage"]["total"] == calls[0]["totalTokens"] > 0
     assert [(score["value"], score["stringValue"]) for score in scores] == [(1.0, "True")] * 2
 
 
-def test_traces_without_a_filter_come_page_by_page(langfuse_v3: StandIn, reader_v3: Reader) -> None:
+def test_fake_v3__traces_without_filter_are_paged(
+    langfuse_v3: FakeLangfuse, reader_v3: ApiReader
+) -> None:
     langfuse_v3.experiment(items=5)
 
     second = reader_v3.get("/traces", page=2, limit=2)
@@ -101,8 +105,8 @@ def test_traces_without_a_filter_come_page_by_page(langfuse_v3: StandIn, reader_
     assert [trace["input"] for trace in second["data"]] == ["question 2", "question 1"]
 
 
-def test_a_server_in_between_knows_each_run_where_its_writer_put_it(
-    langfuse_dual: StandIn, reader_dual: Reader
+def test_fake_dual__runs_live_where_their_writer_put_them(
+    langfuse_dual: FakeLangfuse, reader_dual: ApiReader
 ) -> None:
     langfuse_dual.experiment(run="by spans", items=1)
     langfuse_dual.experiment(run="by links", items=1, linked_by="run_items")
@@ -114,8 +118,8 @@ def test_a_server_in_between_knows_each_run_where_its_writer_put_it(
     assert [run["name"] for run in older] == ["by links"]
 
 
-def test_an_older_harness_writes_a_run_by_batches_and_links(
-    langfuse_v3: StandIn, reader_v3: Reader
+def test_fake_v3__run_is_written_by_batches_and_links(
+    langfuse_v3: FakeLangfuse, reader_v3: ApiReader
 ) -> None:
     langfuse_v3.dataset("support", items=1)
     batch = [
@@ -147,18 +151,18 @@ def test_an_older_harness_writes_a_run_by_batches_and_links(
     link = {"runName": "old-1", "datasetItemId": "dataset-1-0", "traceId": "trace-1"}
 
     fate = reader_v3.post("/ingestion", {"batch": batch}, status=207)
-    made = reader_v3.post("/dataset-run-items", link)
+    run_item = reader_v3.post("/dataset-run-items", link)
     run = reader_v3.get("/datasets/support/runs/old-1")
     trace = reader_v3.get("/traces/trace-1")
 
-    assert [one["id"] for one in fate["successes"]] == ["event-1", "event-2", "event-3"]
-    assert [one["id"] for one in fate["errors"]] == ["event-4"]
-    assert [one["id"] for one in run["datasetRunItems"]] == [made["id"]]
+    assert [entry["id"] for entry in fate["successes"]] == ["event-1", "event-2", "event-3"]
+    assert [entry["id"] for entry in fate["errors"]] == ["event-4"]
+    assert [entry["id"] for entry in run["datasetRunItems"]] == [run_item["id"]]
     assert (trace["output"], trace["latency"]) == ("answer", 1.0)
     assert trace["observations"][0]["usageDetails"] == {"input": 3, "output": 4}
 
 
-def test_a_newer_server_takes_only_scores_in_batches(langfuse: StandIn, reader: Reader) -> None:
+def test_fake__batches_accept_only_scores(langfuse: FakeLangfuse, reader: ApiReader) -> None:
     score = {"traceId": "trace-1", "name": "good", "value": 1}
     batch = [
         {"id": "event-1", "type": "score-create", "timestamp": EVER, "body": score},
@@ -167,6 +171,6 @@ def test_a_newer_server_takes_only_scores_in_batches(langfuse: StandIn, reader: 
 
     fate = reader.post("/ingestion", {"batch": batch}, status=207)
 
-    assert [one["id"] for one in fate["successes"]] == ["event-1"]
+    assert [entry["id"] for entry in fate["successes"]] == ["event-1"]
     assert "events_only" in fate["errors"][0]["error"]
-    assert [one["name"] for one in reader.rows("/v3/scores", traceId="trace-1")] == ["good"]
+    assert [entry["name"] for entry in reader.rows("/v3/scores", traceId="trace-1")] == ["good"]

@@ -1,4 +1,4 @@
-"""What a worker does with the Langfuse source, without a database."""
+"""Collects from the Langfuse source as a worker does, without a database."""
 
 import base64
 from collections.abc import Iterator
@@ -16,16 +16,18 @@ from app.traces.sources.langfuse.retry import LangfusePolicy
 from app.traces.sources.langfuse.server_cache import SERVER_CACHE
 from app.traces.sources.langfuse.source import LangfuseSource
 from app.traces.types import Trace
-from tests.support.langfuse import StandIn
+from tests.support.langfuse import FakeLangfuse
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
-# Waits of thousandths of seconds where a run would wait for seconds.
-HURRIED = LangfusePolicy(first_wait_s=0.001, longest_wait_s=0.004, poll_s=0.001, rate_limit_s=20.0)
+# Waits of milliseconds instead of seconds.
+FAST_POLICY = LangfusePolicy(
+    first_wait_s=0.001, longest_wait_s=0.004, poll_s=0.001, rate_limit_s=20.0
+)
 
 
-class Collected(NamedTuple):
-    """All that came of a collection; signs of life are not among the pages."""
+class CollectedPages(NamedTuple):
+    """The pages of a collection without heartbeats."""
 
     pages: list[TracePage]
 
@@ -38,8 +40,8 @@ class Collected(NamedTuple):
         return {trace.item_id: trace for trace in self.traces}
 
 
-def query_of(langfuse: StandIn, **fields: Any) -> TraceQuery:
-    given: dict[str, Any] = {
+def make_query(langfuse: FakeLangfuse, **fields: Any) -> TraceQuery:
+    fields_of_query: dict[str, Any] = {
         "dataset_ref": "support",
         "run_name": None,
         "url": langfuse.url,
@@ -47,10 +49,10 @@ def query_of(langfuse: StandIn, **fields: Any) -> TraceQuery:
         "secret_key": Secret(langfuse.secret_key),
         **fields,
     }
-    return TraceQuery(**given)
+    return TraceQuery(**fields_of_query)
 
 
-def resources(now: datetime = NOW) -> Resources:
+def make_resources(now: datetime = NOW) -> Resources:
     return Resources(
         db=Database("postgresql://nobody@127.0.0.1:1/none"),
         secrets=SecretBox.from_keys([base64.b64encode(bytes(range(32))).decode()]),
@@ -60,21 +62,21 @@ def resources(now: datetime = NOW) -> Resources:
     )
 
 
-def read(
-    langfuse: StandIn,
+def read_pages(
+    langfuse: FakeLangfuse,
     cursor: str | None = None,
     *,
-    patience: LangfusePolicy = HURRIED,
+    policy: LangfusePolicy = FAST_POLICY,
     now: datetime = NOW,
     **fields: Any,
 ) -> Iterator[TracePage]:
-    """The pages of a server that this process has not met yet."""
-    query = query_of(langfuse, **fields)
+    """The pages of a run; the server is not cached before."""
+    query = make_query(langfuse, **fields)
     SERVER_CACHE.evict(langfuse.url, query.public_key or "")
-    source = LangfuseSource(resources=resources(now), policy=patience)
+    source = LangfuseSource(resources=make_resources(now), policy=policy)
     return collect(source, query, cursor)
 
 
-def collected(langfuse: StandIn, cursor: str | None = None, **more: Any) -> Collected:
-    pages = list(read(langfuse, cursor, **more))
-    return Collected([page for page in pages if page.traces or page.cursor is None])
+def collect_all(langfuse: FakeLangfuse, cursor: str | None = None, **more: Any) -> CollectedPages:
+    pages = list(read_pages(langfuse, cursor, **more))
+    return CollectedPages([page for page in pages if page.traces or page.cursor is None])

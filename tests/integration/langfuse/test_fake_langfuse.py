@@ -1,4 +1,4 @@
-"""The stand-in keeps the contract of the v4 server, so that what passes here passes there."""
+"""The fake server keeps the contract of a v4 server."""
 
 from datetime import timedelta
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.integration.langfuse.reading import EVER, Reader, condition, matching
-from tests.support.langfuse import ScorePlan, StandIn
+from tests.integration.langfuse.api_reader import EVER, ApiReader, condition, matching
+from tests.support.langfuse import FakeLangfuse, ScorePlan
 
 JSON = dict[str, Any]
 
 
-def test_health_needs_no_key(langfuse: StandIn) -> None:
+def test_fake__health_needs_no_key(langfuse: FakeLangfuse) -> None:
     answer = httpx.get(f"{langfuse.url}/api/public/health", trust_env=False, verify=False)
 
     assert answer.json() == {"status": "OK", "version": "4.16.0"}
@@ -23,12 +23,12 @@ def test_health_needs_no_key(langfuse: StandIn) -> None:
     [
         (None, 401),
         (("pk-lf-unknown", "sk-lf-unknown"), 401),
-        ((StandIn.organisation_public_key, StandIn.organisation_secret_key), 403),
+        ((FakeLangfuse.organisation_public_key, FakeLangfuse.organisation_secret_key), 403),
     ],
     ids=["no key", "unknown key", "key of an organisation"],
 )
-def test_a_wrong_key_is_told_from_one_of_an_organisation(
-    langfuse: StandIn, key: tuple[str, str] | None, status: int
+def test_fake__wrong_key_and_organization_key_differ(
+    langfuse: FakeLangfuse, key: tuple[str, str] | None, status: int
 ) -> None:
     answer = httpx.get(
         f"{langfuse.url}/api/public/projects", auth=key, trust_env=False, verify=False
@@ -38,15 +38,15 @@ def test_a_wrong_key_is_told_from_one_of_an_organisation(
     assert answer.json()["message"]
 
 
-def test_a_dataset_is_found_by_a_name_with_a_slash(langfuse: StandIn, reader: Reader) -> None:
-    made = langfuse.dataset("support/ö 1", items=3)
+def test_fake__dataset_name_may_contain_a_slash(langfuse: FakeLangfuse, reader: ApiReader) -> None:
+    dataset = langfuse.dataset("support/ö 1", items=3)
 
-    assert reader.get("/v2/datasets/support%2F%C3%B6%201")["id"] == made.id
+    assert reader.get("/v2/datasets/support%2F%C3%B6%201")["id"] == dataset.id
     assert reader.refused(404, "/v2/datasets/support")["error"] == "LangfuseNotFoundError"
 
 
-def test_items_are_listed_page_by_page_without_the_archived(
-    langfuse: StandIn, reader: Reader
+def test_fake__items_are_paged_without_archived_items(
+    langfuse: FakeLangfuse, reader: ApiReader
 ) -> None:
     langfuse.experiment(items=5, expected_of=lambda number: {"answer": number})
     home = langfuse.dataset("support")
@@ -55,7 +55,7 @@ def test_items_are_listed_page_by_page_without_the_archived(
     now = reader.get("/dataset-items", datasetName="support", limit=2, page=2)
     before = reader.get("/dataset-items", datasetName="support", version="2026-10-21T12:00:00Z")
 
-    # Items 0, 3 and 4 are left: the second page of two holds the last of them.
+    # Items 0, 3 and 4 remain: the second of two pages contains the last one.
     assert [item["id"] for item in now["data"]] == ["dataset-1-4"]
     assert now["meta"] == {"page": 2, "limit": 2, "totalItems": 3, "totalPages": 2}
     assert len(before["data"]) == 5
@@ -64,19 +64,23 @@ def test_items_are_listed_page_by_page_without_the_archived(
     assert reader.refused(404, "/dataset-items/dataset-1-2")
 
 
-def test_a_run_with_a_comma_is_found_by_filter_only(langfuse: StandIn, reader: Reader) -> None:
-    made = langfuse.experiment(run="night 1/ö,x", items=3)
+def test_fake__run_name_with_a_comma_needs_the_filter(
+    langfuse: FakeLangfuse, reader: ApiReader
+) -> None:
+    experiment = langfuse.experiment(run="night 1/ö,x", items=3)
     by_name = matching(condition("name", "night 1/ö,x"))
 
     split = reader.get("/experiments", fromStartTime=EVER, name="night 1/ö,x")
-    whole = reader.get("/experiments", fromStartTime=EVER, filter=by_name)
+    experiment_page = reader.get("/experiments", fromStartTime=EVER, filter=by_name)
 
     assert split["data"] == []
-    assert [(run["id"], run["itemCount"]) for run in whole["data"]] == [(made.id, 3)]
+    assert [(run["id"], run["itemCount"]) for run in experiment_page["data"]] == [
+        (experiment.id, 3)
+    ]
 
 
-def test_a_summary_is_clipped_to_the_window_that_was_asked_for(
-    langfuse: StandIn, reader: Reader
+def test_fake__experiment_summary_is_clipped_to_the_window(
+    langfuse: FakeLangfuse, reader: ApiReader
 ) -> None:
     # Item n begins 5 n seconds after two o'clock: five of ten begin from 02:00:25 on.
     langfuse.experiment(items=10)
@@ -89,25 +93,25 @@ def test_a_summary_is_clipped_to_the_window_that_was_asked_for(
     assert none == []
 
 
-def test_runs_are_listed_by_their_latest_activity_on_pages(
-    langfuse: StandIn, reader: Reader
+def test_fake__experiments_are_sorted_by_latest_activity(
+    langfuse: FakeLangfuse, reader: ApiReader
 ) -> None:
     for number in range(5):
         langfuse.experiment(run=f"night-{number}", items=2)
 
-    found = list(reader.pages("/experiments", fromStartTime=EVER, limit=2))
+    pages = list(reader.pages("/experiments", fromStartTime=EVER, limit=2))
 
-    names = [[run["name"] for run in page] for page in found]
+    names = [[run["name"] for run in page] for page in pages]
     assert names == [["night-4", "night-3"], ["night-2", "night-1"], ["night-0"]]
 
 
-def test_rows_come_newest_first_on_pages_of_at_most_a_hundred(
-    langfuse: StandIn, reader: Reader
+def test_fake__rows_are_newest_first_in_pages_of_100(
+    langfuse: FakeLangfuse, reader: ApiReader
 ) -> None:
-    made = langfuse.experiment(items=250)
+    experiment = langfuse.experiment(items=250)
 
     pages = list(
-        reader.pages("/experiment-items", fromStartTime=EVER, experimentId=made.id, limit=100)
+        reader.pages("/experiment-items", fromStartTime=EVER, experimentId=experiment.id, limit=100)
     )
 
     assert [len(page) for page in pages] == [100, 100, 50]
@@ -115,22 +119,26 @@ def test_rows_come_newest_first_on_pages_of_at_most_a_hundred(
     assert items == [f"dataset-1-{number}" for number in reversed(range(250))]
 
 
-def test_rows_hold_raw_texts_and_metadata_as_strings(langfuse: StandIn, reader: Reader) -> None:
+def test_fake__rows_contain_raw_texts_and_string_metadata(
+    langfuse: FakeLangfuse, reader: ApiReader
+) -> None:
     outputs: list[Any] = ["1", 1, {"a": "ö"}, None]
     langfuse.experiment(items=4, output_of=outputs.__getitem__, errors={0})
 
     rows = reader.rows("/experiment-items", fromStartTime=EVER, fields="core,io,metadata")
 
-    found = {row["experimentItemId"]: row for row in rows}
-    assert found["dataset-1-0"]["level"] == "ERROR"
-    assert found["dataset-1-0"]["output"].startswith("Error: ")
-    assert found["dataset-1-1"]["output"] == "1"
-    assert found["dataset-1-2"]["output"] == '{"a": "\\u00f6"}'
-    assert found["dataset-1-3"]["output"] == ""
-    assert found["dataset-1-1"]["metadata"]["dataset_item_id"] == '"dataset-1-1"'
+    rows_by_item = {row["experimentItemId"]: row for row in rows}
+    assert rows_by_item["dataset-1-0"]["level"] == "ERROR"
+    assert rows_by_item["dataset-1-0"]["output"].startswith("Error: ")
+    assert rows_by_item["dataset-1-1"]["output"] == "1"
+    assert rows_by_item["dataset-1-2"]["output"] == '{"a": "\\u00f6"}'
+    assert rows_by_item["dataset-1-3"]["output"] == ""
+    assert rows_by_item["dataset-1-1"]["metadata"]["dataset_item_id"] == '"dataset-1-1"'
 
 
-def test_field_groups_decide_what_a_row_holds(langfuse: StandIn, reader: Reader) -> None:
+def test_fake__field_groups_select_the_fields_of_rows(
+    langfuse: FakeLangfuse, reader: ApiReader
+) -> None:
     langfuse.experiment(items=1, metadata={"model": "small"}, description="the first")
 
     plain = reader.rows("/experiment-items", fromStartTime=EVER)[0]
@@ -172,24 +180,26 @@ def test_field_groups_decide_what_a_row_holds(langfuse: StandIn, reader: Reader)
         ("/v2/datasets", {"page": 0}),
     ],
 )
-def test_what_the_server_refuses_is_refused(
-    langfuse: StandIn, reader: Reader, path: str, parameters: JSON
+def test_fake__rejects_what_the_server_rejects(
+    langfuse: FakeLangfuse, reader: ApiReader, path: str, parameters: JSON
 ) -> None:
     langfuse.experiment(items=1)
 
     assert reader.refused(400, path, **parameters)["message"]
 
 
-def test_too_many_ids_do_not_fit_into_one_request(langfuse: StandIn, reader: Reader) -> None:
-    made = langfuse.experiment(items=900)
-    ids = [made.trace_id(number) for number in range(900)]
+def test_fake__too_many_ids_exceed_the_header_limit(
+    langfuse: FakeLangfuse, reader: ApiReader
+) -> None:
+    experiment = langfuse.experiment(items=900)
+    ids = [experiment.trace_id(number) for number in range(900)]
 
     assert reader.get("/v3/scores", traceId=",".join(ids[:200]))["data"] == []
     assert reader.refused(431, "/v3/scores", traceId=",".join(ids))
 
 
-def test_rows_show_scores_of_trace_and_task_near_in_time(langfuse: StandIn, reader: Reader) -> None:
-    made = langfuse.experiment(
+def test_fake__rows_contain_scores_near_in_time(langfuse: FakeLangfuse, reader: ApiReader) -> None:
+    experiment = langfuse.experiment(
         items=1,
         scores=[
             ScorePlan(name="task", value=0.5, comment="fine"),
@@ -205,48 +215,48 @@ def test_rows_show_scores_of_trace_and_task_near_in_time(langfuse: StandIn, read
     summary = reader.get("/experiments", fromStartTime=EVER, fields="core,scores")["data"][0]
     every = reader.rows("/v3/scores", traceId=row["traceId"], fields="details,subject")
 
-    shown = {score["name"]: score for score in row["scores"]}
-    assert shown.keys() == {"task", "trace"}
-    assert shown["trace"]["value"] is True
-    assert "comment" not in shown["task"]
+    scores_by_name = {score["name"]: score for score in row["scores"]}
+    assert scores_by_name.keys() == {"task", "trace"}
+    assert scores_by_name["trace"]["value"] is True
+    assert "comment" not in scores_by_name["task"]
     assert [score["name"] for score in summary["scores"]] == ["whole"]
     named = {score["name"]: score for score in every}
     assert named.keys() == {"task", "trace", "child", "late", "correction"}
     assert named["task"]["comment"] == "fine"
-    assert named["child"]["subject"]["id"] == made.span_id(0, 2)
+    assert named["child"]["subject"]["id"] == experiment.span_id(0, 2)
     assert named["trace"]["subject"] == {"kind": "trace", "id": row["traceId"]}
 
 
-def test_scores_of_a_run_are_those_of_the_run_alone(langfuse: StandIn, reader: Reader) -> None:
+def test_fake__run_scores_exclude_trace_scores(langfuse: FakeLangfuse, reader: ApiReader) -> None:
     plans = [ScorePlan(name="task", value=0.5), ScorePlan(name="whole", value=0.9, on="run")]
-    made = langfuse.experiment(items=2, scores=plans)
+    experiment = langfuse.experiment(items=2, scores=plans)
 
-    found = reader.rows("/v3/scores", experimentId=made.id, fields="subject")
+    scores = reader.rows("/v3/scores", experimentId=experiment.id, fields="subject")
 
-    assert [score["name"] for score in found] == ["whole"]
-    assert found[0]["subject"] == {"kind": "experiment", "id": made.id}
+    assert [score["name"] for score in scores] == ["whole"]
+    assert scores[0]["subject"] == {"kind": "experiment", "id": experiment.id}
 
 
-def test_all_scores_are_listed_newest_first_by_value_and_time(
-    langfuse: StandIn, reader: Reader
+def test_fake__scores_are_newest_first_and_filtered(
+    langfuse: FakeLangfuse, reader: ApiReader
 ) -> None:
     langfuse.experiment(items=30, scores=[ScorePlan(name="n", value=float)])
 
-    found = list(reader.pages("/v3/scores", limit=20))
+    pages = list(reader.pages("/v3/scores", limit=20))
     high = reader.rows("/v3/scores", dataType="numeric", valueMin="28")
     # Item n is scored at 5 (n + 1) seconds past two: from 02:02:25 on there are 28 and 29.
     late = reader.rows("/v3/scores", fromTimestamp="2026-11-20T02:02:25Z")
     early = reader.rows("/v3/scores", toTimestamp="2026-11-20T02:00:05Z")
 
-    assert [score["value"] for page in found for score in page] == list(range(29, -1, -1))
-    assert [len(page) for page in found] == [20, 10]
+    assert [score["value"] for page in pages for score in page] == list(range(29, -1, -1))
+    assert [len(page) for page in pages] == [20, 10]
     assert [score["value"] for score in high] == [29, 28]
     assert [score["value"] for score in late] == [29, 28]
     assert early == []
 
 
-def test_spans_that_were_ingested_twice_come_again_on_other_pages(
-    langfuse: StandIn, reader: Reader
+def test_fake__spans_ingested_twice_repeat_on_other_pages(
+    langfuse: FakeLangfuse, reader: ApiReader
 ) -> None:
     langfuse.experiment(items=150, repeated=2)
 
@@ -255,37 +265,37 @@ def test_spans_that_were_ingested_twice_come_again_on_other_pages(
 
     ids = [[row["id"] for row in page] for page in pages]
     assert [len(page) for page in ids] == [100, 100, 100]
-    assert len({one for page in ids for one in page}) == 150
+    assert len({row_id for page in ids for row_id in page}) == 150
     assert all(len(set(page)) == 100 for page in ids)
     assert set(ids[2]) <= set(ids[0]) | set(ids[1])
     assert summary["itemCount"] == 150
 
 
-def test_a_short_page_is_not_the_end(langfuse: StandIn, reader: Reader) -> None:
+def test_fake__short_page_is_not_the_end(langfuse: FakeLangfuse, reader: ApiReader) -> None:
     langfuse.experiment(items=10)
-    langfuse.shorten_pages(by=2)
+    langfuse.set_short_pages(by=2)
 
     pages = list(reader.pages("/experiment-items", fromStartTime=EVER, limit=5))
 
     assert [len(page) for page in pages] == [3, 3, 3, 1]
 
 
-def test_a_run_that_is_still_written_grows_from_look_to_look(
-    langfuse: StandIn, reader: Reader
+def test_fake__unfinished_run_grows_with_each_read(
+    langfuse: FakeLangfuse, reader: ApiReader
 ) -> None:
     langfuse.experiment(items=9, visible=[0, 4, 9])
     langfuse.experiment(run="other", items=9, visible=[4, 9])
 
     def look(name: str) -> list[int]:
-        found = reader.get("/experiments", fromStartTime=EVER, name=name)["data"]
+        experiments = reader.get("/experiments", fromStartTime=EVER, name=name)["data"]
         rows = reader.rows("/experiment-items", fromStartTime=EVER, experimentName=name)
-        return [*(run["itemCount"] for run in found), len(rows)]
+        return [*(run["itemCount"] for run in experiments), len(rows)]
 
     assert [look("other") for _ in range(3)] == [[4, 4], [9, 9], [9, 9]]
     assert [look("night-1") for _ in range(3)] == [[0], [4, 4], [9, 9]]
 
 
-def test_trials_of_an_item_are_rows_of_the_same_item(langfuse: StandIn, reader: Reader) -> None:
+def test_fake__trials_are_rows_of_the_same_item(langfuse: FakeLangfuse, reader: ApiReader) -> None:
     langfuse.experiment(items=2, trials=3)
 
     rows = reader.rows("/experiment-items", fromStartTime=EVER)
@@ -294,15 +304,15 @@ def test_trials_of_an_item_are_rows_of_the_same_item(langfuse: StandIn, reader: 
     assert len({row["traceId"] for row in rows}) == 6
 
 
-def test_older_endpoints_do_not_exist_here_not_even_for_strangers(langfuse: StandIn) -> None:
+def test_fake__v3_endpoints_answer_404_before_authentication(langfuse: FakeLangfuse) -> None:
     answer = httpx.get(f"{langfuse.url}/api/public/traces", trust_env=False)
 
     assert answer.status_code == 404
     assert "events_only mode" in answer.json()["message"]
 
 
-def test_a_million_items_cost_no_more_than_the_page_that_is_read(
-    langfuse: StandIn, reader: Reader
+def test_fake__million_items_cost_only_the_read_page(
+    langfuse: FakeLangfuse, reader: ApiReader
 ) -> None:
     langfuse.experiment(items=1_000_000)
 
@@ -320,14 +330,14 @@ def test_a_million_items_cost_no_more_than_the_page_that_is_read(
     assert [row["experimentItemId"] for row in old] == ["dataset-1-0"]
 
 
-def test_requests_are_written_down(langfuse: StandIn, reader: Reader) -> None:
+def test_fake__records_requests(langfuse: FakeLangfuse, reader: ApiReader) -> None:
     reader.get("/projects")
     reader.refused(404, "/v2/datasets/a%2Fb", page=1)
 
-    assert [(one.path, one.status) for one in langfuse.asked] == [
+    assert [(request.path, request.status) for request in langfuse.requests] == [
         ("/projects", 200),
         ("/v2/datasets/a%2Fb", 404),
     ]
-    assert langfuse.asked_for("/v2/datasets/a%2Fb")[0].parameters == {"page": "1"}
-    langfuse.forget()
-    assert langfuse.asked == ()
+    assert langfuse.requests_for("/v2/datasets/a%2Fb")[0].parameters == {"page": "1"}
+    langfuse.clear_requests()
+    assert langfuse.requests == ()

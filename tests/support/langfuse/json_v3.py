@@ -1,11 +1,11 @@
-"""The JSON of the v3 endpoints: parsed inputs and outputs, numbers and texts of scores apart."""
+"""JSON of the v3 endpoints: parsed inputs and outputs, separate number and text values of scores."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from tests.support.langfuse.json_v4 import decoded, moment
 from tests.support.langfuse.records import JSON, PROJECT_ID, Observation, Score
-from tests.support.langfuse.wire import decoded, moment
 
 NOT_ASKED: Final = -1
 
@@ -17,7 +17,7 @@ def trace_json(
     written: JSON,
     groups: frozenset[str],
 ) -> JSON:
-    """A trace whose observations and scores are named by their ids."""
+    """A trace with the IDs of its observations and scores."""
     root = next((span for span in spans if span.parent_id is None), None)
     at = _began(spans, written)
     answer: JSON = {
@@ -147,7 +147,7 @@ def run_json(
 
 
 def parsed(text: str | None) -> Any:
-    """What was no output at all comes back as null in this generation."""
+    """The parsed text; API v3 returns null for an empty output."""
     return decoded(text or None)
 
 

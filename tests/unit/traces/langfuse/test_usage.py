@@ -1,4 +1,4 @@
-"""Whose calls are whose, and what they cost."""
+"""Assignment of calls to the agent, and the sums of their usage."""
 
 from typing import Any
 
@@ -42,10 +42,10 @@ def row(**fields: Any) -> dict[str, Any]:
 
 
 def ids(spans: list[ObservedSpan]) -> list[str]:
-    return [each.id for each in spans]
+    return [each_span.id for each_span in spans]
 
 
-def test_calls_below_the_task_are_the_agents_and_those_beside_it_the_judges() -> None:
+def test_select_descendants__excludes_judges_beside_the_task() -> None:
     tree = [
         span("answer", "task"),
         span("agent", "task", type="AGENT"),
@@ -58,52 +58,52 @@ def test_calls_below_the_task_are_the_agents_and_those_beside_it_the_judges() ->
     assert ids(select_descendants(TASK, tree)) == ["agent", "answer", "deep"]
 
 
-def test_an_evaluator_inside_of_the_task_is_a_judge_too() -> None:
+def test_select_descendants__excludes_evaluators_inside_the_task() -> None:
     tree = [span("judge", "task", type="EVALUATOR"), span("its call", "judge"), span("own", "task")]
     assert ids(select_descendants(TASK, tree)) == ["own"]
 
 
-def test_spans_that_name_each_other_as_parents_are_nobodys() -> None:
+def test_select_descendants__parent_cycles_belong_to_no_task() -> None:
     assert select_descendants(TASK, [span("a", "b"), span("b", "a")]) == []
     assert split_calls(TASK, [span("a", "b", -1), span("b", "a", -1)]).own == []
 
 
-def test_where_parents_are_not_known_the_time_tells_the_agent_from_the_judge() -> None:
-    found = split_calls(
+def test_split_calls__unknown_parents_are_decided_by_start_time() -> None:
+    split = split_calls(
         TASK,
         [
-            span("direct", "task", 5_000),  # its parent tells, whatever the time says
+            span("direct", "task", 5_000),  # its parent decides, whatever its start time
             span("nested", "unknown agent", 999),
             span("judge", "unknown evaluator", 1_001),
             span("before", "unknown", -1),
             span("loose", None, 10),
         ],
     )
-    assert ids(found.own) == ["nested", "direct"]
-    assert found.ambiguous == []
+    assert ids(split.own) == ["nested", "direct"]
+    assert split.ambiguous == []
 
 
 @pytest.mark.parametrize(("end", "start"), [(1_000, 1_000), (None, 500), (0, 0)])
-def test_a_time_that_does_not_tell_leaves_a_call_unclear(end: int | None, start: int) -> None:
-    found = split_calls(
+def test_split_calls__undecidable_start_time_is_ambiguous(end: int | None, start: int) -> None:
+    split = split_calls(
         TaskSpan(id="task", trace_id="t-1", start=0, end=end), [span("call", "unknown", start)]
     )
-    assert (found.own, ids(found.ambiguous)) == ([], ["call"])
+    assert (split.own, ids(split.ambiguous)) == ([], ["call"])
 
 
-def test_a_call_that_came_twice_counts_once() -> None:
+def test_split_calls__repeated_call_counts_once() -> None:
     [once] = split_calls(TASK, [span("a", "task"), span("a", "task")]).own
     assert once.id == "a"
 
 
-def test_sums_are_over_all_calls_of_models() -> None:
+def test_sum_usage__sums_all_model_calls() -> None:
     calls = [
         span("a", "task", tags=("blue",)),
         span("e", "task", type="EMBEDDING", output_tokens=0, cost_usd=0.25),
         span("grep", "task", type="TOOL", input_tokens=None, output_tokens=None, cost_usd=None),
         span("ls", "task", type="TOOL", failed=True, end=None),
     ]
-    # 10 + 10 tokens in, 2 + 0 out, 0.50 + 0.25 USD; tools cost nothing that is known.
+    # 10 + 10 input tokens, 2 + 0 output tokens, 0.50 + 0.25 USD; the cost of tools is unknown.
     assert sum_usage(calls) == AgentUsage(
         input_tokens=20,
         output_tokens=2,
@@ -117,18 +117,18 @@ def test_sums_are_over_all_calls_of_models() -> None:
     )
 
 
-def test_nothing_is_known_without_any_call_and_no_tool_is_known_with_one() -> None:
+def test_sum_usage__without_calls_everything_is_unknown() -> None:
     assert sum_usage([]) == AgentUsage()
     assert sum_usage([span("a", "task")]).tool_calls == ()
 
 
-def test_a_sum_with_an_unknown_part_is_unknown() -> None:
+def test_sum_usage__unknown_part_makes_the_sum_unknown() -> None:
     priced, unpriced = span("a", "task"), span("b", "task", cost_usd=None)
     assert sum_usage([priced, unpriced]).cost_usd is None
     assert sum_usage([priced, unpriced]).input_tokens == 20
 
 
-def test_a_call_that_failed_without_usage_used_nothing() -> None:
+def test_sum_usage__failed_call_without_usage_counts_as_zero() -> None:
     broken = span("b", "task", failed=True, input_tokens=None, output_tokens=None, cost_usd=None)
     spent = sum_usage([span("a", "task"), broken])
     assert (spent.input_tokens, spent.output_tokens, spent.cost_usd) == (10, 2, 0.5)
@@ -144,7 +144,7 @@ def test_a_call_that_failed_without_usage_used_nothing() -> None:
         ({"total": 10}, (10, 0)),
         ({"output": 3, "total": 10}, (7, 3)),
         ({"input": 7, "total": 10}, (7, 3)),
-        # Finer figures stand beside the plain ones, or are parts of them: the total tells.
+        # The total decides whether finer counts are part of the plain counts.
         ({"input": 20, "input_cached_tokens": 80, "output": 9, "total": 109}, (100, 9)),
         ({"input": 100, "input_cached_tokens": 80, "output": 9, "total": 109}, (100, 9)),
         ({"input": 7, "output": 9, "output_reasoning": 5, "total": 16}, (7, 9)),
@@ -152,12 +152,12 @@ def test_a_call_that_failed_without_usage_used_nothing() -> None:
         ({"input": None, "output": "3"}, (None, None)),
     ],
 )
-def test_tokens_are_read_by_the_words_in_their_keys(
+def test_parse_span__token_counts_match_by_key_words(
     usage: dict[str, Any], tokens: tuple[int | None, int | None]
 ) -> None:
-    found = parse_span(row(usageDetails=usage))
-    assert found is not None
-    assert (found.input_tokens, found.output_tokens) == tokens
+    parsed_span = parse_span(row(usageDetails=usage))
+    assert parsed_span is not None
+    assert (parsed_span.input_tokens, parsed_span.output_tokens) == tokens
 
 
 @pytest.mark.parametrize(
@@ -165,21 +165,21 @@ def test_tokens_are_read_by_the_words_in_their_keys(
     [
         ({"totalCost": 0.5, "costDetails": {"total": 0.5}}, 0.5),
         ({"totalCost": 0, "costDetails": {}}, None),  # no price is known
-        ({"totalCost": 0, "costDetails": {"total": 0}}, 0.0),  # and here it is: a free model
+        ({"totalCost": 0, "costDetails": {"total": 0}}, 0.0),  # a free model
         ({"calculatedTotalCost": 0.25, "costDetails": {"input": 0.25}}, 0.25),
         ({"costDetails": {"input": 0.25, "output": 0.5}}, 0.75),
         ({"totalCost": None}, None),
     ],
 )
-def test_a_price_of_zero_without_details_is_no_price(
+def test_parse_span__zero_cost_without_details_is_unknown(
     fields: dict[str, Any], cost: float | None
 ) -> None:
-    found = parse_span(row(**fields))
-    assert found is not None
-    assert found.cost_usd == cost
+    parsed_span = parse_span(row(**fields))
+    assert parsed_span is not None
+    assert parsed_span.cost_usd == cost
 
 
-def test_a_row_without_an_id_or_a_start_is_no_span() -> None:
+def test_parse_span__row_without_id_or_start_is_none() -> None:
     assert parse_span(row(id="")) is None
     assert parse_span(row(startTime="yesterday")) is None
     assert parse_span(row()) is not None

@@ -1,24 +1,26 @@
-"""Observations of the stand-in: filters, field groups, and whose cost they are."""
+"""Observations of the fake server: filters, field groups and costs."""
 
 from typing import Any
 
 import pytest
 
-from tests.integration.langfuse.reading import EVER, Reader, condition, matching
-from tests.support.langfuse import StandIn
+from tests.integration.langfuse.api_reader import EVER, ApiReader, condition, matching
+from tests.support.langfuse import FakeLangfuse
 
 JSON = dict[str, Any]
 
 
-def test_calls_of_a_run_are_read_a_thousand_at_a_time(langfuse: StandIn, reader: Reader) -> None:
-    made = langfuse.experiment(items=600, calls_per_item=2, tools_per_item=1)
+def test_fake__calls_come_in_pages_of_1000(langfuse: FakeLangfuse, reader: ApiReader) -> None:
+    experiment = langfuse.experiment(items=600, calls_per_item=2, tools_per_item=1)
     langfuse.experiment(run="another", items=5)
-    wanted = matching(
-        condition("experimentId", made.id),
+    filter_parameter = matching(
+        condition("experimentId", experiment.id),
         condition("type", ["GENERATION", "EMBEDDING"], "stringOptions", "any of"),
     )
 
-    pages = list(reader.pages("/v2/observations", fields="core,usage", filter=wanted, limit=1000))
+    pages = list(
+        reader.pages("/v2/observations", fields="core,usage", filter=filter_parameter, limit=1000)
+    )
 
     assert [len(page) for page in pages] == [1000, 200]
     calls = [call for page in pages for call in page]
@@ -28,9 +30,7 @@ def test_calls_of_a_run_are_read_a_thousand_at_a_time(langfuse: StandIn, reader:
     assert "name" not in calls[0]
 
 
-def test_the_judge_costs_beside_the_task_and_not_below_it(
-    langfuse: StandIn, reader: Reader
-) -> None:
+def test_fake__judge_cost_is_beside_the_task(langfuse: FakeLangfuse, reader: ApiReader) -> None:
     langfuse.experiment(items=1, calls_per_item=1, nested=True, judged=True)
 
     spans = {span["id"]: span for span in reader.rows("/v2/observations", fields="basic,usage")}
@@ -46,10 +46,10 @@ def test_the_judge_costs_beside_the_task_and_not_below_it(
     }
 
 
-def test_an_item_whose_task_raised_was_never_judged(langfuse: StandIn, reader: Reader) -> None:
-    made = langfuse.experiment(items=2, calls_per_item=1, judged=True, errors={0})
+def test_fake__failed_item_has_no_judge(langfuse: FakeLangfuse, reader: ApiReader) -> None:
+    experiment = langfuse.experiment(items=2, calls_per_item=1, judged=True, errors={0})
 
-    spans = reader.rows("/v2/observations", fields="basic", filter=of_trace(made.trace_id(0)))
+    spans = reader.rows("/v2/observations", fields="basic", filter=of_trace(experiment.trace_id(0)))
 
     assert {span["name"]: span["level"] for span in spans} == {
         "experiment-item-run": "ERROR",
@@ -59,7 +59,7 @@ def test_an_item_whose_task_raised_was_never_judged(langfuse: StandIn, reader: R
 
 
 @pytest.mark.parametrize(
-    ("wanted", "names"),
+    ("expected", "names"),
     [
         (condition("type", ["SPAN"], "stringOptions", "none of"), {"call-0", "call-1", "tool-0"}),
         (condition("name", "call", operator="starts with"), {"call-0", "call-1"}),
@@ -75,31 +75,31 @@ def test_an_item_whose_task_raised_was_never_judged(langfuse: StandIn, reader: R
         (condition("tags", ["nightly"], "arrayOptions", "all of"), set()),
     ],
 )
-def test_observations_are_filtered_by_every_kind_of_condition(
-    langfuse: StandIn, reader: Reader, wanted: JSON, names: set[str]
+def test_fake__observations_support_every_filter_type(
+    langfuse: FakeLangfuse, reader: ApiReader, expected: JSON, names: set[str]
 ) -> None:
     langfuse.experiment(items=1, tools_per_item=1)
 
-    spans = reader.rows("/v2/observations", filter=matching(wanted))
+    spans = reader.rows("/v2/observations", filter=matching(expected))
 
     assert {span["name"] for span in spans} == names
 
 
-def test_long_metadata_of_observations_is_cut_unless_it_is_asked_for(
-    langfuse: StandIn, reader: Reader
+def test_fake__long_metadata_is_truncated_unless_expanded(
+    langfuse: FakeLangfuse, reader: ApiReader
 ) -> None:
     langfuse.experiment(items=1, metadata={"prompt": "x" * 300})
 
     cut = reader.rows("/v2/observations", fields="metadata")[-1]["metadata"]
-    whole = reader.rows("/v2/observations", fields="metadata", expandMetadata="prompt")[-1]
+    expanded = reader.rows("/v2/observations", fields="metadata", expandMetadata="prompt")[-1]
 
     assert len(cut["prompt"]) == 200
-    assert whole["metadata"]["prompt"] == "x" * 300
+    assert expanded["metadata"]["prompt"] == "x" * 300
     assert cut["dataset_item_id"] == "dataset-1-0"
 
 
-def test_an_unpriced_model_costs_nothing_and_says_so_by_its_details(
-    langfuse: StandIn, reader: Reader
+def test_fake__unpriced_model_has_empty_cost_details(
+    langfuse: FakeLangfuse, reader: ApiReader
 ) -> None:
     langfuse.experiment(items=1, calls_per_item=1, priced=False)
 
@@ -108,8 +108,10 @@ def test_an_unpriced_model_costs_nothing_and_says_so_by_its_details(
     assert (call["totalCost"], call["costDetails"]) == (0, {})
 
 
-def test_aggregates_of_a_run_come_in_one_request(langfuse: StandIn, reader: Reader) -> None:
-    made = langfuse.experiment(items=10, calls_per_item=2, repeated=2)
+def test_fake__metrics_aggregate_a_run_in_one_request(
+    langfuse: FakeLangfuse, reader: ApiReader
+) -> None:
+    experiment = langfuse.experiment(items=10, calls_per_item=2, repeated=2)
     query = {
         "view": "observations",
         "metrics": [
@@ -118,18 +120,18 @@ def test_aggregates_of_a_run_come_in_one_request(langfuse: StandIn, reader: Read
             {"measure": "latency", "aggregation": "p95"},
         ],
         "filters": [
-            condition("experimentId", made.id),
+            condition("experimentId", experiment.id),
             condition("type", "GENERATION"),
         ],
         "fromTimestamp": EVER,
         "toTimestamp": "2027-01-01T00:00:00Z",
     }
 
-    found = reader.get("/v2/metrics", query=matching(query)[1:-1])["data"][0]
+    metrics = reader.get("/v2/metrics", query=matching(query)[1:-1])["data"][0]
 
-    assert found["count_count"] == 20
-    assert found["sum_totalCost"] == pytest.approx(0.02)
-    assert found["p95_latency"] == pytest.approx(300)
+    assert metrics["count_count"] == 20
+    assert metrics["sum_totalCost"] == pytest.approx(0.02)
+    assert metrics["p95_latency"] == pytest.approx(300)
 
 
 def of_trace(trace_id: str) -> str:

@@ -1,4 +1,4 @@
-"""The cursor of a collection: opaque to others, whole to us."""
+"""The cursor of a Langfuse collection."""
 
 from datetime import UTC, datetime
 
@@ -20,16 +20,16 @@ POSITION = CollectionCursor(
 )
 
 
-def test_a_position_is_read_as_it_was_written() -> None:
+def test_parse_cursor__reverses_encode() -> None:
     assert parse_cursor(POSITION.encode()) == POSITION
 
 
 @pytest.mark.parametrize("cursor", [None, INITIAL_CURSOR])
-def test_the_beginning_has_no_position(cursor: str | None) -> None:
+def test_parse_cursor__start_is_none(cursor: str | None) -> None:
     assert parse_cursor(cursor) is None
 
 
 @pytest.mark.parametrize("cursor", ["7:20:upload", '{"v":2}', '{"v":1,"api":"v4"}', "[]"])
-def test_a_cursor_of_somebody_else_is_told(cursor: str) -> None:
+def test_parse_cursor__foreign_cursor_raises(cursor: str) -> None:
     with pytest.raises(CollectionFailed, match="another version"):
         parse_cursor(cursor)

@@ -1,4 +1,4 @@
-"""Pages of records, newest first, from sequences that need not be in memory."""
+"""Pages of records, newest first, from sequences that are generated lazily."""
 
 import base64
 import binascii
@@ -11,8 +11,8 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
+from tests.support.langfuse.errors import invalid_request
 from tests.support.langfuse.records import JSON, Key
-from tests.support.langfuse.refusals import invalid
 
 
 class Keyed(Protocol):
@@ -26,7 +26,7 @@ Anything = TypeVar("Anything")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewestFirst(Generic[T]):
-    """Records made when asked for; `record` may answer None where there is none."""
+    """Lazily generated records; `record` returns None for a missing one."""
 
     length: int
     key: Callable[[int], Key]
@@ -50,7 +50,7 @@ class NewestFirst(Generic[T]):
         return None if until is None else Key(until, "")
 
     def within(self, since: datetime | None, bound: Key | None) -> Iterator[T]:
-        """The records older than `bound` that did not start before `since`."""
+        """The records before `bound` that start at `since` or later."""
         first = 0 if bound is None else self.first_before(bound)
         end = self.length if since is None else self.first_before(Key(since, ""))
         for at in range(first, end):
@@ -72,7 +72,7 @@ def newest_first(
     until: datetime | None = None,
     after: Key | None = None,
 ) -> Iterator[T]:
-    """All records from `since` to before `until` that come after the key `after`."""
+    """All records from `since` to before `until` after the key `after`."""
     bounds = [bound for bound in (after, Key(until, "") if until else None) if bound is not None]
     bound = min(bounds) if bounds else None
     walks = [sequence.within(since, bound) for sequence in sequences]
@@ -97,12 +97,12 @@ def encode_cursor(content: JSON) -> str:
 
 
 def decode_cursor(text: str) -> JSON:
-    """Raises `Refused` with the server's words for a cursor that it never gave."""
+    """Raises `ErrorResponse` for a foreign cursor."""
     try:
         padded = text + "=" * (-len(text) % 4)
         content: Any = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
     except (binascii.Error, ValueError):
         content = None
     if not isinstance(content, dict):
-        raise invalid("Invalid cursor format")
+        raise invalid_request("Invalid cursor format")
     return content

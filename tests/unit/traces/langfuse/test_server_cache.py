@@ -1,11 +1,11 @@
-"""What is remembered of a server, and for how long."""
+"""The cache of server information."""
 
 from app.traces.sources.langfuse.server_cache import TTL_S, ServerCache, ServerInfo
 
 V4 = ServerInfo(api="v4", project_id="p-1")
 
 
-def test_what_was_learnt_lasts_an_hour_for_that_key_alone() -> None:
+def test_server_cache__entry_is_per_key_and_expires_after_an_hour() -> None:
     now = [0.0]
     servers = ServerCache(lambda: now[0])
     servers.put("https://a.example", "pk-1", V4)
@@ -16,7 +16,7 @@ def test_what_was_learnt_lasts_an_hour_for_that_key_alone() -> None:
     assert servers.get("https://a.example", "pk-1") is None
 
 
-def test_what_turned_out_wrong_is_forgotten() -> None:
+def test_server_cache__evict_removes_the_entry() -> None:
     servers = ServerCache()
     servers.put("https://a.example", "pk-1", V4)
     servers.evict("https://a.example", "pk-1")

@@ -1,4 +1,4 @@
-"""A plain client of the public API, with the project's key."""
+"""A plain client of the public API with the project's keys."""
 
 import json
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ EVER = "2020-01-01T00:00:00Z"
 JSON = dict[str, Any]
 
 
-class Reader:
+class ApiReader:
     def __init__(self, client: httpx.Client) -> None:
         self.client = client
 
@@ -33,7 +33,7 @@ class Reader:
         return answer
 
     def pages(self, path: str, **parameters: Any) -> Iterator[list[JSON]]:
-        """Every page, by cursor."""
+        """Yield all pages by cursor."""
         page = self.get(path, **parameters)
         yield page["data"]
         while "cursor" in page["meta"]:

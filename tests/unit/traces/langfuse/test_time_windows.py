@@ -1,4 +1,4 @@
-"""Stretches of time, read several at once and handed on in one order."""
+"""Time windows: read concurrently, yielded in one order."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ DAY = TimeWindow(start=0, end=86_400_000, limit=100)
 
 
 class Rows:
-    """Rows that started at some times, served in pages as Langfuse does."""
+    """Rows with given start times, served in pages like Langfuse does."""
 
     def __init__(self, times: Sequence[int], *, at_most: int | None = None) -> None:
         self.rows: list[JSON] = [{"id": str(n), "at": at} for n, at in enumerate(times)]
@@ -41,11 +41,11 @@ class Rows:
             raise PageTooLarge(LangfuseUnavailable())
         skipped = int(part.cursor or 0)
         inside = [row for row in self.rows if part.start <= row["at"] < part.end]
-        left = inside[skipped:] if part.cursor else inside
-        rest = len(left) > part.limit
+        unread = inside[skipped:] if part.cursor else inside
+        has_next = len(unread) > part.limit
         cursor = str(skipped + part.limit)
         return WindowRows(
-            rows=left[: part.limit], remaining=[replace(part, cursor=cursor)] if rest else []
+            rows=unread[: part.limit], remaining=[replace(part, cursor=cursor)] if has_next else []
         )
 
 
@@ -65,7 +65,7 @@ widths = st.none() | st.integers(1, 1_200)
 
 @settings(deadline=None)  # threads, on a busy machine
 @given(times, widths, st.integers(1, 20))
-def test_every_row_comes_once_newest_first_however_time_is_cut(
+def test_iter_newest_first__every_row_once_for_any_window_width(
     at: list[int], width: int | None, limit: int
 ) -> None:
     rows = Rows(at)
@@ -76,54 +76,54 @@ def test_every_row_comes_once_newest_first_however_time_is_cut(
 
 @settings(deadline=None)  # threads, on a busy machine
 @given(times, widths, st.integers(1, 20), st.data())
-def test_what_is_left_after_any_page_is_exactly_what_did_not_come_yet(
+def test_iter_newest_first__remaining_windows_contain_exactly_the_unread_rows(
     at: list[int], width: int | None, limit: int, data: st.DataObject
 ) -> None:
     rows = Rows(at)
     pages = read(rows, [TimeWindow(start=0, end=1_000, limit=limit)], width)
-    place = data.draw(st.integers(0, len(pages) - 1))
-    documents = [part.to_json() for part in pages[place].remaining]
+    index = data.draw(st.integers(0, len(pages) - 1))
+    documents = [part.to_json() for part in pages[index].remaining]
     again = read(rows, [TimeWindow.from_json(document) for document in documents], width)
-    assert ids(pages[: place + 1]) + ids(again) == ids(pages)
+    assert ids(pages[: index + 1]) + ids(again) == ids(pages)
 
 
-def test_a_run_in_one_piece_is_a_chain_of_pages() -> None:
+def test_iter_newest_first__without_width_reads_one_chain_of_pages() -> None:
     rows = Rows(range(250))
     pages = read(rows, [TimeWindow(start=0, end=1_000, limit=100)])
     assert [len(page.rows) for page in pages] == [100, 100, 50]
     assert len(rows.asked) == 3
 
 
-def test_stretches_of_time_grow_where_rows_are_rare_and_shrink_where_they_are_dense() -> None:
+def test_window_sizer__adapts_the_width_to_the_density_of_rows() -> None:
     dense, rare = [900 + number // 10 for number in range(1_000)], [5, 300]
     rows = Rows([*rare, *dense])
     pages = read(rows, [TimeWindow(start=0, end=1_000, limit=100)], width=100)
     assert len(ids(pages)) == 1_002
-    # Ten full pages cannot be avoided; nine hundred empty milliseconds must not cost hundreds.
+    # Ten full pages are necessary; 900 empty milliseconds must not cost hundreds of requests.
     assert len(rows.asked) < 40
 
 
 @pytest.mark.parametrize("at_most", [50, 13, 1])
-def test_a_server_that_cannot_answer_so_much_is_asked_for_less(at_most: int) -> None:
+def test_fetch_with_splitting__too_large_pages_are_split(at_most: int) -> None:
     rows = Rows(range(120), at_most=at_most)
     pages = read(rows, [TimeWindow(start=0, end=1_000, limit=100)])
     assert len(ids(pages)) == 120
     assert ids(pages) == [str(row["id"]) for row in rows.rows]
 
 
-def test_a_server_that_cannot_answer_at_all_is_given_up_with_its_error() -> None:
+def test_fetch_with_splitting__raises_the_final_error_when_one_row_is_too_large() -> None:
     rows = Rows(range(120), at_most=0)
     with pytest.raises(LangfuseUnavailable):
         read(rows, [TimeWindow(start=0, end=1_000, limit=100)])
 
 
-def test_requests_shrink_by_rows_first_then_by_time_then_to_one_row() -> None:
+def test_split__reduces_rows_then_time_then_rows_to_one() -> None:
     # 100, 50, 25, 12 and 6 rows; 3, 2 and 1.5 s of time; then 3 rows and 1.
-    part, seen = TimeWindow(start=0, end=3_000, limit=100), []
+    part, sizes = TimeWindow(start=0, end=3_000, limit=100), []
     while smaller := part.split():
         part = smaller[0]
-        seen.append((part.limit, part.end - part.start))
-    assert seen == [
+        sizes.append((part.limit, part.end - part.start))
+    assert sizes == [
         *((limit, 3_000) for limit in (50, 25, 12, 6)),
         (6, 1_500),
         (3, 1_500),
@@ -131,7 +131,7 @@ def test_requests_shrink_by_rows_first_then_by_time_then_to_one_row() -> None:
     ]
 
 
-def test_two_halves_of_a_time_are_the_whole_of_it() -> None:
+def test_split__two_halves_cover_the_window() -> None:
     newer, older = TimeWindow(start=10, end=9_010, limit=10, cursor="c").split()
     assert (newer, older) == (
         TimeWindow(start=4_510, end=9_010, limit=10, cursor="c"),
@@ -155,12 +155,18 @@ class Repeating:
 @pytest.mark.parametrize(
     ("cursors", "rows"),
     [
-        (["a"], [["1"], ["2"], ["3"]]),  # the cursor that was sent comes back
-        (["a", "b", "c"], [["1"], ["2"], ["3"], ["4"], ["5"]]),  # one of some pages ago does
-        ([str(number) for number in range(99)], [["1"], ["2", "3"], ["2", "3"]]),  # the last page
+        (["a"], [["1"], ["2"], ["3"]]),  # the sent cursor is returned
+        (
+            ["a", "b", "c"],
+            [["1"], ["2"], ["3"], ["4"], ["5"]],
+        ),  # a cursor of an earlier page is returned
+        (
+            [str(number) for number in range(99)],
+            [["1"], ["2", "3"], ["2", "3"]],
+        ),  # the rows of the previous page are returned
     ],
 )
-def test_a_server_that_goes_in_a_circle_is_left(
+def test_loop_detector__repeated_rows_or_cursors_end_the_reading(
     cursors: list[str], rows: list[list[str]], caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Repeating(cursors=cursors, rows=rows)
@@ -172,35 +178,35 @@ def test_a_server_that_goes_in_a_circle_is_left(
     assert "the same page twice" in caplog.text
 
 
-def test_large_pages_are_not_read_far_ahead() -> None:
-    asked: list[TimeWindow] = []
+def test_iter_newest_first__large_pages_are_not_prefetched() -> None:
+    fetched_windows: list[TimeWindow] = []
 
     def fetch(part: TimeWindow) -> WindowRows:
-        asked.append(part)
+        fetched_windows.append(part)
         return WindowRows(rows=[{"id": str(part.start)}], remaining=[], size_bytes=32 * 1024 * 1024)
 
-    found = iter_newest_first(
+    row_pages = iter_newest_first(
         [TimeWindow(start=0, end=100, limit=1)], fetch, sizer=WindowSizer(width_ms=1), concurrency=4
     )
     for number in range(1, 11):
-        next(found)
-        assert len(asked) == number
+        next(row_pages)
+        assert len(fetched_windows) == number
 
 
-def test_small_pages_are_read_ahead_once_the_first_of_them_is_there() -> None:
-    asked: list[TimeWindow] = []
+def test_iter_newest_first__small_pages_are_prefetched_after_the_first() -> None:
+    fetched_windows: list[TimeWindow] = []
     four = Barrier(4, timeout=60)
 
     def fetch(part: TimeWindow) -> WindowRows:
-        asked.append(part)
-        if len(asked) > 1:
-            four.wait()  # fails unless so many are asked for at once
+        fetched_windows.append(part)
+        if len(fetched_windows) > 1:
+            four.wait()  # fails unless four requests run at once
         return WindowRows(rows=[{"id": str(part.start)}], remaining=[], size_bytes=1024)
 
-    found = iter_newest_first(
+    row_pages = iter_newest_first(
         [TimeWindow(start=0, end=100, limit=1)], fetch, sizer=WindowSizer(width_ms=1), concurrency=4
     )
-    next(found)
-    assert len(asked) == 1
-    next(found)
-    assert len(asked) == 5
+    next(row_pages)
+    assert len(fetched_windows) == 1
+    next(row_pages)
+    assert len(fetched_windows) == 5

@@ -1,4 +1,4 @@
-"""A server that asks to wait, or does not answer, is spared by every process."""
+"""The circuit breaker: all processes stop requests to a server that fails or asks for a wait."""
 
 import dataclasses
 
@@ -14,19 +14,19 @@ from app.traces.sources.langfuse.client import throttle_name
 from app.traces.sources.langfuse.retry import COLLECTION_POLICY, LangfusePolicy
 from app.traces.sources.langfuse.server_cache import check_server
 from app.traces.sources.langfuse.source import LangfuseSource
-from tests.integration.langfuse.collecting import HURRIED, query_of, resources
-from tests.support.langfuse import StandIn
-from tests.support.langfuse.mishaps import ALWAYS, HtmlPage, RateLimited
+from tests.integration.langfuse.collection import FAST_POLICY, make_query, make_resources
+from tests.support.langfuse import FakeLangfuse
+from tests.support.langfuse.faults import ALWAYS, HtmlResponse, RateLimited
 
 
 @pytest.fixture
 def ours(migrated_database: Database) -> Resources:
-    return dataclasses.replace(resources(), db=migrated_database)
+    return dataclasses.replace(make_resources(), db=migrated_database)
 
 
 @pytest.fixture
-def limit(migrated_database: Database, langfuse: StandIn) -> CircuitBreaker:
-    """What another process sees of the server."""
+def limit(migrated_database: Database, langfuse: FakeLangfuse) -> CircuitBreaker:
+    """The breaker as another process sees it."""
     langfuse.experiment(items=3)
     return CircuitBreaker(
         db=migrated_database, name=throttle_name(langfuse.url, langfuse.public_key)
@@ -38,31 +38,33 @@ def let_it_pass(limit: CircuitBreaker) -> None:
         session.execute(text("UPDATE circuit_breakers SET open_until = now()"))
 
 
-def traces(ours: Resources, langfuse: StandIn, patience: LangfusePolicy = HURRIED) -> int:
+def traces(ours: Resources, langfuse: FakeLangfuse, patience: LangfusePolicy = FAST_POLICY) -> int:
     source = LangfuseSource(resources=ours, policy=patience)
-    pages = collect(source, query_of(langfuse), None)
+    pages = collect(source, make_query(langfuse), None)
     return sum(len(page.traces) for page in pages)
 
 
-def given_up(ours: Resources, langfuse: StandIn) -> None:
+def given_up(ours: Resources, langfuse: FakeLangfuse) -> None:
     with pytest.raises(CollectionFailed) as caught:
         traces(ours, langfuse)
     assert caught.value.error_code == "LANGFUSE_UNAVAILABLE"
 
 
-def waits(ours: Resources, langfuse: StandIn) -> bool:
-    """Whether a collection only shows signs of life, and asks nothing."""
-    asked = len(langfuse.asked)
-    pages = LangfuseSource(resources=ours, policy=COLLECTION_POLICY).pages(query_of(langfuse), None)
+def waits(ours: Resources, langfuse: FakeLangfuse) -> bool:
+    """Whether a collection yields heartbeats only, without a request."""
+    request_count = len(langfuse.requests)
+    pages = LangfuseSource(resources=ours, policy=COLLECTION_POLICY).pages(
+        make_query(langfuse), None
+    )
     beat = next(iter(pages))
     pages.close()  # type: ignore[attr-defined]
-    return beat.traces == () and len(langfuse.asked) == asked
+    return beat.traces == () and len(langfuse.requests) == request_count
 
 
-def test_a_server_that_is_given_up_again_and_again_is_left_alone(
-    ours: Resources, langfuse: StandIn, limit: CircuitBreaker
+def test_circuit_breaker__opens_after_repeated_failures(
+    ours: Resources, langfuse: FakeLangfuse, limit: CircuitBreaker
 ) -> None:
-    langfuse.inject(HtmlPage(status=503), on=ALWAYS)
+    langfuse.inject(HtmlResponse(status=503), on=ALWAYS)
     for _ in range(FAILURES_TO_OPEN - 1):
         given_up(ours, langfuse)
         assert limit.open_for_s() == 0
@@ -71,33 +73,35 @@ def test_a_server_that_is_given_up_again_and_again_is_left_alone(
     assert waits(ours, langfuse)
 
 
-def test_each_time_it_is_left_alone_for_longer(limit: CircuitBreaker) -> None:
+def test_circuit_breaker__open_time_doubles(limit: CircuitBreaker) -> None:
     closed = []
     for _ in range(FAILURES_TO_OPEN + 5):
         limit.record_failure()
         closed.append(limit.open_for_s())
-    # Nothing twice; then one minute, two, four, eight; and ten at most.
+    # Closed for two failures; then open for 1, 2, 4 and 8 minutes, and at most 10.
     expected = [0, 0, 60, 120, 240, 480, MAX_OPEN_S, MAX_OPEN_S]
     assert closed == pytest.approx(expected, abs=30)
 
 
-def test_whoever_tries_its_keys_finds_out_that_it_answers_again(
-    ours: Resources, langfuse: StandIn, limit: CircuitBreaker
+def test_circuit_breaker__successful_check_closes_it(
+    ours: Resources, langfuse: FakeLangfuse, limit: CircuitBreaker
 ) -> None:
     for _ in range(FAILURES_TO_OPEN):
         limit.record_failure()
     let_it_pass(limit)
-    assert check_server(ours, query_of(langfuse)).api == "v4"
+    assert check_server(ours, make_query(langfuse)).api == "v4"
     assert limit.open_for_s() == 0
     limit.record_failure()
-    assert limit.open_for_s() == 0  # it is the first time again
+    assert limit.open_for_s() == 0  # the count of failures starts again
 
 
-def test_a_wait_that_one_process_is_told_is_everybodys(
-    ours: Resources, langfuse: StandIn, limit: CircuitBreaker
+def test_circuit_breaker__hold_applies_to_all_processes(
+    ours: Resources, langfuse: FakeLangfuse, limit: CircuitBreaker
 ) -> None:
     langfuse.inject(RateLimited(retry_after_s=300), path="/experiments")
-    pages = LangfuseSource(resources=ours, policy=COLLECTION_POLICY).pages(query_of(langfuse), None)
+    pages = LangfuseSource(resources=ours, policy=COLLECTION_POLICY).pages(
+        make_query(langfuse), None
+    )
     assert next(iter(pages)).traces == ()
     pages.close()  # type: ignore[attr-defined]
     assert 270 < limit.open_for_s() <= 300
@@ -105,8 +109,8 @@ def test_a_wait_that_one_process_is_told_is_everybodys(
     assert limit.open_for_s() > 270
 
 
-def test_a_wait_is_over_when_it_is_over(
-    ours: Resources, langfuse: StandIn, limit: CircuitBreaker
+def test_circuit_breaker__hold_ends_with_its_time(
+    ours: Resources, langfuse: FakeLangfuse, limit: CircuitBreaker
 ) -> None:
     limit.hold_requests(300)
     let_it_pass(limit)
@@ -114,8 +118,8 @@ def test_a_wait_is_over_when_it_is_over(
     assert traces(ours, langfuse) == 3
 
 
-def test_a_process_whose_database_is_away_spares_the_server_alone(langfuse: StandIn) -> None:
-    alone = CircuitBreaker(db=resources().db, name="langfuse:nowhere")
+def test_circuit_breaker__works_alone_without_a_database(langfuse: FakeLangfuse) -> None:
+    alone = CircuitBreaker(db=make_resources().db, name="langfuse:nowhere")
     alone.hold_requests(300)
     alone.record_failure()
     alone.record_success()
