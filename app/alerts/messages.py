@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from app.alerts.rules import format_number
 from app.notifications.types import MessageFact, MessageItem, MessageSeverity, NotificationMessage
@@ -18,6 +18,13 @@ STATE_LABELS = {
     "RUN_FAILED": "run failed",
     "SCHEDULE_MISSED": "schedule did not run",
 }
+
+
+class DisplayNames(NamedTuple):
+    """What people call the benchmark and the agent of an alert."""
+
+    benchmark: str
+    agent: str
 
 
 class AlertFields(Protocol):
@@ -49,8 +56,10 @@ class AlertFields(Protocol):
     def traces(self) -> Sequence[Mapping[str, Any]]: ...
 
 
-def render_alerts(alerts: Sequence[AlertFields]) -> NotificationMessage:
-    """One message for at least one alert, all of one run or one schedule; the worst comes first."""
+def render_alerts(alerts: Sequence[AlertFields], names: DisplayNames) -> NotificationMessage:
+    """One message for at least one alert, all of one run or one schedule; the worst comes first. The
+    title has display names, for people; the facts have IDs, for programs.
+    """
     ordered = sorted(alerts, key=_rank)
     first = ordered[0]
     facts = [MessageFact("benchmark", first.benchmark_id), MessageFact("agent", first.agent_id)]
@@ -58,7 +67,7 @@ def render_alerts(alerts: Sequence[AlertFields]) -> NotificationMessage:
         facts.append(MessageFact("run", first.run_id))
     return NotificationMessage(
         topic=f"alert.{first.state.lower()}",
-        title=_title(ordered),
+        title=_title(ordered, names),
         severity=MessageSeverity(first.severity),
         facts=tuple(facts),
         items=tuple(map(_render_item, ordered)),
@@ -99,9 +108,9 @@ def _rank(alert: AlertFields) -> tuple[int, int, str]:
     )
 
 
-def _title(alerts: Sequence[AlertFields]) -> str:
+def _title(alerts: Sequence[AlertFields], names: DisplayNames) -> str:
     first = alerts[0]
-    where = f"{first.benchmark_id}, {first.agent_id}"
+    where = f"{names.benchmark}, {names.agent}"
     if len(alerts) == 1:
         return f"{_heading(first)} ({where})"
     counts = [

@@ -10,12 +10,14 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from app.agents.models import Agent
 from app.alerts import queries
 from app.alerts.evaluation import AlertDecision
-from app.alerts.messages import render_alerts, silence_matches
+from app.alerts.messages import DisplayNames, render_alerts, silence_matches
 from app.alerts.models import AlertEvent, AlertRule, AlertSilence, AlertState
 from app.alerts.rules import AlertOutcome, AlertStatus, RuleState, advance
 from app.alerts.schemas import AlertEventState, SilenceCreate, rule_spec
+from app.benchmarks.models import Benchmark
 from app.core.errors import Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.notifications.service import publish
@@ -361,12 +363,24 @@ def _publish(
         endpoints_by_events[tuple(event.id for event in endpoint_events)].append(endpoint_id)
     # The message of the inbox is also that of the endpoints which receive every event.
     with_all_events = endpoints_by_events.pop(tuple(event.id for event in events), [])
-    notification_id = publish(session, render_alerts(events), with_all_events)
+    names = _display_names(session, events[0])
+    notification_id = publish(session, render_alerts(events, names), with_all_events)
     for event in events:
         event.notification_id = notification_id
     for endpoint_ids in endpoints_by_events.values():
-        message = render_alerts(by_endpoint[endpoint_ids[0]])
+        message = render_alerts(by_endpoint[endpoint_ids[0]], names)
         publish(session, message, endpoint_ids, in_inbox=False)
+
+
+def _display_names(session: Session, event: AlertEvent) -> DisplayNames:
+    """The names of the benchmark and the agent; their IDs where there is no name."""
+    benchmark = session.get(Benchmark, event.benchmark_id)
+    agent = session.get(Agent, event.agent_id)
+    benchmark_name = benchmark.metadata_.get("name") if benchmark else None
+    return DisplayNames(
+        benchmark=str(benchmark_name or event.benchmark_id),
+        agent=agent.name if agent else event.agent_id,
+    )
 
 
 def _invalid_run_notice(result: RunResult) -> EventNotice:

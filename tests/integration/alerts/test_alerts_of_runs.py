@@ -49,7 +49,7 @@ def test_alert__fires_for_a_second_run_that_is_worse(
     ]  # fmt: skip
     [message] = inbox(benchmark_service)
     assert message["id"] == alert["notificationId"]
-    assert message["title"] == "Firing: quality falls (bench-001, agent-001)"
+    assert message["title"] == "Firing: quality falls (bench-001, Pelican)"
 
 
 def test_incident__is_notified_at_its_beginning_and_its_end(
@@ -75,7 +75,7 @@ def test_invalid_run__causes_a_notice_and_keeps_the_states(
     invalid = run_with(0, silent=5)
     assert invalid["validity"] == "INVALID"
     assert notified_alerts(benchmark_service) == [("RUN_INVALID", "run invalid")]
-    assert inbox(benchmark_service)[0]["title"] == "Run invalid (bench-001, agent-001)"
+    assert inbox(benchmark_service)[0]["title"] == "Run invalid (bench-001, Pelican)"
     assert state(benchmark_service) == "OK"
     [alert] = benchmark_service.listed("/alerts")
     assert "coverage is 50.0%" in alert["explanation"]

@@ -46,7 +46,10 @@ def test_demo_tour__second_run_fires_alert_and_signed_webhook(
         'Alert rule "answer quality falls" is FIRING since run-2:\n  answer quality fell by'
         in output
     )
-    assert "CRITICAL, unread: Firing: answer quality falls (demo-benchmark, demo-agent)" in output
+    assert (
+        "CRITICAL, unread: Firing: answer quality falls (Handbook questions, Pelican handbook agent)"
+        in output
+    )
     assert '"alert.firing" was received at http://127.0.0.1:' in output
     assert "its signature is valid" in output
     [alert] = service.listed("/alerts", state="FIRING")

@@ -8,7 +8,7 @@ import pytest
 
 from app.alerts.backtest import replay
 from app.alerts.measurements import Measurement, measure_kpi, measure_metric, observe
-from app.alerts.messages import render_alerts, silence_matches
+from app.alerts.messages import DisplayNames, render_alerts, silence_matches
 from app.alerts.rules import AlertStatus, Condition, RuleSpec, ValueSpec
 from app.formula import Reference
 from app.metrics.aggregate import Aggregate, aggregate
@@ -143,6 +143,9 @@ def test_replay__counts_false_alarms_per_month_of_its_time_span() -> None:
     assert replay(rule, "quality", [], {}).min_detectable_effect(rule) is None
 
 
+NAMES = DisplayNames(benchmark="Support", agent="Pelican")
+
+
 @dataclass
 class FakeAlert:
     """The fields of an alert that a message shows."""
@@ -167,8 +170,8 @@ def test_render_alerts__one_message_with_firing_alerts_first() -> None:
         FakeAlert(name="b"),
         FakeAlert(name="c", severity="CRITICAL"),
     ]
-    message = render_alerts(events)
-    assert message.title == "3 alerts: 2 firing, 1 resolved (bench-001, agent-001)"
+    message = render_alerts(events, NAMES)
+    assert message.title == "3 alerts: 2 firing, 1 resolved (Support, Pelican)"
     assert (message.topic, message.severity) == ("alert.firing", MessageSeverity.CRITICAL)
     assert [item.title for item in message.items] == ["Firing: c", "Firing: b", "Resolved: a"]
     assert message.link == "/api/v1/benchmark-runs/run-1"
@@ -179,7 +182,7 @@ def test_render_alerts__lists_three_changed_traces() -> None:
         {"metric": "ROUGE", "itemId": f"i-{n}", "traceId": f"t-{n}", "value": 0.0, "before": before}
         for n, before in enumerate([1.0, None, 1.0, 1.0])
     ]
-    [item] = render_alerts([FakeAlert(traces=traces)]).items
+    [item] = render_alerts([FakeAlert(traces=traces)], NAMES).items
     assert item.sentences == (
         "It fell.",
         "ROUGE of item i-0 is 0, 1 before (trace t-0).",
