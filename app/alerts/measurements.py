@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from app.alerts.rules import Observation, ValueSpec
+from app.comparison.run_comparison import HARM_SIDES, RATIO_UNITS
 from app.core.errors import AppError
 from app.formula import Reference, compile_formula, read_reference
 from app.kpis.evaluate import KpiValue
@@ -18,14 +19,8 @@ from app.results.run_result import RunResult
 from app.statistics.anomaly import WINDOW, RunPoint
 from app.statistics.verdict import Side
 
-RATIO_UNITS = frozenset({"ms", "s", "USD", "tokens"})
 # Names of scales and not of quantities: they add nothing to a number.
 DIMENSIONLESS_UNITS = frozenset({"ratio", "score"})
-HARMFUL_SIDES = {
-    Direction.HIGHER_IS_BETTER: Side.LOW,
-    Direction.LOWER_IS_BETTER: Side.HIGH,
-    Direction.NEITHER: Side.BOTH,
-}
 
 
 class RuleTarget(NamedTuple):
@@ -116,7 +111,7 @@ def measure_kpi(
     aggregates: Mapping[str, Aggregate],
 ) -> Measurement:
     """The value of a KPI in a run. A KPI that is nothing but a metric is read as that metric."""
-    spec = ValueSpec(name=name, harm=HARMFUL_SIDES[Direction(direction)], unit=unit)
+    spec = ValueSpec(name=name, harm=HARM_SIDES[Direction(direction)], unit=unit)
     reference = read_reference(formula)
     if reference and (aggregate := aggregates.get(column_of(reference.key))):
         measurement = measure_metric(reference, aggregate)
@@ -214,7 +209,7 @@ def _value_spec(name: str, spec: MetricSpec | None, statistic: str) -> ValueSpec
         return ValueSpec(name=name, harm=Side.BOTH)
     return ValueSpec(
         name=name,
-        harm=HARMFUL_SIDES[spec.direction],
+        harm=HARM_SIDES[spec.direction],
         is_share=(spec.minimum, spec.maximum) == (0.0, 1.0) and statistic != "sum",
         logarithmic=spec.unit in RATIO_UNITS,
         unit=None if spec.unit in DIMENSIONLESS_UNITS else spec.unit,

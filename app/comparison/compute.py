@@ -142,7 +142,7 @@ def _with_changes(
             metrics=dict.fromkeys(rules, no_items),
             kpis={kpi.id: no_items for kpi in kpis},
         )
-    comparison = (_PairedRuns if spec.is_paired else _UnpairedRuns)(
+    comparison = (_PairedRunChanges if spec.is_paired else _UnpairedRunChanges)(
         baseline, candidate, spec.count_metrics
     )
     metrics = {column: comparison.compare_metric(column, rule) for column, rule in rules.items()}
@@ -298,7 +298,7 @@ class _ResampledRun:
         )
 
 
-class _ComparedRuns(ABC):
+class _RunChanges(ABC):
     """A baseline and a candidate run, and the changes of metrics and KPIs between them."""
 
     def __init__(self, baseline: _ResampledRun, candidate: _ResampledRun) -> None:
@@ -345,7 +345,7 @@ class _ComparedRuns(ABC):
         """The change of a value from its resamples; `references` are the statistics it is made of."""
 
 
-class _PairedRuns(_ComparedRuns):
+class _PairedRunChanges(_RunChanges):
     """Two runs of the same items: each resample draws the same items in both runs."""
 
     def __init__(
@@ -383,7 +383,7 @@ class _PairedRuns(_ComparedRuns):
         )
 
 
-class _UnpairedRuns(_ComparedRuns):
+class _UnpairedRunChanges(_RunChanges):
     """Two runs of different items: each is resampled on its own, and they are two samples."""
 
     def __init__(

@@ -257,8 +257,8 @@ def _enriched_feature(feature: "FeatureEnrichment") -> EnrichedFeature:
         feature=feature.feature,
         count=table.selected_with,
         total=table.selected,
-        baseline_count=table.others_with,
-        baseline_total=table.others,
+        baseline_count=table.unselected_with,
+        baseline_total=table.unselected,
         p=feature.p,
         p_adjusted=feature.p_adjusted,
     )

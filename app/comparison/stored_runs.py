@@ -145,14 +145,14 @@ def compare_runs(
     )
 
 
-class _ComparedRuns(NamedTuple):
+class _RequestedRuns(NamedTuple):
     """The runs of a comparison, with at least one baseline run."""
 
     baseline: list[BenchmarkRun]
     candidate: BenchmarkRun
 
 
-def _get_runs(session: Session, baseline_ids: Sequence[str], candidate_id: str) -> _ComparedRuns:
+def _get_runs(session: Session, baseline_ids: Sequence[str], candidate_id: str) -> _RequestedRuns:
     baseline = [get_comparable_run(session, run_id) for run_id in dict.fromkeys(baseline_ids)]
     candidate = get_comparable_run(session, candidate_id)
     for run in baseline:
@@ -161,7 +161,7 @@ def _get_runs(session: Session, baseline_ids: Sequence[str], candidate_id: str) 
                 f"{run.id} is a run of {run.benchmark_id!r} and {candidate_id} of"
                 f" {candidate.benchmark_id!r}; name runs of one benchmark"
             )
-    return _ComparedRuns(baseline, candidate)
+    return _RequestedRuns(baseline, candidate)
 
 
 def get_comparable_run(session: Session, run_id: str) -> BenchmarkRun:
@@ -269,7 +269,7 @@ def _item_means(session: Session, run: BaselineRun, column: str) -> dict[str, fl
 
 
 def _trace_links(
-    session: Session, runs: _ComparedRuns, items: Sequence[str]
+    session: Session, runs: _RequestedRuns, items: Sequence[str]
 ) -> dict[str, list[TraceLink]]:
     """The trace links of the items: of the candidate, then of the newest baseline run."""
     links: dict[str, list[TraceLink]] = {}

@@ -98,16 +98,14 @@ def compare_runs(
         Query(
             min_length=1,
             max_length=MOST_BASES,
-            description="The run to compare with; named several times, the mean of them.",
+            description="ID of the baseline run. Repeat it to compare with the mean of several runs.",
         ),
     ],
-    candidate: Annotated[str, Query(description="The run that is judged.")],
-    metric: Annotated[
-        str | None, Query(description="Tell the items whose value of this metric turned round.")
-    ] = None,
+    candidate: Annotated[str, Query(description="ID of the candidate run.")],
+    metric: Annotated[str | None, Query(description="The metric of the flipped items.")] = None,
 ) -> Comparison:
-    """Hold one completed run against another of the same benchmark: KPIs and metrics with verdicts,
-    the items that turned round and what they have in common, latency, tokens and cost.
+    """Compare a completed run with a baseline run of the same benchmark: verdicts of KPIs and metrics,
+    flipped items and their enriched features, latency, tokens and cost.
     """
     return stored_runs.compare_in_child(res.db, baseline, candidate, metric=metric)
 

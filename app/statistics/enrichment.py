@@ -49,6 +49,6 @@ def _table(
     return ContingencyTable(
         selected_with=len(with_feature & selected),
         selected=len(selected),
-        others_with=len(with_feature - selected),
-        others=len(items) - len(selected),
+        unselected_with=len(with_feature - selected),
+        unselected=len(items) - len(selected),
     )

@@ -31,8 +31,8 @@ class ContingencyTable(NamedTuple):
 
     selected_with: int
     selected: int
-    others_with: int
-    others: int
+    unselected_with: int
+    unselected: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +102,8 @@ def fisher_p(table: ContingencyTable) -> float:
     from scipy.stats import fisher_exact
 
     selected = [table.selected_with, table.selected - table.selected_with]
-    others = [table.others_with, table.others - table.others_with]
-    return float(fisher_exact([selected, others]).pvalue)
+    unselected = [table.unselected_with, table.unselected - table.unselected_with]
+    return float(fisher_exact([selected, unselected]).pvalue)
 
 
 def fisher_greater_p(tables: Sequence[ContingencyTable]) -> list[float]:
@@ -112,9 +112,9 @@ def fisher_greater_p(tables: Sequence[ContingencyTable]) -> list[float]:
 
     if not tables:
         return []
-    selected_with, selected, others_with, others = np.array(tables).T
+    selected_with, selected, unselected_with, unselected = np.array(tables).T
     p_values: list[float] = hypergeom.sf(
-        selected_with - 1, selected + others, selected_with + others_with, selected
+        selected_with - 1, selected + unselected, selected_with + unselected_with, selected
     ).tolist()
     return p_values
 
@@ -135,9 +135,9 @@ def sign_flip_p(differences: FloatArray, *, seed: int = SEED) -> float:
     observed, tolerance = abs(float(changed.sum())), _TOLERANCE * float(np.abs(changed).sum())
     if len(changed) <= EXACT_ITEMS:
         return float((np.abs(_signed_sums(changed)) >= observed - tolerance).mean())
-    drawn = np.abs(_drawn_sums(changed, seed))
-    farther = int((drawn > observed + tolerance).sum())
-    at_least = int((drawn >= observed - tolerance).sum())
+    sums = np.abs(_drawn_sums(changed, seed))
+    farther = int((sums > observed + tolerance).sum())
+    at_least = int((sums >= observed - tolerance).sum())
     return (farther + (at_least - farther + 1) / 2) / (FLIPS + 1)
 
 

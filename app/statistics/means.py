@@ -45,7 +45,7 @@ def estimate_mean(
     valued = items.where(has_value)
     means, is_rate = valued.means, scale is Scale.RATE
     if clusters is not None:
-        names = [name for name, kept in zip(clusters, has_value, strict=True) if kept]
+        names = [name for name, is_valued in zip(clusters, has_value, strict=True) if is_valued]
         return _clustered(means, cluster_index(names), is_rate=is_rate)
     if is_rate and valued.are_single_passes:
         return _wilson(means, "Wilson")

@@ -101,10 +101,10 @@ def draw_items(
 
 
 def _draw_block(random: np.random.Generator, rows: int, units: int) -> NDArray[np.uint16]:
-    drawn = random.integers(0, units, (rows, units))
+    indices = random.integers(0, units, (rows, units))
     # Shifted by row, so that one bincount counts all rows at once.
-    drawn += np.arange(rows)[:, None] * units
-    counts = np.bincount(drawn.ravel(), minlength=rows * units)
+    indices += np.arange(rows)[:, None] * units
+    counts = np.bincount(indices.ravel(), minlength=rows * units)
     return counts.reshape(rows, units).astype(np.uint16)
 
 
@@ -178,8 +178,8 @@ def resampled_counts(
     labels, starts = np.unique(label_index[order], return_index=True)
     rows = []
     for block in draws.blocks(len(units)):
-        drawn = block[:, units].astype(np.float64)
-        sums = [np.add.reduceat(drawn * column, starts, axis=1) for column in ordered.T]
+        weights = block[:, units].astype(np.float64)
+        sums = [np.add.reduceat(weights * column, starts, axis=1) for column in ordered.T]
         rows.append(value(labels, np.stack(sums, axis=-1)))
     return np.concatenate(rows)
 
@@ -254,9 +254,10 @@ def _sums(values: FloatArray, units: IntArray, draws: Draws) -> FloatArray:
     return np.bincount(units, weights=values, minlength=draws.unit_count).astype(np.float64)
 
 
-def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
-    """The quotient; NaN where the whole is not positive."""
-    return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), np.nan)
+def _ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+    """The quotient; NaN where the denominator is not positive."""
+    is_positive = denominator > 0
+    return np.where(is_positive, numerator / np.where(is_positive, denominator, 1.0), np.nan)
 
 
 def _percentile(percent: float, values: FloatArray, units: IntArray, draws: Draws) -> FloatArray:

@@ -66,7 +66,7 @@ def _pass_change(first: FloatArray, second: FloatArray) -> _SampleChange:
     a, b, m, n = round(float(first.sum())), round(float(second.sum())), len(first), len(second)
     rates = (a / m, b / n)
     variance = sum(rate * (1 - rate) / count for rate, count in zip(rates, (m, n), strict=True))
-    table = ContingencyTable(selected_with=b, selected=n, others_with=a, others=m)
+    table = ContingencyTable(selected_with=b, selected=n, unselected_with=a, unselected=m)
     return _SampleChange(
         effect=rates[1] - rates[0],
         interval=difference_interval(a, m, b, n),

@@ -16,7 +16,7 @@ FEW = st.integers(0, 15)
 
 def test_fisher__all_selected_items_with_a_feature_by_hand() -> None:
     # 3 of 3 flipped items have the tag and 0 of 4 others: one of C(7, 3) = 35 ways.
-    counts = ContingencyTable(selected_with=3, selected=3, others_with=0, others=4)
+    counts = ContingencyTable(selected_with=3, selected=3, unselected_with=0, unselected=4)
     assert fisher_greater_p([counts])[0] == pytest.approx(1 / 35)
     # In the other direction no table is as unlikely: 3 of 3 without the tag is C(4, 3) = 4 ways.
     assert fisher_p(counts) == pytest.approx(1 / 35)
@@ -26,7 +26,7 @@ def test_fisher__all_selected_items_with_a_feature_by_hand() -> None:
 @settings(max_examples=50)
 def test_fisher__equals_scipy(a: int, b: int, c: int, d: int) -> None:
     assume(a + b and c + d)
-    counts = ContingencyTable(selected_with=a, selected=a + b, others_with=c, others=c + d)
+    counts = ContingencyTable(selected_with=a, selected=a + b, unselected_with=c, unselected=c + d)
     table = [[a, b], [c, d]]
     assert fisher_p(counts) == pytest.approx(stats.fisher_exact(table).pvalue, abs=1e-12)
     expected = stats.fisher_exact(table, alternative="greater").pvalue
@@ -45,7 +45,7 @@ def test_enriched_features__names_features_of_selected_items() -> None:
     (enrichment,) = enriched_features(tags, flipped, items)
     assert enrichment.feature == "json"
     assert enrichment.table == ContingencyTable(
-        selected_with=8, selected=8, others_with=1, others=32
+        selected_with=8, selected=8, unselected_with=1, unselected=32
     )
     # Four features, the smallest p of them: four times as large.
     assert enrichment.p_adjusted == pytest.approx(4 * enrichment.p)
