@@ -105,9 +105,9 @@ def test_changed_formula__is_not_compared_until_the_baseline_is_rescored(
     service.work()
     again = service.post(f"/benchmark-runs/{run['id']}/rescore")
     service.work()
-    rescored = service.get(f"/benchmark-runs/{again['id']}")
-    assert rescored["verdict"]["baseline"]["runIds"] == [rescored["id"]]
-    assert rescored["verdict"]["verdict"] == "REGRESSED"
+    run = service.get(f"/benchmark-runs/{again['id']}")
+    assert run["verdict"]["baseline"]["runIds"] == [rescored["id"]]
+    assert run["verdict"]["verdict"] == "REGRESSED"
 
 
 def test_verdict__runs_without_common_items_are_two_samples(
