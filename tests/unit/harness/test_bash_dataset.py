@@ -87,7 +87,7 @@ def test_parse_dataset__invalid_task_is_error(changes: dict[str, Any], said: str
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (b"{", "the line is not JSON"),
+        (b"{", "the line is not valid JSON"),
         (b"[1]", "is not a JSON object"),
         (b"\xff", "is not UTF-8"),
         (b'{"id": "a", "id": "b"}', "twice"),
