@@ -60,12 +60,12 @@ class RoleRequirement(SecurityBase):
     def __init__(self, role: RoleName) -> None:
         self.role = role
 
-    async def __call__(self, request: Request, after: BackgroundTasks) -> Caller:
+    async def __call__(self, request: Request, background_tasks: BackgroundTasks) -> Caller:
         token = _read_token(request)
         # A route may require a role in addition to its router's: authenticate and count only once.
         caller: Caller | None = getattr(request.state, "caller", None)
         if caller is None:
-            caller = await _authenticate(request, token, after)
+            caller = await _authenticate(request, token, background_tasks)
         if not role_allows(caller.role, self.role):
             await run_in_threadpool(_record_refusal, request)
             raise Forbidden(
@@ -97,25 +97,25 @@ def _read_token(request: Request) -> str:
     return token
 
 
-async def _authenticate(request: Request, token: str, after: BackgroundTasks) -> Caller:
+async def _authenticate(request: Request, token: str, background_tasks: BackgroundTasks) -> Caller:
     """Identify and count the caller; bookkeeping in the database follows after the response.
 
     A cached key is checked on the event loop; only a database query takes a thread.
     """
-    gate = _access_control(request)
-    key = gate.key_cache.get_cached(token)
+    access = _access_control(request)
+    key = access.key_cache.get_cached(token)
     if key is None:
-        key = await run_in_threadpool(_find_key, gate, request, token)
+        key = await run_in_threadpool(_find_key, access, request, token)
     caller = Caller(key_id=key.id, role=key.role)
     request.state.caller = caller
-    if gate.requests is not None:
-        _count_request(gate.requests, request, key.id, after)
-    if gate.key_cache.is_use_due(key.id):
-        after.add_task(gate.key_cache.record_use, key.id)
+    if access.requests is not None:
+        _count_request(access.requests, request, key.id, background_tasks)
+    if access.key_cache.is_use_due(key.id):
+        background_tasks.add_task(access.key_cache.record_use, key.id)
     return caller
 
 
-def _find_key(gate: AccessControl, request: Request, token: str) -> KeyIdentity:
+def _find_key(access: AccessControl, request: Request, token: str) -> KeyIdentity:
     """The key of a token. Raises `Unauthorized`, `TooManyRequests`.
 
     An address that sent too many invalid keys is refused for a while. During that time only tokens
@@ -123,10 +123,10 @@ def _find_key(gate: AccessControl, request: Request, token: str) -> KeyIdentity:
     and guessing keys stays hopeless.
     """
     address = request.client.host if request.client else None
-    wait_s = gate.failures.retry_after_s(address)
+    wait_s = access.failures.retry_after_s(address)
     key = (
-        gate.key_cache.find_key(token)
-        if not wait_s or gate.key_cache.is_not_guessed(token)
+        access.key_cache.find_key(token)
+        if not wait_s or access.key_cache.is_not_guessed(token)
         else None
     )
     if key is not None:
@@ -137,7 +137,7 @@ def _find_key(gate: AccessControl, request: Request, token: str) -> KeyIdentity:
             " valid one",
             headers={"Retry-After": str(wait_s)},
         )
-    gate.failures.record_failure(address)
+    access.failures.record_failure(address)
     raise Unauthorized(
         "this API key is not valid: unknown, mistyped, expired or revoked;"
         " send another one, or ask an administrator for one",
@@ -146,10 +146,10 @@ def _find_key(gate: AccessControl, request: Request, token: str) -> KeyIdentity:
 
 
 def _count_request(
-    limit: RequestLimiter, request: Request, key_id: str, after: BackgroundTasks
+    limiter: RequestLimiter, request: Request, key_id: str, background_tasks: BackgroundTasks
 ) -> None:
     """Source: draft-ietf-httpapi-ratelimit-headers-10."""
-    status = limit.count_request(key_id)
+    status = limiter.count_request(key_id)
     remaining, resets_s = status.remaining, status.resets_s
     add_header(request.scope, "RateLimit-Policy", f'"minute";q={status.limit};w={MINUTE_S}')
     add_header(request.scope, "RateLimit", f'"minute";r={remaining};t={resets_s}')
@@ -159,8 +159,8 @@ def _count_request(
             f" {resets_s} s, or have MOSAICO_RATE_LIMIT raised",
             headers={"Retry-After": str(resets_s)},
         )
-    if limit.is_sync_due(key_id):
-        after.add_task(limit.sync, key_id)
+    if limiter.is_sync_due(key_id):
+        background_tasks.add_task(limiter.sync, key_id)
 
 
 def _record_refusal(request: Request) -> None:

@@ -81,7 +81,7 @@ class IdempotentCreate:
     Every create route looks the same:
 
         @router.post("", status_code=201, response_model=AgentView)
-        def create_agent(body: AgentCreate, once: Once) -> Response:
+        def create_agent(body: AgentCreate, once: Idempotent) -> Response:
             return once(body, lambda session: service.create_agent(session, body))
     """
 
@@ -131,10 +131,10 @@ class IdempotentCreate:
     ) -> Response:
         with self.resources.db.begin() as session:
             _lock_claim(session, claim)
-            earlier = self._find_response(session, claim)
-            if earlier is not None:
+            stored_response = self._find_response(session, claim)
+            if stored_response is not None:
                 self.request.state.replayed = True
-                return _to_http_response(earlier, replayed=True)
+                return _to_http_response(stored_response, replayed=True)
             response = respond(session)
             self._store_response(session, claim, response)
         return _to_http_response(response, replayed=False)

@@ -74,12 +74,12 @@ class RequestLimiter:
         now = self._now()
         with self._lock:
             minute = self._minute(key_id, now)
-            used = minute.own + minute.elsewhere
-            exceeded = used >= self._per_minute
+            request_count = minute.own + minute.elsewhere
+            exceeded = request_count >= self._per_minute
             minute.own += not exceeded
         return RateLimitStatus(
             limit=self._per_minute,
-            remaining=max(self._per_minute - used - 1, 0),
+            remaining=max(self._per_minute - request_count - 1, 0),
             resets_s=MINUTE_S - int(now % MINUTE_S),
             exceeded=exceeded,
         )

@@ -11,7 +11,7 @@ from app.access.deps import require_role
 from app.access.idempotency import Idempotent
 from app.access.queries import AuditFilter
 from app.access.schemas import ApiKeyCreate, ApiKeyCreated, ApiKeyView, AuditEntryView
-from app.core.pagination import PageParams
+from app.core.keyset import PageParams
 from app.core.schemas import Page
 from app.core.web.deps import Res
 

@@ -35,9 +35,9 @@ class KeyFormat(StrEnum):
     another text (such as MOSAICO_ADMIN_KEY).
     """
 
-    VALID = "ours"
-    BAD_CHECKSUM = "mistyped"
-    UNKNOWN = "foreign"
+    VALID = "valid"
+    BAD_CHECKSUM = "bad checksum"
+    UNKNOWN = "unknown"
 
 
 def role_allows(role: str, required: RoleName) -> bool:
@@ -123,8 +123,8 @@ class FirstKeyAction(StrEnum):
 
     KEEP = "keep"
     REGISTER = "register"
-    CREATE = "make"
-    NONE = "leave"
+    CREATE = "create"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

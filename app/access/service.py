@@ -193,19 +193,19 @@ def _delete_configured_key(session: Session) -> None:
 
 def _ensure_key_in_file(session: Session, path: Path, *, now: datetime) -> FirstKey:
     token = _read_key_file(path)
-    step = decide_first_key_action(_first_key_state(session, token, now=now))
-    if step is FirstKeyAction.KEEP:
+    action = decide_first_key_action(_first_key_state(session, token, now=now))
+    if action is FirstKeyAction.KEEP:
         return FirstKey(path=path, created=False)
-    if step is FirstKeyAction.NONE:
+    if action is FirstKeyAction.NONE:
         return FirstKey(path=None, created=False)
-    if step is FirstKeyAction.CREATE or token is None:
+    if action is FirstKeyAction.CREATE or token is None:
         token = generate_token("admin")
         # The file is written before the commit: if the commit fails, the next start registers the key
         # in the file. In the other order a crash would lose the text of a registered key.
         replace_secret_file(path, token.text)
     _revoke_first_keys(session, now=now)
     _insert_key(session, token, name=FIRST_KEY_NAME, role="admin", now=now)
-    return FirstKey(path=path, created=step is FirstKeyAction.CREATE)
+    return FirstKey(path=path, created=action is FirstKeyAction.CREATE)
 
 
 def _read_key_file(path: Path) -> ApiToken | None:

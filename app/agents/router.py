@@ -9,7 +9,7 @@ from app.access.idempotency import Idempotent
 from app.agents import queries, service
 from app.agents.models import Agent
 from app.agents.schemas import AgentBody, AgentCheck, AgentCreate, AgentPatch, AgentView
-from app.core.pagination import PageParams
+from app.core.keyset import PageParams
 from app.core.problems import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Page, changed_fields

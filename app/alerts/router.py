@@ -29,7 +29,7 @@ from app.alerts.schemas import (
     SilenceCreate,
     SilenceView,
 )
-from app.core.pagination import PageParams
+from app.core.keyset import PageParams
 from app.core.problems import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Page, all_fields, changed_fields

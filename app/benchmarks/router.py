@@ -25,7 +25,7 @@ from app.benchmarks.schemas import (
     MetricSelection,
     WriteBackConfig,
 )
-from app.core.pagination import PageParams
+from app.core.keyset import PageParams
 from app.core.problems import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Page, all_fields, changed_fields

@@ -146,16 +146,16 @@ class SecretBox:
         Raises: `UnknownMasterKey` when its key is not configured, `CorruptedSecret` when the value
         was changed, truncated or moved from another cell.
         """
-        where = f"the secret {column} of {table} {row!r}"
-        key_id, payload = _split_encrypted(encrypted, where)
+        cell_name = f"the secret {column} of {table} {row!r}"
+        key_id, payload = _split_encrypted(encrypted, cell_name)
         cipher = self._ciphers.get(key_id)
         if cipher is None:
-            raise UnknownMasterKey(_unknown_key_message(where, key_id, self.key_ids))
+            raise UnknownMasterKey(_unknown_key_message(cell_name, key_id, self.key_ids))
         cell = _associated_data(table=table, row=row, column=column)
         try:
             plain = cipher.decrypt(payload[:NONCE_BYTES], payload[NONCE_BYTES:], cell)
         except InvalidTag:
-            raise CorruptedSecret(_corrupted_message(where)) from None
+            raise CorruptedSecret(_corrupted_message(cell_name)) from None
         return Secret(plain.decode("utf-8", "surrogatepass"))
 
     def __repr__(self) -> str:
@@ -199,7 +199,7 @@ def load_secret_box(
 def require_random_key(key: str) -> None:
     """Raise `BadMasterKey` for an invented key: a phrase, or bytes in a regular sequence."""
     key_bytes = _decode_key(key)
-    steps = {(after - before) % 256 for before, after in pairwise(key_bytes)}
+    steps = {(second - first) % 256 for first, second in pairwise(key_bytes)}
     if all(byte in PRINTABLE for byte in key_bytes) or len(steps) == 1:
         raise BadMasterKey(f"the master key is not random; {KEY_HINT}")
 
@@ -236,27 +236,27 @@ def _associated_data(*, table: str, row: str, column: str) -> bytes:
     return _encode(f"{table}:{row}:{column}")
 
 
-def _split_encrypted(sealed: str, where: str) -> tuple[str, bytes]:
-    version, _, remainder = sealed.partition(".")
+def _split_encrypted(encrypted: str, cell_name: str) -> tuple[str, bytes]:
+    version, _, remainder = encrypted.partition(".")
     key_id, _, encoded = remainder.partition(".")
     try:
         payload = base64.b64decode(encoded, altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
-        raise CorruptedSecret(_corrupted_message(where)) from None
+        raise CorruptedSecret(_corrupted_message(cell_name)) from None
     # base64 ignores the last bits of some texts; accept only the canonical encoding of a payload.
     canonical = base64.urlsafe_b64encode(payload).decode("ascii") == encoded
     if version != FORMAT or not canonical or len(payload) < NONCE_BYTES:
-        raise CorruptedSecret(_corrupted_message(where))
+        raise CorruptedSecret(_corrupted_message(cell_name))
     return key_id, payload
 
 
-def _corrupted_message(where: str) -> str:
-    return f"{where} was changed or moved and cannot be decrypted; enter it again"
+def _corrupted_message(cell_name: str) -> str:
+    return f"{cell_name} was changed or moved and cannot be decrypted; enter it again"
 
 
-def _unknown_key_message(where: str, key_id: str, key_ids: Sequence[str]) -> str:
+def _unknown_key_message(cell_name: str, key_id: str, key_ids: Sequence[str]) -> str:
     return (
-        f"{where} is encrypted with master key {key_id}, which is not configured (configured:"
+        f"{cell_name} is encrypted with master key {key_id}, which is not configured (configured:"
         f" {', '.join(key_ids)}); add that key to MOSAICO_MASTER_KEYS_OLD (or restore"
         f" {MASTER_KEY_FILE} in the data directory), or enter the secret again"
     )

@@ -9,8 +9,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
+from fastapi import Depends, Query
 from sqlalchemy import Integer, Select, bindparam, literal, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.elements import KeyedColumnElement
@@ -27,7 +28,7 @@ DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
 MAX_CURSOR = 1024
 
-_BEYOND, _LIMIT = "beyond_", "page_limit"
+_CURSOR_PREFIX, _LIMIT_PARAMETER = "after_", "page_limit"
 
 Key: TypeAlias = InstrumentedAttribute[Any] | KeyedColumnElement[Any]
 CursorValue: TypeAlias = str | int | datetime
@@ -45,6 +46,21 @@ class PageQuery:
 
     limit: int = DEFAULT_LIMIT
     cursor: str | None = None
+
+
+async def _page_params(
+    limit: Annotated[
+        int, Query(ge=1, le=MAX_LIMIT, description="Maximum number of items.")
+    ] = DEFAULT_LIMIT,
+    cursor: Annotated[
+        str | None,
+        Query(max_length=MAX_CURSOR, description="`nextCursor` of the previous page."),
+    ] = None,
+) -> PageQuery:
+    return PageQuery(limit, cursor)
+
+
+PageParams = Annotated[PageQuery, Depends(_page_params)]
 
 
 class PageRows(NamedTuple, Generic[T]):
@@ -80,9 +96,11 @@ def build_page_sql(
     the query.
     """
     if after_cursor:
-        marks = (bindparam(f"{_BEYOND}{key.key}", type_=key.type) for key in keys)
-        statement = statement.where(tuple_(*keys) < tuple_(*marks))
-    limit = bindparam(_LIMIT, type_=Integer)
+        cursor_parameters = (
+            bindparam(f"{_CURSOR_PREFIX}{key.key}", type_=key.type) for key in keys
+        )
+        statement = statement.where(tuple_(*keys) < tuple_(*cursor_parameters))
+    limit = bindparam(_LIMIT_PARAMETER, type_=Integer)
     return compile_sql(statement.order_by(*(key.desc() for key in keys)).limit(limit))
 
 
@@ -100,9 +118,13 @@ def query_page(
     Raises: `BadCursor` when the cursor does not fit the keys.
     Cost:   half of the same query through a session.
     """
-    marks = _cursor_values(keys, query.cursor) if query.cursor is not None else []
-    beyond = {f"{_BEYOND}{key.key}": mark for key, mark in zip(keys, marks, strict=False)}
-    rows = db.fetch_rows(sql, {**parameters, **beyond, _LIMIT: query.limit + 1})
+    cursor_values = _cursor_values(keys, query.cursor) if query.cursor is not None else []
+    cursor_parameters = {
+        f"{_CURSOR_PREFIX}{key.key}": value for key, value in zip(keys, cursor_values, strict=False)
+    }
+    rows = db.fetch_rows(
+        sql, {**parameters, **cursor_parameters, _LIMIT_PARAMETER: query.limit + 1}
+    )
     return _cut_page(rows, query, lambda row: [row[key.key] for key in keys])
 
 
@@ -159,8 +181,10 @@ def _cut_page(
 def _after_cursor(keys: Sequence[Key], cursor: str, *, descending: bool) -> Any:
     values = _cursor_values(keys, cursor)
     row = tuple_(*keys)
-    mark = tuple_(*(literal(value, key.type) for key, value in zip(keys, values, strict=True)))
-    return row < mark if descending else row > mark
+    cursor_row = tuple_(
+        *(literal(value, key.type) for key, value in zip(keys, values, strict=True))
+    )
+    return row < cursor_row if descending else row > cursor_row
 
 
 def _cursor_values(keys: Sequence[Key], cursor: str) -> list[CursorValue]:

@@ -283,14 +283,14 @@ def _item_to_json(item: ErrorItem) -> dict[str, Any]:
 
 
 def _error_item(flaw: Mapping[str, Any]) -> ErrorItem:
-    where: Sequence[str | int] = flaw["loc"]
-    return ErrorItem(pointer=_pointer(where), detail=_remedy(flaw["type"], flaw["msg"]))
+    location: Sequence[str | int] = flaw["loc"]
+    return ErrorItem(pointer=_pointer(location), detail=_remedy(flaw["type"], flaw["msg"]))
 
 
-def _pointer(where: Sequence[str | int]) -> str:
-    if where[0] == "body":
-        return "".join(f"/{escape_pointer_step(str(step))}" for step in where[1:])
-    return escape_pointer_step(str(where[-1]))
+def _pointer(location: Sequence[str | int]) -> str:
+    if location[0] == "body":
+        return "".join(f"/{escape_pointer_step(str(step))}" for step in location[1:])
+    return escape_pointer_step(str(location[-1]))
 
 
 def _remedy(kind: str, message: str) -> str:

@@ -58,13 +58,13 @@ def reject_unacceptable(value: Any) -> None:
     """Raise `Invalid`, with a pointer, when a parsed value contains something unacceptable."""
     try:
         _check(value, MAX_DEPTH)
-    except _UnacceptableJson as found:
-        pointer = "".join(f"/{step}" for step in reversed(found.path))
+    except _UnacceptableJson as error:
+        pointer = "".join(f"/{step}" for step in reversed(error.path))
         raise Invalid(
             "The JSON document contains something that cannot be stored;"
             " correct the places in `errors` and send it again.",
             code="unacceptable-json",
-            errors=[ErrorItem(pointer=pointer, detail=found.detail)],
+            errors=[ErrorItem(pointer=pointer, detail=error.detail)],
         ) from None
 
 
@@ -143,8 +143,8 @@ def _check_members(members: Any, depth: int) -> None:
             # Fast path: most values of a document are null, true or false, or handled by the parser.
             if member is not None and member is not True and member is not False:
                 _check(member, depth - 1)
-        except _UnacceptableJson as found:
-            found.path.append(escape_pointer_step(_printable(str(key))))
+        except _UnacceptableJson as error:
+            error.path.append(escape_pointer_step(_printable(str(key))))
             raise
 
 
@@ -181,10 +181,10 @@ def _object(pairs: list[tuple[str, Any]]) -> Any:
     members = dict(pairs)
     if len(members) == len(pairs):
         return members
-    keys: set[str] = set()
-    twice = next(key for key, _ in pairs if key in keys or keys.add(key))  # type: ignore[func-returns-value]
+    seen_keys: set[str] = set()
+    duplicate_key = next(key for key, _ in pairs if key in seen_keys or seen_keys.add(key))  # type: ignore[func-returns-value]
     return _UnacceptableValue(
-        f"has the key {_printable(escape_pointer_step(twice))!r} twice; send it once"
+        f"has the key {_printable(escape_pointer_step(duplicate_key))!r} twice; send it once"
     )
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query
 
 from app.access.deps import require_role
 from app.core.errors import ErrorItem, Invalid
-from app.core.pagination import PageParams
+from app.core.keyset import PageParams
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page
 from app.core.strict_json import escape_pointer_step

@@ -9,8 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import require_role
 from app.access.idempotency import Idempotent
-from app.core.keyset import PageQuery
-from app.core.pagination import PageParams
+from app.core.keyset import PageParams, PageQuery
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page
 from app.core.web.deps import Hub, Res

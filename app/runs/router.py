@@ -11,7 +11,7 @@ from app.access.deps import require_role
 from app.access.idempotency import Idempotent
 from app.comparison import stored_runs
 from app.comparison.schemas import Comparison
-from app.core.pagination import PageParams
+from app.core.keyset import PageParams
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page
 from app.core.web.deps import Hub, Res

@@ -22,7 +22,7 @@ MAY_BE_ASYNC = {
     "app/core/http/throttle.py",
     "app/core/web/deps.py",
     "app/core/web/etag.py",
-    "app/core/pagination.py",
+    "app/core/keyset.py",
     "app/core/web/query_parameters.py",
     "app/core/web/response_headers.py",
     "app/core/web/request_body.py",

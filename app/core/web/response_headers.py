@@ -59,7 +59,7 @@ def _serialize_response(endpoint: Callable[..., Any], status: int) -> Callable[.
         return endpoint
 
     @wraps(endpoint)
-    def answer(*args: Any, **kwargs: Any) -> Any:
+    def serialize(*args: Any, **kwargs: Any) -> Any:
         view = endpoint(*args, **kwargs)
         if not isinstance(view, BaseModel):
             return view
@@ -67,4 +67,4 @@ def _serialize_response(endpoint: Callable[..., Any], status: int) -> Callable[.
         return Response(body, status_code=status, media_type="application/json")
 
     setattr(answer, _SERIALIZES, True)
-    return answer
+    return serialize

@@ -126,6 +126,6 @@ def test_a_key_without_the_role_is_told_the_role_and_nothing_of_what_exists(
                 continue
             problem = told(answer)
             assert (answer.status_code, problem["type"]) == (403, "/problems/forbidden"), operation
-            needs = f"needs an API key with the role {operation.role}, yours has the role {role}"
+            needs = f"requires an API key with the role {operation.role}, yours has the role {role}"
             assert needs in str(problem["detail"])
     assert service.get("/benchmarks/some-id")["revision"] == 1
