@@ -66,5 +66,5 @@ def _serialize_response(endpoint: Callable[..., Any], status: int) -> Callable[.
         body = view.model_dump_json(by_alias=True)
         return Response(body, status_code=status, media_type="application/json")
 
-    setattr(answer, _SERIALIZES, True)
+    setattr(serialize, _SERIALIZES, True)
     return serialize

@@ -131,7 +131,7 @@ def test_the_last_admin_key_is_not_revoked_before_there_is_another(
     clock.forward(hours=1)
     refused = admin.delete(f"/keys/{mine['id']}")
     assert (refused.status_code, refused.json()["type"]) == (409, "/problems/last-admin-key")
-    assert "give out another one first" in refused.json()["detail"]
+    assert "create another admin key first" in refused.json()["detail"]
     assert admin.get("/keys").status_code == 200
     successor = admin.post("/keys", json={"name": "successor", "role": "admin"}).json()
     assert admin.delete(f"/keys/{mine['id']}").status_code == 204

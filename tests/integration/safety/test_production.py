@@ -90,7 +90,7 @@ def bare_database(fresh_database_url: str) -> Iterator[str]:
             "MOSAICO_ENV=production needs MOSAICO_MASTER_KEY",
         ),
         ("api", {"MOSAICO_MASTER_KEY": "hunter2", "MOSAICO_PORT": "http"}, 78, "MOSAICO_PORT: "),
-        ("api", {"DATABASE_URL": "superuser"}, 78, "may become, postgres"),
+        ("api", {"DATABASE_URL": "superuser"}, 78, "can become, postgres"),
         ("worker", {"DATABASE_URL": "bare"}, 75, "run `mosaico db upgrade`"),
     ],
     ids=["no key", "a bad setting", "a superuser", "no schema"],
