@@ -32,6 +32,7 @@ _ERRORS: Final = SdkErrors(
     connection=anthropic.APIConnectionError,
     any=anthropic.AnthropicError,
 )
+# Only the reasons that change what the caller does; all others end the turn.
 _STOPS: Final[dict[Any, StopReason]] = {
     "max_tokens": StopReason.TRUNCATED,
     "tool_use": StopReason.TOOL_USE,
@@ -124,5 +125,6 @@ def _usage(usage: Any) -> Usage | None:
     if uncached is None:
         return None
     written = read_token_count(usage, "cache_creation_input_tokens") or 0
+    # Added, so that tokens are comparable among providers: the others count cached tokens as input.
     read = read_token_count(usage, "cache_read_input_tokens") or 0
     return replace(uncached, input_tokens=uncached.input_tokens + written + read)

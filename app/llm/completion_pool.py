@@ -40,6 +40,8 @@ class CompletionPool:
     def __init__(self, client: BatchCompleter) -> None:
         self._client = client
         self._tasks: set[asyncio.Task[None]] = set()
+        # Besides the throttle of the server: it bounds the tasks that hold a request body at the
+        # same time.
         self._slots = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._failed = False
         self._outcomes: SimpleQueue[BatchOutcome] = SimpleQueue()
@@ -53,16 +55,20 @@ class CompletionPool:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        # Without `.result()`: see the class.
         asyncio.run_coroutine_threadsafe(self._shut_down(), model_event_loop())
 
     def submit(self, batch: RequestBatch) -> None:
         """Send a batch as soon as the throttle of the server allows."""
+        # The caller is a thread of its own; asyncio objects may be used only in the thread of their
+        # loop.
         model_event_loop().call_soon_threadsafe(self._start, batch)
 
     def take(self, timeout_s: float) -> list[BatchOutcome]:
         """The outcomes since the last call; waits up to `timeout_s` for the first."""
         outcomes = []
         try:
+            # One blocking wait, then whatever is there: the caller stores answers in batches.
             outcomes.append(self._outcomes.get(timeout=timeout_s))
             while True:
                 outcomes.append(self._outcomes.get_nowait())
@@ -76,12 +82,16 @@ class CompletionPool:
 
     async def _complete(self, batch: RequestBatch) -> None:
         async with self._slots:
+            # Batches that wait for a slot would otherwise each send a request with the same wrong
+            # key.
             if self._failed:  # by an error that every other batch would meet as well
                 return
             response: BatchResponse | Exception
             try:
                 response = await self._client.complete(batch)
             except Exception as error:  # noqa: BLE001 - raised again by the thread that takes it
+                # An `LlmError` concerns this batch only; `error_of_run` has turned the others into
+                # AppErrors.
                 self._failed = not isinstance(error, LlmError)
                 response = error
             self._outcomes.put(BatchOutcome(batch, response))
@@ -90,6 +100,7 @@ class CompletionPool:
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
+        # The tasks must have ended before their connections are closed.
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._client.close()
 
@@ -102,6 +113,7 @@ def run_in_model_loop(coroutine: Coroutine[Any, Any, T]) -> T:
 @cache
 def _start_model_event_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
+    # A daemon: an open connection must not keep the process from ending.
     threading.Thread(target=loop.run_forever, name="model requests", daemon=True).start()
     return loop
 

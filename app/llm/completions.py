@@ -48,13 +48,16 @@ from app.llm.types import (
     RequestBatch,
 )
 
+# A batch of embeddings as JSON text takes about 20 bytes per number.
 MAX_RESPONSE_BYTES: Final = 32 * 1024 * 1024
 
 # Parameters that some models and servers reject; the request is repeated without them.
 OPTIONAL_PARAMETERS: Final = ("response_format", "temperature")
+# Servers disagree on which of the two an unknown parameter is.
 _INVALID_STATUSES: Final = (400, 422)
 
 _NO_API_KEY: Final = "none"  # the SDK requires one
+# Without a key no header is sent, instead of the placeholder that the SDK requires.
 _NO_AUTHORIZATION: Final[openai.RequestOptions] = {"headers": {"Authorization": openai.Omit()}}
 
 
@@ -80,6 +83,7 @@ class CompletionClient:
         self._retries = retries
         self._sleep = sleep
         self._chance = chance
+        # By model: one server serves models that differ in what they accept.
         self._rejected_parameters: dict[str, frozenset[str]] = {}
 
     async def close(self) -> None:
@@ -103,6 +107,7 @@ class CompletionClient:
 
     async def _attempt(self, batch: RequestBatch) -> BatchResponse:
         path, body = wire_request(batch)
+        # Ends: each round drops at least one of the two optional parameters, or returns, or raises.
         while True:
             rejected = self._rejected_parameters.get(body["model"], frozenset())
             body = {name: value for name, value in body.items() if name not in rejected}
@@ -115,6 +120,7 @@ class CompletionClient:
                 return read_response(response.content, lambda document: read_batch(batch, document))
 
     async def _post(self, path: str, body: JSON) -> httpx2.Response:
+        # Inside the retry loop: a slot is not held while an attempt waits for its retry.
         async with self._throttle.slot():
             return await call_sdk(
                 lambda: self._sdk.post(
@@ -128,6 +134,7 @@ class CompletionClient:
         """Whether the model rejected an optional parameter, which is omitted from now on."""
         if error.status not in _INVALID_STATUSES:
             return False
+        # The name in the message is the only sign that all servers have in common.
         rejected = {name for name in OPTIONAL_PARAMETERS if name in body and name in error.reason}
         earlier = self._rejected_parameters.get(body["model"], frozenset())
         self._rejected_parameters[body["model"]] = earlier | rejected
@@ -139,6 +146,7 @@ def open_completions(
 ) -> CompletionClient:
     """A client that shares its throttle with all others of this process for the same server."""
     timeout_s = retries.attempt_timeout_s
+    # Our own client below the SDK, so that the network policy applies to model servers, too.
     http = outbound_async_client(timeout_s=timeout_s, max_bytes=MAX_RESPONSE_BYTES, policy=policy)
     return new_client(access, http, throttle=get_async_throttle(access.base_url), retries=retries)
 
@@ -232,6 +240,7 @@ def _chat_answer(document: JSON) -> ChatAnswer:
     if not isinstance(choice, dict) or not isinstance(message, dict):
         raise unreadable("it has no choice with a message")
     refusal = message.get("refusal")
+    # A filtered answer may contain the beginning of a text, which must not be scored as an answer.
     if not refusal and choice.get("finish_reason") == "content_filter":
         refusal = "the content filter of the server withheld the answer"
     return ChatAnswer(
@@ -258,6 +267,8 @@ def _embeddings(document: JSON, count: int) -> tuple[ModelAnswer, ...]:
         raise unreadable("it has no list `data`")
     # The order of the rows is not specified; without indexes it is that of the request.
     indexes = [row.get("index", position) for position, row in enumerate(rows)]
+    # `key=str`, because an index of a broken server may be of any type, and Python does not order
+    # different types.
     if sorted(indexes, key=str) != sorted(range(count), key=str):
         raise unreadable(f"it has {len(rows)} vectors for {count} texts")
     vectors = dict(zip(indexes, (_vector(row.get("embedding")) for row in rows), strict=True))
@@ -265,6 +276,7 @@ def _embeddings(document: JSON, count: int) -> tuple[ModelAnswer, ...]:
 
 
 def _vector(embedding: object) -> "array[float]":
+    # 4 bytes per number, as stored: a list of Python floats takes eight times as much.
     vector = array("f")
     try:
         if isinstance(embedding, str):  # some servers send base64 whatever the request says
@@ -273,6 +285,7 @@ def _vector(embedding: object) -> "array[float]":
             vector.extend(embedding)
     except (TypeError, ValueError, OverflowError, binascii.Error):
         raise unreadable("an embedding is not a list of numbers") from None
+    # A NaN would make every similarity of this text NaN.
     if not vector or not all(map(math.isfinite, vector)):
         raise unreadable("an embedding is not a list of numbers")
     return vector
@@ -280,6 +293,7 @@ def _vector(embedding: object) -> "array[float]":
 
 def _cost_usd(usage: object) -> float | None:
     cost = usage.get("cost") if isinstance(usage, dict) else None
+    # A bool is an int in Python.
     if isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost < math.inf:
         return None
     return float(cost)

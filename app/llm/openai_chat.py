@@ -89,6 +89,7 @@ def wire_messages(message: ChatMessage) -> list[dict[str, Any]]:
         ]
     if message.role is MessageRole.USER:
         return [{"role": "user", "content": message.text()}]
+    # null is the API's form for a message that consists of tool calls only.
     wire: dict[str, Any] = {"role": "assistant", "content": message.text() or None}
     if message.tool_uses():
         wire["tool_calls"] = [

@@ -47,6 +47,8 @@ def write_request(turn: TurnRequest) -> dict[str, Any]:
         "model": turn.model,
         "instructions": turn.system,
         "input": [item for message in turn.messages for item in wire_items(message)],
+        # The conversation is sent completely with each turn, so nothing depends on what the server
+        # keeps.
         "store": False,
     }
     if turn.tools:
@@ -56,6 +58,8 @@ def write_request(turn: TurnRequest) -> dict[str, Any]:
                 "name": tool.name,
                 "description": tool.description,
                 "parameters": tool.schema,
+                # Strict schemas must list every property as required, which the schemas of MCP
+                # servers do not.
                 "strict": False,
             }
             for tool in turn.tools
@@ -99,6 +103,7 @@ def _item(role: MessageRole, block: Block) -> dict[str, Any]:
 def read_turn_items(response: JSON) -> Turn:
     """The turn in a response; reasoning items are ignored. Raises: LlmError."""
     status = response.get("status")
+    # The API reports these with HTTP 200.
     if status in ("failed", "cancelled"):
         raise LlmError(f"the model failed: {(response.get('error') or {}).get('message', status)}")
     content: list[Block] = []
@@ -110,6 +115,7 @@ def read_turn_items(response: JSON) -> Turn:
             name, call_id = read_text(item["name"]), read_text(item["call_id"])
             content.append(ToolUseBlock(id=call_id, name=name, input=arguments, flaw=flaw))
     message = ChatMessage(role=MessageRole.ASSISTANT, content=tuple(content))
+    # This API has no finish reason; the items show it.
     stop = StopReason.TOOL_USE if message.tool_uses() else StopReason.END
     return Turn(
         message=message,

@@ -59,6 +59,7 @@ def _price(path: Path, model: str, value: Any) -> Price:
 
 
 def _dollars(value: Any) -> float:
+    # json.loads accepts NaN and Infinity, which would make a limit in dollars ineffective.
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         raise ValueError(value)
     return float(value)

@@ -52,12 +52,15 @@ def open_llm(
     """
     if base_url is not None:
         _require_address(base_url)
+    # The SDKs refuse to start without a key; local servers ignore it.
     key = environment.get(KEYS[provider]) or ("none" if base_url else None)
     if key is None:
         raise MissingKey(
             f"{provider} requires an API key, and {KEYS[provider]} is not set",
             hint=f"set {KEYS[provider]}, or use another server with --base-url",
         )
+    # Here and not at the top: importing an SDK takes half a second, which no other command should
+    # pay.
     from app.llm.sdk import ProviderAccess
 
     return _opener(provider)(model, ProviderAccess(key, base_url, http), settings)

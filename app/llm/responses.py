@@ -30,12 +30,14 @@ def read_response(body: bytes, read: Callable[[JSON], T]) -> T:
     """What `read` finds in the JSON object of a response. Raises: LlmError."""
     try:
         return read(parse_finite_json(body))
+    # Everything that walking through JSON of an unexpected form can raise.
     except (ValueError, RecursionError, KeyError, IndexError, TypeError, AttributeError):
         raise unreadable(f"{body[:EXCERPT_CHARS].decode('utf-8', 'replace')!r}") from None
 
 
 def read_turn(body: bytes, read: Callable[[JSON], Turn]) -> Turn:
     """The turn in a response, with storable texts. Raises: LlmError."""
+    # NUL and lone surrogates are valid JSON, but PostgreSQL and the SDKs cannot store or send them.
     return read_response(body, lambda document: read(replace_unstorable_in_json(document)))
 
 
@@ -88,6 +90,7 @@ def read_text(content: Any) -> str:
 def read_token_count(usage: Any, name: str) -> int | None:
     """A number of tokens; None when the server does not report it or reports nonsense."""
     count = usage.get(name) if isinstance(usage, dict) else None
+    # `type(...) is int`, because True is an int, too.
     return count if type(count) is int and 0 <= count < MAX_TOKENS else None
 
 

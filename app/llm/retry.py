@@ -31,6 +31,7 @@ class LlmRetryPolicy:
     transient: RetryPolicy
     rate_limited: RetryPolicy
     unreadable: RetryPolicy
+    # False for a batch that the caller splits after a timeout instead.
     retry_timeouts: bool = True
 
     def policy_for(self, kind: LlmErrorKind) -> RetryPolicy | None:
@@ -86,6 +87,8 @@ def completion_retries(
         transient=RetryPolicy(
             backoff=backoff, max_retries=max_retries, max_retry_after_s=longest_wait_s
         ),
+        # By total time and not by number: with many requests in flight, most attempts of one of
+        # them meet a limit that the others have used up.
         rate_limited=RetryPolicy(backoff=backoff, max_total_wait_s=rate_limit_s),
         unreadable=RetryPolicy(backoff=backoff, max_retries=1),
         retry_timeouts=retry_timeouts,
@@ -129,7 +132,11 @@ async def call_with_retries(
     `on_rate_limit` gets the seconds of each wait for a rate limit, so that other requests to the
     same server can wait as well. Raises: LlmError.
     """
+    # A context variable, because the caller that shows the status is several calls above and has no
+    # other link to this attempt. Without a tracker the status goes nowhere.
     status = _STATUS.get(RetryStatus())
+    # Counted by policy, not in total: a server error between two rate limits must not use up the
+    # retries of the rate limit.
     failures: Counter[RetryPolicy] = Counter()
     waited_s = 0.0
     while True:
@@ -149,8 +156,10 @@ async def call_with_retries(
                 raise
             status.retry_reason = error.reason
             if error.kind is LlmErrorKind.RATE_LIMITED:
+                # Before the sleep: the other requests must stop while this one waits.
                 on_rate_limit(wait_s)
         else:
+            # A turn that succeeded in the end is not reported as failing.
             status.retry_reason = None
             return response
         failures[policy] += 1

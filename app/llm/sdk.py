@@ -21,6 +21,8 @@ from app.llm.retry import ATTEMPT_TIMEOUT_S, call_with_retries
 
 T = TypeVar("T")
 
+# Separate from the timeout of an attempt: a server that does not accept connections will not answer
+# after minutes, either.
 CONNECT_TIMEOUT_S: Final = 15.0
 MAX_REASON_CHARS: Final = 300
 
@@ -36,6 +38,7 @@ _KIND_OF_STATUS: Final[dict[int, LlmErrorKind]] = {
     HTTPStatus.PAYMENT_REQUIRED: LlmErrorKind.QUOTA,
     HTTPStatus.NOT_FOUND: LlmErrorKind.NOT_FOUND,
     HTTPStatus.TOO_MANY_REQUESTS: LlmErrorKind.RATE_LIMITED,
+    # 408 and 409 are temporary: both SDKs retry them as well.
     HTTPStatus.REQUEST_TIMEOUT: LlmErrorKind.SERVER,
     HTTPStatus.CONFLICT: LlmErrorKind.SERVER,
 }
@@ -142,6 +145,7 @@ def translate_error(error: Exception, errors: SdkErrors) -> LlmError:
         kind = LlmErrorKind.REFUSED_ADDRESS if refused else LlmErrorKind.REJECTED
         return LlmError(blocked.detail[:MAX_REASON_CHARS], kind=kind)
     if isinstance(error, errors.status):
+        # The exception types of the SDKs have this attribute in common, but no common base class.
         return error_of_response(error.response)  # type: ignore[attr-defined] # of both SDKs
     if isinstance(error, errors.connection):
         return _connection_error(error)
@@ -153,6 +157,7 @@ def error_of_response(response: httpx2.Response) -> LlmError:
     status, message = response.status_code, _error_message(response)
     kind = _kind_of_response(response, message)
     if kind is LlmErrorKind.NOT_FOUND:
+        # A 404 of a model server has both causes, and servers rarely say which.
         message = f"{message or 'not found'} (check the model name and the address)"
     return LlmError(
         f"{status}: {message[:MAX_REASON_CHARS]}" if message else str(status),
@@ -167,6 +172,7 @@ def _connection_error(error: Exception) -> LlmError:
     reason = f"no response: {_masked(str(cause) or type(cause).__name__, error)}"[:MAX_REASON_CHARS]
     if isinstance(cause, httpx2.DecodingError):
         return unreadable(str(cause)[:MAX_REASON_CHARS])
+    # Checked before the timeout: a retry would only repeat the handshake.
     if is_untrusted_certificate(error):  # the same in every attempt
         return LlmError(reason, kind=LlmErrorKind.NOT_FOUND)
     timed_out = isinstance(cause, httpx2.ReadTimeout)
@@ -176,6 +182,7 @@ def _connection_error(error: Exception) -> LlmError:
 def _kind_of_response(response: httpx2.Response, message: str) -> LlmErrorKind:
     status = response.status_code
     # Both providers report an empty account like a rate limit or a bad request.
+    # Retrying an empty account for minutes would delay the run and hide the cause.
     is_quota_status = status in (HTTPStatus.BAD_REQUEST, HTTPStatus.TOO_MANY_REQUESTS)
     if is_quota_status and any(word in message.lower() for word in _QUOTA_WORDS):
         return LlmErrorKind.QUOTA
@@ -188,15 +195,19 @@ def _kind_of_response(response: httpx2.Response, message: str) -> LlmErrorKind:
 
 def _error_message(response: httpx2.Response) -> str:
     """The message and the code of the server, without the API key; empty for an HTML page."""
+    # Some servers repeat the rejected key in the message, which is stored with the run and shown.
     text = redact_credentials(response.text, response.request).strip()
     try:
         document: Any = json.loads(text)
+    # RecursionError: a JSON text of thousands of brackets.
     except (ValueError, RecursionError):
+        # The error page of a proxy says nothing that its status does not.
         return "" if text.startswith("<") else " ".join(text.split())
     error = document.get("error", document) if isinstance(document, dict) else document
     if not isinstance(error, dict):
         return str(error)
     parts = (error.get(name) for name in ("message", "code", "type", "param"))
+    # Without duplicates: many servers send the same text as code and as type.
     return "; ".join(dict.fromkeys(str(part) for part in parts if part))
 
 

@@ -40,6 +40,8 @@ class CachedLlm:
             **asdict(settings),
             "provider": llm.provider,
             "server": server,
+            # Without it every trial of a task would get the answer of the first one, and the
+            # variance would be 0.
             "trial": trial,
         }
         self._only_cached = only_cached
@@ -77,6 +79,7 @@ class CachedLlm:
             "messages": [asdict(message) for message in messages],
             "tools": [asdict(tool) for tool in tools],
         }
+        # Sorted, so that the key does not depend on the order in which a tool's schema was built.
         text = json.dumps(document, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -84,12 +87,14 @@ class CachedLlm:
 def _read(path: Path) -> Turn | None:
     try:
         return _TURN.validate_json(path.read_bytes())
+    # A file of another version of the format is a miss, and is overwritten.
     except (FileNotFoundError, ValidationError):
         return None
 
 
 def _write(path: Path, turn: Turn) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Written beside the target and renamed: a concurrent trial, or a crash, never sees half a file.
     with NamedTemporaryFile("wb", dir=path.parent, delete=False) as file:
         file.write(_TURN.dump_json(turn))
     Path(file.name).replace(path)

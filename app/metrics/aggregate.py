@@ -74,10 +74,14 @@ def aggregate(
     Sums are rounded once (Shewchuk 1997), so that the order of the values does not matter to the
     last bit. A sum beyond the range of a float is None, and so are the statistics based on it.
     """
+    # Sorted also for the sums: the shards of a run arrive in any order, and the result must not
+    # depend on it.
     values = sorted(value for value in column if value is not None)
     traces = len(column) if expected is None else expected
     n = len(values)
     total = _exact_sum(values) if n else None
+    # The mean over the traces is needed for `std` in any case; below, `mean` may become that of the
+    # items.
     mean = _mean(values, total)
     deviation = _sample_deviation(values, mean)
     if items is not None:
@@ -112,6 +116,7 @@ def aggregate_run(
     `traces` are those of the column; they are read for such providers only.
     """
     statistics = aggregate(column, missing=missing, items=items)
+    # Without any value there is nothing to summarize, and a provider could divide by zero.
     if not isinstance(provider, RunMetric) or not statistics.n:
         return statistics
     return with_run_value(statistics, run_value(provider, summarize_with(provider, column, traces)))
@@ -173,6 +178,7 @@ def _item_means(column: Sequence[float | None], items: Sequence[int | str]) -> I
 def _mean(ordered: Sequence[float], total: float | None) -> float | None:
     if not ordered or total is None:
         return None
+    # A rounded quotient can lie outside of the values.
     return min(max(total / len(ordered), ordered[0]), ordered[-1])
 
 
@@ -180,6 +186,8 @@ def _sample_deviation(ordered: Sequence[float], mean: float | None) -> float | N
     if len(ordered) < 2 or mean is None:  # noqa: PLR2004
         return None
     try:
+        # Two passes: the one-pass formula with the sum of squares loses all digits when the mean is
+        # large.
         squares = math.fsum((value - mean) ** 2 for value in ordered)
     except OverflowError:
         return None

@@ -24,9 +24,12 @@ def levenshtein(first: str, other: str) -> int:
     Cost:   n·m / 64 machine words for lengths n and m, in strips of 4096 characters.
     Source: Myers 1999, bit blocks with carries, in the form of Hyyrö 2003.
     """
+    # The longer text is cut into strips and held in the bits, so the loop in Python runs over the
+    # shorter.
     longer, shorter = _different_part(*sorted((first, other), key=len, reverse=True))
     if not shorter:
         return len(longer)
+    # The first row of the table: the distance to an empty text grows by 1 per character.
     carries = _Carries(up=bytearray(b"\1") * len(shorter), down=bytearray(len(shorter)))
     for start in range(0, len(longer), _STRIP):
         _pass_strip(longer[start : start + _STRIP], shorter, carries)
@@ -40,6 +43,7 @@ class _DifferingParts(NamedTuple):
 
 def _different_part(longer: str, shorter: str) -> _DifferingParts:
     """Both texts without their common prefix and suffix."""
+    # Frequent for good agents, and decided without the table.
     if longer == shorter:
         return _DifferingParts("", "")
     start = _common_start(longer, shorter)
@@ -80,6 +84,7 @@ def _pass_strip(strip: str, text: str, carries: _Carries) -> None:
 
 def _masks(strip: str, text: str) -> Mapping[str, int]:
     """Positions in the strip of each character of the text, as bit masks; bit 0 is the first."""
+    # Characters that the shorter text does not have are never looked up.
     masks = dict.fromkeys(text, 0)
     bit = 1
     for character in strip:

@@ -42,6 +42,7 @@ _NOT_SUPPORTED: Final = MetricSkipped(SkipReason.NOT_SUPPORTED)
 
 def measure(trace: Trace, providers: Sequence[MetricProvider]) -> TraceMeasurements:
     """Every metric of one trace; a provider that fails loses its own value only."""
+    # Most traces are complete: the check is made once per trace instead of once per metric.
     ask = _computed if _is_complete(trace) else _measure_one
     return _row(trace, providers, [ask(trace, provider) for provider in providers])
 
@@ -50,6 +51,7 @@ def measure_chunk(
     traces: Sequence[Trace], providers: Sequence[MetricProvider]
 ) -> list[TraceMeasurements]:
     """`measure` for several traces; uses the batch form of providers that have one."""
+    # Row by row is faster when no provider gains from columns.
     if not any(isinstance(provider, BatchMetric) for provider in providers):
         return [measure(trace, providers) for trace in traces]
     columns = [_column(traces, provider) for provider in providers]
@@ -64,6 +66,7 @@ def score_chunk(traces: Sequence[Trace], metrics: tuple[MetricRef, ...]) -> list
 
     Raises: NotFound or Invalid for a metric that does not exist in this process.
     """
+    # The pool's child process starts without any registered metric.
     load_metrics()
     return measure_chunk(traces, providers_for(metrics))
 
@@ -83,6 +86,7 @@ def score_within_limits(
                 isinstance(missing, MetricFailed)
                 and missing.kind is MetricFailureKind.OUT_OF_MEMORY
             ):
+                # As an exception, so that the caller sees the whole chunk as lost and repeats it.
                 raise MemoryError(missing.detail)
     return rows
 
@@ -95,6 +99,7 @@ def measure_all(
     chunk_size: int = CHUNK_SIZE,
 ) -> Iterator[TraceMeasurements]:
     """Rows in the order of the traces, computed lazily; `map` decides in which process."""
+    # A partial can be pickled, a lambda cannot.
     score = partial(score_chunk, metrics=tuple(metrics))
     rows: list[TraceMeasurements]
     for rows in map(score, _chunks(traces, chunk_size)):
@@ -116,6 +121,7 @@ def _row(
         if isinstance(measurement, float):
             values.append(measurement)
         else:
+            # A missing value is never 0; its reason is kept beside it.
             values.append(None)
             missing[provider.spec.key] = measurement
     return TraceMeasurements(trace.trace_id, tuple(values), missing)
@@ -128,7 +134,11 @@ def _column(traces: Sequence[Trace], provider: MetricProvider) -> Sequence[Measu
     remaining = [
         trace for trace, measurement in zip(traces, column, strict=True) if measurement is None
     ]
+    # The batch gets only the traces that need computing; its values are put back at their
+    # positions.
     computed = iter(_batch(remaining, provider.spec, provider.compute_batch))
+    # An iterator that is exhausted (the batch failed) leaves None, which is then computed one by
+    # one.
     batch = [next(computed, None) if measurement is None else measurement for measurement in column]
     return [
         _measure_one(trace, provider) if value is None else value
@@ -146,6 +156,7 @@ def _batch(
         values = list(compute(traces)) if traces else []
     except _PROVIDER_ERRORS:  # the caller computes trace by trace, which shows the one that fails
         return []
+    # With another number of values it is unknown which belongs to which trace.
     return [check_value(value, spec) for value in values] if len(values) == len(traces) else []
 
 
@@ -180,6 +191,7 @@ def _measure_from_outcome(trace: Trace, spec: MetricSpec) -> Measurement | None:
     if trace.expected_output is None and Need.EXPECTED_OUTPUT in spec.needs:
         return _NO_EXPECTED
     if trace.outcome is not _SCORED and not spec.measures_failures:
+        # An agent that crashes must not look better than one that answers badly.
         return _AGENT_FAILED if spec.worst is None else float(spec.worst)
     return _NO_OUTPUT if trace.output is None and Need.OUTPUT in spec.needs else None
 
@@ -196,6 +208,7 @@ def measure_without_computing(trace: Trace, provider: MetricProvider) -> Measure
 
 def check_value(value: object, spec: MetricSpec) -> Measurement:
     try:
+        # The check of the exact type first: it is the usual case and several times faster.
         number = value if type(value) is float else number_of(value)
     except (TypeError, OverflowError) as error:
         return MetricFailed(MetricFailureKind.NOT_A_NUMBER, _cut(str(error)))

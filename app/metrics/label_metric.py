@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+# Counts of texts that are all different would grow with the number of traces.
 MAX_LABELS: Final = 10_000
 _MAX_LABEL_CHARS: Final = 64  # a longer label, or one that cannot be stored, is kept as its digest
 
@@ -88,6 +89,8 @@ class LabelMetric:
         if not confusions:
             return None
         if self._is_of_one_label:
+            # None when no item has the positive label, expected or given: precision and recall say
+            # nothing then.
             confusion = confusions.get(_label(self.positive))
             return confusion.statistic(self.statistic) if confusion else None
         return self._averaged(confusions)

@@ -30,6 +30,7 @@ def _check_factory(name: str, factory: MetricFactory) -> None:
     for method in ("supports", "compute"):
         if not callable(getattr(provider, method, None)):
             raise InvalidMetric(f"the metric {name} has no method {method}(trace)")
+    # The default defines the type of the option, so it must have one of JSON's scalar types.
     for option in options_of(factory):
         if not isinstance(option.default, bool | int | float | str):
             raise InvalidMetric(f"option {option.name} of {name} needs a boolean, number or text")
@@ -86,6 +87,7 @@ def provider_for(ref: MetricRef) -> MetricProvider:
     factory: Callable[..., MetricProvider] = METRICS.get(ref.key)
     for error in option_errors(ref).values():
         raise error
+    # Wire names are camel case, like all of the API.
     return factory(**{_snake(name): value for name, value in ref.options})
 
 
@@ -186,6 +188,8 @@ def _check_option(
             code="unknown-metric-option",
         )
     option_type = type(options[name].default)
+    # Exact types, because True would pass as a number. A whole number may be written without a
+    # point.
     if type(value) is not option_type and not (option_type is float and type(value) is int):
         raise Invalid(
             f"option {name} of {key} takes a {option_type.__name__} such as {options[name].default!r},"

@@ -85,10 +85,12 @@ def _remote_provider(ref: MetricRef) -> RemoteMetric:
 
 
 def _requests(metric: RemoteMetric, trace: Trace) -> TraceRequests | Measurement:
+    # No request, and no cost, for a trace whose value is known without a model.
     measurement = measure_without_computing(trace, metric)
     if measurement is not None:
         return measurement
     requests = attempt(metric.requests, trace)
+    # A list also when the provider returns a tuple: see `TraceRequests`.
     return requests if isinstance(requests, MetricFailed) else list(requests)
 
 

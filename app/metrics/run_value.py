@@ -23,6 +23,8 @@ def summarize_with(
     provider: RunMetric, column: Sequence[float | None], traces: Sequence[Trace]
 ) -> StoredSummary:
     """The summary of the traces that have a value in the metric's column."""
+    # Only traces with a value: the value of the run and the values of its traces then describe the
+    # same.
     valued = [trace for trace, value in zip(traces, column, strict=True) if value is not None]
     return _to_stored(attempt(provider.summarize, valued))
 
@@ -31,11 +33,13 @@ def merge_with(provider: RunMetric, notes: Iterable[StoredSummary]) -> StoredSum
     """The merged summary of at least one; a failed one makes the whole fail."""
 
     def merge(first: StoredSummary, other: StoredSummary) -> StoredSummary:
+        # A failed shard fails the whole: a value without it would be one of another set of items.
         for note in (first, other):
             if "failed" in note:
                 return note
         return _to_stored(attempt(provider.merge, first["summary"], other["summary"]))
 
+    # From the first to the last shard: a merge that rounds gives the same bits in each repetition.
     return reduce(merge, notes)
 
 
@@ -105,6 +109,8 @@ def _to_stored(summary: object) -> StoredSummary:
 
 def _as_stored(summary: object) -> object:
     """The summary as the database returns it. Raises Invalid when it cannot be stored."""
+    # Round trip, so that `merge` sees the same types whether or not the summary was stored: JSON
+    # turns tuples into lists and keys into texts.
     value = json.loads(json.dumps(summary))
     reject_unacceptable(value)
     return value

@@ -84,9 +84,13 @@ def count_for_rouge(reference: ReferenceMasks, words: Sequence[bytes]) -> RougeC
     for word in words:
         if word in masks:
             mask = masks[word]
+            # One step of the subsequence for all positions of the reference at once: the addition
+            # carries through a block of ones and so moves its lowest match (Hyyrö 2004).
             met = unmatched & mask
             unmatched = (unmatched + met) | (unmatched - met)
             if mask not in room:
+                # A mask has one bit per occurrence in the reference, and different words have
+                # different masks: the mask itself can be the key.
                 room[mask] = mask.bit_count() - 1
                 common += 1
             elif room[mask]:
@@ -169,6 +173,8 @@ def _common_grams_of_many(
 ) -> list[int]:
     common_counts = []
     for order in range(1, longest + 1):
+        # `strict=False`: the shifted lists have different lengths, and the shortest ends the
+        # n-grams.
         expected_grams = Counter(zip(*(expected[start:] for start in range(order)), strict=False))
         output_grams = Counter(zip(*(words[start:] for start in range(order)), strict=False))
         common_counts.append((expected_grams & output_grams).total())
@@ -188,6 +194,8 @@ def _common_subsequence_of_many(expected: Sequence[bytes], words: Sequence[bytes
         unmatched = full = (1 << width) - 1
         for position, word in enumerate(words):
             mask = masks.get(word, 0)
+            # Without a match and without a carry nothing changes; most words of a long text are of
+            # this kind.
             if mask or carries[position]:
                 met = unmatched & mask
                 total = unmatched + met + carries[position]
@@ -222,6 +230,8 @@ class WordCounts(NamedTuple):
 
     @classmethod
     def of(cls, words: Sequence[bytes]) -> "WordCounts":
+        # Articles share number 0 with a count of 0, so the loop over an output needs no test for
+        # them.
         numbers = dict.fromkeys(ARTICLES, 0)
         counts = [0]
         for word in words:
@@ -303,6 +313,8 @@ def fold_case(text: str) -> str:
 
     Source: Unicode 15 §3.13, D145.
     """
+    # lower() equals casefold() for ASCII and is faster.
     if text.isascii():
         return text.lower()
+    # Twice: casefold() can produce characters that are not decomposed.
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", text).casefold())

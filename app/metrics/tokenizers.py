@@ -36,9 +36,11 @@ class BoundedCache(dict[K, V]):
         if len(text) <= self._longest:
             size = len(text) + _ENTRY_CHARS
             if size > self._room:
+                # All at once: keeping the order of use would cost time at every hit.
                 self.clear()
                 self._room = self._chars
             self._room -= size
+            # A dict with `__missing__`: a hit is one lookup in C, without a Python call.
             self[text] = tokens
         return tokens
 
@@ -66,6 +68,7 @@ def rouge_words(text: str) -> list[bytes]:
     """
     if not text.isascii():
         text = text.lower()  # some letters outside ASCII have an ASCII letter as lower case
+    # Other characters become `?`, which the table turns into a separator.
     return text.encode("ascii", "replace").translate(_ROUGE_BYTES).split()
 
 
@@ -117,6 +120,7 @@ _SHAPES: Final = bytes.maketrans(b"123456789.\x1d\x1e\x1f", b"000000000,\x1c\x1c
 
 
 def _bleu_word(word: bytes) -> tuple[bytes, ...]:
+    # The order of these four rules is that of mteval-v13a.
     line = _SYMBOL.sub(rb" \1 ", b" %b " % word)
     line = _STOP_AFTER_NON_DIGIT.sub(rb"\1 \2 ", line)
     line = _STOP_BEFORE_NON_DIGIT.sub(rb" \1 \2", line)
@@ -134,6 +138,7 @@ def bleu_words(text: str) -> list[bytes]:
             line = line.replace(entity, sign)
     if not line.isascii():
         line = " ".join(line.split())  # Unicode has more white space than ASCII
+    # `surrogatepass`, because a trace may contain lone surrogates, which strict UTF-8 rejects.
     data = line.encode("utf-8", "surrogatepass")
     signs = set(data.translate(None, _PLAIN))
     if not signs.isdisjoint(_NOT_ALONE):

@@ -32,6 +32,8 @@ def ensure_endpoints(
         return []
     # Sorted, so that two transactions insert in the same order and cannot deadlock.
     rows = [_insert_values(target_of[key], box) for key in sorted(target_of)]
+    # The hash of the recipient is unique; the ciphertext cannot be, because each has a random
+    # nonce.
     session.execute(insert(Endpoint).values(rows).on_conflict_do_nothing())
     statement = select(Endpoint).where(
         tuple_(Endpoint.channel, Endpoint.recipient_hash).in_(target_of)

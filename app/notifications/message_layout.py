@@ -57,6 +57,7 @@ def build_layout(
 
 def message_title(message: NotificationMessage) -> str:
     """The title, preceded by the severity unless it is INFO."""
+    # Titles contain names that users choose: a chat must not turn one into a link.
     title = without_links(message.title, MAX_TITLE_CHARS)
     if message.severity is MessageSeverity.INFO:
         return title
@@ -96,4 +97,5 @@ def _sentence_lines(sentences: tuple[str, ...]) -> Iterator[TextLine]:
 def _fact_line(fact: MessageFact) -> TextLine:
     name = without_links(fact.name, MAX_FACT_NAME_CHARS)
     value = without_links(fact.value, MAX_FACT_VALUE_CHARS)
+    # Slack rejects an element without text.
     return (TextSpan(f"{name}: ", True), TextSpan(value or "–"))

@@ -12,6 +12,7 @@ from app.core.keyset import PageQuery, PageRows, select_page
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.rules import DeliveryStatus
 
+# Per tick: a backlog of thousands is spread over some seconds instead of one long transaction.
 MAX_DUE = 200
 
 # FOR NO KEY UPDATE: rows that refer to the locked row can still be inserted, such as a delivery to
@@ -111,6 +112,8 @@ def get_delivery(session: Session, delivery_id: str, *, for_update: bool = False
         raise DeliveryNotFound
     endpoint = get_endpoint(session, delivery.endpoint_id, for_update=for_update)
     if for_update:
+        # The endpoint first, always in this order, else two jobs could deadlock. The refresh also
+        # reads what changed while this transaction waited for the lock.
         session.refresh(delivery, with_for_update=ROW_LOCK)
     return LoadedDelivery(delivery, get_notification(session, delivery.notification_id), endpoint)
 
@@ -159,12 +162,14 @@ def list_next_deliveries(
     """
     at = func.now() if now is None else now
     with_job = aliased(Delivery)
+    # A job clears `due_at`, see `service._enqueue`.
     has_job = exists().where(
         with_job.endpoint_id == Delivery.endpoint_id,
         with_job.status == DeliveryStatus.PENDING,
         with_job.due_at.is_(None),
     )
     statement = (
+        # Ids are ordered by time (UUIDv7), so the smallest is the oldest.
         select(func.min(Delivery.id))
         .join(Endpoint, Endpoint.id == Delivery.endpoint_id)
         .where(

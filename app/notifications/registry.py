@@ -109,6 +109,8 @@ def resolve_targets(channels: Sequence[str], recipients: Sequence[str]) -> list[
     targets: list[DeliveryTarget] = []
     for index, recipient in enumerate(recipients):
         problems = {name: _recipient_error(name, recipient) for name in channel_names}
+        # A list of recipients may mix addresses and URLs; each goes to the channels that accept its
+        # form.
         accepting = [name for name, problem in problems.items() if problem is None]
         targets += [DeliveryTarget(name, recipient) for name in accepting]
         if not accepting:

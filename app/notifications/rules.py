@@ -21,7 +21,10 @@ RETRY_POLICY: Final = RetryPolicy(
     # A server may ask for a longer wait than the schedule, never for more requests.
     retry_after_replaces_backoff=False,
 )
+# Five days of failures only, as Standard Webhooks recommends: a weekend's outage does not disable.
 DISABLED_AFTER = timedelta(hours=120)
+# Far below the deadline of 15 s: a few endpoints that take 10 s each would occupy all workers as
+# well.
 SLOW_AFTER_S = 2.0
 
 # The pause of an endpoint by the number of its slow failed attempts in a row.

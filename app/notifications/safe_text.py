@@ -13,6 +13,7 @@ _AUTO_LINK = re.compile(r"://|(?<=www)\.", re.IGNORECASE)
 
 def one_line(text: str, limit: int) -> str:
     """The text on one line, without control and direction characters, cut to `limit`."""
+    # Direction characters (category Cf) can make a text read differently from what it contains.
     visible = text if text.isprintable() else "".join(map(_visible_char, text))
     line = " ".join(visible.split())
     return line if len(line) <= limit else line[: limit - len(ELLIPSIS)].rstrip() + ELLIPSIS
@@ -30,12 +31,14 @@ def resolve_link(link: str | None, public_url: str) -> str | None:
     """
     if not link or len(link) > MAX_LINK_CHARS or not (link.isascii() and link.isprintable()):
         return None
+    # Some of these end an attribute or a link in HTML, Markdown or Slack.
     if any(mark in link for mark in " \"<>\\^`{|}'"):
         return None
     try:
         url = urljoin(public_url, link)
         parts = urlsplit(url)
         is_web_page = (
+            # `https://bank.example@evil.example/` shows one host and opens another.
             parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
         )
     except ValueError:

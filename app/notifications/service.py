@@ -97,10 +97,12 @@ def publish(
     same `dedup_key` exists, nothing is published, and the result is its id.
     """
     notification_id = _insert_notification(session, message, dedup_key, in_inbox=in_inbox)
+    # The unique key decided: another process, or an earlier attempt of the same job, was first.
     if notification_id is None:
         existing_id = select(Notification.id).where(Notification.dedup_key == dedup_key)
         return session.scalars(existing_id).one()
     endpoint_of = queries.get_endpoints_by_id(session, endpoint_ids)
+    # Sorted: two transactions that publish to the same endpoints lock their rows in one order.
     existing_ids = sorted(endpoint_of)
     session.add_all(
         _new_delivery(notification_id, endpoint_of[endpoint_id]) for endpoint_id in existing_ids
@@ -129,6 +131,8 @@ def begin_attempt(
         return None
     channel = CHANNELS.find(endpoint.channel)
     is_signed = channel is not None and channel.signed
+    # Rendered from the stored message in each attempt, so that every attempt sends the same bytes
+    # and the recipient can recognize a repetition by its id.
     published = PublishedMessage(
         id=notification.id,
         published_at=notification.created_at,
@@ -139,6 +143,8 @@ def begin_attempt(
         channel=channel,
         message=published,
         recipient=decrypt_recipient(endpoint, box),
+        # Read for each attempt, not stored with the job: after a rotation the next attempt uses the
+        # new secret.
         signing_secrets=get_signing_secrets(session, endpoint, box, now) if is_signed else (),
     )
 
@@ -148,10 +154,14 @@ def finish_attempt(session: Session, job: DeliveryJob, result: AttemptResult) ->
     delivery, _, endpoint = queries.get_delivery(session, job.delivery_id, for_update=True)
     if not _is_current(delivery, job):
         return
+    # From here on every other job for the same attempt is outdated, for example one that was
+    # repeated because its worker looked dead.
     delivery.fencing_token += 1
     delivery.attempts += 1
     delivery.tried_at = result.ended_at
+    # A slow success counts too: what matters is how long the endpoint occupies a worker.
     endpoint.slow_count = endpoint.slow_count + 1 if result.duration_s > SLOW_AFTER_S else 0
+    # The pause followed from the previous failure; `_record_failure` sets a new one.
     endpoint.paused_until = None
     match result.outcome:
         case DeliverySucceeded():
@@ -159,11 +169,14 @@ def finish_attempt(session: Session, job: DeliveryJob, result: AttemptResult) ->
         case DeliveryFailed(detail=detail) | MessageRejected(detail=detail):
             _record_failure(session, delivery, endpoint, result, detail)
         case RecipientGone(detail=detail):
+            # Disabled at once: waiting for 120 h of failures is pointless. The delivery itself is
+            # held with all others and is sent after somebody enables the endpoint.
             delivery.detail = detail
             reason = f"the recipient no longer exists: {detail}"
             _disable(session, endpoint, reason, result.ended_at)
         case _:
             assert_never(result.outcome)
+    # The query of the next delivery must see the new due time and the pause.
     session.flush()
     _enqueue_next(session, [endpoint.id], result.ended_at)
 
@@ -182,6 +195,7 @@ def redeliver(session: Session, delivery_id: str, now: datetime) -> Delivery:
     if endpoint.disabled_at is not None:
         raise EndpointDisabled
     endpoint.paused_until = None
+    # PENDING without `due_at` means that a job exists; a second one would send the message twice.
     if delivery.status != DeliveryStatus.PENDING or delivery.due_at is not None:
         _restart(session, [delivery], now)
     return delivery
@@ -193,6 +207,8 @@ def enable_endpoint(session: Session, endpoint_id: str, now: datetime) -> Endpoi
     if endpoint.disabled_at is not None:
         endpoint.disabled_at = endpoint.disabled_reason = endpoint.first_failed_at = None
         endpoint.paused_until, endpoint.slow_count = None, 0
+        # Restarted with the original ids, so they are older than every new delivery and are sent
+        # first.
         held_deliveries = select(Delivery).where(
             Delivery.endpoint_id == endpoint_id, Delivery.status == DeliveryStatus.HELD
         )
@@ -203,6 +219,7 @@ def enable_endpoint(session: Session, endpoint_id: str, now: datetime) -> Endpoi
 def set_read_at(session: Session, notification_id: str, read_at: datetime | None) -> Notification:
     """Mark a notification as read at a time, or as unread; the first time of reading stays."""
     notification = queries.get_notification(session, notification_id, for_update=True)
+    # Two people may read one message; the first time is the informative one.
     if read_at is None or notification.read_at is None:
         notification.read_at = read_at
     session.flush()
@@ -221,6 +238,7 @@ def delete_old_notifications(session: Session, now: datetime) -> int:
 
     Returns: the number deleted; see `delete_some`.
     """
+    # A pending delivery needs the message; HELD ones of a disabled endpoint may expire with it.
     is_pending = exists().where(
         Delivery.notification_id == Notification.id, Delivery.status == DeliveryStatus.PENDING
     )
@@ -247,6 +265,8 @@ def _insert_notification(
         dedup_key=dedup_key,
         in_inbox=in_inbox,
     )
+    # Not a SELECT first: two evaluators could both find nothing. Without a key (NULL) there is
+    # never a conflict.
     statement = row.on_conflict_do_nothing(index_elements=[Notification.dedup_key])
     return session.scalars(statement.returning(Notification.id)).one_or_none()
 
@@ -280,7 +300,10 @@ def _enqueue_next(
 def _enqueue(session: Session, delivery_ids: Sequence[str]) -> None:
     """Create a job for each delivery that has none; `rules.queue_lock` serializes jobs."""
     waiting = update(Delivery).where(Delivery.id.in_(delivery_ids), Delivery.due_at.is_not(None))
+    # The update claims the deliveries: of two concurrent callers, the second one finds `due_at`
+    # empty after the first has committed and creates no job.
     statement = waiting.values(due_at=None).returning(Delivery)
+    # The session may hold these objects with their old `due_at`.
     deliveries = session.scalars(statement, execution_options={"populate_existing": True}).all()
     endpoint_of = queries.endpoints_of(session, deliveries)
     jobs_by_lock: dict[str, list[dict[str, object]]] = defaultdict(list)
@@ -288,6 +311,7 @@ def _enqueue(session: Session, delivery_ids: Sequence[str]) -> None:
         endpoint = endpoint_of[delivery.endpoint_id]
         job = DeliveryJob(delivery_id=delivery.id, fencing_token=delivery.fencing_token)
         jobs_by_lock[queue_lock(endpoint.host, slow=endpoint.slow_count > 0)].append(asdict(job))
+    # One statement per lock instead of one per job: an alert may go to hundreds of endpoints.
     for lock, jobs in jobs_by_lock.items():
         enqueue_many(session, DELIVER, jobs, lock=lock)
 
@@ -296,6 +320,7 @@ def _restart(session: Session, deliveries: Sequence[Delivery], now: datetime) ->
     """Start the retry schedule from its first attempt."""
     for delivery in deliveries:
         delivery.status = DeliveryStatus.PENDING
+        # The person has fixed the cause, so the short first waits are right again.
         delivery.attempts = 0
         delivery.fencing_token += 1
         delivery.due_at = now
@@ -316,6 +341,8 @@ def _record_failure(
     """Pause the endpoint and plan the next attempt; or disable the endpoint, or stop retrying."""
     delivery.detail = detail
     endpoint.paused_until = result.ended_at + timedelta(seconds=pause_s(endpoint.slow_count))
+    # Kept from the first failure until a success, across messages: the endpoint is broken, not one
+    # message.
     endpoint.first_failed_at = endpoint.first_failed_at or result.ended_at
     if should_disable(endpoint.first_failed_at, result.ended_at):
         reason = (
@@ -327,20 +354,25 @@ def _record_failure(
     outcome = result.outcome
     retry_after_s = outcome.retry_after_s if isinstance(outcome, DeliveryFailed) else None
     wait_s = retry_wait_s(delivery.attempts, retry_after_s, result.chance)
+    # A rejected message is rejected again in every attempt.
     if wait_s is None or isinstance(outcome, MessageRejected):
         delivery.status = DeliveryStatus.FAILED
     else:
+        # From the end of the attempt: a timeout must not shorten the wait.
         delivery.due_at = result.ended_at + timedelta(seconds=wait_s)
 
 
 def _disable(session: Session, endpoint: Endpoint, reason: str, now: datetime) -> None:
     """Disable an endpoint, hold its pending deliveries, and publish a message about it."""
+    # Before the message below is published: a delivery to this endpoint would otherwise be created
+    # PENDING.
     endpoint.disabled_at, endpoint.disabled_reason = now, reason
     session.flush()
     pending = update(Delivery).where(
         Delivery.endpoint_id == endpoint.id, Delivery.status == DeliveryStatus.PENDING
     )
     session.execute(pending.values(status=DeliveryStatus.HELD, due_at=None))
+    # To the inbox only: a message to endpoints could make the next one fail and be disabled.
     publish(session, _disabled_message(endpoint, reason))
 
 

@@ -11,6 +11,7 @@ from app.notifications.registry import OutgoingMessage
 from app.notifications.service import AttemptResult, DeliveryAttempt, DeliveryJob
 from app.notifications.types import DeliveryFailed, DeliveryOutcome
 
+# The first retry waits 5 s, so a second is precise enough.
 TICK_S = 1.0
 MAX_DETAIL_CHARS = 400
 
@@ -25,7 +26,9 @@ def deliver(job: JobContext, **arguments: Any) -> None:
     with res.db.begin() as session:
         public_url = res.options.get("public_url", "")
         attempt = service.begin_attempt(session, delivery_job, res.secrets, public_url, res.clock())
+    # After the transaction: a slow recipient must not hold its locks.
     if attempt is not None:
+        # Monotonic, because a clock that is set would make an endpoint look slow.
         started = time.monotonic()
         outcome = _send(res, attempt)
         _finish(res, delivery_job, outcome, time.monotonic() - started)
@@ -34,6 +37,8 @@ def deliver(job: JobContext, **arguments: Any) -> None:
 @HANDLERS.register("notifications.delivery_crashed")
 def record_crash(job: JobContext, code: str, message: str, **arguments: Any) -> None:
     """Record an attempt whose job crashed as a failed attempt."""
+    # A crash (of a plugin channel, for example) is retried like any failure; the duration is
+    # unknown and counts as fast.
     outcome = DeliveryFailed(detail=f"{code}: {message}"[:MAX_DETAIL_CHARS])
     _finish(job.resources, DeliveryJob(**arguments), outcome, 0.0)
 
@@ -66,6 +71,7 @@ def _send(res: Resources, attempt: DeliveryAttempt) -> DeliveryOutcome:
 def _finish(
     res: Resources, delivery_job: DeliveryJob, outcome: DeliveryOutcome, duration_s: float
 ) -> None:
+    # Drawn here and not in the service, which stays deterministic for tests.
     chance = random.random()  # noqa: S311 - jitter
     result = AttemptResult(
         outcome=outcome, ended_at=res.clock(), duration_s=duration_s, chance=chance

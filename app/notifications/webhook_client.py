@@ -22,6 +22,7 @@ from app.notifications.types import (
     RecipientGone,
 )
 
+# In total, unlike httpx's own timeouts, which restart with every byte.
 DEADLINE_S = 15.0
 MAX_BYTES = 64 * 1024
 MAX_DETAIL_CHARS = 200
@@ -43,6 +44,8 @@ def post(
             outbound_client(
                 timeout_s=DEADLINE_S, max_bytes=MAX_BYTES, policy=res.outbound
             ) as client,
+            # Streamed, so that the body of a success is never read: an endless one must not turn it
+            # into a failure.
             client.stream("POST", url, content=body, headers=all_headers) as response,
         ):
             return _outcome(response, url, now)
@@ -51,14 +54,18 @@ def post(
     except httpx.TimeoutException:
         return DeliveryFailed(detail=f"no response within {DEADLINE_S:g} s")
     except httpx.HTTPError as error:
+        # Errors of httpx may contain the URL.
         text = _redact_address(f"{type(error).__name__}: {error}", url)
         return DeliveryFailed(detail=one_line(text, MAX_DETAIL_CHARS))
 
 
 def parse_recipient_url(recipient: str) -> httpx.URL:
     """Parse a recipient as a URL; raises `InvalidRecipient`."""
+    # A client that sends back what it has read would store the redacted URL.
     if ELLIPSIS in recipient:
         raise InvalidRecipient("is shown redacted; send the full URL")
+    # httpx accepts and encodes other characters; then the stored text would differ from the URL
+    # that is called, and the same endpoint could exist twice.
     plain = recipient.isascii() and recipient.isprintable() and " " not in recipient
     try:
         if not plain or len(recipient) > MAX_LINK_CHARS:
@@ -78,12 +85,14 @@ def redact_url(recipient: str) -> str:
 def _outcome(response: httpx.Response, url: str, now: datetime) -> DeliveryOutcome:
     if response.is_success:
         return DeliverySucceeded()
+    # A redirect could lead to an address that was never checked, and would take the message along.
     if response.is_redirect:
         detail = f"HTTP {response.status_code}: redirects are not followed"
         return DeliveryFailed(detail=detail)
     error_text = _error_text(response, url)
     detail = f"HTTP {response.status_code}"
     detail = f"{detail}: {error_text}" if error_text else detail
+    # 410 means deliberately removed (Standard Webhooks); 404 can be a deployment in progress.
     if response.status_code == HTTPStatus.GONE:
         return RecipientGone(detail=detail)
     retry_after_s = parse_retry_after(response.headers.get("retry-after"), now)
@@ -104,6 +113,8 @@ def _redact_address(text: str, url: str) -> str:
 
     Servers echo the requested path in error pages, and the path of a chat webhook is a credential.
     """
+    # A page can echo the path as sent, decoded, or encoded again; any of these forms is the
+    # credential.
     parts = urlsplit(url)
     query_values = [
         part for pair in parse_qsl(parts.query, keep_blank_values=True) for part in pair

@@ -21,8 +21,10 @@ MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", 
 WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 
 # Days of a month are bits 1 to 31, days of a week bits 0 (Sunday) to 6.
+# Without bit 0, which is no day.
 ALL_DAYS = (1 << 32) - 2
 ALL_WEEKDAYS = 0b1111111
+# Both 0 and 7 are Sunday: as 7 it can end a range such as `FRI-SUN`, which a 0 cannot.
 SUNDAY_AS_7 = 7
 MAX_QUOTED_CHARS = 20
 # Python refuses to convert very long digit strings; no field has a number of more digits than this.
@@ -96,6 +98,7 @@ MONTH_FIELD = _Field("month", 1, 12, MONTHS)
 WEEKDAY_FIELD = _Field("day of week", 0, 7, WEEKDAYS)
 FIELDS = (SECOND_FIELD, MINUTE_FIELD, HOUR_FIELD, DAY_FIELD, MONTH_FIELD, WEEKDAY_FIELD)
 
+# ASCII digits only: int() and `\d` would also accept digits of other scripts, and int() a sign.
 _NUMBER = re.compile(r"[0-9]+")
 _BEFORE_LAST = re.compile(r"L(?:-([0-9]+))?")
 _NEAREST = re.compile(r"([0-9]+)W")
@@ -104,6 +107,8 @@ _NTH = re.compile(r"([^#]+)#([0-9]+)")
 
 def parse_fields(text: str) -> CronFields:
     """Parse six fields or a macro; raises `InvalidCron`."""
+    # Not str.split(): that also splits at tabs and at Unicode spaces, which the syntax does not
+    # allow, and it loses the columns that an error message needs.
     tokens = [_Token(match[0], match.start()) for match in re.finditer(r"[^ ]+", text)]
     if len(tokens) == 1 and tokens[0].text.startswith("@"):
         return parse_fields(_expand_macro(tokens[0]))
@@ -147,10 +152,13 @@ def _parse_bits(token: _Token, field: _Field) -> int:
 
 def _parse_days(day: _Token, weekday: _Token) -> DayRule:
     days, before_last, last_workday, nearest = 0, [], False, []
+    # `?` is a token of the whole field, never an item of a list: `L,?` is rejected.
     for item in [] if day.text == "?" else _split_items(day):
         if item.text == "LW":
             last_workday = True
         elif match := _BEFORE_LAST.fullmatch(item.text):
+            # `L` alone is distance 0; a written distance is 1 to 30. Spring accepts `L-31`, which
+            # reaches into the previous month and can move the search backwards.
             before_last.append(_parse_number(item, match[1] or "0", 1 if match[1] else 0, 30))
         elif match := _NEAREST.fullmatch(item.text):
             nearest.append(_parse_number(item, match[1], 1, 31))
@@ -159,11 +167,15 @@ def _parse_days(day: _Token, weekday: _Token) -> DayRule:
     weekdays, last_weekdays, nth = 0, 0, []
     for item in [] if weekday.text == "?" else _split_items(weekday):
         if match := _NTH.fullmatch(item.text):
+            # More than the fifth weekday never matches. It is syntax nevertheless, and the check of
+            # a new schedule reports it as `NeverFires`, which says more than a syntax error.
             nth.append((_parse_weekday(item, match[1]), _parse_number(item, match[2], 1, 99)))
+        # Lower case is accepted here, unlike in the day of month, as Spring does: `fril`.
         elif item.text[-1] in "Ll" and len(item.text) > 1:
             last_weekdays |= 1 << _parse_weekday(item, item.text[:-1])
         else:
             bits = _parse_item(item, WEEKDAY_FIELD)
+            # Folds bit 7 into bit 0: both are Sunday.
             weekdays |= (bits | bits >> SUNDAY_AS_7) & ALL_WEEKDAYS
     return DayRule(
         days if day.text != "?" else ALL_DAYS,
@@ -194,13 +206,17 @@ def _parse_item(item: _Token, field: _Field) -> int:
     step = _parse_number(item, step_text, 1, None) if slash else 1
     if span == "*":
         # A step over all days of the week starts at Monday.
+        # `*` means Monday to Sunday (1 to 7) here.
         low, high = max(field.low, 1 if field is WEEKDAY_FIELD else 0), field.high
     else:
         first, dash, last = span.partition("-")
         low = _parse_value(item, first, field)
         high = _parse_value(item, last, field) if dash else (field.high if slash else low)
+        # `SUN-TUE` starts the week: Sunday is 0 at the start of a range and 7 everywhere else.
         if dash and field is WEEKDAY_FIELD and low == SUNDAY_AS_7 and high != SUNDAY_AS_7:
             low = 0
+        # `SUN-SUN` is every day in Spring, although it reads as one day: it is rejected. Ranges do
+        # not wrap around, because `FRI-MON` could mean four days or be a mistake.
         if high < low or (dash and field is WEEKDAY_FIELD and low == SUNDAY_AS_7):
             raise item.error(
                 f"the range {span!r} of the {field.name} is not ascending",
@@ -214,6 +230,8 @@ def _parse_value(item: _Token, text: str, field: _Field) -> int:
     if text.isascii() and text.upper() in field.names:
         index = field.names.index(text.upper())
         if field is WEEKDAY_FIELD:
+            # A name is looked up as a whole: Spring replaces names as substrings and reads `JAN1`
+            # as 11, November.
             return index or SUNDAY_AS_7
         return index + 1
     if not _NUMBER.fullmatch(text):
@@ -231,6 +249,7 @@ def _parse_number(
     field_name = field.name if field else "number"
     if not _NUMBER.fullmatch(text):
         raise item.error(f"a whole number is missing in {_quote(item)}", "write digits")
+    # The replacement is above every bound, so the error below is the right one.
     number = int(text) if len(text) <= MAX_DIGITS else 10**MAX_DIGITS
     if number < low or (high is not None and number > high):
         bounds = f"{low} to {high}" if high is not None else f"{low} or more"

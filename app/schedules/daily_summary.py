@@ -79,6 +79,8 @@ def get_day(day: date | None, timezone: str, now: datetime) -> SummaryDay:
     local_date = day or now.astimezone(zone).date()
     try:
         since = datetime.combine(local_date, time(), zone).astimezone(UTC)
+        # The start of the next calendar day, not 24 hours later: a day with a clock change has 23
+        # or 25.
         until = datetime.combine(local_date + timedelta(days=1), time(), zone).astimezone(UTC)
     except OverflowError:
         raise Invalid(
@@ -90,6 +92,7 @@ def get_day(day: date | None, timezone: str, now: datetime) -> SummaryDay:
 
 def summarize_day(session: Session, day: SummaryDay) -> DailySummaryView:
     """The summary of a day. Runs count on the day of their creation; lists end at 200 items."""
+    # BETWEEN includes both ends; PostgreSQL stores microseconds, so this excludes `until`.
     runs = BenchmarkRun.created_at.between(day.since, day.until - timedelta(microseconds=1))
     fires = ScheduleFire.due_at.between(day.since, day.until - timedelta(microseconds=1))
     run_counts = select(BenchmarkRun.status, func.count()).where(runs).group_by(BenchmarkRun.status)
@@ -136,6 +139,7 @@ def send_summary(res: Resources, summary_time: SummaryTime) -> None:
     with res.db.read() as session:
         is_sent = select(Notification.id).where(Notification.dedup_key == dedup_key)
         endpoint_ids = list_summary_endpoints(session)
+        # Most calls end here. The unique key decides; this read only saves computing the summary.
         if session.scalar(is_sent) is not None or not endpoint_ids:
             return
         day = get_day(due_day, summary_time.timezone, now)
@@ -218,6 +222,7 @@ def _day_alerts(session: Session, day: SummaryDay) -> DayAlerts:
 def _list_idle_schedules(session: Session, day: SummaryDay) -> list[IdleScheduleView]:
     """The schedules that were due on the day and started no run, with counted reasons."""
     due = (ScheduleFire.due_at >= day.since, ScheduleFire.due_at < day.until)
+    # A pending fire counts as active: its run may start in the next second.
     active = select(ScheduleFire.schedule_id).where(
         *due, ScheduleFire.status.in_([FireStatus.STARTED, FireStatus.PENDING])
     )

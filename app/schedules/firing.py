@@ -31,6 +31,7 @@ from app.schedules.rules import (
 )
 from app.schedules.service import disable, timing_error_message, timing_of
 
+# More than a year: a yearly schedule still shows its previous instant.
 FIRES_RETENTION = timedelta(days=400)
 DELETE_BATCH = 10_000
 # Enqueuing is the slowest part of a tick, so fires share jobs. A fire with a pattern waits for the
@@ -40,6 +41,9 @@ FIRES_PER_JOB = 25
 # Limit per transaction: an outage leaves many instants, and a statement has a timeout of seconds.
 MAX_FIRES_PER_TRANSACTION = 10_000
 
+# One statement for all fires of a transaction: row by row, 1,000 schedules that are due in the same
+# second would take longer than the 500 ms that an instant may be late. The plan is copied from the
+# schedule, so that an edit between the claim and the start does not change a fire.
 INSERT_FIRES = text(
     """
     WITH written AS (
@@ -64,6 +68,7 @@ INSERT_FIRES = text(
     FROM written WHERE status = 'PENDING'
     """
 )
+# `ids` is an array, because all schedules of a group have the same next instant.
 ADVANCE = text(
     """
     UPDATE schedule_configs AS schedule SET next_run_at = advanced.next_run_at
@@ -114,6 +119,8 @@ def fire_due(session: Session, now: datetime, limit: int) -> int:
     Returns: how many were claimed; fewer than `limit` if no more are due or not locked.
     Locks:   the claimed schedules; those that other schedulers hold are skipped.
     """
+    # Claim, fires, jobs and the new `next_run_at` are in one transaction: after a crash at any
+    # point either all of them exist or none, and the instant is claimed again.
     groups = queries.claim_due(session, now, limit)
     fires: list[NewFires] = []
     advanced: list[dict[str, Any]] = []
@@ -121,13 +128,19 @@ def fire_due(session: Session, now: datetime, limit: int) -> int:
     for timetable, schedule_ids in groups:
         try:
             plan = _plan_tick(timetable, now)
+        # The expression or the zone was valid when it was saved; new zone data can remove a zone.
+        # The schedule is disabled with the reason, because firing in another zone would be wrong
+        # silently.
         except Invalid as error:
+            # One by one: only these few broken schedules are loaded as objects.
             for schedule_id in schedule_ids:
                 schedule = queries.get_schedule(session, schedule_id)
                 disable(schedule, timing_error_message(error), now)
             continue
         instants = len(plan.skip) + len(plan.fire)
         # Schedules beyond the limit are not advanced: they stay due for the next transaction.
+        # At least one schedule, even if its instants alone exceed the limit: otherwise it would
+        # never advance. `plan_tick` bounds the instants of one schedule.
         fitting_ids = schedule_ids[: max(remaining // max(instants, 1), 1)]
         fires += _new_fires(fitting_ids, plan)
         advanced.append({"ids": fitting_ids, "next_run_at": _iso(plan.next_run_at)})
@@ -138,6 +151,8 @@ def fire_due(session: Session, now: datetime, limit: int) -> int:
     if advanced:
         _enqueue_starts(session, _insert_fires(session, fires, TriggerType.SCHEDULED, now))
         session.execute(ADVANCE, {"advanced": json.dumps(advanced)})
+    # Counts the claimed schedules, also those beyond the limit: the caller stops at fewer than
+    # `limit`, and theirs are still due.
     return sum(len(group.schedule_ids) for group in groups)
 
 
@@ -147,11 +162,15 @@ def trigger_now(session: Session, schedule_id: str, now: datetime) -> ScheduleFi
     Without a pattern the run starts in this transaction; with one, a job searches the source first.
     Raises: `ScheduleStillRunning` if the fire would only be skipped; else as `create_run`.
     """
+    # Locks before it looks for active runs: two people who trigger at the same time would both see
+    # none.
     schedule = queries.get_schedule(session, schedule_id, for_update=True)
     if schedule.concurrency_policy == ConcurrencyPolicy.FORBID:
         _require_no_active_run(session, schedule_id)
     pending = _insert_fires(session, [NewFires([schedule.id], now)], TriggerType.MANUAL, now)
     for seq in pending.without_pattern:
+        # In this transaction, so that the response contains the run, and an error of `create_run`
+        # reaches the caller instead of a log.
         start_fire(session, seq, now)
     _enqueue_starts(session, PendingFires([], pending.with_pattern))
     [seq] = (*pending.without_pattern, *pending.with_pattern)
@@ -181,6 +200,7 @@ def start_fire(
     Raises: as `create_run`.
     """
     locked = queries.lock_fire(session, seq)
+    # A repeated job (its worker died after the commit) finds the fire started and does nothing.
     if locked is None or locked.fire.status != FireStatus.PENDING:
         return
     fire, schedule = locked
@@ -190,6 +210,8 @@ def start_fire(
     if source_run and find_judged_runs(session, benchmark_id, agent_id, [source_run]):
         _skip(session, fire, SkipReason.NO_NEW_RUN)
         return
+    # Under the lock of the schedule: without it, two instants could both see no active run and
+    # start two.
     active_runs = queries.list_active_runs(session, schedule.id)
     policy = ConcurrencyPolicy(plan["concurrencyPolicy"])
     if active_runs and policy is ConcurrencyPolicy.FORBID:
@@ -204,6 +226,7 @@ def start_fire(
         trigger=TriggerType(fire.triggered_by),
         run_name=source_run.selector if source_run else None,
     )
+    # A run that a person triggered is in the audit log already, with that person as the actor.
     if run.triggered_by == TriggerType.SCHEDULED:
         actor = AuditActor(type="schedule", id=schedule.id)
         record_action(session, actor, "start_run", AuditResource("benchmark-runs", run.id))
@@ -226,6 +249,7 @@ def fail_fire(session: Session, seq: int, code: str, message: str, now: datetime
         return
     locked.fire.status, locked.fire.reason = FireStatus.FAILED, code
     locked.fire.detail = message
+    # A failed start by a person is that person's to see; it must not disable the schedule.
     if locked.fire.triggered_by == TriggerType.SCHEDULED:
         _count_failure(locked.schedule, f"{code}: {message}", now)
     session.flush()
@@ -238,6 +262,7 @@ def record_run_end(session: Session, run_id: str, now: datetime) -> None:
     do neither: they show nothing about the schedule.
     """
     locked = queries.lock_fire_of_run(session, run_id)
+    # The job may be repeated, and a run that is retried ends twice: each run counts once.
     if locked is None or locked.fire.settled_at is not None:
         return
     fire, schedule = locked
@@ -253,6 +278,7 @@ def record_run_end(session: Session, run_id: str, now: datetime) -> None:
 def delete_old_fires(session: Session, now: datetime) -> int:
     """Delete a batch of fires older than `FIRES_RETENTION`; returns the number deleted."""
     is_old = ScheduleFire.due_at < now - FIRES_RETENTION
+    # PostgreSQL's DELETE has no LIMIT, hence the subquery.
     batch = select(ScheduleFire.seq).where(is_old).limit(DELETE_BATCH)
     deleted = session.execute(
         delete(ScheduleFire).where(ScheduleFire.seq.in_(batch)).returning(ScheduleFire.seq)
@@ -284,6 +310,8 @@ def _insert_fires(
     The unique key of (schedule, instant) makes each instant fire once, even if two schedulers, or
     a clock that was set back, arrive at it again.
     """
+    # The conflict clause returns no row for an instant that exists, so a repeated tick enqueues
+    # nothing.
     inserted = session.execute(
         INSERT_FIRES,
         {

@@ -13,7 +13,9 @@ from app.alerts.service import EventNotice, publish_notice
 from app.schedules.rules import SKIP_DETAILS, SkipReason
 
 TICK_S = 60.0
+# A scheduler that is restarted fires what it missed: only a longer absence is worth an alert.
 OVERDUE_AFTER = timedelta(minutes=5)
+# A longer time without any worker is not reported instant by instant when they return.
 LOOKBACK = timedelta(hours=24)
 BATCH_SIZE = 100
 
@@ -26,6 +28,8 @@ MISSED_REASONS = (
 OVERDUE_DETAIL = "no scheduler fired it; start one with `mosaico scheduler`"
 
 # `dedup_key` is the same for the same miss, so that each miss is reported once.
+# `extract(epoch ...)` instead of the timestamp's text, which depends on the time zone of the
+# session.
 UNREPORTED = text(
     """
     SELECT schedule.id, schedule.name, schedule.benchmark_id, schedule.agent_id, missed.at,

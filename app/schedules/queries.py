@@ -100,11 +100,13 @@ def claim_due(session: Session, now: datetime, limit: int) -> list[DueGroup]:
         .where(ScheduleConfig.next_run_at <= now)
         .order_by(ScheduleConfig.next_run_at)
         .limit(limit)
+        # Two schedulers share the due schedules instead of waiting for each other's transaction.
         .with_for_update(skip_locked=True)
         .cte()
         .c
     )
     timetable = [claimed[name] for name in Timetable._fields]
+    # Sorted, so that every transaction updates in the same order.
     ids = func.array_agg(aggregate_order_by(claimed.id, claimed.id))
     statement = select(*timetable, ids).group_by(*timetable).order_by(claimed.next_run_at, ids)
     return [DueGroup(Timetable(*columns), ids) for *columns, ids in session.execute(statement)]
@@ -119,6 +121,8 @@ def claim_not_due(
         .where(ScheduleConfig.next_run_at > now, ScheduleConfig.id > after_id)
         .order_by(ScheduleConfig.id)
         .limit(limit)
+        # A locked schedule is being fired or edited at this moment, which recomputes it anyway.
+        # A locked schedule is being fired or edited, and both recompute its next instant anyway.
         .with_for_update(skip_locked=True)
     )
     return session.scalars(statement).all()
@@ -126,6 +130,7 @@ def claim_not_due(
 
 def seconds_until_due(session: Session) -> float | None:
     """Seconds until the next schedule is due, negative if overdue; None if none is enabled."""
+    # In the database, so that a wrong clock of this machine does not shift the wait.
     wait = func.extract("epoch", func.min(ScheduleConfig.next_run_at) - func.clock_timestamp())
     wait_s = session.scalar(select(wait).where(ScheduleConfig.next_run_at.is_not(None)))
     return None if wait_s is None else float(wait_s)
@@ -147,6 +152,7 @@ def lock_fire(session: Session, seq: int) -> LockedFire | None:
     schedule = session.scalars(lock).one_or_none()
     if schedule is None:
         return None
+    # The fire was read before the lock: another worker may have changed it since.
     session.refresh(fire)
     return LockedFire(fire, schedule)
 

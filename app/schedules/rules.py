@@ -11,7 +11,9 @@ from app.schedules.cron import CronExpression, DstPolicy
 from app.schedules.time_zones import SECOND, get_time_zone
 
 # An instant that fires at most this late is on time, not a misfire.
+# Above the promised 2 s of lateness under load, so that a slow tick is no misfire.
 ON_TIME = timedelta(seconds=5)
+# A schedule of every second would start 3,600 runs after an outage of an hour.
 FIRE_ALL_LIMIT = 100
 # This many missed instants of one schedule have a row each; all older ones share one row.
 RECORDED_LIMIT = 500
@@ -145,11 +147,13 @@ def plan_tick(
     """
     skipped: list[SkippedInstant] = []
     first: datetime | None = due_at
+    # Whole seconds, because `_skip_range` ends one second before this instant.
     window_start = (now - misfire_rules.catchup_window).replace(microsecond=0)
     if due_at < window_start:
         reason = SkipReason.OUTSIDE_CATCHUP_WINDOW
         first = _skip_range(timing, due_at, window_start, reason, skipped)
     instants = _newest_instants(timing, first, now, skipped)
+    # The instants ascend, so `missed` is a prefix and the rest is on time.
     missed = [instant for instant in instants if instant < now - ON_TIME]
     on_time = instants[len(missed) :]
     late, reason = _catch_up(misfire_rules.policy, missed, has_on_time=bool(on_time))
@@ -157,6 +161,7 @@ def plan_tick(
     skipped += [
         SkippedInstant(due_at=instant, range_end=None, reason=reason) for instant in dropped
     ]
+    # From the last scheduled instant, not from now: an instant between the two would be lost.
     last = instants[-1] if instants else now
     return TickPlan(fire=(*late, *on_time), skip=tuple(skipped), next_run_at=timing.next(last))
 
@@ -188,6 +193,7 @@ def _newest_instants(
     """
     while first is not None and first <= now:
         later = timing.instants(first, now)
+        # One more than the limit shows that there are too many, without computing all of them.
         instants = [first, *itertools.islice(later, RECORDED_LIMIT)]
         if len(instants) <= RECORDED_LIMIT:
             return instants

@@ -35,6 +35,8 @@ def create_schedule(session: Session, body: ScheduleCreate, now: datetime) -> Sc
     """Raises: `NotFound` and `Conflict` as `create_run` does, `Invalid` with all errors."""
     schedule = ScheduleConfig(**{**all_fields(body), "id": body.id or new_id()})
     _require_runnable(session, schedule)
+    # Computed for a disabled schedule too: an expression that never fires is rejected at once, not
+    # when somebody enables the schedule.
     first = rules.first_instant(timing_of(schedule), now)
     schedule.next_run_at = first if schedule.enabled else None
     session.add(schedule)
@@ -44,6 +46,7 @@ def create_schedule(session: Session, body: ScheduleCreate, now: datetime) -> Sc
         raise Conflict(
             f"the schedule id {schedule.id!r} is taken; choose another id, or PATCH that schedule"
         ) from None
+    # Loads the defaults of the database, which the response shows.
     session.refresh(schedule)
     return schedule
 
@@ -58,6 +61,8 @@ def change_schedule(
     Raises: as `create_schedule`; `ScheduleNotFound`.
     """
     schedule = queries.get_schedule(session, schedule_id, for_update=True)
+    # An unchanged field does not count: a client that sends the whole schedule back must not move
+    # `next_run_at` or reset the failures.
     changed = {name for name, value in values.items() if getattr(schedule, name) != value}
     for name in changed:
         setattr(schedule, name, values[name])
@@ -66,6 +71,8 @@ def change_schedule(
     if changed & TIMING_FIELDS:
         first = rules.first_instant(timing_of(schedule), now)
         schedule.next_run_at = first if schedule.enabled else None
+    # Whoever enables a schedule has seen the failures; otherwise the next one would disable it
+    # again.
     if "enabled" in changed:
         schedule.consecutive_failures = 0
         schedule.disabled_at = schedule.disabled_reason = None
@@ -79,6 +86,8 @@ def change_schedule(
 def delete_schedule(session: Session, schedule_id: str) -> None:
     """Delete a schedule and its fires; runs that it started stay and continue."""
     session.delete(queries.get_schedule(session, schedule_id, for_update=True))
+    # After the schedule is locked: a tick that waits for the lock finds no schedule and adds no
+    # fire.
     session.execute(delete(ScheduleFire).where(ScheduleFire.schedule_id == schedule_id))
     session.flush()
 
@@ -92,6 +101,8 @@ def recompute_next_runs(session: Session, now: datetime, after_id: str, limit: i
     schedules = queries.claim_not_due(session, now, after_id, limit)
     for schedule in schedules:
         try:
+            # From now: an instant that the new zone data moves into the past is not fired
+            # retroactively.
             schedule.next_run_at = timing_of(schedule).next(now)
         except Invalid as error:
             disable(schedule, timing_error_message(error), now)
@@ -112,6 +123,8 @@ def _flush(session: Session) -> None:
     try:
         session.flush()
     except IntegrityError as error:
+        # The checks before saw both rows; only the constraint sees a delete that commits in
+        # between.
         if getattr(error.orig, "sqlstate", None) == FOREIGN_KEY_VIOLATION:
             raise NotFound(
                 "the benchmark or the agent was deleted in the meantime; choose another one"

@@ -28,11 +28,16 @@ class RunSearch(NamedTuple):
 def start_runs(job: JobContext, fires: list[int]) -> None:
     """Start the runs of due instants; a repeated job skips those that are started."""
     for seq in fires:
+        # Between two fires: a stopping worker returns the job, and its next attempt skips the
+        # started ones.
         job.checkpoint()
         try:
             _start_run(job.resources, seq)
+        # The whole job is retried: the cause (database, network) is not the fire's, so it must not
+        # count as a failure of the schedule.
         except Unavailable:
             raise
+        # One broken schedule must not stop the other fires of the job.
         except AppError as error:
             record_start_failure(job, [seq], **describe_error(error))
 
@@ -55,6 +60,7 @@ def record_run_end(job: JobContext, run_id: str) -> None:
 def _start_run(res: Resources, seq: int) -> None:
     """Start one run; with a pattern, on the newest matching run of the trace source."""
     search = _find_search(res, seq)
+    # Before the transaction: a slow source would hold the lock of the schedule.
     source_run = _find_newest_run(res, search) if search else None
     with res.db.begin() as session:
         if search and source_run is None:

@@ -14,10 +14,14 @@ from app.schedules import firing, queries, service
 
 log = logging.getLogger(__name__)
 
+# Schedules per transaction: large enough for 1,000 schedules on one second, small enough for the
+# statement timeout.
 BATCH_SIZE = 2000
+# A schedule that is created or edited now is noticed within this time.
 MAX_WAIT_S = 1.0
 # When other schedulers hold the locks of everything that is due, polling faster is useless.
 MIN_WAIT_S = 0.02
+# Smaller differences are slewing, and the time that passes between the readings of two clocks.
 CLOCK_JUMP_S = 0.5
 
 
@@ -26,6 +30,8 @@ def fire_all_due(db: Database) -> float:
     claimed = BATCH_SIZE
     while claimed == BATCH_SIZE:
         with db.begin() as session:
+            # The time is read in each transaction: during a long catch-up the next instants become
+            # due.
             claimed = firing.fire_due(session, queries.database_now(session), BATCH_SIZE)
     with db.read() as session:
         wait_s = queries.seconds_until_due(session)
@@ -34,6 +40,7 @@ def fire_all_due(db: Database) -> float:
 
 def recompute_all(db: Database) -> None:
     """Recompute every `next_run_at`: after a start, or after the clock was set back."""
+    # Pages by id, because the recomputed column itself cannot be the cursor.
     after_id: str | None = ""
     while after_id is not None:
         with db.begin() as session:
@@ -56,6 +63,7 @@ class Ticker:
         self._chores = chores or {}
         self._scheduler = BackgroundScheduler(timezone="UTC")
         self._clock_offset_s = _clock_offset_s()
+        # Not set at the start: the zone data may have changed while no scheduler ran.
         self._recomputed = threading.Event()
         self._stopping = threading.Event()
         self._ticking = threading.Lock()
@@ -69,6 +77,8 @@ class Ticker:
     def stop(self) -> None:
         """Stop, after the tick in progress has ended."""
         self._stopping.set()
+        # Without waiting: a chore in progress can take long, and only an interrupted tick would
+        # matter.
         self._scheduler.shutdown(wait=False)
         with self._ticking:
             pass
@@ -81,6 +91,8 @@ class Ticker:
             self._clock_offset_s = offset_s
             self._recomputed.clear()
             for job in self._scheduler.get_jobs():
+                # After a jump backwards, APScheduler would wait until the old wall time comes
+                # again.
                 job.modify(next_run_time=datetime.now(UTC))
 
     def _add_job(self, name: str, interval_s: float, function: Callable[[], None]) -> None:
@@ -90,7 +102,11 @@ class Ticker:
             seconds=interval_s,
             id=name,
             max_instances=1,
+            # One call for all that were missed: a tick looks at the table, not at how often it was
+            # called.
             coalesce=True,
+            # Never dropped for being late: APScheduler's default drops a call that is more than 1 s
+            # late.
             misfire_grace_time=None,
             next_run_time=datetime.now(UTC),
         )
@@ -101,6 +117,7 @@ class Ticker:
         APScheduler omits a start while it believes that the previous one still runs. That is
         harmless only if nothing is due before the start after it: hence the loop.
         """
+        # Only for `stop`: APScheduler does not overlap two calls of one job.
         with self._ticking:
             wait_s = 0.0
             while wait_s < MAX_WAIT_S and not self._stopping.wait(wait_s):
@@ -109,10 +126,13 @@ class Ticker:
     def _fire(self) -> float:
         """Fire what is due; returns the seconds to wait."""
         try:
+            # Here and not in `start`, so that a database that is away only delays it.
             if not self._recomputed.is_set():
                 recompute_all(self._db)
                 self._recomputed.set()
             return fire_all_due(self._db)
+        # Any other error is a defect: APScheduler logs its traceback and calls again at the next
+        # interval.
         except Unavailable as error:
             log.warning("a tick failed and is repeated in %g s: %s", MAX_WAIT_S, error)
             return MAX_WAIT_S

@@ -31,6 +31,8 @@ class OffsetChange(NamedTuple):
 
 def get_time_zone(name: str) -> ZoneInfo:
     """The zone of an IANA name, links included; raises `UnknownTimeZone`."""
+    # A list of known names, because ZoneInfo(name) opens a file: it accepts names such as
+    # `posixrules`, and fails in several ways for path-like ones.
     if name not in _zone_names():
         raise UnknownTimeZone(
             f"the time zone {name!r} is unknown; send an IANA name such as Europe/Rome, or UTC",
@@ -49,9 +51,12 @@ def offset_at(instant: datetime, zone: tzinfo) -> timedelta:
 def find_offset_change(start: datetime, end: datetime, zone: tzinfo) -> OffsetChange | None:
     """The change between two instants at most `STABLE_SPAN` apart, `end` included."""
     before, after = offset_at(start, zone), offset_at(end, zone)
+    # Sufficient at this distance, see `STABLE_SPAN`.
     if before == after:
         return None
     while end - start > SECOND:
+        # Whole seconds: clocks change at whole seconds, and the search ends when one second is
+        # left.
         middle = start + (end - start) // 2 // SECOND * SECOND
         if offset_at(middle, zone) == before:
             start = middle

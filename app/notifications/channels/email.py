@@ -34,10 +34,12 @@ from app.notifications.types import (
 )
 
 DEADLINE_S = 15.0
+# How late a session may end after its deadline, if it had no socket yet at that time.
 HANG_UP_INTERVAL_S = 0.2
 MAX_ITEMS = 100
 MAX_ADDRESS_CHARS = 254
 MAX_DETAIL_CHARS = 200
+# RFC 5321: the greeting of a server that accepts a session.
 SERVICE_READY = 220
 FIRST_PERMANENT_CODE = 500
 
@@ -59,7 +61,10 @@ def render(published: PublishedMessage) -> bytes:
     layout = build_layout(published, max_items=MAX_ITEMS)
     mail = EmailMessage(policy=SMTP_POLICY)
     mail["Subject"] = f"[MOSAICO] {layout.title}"
+    # Tells vacation responders not to answer (RFC 3834).
     mail["Auto-Submitted"] = "auto-generated"
+    # Quoted-printable keeps lines below the 998 octets of RFC 5321; 8bit would need a server with
+    # 8BITMIME.
     mail.set_content(_text(layout), cte="quoted-printable")
     mail.add_alternative(_html(layout), subtype="html", cte="quoted-printable")
     # `=_` is not valid quoted-printable, so no text of a user can end a part.
@@ -77,14 +82,21 @@ def send(res: Resources, outgoing: OutgoingMessage) -> DeliveryOutcome:
     try:
         with _connected(access) as server:
             server.send_message(_add_headers(access, outgoing))
+    # A refused recipient concerns the endpoint, refused data the message: only the first may
+    # disable the endpoint.
     except smtplib.SMTPRecipientsRefused as error:
+        # There is one recipient per mail, so one entry.
         [(code, reply)] = error.recipients.values()
         return _refusal(RecipientGone, code, reply)
     except smtplib.SMTPDataError as error:
         return _refusal(MessageRejected, error.smtp_code, error.smtp_error)
+    # The login, the sender or the greeting was refused: an operator's problem, never the
+    # recipient's.
     except smtplib.SMTPResponseException as error:
         return DeliveryFailed(detail=_reply_text(error.smtp_code, error.smtp_error))
     except (OSError, smtplib.SMTPException) as error:
+        # Hanging up makes the blocked read fail with an arbitrary error; the elapsed time tells the
+        # cause.
         is_timeout = time.monotonic() - started >= DEADLINE_S
         timeout_text = f"the mail server did not respond within {DEADLINE_S:g} s"
         text = timeout_text if is_timeout else f"{type(error).__name__}: {error}"
@@ -115,6 +127,8 @@ def _connected(access: SmtpServer) -> Iterator[smtplib.SMTP]:
     try:
         _connect(server, access, context)
         yield server
+        # The message is accepted by now: an error in the farewell must not make it fail and be sent
+        # again.
         with suppress(OSError, smtplib.SMTPException):
             server.quit()
     finally:
@@ -135,6 +149,8 @@ def _authenticate(server: smtplib.SMTP, access: SmtpServer, context: ssl.SSLCont
     server.ehlo_or_helo_if_needed()
     if not access.tls and server.has_extn("starttls"):
         server.starttls(context=context)
+        # RFC 3207: what the server said before TLS came over an unprotected connection and must be
+        # asked again.
         server.ehlo()
     elif not access.tls and access.require_tls:
         raise smtplib.SMTPNotSupportedError(
@@ -158,14 +174,18 @@ def _hang_up_at_deadline(server: smtplib.SMTP, ended: threading.Event, deadline_
 
 def _hang_up(server: smtplib.SMTP) -> None:
     """End every blocking read: a server that sends byte by byte never reaches a read timeout."""
+    # Read once: the sending thread may close and clear it at any moment.
     connection: socket.socket | None = server.sock
     if connection is not None:
         with suppress(OSError):
+            # shutdown() and not close(): only it wakes a thread that is blocked in a read of the
+            # same socket.
             connection.shutdown(socket.SHUT_RDWR)
 
 
 def _add_headers(access: SmtpServer, outgoing: OutgoingMessage) -> EmailMessage:
     mail = message_from_bytes(outgoing.body, EmailMessage, policy=SMTP_POLICY)
+    # The Message-ID is the same in every attempt, so that mail servers can drop a repetition.
     domain = parseaddr(access.sender)[1].rpartition("@")[2]
     mail["From"] = access.sender
     mail["To"] = outgoing.recipient

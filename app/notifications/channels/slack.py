@@ -33,6 +33,8 @@ def render(published: PublishedMessage) -> bytes:
     document = {
         "text": escape_markup(layout.title),
         "mrkdwn": False,
+        # Slack would otherwise turn names, channels and URLs of the text into mentions and links
+        # with previews.
         "parse": "none",
         "link_names": False,
         "unfurl_links": False,
@@ -52,6 +54,7 @@ def send(res: Resources, outgoing: OutgoingMessage) -> DeliveryOutcome:
 
 
 def _blocks(layout: MessageLayout) -> list[dict[str, Any]]:
+    # Slack rejects the whole message if a block has no elements.
     sections = [section for section in layout.sections if section]
     return [{"type": "rich_text", "elements": [_lines(section)]} for section in sections]
 
@@ -61,6 +64,7 @@ def _lines(lines: tuple[TextLine, ...]) -> dict[str, Any]:
     for line in lines:
         elements += [_element(run) for run in line]
         elements.append({"type": "text", "text": "\n"})
+    # Without the line break after the last line.
     return {"type": "rich_text_section", "elements": elements[:-1]}
 
 

@@ -21,6 +21,7 @@ WORKFLOWS_DOMAINS = (
     ".logic.azure.cn",
     ".api.powerplatform.com",
 )
+# Rejected with their own message, because these URLs are still in many configurations.
 RETIRED_DOMAINS = (".webhook.office.com", "outlook.office.com")
 MAX_BYTES = 28 * 1024
 MAX_ITEMS = 40
@@ -43,11 +44,14 @@ def check(recipient: str) -> None:
 def render(published: PublishedMessage) -> bytes:
     """A card with as many items as its size limit allows."""
     counts = range(1, min(MAX_ITEMS, len(published.message.items)) + 1)
+    # The size grows with the number of items, so the largest number that fits is found by
+    # bisection; Teams rejects a card above the limit as a whole.
     item_count = bisect_right(
         counts, MAX_BYTES, key=lambda count: len(_render_items(published, count))
     )
     body = _render_items(published, item_count)
     return (
+        # The message alone can exceed the limit, too; two lines never do.
         body if len(body) <= MAX_BYTES else _card(build_layout(published, max_items=0, max_lines=2))
     )
 

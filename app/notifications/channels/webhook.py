@@ -40,6 +40,8 @@ def render(published: PublishedMessage) -> bytes:
         "timestamp": published.published_at.isoformat(),
         "data": data,
     }
+    # The signature covers these exact bytes; render() is called again for each attempt and gives
+    # them again.
     return json.dumps(body, separators=(",", ":")).encode()
 
 
