@@ -8,7 +8,7 @@ from typing import Any
 from app.core.registry import LoadedPlugin, Registry
 from app.formula import register_metric_keys
 from app.harness.bash.check_registry import CHECKS, load_checks
-from app.harness.mcp.evaluating import EVALUATORS, load_evaluators
+from app.harness.mcp.evaluator_registry import EVALUATORS, load_evaluators
 from app.metrics.registry import METRICS, load_metrics
 from app.notifications.registry import CHANNELS, load_channels
 from app.traces.registry import TRACE_SOURCES, load_trace_sources

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from app.harness.mcp.plan import Plan, PlannedTask
+from app.harness.mcp.plan import PlannedTask, RunPlan
 from app.harness.mcp.run import run_plan
 from app.harness.mcp.types import AttemptEnded, Event
 from app.harness.results import AttemptOutcome
@@ -156,8 +156,8 @@ def _whole(timed: Timed) -> float:
 
 def _run(tasks: list[PlannedTask], model: Llm, *, concurrency: int) -> Timed:
     timed = Timed()
-    plan = Plan(tasks=tuple(tasks), concurrency=concurrency)
-    asyncio.run(run_plan(plan, timed.listen, opening=lambda *_: model))
+    plan = RunPlan(tasks=tuple(tasks), concurrency=concurrency)
+    asyncio.run(run_plan(plan, timed.listen, open_llm_model=lambda *_: model))
     return timed
 
 

@@ -10,9 +10,16 @@ from app.core.resources import Resources
 from app.harness.background import run_in_background
 from app.harness.budget import Budget, BudgetLimits, UsedBudget
 from app.harness.mcp.lint import lint
-from app.harness.mcp.loader import inspect_text, require_usable
-from app.harness.mcp.plan import Attempt, LlmEndpoint, Plan, PlannedTask
-from app.harness.mcp.planning import Keys, Overrides, Selection, plan_tasks, require_keys, unpriced
+from app.harness.mcp.loader import load_text, require_valid
+from app.harness.mcp.plan import LlmEndpoint, PlannedAttempt, PlannedTask, RunPlan
+from app.harness.mcp.plan_builder import (
+    ModelKeys,
+    PlanOverrides,
+    TaskSelection,
+    models_without_price,
+    plan_tasks,
+    require_keys,
+)
 from app.harness.mcp.schemas import McpHarnessSettings
 from app.harness.mcp.secrets import find_secrets
 from app.harness.mcp.types import AttemptEnded, ErrorKind, Event, McpReport, TaskResult
@@ -39,7 +46,7 @@ class McpProducer:
     """The validated attempts of a benchmark file."""
 
     resources: Resources
-    plan: Plan
+    plan: RunPlan
     run_budget: BudgetLimits
 
     @property
@@ -62,7 +69,7 @@ class McpProducer:
         """Raises: `CollectionFailed` when models rejected every attempt."""
         index_of = {attempt.key: index for index, attempt in enumerate(self._attempts())}
         stored = frozenset(key for key, index in index_of.items() if index not in indexes)
-        plan = replace(self.plan, made=stored)
+        plan = replace(self.plan, stored_keys=stored)
         any_answer, rejection = False, ""
         pages: Generator[list[TaskResult], None, None] = run_in_background(
             lambda send: self._run(plan, send, budget), heartbeat_s=HEARTBEAT_S
@@ -87,21 +94,25 @@ class McpProducer:
             )
 
     def _run(
-        self, plan: Plan, send: Callable[[TaskResult], None], budget: Budget
+        self, plan: RunPlan, send: Callable[[TaskResult], None], budget: Budget
     ) -> Coroutine[Any, Any, McpReport]:
         # The MCP SDK takes seconds to import; a service that runs no such file does without.
+        from app.harness.mcp.mcp_server import ServerEnvironment
         from app.harness.mcp.run import run_plan
-        from app.harness.mcp.sessions import Surroundings
 
         def on_event(event: Event) -> None:
             if isinstance(event, AttemptEnded):
                 send(event.result)
 
-        surroundings = Surroundings(
+        server_environment = ServerEnvironment(
             path=os.environ.get("PATH", os.defpath), policy=self.resources.outbound
         )
         return run_plan(
-            plan, on_event, surroundings=surroundings, opening=self._open_llm, budget=budget
+            plan,
+            on_event,
+            server_environment=server_environment,
+            open_llm_model=self._open_llm,
+            budget=budget,
         )
 
     def _open_llm(self, endpoint: LlmEndpoint, model: str) -> Llm:
@@ -115,7 +126,7 @@ class McpProducer:
             environment={KEYS[endpoint.provider]: key} if key else {},
         )
 
-    def _attempts(self) -> list[Attempt]:
+    def _attempts(self) -> list[PlannedAttempt]:
         return list(self.plan.attempts())
 
 
@@ -130,22 +141,24 @@ def mcp_producer(
     environment = {
         name: text for name, text in os.environ.items() if not name.startswith(SERVICE_PREFIX)
     }
-    file = lint(inspect_text(read_file(resources, dataset_ref), dataset_ref, secrets, environment))
-    require_usable([file])
-    keys = Keys(
+    file = lint(load_text(read_file(resources, dataset_ref), dataset_ref, secrets, environment))
+    require_valid([file])
+    keys = ModelKeys(
         secrets=secrets,
         environment={name: key.reveal() for name, key in resources.model_keys.items()},
     )
-    selection = Selection(scenarios=settings.scenarios, tasks=settings.tasks, tags=settings.tags)
-    overrides = Overrides(models=[settings.model] if settings.model else [])
+    selection = TaskSelection(
+        scenarios=settings.scenarios, tasks=settings.tasks, tags=settings.tags
+    )
+    overrides = PlanOverrides(models=[settings.model] if settings.model else [])
     tasks = plan_tasks([file], selection, overrides, keys)
     require_keys(tasks, keys)
-    plan = Plan(
+    plan = RunPlan(
         tasks=tasks,
         trials=settings.trials,
         concurrency=settings.concurrency,
         prices=_prices(settings, tasks),
-        hidden=frozenset(secrets.values.values()),
+        secret_values=frozenset(secrets.values.values()),
     )
     return McpProducer(resources=resources, plan=plan, run_budget=settings.run_limits())
 
@@ -153,7 +166,7 @@ def mcp_producer(
 def _prices(settings: McpHarnessSettings, tasks: Sequence[PlannedTask]) -> dict[str, Price]:
     """Raises: `CollectionFailed` when a cost limit needs a price that is missing."""
     prices = {model: price.price() for model, price in settings.prices.items()}
-    if missing := unpriced(tasks, prices, settings.run_limits()):
+    if missing := models_without_price(tasks, prices, settings.run_limits()):
         raise CollectionFailed(
             f"the cost limit needs the price of {missing[0]}; add it to the prices in the harness"
             " settings of the benchmark",
@@ -166,5 +179,5 @@ def _produced(result: TaskResult, index: int) -> ProducedTrace:
     return ProducedTrace(index=index, trace=trace_of(result), is_settled=result.outcome in _SETTLED)
 
 
-def _key_text(attempt: Attempt) -> str:
+def _key_text(attempt: PlannedAttempt) -> str:
     return "/".join(map(str, attempt.key))

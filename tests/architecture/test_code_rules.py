@@ -44,7 +44,7 @@ MAY_CATCH_EVERYTHING = {
     "app/core/registry.py",
     "app/harness/bash/check_registry.py",
     "app/llm/completion_pool.py",
-    "app/harness/mcp/evaluating.py",
+    "app/harness/mcp/evaluator_registry.py",
     "app/jobs/worker.py",
     "app/metrics/engine.py",
     "app/postgres/server.py",

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.harness.budget import Budget, BudgetLimits
 from app.harness.mcp.config import TaskType
-from app.harness.mcp.plan import LlmEndpoint, Plan, PlannedServer, PlannedTask
+from app.harness.mcp.plan import LlmEndpoint, PlannedServer, PlannedTask, RunPlan
 from app.harness.mcp.run import run_plan
 from app.harness.mcp.types import Event, McpReport, TaskResult
 from app.llm.conversation import (
@@ -128,9 +128,9 @@ def run(
     """Run tasks; every model they name is this one."""
     scripted_model = model or scripted(says("Done."))
     events: list[Event] = []
-    plan = Plan(tasks=tasks, **more)
+    plan = RunPlan(tasks=tasks, **more)
     run_budget = Budget(limits=budget_limits or BudgetLimits())
     report = asyncio.run(
-        run_plan(plan, events.append, opening=lambda *_: scripted_model, budget=run_budget)
+        run_plan(plan, events.append, open_llm_model=lambda *_: scripted_model, budget=run_budget)
     )
     return Ran(report, events)

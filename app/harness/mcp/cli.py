@@ -22,8 +22,8 @@ from app.llm.conversation import Provider
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from app.harness.mcp.loader import McpFile
-    from app.harness.mcp.picking import Choice
+    from app.harness.mcp.file_picker import PickerChoice
+    from app.harness.mcp.loader import LoadedFile
     from app.harness.mcp.types import McpReport
 
 cli = CommandGroup(
@@ -149,8 +149,8 @@ def run(
 
     from app.harness.budget import BudgetLimits
     from app.harness.mcp.command import McpRunOptions, make_plan, prepare, run_files
-    from app.harness.mcp.picking import find_files
-    from app.harness.mcp.planning import Overrides, Selection
+    from app.harness.mcp.file_picker import resolve_files
+    from app.harness.mcp.plan_builder import PlanOverrides, TaskSelection
     from app.harness.mcp.summary import gate_figures
     from app.harness.result_file import result_of
 
@@ -164,9 +164,9 @@ def run(
     if not all(model or ()):
         raise terminal.WrongUsage("a model has no name", hint="write its name after --model")
     options = McpRunOptions(
-        files=find_files(files),
-        selection=Selection(scenarios=scenario or (), tasks=task or (), tags=_split_tags(tags)),
-        overrides=Overrides(
+        files=resolve_files(files),
+        selection=TaskSelection(scenarios=scenario or (), tasks=task or (), tags=_split_tags(tags)),
+        overrides=PlanOverrides(
             models=model or (),
             timeout_s=timeout,
             provider=Provider(provider) if provider else None,
@@ -186,7 +186,9 @@ def run(
     )
     if dry_run:
         plan = make_plan(options, environment=os.environ, now=now)
-        print_status(f"{len(plan.missing())} attempts would be made; no server was started")
+        print_status(
+            f"{len(plan.missing_attempts())} attempts would be made; no server was started"
+        )
         return
     export = None
     if langfuse:
@@ -224,12 +226,12 @@ def list_tasks(
     Exit codes: 0 listed, 2 missing or invalid file, or no matching task.
     """
     from app.core.console.table import field, print_page
-    from app.harness.mcp.loader import require_usable
-    from app.harness.mcp.planning import Keys, Overrides, Selection, plan_tasks
+    from app.harness.mcp.loader import require_valid
+    from app.harness.mcp.plan_builder import ModelKeys, PlanOverrides, TaskSelection, plan_tasks
 
     inspected = _inspect(files)
-    require_usable(inspected)
-    selection = Selection(scenarios=scenario or (), tasks=task or (), tags=_split_tags(tags))
+    require_valid(inspected)
+    selection = TaskSelection(scenarios=scenario or (), tasks=task or (), tags=_split_tags(tags))
     items = [
         {
             "file": planned.file,
@@ -240,7 +242,7 @@ def list_tasks(
             "servers": list(planned.server_names()),
             "tags": list(planned.tags),
         }
-        for planned in plan_tasks(inspected, selection, Overrides(), Keys())
+        for planned in plan_tasks(inspected, selection, PlanOverrides(), ModelKeys())
     ]
     names = ("file", "scenario", "task", "type", "model", "servers", "tags")
     print_page({"items": items, "nextCursor": None}, [field(name) for name in names], output)
@@ -259,7 +261,7 @@ def validate(
     missing file.
     """
     from app.harness.lint import LintSeverity, exit_by_findings
-    from app.harness.mcp.loader import pointer
+    from app.harness.mcp.loader import format_position
 
     inspected = _inspect(files)
     findings = [(file, finding) for file in inspected for finding in file.findings]
@@ -267,8 +269,8 @@ def validate(
         items = [
             {
                 "file": file.name,
-                "line": finding.place.line,
-                "column": finding.place.column,
+                "line": finding.position.line,
+                "column": finding.position.column,
                 "severity": finding.severity.value,
                 "text": finding.text,
             }
@@ -278,7 +280,7 @@ def validate(
     else:
         for file, finding in findings:
             text = terminal.escape_line(finding.text)
-            print_result(f"{pointer(file, finding)}: {finding.severity}: {text}")
+            print_result(f"{format_position(file, finding)}: {finding.severity}: {text}")
     print_status(f"{len(inspected)} files, {len(findings)} findings")
     exit_by_findings(
         errors=any(finding.severity is LintSeverity.ERROR for _, finding in findings),
@@ -323,9 +325,9 @@ def schema() -> None:
     """
     import json
 
-    from app.harness.mcp.schema import mcp_schema
+    from app.harness.mcp.config import benchmark_schema
 
-    print_result(json.dumps(mcp_schema(), indent=2))
+    print_result(json.dumps(benchmark_schema(), indent=2))
 
 
 def main() -> None:
@@ -334,20 +336,20 @@ def main() -> None:
 
 
 def _load_evaluators() -> None:
-    from app.harness.mcp.evaluating import load_evaluators
+    from app.harness.mcp.evaluator_registry import load_evaluators
 
     load_evaluators(warn_failed_plugin)
 
 
-def _inspect(files: "Sequence[str]") -> "list[McpFile]":
+def _inspect(files: "Sequence[str]") -> "list[LoadedFile]":
+    from app.harness.mcp.file_picker import resolve_files
     from app.harness.mcp.lint import lint
-    from app.harness.mcp.loader import inspect_file
-    from app.harness.mcp.picking import find_files
+    from app.harness.mcp.loader import load_file
     from app.harness.mcp.secrets import Secrets
 
     _load_evaluators()
-    paths = find_files(files)
-    return [lint(inspect_file(path, Secrets(), {}, expanded=False)) for path in paths]
+    paths = resolve_files(files)
+    return [lint(load_file(path, Secrets(), {}, expand_variables=False)) for path in paths]
 
 
 def _split_tags(options: "Sequence[str] | None") -> list[str]:
@@ -358,9 +360,9 @@ def _picked() -> Path:
     """The file that the user chooses; a pipe cannot choose."""
     import os
 
-    from app.harness.mcp.picking import pick_file, read_favourites
+    from app.harness.mcp.file_picker import pick_file, read_favorites
 
-    favorites = read_favourites(os.environ)
+    favorites = read_favorites(os.environ)
     if not (terminal.is_interactive(sys.stdin) and terminal.is_interactive(sys.stdout)):
         raise terminal.WrongUsage(
             "--tui needs an interactive terminal", hint="name the file instead of --tui"
@@ -372,10 +374,10 @@ def _picked() -> Path:
     return path
 
 
-def _ask(question: str, choices: "Sequence[Choice]") -> "Choice | None":
+def _ask(question: str, choices: "Sequence[PickerChoice]") -> "PickerChoice | None":
     import questionary
 
-    answer: Choice | None = questionary.select(
+    answer: PickerChoice | None = questionary.select(
         question,
         choices=[
             questionary.Choice(terminal.escape_line(choice.label), value=choice)

@@ -11,12 +11,19 @@ from app.core.console.output_files import require_file
 from app.core.console.terminal import WrongUsage, escape_line, print_status, print_warning
 from app.harness.budget import Budget, BudgetLimits
 from app.harness.mcp.lint import lint
-from app.harness.mcp.loader import McpFile, inspect_file, require_usable
-from app.harness.mcp.plan import Plan, PlannedTask
-from app.harness.mcp.planning import Keys, Overrides, Selection, plan_tasks, require_keys, unpriced
+from app.harness.mcp.loader import LoadedFile, load_file, require_valid
+from app.harness.mcp.plan import PlannedTask, RunPlan
+from app.harness.mcp.plan_builder import (
+    ModelKeys,
+    PlanOverrides,
+    TaskSelection,
+    models_without_price,
+    plan_tasks,
+    require_keys,
+)
 from app.harness.mcp.report_view import attempt_view
 from app.harness.mcp.result_file import add_result, add_server, read_report, write_report
-from app.harness.mcp.secrets import find_secrets, secrets_places
+from app.harness.mcp.secrets import default_secrets_paths, find_secrets
 from app.harness.mcp.types import (
     AttemptEnded,
     Event,
@@ -45,8 +52,8 @@ class McpRunOptions:
     """
 
     files: Sequence[Path]
-    selection: Selection = field(default_factory=Selection)
-    overrides: Overrides = field(default_factory=Overrides)
+    selection: TaskSelection = field(default_factory=TaskSelection)
+    overrides: PlanOverrides = field(default_factory=PlanOverrides)
     trials: int = 1
     concurrency: int = 4
     run_budget: BudgetLimits = field(default_factory=BudgetLimits)
@@ -66,34 +73,34 @@ class McpRunOptions:
 
 def usable_files(
     paths: Sequence[Path], secrets: Path | None, environment: Mapping[str, str]
-) -> list[McpFile]:
+) -> list[LoadedFile]:
     """The benchmark files with their variables expanded.
 
     Raises: UnreadableInput, InvalidMcpFile when a file has errors, BadSecrets.
     """
     found_secrets = find_secrets(secrets)
-    files = [lint(inspect_file(path, found_secrets, environment)) for path in paths]
-    require_usable(files)
+    files = [lint(load_file(path, found_secrets, environment)) for path in paths]
+    require_valid(files)
     return files
 
 
-def make_plan(options: McpRunOptions, *, environment: Mapping[str, str], now: datetime) -> Plan:
+def make_plan(options: McpRunOptions, *, environment: Mapping[str, str], now: datetime) -> RunPlan:
     """The attempts that the options ask for. Starts no server and sends no request.
 
     Raises: UnreadableInput, InvalidMcpFile, BadSecrets, NothingSelected, NoPrice, InvalidResultFile,
     WrongUsage.
     """
     files = usable_files(options.files, options.secrets, environment)
-    keys = Keys(secrets=find_secrets(options.secrets), environment=environment)
+    keys = ModelKeys(secrets=find_secrets(options.secrets), environment=environment)
     tasks = plan_tasks(files, options.selection, options.overrides, keys)
-    plan = Plan(
+    plan = RunPlan(
         tasks=tasks,
         trials=options.trials,
         concurrency=options.concurrency,
         prices=_prices(options, tasks),
         timestamp=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         settings=_settings(options),
-        hidden=frozenset(keys.secrets.values.values()),
+        secret_values=frozenset(keys.secrets.values.values()),
         trace=options.trace,
     )
     if options.resume is None:
@@ -101,14 +108,16 @@ def make_plan(options: McpRunOptions, *, environment: Mapping[str, str], now: da
     earlier = read_report(options.resume)
     if options.output == options.resume:
         _require_no_lost_attempts(plan, earlier, options.resume)
-    return replace(plan, done=_reusable_results(plan, earlier), servers=earlier.servers)
+    return replace(
+        plan, completed_results=_reusable_results(plan, earlier), known_servers=earlier.servers
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedRun:
     """A plan whose keys and output files are checked; `csv_file` is set when CSV was asked for."""
 
-    plan: Plan
+    plan: RunPlan
     options: McpRunOptions
     output: Path
     csv_file: Path | None
@@ -122,7 +131,7 @@ def prepare(
     Raises: as `make_plan`, MissingKey, UnwritableOutput.
     """
     plan = make_plan(options, environment=environment, now=now)
-    keys = Keys(secrets=find_secrets(options.secrets), environment=environment)
+    keys = ModelKeys(secrets=find_secrets(options.secrets), environment=environment)
     require_keys(plan.tasks, keys)
     _require_distinct_files(options)
     for path in options.output_paths():
@@ -164,14 +173,14 @@ class McpRecorder:
         plan = prepared.plan
         self._plan = plan
         self._output = prepared.output
-        self._results: list[TaskResult] = list(plan.done)
-        self._servers = {(server.file, server.name): server for server in plan.servers}
+        self._results: list[TaskResult] = list(plan.completed_results)
+        self._servers = {(server.file, server.name): server for server in plan.known_servers}
         self._planned = sum(1 for _ in plan.attempts())
         self._journal = Journal(prepared.output, self.partial_report())
         self._display = ExitStack()
         self._show = None
         if not prepared.options.quiet:
-            progress = show_progress(self._planned, done=len(plan.done))
+            progress = show_progress(self._planned, done=len(plan.completed_results))
             self._show = self._display.enter_context(progress)
 
     def on_event(self, event: Event) -> None:
@@ -219,7 +228,7 @@ def _require_distinct_files(options: McpRunOptions) -> None:
     """Refuse an output file that is also an input file or another output file."""
     inputs = [*options.files, options.prices, options.secrets]
     if options.secrets is None:
-        inputs += secrets_places()
+        inputs += default_secrets_paths()
     if options.resume != options.output:
         inputs.append(options.resume)
     used_paths = {path.resolve() for path in inputs if path is not None}
@@ -237,7 +246,7 @@ def _require_distinct_files(options: McpRunOptions) -> None:
         used_paths.add(path.resolve())
 
 
-def _require_no_lost_attempts(plan: Plan, earlier: McpReport, path: Path) -> None:
+def _require_no_lost_attempts(plan: RunPlan, earlier: McpReport, path: Path) -> None:
     """Refuse to overwrite a result file whose attempts are not all part of this run."""
     planned = {attempt.key for attempt in plan.attempts()}
     lost_keys = [result.key for result in earlier.results if result.key not in planned]
@@ -250,7 +259,7 @@ def _require_no_lost_attempts(plan: Plan, earlier: McpReport, path: Path) -> Non
         )
 
 
-def _reusable_results(plan: Plan, earlier: McpReport) -> tuple[TaskResult, ...]:
+def _reusable_results(plan: RunPlan, earlier: McpReport) -> tuple[TaskResult, ...]:
     """The earlier results that need no new attempt: scored, with unchanged content.
 
     A result is not reused when a missing attempt of its scenario needs the state that it leaves
@@ -262,7 +271,9 @@ def _reusable_results(plan: Plan, earlier: McpReport) -> tuple[TaskResult, ...]:
         for result in earlier.results
         if result.outcome is AttemptOutcome.SCORED and hashes.get(result.key) == result.content_hash
     )
-    repeated = {attempt.key for attempt in replace(plan, done=scored).missing()}
+    repeated = {
+        attempt.key for attempt in replace(plan, completed_results=scored).missing_attempts()
+    }
     return tuple(result for result in scored if result.key not in repeated)
 
 
@@ -272,7 +283,7 @@ def _prices(options: McpRunOptions, tasks: Sequence[PlannedTask]) -> dict[str, P
     names = {name for task in tasks for name in task.models()}
     listed = {name: read_price(path, name) for name in names} if path is not None else {}
     prices = {name: price for name, price in listed.items() if price is not None}
-    if missing := unpriced(tasks, prices, options.run_budget):
+    if missing := models_without_price(tasks, prices, options.run_budget):
         raise NoPrice(missing[0])
     return prices
 

@@ -1,6 +1,6 @@
 """A benchmark file as it is written: scenarios of tasks, the servers and evaluators they name.
 
-What the defaults of a file leave to a task is settled in `app.harness.mcp.planning`; whoever runs
+What the defaults of a file leave to a task is settled in `app.harness.mcp.plan_builder`; whoever runs
 tasks works with `app.harness.mcp.plan`.
 """
 
@@ -22,13 +22,14 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 UNKNOWN_KEYS: Final = "unknown_keys"
+PROMPT_DELIMITER: Final = re.compile(r"^[ \t]*---PROMPT---[ \t\r]*$", re.MULTILINE)
 
 DEFAULT_MODEL: Final = "openai/gpt-5-mini"
 DEFAULT_TIMEOUT_S: Final = 120.0
 DEFAULT_CONNECT_S: Final = 30.0
-DEFAULT_TURNS: Final = 20
+DEFAULT_MAX_TURNS: Final = 20
 
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+TaskName = Annotated[str, Field(min_length=1, max_length=200)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 ServerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$")]
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -37,14 +38,14 @@ ServerNames: TypeAlias = ServerName | list[ServerName] | None
 ModelName = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-_HEADER: Final = re.compile(r"[\t -~]*")
+_HEADER_PATTERN: Final = re.compile(r"[\t -~]*")
 
 
-def _is_map(value: Any) -> TypeGuard[dict[str, Any]]:
+def _is_mapping(value: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict)
 
 
-class Part(BaseModel):
+class BenchmarkSection(BaseModel):
     """A mapping of the file; keys that it does not know are mistakes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -52,14 +53,16 @@ class Part(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown(cls, value: Any) -> Any:
-        unknown = [key for key in value if key not in cls.model_fields] if _is_map(value) else []
-        if unknown:
-            known = list(cls.model_fields)
-            raise PydanticCustomError(UNKNOWN_KEYS, "", {"keys": unknown, "known": known})
+        unknown_keys = (
+            [key for key in value if key not in cls.model_fields] if _is_mapping(value) else []
+        )
+        if unknown_keys:
+            known_keys = list(cls.model_fields)
+            raise PydanticCustomError(UNKNOWN_KEYS, "", {"keys": unknown_keys, "known": known_keys})
         return value
 
 
-class Limits(Part):
+class TaskLimits(BenchmarkSection):
     """What one task may use besides its time; without a number there is no such limit."""
 
     turns: Annotated[int, Field(ge=1, le=1000)] | None = None
@@ -67,7 +70,7 @@ class Limits(Part):
     cost_usd: Annotated[float, Field(gt=0)] | None = None
 
 
-class TypeDefaults(Part):
+class TaskTypeDefaults(BenchmarkSection):
     """What all tasks of one type have unless they say otherwise."""
 
     timeout: Seconds | None = None
@@ -75,33 +78,33 @@ class TypeDefaults(Part):
     tags: list[str] = []
 
 
-class DirectDefaults(TypeDefaults):
+class DirectDefaults(TaskTypeDefaults):
     """What all direct tasks have unless they say otherwise."""
 
-    tool: Name | None = None
+    tool: TaskName | None = None
     arguments: dict[str, JsonValue] = {}
 
 
-class HarnessDefaults(TypeDefaults):
+class HarnessDefaults(TaskTypeDefaults):
     """What all tasks of a model have unless they say otherwise."""
 
     model: ModelName | None = None
     system_prompt: str | None = None
-    limits: Limits = Limits()
+    limits: TaskLimits = TaskLimits()
 
 
-class Defaults(Part):
+class BenchmarkDefaults(BenchmarkSection):
     """What tasks have unless they or the defaults of their type say otherwise."""
 
     timeout: Seconds = DEFAULT_TIMEOUT_S
     model: ModelName = DEFAULT_MODEL
     system_prompt: str | None = None
-    limits: Limits = Limits()
+    limits: TaskLimits = TaskLimits()
     direct: DirectDefaults = DirectDefaults()
     harness: HarnessDefaults = HarnessDefaults()
 
 
-class Endpoint(Part):
+class EndpointConfig(BenchmarkSection):
     """Where models are asked: an address that speaks OpenAI's or Anthropic's format."""
 
     provider: Literal["openai", "openai-responses", "anthropic"] = "openai"
@@ -109,65 +112,65 @@ class Endpoint(Part):
     api_key: str | None = Field(default=None, repr=False)
 
 
-class StdioServer(Part):
+class StdioServer(BenchmarkSection):
     """A server that is started as a program and spoken to over its standard streams.
 
     It gets `PATH`, `env`, and of the host what `pass_env` names; nothing else.
     """
 
     type: Literal["stdio"]
-    command: Name
+    command: TaskName
     args: list[str] = []
     env: dict[VariableName, str] = Field(default={}, repr=False)
     pass_env: list[VariableName] = []
     timeout: Seconds = DEFAULT_CONNECT_S
 
 
-def _with_host(url: str) -> str:
+def _require_host(url: str) -> str:
     """The address itself; variables are not known yet when a file is only checked."""
     try:
         parts = urlsplit(url)
-        whole = bool(parts.hostname) and parts.port != 0
+        has_host = bool(parts.hostname) and parts.port != 0
     except ValueError:
-        whole = False
-    if not whole and "${" not in url:
+        has_host = False
+    if not has_host and "${" not in url:
         raise PydanticCustomError("address", "write an address as http://127.0.0.1:8931/mcp")
     return url
 
 
-def _of_one_line(value: str) -> str:
+def _clean_header(value: str) -> str:
     """The value without space around it; the message never tells it, since it may be a secret."""
-    if not _HEADER.fullmatch(value):
+    if not _HEADER_PATTERN.fullmatch(value):
         raise PydanticCustomError(
             "header", "a header is one line of visible ASCII; look at the value of its variable"
         )
     return value.strip()
 
 
-HeaderValue = Annotated[str, AfterValidator(_of_one_line)]
+HeaderValue = Annotated[str, AfterValidator(_clean_header)]
 
 
-class HttpServer(Part):
+class HttpServer(BenchmarkSection):
     """A server that is reached over streamable HTTP."""
 
     type: Literal["http"]
-    url: Annotated[str, Field(pattern=r"^(https?://|\$\{)"), AfterValidator(_with_host)]
+    url: Annotated[str, Field(pattern=r"^(https?://|\$\{)"), AfterValidator(_require_host)]
     headers: dict[HeaderName, HeaderValue] = Field(default={}, repr=False)
     timeout: Seconds = DEFAULT_CONNECT_S
 
 
-Server = Annotated[StdioServer | HttpServer, Field(discriminator="type")]
+ServerConfig = Annotated[StdioServer | HttpServer, Field(discriminator="type")]
 
 
 def _task_type(value: Any) -> str:
-    return str(value.get("type", "harness")) if _is_map(value) else "harness"
+    return str(value.get("type", "harness")) if _is_mapping(value) else "harness"
 
 
-def _reference(value: Any) -> str:
+def _evaluator_form(value: Any) -> str:
     return "name" if isinstance(value, str) else "inline"
 
 
-class Evaluator(Part):
+class EvaluatorConfig(BenchmarkSection):
     """How an answer is judged: by what it must contain, by a pattern, by a model, or several.
 
     `expected` is a text or number that the answer contains, `{regex: …}` for a pattern that is found
@@ -193,23 +196,23 @@ class TaskType(StrEnum):
     DIRECT = "direct"
 
 
-class TaskPart(Part):
+class TaskBase(BenchmarkSection):
     """What tasks of both types have."""
 
-    name: Name
+    name: TaskName
     server: ServerNames = None
     timeout: Seconds | None = None
     tags: list[str] = []
     evaluate: (
         Annotated[
-            Annotated[Name, Tag("name")] | Annotated[Evaluator, Tag("inline")],
-            Discriminator(_reference),
+            Annotated[TaskName, Tag("name")] | Annotated[EvaluatorConfig, Tag("inline")],
+            Discriminator(_evaluator_form),
         ]
         | None
     ) = None
 
 
-class HarnessTask(TaskPart):
+class HarnessTask(TaskBase):
     """A prompt for a model, with the tools of no, one or several servers.
 
     A line `---PROMPT---` ends one prompt and begins the next of the same conversation.
@@ -219,43 +222,58 @@ class HarnessTask(TaskPart):
     prompt: Annotated[str, Field(min_length=1)]
     model: ModelName | None = None
     system_prompt: str | None = None
-    limits: Limits = Limits()
+    limits: TaskLimits = TaskLimits()
 
 
-class DirectTask(TaskPart):
+class DirectTask(TaskBase):
     """A call of one tool, without a model."""
 
     type: Literal["direct"]
-    tool: Name | None = None
+    tool: TaskName | None = None
     arguments: dict[str, JsonValue] = {}
 
 
-Task = Annotated[
+TaskConfig = Annotated[
     Annotated[HarnessTask, Tag("harness")] | Annotated[DirectTask, Tag("direct")],
     Discriminator(_task_type),
 ]
 
 
-class Scenario(Part):
+class Scenario(BenchmarkSection):
     """Tasks that belong together.
 
     With `share_servers` its tasks use the same started servers; otherwise each starts its own. With
     `in_order` they run one after the other as they stand there, beside those of other scenarios.
     """
 
-    name: Name
+    name: TaskName
     description: str | None = None
     share_servers: bool = False
     in_order: bool = False
-    tasks: Annotated[list[Task], Field(min_length=1)]
+    tasks: Annotated[list[TaskConfig], Field(min_length=1)]
 
 
-class McpBenchmark(Part):
+class McpBenchmark(BenchmarkSection):
     """A whole benchmark file."""
 
     description: str | None = None
-    llm: Endpoint = Endpoint()
-    defaults: Defaults = Defaults()
-    servers: dict[ServerName, Server] = {}
-    evaluators: dict[Name, Evaluator] = {}
+    llm: EndpointConfig = EndpointConfig()
+    defaults: BenchmarkDefaults = BenchmarkDefaults()
+    servers: dict[ServerName, ServerConfig] = {}
+    evaluators: dict[TaskName, EvaluatorConfig] = {}
     scenarios: Annotated[list[Scenario], Field(min_length=1)]
+
+
+def split_prompts(text: str) -> tuple[str, ...]:
+    """The parts of a prompt between its delimiter lines, stripped; empty parts are dropped."""
+    parts = (part.strip() for part in PROMPT_DELIMITER.split(text))
+    return tuple(part for part in parts if part)
+
+
+def benchmark_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a benchmark file before its variables are expanded."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **McpBenchmark.model_json_schema(),
+        "title": "ot-bench",
+    }

@@ -8,7 +8,7 @@ from app.harness.mcp.types import McpReport, ServerFacts, TaskResult
 from app.harness.results import mean_if_known
 
 
-class _Setup(NamedTuple):
+class _TaskSetup(NamedTuple):
     """Tasks of one file and scenario that a model did with the same servers."""
 
     file: str
@@ -38,11 +38,11 @@ class ContextCost:
     input_tokens: float | None
     llm_calls: float
     cost_usd: float | None
-    of_largest: float | None
+    share_of_largest: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolUse:
+class ToolUsage:
     """A tool of a server: what its schema takes, and how often it was called."""
 
     file: str
@@ -55,10 +55,10 @@ class ToolUse:
 
 def context_costs(report: McpReport) -> list[ContextCost]:
     """A line for each scenario, model and set of servers, in the order of the results."""
-    groups: dict[_Setup, list[TaskResult]] = {}
+    groups: dict[_TaskSetup, list[TaskResult]] = {}
     for result in report.results:
         if result.llm_calls:
-            setup = _Setup(result.file, result.scenario, result.model, result.servers)
+            setup = _TaskSetup(result.file, result.scenario, result.model, result.servers)
             groups.setdefault(setup, []).append(result)
     base = {
         setup: mean_if_known(result.base_context for result in group)
@@ -71,17 +71,20 @@ def context_costs(report: McpReport) -> list[ContextCost]:
     ]
 
 
-def tool_uses(report: McpReport) -> list[ToolUse]:
+def tool_usages(report: McpReport) -> list[ToolUsage]:
     """Every tool that was offered, the largest first within its server; unused ones too."""
     return [
-        _use(server, tool.name, tool.tokens, report.results)
+        _tool_usage(server, tool.name, tool.tokens, report.results)
         for server in report.servers
         for tool in sorted(server.tools, key=lambda tool: (-tool.tokens, tool.name))
     ]
 
 
 def _cost(
-    setup: _Setup, group: Sequence[TaskResult], servers: Sequence[ServerFacts], share: float | None
+    setup: _TaskSetup,
+    group: Sequence[TaskResult],
+    servers: Sequence[ServerFacts],
+    share: float | None,
 ) -> ContextCost:
     return ContextCost(
         file=setup.file,
@@ -97,24 +100,30 @@ def _cost(
         input_tokens=mean_if_known(result.input_tokens for result in group),
         llm_calls=sum(len(result.llm_calls) for result in group) / len(group),
         cost_usd=mean_if_known(result.cost_usd for result in group),
-        of_largest=share,
+        share_of_largest=share,
     )
 
 
-def _facts(setup: _Setup, facts: dict[tuple[str, str], ServerFacts]) -> list[ServerFacts]:
+def _facts(setup: _TaskSetup, facts: dict[tuple[str, str], ServerFacts]) -> list[ServerFacts]:
     return [facts[setup.file, name] for name in setup.servers if (setup.file, name) in facts]
 
 
-def _share(setup: _Setup, base: dict[_Setup, float | None]) -> float | None:
+def _share(setup: _TaskSetup, base: dict[_TaskSetup, float | None]) -> float | None:
     """The base context of a setup over the largest of those that it is compared with."""
-    own = base[setup]
-    beside = [
+    base_context = base[setup]
+    comparable_contexts = [
         value for other, value in base.items() if value is not None and other[:3] == setup[:3]
     ]
-    return own / max(beside) if own is not None and max(beside) > 0 else None
+    return (
+        base_context / max(comparable_contexts)
+        if base_context is not None and max(comparable_contexts) > 0
+        else None
+    )
 
 
-def _use(server: ServerFacts, tool: str, tokens: int, results: Sequence[TaskResult]) -> ToolUse:
+def _tool_usage(
+    server: ServerFacts, tool: str, tokens: int, results: Sequence[TaskResult]
+) -> ToolUsage:
     calls = [
         call
         for result in results
@@ -122,7 +131,7 @@ def _use(server: ServerFacts, tool: str, tokens: int, results: Sequence[TaskResu
         for call in result.tool_calls
         if (call.server, call.tool) == (server.name, tool)
     ]
-    return ToolUse(
+    return ToolUsage(
         file=server.file,
         server=server.name,
         tool=tool,

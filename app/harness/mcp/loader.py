@@ -12,15 +12,22 @@ from app.core.errors import AppError, ErrorItem
 from app.core.registry import suggest_names
 from app.harness.lint import LintSeverity
 from app.harness.mcp.config import UNKNOWN_KEYS, McpBenchmark
-from app.harness.mcp.secrets import NoSuchVariable, Secrets, expand
-from app.harness.mcp.yaml_text import MAX_BYTES, BadYaml, Document, Path, Place, parse_yaml
+from app.harness.mcp.secrets import Secrets, UndefinedVariable, expand_variables
+from app.harness.mcp.yaml_parser import (
+    MAX_BYTES,
+    InvalidYaml,
+    SourcePosition,
+    YamlDocument,
+    YamlPath,
+    parse_yaml,
+)
 
-SHOWN: Final = 20
+MAX_SHOWN_ERRORS: Final = 20
 
-_EXPANDED: Final = ("servers", "llm")
+_EXPANDED_SECTIONS: Final = ("servers", "llm")
 
 
-class InvalidMcpFile(AppError):
+class InvalidBenchmarkFile(AppError):
     """A benchmark file cannot be used; mend the places that are named."""
 
     code = "bad-benchmark-file"
@@ -29,197 +36,213 @@ class InvalidMcpFile(AppError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class LintFinding:
     """Something to mend in a file, and where."""
 
-    place: Place
+    position: SourcePosition
     severity: LintSeverity
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class McpFile:
+class LoadedFile:
     """A file as it was read; `bench` is None when it could not be understood."""
 
     name: str
     bench: McpBenchmark | None
-    document: Document
-    findings: tuple[Finding, ...] = field(default=())
+    document: YamlDocument
+    findings: tuple[LintFinding, ...] = field(default=())
 
     @property
-    def errors(self) -> list[Finding]:
-        return [each for each in self.findings if each.severity is LintSeverity.ERROR]
+    def errors(self) -> list[LintFinding]:
+        return [finding for finding in self.findings if finding.severity is LintSeverity.ERROR]
 
 
-def inspect_file(
-    path: FilePath, secrets: Secrets, environment: Mapping[str, str], *, expanded: bool = True
-) -> McpFile:
+def load_file(
+    path: FilePath,
+    secrets: Secrets,
+    environment: Mapping[str, str],
+    *,
+    expand_variables: bool = True,
+) -> LoadedFile:
     """A file and what is wrong with it; without `expanded` its variables stay. Raises UnreadableInput."""
     with open_input(path) as file:
         raw = file.read(MAX_BYTES + 1)
-    return inspect_text(raw, str(path), secrets, environment, expanded=expanded)
+    return load_text(raw, str(path), secrets, environment, expand_variables=expand_variables)
 
 
-def inspect_text(
+def load_text(
     raw: bytes,
     name: str,
     secrets: Secrets,
     environment: Mapping[str, str],
     *,
-    expanded: bool = True,
-) -> McpFile:
+    expand_variables: bool = True,
+) -> LoadedFile:
     """The same from bytes; `name` is what errors call them."""
     try:
         document = parse_yaml(raw)
-    except BadYaml as bad:
-        finding = Finding(place=bad.place, severity=LintSeverity.ERROR, text=bad.text)
-        return McpFile(name=name, bench=None, document=Document(), findings=(finding,))
-    findings: list[Finding] = []
-    if expanded and isinstance(document.value, dict):
-        for key in _EXPANDED:
+    except InvalidYaml as bad:
+        finding = LintFinding(position=bad.position, severity=LintSeverity.ERROR, text=bad.text)
+        return LoadedFile(name=name, bench=None, document=YamlDocument(), findings=(finding,))
+    findings: list[LintFinding] = []
+    if expand_variables and isinstance(document.value, dict):
+        for key in _EXPANDED_SECTIONS:
             if key in document.value:
-                filling = _Filling(document, secrets, environment, findings)
-                document.value[key] = filling.of(document.value[key], (key,))
+                expander = _VariableExpander(document, secrets, environment, findings)
+                document.value[key] = expander.expand_value(document.value[key], (key,))
     bench = None
     try:
         bench = McpBenchmark.model_validate(document.value)
     except ValidationError as error:
-        findings += _mistakes(error, document)
-    return McpFile(name=name, bench=bench, document=document, findings=tuple(findings))
+        findings += _validation_findings(error, document)
+    return LoadedFile(name=name, bench=bench, document=document, findings=tuple(findings))
 
 
-def require_usable(files: Iterable[McpFile]) -> None:
+def require_valid(files: Iterable[LoadedFile]) -> None:
     """Raise InvalidMcpFile with every error of these files; warnings do not matter."""
-    wrong = [(file, each) for file in files for each in file.errors]
-    if wrong:
-        names = ", ".join(dict.fromkeys(file.name for file, _ in wrong))
-        raise InvalidMcpFile(
+    errors = [(file, finding) for file in files for finding in file.errors]
+    if errors:
+        names = ", ".join(dict.fromkeys(file.name for file, _ in errors))
+        raise InvalidBenchmarkFile(
             f"{names} cannot be used",
             errors=[
-                ErrorItem(pointer=pointer(file, each), detail=each.text)
-                for file, each in wrong[:SHOWN]
+                ErrorItem(pointer=format_position(file, finding), detail=finding.text)
+                for file, finding in errors[:MAX_SHOWN_ERRORS]
             ],
-            hint=f"`ot-bench validate {wrong[0][0].name}` shows everything that is to be mended",
+            hint=f"`ot-bench validate {errors[0][0].name}` shows everything that is to be mended",
         )
 
 
-def pointer(file: McpFile, finding: Finding) -> str:
+def format_position(file: LoadedFile, finding: LintFinding) -> str:
     """`bench.yaml:3:7`, as editors jump to it."""
-    return f"{file.name}:{finding.place.line}:{finding.place.column}"
+    return f"{file.name}:{finding.position.line}:{finding.position.column}"
 
 
-class _Filling:
+class _VariableExpander:
     """Fills in the variables of a part of a document."""
 
     def __init__(
         self,
-        document: Document,
+        document: YamlDocument,
         secrets: Secrets,
         environment: Mapping[str, str],
-        findings: list[Finding],
+        findings: list[LintFinding],
     ) -> None:
         self._document = document
         self._secrets = secrets
         self._environment = environment
         self._findings = findings
 
-    def of(self, value: Any, path: Path) -> Any:
+    def expand_value(self, value: Any, path: YamlPath) -> Any:
         if isinstance(value, dict):
-            filled = {key: self.of(each, (*path, key)) for key, each in value.items()}
-            return self._with_passed(filled, path)
+            expanded = {
+                key: self.expand_value(element, (*path, key)) for key, element in value.items()
+            }
+            return self._add_passed_variables(expanded, path)
         if isinstance(value, list):
-            return [self.of(each, (*path, i)) for i, each in enumerate(value)]
-        return self._text(value, path) if isinstance(value, str) else value
+            return [self.expand_value(element, (*path, i)) for i, element in enumerate(value)]
+        return self._expand_text(value, path) if isinstance(value, str) else value
 
-    def _text(self, text: str, path: Path) -> str:
+    def _expand_text(self, text: str, path: YamlPath) -> str:
         try:
-            filled = expand(text, lambda name: self._find(name, path))
-        except NoSuchVariable as missing:
-            self._tell(path, f"{missing}; {self._remedy(path)}")
+            expanded = expand_variables(text, lambda name: self._find_value(name, path))
+        except UndefinedVariable as missing:
+            self._report(path, f"{missing}; {self._suggest_fix(path)}")
             return text
-        if _part(path) == "headers" and "${" in filled:
-            self._tell(path, f"a header still holds a variable; {self._remedy(path)}")
-        return filled
+        if _server_section(path) == "headers" and "${" in expanded:
+            self._report(path, f"a header still holds a variable; {self._suggest_fix(path)}")
+        return expanded
 
-    def _find(self, name: str, path: Path) -> str | None:
+    def _find_value(self, name: str, path: YamlPath) -> str | None:
         """Secrets, and for what a program is started with then the host, for passing through."""
-        found = self._secrets.values.get(name)
-        return self._environment.get(name) if found is None and _part(path) == "env" else found
+        value = self._secrets.values.get(name)
+        return (
+            self._environment.get(name)
+            if value is None and _server_section(path) == "env"
+            else value
+        )
 
-    def _with_passed(self, filled: dict[str, Any], path: Path) -> dict[str, Any]:
+    def _add_passed_variables(self, server: dict[str, Any], path: YamlPath) -> dict[str, Any]:
         """A server with what `pass_env` names in its `env`."""
-        names = filled.get("pass_env")
+        names = server.get("pass_env")
         if len(path) != 2 or path[0] != "servers" or not isinstance(names, list):  # noqa: PLR2004
-            return filled
-        env = filled.get("env", {})
+            return server
+        env = server.get("env", {})
         passed = {}
         for i, name in enumerate(names):
             if isinstance(name, str) and name in self._environment:
                 passed[name] = self._environment[name]
             else:
-                self._tell(
+                self._report(
                     (*path, "pass_env", i), f"the variable {name} is not set; set it, or remove it"
                 )
-        return {**filled, "env": passed | env} if isinstance(env, dict) else filled
+        return {**server, "env": passed | env} if isinstance(env, dict) else server
 
-    def _remedy(self, path: Path) -> str:
-        where = f"add it to {self._secrets.where()}"
-        if _part(path) == "env":
-            where += ", set it in the environment"
-        return f"{where}, or write ${{NAME:-default}}"
+    def _suggest_fix(self, path: YamlPath) -> str:
+        suggestion = f"add it to {self._secrets.location()}"
+        if _server_section(path) == "env":
+            suggestion += ", set it in the environment"
+        return f"{suggestion}, or write ${{NAME:-default}}"
 
-    def _tell(self, path: Path, text: str) -> None:
-        place = self._document.place_of(path)
-        named = "/".join(map(str, path))
+    def _report(self, path: YamlPath, text: str) -> None:
+        position = self._document.position_of(path)
+        location = "/".join(map(str, path))
         self._findings.append(
-            Finding(place=place, severity=LintSeverity.ERROR, text=f"{named}: {text}")
+            LintFinding(position=position, severity=LintSeverity.ERROR, text=f"{location}: {text}")
         )
 
 
-def _part(path: Path) -> str | None:
+def _server_section(path: YamlPath) -> str | None:
     """`env` or `headers` for what stands in those of a server."""
     inside = len(path) == 4 and path[0] == "servers"  # noqa: PLR2004 - servers/name/env/KEY
     return str(path[2]) if inside else None
 
 
-def _mistakes(error: ValidationError, document: Document) -> Iterable[Finding]:
-    for each in error.errors(include_url=False, include_input=False):
-        path = _path_of(each["loc"], document.value)
-        if each["type"] == UNKNOWN_KEYS:
-            context = each["ctx"]
+def _validation_findings(error: ValidationError, document: YamlDocument) -> Iterable[LintFinding]:
+    for detail in error.errors(include_url=False, include_input=False):
+        path = _document_path(detail["loc"], document.value)
+        if detail["type"] == UNKNOWN_KEYS:
+            context = detail["ctx"]
             for key in context["keys"]:
-                near = suggest_names(key, context["known"])
-                known = "" if near else f" Known: {', '.join(context['known'])}."
-                text = f"the key {key!r} is not known.{near}{known}"
+                suggestion = suggest_names(key, context["known"])
+                known_keys = "" if suggestion else f" Known: {', '.join(context['known'])}."
+                text = f"the key {key!r} is not known.{suggestion}{known_keys}"
                 yield _finding(document, (*path, key), text, key=True)
         else:
-            yield _finding(document, path, _said(each["loc"], each["type"], each["msg"]))
+            yield _finding(
+                document, path, _describe_error(detail["loc"], detail["type"], detail["msg"])
+            )
 
 
-def _said(loc: tuple[str | int, ...], kind: str, message: str) -> str:
-    if kind == "missing":
+def _describe_error(loc: tuple[str | int, ...], error_type: str, message: str) -> str:
+    if error_type == "missing":
         return f"{loc[-1]} is missing"
     if not loc:
         return "a benchmark file is a mapping with `scenarios:`"
-    named = "/".join(map(str, loc))
-    return f"{named}: {message[:1].lower()}{message[1:]}" if named else message
+    location = "/".join(map(str, loc))
+    return f"{location}: {message[:1].lower()}{message[1:]}" if location else message
 
 
-def _path_of(loc: tuple[str | int, ...], value: Any) -> Path:
+def _document_path(loc: tuple[str | int, ...], value: Any) -> YamlPath:
     """Where in the document a place of the models is; the names of variants are no steps."""
     path: list[str | int] = []
     for step in loc:
-        if _has(value, step):
+        if _has_step(value, step):
             value = value[step]
             path.append(step)
     return tuple(path)
 
 
-def _has(value: Any, step: str | int) -> bool:
+def _has_step(value: Any, step: str | int) -> bool:
     if isinstance(value, list):
         return isinstance(step, int) and step < len(value)
     return isinstance(value, dict) and step in value
 
 
-def _finding(document: Document, path: Path, text: str, *, key: bool = False) -> Finding:
-    return Finding(place=document.place_of(path, key=key), severity=LintSeverity.ERROR, text=text)
+def _finding(
+    document: YamlDocument, path: YamlPath, text: str, *, key: bool = False
+) -> LintFinding:
+    return LintFinding(
+        position=document.position_of(path, key=key), severity=LintSeverity.ERROR, text=text
+    )

@@ -12,7 +12,13 @@ from itertools import groupby
 from typing import Any
 
 from app.harness.budget import BudgetLimits
-from app.harness.mcp.config import DEFAULT_TURNS, Evaluator, HttpServer, StdioServer, TaskType
+from app.harness.mcp.config import (
+    DEFAULT_MAX_TURNS,
+    EvaluatorConfig,
+    HttpServer,
+    StdioServer,
+    TaskType,
+)
 from app.harness.mcp.types import AttemptKey, ServerFacts, TaskResult
 from app.llm.conversation import Provider
 from app.llm.prices import Price
@@ -57,9 +63,9 @@ class PlannedTask:
     tool: str | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
-    max_turns: int = DEFAULT_TURNS
+    max_turns: int = DEFAULT_MAX_TURNS
     budget_limits: BudgetLimits = field(default_factory=BudgetLimits)
-    evaluator: Evaluator | None = None
+    evaluator: EvaluatorConfig | None = None
     share_servers: bool = False
     in_order: bool = False
 
@@ -78,7 +84,7 @@ class PlannedTask:
 
         The environment and headers of a server are left out: secrets come and go.
         """
-        seen = {
+        content = {
             "type": self.type,
             "prompts": self.prompts,
             "system_prompt": self.system_prompt,
@@ -86,15 +92,15 @@ class PlannedTask:
             "arguments": self.arguments,
             "max_turns": self.max_turns,
             "budget_limits": asdict(self.budget_limits),
-            "servers": [_identity(server) for server in self.servers],
+            "servers": [_server_identity(server) for server in self.servers],
             "evaluator": self.evaluator.model_dump(mode="json") if self.evaluator else None,
         }
-        text = json.dumps(seen, sort_keys=True, ensure_ascii=False)
+        text = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class PlannedAttempt:
     """One try at a task."""
 
     task: PlannedTask
@@ -106,14 +112,14 @@ class Attempt:
         return AttemptKey(task.file, task.scenario, task.name, task.model, self.trial)
 
     @property
-    def queue(self) -> tuple[str | int, ...]:
+    def queue_key(self) -> tuple[str | int, ...]:
         """What it shares with the attempts that it stands in one queue with."""
         task = self.task
         return (task.file, task.scenario, self.trial) if task.in_order else self.key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RunPlan:
     """All that a run is told; `done` are the results of an earlier part of it and `servers` those
     that it met, `made` are attempts whose results somebody else keeps.
 
@@ -124,35 +130,40 @@ class Plan:
     trials: int = 1
     concurrency: int = 4
     prices: Mapping[str, Price] = field(default_factory=dict)
-    done: tuple[TaskResult, ...] = ()
-    servers: tuple[ServerFacts, ...] = ()
-    made: frozenset[AttemptKey] = frozenset()
+    completed_results: tuple[TaskResult, ...] = ()
+    known_servers: tuple[ServerFacts, ...] = ()
+    stored_keys: frozenset[AttemptKey] = frozenset()
     timestamp: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
-    hidden: frozenset[str] = field(default=frozenset(), repr=False)
+    secret_values: frozenset[str] = field(default=frozenset(), repr=False)
     trace: bool = False
 
-    def attempts(self) -> Iterator[Attempt]:
+    def attempts(self) -> Iterator[PlannedAttempt]:
         """Every attempt in its order: all tasks once, then all of them again."""
         for trial in range(self.trials):
             for task in self.tasks:
-                yield Attempt(task=task, trial=trial)
+                yield PlannedAttempt(task=task, trial=trial)
 
-    def missing(self) -> list[Attempt]:
+    def missing_attempts(self) -> list[PlannedAttempt]:
         """The attempts that are to be made."""
-        return [attempt for queue in self.queues() for attempt in queue]
+        return [attempt for queue in self.missing_queues() for attempt in queue]
 
-    def queues(self) -> list[list[Attempt]]:
+    def missing_queues(self) -> list[list[PlannedAttempt]]:
         """What neither `done` nor `made` holds: attempts that wait for each other in one list.
 
         Where one of a scenario `in_order` is missing, all are made again: it needs what those
         before it left with the servers.
         """
-        known = self.made.union(result.key for result in self.done)
-        queues = (list(queue) for _, queue in groupby(self.attempts(), key=lambda each: each.queue))
-        return [queue for queue in queues if any(each.key not in known for each in queue)]
+        finished_keys = self.stored_keys.union(result.key for result in self.completed_results)
+        queues = (
+            list(queue)
+            for _, queue in groupby(self.attempts(), key=lambda attempt: attempt.queue_key)
+        )
+        return [
+            queue for queue in queues if any(attempt.key not in finished_keys for attempt in queue)
+        ]
 
 
-def _identity(server: PlannedServer) -> dict[str, Any]:
-    hidden = {"env", "headers", "timeout"}
-    return {"name": server.name, **server.config.model_dump(mode="json", exclude=hidden)}
+def _server_identity(server: PlannedServer) -> dict[str, Any]:
+    excluded_fields = {"env", "headers", "timeout"}
+    return {"name": server.name, **server.config.model_dump(mode="json", exclude=excluded_fields)}

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from app.harness.mcp.context_cost import context_costs, tool_uses
+from app.harness.mcp.context_cost import context_costs, tool_usages
 from app.harness.mcp.context_plot import LEGEND, context_plots
 from app.harness.mcp.summary import summarize
 from app.harness.mcp.types import McpReport, TaskResult
@@ -122,7 +122,7 @@ def tool_table(report: McpReport) -> ReportTable:
     rows = [
         (use.server, use.tool, str(use.tokens), str(use.calls) if use.calls else "never",
          str(use.errors))
-        for use in tool_uses(report)
+        for use in tool_usages(report)
     ]  # fmt: skip
     return ReportTable("Tools", ("Server", "Tool", "Schema tokens", "Calls", "Errors"), rows)
 
@@ -187,8 +187,8 @@ def _context_table(report: McpReport) -> ReportTable:
             str(cost.schema_tokens), format_count(cost.base_context),
             format_count(cost.context_growth), format_count(cost.input_tokens),
             f"{cost.llm_calls:.1f}", f"{cost.passed}/{cost.attempts}",
-            format_dollars(cost.cost_usd), format_percent(cost.of_largest, 0),
-            _bar(cost.of_largest),
+            format_dollars(cost.cost_usd), format_percent(cost.share_of_largest, 0),
+            _bar(cost.share_of_largest),
         )
         for cost in context_costs(report)
     ]  # fmt: skip

@@ -7,12 +7,12 @@ from dataclasses import replace
 from itertools import chain
 
 from app.harness.budget import Budget
-from app.harness.mcp.looping.attempt import Workshop, make_attempt
-from app.harness.mcp.looping.models import Models, OpenModel, open_model
-from app.harness.mcp.looping.work import Trace, untraced
-from app.harness.mcp.plan import Attempt, Plan
-from app.harness.mcp.servers import Acquaintance, Servers
-from app.harness.mcp.sessions import Surroundings
+from app.harness.mcp.agent_loop.attempt import AttemptContext, run_attempt
+from app.harness.mcp.agent_loop.attempt_record import TraceSink, discard_trace
+from app.harness.mcp.agent_loop.model_pool import ModelPool, OpenModel, open_model
+from app.harness.mcp.mcp_server import ServerEnvironment
+from app.harness.mcp.plan import PlannedAttempt, RunPlan
+from app.harness.mcp.server_pool import ServerPool, ServerTracker
 from app.harness.mcp.types import (
     AttemptBegan,
     AttemptEnded,
@@ -26,11 +26,11 @@ from app.harness.mcp.types import (
 
 
 async def run_plan(
-    plan: Plan,
+    plan: RunPlan,
     listener: Listener,
     *,
-    surroundings: Surroundings | None = None,
-    opening: OpenModel = open_model,
+    server_environment: ServerEnvironment | None = None,
+    open_llm_model: OpenModel = open_model,
     budget: Budget | None = None,
 ) -> McpReport:
     """Make every missing attempt and send its result to the listener at once.
@@ -38,18 +38,18 @@ async def run_plan(
     Attempts that remain when the `budget` of the run is exhausted are skipped. A cancellation ends
     all attempts and their servers at once. Raises: MissingKey, before the first request.
     """
-    environment = surroundings or Surroundings(path=os.environ.get("PATH", os.defpath))
-    environment = replace(environment, hidden=environment.hidden | plan.hidden)
-    queues = plan.queues()
-    missing = [attempt for queue in queues for attempt in queue]
-    met = Acquaintance(listener, plan.servers)
-    workshop = Workshop(
-        servers=Servers(missing, environment, met),
-        models=Models([attempt.task for attempt in missing], opening),
+    environment = server_environment or ServerEnvironment(path=os.environ.get("PATH", os.defpath))
+    environment = replace(environment, secret_values=environment.secret_values | plan.secret_values)
+    queues = plan.missing_queues()
+    attempts = [attempt for queue in queues for attempt in queue]
+    tracker = ServerTracker(listener, plan.known_servers)
+    context = AttemptContext(
+        servers=ServerPool(attempts, environment, tracker),
+        models=ModelPool([attempt.task for attempt in attempts], open_llm_model),
         prices=plan.prices,
         budget=budget or Budget(),
     )
-    results = {result.key: result for result in plan.done}
+    results = {result.key: result for result in plan.completed_results}
 
     def notify(event: Event) -> None:
         if isinstance(event, AttemptEnded):
@@ -57,41 +57,47 @@ async def run_plan(
         listener(event)
 
     try:
-        await _run_queues(plan, queues, workshop, notify)
+        await _run_queues(plan, queues, context, notify)
     finally:
-        await workshop.servers.close()
-        await workshop.models.close()
-    return _report(plan, results, met)
+        await context.servers.close()
+        await context.models.close()
+    return _report(plan, results, tracker)
 
 
 async def _run_queues(
-    plan: Plan, queues: list[list[Attempt]], workshop: Workshop, listener: Listener
+    plan: RunPlan, queues: list[list[PlannedAttempt]], context: AttemptContext, listener: Listener
 ) -> None:
     queue = iter(queues)
     async with asyncio.TaskGroup() as group:
         for _ in range(min(plan.concurrency, len(queues))):
-            group.create_task(_run_attempts(queue, workshop, listener, trace=plan.trace))
+            group.create_task(_run_attempts(queue, context, listener, trace=plan.trace))
 
 
 async def _run_attempts(
-    queues: Iterable[list[Attempt]], workshop: Workshop, listener: Listener, *, trace: bool
+    queues: Iterable[list[PlannedAttempt]],
+    context: AttemptContext,
+    listener: Listener,
+    *,
+    trace: bool,
 ) -> None:
     for attempt in chain.from_iterable(queues):
         listener(AttemptBegan(key=attempt.key))
-        traced = _tracing(attempt.key, listener) if trace else untraced
-        listener(AttemptEnded(result=await make_attempt(attempt, workshop, traced)))
+        trace_sink = _trace_to(attempt.key, listener) if trace else discard_trace
+        listener(AttemptEnded(result=await run_attempt(attempt, context, trace_sink)))
 
 
-def _tracing(key: AttemptKey, listener: Listener) -> Trace:
+def _trace_to(key: AttemptKey, listener: Listener) -> TraceSink:
     return lambda line: listener(Traced(key=key, line=line))
 
 
-def _report(plan: Plan, results: dict[AttemptKey, TaskResult], met: Acquaintance) -> McpReport:
+def _report(
+    plan: RunPlan, results: dict[AttemptKey, TaskResult], tracker: ServerTracker
+) -> McpReport:
     planned = [attempt.key for attempt in plan.attempts()]
     return McpReport(
         timestamp=plan.timestamp,
         planned=len(planned),
         results=tuple(results[key] for key in planned if key in results),
-        servers=met.facts(),
+        servers=tracker.facts(),
         settings=plan.settings,
     )

@@ -15,9 +15,14 @@ from app.core.registry import Registry
 from app.harness.bash.check_registry import CHECKS, Check, CheckResult
 from app.harness.harness_config import validate_harness
 from app.harness.mcp.cli import cli
-from app.harness.mcp.config import Evaluator
-from app.harness.mcp.evaluating import EVALUATORS, Criterion, complaints, load_evaluators
-from app.harness.mcp.evaluating import Found as Verdict
+from app.harness.mcp.config import EvaluatorConfig
+from app.harness.mcp.evaluator_registry import (
+    EVALUATORS,
+    Evaluator,
+    load_evaluators,
+    validate_evaluator,
+)
+from app.harness.mcp.evaluator_registry import EvaluatorResult as Verdict
 from app.harness.mcp.schemas import McpHarnessSettings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -59,7 +64,7 @@ def test_the_file_of_the_page_keeps_the_conventions(tmp_path: Path) -> None:
 def test_the_evaluator_of_the_page_can_be_used_by_its_name() -> None:
     [block] = blocks("python")
     exec(compile(block, "docs/ot-bench.md", "exec"), {})
-    assert list(complaints(Evaluator(checks={"calls_max": 3}))) == []
+    assert list(validate_evaluator(EvaluatorConfig(checks={"calls_max": 3}))) == []
 
 
 @pytest.mark.usefixtures("_registries")
@@ -67,7 +72,9 @@ def test_one_entry_point_gives_checks_and_evaluators_to_their_registries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     check = Check(summary="s", evaluate=lambda _, __: CheckResult(True, ""))
-    criterion = Criterion(summary="s", wanted=lambda _: [], find=lambda _, __: Verdict(True, ""))
+    criterion = Evaluator(
+        summary="s", select=lambda _: [], evaluate=lambda _, __: Verdict(True, "")
+    )
 
     def register(add: Callable[[str, Any], object]) -> None:
         add("a_check", check)

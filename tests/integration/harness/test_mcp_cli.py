@@ -16,8 +16,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from app.harness.mcp.agent_loop.attempt import run_attempt
 from app.harness.mcp.cli import cli
-from app.harness.mcp.looping.attempt import make_attempt
 from app.harness.mcp.result_file import read_report, write_report
 from app.harness.mcp.types import McpReport
 from app.harness.result_file import claim_result_file, journal_of
@@ -208,7 +208,7 @@ def test_run__interrupted_run_keeps_finished_attempts(
         if attempt.task.name == "compare:mcp":  # type: ignore[attr-defined]
             signal.raise_signal(signal.SIGINT)
             await asyncio.sleep(LIMIT_S)
-        return await make_attempt(attempt, *rest)  # type: ignore[arg-type]
+        return await run_attempt(attempt, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr("app.harness.mcp.run.make_attempt", ended_by_somebody)
     done = ot_bench(
@@ -438,7 +438,7 @@ def test_resume__failed_run_continues_from_journal(
     async def broken(attempt: object, *rest: object) -> object:
         if attempt.task.name == "compare:mcp":  # type: ignore[attr-defined]
             raise RuntimeError("of the program")
-        return await make_attempt(attempt, *rest)  # type: ignore[arg-type]
+        return await run_attempt(attempt, *rest)  # type: ignore[arg-type]
 
     file = bench_file(ASKING)
     arguments = ("run", file, "--base-url", model.openai_url, "--concurrency", "1")

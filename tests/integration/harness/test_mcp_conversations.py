@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from app.harness.budget import BudgetLimits
-from app.harness.mcp.config import Evaluator
-from app.harness.mcp.evaluating import load_evaluators
-from app.harness.mcp.plan import Plan
+from app.harness.mcp.config import EvaluatorConfig
+from app.harness.mcp.evaluator_registry import load_evaluators
+from app.harness.mcp.plan import RunPlan
 from app.harness.mcp.run import run_plan
 from app.harness.mcp.types import (
     AttemptBegan,
@@ -274,7 +274,7 @@ def test_a_long_result_is_cut_for_the_model_and_kept_in_the_record() -> None:
 
 @pytest.mark.parametrize(("expected", "passed"), [("not found", True), ("timed out", False)])
 def test_an_expected_error_is_judged_by_its_text(expected: str, passed: bool) -> None:
-    evaluator = Evaluator(expect_error=True, expected=expected)
+    evaluator = EvaluatorConfig(expect_error=True, expected=expected)
     task = direct_task(faults(), "fail", arguments={"text": "not found"}, evaluator=evaluator)
     result = run(task).result
     assert (result.outcome, result.response) == (AttemptOutcome.SCORED, "not found")
@@ -282,7 +282,7 @@ def test_an_expected_error_is_judged_by_its_text(expected: str, passed: bool) ->
 
 
 def test_an_error_that_was_expected_and_did_not_come_fails() -> None:
-    evaluator = Evaluator(expect_error=True, expected="fine")
+    evaluator = EvaluatorConfig(expect_error=True, expected="fine")
     task = direct_task(faults(), "echo", arguments={"text": "fine"}, evaluator=evaluator)
     assert run(task).result.passed is False
 
@@ -300,7 +300,7 @@ def test_an_error_that_was_expected_and_did_not_come_fails() -> None:
 def test_a_timeout_is_the_expected_error_only_where_its_text_is_named(
     named: dict[str, Any], passed: bool | None
 ) -> None:
-    evaluator = Evaluator(expect_error=True, **named)
+    evaluator = EvaluatorConfig(expect_error=True, **named)
     task = direct_task(faults(), "hang", evaluator=evaluator, timeout_s=0.2)
     result = run(task).result
     assert result.passed is passed
@@ -325,7 +325,7 @@ def test_a_timeout_is_the_expected_error_only_where_its_text_is_named(
 def test_a_server_that_does_not_start_is_no_pass_unless_that_is_expected(
     named: dict[str, Any], passed: bool | None
 ) -> None:
-    evaluator = Evaluator(expect_error=True, **named)
+    evaluator = EvaluatorConfig(expect_error=True, **named)
     result = run(direct_task(stdio("s", "no-such-program"), "echo", evaluator=evaluator)).result
     assert result.passed is passed
     assert result.outcome is (AttemptOutcome.SCORED if passed else AttemptOutcome.INFRA_ERROR)
@@ -333,7 +333,7 @@ def test_a_server_that_does_not_start_is_no_pass_unless_that_is_expected(
 
 def test_a_refused_key_is_not_the_error_that_a_tool_should_give() -> None:
     model = failing(LlmError("401: wrong key", kind=LlmErrorKind.AUTH))
-    evaluator = Evaluator(expect_error=True, expected=401)
+    evaluator = EvaluatorConfig(expect_error=True, expected=401)
     result = run(harness_task(faults(), evaluator=evaluator), model=model).result
     assert (result.outcome, result.passed) == (AttemptOutcome.INFRA_ERROR, None)
 
@@ -344,7 +344,7 @@ def judged(answer: str) -> TaskResult:
     def play(request: Request) -> Turn:
         return says(answer if "judge" in request.system else "Blue.", (10, 2))
 
-    evaluator = Evaluator(
+    evaluator = EvaluatorConfig(
         prompt="Is {response} what {expected} is?", expected="lu", model="m", min_score=80
     )
     prices = {"m": Price(input_usd=1.0, output_usd=2.0)}
@@ -374,7 +374,7 @@ class SleepingJudge(Asleep):
 
 
 def test_a_judge_has_no_more_time_than_the_task() -> None:
-    evaluator = Evaluator(prompt="{response}", model="m")
+    evaluator = EvaluatorConfig(prompt="{response}", model="m")
     judge = SleepingJudge(lambda _: says(""))
     result = run(harness_task(evaluator=evaluator, timeout_s=0.2), model=judge).result
     assert result.error is not None
@@ -407,7 +407,7 @@ def test_a_shared_server_that_died_is_started_anew() -> None:
 
 def test_a_shared_server_that_hangs_is_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """It stays alive, answers no ping either, and would hold up every task after this one."""
-    monkeypatch.setattr("app.harness.mcp.sessions.PING_S", 0.1)
+    monkeypatch.setattr("app.harness.mcp.mcp_server.PING_S", 0.1)
     wanted = [("count", 60.0), ("hang", 0.2), ("count", 60.0)]
     tasks = [
         direct_task(faults(), tool, name=str(n), share_servers=True, timeout_s=timeout_s)
@@ -477,7 +477,7 @@ def test_a_cancel_keeps_what_was_told_and_stops_the_rest() -> None:
     told: list[str] = []
 
     async def cancel() -> None:
-        plan = Plan(
+        plan = RunPlan(
             tasks=(harness_task(name="a"), direct_task(faults(), "hang", name="b")), concurrency=1
         )
         began: list[AttemptBegan] = []
@@ -492,7 +492,7 @@ def test_a_cancel_keeps_what_was_told_and_stops_the_rest() -> None:
                     second.set()
 
         running = asyncio.create_task(
-            run_plan(plan, listen, opening=lambda *_: scripted(says("Done.")))
+            run_plan(plan, listen, open_llm_model=lambda *_: scripted(says("Done.")))
         )
         await second.wait()
         running.cancel()

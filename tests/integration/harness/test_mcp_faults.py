@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from app.harness.mcp.plan import Plan
-from app.harness.mcp.reaper import Reaper
+from app.harness.mcp.mcp_server import ServerEnvironment, running_servers
+from app.harness.mcp.plan import RunPlan
+from app.harness.mcp.process_reaper import ProcessReaper
 from app.harness.mcp.run import run_plan
-from app.harness.mcp.sessions import Surroundings, started_servers
-from app.harness.mcp.stdio import Program, running_program
+from app.harness.mcp.stdio_connection import ServerProgram, running_program
 from app.harness.mcp.types import AttemptEnded, ErrorKind, Event
 from app.harness.results import AttemptOutcome
 from tests.support.mcp_bench import Ran, direct_task, run
@@ -107,7 +107,7 @@ def test_a_shared_server_that_was_lost_ends_before_another_one_starts(mark: str)
         if isinstance(event, AttemptEnded):
             running.append(len(processes_of(mark)))
 
-    report = asyncio.run(run_plan(Plan(tasks=tasks, concurrency=1), hear))
+    report = asyncio.run(run_plan(RunPlan(tasks=tasks, concurrency=1), hear))
     assert report.results[-1].response == "1"
     assert max(running) == 1
 
@@ -212,9 +212,9 @@ def test_what_a_server_started_ends_with_it(mark: str) -> None:
     until(lambda: not lives(child), what="the child of the server has ended")
 
 
-def deaf(mark: str) -> Program:
+def deaf(mark: str) -> ServerProgram:
     args = ["-I", "-S", str(FAULTS), "deaf"]
-    return Program(command=sys.executable, args=args, env=marked(mark))
+    return ServerProgram(command=sys.executable, args=args, env=marked(mark))
 
 
 def test_a_server_that_hears_nothing_is_killed(mark: str) -> None:
@@ -232,7 +232,7 @@ def test_a_cancel_leaves_a_server_no_time(tmp_path: Path) -> None:
     tidy = 'echo > "$FILE.begun"; read line; echo bye > "$FILE"'
 
     async def hold(started: asyncio.Event) -> None:
-        async with running_program(Program(command="sh", args=["-c", tidy], env=env)):
+        async with running_program(ServerProgram(command="sh", args=["-c", tidy], env=env)):
             until((tmp_path / "said.begun").exists)
             started.set()
             await asyncio.sleep(3600)
@@ -251,7 +251,7 @@ def test_a_cancel_leaves_a_server_no_time(tmp_path: Path) -> None:
 
 START_AND_SLEEP = """
 import subprocess, sys, time
-from app.harness.mcp.reaper import REAPER
+from app.harness.mcp.process_reaper import REAPER
 
 name, _, value = sys.argv[2].partition("=")
 program = [sys.executable, "-I", "-S", sys.argv[1], "deaf"]
@@ -282,8 +282,8 @@ def test_a_server_that_reads_nothing_more_ends_all_the_same(mark: str) -> None:
     """The second call fills its pipe, and nobody empties that."""
 
     async def call_twice() -> None:
-        around = Surroundings(path=os.environ["PATH"])
-        async with started_servers([faults(env=marked(mark))], "bench.yaml", around) as [server]:
+        around = ServerEnvironment(path=os.environ["PATH"])
+        async with running_servers([faults(env=marked(mark))], "bench.yaml", around) as [server]:
             for tool, given in (("hang", {}), ("echo", {"text": "x" * 1_000_000})):
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(0.2):
@@ -298,7 +298,7 @@ def test_a_reaper_that_was_killed_is_replaced_by_one_that_knows_as_much(mark: st
         pipe = subprocess.PIPE
         return subprocess.Popen(command, env=marked(mark), stdin=pipe, start_new_session=True)
 
-    reaper = Reaper()
+    reaper = ProcessReaper()
     with sleeper() as first, sleeper() as second:
         reaper.watch(first.pid)
         assert reaper._process is not None

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from app.harness.mcp.config import Evaluator, HttpServer
-from app.harness.mcp.evaluating import load_evaluators
+from app.harness.mcp.config import EvaluatorConfig, HttpServer
+from app.harness.mcp.evaluator_registry import load_evaluators
 from app.harness.mcp.plan import PlannedServer
 from app.harness.mcp.types import ErrorKind, TaskResult
 from app.harness.results import AttemptOutcome
@@ -131,7 +131,7 @@ def test_a_server_that_breaks_in_the_middle_is_not_the_error_that_a_tool_should_
     remote: Remote, answer: Response, told: str
 ) -> None:
     remote.instead["tools/call"] = lambda _: answer
-    result = called(remote, evaluator=Evaluator(expect_error=True, regex="."))
+    result = called(remote, evaluator=EvaluatorConfig(expect_error=True, regex="."))
     assert (result.outcome, result.passed) == (AttemptOutcome.INFRA_ERROR, None)
     assert result.error is not None
     assert result.error.kind is ErrorKind.SERVER_DIED
@@ -161,5 +161,5 @@ def test_errors_in_the_words_of_mcp_are_answers_whatever_their_status(
     remote.instead["tools/call"] = lambda asked: JSONResponse(
         error(asked["id"], code, "no such zone"), status
     )
-    result = called(remote, evaluator=Evaluator(expect_error=True, expected="no such zone"))
+    result = called(remote, evaluator=EvaluatorConfig(expect_error=True, expected="no such zone"))
     assert (result.outcome, result.passed) == (AttemptOutcome.SCORED, True), result.error

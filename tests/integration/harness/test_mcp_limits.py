@@ -6,9 +6,9 @@ import pytest
 
 from app.harness.budget import BudgetLimits
 from app.harness.gate import HarnessExit, decide_exit
-from app.harness.mcp.config import Evaluator
-from app.harness.mcp.evaluating import load_evaluators
-from app.harness.mcp.planning import unpriced
+from app.harness.mcp.config import EvaluatorConfig
+from app.harness.mcp.evaluator_registry import load_evaluators
+from app.harness.mcp.plan_builder import models_without_price
 from app.harness.mcp.summary import gate_figures
 from app.harness.mcp.types import ErrorKind
 from app.harness.results import AttemptOutcome
@@ -48,7 +48,7 @@ def test_run_budget__exhausted_budget_skips_remaining_tasks(
     """One answer takes 100 + 10 tokens, or 200 millionths of a dollar. Nor does a server start that
     could not, and the limit is not the error that a task expects.
     """
-    any_error = Evaluator(expect_error=True, regex=".")
+    any_error = EvaluatorConfig(expect_error=True, regex=".")
     tasks = [
         harness_task(name="first"),
         harness_task(name="second"),
@@ -81,7 +81,7 @@ def test_run_budget__includes_judge() -> None:
     def play(request: Request) -> Turn:
         return says('{"score": 90}' if "judge" in request.system else "Blue.", (50, 5))
 
-    judged = Evaluator(prompt="Is {response} blue?", model="m")
+    judged = EvaluatorConfig(prompt="Is {response} blue?", model="m")
     tasks = [harness_task(name=name, evaluator=judged) for name in ("a", "b")]
     model = ScriptedModel(play)
     report = run(*tasks, model=model, budget_limits=BudgetLimits(tokens=110), concurrency=1).report
@@ -93,10 +93,10 @@ def test_run_budget__includes_judge() -> None:
 
 
 def test_cost_limit__needs_price_of_every_model() -> None:
-    judge = Evaluator(prompt="{response}", model="judge")
+    judge = EvaluatorConfig(prompt="{response}", model="judge")
     task = harness_task(evaluator=judge)
     bounded = replace(task, budget_limits=BudgetLimits(cost_usd=1.0))
-    assert unpriced([task], {}, BudgetLimits(tokens=1)) == []
-    assert unpriced([bounded], {}, BudgetLimits()) == ["m"]
-    assert unpriced([bounded], PRICES, BudgetLimits()) == []
-    assert unpriced([task, bounded], PRICES, BudgetLimits(cost_usd=1.0)) == ["judge"]
+    assert models_without_price([task], {}, BudgetLimits(tokens=1)) == []
+    assert models_without_price([bounded], {}, BudgetLimits()) == ["m"]
+    assert models_without_price([bounded], PRICES, BudgetLimits()) == []
+    assert models_without_price([task, bounded], PRICES, BudgetLimits(cost_usd=1.0)) == ["judge"]

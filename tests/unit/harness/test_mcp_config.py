@@ -5,21 +5,25 @@ from pathlib import Path
 import pytest
 
 from app.harness.lint import LintSeverity
-from app.harness.mcp.config import HttpServer, McpBenchmark, StdioServer
-from app.harness.mcp.evaluating import load_evaluators
+from app.harness.mcp.config import (
+    HttpServer,
+    McpBenchmark,
+    StdioServer,
+    benchmark_schema,
+    split_prompts,
+)
+from app.harness.mcp.evaluator_registry import load_evaluators
 from app.harness.mcp.lint import lint
-from app.harness.mcp.loader import McpFile, inspect_text, pointer
-from app.harness.mcp.prompts import split_prompts
-from app.harness.mcp.schema import mcp_schema
+from app.harness.mcp.loader import LoadedFile, format_position, load_text
 from app.harness.mcp.secrets import (
-    BadSecrets,
-    NoSuchVariable,
+    InvalidSecretsFile,
     Secrets,
-    expand,
+    UndefinedVariable,
+    expand_variables,
     find_secrets,
     read_secrets,
 )
-from app.harness.mcp.yaml_text import MAX_BYTES, BadYaml, Place, parse_yaml
+from app.harness.mcp.yaml_parser import MAX_BYTES, InvalidYaml, SourcePosition, parse_yaml
 
 SCENARIO = """
 scenarios:
@@ -35,20 +39,20 @@ def _evaluators() -> None:
     load_evaluators()
 
 
-def inspected(text: str, environment: dict[str, str] | None = None, **secrets: str) -> McpFile:
-    found = Secrets(values=secrets, looked=(Path("config/bench-secrets.yaml"),))
-    return lint(inspect_text(text.encode(), "b.yaml", found, environment or {}))
+def inspected(text: str, environment: dict[str, str] | None = None, **secrets: str) -> LoadedFile:
+    found = Secrets(values=secrets, searched_paths=(Path("config/bench-secrets.yaml"),))
+    return lint(load_text(text.encode(), "b.yaml", found, environment or {}))
 
 
-def errors(file: McpFile) -> list[str]:
-    return [f"{pointer(file, each)} {each.text}" for each in file.errors]
+def errors(file: LoadedFile) -> list[str]:
+    return [f"{format_position(file, each)} {each.text}" for each in file.errors]
 
 
-def warnings(file: McpFile) -> list[str]:
+def warnings(file: LoadedFile) -> list[str]:
     return [each.text for each in file.findings if each.severity is LintSeverity.WARNING]
 
 
-def bench(file: McpFile) -> McpBenchmark:
+def bench(file: LoadedFile) -> McpBenchmark:
     assert file.errors == []
     assert file.bench is not None
     return file.bench
@@ -87,26 +91,28 @@ def test_plain_scalars_follow_the_core_schema(text: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("text", "place", "said"),
     [
-        (b"a: &x 1\nb: 2", Place(1, 4), "aliases"),
-        (b"a: *x", Place(1, 4), "aliases"),
-        (b"a: 1\nb: 2\na: 3", Place(3, 1), "the key 'a' stands on line 1 already"),
-        (b"a: !!python/name:os.system x", Place(1, 4), "tag"),
-        (b"a: [1,\n  2", Place(2, 4), "expected ',' or ']'"),
-        (b"a: 1\n---\nb: 2\n", Place(2, 1), "single document"),
-        (b"a:\n  b: .nan", Place(2, 6), "no number of JSON"),
-        (b"? [a]\n: 1", Place(1, 3), "a key must be a text"),
-        (b"a: 1\nb: \xff", Place(2, 1), "not UTF-8"),
-        (b"a\nb: \x00", Place(2, 1), "character"),
-        (b"[" * 65 + b"]" * 65, Place(1, 65), "more than 64 levels"),
-        (b'a: "x\\uD800y"', Place(1, 4), "half of a character"),
-        (b'"\\uDC00": 1', Place(1, 1), "half of a character"),
-        (b"#" * (MAX_BYTES + 1), Place(1, 1), "larger than"),
+        (b"a: &x 1\nb: 2", SourcePosition(1, 4), "aliases"),
+        (b"a: *x", SourcePosition(1, 4), "aliases"),
+        (b"a: 1\nb: 2\na: 3", SourcePosition(3, 1), "the key 'a' stands on line 1 already"),
+        (b"a: !!python/name:os.system x", SourcePosition(1, 4), "tag"),
+        (b"a: [1,\n  2", SourcePosition(2, 4), "expected ',' or ']'"),
+        (b"a: 1\n---\nb: 2\n", SourcePosition(2, 1), "single document"),
+        (b"a:\n  b: .nan", SourcePosition(2, 6), "no number of JSON"),
+        (b"? [a]\n: 1", SourcePosition(1, 3), "a key must be a text"),
+        (b"a: 1\nb: \xff", SourcePosition(2, 1), "not UTF-8"),
+        (b"a\nb: \x00", SourcePosition(2, 1), "character"),
+        (b"[" * 65 + b"]" * 65, SourcePosition(1, 65), "more than 64 levels"),
+        (b'a: "x\\uD800y"', SourcePosition(1, 4), "half of a character"),
+        (b'"\\uDC00": 1', SourcePosition(1, 1), "half of a character"),
+        (b"#" * (MAX_BYTES + 1), SourcePosition(1, 1), "larger than"),
     ],
 )
-def test_what_is_refused_is_told_with_its_place(text: bytes, place: Place, said: str) -> None:
-    with pytest.raises(BadYaml) as raised:
+def test_what_is_refused_is_told_with_its_place(
+    text: bytes, place: SourcePosition, said: str
+) -> None:
+    with pytest.raises(InvalidYaml) as raised:
         parse_yaml(text)
-    assert raised.value.place == place
+    assert raised.value.position == place
     assert said in raised.value.text
 
 
@@ -261,13 +267,13 @@ def test_the_name_of_a_header_is_one_word() -> None:
 
 def test_expanded_text_is_not_expanded_again() -> None:
     values = {"A": "${B}", "B": "no", "EMPTY": ""}
-    assert expand("x${A}y", values.get) == "x${B}y"
-    assert expand("[${EMPTY:-default}]", values.get) == "[]"
-    assert expand("${C:-a b}", values.get) == "a b"
-    assert expand("$${A} $A {A}", values.get) == "${A} $A {A}"
+    assert expand_variables("x${A}y", values.get) == "x${B}y"
+    assert expand_variables("[${EMPTY:-default}]", values.get) == "[]"
+    assert expand_variables("${C:-a b}", values.get) == "a b"
+    assert expand_variables("$${A} $A {A}", values.get) == "${A} $A {A}"
     for malformed in ("${", "${1}", "${A-b}", "${}"):
-        with pytest.raises(NoSuchVariable):
-            expand(malformed, values.get)
+        with pytest.raises(UndefinedVariable):
+            expand_variables(malformed, values.get)
 
 
 def test_secrets_are_texts_as_they_stand_there(tmp_path: Path) -> None:
@@ -283,7 +289,7 @@ def test_a_file_of_secrets_that_cannot_be_used_is_told_without_what_it_holds(
 ) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(text)
-    with pytest.raises(BadSecrets) as raised:
+    with pytest.raises(InvalidSecretsFile) as raised:
         read_secrets(path)
     assert str(path) in str(raised.value)
     assert "hidden" not in f"{raised.value}{raised.value.extra}"
@@ -303,12 +309,12 @@ def test_a_file_of_secrets_is_looked_for_in_the_project_and_then_of_the_user(
     of_project.parent.mkdir()
     of_project.write_text("A: project")
     assert find_secrets(None).values == {"A": "project"}
-    with pytest.raises(BadSecrets):
+    with pytest.raises(InvalidSecretsFile):
         find_secrets(tmp_path / "nowhere.yaml")
 
 
 def test_the_schema_knows_every_key_and_no_other() -> None:
-    schema = mcp_schema()
+    schema = benchmark_schema()
     assert set(schema["properties"]) == set(McpBenchmark.model_fields)
     assert {each["additionalProperties"] for each in schema["$defs"].values()
             if each.get("type") == "object"} == {False}  # fmt: skip

@@ -5,7 +5,7 @@ import base64
 import mcp_types
 import pytest
 
-from app.harness.mcp.contents import NOTHING, contents_of, shortened, text_of
+from app.harness.mcp.tool_content import EMPTY_RESULT_TEXT, parse_contents, render_text, truncate
 from app.harness.mcp.types import Content, ContentKind
 
 PICTURE = base64.b64encode(b"\x89PNG...").decode()  # seven bytes
@@ -16,7 +16,7 @@ def result(*blocks: mcp_types.ContentBlock, **more: object) -> mcp_types.CallToo
 
 
 def words(*blocks: mcp_types.ContentBlock, **more: object) -> str:
-    return text_of(contents_of(result(*blocks, **more)))
+    return render_text(parse_contents(result(*blocks, **more)))
 
 
 def test_texts_are_read_one_below_the_other() -> None:
@@ -27,7 +27,7 @@ def test_texts_are_read_one_below_the_other() -> None:
 @pytest.mark.parametrize("data", [b"", b"a", b"ab", b"abc", b"abcd"])
 def test_of_an_image_its_type_and_size_are_known(data: bytes) -> None:
     image = mcp_types.ImageContent(data=base64.b64encode(data).decode(), mime_type="image/png")
-    [content] = contents_of(result(image))
+    [content] = parse_contents(result(image))
     assert content == Content(kind=ContentKind.IMAGE, mime_type="image/png", size=len(data))
     assert words(image) == f"[image, image/png, {len(data)} bytes]"
 
@@ -49,18 +49,18 @@ def test_an_embedded_text_is_read_and_embedded_bytes_are_named() -> None:
 
 
 def test_what_is_structured_is_read_where_no_text_says_the_same() -> None:
-    both = contents_of(result(mcp_types.TextContent(text="n is 1"), structuredContent={"n": 1}))
+    both = parse_contents(result(mcp_types.TextContent(text="n is 1"), structuredContent={"n": 1}))
     assert [each.kind for each in both] == [ContentKind.TEXT, ContentKind.STRUCTURED]
-    assert text_of(both) == "n is 1"
+    assert render_text(both) == "n is 1"
     assert words(structuredContent={"n": 1}) == '{"n": 1}'
 
 
 def test_an_empty_result_stays_empty_and_is_said_to_be_so() -> None:
-    assert contents_of(result()) == ()
-    assert words() == NOTHING
+    assert parse_contents(result()) == ()
+    assert words() == EMPTY_RESULT_TEXT
     assert words(mcp_types.TextContent(text="")) == ""
 
 
 def test_a_long_text_is_cut_and_tells_how_much_is_missing() -> None:
-    assert shortened("abcdef", 6) == "abcdef"
-    assert shortened("abcdef", 4) == "abcd\n[2 more characters are left out]"
+    assert truncate("abcdef", 6) == "abcdef"
+    assert truncate("abcdef", 4) == "abcd\n[2 more characters are left out]"

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from app.harness.mcp.config import HarnessTask, McpBenchmark
+from app.harness.mcp.config import HarnessTask, McpBenchmark, benchmark_schema
 from app.harness.mcp.lint import TAGS
-from app.harness.mcp.loader import inspect_file
-from app.harness.mcp.schema import mcp_schema
+from app.harness.mcp.loader import load_file
 from app.harness.mcp.secrets import Secrets
-from app.harness.mcp.yaml_text import parse_yaml
+from app.harness.mcp.yaml_parser import parse_yaml
 
 FOLDER = Path(__file__).resolve().parents[3] / "demo" / "bench"
 FILES = sorted(FOLDER.iterdir())
@@ -24,7 +23,7 @@ INVOCATION = re.compile(r"__ot\n```python\n(?:.*\n)*return .*\n```\n?\Z")
 
 
 def bench(path: Path) -> McpBenchmark:
-    found = inspect_file(path, Secrets(), {}, expanded=False).bench
+    found = load_file(path, Secrets(), {}, expand_variables=False).bench
     assert found is not None
     return found
 
@@ -62,7 +61,9 @@ def test_features_are_what_only_a_model_can_show() -> None:
 
 
 def flaws(document: Any) -> list[str]:
-    return [error.json_path for error in Draft202012Validator(mcp_schema()).iter_errors(document)]
+    return [
+        error.json_path for error in Draft202012Validator(benchmark_schema()).iter_errors(document)
+    ]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

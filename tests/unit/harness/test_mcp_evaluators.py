@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from app.harness.judge import JudgeError, read_score
-from app.harness.mcp.config import Evaluator
-from app.harness.mcp.evaluating import (
+from app.harness.mcp.config import EvaluatorConfig
+from app.harness.mcp.evaluator_registry import (
     EVALUATORS,
-    Criterion,
-    Evidence,
-    complaints,
+    Evaluator,
+    EvaluatorEvidence,
     evaluate,
     judge_prompt,
     load_evaluators,
-    named_check,
+    select_check,
+    validate_evaluator,
 )
 from app.harness.mcp.evaluators.number import numbers_in
 from app.harness.mcp.types import Evaluation
@@ -37,8 +37,8 @@ async def nobody(model: str, system: str, prompt: str) -> str:
 
 
 def judged(response: str, *, error: str | None = None, **spec: Any) -> tuple[Evaluation, ...]:
-    evidence = Evidence(response=response, error=error)
-    return asyncio.run(evaluate(Evaluator(**spec), evidence, nobody))
+    evidence = EvaluatorEvidence(response=response, error=error)
+    return asyncio.run(evaluate(EvaluatorConfig(**spec), evidence, nobody))
 
 
 def passes(response: str, expected: Any) -> bool:
@@ -151,8 +151,8 @@ def finds(check: str, wanted: Any) -> tuple[bool | None, str]:
             ("a", "get", {"n": 2}),
         )
     ]
-    evidence = Evidence(response="", tool_calls=calls)
-    [found] = asyncio.run(evaluate(Evaluator(checks={check: wanted}), evidence, nobody))
+    evidence = EvaluatorEvidence(response="", tool_calls=calls)
+    [found] = asyncio.run(evaluate(EvaluatorConfig(checks={check: wanted}), evidence, nobody))
     return found.passed, found.reason
 
 
@@ -185,13 +185,13 @@ def test_a_judge_is_given_the_answer_and_what_is_expected() -> None:
         asked.append((model, system, prompt))
         return 'Well.\n{"score": 80, "reason": "nearly"} and more'
 
-    spec = Evaluator(
+    spec = EvaluatorConfig(
         prompt="Is {response} right? Expected: {expected} {other}",
         model="j",
         min_score=75,
         expected="four",
     )
-    found = asyncio.run(evaluate(spec, Evidence(response="{expected}"), ask))
+    found = asyncio.run(evaluate(spec, EvaluatorEvidence(response="{expected}"), ask))
     assert [(each.type, each.passed, each.score) for each in found] == [
         ("contains", False, None),
         ("judge", True, 0.8),
@@ -205,8 +205,8 @@ def test_a_score_without_a_threshold_is_neither_pass_nor_fail() -> None:
     async def ask(model: str, system: str, prompt: str) -> str:
         return '{"score": 0.5, "reason": "half"}'
 
-    spec = Evaluator(prompt="{response}", model="j", scale=1)
-    [found] = asyncio.run(evaluate(spec, Evidence(response="x"), ask))
+    spec = EvaluatorConfig(prompt="{response}", model="j", scale=1)
+    [found] = asyncio.run(evaluate(spec, EvaluatorEvidence(response="x"), ask))
     assert (found.passed, found.score, found.reason) == (None, 0.5, "0.5 of 1: half")
 
 
@@ -235,7 +235,7 @@ def test_an_answer_without_a_score_is_an_error_of_the_judge(answer: str) -> None
 
 
 def test_a_long_answer_loses_its_middle_before_it_is_judged() -> None:
-    spec = Evaluator(prompt="{response}", model="j")
+    spec = EvaluatorConfig(prompt="{response}", model="j")
     prompt = judge_prompt(spec, "a" * 100_000 + "middle" + "z" * 100_000)
     assert len(prompt) < 110_000
     assert "middle" not in prompt
@@ -261,25 +261,25 @@ def test_a_long_answer_loses_its_middle_before_it_is_judged() -> None:
         ({"checks": {"nobody": 1}}, "no evaluator is named 'nobody'"),
         ({"checks": {"called": [1]}}, "the names of at least 1 tools"),
         ({"checks": {"order": ["a"]}}, "the names of at least 2 tools"),
-        ({"checks": {"called_with": {"tool": "a"}}}, "written {tool: …, arguments: {…}}"),
+        ({"checks": {"called_with": {"tool": "a"}}}, "written as {tool: …, arguments: {…}}"),
         ({"checks": {"called_with": {"tool": "a", "arguments": []}}}, "a mapping of arguments"),
     ],
 )
 def test_an_evaluator_that_could_never_judge_is_told_of_before_the_run(
     spec: dict[str, Any], said: str
 ) -> None:
-    assert any(said in text for text in complaints(Evaluator(**spec)))
+    assert any(said in text for text in validate_evaluator(EvaluatorConfig(**spec)))
 
 
 def test_a_sound_evaluator_has_no_complaints() -> None:
-    sound = Evaluator(expected=["a", 1, {"regex": "b"}], prompt="{response}", model="m")
-    assert list(complaints(sound)) == []
-    assert list(complaints(Evaluator(expect_error=True))) == []
+    sound = EvaluatorConfig(expected=["a", 1, {"regex": "b"}], prompt="{response}", model="m")
+    assert list(validate_evaluator(sound)) == []
+    assert list(validate_evaluator(EvaluatorConfig(expect_error=True))) == []
 
 
 def test_a_scale_is_one_of_two() -> None:
     with pytest.raises(ValidationError):
-        Evaluator.model_validate({"prompt": "p", "model": "m", "scale": 10})
+        EvaluatorConfig.model_validate({"prompt": "p", "model": "m", "scale": 10})
 
 
 def test_what_is_built_in() -> None:
@@ -302,10 +302,10 @@ def test_any_mapping_is_found_in_its_own_json(value: Any) -> None:
 
 
 def test_an_evaluator_that_fails_is_an_error_of_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    def find(wanted: Any, evidence: Evidence) -> Any:
+    def find(wanted: Any, evidence: EvaluatorEvidence) -> Any:
         raise IndexError(f"{wanted} of {evidence.response}")
 
-    criterion = Criterion(summary="s", wanted=named_check("broken"), find=find)
+    criterion = Evaluator(summary="s", select=select_check("broken"), evaluate=find)
     monkeypatch.setattr(EVALUATORS, "_items", {**EVALUATORS._items, "broken": criterion})
     with pytest.raises(JudgeError, match="the evaluator broken failed: IndexError: 1 of x"):
         judged("x", checks={"broken": 1})

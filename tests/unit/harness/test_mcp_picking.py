@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from app.core.console.input_files import UnreadableInput
-from app.harness.mcp.picking import (
-    BadFavourites,
-    Choice,
-    Favourite,
-    NoFavourites,
-    Pick,
-    bench_files,
+from app.harness.mcp.file_picker import (
+    Favorite,
+    InvalidFavorites,
+    NoFavorites,
+    PickerChoice,
+    ShowPicker,
+    iter_benchmark_files,
     pick_file,
-    read_favourites,
+    read_favorites,
 )
 
 
@@ -30,11 +30,11 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project)
 
 
-def choosing(*labels: str) -> Pick:
+def choosing(*labels: str) -> ShowPicker:
     """Somebody who picks these lines one after the other, and nothing once they are used up."""
     left = list(labels)
 
-    def pick(_: str, choices: Sequence[Choice]) -> Choice | None:
+    def pick(_: str, choices: Sequence[PickerChoice]) -> PickerChoice | None:
         if not left:
             return None
         wanted = left.pop(0)
@@ -47,27 +47,27 @@ def favourites(text: str, path: str = "config/ot-bench.yaml") -> None:
     Path(path).write_text(text)
 
 
-BENCHES = Favourite(name="all", path="../benches")
+BENCHES = Favorite(name="all", path="../benches")
 
 
 def test_files_below_a_folder_are_found_and_hidden_ones_are_not() -> None:
-    found = [str(path) for path in bench_files(Path("../benches"))]
+    found = [str(path) for path in iter_benchmark_files(Path("../benches"))]
     assert found == ["../benches/a.yml", "../benches/b.yaml", "../benches/deep/c.yaml"]
 
 
 def test_a_hidden_folder_that_is_a_favorite_itself_is_looked_into() -> None:
-    assert [path.name for path in bench_files(Path("../benches/.git"))] == ["d.yaml"]
+    assert [path.name for path in iter_benchmark_files(Path("../benches/.git"))] == ["d.yaml"]
 
 
 def test_a_favorite_that_is_a_file_is_picked_at_once() -> None:
-    file = Favourite(name="first", path="../benches/b.yaml")
+    file = Favorite(name="first", path="../benches/b.yaml")
     assert pick_file([BENCHES, file], choosing("first")) == Path("../benches/b.yaml")
 
 
 def test_a_folder_opens_a_second_list_of_relative_paths_with_descriptions() -> None:
     offered = []
 
-    def pick(question: str, choices: Sequence[Choice]) -> Choice | None:
+    def pick(question: str, choices: Sequence[PickerChoice]) -> PickerChoice | None:
         offered.append((question, [each.label for each in choices]))
         return choices[-1]
 
@@ -85,24 +85,24 @@ def test_whoever_picks_nothing_gets_nothing() -> None:
 
 def test_a_folder_without_benches_is_told() -> None:
     with pytest.raises(UnreadableInput, match="config holds no YAML file"):
-        pick_file([Favourite(name="none", path="config")], choosing("none"))
+        pick_file([Favorite(name="none", path="config")], choosing("none"))
 
 
 def test_favorites_stand_in_the_project_unless_a_variable_names_a_file() -> None:
     favourites("favorites: [{name: project, path: a}]")
     favourites("favorites: [{name: other, path: b}]", "other.yaml")
-    assert [each.name for each in read_favourites({})] == ["project"]
-    assert [each.name for each in read_favourites({"OT_BENCH_CONFIG": "other.yaml"})] == ["other"]
+    assert [each.name for each in read_favorites({})] == ["project"]
+    assert [each.name for each in read_favorites({"OT_BENCH_CONFIG": "other.yaml"})] == ["other"]
     with pytest.raises(UnreadableInput):
-        read_favourites({"OT_BENCH_CONFIG": "nowhere.yaml"})
+        read_favorites({"OT_BENCH_CONFIG": "nowhere.yaml"})
 
 
 @pytest.mark.parametrize("text", [None, "", "favorites: []"])
 def test_without_favorites_it_is_said_that_there_are_none(text: str | None) -> None:
     if text is not None:
         favourites(text)
-    with pytest.raises(NoFavourites, match=r"no favorites are configured in config/ot-bench\.yaml"):
-        read_favourites({})
+    with pytest.raises(NoFavorites, match=r"no favorites are configured in config/ot-bench\.yaml"):
+        read_favorites({})
 
 
 @pytest.mark.parametrize(
@@ -110,5 +110,5 @@ def test_without_favorites_it_is_said_that_there_are_none(text: str | None) -> N
 )
 def test_a_file_of_favorites_that_cannot_be_used_is_named(text: str) -> None:
     favourites(text)
-    with pytest.raises(BadFavourites, match=r"config/ot-bench\.yaml"):
-        read_favourites({})
+    with pytest.raises(InvalidFavorites, match=r"config/ot-bench\.yaml"):
+        read_favorites({})

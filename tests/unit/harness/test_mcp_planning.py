@@ -8,16 +8,16 @@ import pytest
 
 from app.harness.budget import BudgetLimits
 from app.harness.mcp.config import TaskType
-from app.harness.mcp.evaluating import load_evaluators
+from app.harness.mcp.evaluator_registry import load_evaluators
 from app.harness.mcp.lint import lint
-from app.harness.mcp.loader import inspect_text
-from app.harness.mcp.plan import Plan, PlannedTask
-from app.harness.mcp.planning import (
-    OPENROUTER,
-    Keys,
-    NothingSelected,
-    Overrides,
-    Selection,
+from app.harness.mcp.loader import load_text
+from app.harness.mcp.plan import PlannedTask, RunPlan
+from app.harness.mcp.plan_builder import (
+    OPENROUTER_URL,
+    ModelKeys,
+    NoTaskSelected,
+    PlanOverrides,
+    TaskSelection,
     plan_tasks,
     require_keys,
 )
@@ -68,11 +68,17 @@ def _evaluators() -> None:
 
 
 def planned(
-    text: str = BENCH, *, keys: Keys | None = None, selection: Selection | None = None, **given: Any
+    text: str = BENCH,
+    *,
+    keys: ModelKeys | None = None,
+    selection: TaskSelection | None = None,
+    **given: Any,
 ) -> tuple[PlannedTask, ...]:
-    file = lint(inspect_text(text.encode(), "b.yaml", Secrets(), {}))
+    file = lint(load_text(text.encode(), "b.yaml", Secrets(), {}))
     assert file.errors == []
-    return plan_tasks([file], selection or Selection(), Overrides(**given), keys or Keys())
+    return plan_tasks(
+        [file], selection or TaskSelection(), PlanOverrides(**given), keys or ModelKeys()
+    )
 
 
 def test_a_task_has_the_defaults_of_its_type_and_of_the_file() -> None:
@@ -111,20 +117,20 @@ def test_a_task_may_do_without_the_server_of_its_type() -> None:
 @pytest.mark.parametrize(
     ("selection", "names"),
     [
-        (Selection(), ["compare:base", "compare:all-mcps", "tool:x:y"]),
-        (Selection(scenarios=["tw*"]), ["tool:x:y"]),
-        (Selection(tasks=["*:base", "tool:*"]), ["compare:base", "tool:x:y"]),
-        (Selection(tags=["direct", "all*"]), ["compare:all-mcps", "tool:x:y"]),
-        (Selection(scenarios=["one"], tags=["compare"]), ["compare:base"]),
+        (TaskSelection(), ["compare:base", "compare:all-mcps", "tool:x:y"]),
+        (TaskSelection(scenarios=["tw*"]), ["tool:x:y"]),
+        (TaskSelection(tasks=["*:base", "tool:*"]), ["compare:base", "tool:x:y"]),
+        (TaskSelection(tags=["direct", "all*"]), ["compare:all-mcps", "tool:x:y"]),
+        (TaskSelection(scenarios=["one"], tags=["compare"]), ["compare:base"]),
     ],
 )
-def test_tasks_are_chosen_by_patterns(selection: Selection, names: list[str]) -> None:
+def test_tasks_are_chosen_by_patterns(selection: TaskSelection, names: list[str]) -> None:
     assert [task.name for task in planned(selection=selection)] == names
 
 
 def test_a_choice_that_leaves_nothing_is_an_error() -> None:
-    with pytest.raises(NothingSelected):
-        planned(selection=Selection(tags=["nobody"]))
+    with pytest.raises(NoTaskSelected):
+        planned(selection=TaskSelection(tags=["nobody"]))
 
 
 def test_several_models_are_run_one_by_one_and_direct_tasks_once() -> None:
@@ -140,12 +146,12 @@ def test_several_models_are_run_one_by_one_and_direct_tasks_once() -> None:
 
 
 def test_models_are_asked_at_openrouter_unless_somebody_says_otherwise() -> None:
-    keys = Keys(
+    keys = ModelKeys(
         secrets=Secrets(values={"OPENROUTER_API_KEY": "of-the-router"}),
         environment={"OPENAI_API_KEY": "openai", "ANTHROPIC_API_KEY": "anthropic"},
     )
     base = planned(keys=keys)[0].endpoint
-    assert (base.base_url, base.api_key) == (OPENROUTER, "of-the-router")
+    assert (base.base_url, base.api_key) == (OPENROUTER_URL, "of-the-router")
     local = planned(keys=keys, base_url="http://127.0.0.1:1/v1")[0].endpoint
     assert (local.base_url, local.api_key) == ("http://127.0.0.1:1/v1", "openai")
     claude = planned(keys=keys, provider=Provider.ANTHROPIC)[0].endpoint
@@ -159,7 +165,7 @@ def test_models_are_asked_at_openrouter_unless_somebody_says_otherwise() -> None
 
 
 def test_a_key_that_is_missing_is_told_before_anything_is_asked() -> None:
-    keys = Keys(secrets=Secrets(looked=(Path("config/bench-secrets.yaml"),)))
+    keys = ModelKeys(secrets=Secrets(searched_paths=(Path("config/bench-secrets.yaml"),)))
     base, _, direct = planned(keys=keys)
     with pytest.raises(MissingKey) as raised:
         require_keys([base], keys)
@@ -168,7 +174,7 @@ def test_a_key_that_is_missing_is_told_before_anything_is_asked() -> None:
 
 
 def test_trials_come_one_round_after_another() -> None:
-    plan = Plan(tasks=planned(), trials=2)
+    plan = RunPlan(tasks=planned(), trials=2)
     assert [(each.task.name, each.trial) for each in plan.attempts()] == [
         (name, trial)
         for trial in (0, 1)
@@ -195,14 +201,16 @@ def test_attempts_in_order_stand_in_one_queue_for_each_trial_and_all_others_alon
         harness_task(name=name, scenario="kept", in_order=True, share_servers=True)
         for name in ("write", "read")
     ]
-    plan = Plan(tasks=(*tasks, harness_task(name="alone")), trials=2)
+    plan = RunPlan(tasks=(*tasks, harness_task(name="alone")), trials=2)
 
-    def queues(plan: Plan) -> list[list[str]]:
-        return [[f"{each.task.name}#{each.trial}" for each in queue] for queue in plan.queues()]
+    def queues(plan: RunPlan) -> list[list[str]]:
+        return [
+            [f"{each.task.name}#{each.trial}" for each in queue] for queue in plan.missing_queues()
+        ]
 
     assert queues(plan) == [
         ["write#0", "read#0"], ["alone#0"], ["write#1", "read#1"], ["alone#1"],
     ]  # fmt: skip
     made = [each.key for each in plan.attempts()]
-    rest = replace(plan, made=frozenset((made[0], made[2], made[3], made[4])))
+    rest = replace(plan, stored_keys=frozenset((made[0], made[2], made[3], made[4])))
     assert queues(rest) == [["write#0", "read#0"], ["alone#1"]]

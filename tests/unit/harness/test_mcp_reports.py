@@ -12,7 +12,7 @@ import yaml
 
 from app.core.console.input_files import UnreadableInput
 from app.harness.gate import HarnessExit, decide_exit
-from app.harness.mcp.context_cost import context_costs, tool_uses
+from app.harness.mcp.context_cost import context_costs, tool_usages
 from app.harness.mcp.context_plot import context_plots
 from app.harness.mcp.report_view import calls_csv, result_word, run_view, task_table, tasks_csv
 from app.harness.mcp.result_file import (
@@ -117,7 +117,7 @@ def test_context_costs__compares_sets_of_servers() -> None:
     assert (both.servers, both.tools, both.schema_tokens) == (("a", "b"), 3, 150)
     # 400 → 460 → 560: base 400, growth 80; the base of the first is a quarter of it
     assert (both.base_context, both.context_growth, both.llm_calls) == (400, 80, 3)
-    assert (none.of_largest, both.of_largest) == (0.25, 1.0)
+    assert (none.share_of_largest, both.share_of_largest) == (0.25, 1.0)
     assert (none.cost_usd, both.cost_usd) == (0.25, None)
 
 
@@ -140,8 +140,8 @@ def test_context_plot__needs_two_sets_with_known_tokens() -> None:
     assert list(context_plots(mcp_report(alone, unknown))) == []
 
 
-def test_tool_uses__lists_every_tool_largest_first() -> None:
-    uses = [(use.server, use.tool, use.calls, use.errors) for use in tool_uses(rich_report())]
+def test_tool_usages__lists_every_tool_largest_first() -> None:
+    uses = [(use.server, use.tool, use.calls, use.errors) for use in tool_usages(rich_report())]
     assert uses == [("a", "sum", 0, 0), ("a", "echo", 2, 1), ("b", "get", 0, 0)]
 
 

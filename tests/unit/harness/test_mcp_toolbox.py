@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from app.harness.mcp.looping.toolbox import NAME_CHARS, Toolbox, system_message
+from app.harness.mcp.agent_loop.toolbox import MAX_NAME_CHARS, Toolbox, system_message
 from app.harness.mcp.types import McpToolCall, ServerFacts, ToolFacts
 
 
@@ -49,7 +49,7 @@ def test_a_second_server_changes_names_even_without_tools() -> None:
 
 def test_what_providers_do_not_take_in_a_name_is_replaced() -> None:
     box = Toolbox([offering("a", "files.read/all", "x" * 100)])
-    assert box.names() == ["files_read_all", "x" * NAME_CHARS]
+    assert box.names() == ["files_read_all", "x" * MAX_NAME_CHARS]
     route = box.find("files_read_all")
     assert route is not None
     assert route.tool == "files.read/all"

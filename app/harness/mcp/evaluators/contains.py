@@ -4,31 +4,37 @@ from collections.abc import Iterable
 
 from pydantic import JsonValue
 
-from app.harness.mcp.config import Evaluator
-from app.harness.mcp.evaluating import EVALUATORS, Criterion, Evidence, Found, expected_items
+from app.harness.mcp.config import EvaluatorConfig
+from app.harness.mcp.evaluator_registry import (
+    EVALUATORS,
+    Evaluator,
+    EvaluatorEvidence,
+    EvaluatorResult,
+    expected_items,
+)
 
 
-def texts(evaluator: Evaluator) -> list[JsonValue]:
+def select_texts(evaluator: EvaluatorConfig) -> list[JsonValue]:
     return [item for item in expected_items(evaluator) if isinstance(item, str)]
 
 
-def contains(wanted: JsonValue, evidence: Evidence) -> Found:
-    if str(wanted) in evidence.response:
-        return Found(True, "found")
-    return Found(False, "not found in the answer")
+def check_contains(expected: JsonValue, evidence: EvaluatorEvidence) -> EvaluatorResult:
+    if str(expected) in evidence.response:
+        return EvaluatorResult(True, "found")
+    return EvaluatorResult(False, "not found in the answer")
 
 
-def flaws(wanted: JsonValue) -> Iterable[str]:
-    if not str(wanted).strip():
+def validate_text(expected: JsonValue) -> Iterable[str]:
+    if not str(expected).strip():
         yield "an empty text is found in any answer; write what is expected"
 
 
 EVALUATORS.register(
     "contains",
-    Criterion(
+    Evaluator(
         summary="the answer contains this text",
-        wanted=texts,
-        find=contains,
-        complaints=flaws,
+        select=select_texts,
+        evaluate=check_contains,
+        validate=validate_text,
     ),
 )

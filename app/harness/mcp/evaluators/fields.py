@@ -7,19 +7,19 @@ from pydantic import JsonValue
 
 from app.core.registry import suggest_names
 from app.harness.json_objects import objects_in
-from app.harness.mcp.config import Evaluator
-from app.harness.mcp.evaluating import (
+from app.harness.mcp.config import EvaluatorConfig
+from app.harness.mcp.evaluator_registry import (
     EVALUATORS,
-    Criterion,
-    Evidence,
-    Found,
+    Evaluator,
+    EvaluatorEvidence,
+    EvaluatorResult,
     expected_items,
     is_pattern,
 )
 from app.harness.patterns import InvalidPattern, compile_pattern
 
 
-def mappings(evaluator: Evaluator) -> list[JsonValue]:
+def select_mappings(evaluator: EvaluatorConfig) -> list[JsonValue]:
     return [
         item
         for item in expected_items(evaluator)
@@ -27,83 +27,88 @@ def mappings(evaluator: Evaluator) -> list[JsonValue]:
     ]
 
 
-def has_fields(wanted: JsonValue, evidence: Evidence) -> Found:
+def check_fields(expected: JsonValue, evidence: EvaluatorEvidence) -> EvaluatorResult:
     """The best of the JSON objects in the answer decides what is told."""
-    differences = [difference(wanted, found) for found in objects_in(evidence.response)]
+    differences = [find_difference(expected, actual) for actual in objects_in(evidence.response)]
     if not differences:
-        return Found(False, "the answer holds no JSON object")
+        return EvaluatorResult(False, "the answer holds no JSON object")
     if None in differences:
-        return Found(True, "every value is there")
-    return Found(False, differences[0] or "")
+        return EvaluatorResult(True, "every value is there")
+    return EvaluatorResult(False, differences[0] or "")
 
 
-def difference(wanted: Any, found: Any, path: str = "") -> str | None:
+def find_difference(expected: Any, actual: Any, path: str = "") -> str | None:
     """Where the first value differs, and how; None when all that is wanted is there."""
-    if is_pattern(wanted):
-        return _pattern_difference(wanted, found, path)
-    if isinstance(wanted, dict):
-        return _mapping_difference(wanted, found, path)
-    if isinstance(wanted, list):
-        if not isinstance(found, list) or len(found) != len(wanted):
-            return f"{path} is no list of {len(wanted)}"
-        pairs = enumerate(zip(wanted, found, strict=True))
-        return _first(difference(each, other, f"{path}/{i}") for i, (each, other) in pairs)
-    is_same = wanted == found and isinstance(wanted, bool) == isinstance(found, bool)
-    return None if is_same else f"{path} is {found!r:.80}, not {wanted!r:.80}"
+    if is_pattern(expected):
+        return _pattern_difference(expected, actual, path)
+    if isinstance(expected, dict):
+        return _mapping_difference(expected, actual, path)
+    if isinstance(expected, list):
+        if not isinstance(actual, list) or len(actual) != len(expected):
+            return f"{path} is no list of {len(expected)}"
+        pairs = enumerate(zip(expected, actual, strict=True))
+        return _first_difference(
+            find_difference(expected_element, actual_element, f"{path}/{i}")
+            for i, (expected_element, actual_element) in pairs
+        )
+    is_same = expected == actual and isinstance(expected, bool) == isinstance(actual, bool)
+    return None if is_same else f"{path} is {actual!r:.80}, not {expected!r:.80}"
 
 
-def _pattern_difference(wanted: dict[str, Any], found: Any, path: str) -> str | None:
-    matched = isinstance(found, str) and bool(compile_pattern(wanted["regex"]).search(found))
-    return None if matched == wanted.get("expect_match", True) else f"{path} is {found!r:.80}"
+def _pattern_difference(expected: dict[str, Any], actual: Any, path: str) -> str | None:
+    matched = isinstance(actual, str) and bool(compile_pattern(expected["regex"]).search(actual))
+    return None if matched == expected.get("expect_match", True) else f"{path} is {actual!r:.80}"
 
 
-def _mapping_difference(wanted: dict[str, Any], found: Any, path: str) -> str | None:
-    if not isinstance(found, dict):
+def _mapping_difference(expected: dict[str, Any], actual: Any, path: str) -> str | None:
+    if not isinstance(actual, dict):
         return f"{path} is no mapping"
-    missing = [key for key in wanted if key not in found]
+    missing = [key for key in expected if key not in actual]
     if missing:
         return f"{path}/{missing[0]} is missing"
-    return _first(difference(wanted[key], found[key], f"{path}/{key}") for key in wanted)
+    return _first_difference(
+        find_difference(expected[key], actual[key], f"{path}/{key}") for key in expected
+    )
 
 
-def _first(differences: Iterable[str | None]) -> str | None:
-    return next((each for each in differences if each is not None), None)
+def _first_difference(differences: Iterable[str | None]) -> str | None:
+    return next((difference for difference in differences if difference is not None), None)
 
 
-def flaws(wanted: JsonValue) -> Iterable[str]:
-    if isinstance(wanted, list):
+def validate_mapping(expected: JsonValue) -> Iterable[str]:
+    if isinstance(expected, list):
         yield "a list within a list of what is expected has no meaning; write its items"
-    elif isinstance(wanted, dict) and _looks_like_a_pattern(wanted):
-        yield f"a pattern is written {{regex: …}}, not {{{next(iter(wanted))}: …}}"
-    elif not wanted:
+    elif isinstance(expected, dict) and _looks_like_a_pattern(expected):
+        yield f"a pattern is written {{regex: …}}, not {{{next(iter(expected))}: …}}"
+    elif not expected:
         yield "an empty mapping is met by any JSON; write what it is to hold"
-    yield from pattern_flaws(wanted)
+    yield from validate_patterns(expected)
 
 
-def _looks_like_a_pattern(wanted: dict[str, Any]) -> bool:
+def _looks_like_a_pattern(expected: dict[str, Any]) -> bool:
     """Whether its only key is nearly `regex`."""
-    keys = list(wanted)
+    keys = list(expected)
     return len(keys) == 1 and bool(suggest_names(keys[0], ["regex"]))
 
 
-def pattern_flaws(wanted: Any) -> Iterable[str]:
+def validate_patterns(expected: Any) -> Iterable[str]:
     """Which patterns somewhere in a value cannot be used."""
-    if is_pattern(wanted):
+    if is_pattern(expected):
         try:
-            compile_pattern(str(wanted["regex"]))
+            compile_pattern(str(expected["regex"]))
         except InvalidPattern as invalid:
-            yield f"the pattern {wanted['regex']!r} cannot be used: {invalid}"
-    elif isinstance(wanted, dict | list):
-        for each in wanted.values() if isinstance(wanted, dict) else wanted:
-            yield from pattern_flaws(each)
+            yield f"the pattern {expected['regex']!r} cannot be used: {invalid}"
+    elif isinstance(expected, dict | list):
+        for element in expected.values() if isinstance(expected, dict) else expected:
+            yield from validate_patterns(element)
 
 
 EVALUATORS.register(
     "fields",
-    Criterion(
+    Evaluator(
         summary="the JSON of the answer has these values; it may have more",
-        wanted=mappings,
-        find=has_fields,
-        complaints=flaws,
+        select=select_mappings,
+        evaluate=check_fields,
+        validate=validate_mapping,
     ),
 )

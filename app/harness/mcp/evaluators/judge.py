@@ -5,34 +5,39 @@ from typing import Any
 from pydantic import JsonValue
 
 from app.harness.judge import JudgeError, read_score
-from app.harness.mcp.config import Evaluator
-from app.harness.mcp.evaluating import EVALUATORS, Criterion, Evidence, Found
+from app.harness.mcp.config import EvaluatorConfig
+from app.harness.mcp.evaluator_registry import (
+    EVALUATORS,
+    Evaluator,
+    EvaluatorEvidence,
+    EvaluatorResult,
+)
 
 
-def judged(evaluator: Evaluator) -> list[JsonValue]:
+def select_judge(evaluator: EvaluatorConfig) -> list[JsonValue]:
     if evaluator.prompt is None:
         return []
     return [{"scale": evaluator.scale, "min_score": evaluator.min_score}]
 
 
-def score(wanted: JsonValue, evidence: Evidence) -> Found:
-    asked: Any = wanted
+def check_score(expected: JsonValue, evidence: EvaluatorEvidence) -> EvaluatorResult:
+    settings: Any = expected
     if evidence.judge_answer is None:
         raise JudgeError("the judge was not asked")
-    found = read_score(evidence.judge_answer, asked["scale"])
-    least = asked["min_score"]
-    return Found(
-        None if least is None else found.score >= least,
-        f"{found.score:g} of {asked['scale']}: {found.reason}",
-        score=found.score / asked["scale"],
+    judge_score = read_score(evidence.judge_answer, settings["scale"])
+    min_score = settings["min_score"]
+    return EvaluatorResult(
+        None if min_score is None else judge_score.score >= min_score,
+        f"{judge_score.score:g} of {settings['scale']}: {judge_score.reason}",
+        score=judge_score.score / settings["scale"],
     )
 
 
 EVALUATORS.register(
     "judge",
-    Criterion(
+    Evaluator(
         summary="a model scores the answer; with min_score that is a pass or a fail",
-        wanted=judged,
-        find=score,
+        select=select_judge,
+        evaluate=check_score,
     ),
 )

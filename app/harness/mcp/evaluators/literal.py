@@ -5,25 +5,31 @@ import re
 
 from pydantic import JsonValue
 
-from app.harness.mcp.config import Evaluator
-from app.harness.mcp.evaluating import EVALUATORS, Criterion, Evidence, Found, expected_items
+from app.harness.mcp.config import EvaluatorConfig
+from app.harness.mcp.evaluator_registry import (
+    EVALUATORS,
+    Evaluator,
+    EvaluatorEvidence,
+    EvaluatorResult,
+    expected_items,
+)
 
 
-def words(evaluator: Evaluator) -> list[JsonValue]:
+def select_literals(evaluator: EvaluatorConfig) -> list[JsonValue]:
     return [item for item in expected_items(evaluator) if isinstance(item, bool) or item is None]
 
 
-def holds_word(wanted: JsonValue, evidence: Evidence) -> Found:
-    if re.search(rf"\b{json.dumps(wanted)}\b", evidence.response):
-        return Found(True, "found")
-    return Found(False, "not found in the answer")
+def check_literal(expected: JsonValue, evidence: EvaluatorEvidence) -> EvaluatorResult:
+    if re.search(rf"\b{json.dumps(expected)}\b", evidence.response):
+        return EvaluatorResult(True, "found")
+    return EvaluatorResult(False, "not found in the answer")
 
 
 EVALUATORS.register(
     "literal",
-    Criterion(
+    Evaluator(
         summary="the answer contains true, false or null as JSON writes them",
-        wanted=words,
-        find=holds_word,
+        select=select_literals,
+        evaluate=check_literal,
     ),
 )

@@ -7,17 +7,23 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from app.harness.mcp.config import Evaluator
-from app.harness.mcp.evaluating import EVALUATORS, Criterion, Evidence, Found, expected_items
+from app.harness.mcp.config import EvaluatorConfig
+from app.harness.mcp.evaluator_registry import (
+    EVALUATORS,
+    Evaluator,
+    EvaluatorEvidence,
+    EvaluatorResult,
+    expected_items,
+)
 
 # A run of digits with what may join them; it neither follows nor precedes a letter.
-_RUN: Final = re.compile(r"(?<![^\W_])\d++(?:[.,:]\d++)*+(?:[eE][+-]?\d++)?+(?![^\W_])")
+_DIGIT_RUN: Final = re.compile(r"(?<![^\W_])\d++(?:[.,:]\d++)*+(?:[eE][+-]?\d++)?+(?![^\W_])")
 _PLAIN: Final = re.compile(r"\d++(?:\.\d++)?+(?:[eE][+-]?\d++)?+")
 _GROUPED: Final = re.compile(r"\d{1,3}+(?:,\d{3})++(?:\.\d++)?+")
-_LONGEST: Final = 400  # characters; beyond it nobody means a number
+_MAX_NUMBER_CHARS: Final = 400  # characters; beyond it nobody means a number
 
 
-def numbers(evaluator: Evaluator) -> list[JsonValue]:
+def select_numbers(evaluator: EvaluatorConfig) -> list[JsonValue]:
     return [
         item
         for item in expected_items(evaluator)
@@ -25,11 +31,11 @@ def numbers(evaluator: Evaluator) -> list[JsonValue]:
     ]
 
 
-def holds_number(wanted: JsonValue, evidence: Evidence) -> Found:
-    number = Decimal(str(wanted))
-    if any(number == each for each in numbers_in(evidence.response)):
-        return Found(True, "found")
-    return Found(False, "no number of the answer equals it")
+def check_number(expected: JsonValue, evidence: EvaluatorEvidence) -> EvaluatorResult:
+    number = Decimal(str(expected))
+    if any(number == candidate for candidate in numbers_in(evidence.response)):
+        return EvaluatorResult(True, "found")
+    return EvaluatorResult(False, "no number of the answer equals it")
 
 
 def numbers_in(text: str) -> Iterator[Decimal]:
@@ -37,19 +43,19 @@ def numbers_in(text: str) -> Iterator[Decimal]:
 
     `1,042` is one number; in brackets, and where commas do not group thousands, they separate.
     """
-    for run in _RUN.finditer(text):
-        if len(run.group()) <= _LONGEST:
-            for index, each in enumerate(_readings(text, run)):
-                yield -each if index == 0 and _is_negative(text, run.start()) else each
+    for run in _DIGIT_RUN.finditer(text):
+        if len(run.group()) <= _MAX_NUMBER_CHARS:
+            for index, number in enumerate(_parse_run(text, run)):
+                yield -number if index == 0 and _is_negative(text, run.start()) else number
 
 
-def _readings(text: str, run: "re.Match[str]") -> Iterator[Decimal]:
-    said = run.group()
+def _parse_run(text: str, run: "re.Match[str]") -> Iterator[Decimal]:
+    digits = run.group()
     in_brackets = text[run.start() - 1 : run.start()] == "[" or text[run.end() :][:1] == "]"
-    if not in_brackets and _GROUPED.fullmatch(said):
-        yield Decimal(said.replace(",", ""))
+    if not in_brackets and _GROUPED.fullmatch(digits):
+        yield Decimal(digits.replace(",", ""))
         return
-    for part in said.split(","):
+    for part in digits.split(","):
         if _PLAIN.fullmatch(part):
             yield Decimal(part)
 
@@ -64,9 +70,9 @@ def _is_negative(text: str, start: int) -> bool:
 
 EVALUATORS.register(
     "number",
-    Criterion(
+    Evaluator(
         summary="the answer contains this number, standing by itself",
-        wanted=numbers,
-        find=holds_number,
+        select=select_numbers,
+        evaluate=check_number,
     ),
 )

@@ -8,19 +8,19 @@ from typing import Final, TypeVar
 from app.core.errors import AppError
 from app.harness.budget import BudgetLimits
 from app.harness.mcp.config import (
-    DEFAULT_TURNS,
-    Defaults,
+    DEFAULT_MAX_TURNS,
+    BenchmarkDefaults,
     DirectTask,
-    Evaluator,
+    EvaluatorConfig,
     HarnessTask,
     McpBenchmark,
     Scenario,
     ServerNames,
     TaskType,
+    split_prompts,
 )
-from app.harness.mcp.loader import McpFile
+from app.harness.mcp.loader import LoadedFile
 from app.harness.mcp.plan import LlmEndpoint, PlannedServer, PlannedTask
-from app.harness.mcp.prompts import split_prompts
 from app.harness.mcp.secrets import Secrets
 from app.llm.conversation import Provider
 from app.llm.prices import Price
@@ -28,11 +28,11 @@ from app.llm.providers import KEYS, MissingKey
 
 T = TypeVar("T")
 
-OPENROUTER: Final = "https://openrouter.ai/api/v1"
-_ROUTER_KEY: Final = "OPENROUTER_API_KEY"
+OPENROUTER_URL: Final = "https://openrouter.ai/api/v1"
+_OPENROUTER_KEY: Final = "OPENROUTER_API_KEY"
 
 
-class NothingSelected(AppError):
+class NoTaskSelected(AppError):
     """No task is left to run; widen --scenario, --task or --tags."""
 
     code = "nothing-selected"
@@ -41,21 +41,23 @@ class NothingSelected(AppError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class TaskSelection:
     """Which tasks are run, by patterns of a shell; of tags one is enough. Empty is no choice."""
 
     scenarios: Sequence[str] = ()
     tasks: Sequence[str] = ()
     tags: Sequence[str] = ()
 
-    def has(self, scenario: str, task: str, tags: Sequence[str]) -> bool:
+    def includes(self, scenario: str, task: str, tags: Sequence[str]) -> bool:
         return (
-            _any(self.scenarios, [scenario]) and _any(self.tasks, [task]) and _any(self.tags, tags)
+            _matches_any(self.scenarios, [scenario])
+            and _matches_any(self.tasks, [task])
+            and _matches_any(self.tags, tags)
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overrides:
+class PlanOverrides:
     """What the command line says instead of the files; several models are run one by one."""
 
     models: Sequence[str] = ()
@@ -65,7 +67,7 @@ class Overrides:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keys:
+class ModelKeys:
     """Where the keys of models come from: the file of secrets, then the environment."""
 
     secrets: Secrets = field(default_factory=Secrets)
@@ -77,7 +79,7 @@ class Keys:
 
 
 def plan_tasks(
-    files: Iterable[McpFile], selection: Selection, overrides: Overrides, keys: Keys
+    files: Iterable[LoadedFile], selection: TaskSelection, overrides: PlanOverrides, keys: ModelKeys
 ) -> tuple[PlannedTask, ...]:
     """The tasks of usable files, in the order in which they stand there.
 
@@ -88,44 +90,50 @@ def plan_tasks(
         for file in files
         if file.bench is not None
         for scenario in file.bench.scenarios
-        for task in _Planner(file.name, file.bench, overrides, keys).tasks(scenario)
-        if selection.has(scenario.name, task.name, task.tags)
+        for task in _TaskPlanner(file.name, file.bench, overrides, keys).tasks(scenario)
+        if selection.includes(scenario.name, task.name, task.tags)
     ]
     if not planned:
-        raise NothingSelected(
+        raise NoTaskSelected(
             "no task is of these names and tags", hint="`ot-bench list FILE…` shows all of them"
         )
     return tuple(planned)
 
 
-def require_keys(tasks: Iterable[PlannedTask], keys: Keys) -> None:
+def require_keys(tasks: Iterable[PlannedTask], keys: ModelKeys) -> None:
     """Raise MissingKey when a model is asked at a public address without a key."""
     for task in tasks:
-        end = task.endpoint
-        asks = task.type is TaskType.HARNESS or (
+        endpoint = task.endpoint
+        needs_model = task.type is TaskType.HARNESS or (
             task.evaluator is not None and task.evaluator.model
         )
-        if asks and end.api_key is None and end.base_url in (None, OPENROUTER):
-            name = _ROUTER_KEY if end.base_url == OPENROUTER else KEYS[end.provider]
+        if needs_model and endpoint.api_key is None and endpoint.base_url in (None, OPENROUTER_URL):
+            name = (
+                _OPENROUTER_KEY if endpoint.base_url == OPENROUTER_URL else KEYS[endpoint.provider]
+            )
             raise MissingKey(
                 f"{task.name} asks {task.model or 'a judge'}, and {name} is not set",
-                hint=f"put {name} into {keys.secrets.where()} or the environment, or name a server"
+                hint=f"put {name} into {keys.secrets.location()} or the environment, or name a server"
                 " of your own with --base-url",
             )
 
 
-def unpriced(
-    tasks: Iterable[PlannedTask], prices: Mapping[str, Price], run: BudgetLimits
+def models_without_price(
+    tasks: Iterable[PlannedTask], prices: Mapping[str, Price], run_budget: BudgetLimits
 ) -> list[str]:
     """The models without the price that a limit in dollars needs, be it of a task or of the run."""
-    bounded = dict.fromkeys(name for task in tasks for name in _bounded(task, run))
-    return [name for name in bounded if name not in prices]
+    limited_models = dict.fromkeys(
+        name for task in tasks for name in _models_with_cost_limit(task, run_budget)
+    )
+    return [name for name in limited_models if name not in prices]
 
 
-class _Planner:
+class _TaskPlanner:
     """Settles the defaults of one file."""
 
-    def __init__(self, name: str, bench: McpBenchmark, overrides: Overrides, keys: Keys) -> None:
+    def __init__(
+        self, name: str, bench: McpBenchmark, overrides: PlanOverrides, keys: ModelKeys
+    ) -> None:
         self._name = name
         self._bench = bench
         self._overrides = overrides
@@ -144,7 +152,7 @@ class _Planner:
         return self._overrides.models or [task.model or defaults.harness.model or defaults.model]
 
     def _direct(self, scenario: Scenario, task: DirectTask) -> PlannedTask:
-        defaults = self._bench.defaults.direct
+        type_defaults = self._bench.defaults.direct
         return PlannedTask(
             file=self._name,
             scenario=scenario.name,
@@ -154,17 +162,17 @@ class _Planner:
             type=TaskType.DIRECT,
             model="",
             endpoint=self._endpoint,
-            servers=self._servers(task, defaults.server),
-            timeout_s=self._timeout(task.timeout, defaults.timeout),
-            tool=task.tool or defaults.tool,
-            arguments={**defaults.arguments, **task.arguments},
-            tags=_joined(defaults.tags, task.tags),
+            servers=self._servers(task, type_defaults.server),
+            timeout_s=self._timeout(task.timeout, type_defaults.timeout),
+            tool=task.tool or type_defaults.tool,
+            arguments={**type_defaults.arguments, **task.arguments},
+            tags=_merge_tags(type_defaults.tags, task.tags),
             evaluator=self._evaluator(task.evaluate),
         )
 
     def _harness(self, scenario: Scenario, task: HarnessTask, model: str) -> PlannedTask:
-        whole, defaults = self._bench.defaults, self._bench.defaults.harness
-        limits = [task.limits, defaults.limits, whole.limits]
+        file_defaults, type_defaults = self._bench.defaults, self._bench.defaults.harness
+        limits = [task.limits, type_defaults.limits, file_defaults.limits]
         return PlannedTask(
             file=self._name,
             scenario=scenario.name,
@@ -174,15 +182,15 @@ class _Planner:
             type=TaskType.HARNESS,
             model=model,
             endpoint=self._endpoint,
-            servers=self._servers(task, defaults.server),
-            timeout_s=self._timeout(task.timeout, defaults.timeout),
+            servers=self._servers(task, type_defaults.server),
+            timeout_s=self._timeout(task.timeout, type_defaults.timeout),
             prompts=split_prompts(task.prompt),
-            system_prompt=_system_prompt(task, whole),
-            tags=_joined(defaults.tags, task.tags),
-            max_turns=_first([each.turns for each in limits]) or DEFAULT_TURNS,
+            system_prompt=_system_prompt(task, file_defaults),
+            tags=_merge_tags(type_defaults.tags, task.tags),
+            max_turns=_first_set([limit.turns for limit in limits]) or DEFAULT_MAX_TURNS,
             budget_limits=BudgetLimits(
-                tokens=_first([each.tokens for each in limits]),
-                cost_usd=_first([each.cost_usd for each in limits]),
+                tokens=_first_set([limit.tokens for limit in limits]),
+                cost_usd=_first_set([limit.cost_usd for limit in limits]),
             ),
             evaluator=self._evaluator(task.evaluate),
         )
@@ -190,50 +198,50 @@ class _Planner:
     def _servers(
         self, task: HarnessTask | DirectTask, default: ServerNames
     ) -> tuple[PlannedServer, ...]:
-        named = task.server if "server" in task.model_fields_set else default
-        names = [named] if isinstance(named, str) else named or []
+        selected = task.server if "server" in task.model_fields_set else default
+        names = [selected] if isinstance(selected, str) else selected or []
         return tuple(PlannedServer(name=name, config=self._bench.servers[name]) for name in names)
 
     def _timeout(self, own: float | None, default: float | None) -> float:
         return self._overrides.timeout_s or own or default or self._bench.defaults.timeout
 
-    def _evaluator(self, evaluate: str | Evaluator | None) -> Evaluator | None:
+    def _evaluator(self, evaluate: str | EvaluatorConfig | None) -> EvaluatorConfig | None:
         return self._bench.evaluators[evaluate] if isinstance(evaluate, str) else evaluate
 
 
-def _bounded(task: PlannedTask, run: BudgetLimits) -> list[str]:
-    if run.cost_usd is not None:
+def _models_with_cost_limit(task: PlannedTask, run_budget: BudgetLimits) -> list[str]:
+    if run_budget.cost_usd is not None:
         return task.models()
     return [task.model] if task.budget_limits.cost_usd is not None else []
 
 
-def _endpoint(bench: McpBenchmark, overrides: Overrides, keys: Keys) -> LlmEndpoint:
+def _endpoint(bench: McpBenchmark, overrides: PlanOverrides, keys: ModelKeys) -> LlmEndpoint:
     """What the command line names, else the file, else secrets and environment, else OpenRouter."""
     provider = overrides.provider or Provider(bench.llm.provider)
     url = overrides.base_url or bench.llm.base_url
     if provider is Provider.ANTHROPIC:
         key = bench.llm.api_key or keys.find(KEYS[provider])
         return LlmEndpoint(provider=provider, base_url=url, api_key=key)
-    url = url or keys.secrets.values.get("OPENAI_BASE_URL") or OPENROUTER
-    names = (_ROUTER_KEY, KEYS[provider]) if url == OPENROUTER else (KEYS[provider],)
+    url = url or keys.secrets.values.get("OPENAI_BASE_URL") or OPENROUTER_URL
+    names = (_OPENROUTER_KEY, KEYS[provider]) if url == OPENROUTER_URL else (KEYS[provider],)
     return LlmEndpoint(
         provider=provider, base_url=url, api_key=bench.llm.api_key or keys.find(*names)
     )
 
 
-def _any(patterns: Sequence[str], names: Sequence[str]) -> bool:
-    return not patterns or any(fnmatchcase(name, each) for each in patterns for name in names)
+def _matches_any(patterns: Sequence[str], names: Sequence[str]) -> bool:
+    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
-def _joined(first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
+def _merge_tags(first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*first, *second]))
 
 
-def _first(values: Iterable[T | None]) -> T | None:
+def _first_set(values: Iterable[T | None]) -> T | None:
     return next((value for value in values if value is not None), None)
 
 
-def _system_prompt(task: HarnessTask, defaults: Defaults) -> str | None:
+def _system_prompt(task: HarnessTask, defaults: BenchmarkDefaults) -> str | None:
     """That of the task, of its type, or of all; null takes away what the others would give."""
     if "system_prompt" in task.model_fields_set:
         return task.system_prompt

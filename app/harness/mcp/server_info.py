@@ -14,36 +14,36 @@ MAX_PAGES: Final = 100
 CHARS_PER_TOKEN: Final = 4
 
 Page = TypeVar("Page", bound=mcp_types.PaginatedResult)
-Listing = Callable[..., Awaitable[Page]]
+FetchPage = Callable[..., Awaitable[Page]]
 
 
-async def introduction(session: ClientSession, file: str, name: str) -> ServerFacts:
+async def fetch_server_facts(session: ClientSession, file: str, name: str) -> ServerFacts:
     """What a server says of itself. Raises MCPError, ValidationError, and ValueError for a schema
     that holds a number which JSON has not: neither a model nor a file can be told of it.
     """
-    hello = await session.initialize()
-    tools = await _listed(session.list_tools)
-    prompts = await _listed(session.list_prompts)
-    resources = await _listed(session.list_resources)
+    handshake = await session.initialize()
+    tools = await _fetch_pages(session.list_tools)
+    prompts = await _fetch_pages(session.list_prompts)
+    resources = await _fetch_pages(session.list_resources)
     return ServerFacts(
         file=file,
         name=name,
-        version=hello.server_info.version,
-        instructions=hello.instructions,
-        tools=tuple(_tool(tool) for page in tools for tool in page.tools),
+        version=handshake.server_info.version,
+        instructions=handshake.instructions,
+        tools=tuple(_tool_facts(tool) for page in tools for tool in page.tools),
         prompts=tuple(prompt.name for page in prompts for prompt in page.prompts),
-        resources=tuple(str(each.uri) for page in resources for each in page.resources),
+        resources=tuple(str(resource.uri) for page in resources for resource in page.resources),
     )
 
 
-async def _listed(listing: Listing[Page]) -> list[Page]:
+async def _fetch_pages(fetch_page: FetchPage[Page]) -> list[Page]:
     """Every page of a list; none from a server that does not know of such."""
     pages: list[Page] = []
     cursor: str | None = None
     while len(pages) < MAX_PAGES:
         params = mcp_types.PaginatedRequestParams(cursor=cursor) if cursor else None
         try:
-            page = await listing(params=params)
+            page = await fetch_page(params=params)
         except MCPError as error:
             if error.code == mcp_types.METHOD_NOT_FOUND:
                 return pages
@@ -55,17 +55,17 @@ async def _listed(listing: Listing[Page]) -> list[Page]:
     return pages
 
 
-def _tool(tool: mcp_types.Tool) -> ToolFacts:
+def _tool_facts(tool: mcp_types.Tool) -> ToolFacts:
     description = tool.description or ""
     return ToolFacts(
         name=tool.name,
         description=description,
         input_schema=tool.input_schema,
-        tokens=schema_tokens(tool.name, description, tool.input_schema),
+        tokens=estimate_schema_tokens(tool.name, description, tool.input_schema),
     )
 
 
-def schema_tokens(name: str, description: str, schema: dict[str, Any]) -> int:
+def estimate_schema_tokens(name: str, description: str, schema: dict[str, Any]) -> int:
     """About how many tokens a tool takes of every request: four characters of its JSON are one."""
     document = {"name": name, "description": description, "input_schema": schema}
     try:

@@ -20,22 +20,22 @@ import anyio
 import mcp_types
 from mcp.shared.message import SessionMessage
 
-from app.harness.mcp.reaper import REAPER
+from app.harness.mcp.process_reaper import REAPER
 
-LINE_BYTES: Final = 16 * 1024 * 1024
-NOISE_BYTES: Final = 1024 * 1024
-NOISE_LINE_BYTES: Final = 64  # what a short line counts for: each is looked at
-TAIL_BYTES: Final = 8 * 1024
-SHOWN: Final = 120  # characters of what cannot be read
+MAX_LINE_BYTES: Final = 16 * 1024 * 1024
+MAX_NOISE_BYTES: Final = 1024 * 1024
+MIN_NOISE_LINE_BYTES: Final = 64  # what a short line counts for: each is looked at
+STDERR_TAIL_BYTES: Final = 8 * 1024
+MAX_QUOTED_CHARS: Final = 120  # characters of what cannot be read
 
-ASKED_S: Final = 0.5  # for a server whose input was closed, before it gets SIGTERM
-END_S: Final = 2.0  # for all of it, before SIGKILL
-LAST_WORDS_S: Final = 1.0  # between the end of its output and its own
-POLL_S: Final = 0.005
+STDIN_CLOSE_GRACE_S: Final = 0.5  # for a server whose input was closed, before it gets SIGTERM
+SIGTERM_GRACE_S: Final = 2.0  # for all of it, before SIGKILL
+EXIT_REPORT_WAIT_S: Final = 1.0  # between the end of its output and its own
+EXIT_POLL_S: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class ServerProgram:
     """What is started: `env` is its whole environment, PATH included."""
 
     command: str
@@ -44,11 +44,11 @@ class Program:
     folder: Path | None = None
 
 
-class NotStarted(Exception):
+class ProgramStartError(Exception):
     """A program could not be started; the message says why."""
 
 
-class StdioLink:
+class StdioConnection:
     """The two streams of a program, as the SDK's session wants them.
 
     What is no message on its output is passed over, up to a limit: many servers log there.
@@ -56,41 +56,41 @@ class StdioLink:
     """
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        self.broken: str | None = None
-        self.ended = False
+        self.broken_reason: str | None = None
+        self.is_ended = False
         self._process = process
-        self._output = asyncio.StreamReader(limit=LINE_BYTES)
-        self._errors = _Tail()
-        self._input: asyncio.StreamWriter | None = None
+        self._stdout = asyncio.StreamReader(limit=MAX_LINE_BYTES)
+        self._stderr = _StderrTail()
+        self._stdin: asyncio.StreamWriter | None = None
         self._transports: list[asyncio.BaseTransport] = []
-        self._noise = 0
+        self._noise_bytes = 0
 
     async def connect(self) -> None:
         """Attach the pipes to the running loop."""
         loop, process = asyncio.get_running_loop(), self._process
-        protocol = asyncio.StreamReaderProtocol(self._output)
+        protocol = asyncio.StreamReaderProtocol(self._stdout)
         output, _ = await loop.connect_read_pipe(lambda: protocol, process.stdout)
         self._transports.append(output)
-        errors, _ = await loop.connect_read_pipe(lambda: self._errors, process.stderr)
+        errors, _ = await loop.connect_read_pipe(lambda: self._stderr, process.stderr)
         self._transports.append(errors)
         flow = asyncio.StreamReaderProtocol(asyncio.StreamReader())
-        writing, _ = await loop.connect_write_pipe(lambda: flow, process.stdin)
-        self._input = asyncio.StreamWriter(writing, flow, None, loop)
+        input_transport, _ = await loop.connect_write_pipe(lambda: flow, process.stdin)
+        self._stdin = asyncio.StreamWriter(input_transport, flow, None, loop)
 
     async def receive(self) -> SessionMessage:
         """The next message of the program. Raises anyio.EndOfStream when none comes any more."""
-        while self.broken is None:
+        while self.broken_reason is None:
             try:
-                line = await self._output.readuntil(b"\n")
+                line = await self._stdout.readuntil(b"\n")
             except asyncio.LimitOverrunError:
-                self.give_up(f"it wrote a line of more than {LINE_BYTES} bytes")
+                self.reject(f"it wrote a line of more than {MAX_LINE_BYTES} bytes")
                 break
             except (asyncio.IncompleteReadError, OSError):
                 break
-            message = self._read(line)
+            message = self._parse_line(line)
             if message is not None:
                 return message
-        self.ended = True
+        self.is_ended = True
         raise anyio.EndOfStream
 
     async def send(self, item: SessionMessage) -> None:
@@ -99,10 +99,10 @@ class StdioLink:
         Nobody waits until it is read: who asks waits for the answer, within limits of its own.
         """
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-        if self._input is None or self._input.is_closing():
-            self.ended = True
+        if self._stdin is None or self._stdin.is_closing():
+            self.is_ended = True
             raise anyio.BrokenResourceError
-        self._input.write(text.encode() + b"\n")
+        self._stdin.write(text.encode() + b"\n")
 
     async def aclose(self) -> None:
         """The session closes its streams; the pipes are closed with the program."""
@@ -127,41 +127,41 @@ class StdioLink:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def why(self) -> str:
+    async def describe_end(self) -> str:
         """What is known of a program that answers no more."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS_S):
-                await self._errors.ended.wait()
-                await self._ended(time.monotonic() + LAST_WORDS_S)
-        code = self._code() if self._has_ended() else None
-        said = " ".join(self._errors.text().split())[-SHOWN * 4 :]
-        told = f"; it said: {said}" if said else ""
-        if self.broken is not None:
-            return f"{self.broken}{told}"
-        how = "it closed its output" if code is None else _ending(code)
-        return f"{how}{told}"
+            async with asyncio.timeout(EXIT_REPORT_WAIT_S):
+                await self._stderr.ended.wait()
+                await self._wait_for_exit(time.monotonic() + EXIT_REPORT_WAIT_S)
+        exit_code = self._reap() if self._has_exited() else None
+        last_output = " ".join(self._stderr.text().split())[-MAX_QUOTED_CHARS * 4 :]
+        quoted_output = f"; it said: {last_output}" if last_output else ""
+        if self.broken_reason is not None:
+            return f"{self.broken_reason}{quoted_output}"
+        ending = "it closed its output" if exit_code is None else _describe_exit_code(exit_code)
+        return f"{ending}{quoted_output}"
 
-    def give_up(self, reason: str) -> None:
+    def reject(self, reason: str) -> None:
         """Listen no more, and kill the program."""
-        self.broken = reason
+        self.broken_reason = reason
         self.kill()
 
     def kill(self) -> None:
         """Kill it and all that it started, at once."""
-        self._signal(signal.SIGKILL)
+        self._signal_group(signal.SIGKILL)
 
-    async def end(self) -> None:
+    async def terminate(self) -> None:
         """See the program end: asked, told, and killed after two seconds; then nothing is left."""
-        if self._input is not None:
-            self._input.close()
-        began = time.monotonic()
-        if not await self._ended(began + ASKED_S):
-            self._signal(signal.SIGTERM)
-            await self._ended(began + END_S)
-        self._signal(signal.SIGKILL)
-        if await self._ended(began + END_S + END_S):
-            self._code()
-        REAPER.forget(self._process.pid)
+        if self._stdin is not None:
+            self._stdin.close()
+        start_time = time.monotonic()
+        if not await self._wait_for_exit(start_time + STDIN_CLOSE_GRACE_S):
+            self._signal_group(signal.SIGTERM)
+            await self._wait_for_exit(start_time + SIGTERM_GRACE_S)
+        self._signal_group(signal.SIGKILL)
+        if await self._wait_for_exit(start_time + SIGTERM_GRACE_S + SIGTERM_GRACE_S):
+            self._reap()
+        REAPER.unwatch(self._process.pid)
         await self._close_pipes()
 
     async def _close_pipes(self) -> None:
@@ -172,74 +172,76 @@ class StdioLink:
         for transport in self._transports:
             transport.close()
         await asyncio.sleep(0)  # the loop lets go of what is closed in its next round
-        if self._input is not None and not process.stdin.closed:  # nobody read what was written
-            self._input.transport.abort()
+        if self._stdin is not None and not process.stdin.closed:  # nobody read what was written
+            self._stdin.transport.abort()
             await asyncio.sleep(0)
         for pipe in (process.stdin, process.stdout, process.stderr):
             with suppress(OSError):
                 pipe.close()
 
-    async def _ended(self, deadline: float) -> bool:
-        while not self._has_ended():
+    async def _wait_for_exit(self, deadline: float) -> bool:
+        while not self._has_exited():
             if time.monotonic() >= deadline:
                 return False
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(EXIT_POLL_S)
         return True
 
-    def _has_ended(self) -> bool:
+    def _has_exited(self) -> bool:
         """Whether the program is gone; its number stays taken, so that its group can be killed."""
         if self._process.returncode is not None:
             return True
-        seen = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_PID, self._process.pid, seen) is not None
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self._process.pid, options) is not None
 
-    def _code(self) -> int:
+    def _reap(self) -> int:
         """What a program ended with, after the last of what it started."""
-        self._signal(signal.SIGKILL)
+        self._signal_group(signal.SIGKILL)
         return self._process.wait()
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _signal_group(self, number: signal.Signals) -> None:
         if self._process.returncode is not None:  # its number may be a stranger's by now
             return
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
-    def _read(self, line: bytes) -> SessionMessage | None:
+    def _parse_line(self, line: bytes) -> SessionMessage | None:
         try:
             return SessionMessage(
                 mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
             )
         except ValueError:
-            shown = line[:SHOWN].decode("utf-8", "replace").strip()
-        self._noise += max(len(line), NOISE_LINE_BYTES)
+            quoted = line[:MAX_QUOTED_CHARS].decode("utf-8", "replace").strip()
+        self._noise_bytes += max(len(line), MIN_NOISE_LINE_BYTES)
         if b'"jsonrpc"' in line:
-            self.give_up(f"it wrote a message that cannot be read: {shown!r}")
-        elif self._noise > NOISE_BYTES:
-            self.give_up(f"it wrote more than {NOISE_BYTES} bytes that are no messages: {shown!r}")
+            self.reject(f"it wrote a message that cannot be read: {quoted!r}")
+        elif self._noise_bytes > MAX_NOISE_BYTES:
+            self.reject(
+                f"it wrote more than {MAX_NOISE_BYTES} bytes that are no messages: {quoted!r}"
+            )
         return None
 
 
 @asynccontextmanager
-async def running_program(program: Program) -> AsyncIterator[StdioLink]:
+async def running_program(program: ServerProgram) -> AsyncIterator[StdioConnection]:
     """A program that runs as long as the block, and all that it starts.
 
     It leads a group of processes of its own, so that Ctrl-C is ours to handle. An error or a cancel
     kills it at once. Raises: NotStarted.
     """
-    link = StdioLink(_spawn(program))
-    in_peace = False
+    connection = StdioConnection(_spawn(program))
+    completed = False
     try:
-        await link.connect()
-        yield link
-        in_peace = True
+        await connection.connect()
+        yield connection
+        completed = True
     finally:
-        if not in_peace:
-            link.kill()
+        if not completed:
+            connection.kill()
         with anyio.CancelScope(shield=True):
-            await link.end()
+            await connection.terminate()
 
 
-def _spawn(program: Program) -> "subprocess.Popen[bytes]":
+def _spawn(program: ServerProgram) -> "subprocess.Popen[bytes]":
     try:
         process = subprocess.Popen(  # noqa: S603 - the program is the user's
             [program.command, *program.args],
@@ -252,12 +254,12 @@ def _spawn(program: Program) -> "subprocess.Popen[bytes]":
         )
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise NotStarted(f"{program.command!r} cannot be started: {reason}") from None
+        raise ProgramStartError(f"{program.command!r} cannot be started: {reason}") from None
     REAPER.watch(process.pid)
     return process
 
 
-def _ending(code: int) -> str:
+def _describe_exit_code(code: int) -> str:
     if code >= 0:
         return f"it ended with exit code {code}"
     with suppress(ValueError):
@@ -265,18 +267,18 @@ def _ending(code: int) -> str:
     return f"it was ended by signal {-code}"
 
 
-class _Tail(asyncio.Protocol):
+class _StderrTail(asyncio.Protocol):
     """Keeps the last of what a program says on its standard error."""
 
     def __init__(self) -> None:
         self.ended = asyncio.Event()
-        self._kept = b""
+        self._tail = b""
 
     def data_received(self, data: bytes) -> None:
-        self._kept = (self._kept + data)[-TAIL_BYTES:]
+        self._tail = (self._tail + data)[-STDERR_TAIL_BYTES:]
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the signature
         self.ended.set()
 
     def text(self) -> str:
-        return self._kept.decode("utf-8", "replace")
+        return self._tail.decode("utf-8", "replace")

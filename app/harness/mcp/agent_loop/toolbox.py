@@ -8,8 +8,8 @@ from app.harness.mcp.types import McpToolCall, ServerFacts, ToolFacts
 from app.llm.conversation import Tool
 
 SEPARATOR: Final = "__"
-NAME_CHARS: Final = 64  # that providers take
-_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
+MAX_NAME_CHARS: Final = 64  # that providers take
+_INVALID_NAME_CHARACTER: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class ToolServer(Protocol):
@@ -21,7 +21,7 @@ class ToolServer(Protocol):
     async def call(self, tool: str, arguments: dict[str, Any]) -> McpToolCall: ...
 
 
-class Route(NamedTuple):
+class ToolRoute(NamedTuple):
     """Which tool of which server a name stands for."""
 
     server: ToolServer
@@ -34,32 +34,32 @@ class Toolbox:
     """
 
     def __init__(self, servers: Sequence[ToolServer]) -> None:
-        self._routes: dict[str, Route] = {}
+        self._routes: dict[str, ToolRoute] = {}
         self.tools: list[Tool] = []
         for server in servers:
             for tool in server.facts.tools:
-                self._add(server, tool, several=len(servers) > 1)
+                self._add(server, tool, is_qualified=len(servers) > 1)
 
-    def find(self, name: str) -> Route | None:
+    def find(self, name: str) -> ToolRoute | None:
         return self._routes.get(name)
 
     def names(self) -> list[str]:
         return list(self._routes)
 
-    def _add(self, server: ToolServer, tool: ToolFacts, *, several: bool) -> None:
-        wanted = f"{server.name}{SEPARATOR}{tool.name}" if several else tool.name
-        name = self._free(_UNFIT.sub("_", wanted)[:NAME_CHARS])
-        text = f"[{server.name}] {tool.description}" if several else tool.description
-        self._routes[name] = Route(server, tool.name)
-        self.tools.append(Tool(name=name, description=text, schema=tool.input_schema))
+    def _add(self, server: ToolServer, tool: ToolFacts, *, is_qualified: bool) -> None:
+        qualified_name = f"{server.name}{SEPARATOR}{tool.name}" if is_qualified else tool.name
+        name = self._unique_name(_INVALID_NAME_CHARACTER.sub("_", qualified_name)[:MAX_NAME_CHARS])
+        description = f"[{server.name}] {tool.description}" if is_qualified else tool.description
+        self._routes[name] = ToolRoute(server, tool.name)
+        self.tools.append(Tool(name=name, description=description, schema=tool.input_schema))
 
-    def _free(self, name: str) -> str:
+    def _unique_name(self, name: str) -> str:
         """The name, or the next like it, when another tool has it already."""
-        found, number = name, 1
-        while found in self._routes:
+        unique_name, number = name, 1
+        while unique_name in self._routes:
             number += 1
-            found = f"{name[: NAME_CHARS - 4]}_{number}"
-        return found
+            unique_name = f"{name[: MAX_NAME_CHARS - 4]}_{number}"
+        return unique_name
 
 
 def system_message(system_prompt: str | None, servers: Sequence[ServerFacts]) -> str:
@@ -74,9 +74,11 @@ def system_message(system_prompt: str | None, servers: Sequence[ServerFacts]) ->
             parts.append(f"Resources of {server.name}: {', '.join(server.resources)}")
     if servers:
         tools = sum(len(server.tools) for server in servers)
-        parts.append(f"You have {_count(tools, 'tool')} of {_count(len(servers), 'server')}.")
+        parts.append(
+            f"You have {_format_count(tools, 'tool')} of {_format_count(len(servers), 'server')}."
+        )
     return "\n\n".join(parts)
 
 
-def _count(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -14,16 +14,16 @@ from pydantic import JsonValue
 
 from app.core.registry import LoadedPlugin, Registry, suggest_names
 from app.harness.judge import JudgeError, cut_middle, judge_system_prompt
-from app.harness.mcp.config import Evaluator
+from app.harness.mcp.config import EvaluatorConfig
 from app.harness.mcp.types import OUTCOMES, AttemptError, Evaluation, McpToolCall
 from app.harness.results import AttemptOutcome
 
-SHOWN: Final = 2000  # characters of an answer that are quoted
-LONGEST_RESPONSE: Final = 100_000  # characters that a judge reads
+MAX_QUOTED_CHARS: Final = 2000  # characters of an answer that are quoted
+MAX_JUDGED_CHARS: Final = 100_000  # characters that a judge reads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class EvaluatorEvidence:
     """All that may be looked at: the answer, the calls in their order, what the judge said.
 
     `error` is why there is no answer, `judge_answer` None unless a judge was asked.
@@ -35,7 +35,7 @@ class Evidence:
     judge_answer: str | None = None
 
 
-class Found(NamedTuple):
+class EvaluatorResult(NamedTuple):
     """Whether a criterion is met and why; None for a score without a threshold."""
 
     passed: bool | None
@@ -43,12 +43,12 @@ class Found(NamedTuple):
     score: float | None = None
 
 
-def _nothing_to_say(_: JsonValue) -> Iterable[str]:
+def _no_problems(_: JsonValue) -> Iterable[str]:
     return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Criterion:
+class Evaluator:
     """One way of judging an answer.
 
     `wanted` takes from what a file says the parts that this criterion answers for, `find` judges
@@ -58,34 +58,34 @@ class Criterion:
     kind: ClassVar[str] = "evaluator"
 
     summary: str
-    wanted: Callable[[Evaluator], Sequence[JsonValue]]
-    find: Callable[[JsonValue, Evidence], Found]
-    complaints: Callable[[JsonValue], Iterable[str]] = field(default=_nothing_to_say)
+    select: Callable[[EvaluatorConfig], Sequence[JsonValue]]
+    evaluate: Callable[[JsonValue, EvaluatorEvidence], EvaluatorResult]
+    validate: Callable[[JsonValue], Iterable[str]] = field(default=_no_problems)
 
 
-class UnfitEvaluator(Exception):
+class InvalidEvaluator(Exception):
     """What was registered is no evaluator; register a `Criterion`."""
 
 
-def _check_criterion(name: str, criterion: Criterion) -> None:
-    if not isinstance(criterion, Criterion):
-        raise UnfitEvaluator(
+def _require_evaluator(name: str, criterion: Evaluator) -> None:
+    if not isinstance(criterion, Evaluator):
+        raise InvalidEvaluator(
             f"the evaluator {name} is to be a Criterion, not {type(criterion).__name__}"
         )
 
 
-EVALUATORS: Final[Registry[Criterion]] = Registry(
-    "evaluator", group="mosaico.evaluators", names=r"[a-z][a-z0-9_]*", check=_check_criterion
+EVALUATORS: Final[Registry[Evaluator]] = Registry(
+    "evaluator", group="mosaico.evaluators", names=r"[a-z][a-z0-9_]*", check=_require_evaluator
 )
 
-Ask: TypeAlias = Callable[[str, str, str], Awaitable[str]]
+AskModel: TypeAlias = Callable[[str, str, str], Awaitable[str]]
 """Asks a model, given its name, a system message and a prompt, and returns its answer.
 
 Raises JudgeError when there is none.
 """
 
 
-def expected_items(evaluator: Evaluator) -> list[JsonValue]:
+def expected_items(evaluator: EvaluatorConfig) -> list[JsonValue]:
     """What the answer must contain, one by one; all of them count."""
     if evaluator.expected is None:
         return []
@@ -97,7 +97,7 @@ def is_pattern(item: JsonValue) -> bool:
     return isinstance(item, dict) and "regex" in item and item.keys() <= {"regex", "expect_match"}
 
 
-def names_error(evaluator: Evaluator, error: AttemptError) -> bool:
+def accepts_error(evaluator: EvaluatorConfig, error: AttemptError) -> bool:
     """Whether an error that ended an attempt may be the one that is expected: its text is named.
 
     Of a server or a provider by the words before the colon, as they stand: a pattern for the errors
@@ -105,25 +105,27 @@ def names_error(evaluator: Evaluator, error: AttemptError) -> bool:
     """
     if OUTCOMES[error.kind] is AttemptOutcome.SKIPPED:
         return False
-    wanted = [item for item in expected_items(evaluator) if not _is_unwanted(item)]
+    expected = [item for item in expected_items(evaluator) if not _is_negated_pattern(item)]
     if OUTCOMES[error.kind] is AttemptOutcome.INFRA_ERROR:
         words = error.detail.partition(": ")[0]
-        named = any(isinstance(item, str) and words in item for item in wanted)
+        is_named = any(isinstance(item, str) and words in item for item in expected)
     else:
-        named = bool(wanted) or (evaluator.regex is not None and evaluator.expect_match)
-    return evaluator.expect_error and named
+        is_named = bool(expected) or (evaluator.regex is not None and evaluator.expect_match)
+    return evaluator.expect_error and is_named
 
 
-def _is_unwanted(item: JsonValue) -> bool:
+def _is_negated_pattern(item: JsonValue) -> bool:
     return is_pattern(item) and isinstance(item, dict) and item.get("expect_match") is False
 
 
-def named_check(name: str) -> Callable[[Evaluator], Sequence[JsonValue]]:
+def select_check(name: str) -> Callable[[EvaluatorConfig], Sequence[JsonValue]]:
     """The `wanted` of an evaluator that is called under `checks` by its name."""
     return lambda evaluator: [evaluator.checks[name]] if name in evaluator.checks else []
 
 
-async def evaluate(evaluator: Evaluator, evidence: Evidence, ask: Ask) -> tuple[Evaluation, ...]:
+async def evaluate(
+    evaluator: EvaluatorConfig, evidence: EvaluatorEvidence, ask: AskModel
+) -> tuple[Evaluation, ...]:
     """What every criterion says of an answer, in the order of their names.
 
     Nobody is asked when the evaluator has no judge. Raises JudgeError when the judge gave no
@@ -131,7 +133,7 @@ async def evaluate(evaluator: Evaluator, evidence: Evidence, ask: Ask) -> tuple[
     """
     if evaluator.expect_error:
         if evidence.error is None:
-            return (_no_error(evidence),)
+            return (_missing_error(evidence),)
         evidence = replace(evidence, response=evidence.error)
     if evaluator.prompt is not None and evaluator.model is not None:
         answer = await ask(
@@ -140,15 +142,15 @@ async def evaluate(evaluator: Evaluator, evidence: Evidence, ask: Ask) -> tuple[
             judge_prompt(evaluator, evidence.response),
         )
         evidence = replace(evidence, judge_answer=answer)
-    found = tuple(_evaluations(evaluator, evidence))
-    return found or (_error_alone(evidence),)
+    evaluations = tuple(_evaluations(evaluator, evidence))
+    return evaluations or (_any_error(evidence),)
 
 
-def judge_prompt(evaluator: Evaluator, response: str) -> str:
+def judge_prompt(evaluator: EvaluatorConfig, response: str) -> str:
     """The prompt of a judge: `{response}` and `{expected}` are replaced once; other braces stay."""
     expected = evaluator.expected
     replacements = {
-        "{response}": cut_middle(response, LONGEST_RESPONSE),
+        "{response}": cut_middle(response, MAX_JUDGED_CHARS),
         "{expected}": expected if isinstance(expected, str) else json.dumps(expected),
     }
     template = evaluator.prompt or ""
@@ -156,10 +158,10 @@ def judge_prompt(evaluator: Evaluator, response: str) -> str:
     return re.sub(r"\{response\}|\{expected\}", lambda match: replacements[match.group()], template)
 
 
-def complaints(evaluator: Evaluator) -> Iterable[str]:
+def validate_evaluator(evaluator: EvaluatorConfig) -> Iterable[str]:
     """What keeps an evaluator from ever judging anything."""
     if evaluator.prompt is not None:
-        yield from _complaints_of_judge(evaluator, evaluator.prompt)
+        yield from _validate_judge(evaluator, evaluator.prompt)
     elif evaluator.min_score is not None:
         yield "min_score is that of a judge; add prompt and model, or remove it"
     elif evaluator.model is not None:
@@ -169,16 +171,16 @@ def complaints(evaluator: Evaluator) -> Iterable[str]:
     for name in evaluator.checks:
         if EVALUATORS.find(name) is None:
             yield f"no evaluator is named {name!r}.{suggest_names(name, EVALUATORS.names())}"
-    wanted = 0
+    selected_count = 0
     for criterion in EVALUATORS:
-        for item in criterion.wanted(evaluator):
-            wanted += 1
-            yield from criterion.complaints(item)
-    if not wanted and not evaluator.expect_error and not evaluator.checks:
+        for item in criterion.select(evaluator):
+            selected_count += 1
+            yield from criterion.validate(item)
+    if not selected_count and not evaluator.expect_error and not evaluator.checks:
         yield "it judges nothing; add expected, regex, prompt, checks or expect_error"
 
 
-def _complaints_of_judge(evaluator: Evaluator, prompt: str) -> Iterable[str]:
+def _validate_judge(evaluator: EvaluatorConfig, prompt: str) -> Iterable[str]:
     if evaluator.model is None:
         yield "a prompt needs a model to judge with; add model"
     if "{response}" not in prompt:
@@ -187,56 +189,58 @@ def _complaints_of_judge(evaluator: Evaluator, prompt: str) -> Iterable[str]:
         yield "the prompt holds {expected}, and nothing is expected; add expected"
 
 
-def _evaluations(evaluator: Evaluator, evidence: Evidence) -> Iterable[Evaluation]:
+def _evaluations(evaluator: EvaluatorConfig, evidence: EvaluatorEvidence) -> Iterable[Evaluation]:
     for name in sorted(EVALUATORS.names()):
         criterion = EVALUATORS.get(name)
-        for item in criterion.wanted(evaluator):
-            found = _found(name, criterion, item, evidence)
+        for item in criterion.select(evaluator):
+            result = _run_evaluator(name, criterion, item, evidence)
             yield Evaluation(
                 type=name,
-                passed=found.passed,
-                reason=found.reason,
-                expected=shown(item),
-                actual=evidence.response[:SHOWN],
-                score=found.score,
+                passed=result.passed,
+                reason=result.reason,
+                expected=format_expected(item),
+                actual=evidence.response[:MAX_QUOTED_CHARS],
+                score=result.score,
             )
 
 
-def _found(name: str, criterion: Criterion, item: JsonValue, evidence: Evidence) -> Found:
+def _run_evaluator(
+    name: str, criterion: Evaluator, item: JsonValue, evidence: EvaluatorEvidence
+) -> EvaluatorResult:
     try:
-        return criterion.find(item, evidence)
+        return criterion.evaluate(item, evidence)
     except JudgeError:
         raise
     except Exception as error:  # noqa: BLE001 - of a plugin: an error of its task, not of the run
-        told = f"{type(error).__name__}: {error}"[:300]
-        raise JudgeError(f"the evaluator {name} failed: {told}") from None
+        reason = f"{type(error).__name__}: {error}"[:300]
+        raise JudgeError(f"the evaluator {name} failed: {reason}") from None
 
 
-def shown(item: JsonValue) -> str:
+def format_expected(item: JsonValue) -> str:
     """What was wanted, for reports: a text as it is, anything else as JSON."""
     return item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
 
 
-def _no_error(evidence: Evidence) -> Evaluation:
+def _missing_error(evidence: EvaluatorEvidence) -> Evaluation:
     return Evaluation(
         type="expect_error",
         passed=False,
         reason="an error was expected, and there was none",
-        actual=evidence.response[:SHOWN],
+        actual=evidence.response[:MAX_QUOTED_CHARS],
     )
 
 
-def _error_alone(evidence: Evidence) -> Evaluation:
+def _any_error(evidence: EvaluatorEvidence) -> Evaluation:
     """What `expect_error` says by itself: there was one."""
     return Evaluation(
         type="expect_error", passed=True, reason="there was an error", actual=evidence.error
     )
 
 
-def _say_nothing(_: LoadedPlugin) -> None:
+def _ignore_plugin(_: LoadedPlugin) -> None:
     """Ignore a plugin that cannot be loaded; `mosaico plugins` shows it."""
 
 
-def load_evaluators(warn: Callable[[LoadedPlugin], None] = _say_nothing) -> None:
+def load_evaluators(warn: Callable[[LoadedPlugin], None] = _ignore_plugin) -> None:
     """Find the evaluators of this product and of other distributions, once in a process."""
     EVALUATORS.load("app.harness.mcp.evaluators", warn)

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Final
 
 from app.harness.budget import Budget, BudgetKind
-from app.harness.mcp.contents import shortened
-from app.harness.mcp.looping.toolbox import Toolbox, ToolServer, system_message
-from app.harness.mcp.looping.work import Work
+from app.harness.mcp.agent_loop.attempt_record import AttemptRecord
+from app.harness.mcp.agent_loop.toolbox import Toolbox, ToolServer, system_message
 from app.harness.mcp.plan import PlannedTask
+from app.harness.mcp.tool_content import truncate
 from app.harness.mcp.types import LlmCall, McpToolCall
 from app.harness.results import ConversationEnding
 from app.llm.conversation import (
@@ -37,15 +37,15 @@ class Conversation:
         task: PlannedTask,
         llm: Llm,
         servers: Sequence[ToolServer],
-        work: Work,
+        record: AttemptRecord,
         budget: Budget,
     ) -> None:
         self._prompts = task.prompts
         self._max_turns = task.max_turns
         self._llm = llm
         self._toolbox = Toolbox(servers)
-        self._system = system_message(task.system_prompt, [each.facts for each in servers])
-        self._work = work
+        self._system = system_message(task.system_prompt, [server.facts for server in servers])
+        self._record = record
         self._budget = budget
 
     async def run(self) -> ConversationEnding:
@@ -54,39 +54,39 @@ class Conversation:
         """
         ending = ConversationEnding.NATURAL
         for prompt in self._prompts:
-            self._work.messages.append(user_message(prompt))
-            ending = await self._answered()
+            self._record.messages.append(user_message(prompt))
+            ending = await self._run_prompt()
             if ending is not ConversationEnding.NATURAL:
                 break
         return ending
 
-    async def _answered(self) -> ConversationEnding:
-        while len(self._work.llm_calls) < self._max_turns:
+    async def _run_prompt(self) -> ConversationEnding:
+        while len(self._record.llm_calls) < self._max_turns:
             limit = self._budget.own_exhausted()
             if limit is not None:
                 return _ENDINGS[limit]
             self._budget.require_run_budget()
-            turn = await self._turn()
+            turn = await self._run_turn()
             if turn.stop is StopReason.TRUNCATED:
                 return ConversationEnding.TRUNCATED
             uses = turn.message.tool_uses()
             if not uses:
                 return ConversationEnding.NATURAL
             # Some servers say "stop" and ask for tools all the same; the tools count.
-            results = tuple([await self._use(use) for use in uses])
-            self._work.messages.append(ChatMessage(role=MessageRole.TOOL_RESULT, content=results))
+            results = tuple([await self._use_tool(use) for use in uses])
+            self._record.messages.append(ChatMessage(role=MessageRole.TOOL_RESULT, content=results))
         return ConversationEnding.TURN_LIMIT
 
-    async def _turn(self) -> Turn:
-        work = self._work
-        work.trace(f"-> {len(work.messages)} messages, {len(self._toolbox.tools)} tools")
-        work.awaited = self._llm.model
-        began = time.monotonic()
-        turn = await self._llm.turn(self._system, work.messages, self._toolbox.tools)
-        latency_ms = 1000 * (time.monotonic() - began)
+    async def _run_turn(self) -> Turn:
+        record = self._record
+        record.trace(f"-> {len(record.messages)} messages, {len(self._toolbox.tools)} tools")
+        record.last_awaited = self._llm.model
+        start_time = time.monotonic()
+        turn = await self._llm.turn(self._system, record.messages, self._toolbox.tools)
+        latency_ms = 1000 * (time.monotonic() - start_time)
         self._budget.add_usage(turn.usage)
-        work.messages.append(turn.message)
-        work.llm_calls.append(
+        record.messages.append(turn.message)
+        record.llm_calls.append(
             LlmCall(
                 input_tokens=turn.usage.input_tokens if turn.usage else None,
                 output_tokens=turn.usage.output_tokens if turn.usage else None,
@@ -95,27 +95,29 @@ class Conversation:
                 tool_calls_made=len(turn.message.tool_uses()),
             )
         )
-        work.trace(f"<- {turn.stop} after {latency_ms:.0f} ms: {turn.message.text()}")
+        record.trace(f"<- {turn.stop} after {latency_ms:.0f} ms: {turn.message.text()}")
         return turn
 
-    async def _use(self, use: ToolUseBlock) -> ToolResultBlock:
-        called = await self._call(use)
-        self._work.add_call(called)
-        return ToolResultBlock(tool_use_id=use.id, content=called.text, is_error=called.is_error)
+    async def _use_tool(self, use: ToolUseBlock) -> ToolResultBlock:
+        call = await self._call_tool(use)
+        self._record.finish_call(call)
+        return ToolResultBlock(tool_use_id=use.id, content=call.text, is_error=call.is_error)
 
-    async def _call(self, use: ToolUseBlock) -> McpToolCall:
+    async def _call_tool(self, use: ToolUseBlock) -> McpToolCall:
         route = self._toolbox.find(use.name)
         if route is None:
-            known = ", ".join(self._toolbox.names()) or "none"
-            return _refused(use, "", use.name, f"no tool is named {use.name!r}; tools: {known}")
+            known_tools = ", ".join(self._toolbox.names()) or "none"
+            return _rejected_call(
+                use, "", use.name, f"no tool is named {use.name!r}; tools: {known_tools}"
+            )
         if use.flaw is not None:
-            return _refused(use, route.server.name, route.tool, use.flaw)
-        self._work.ask_tool(route.server.name, route.tool, use.input)
-        called = await route.server.call(route.tool, use.input)
-        return replace(called, text=shortened(called.text))
+            return _rejected_call(use, route.server.name, route.tool, use.flaw)
+        self._record.begin_call(route.server.name, route.tool, use.input)
+        call = await route.server.call(route.tool, use.input)
+        return replace(call, text=truncate(call.text))
 
 
-def _refused(use: ToolUseBlock, server: str, tool: str, reason: str) -> McpToolCall:
+def _rejected_call(use: ToolUseBlock, server: str, tool: str, reason: str) -> McpToolCall:
     """A call that reached no server; the model reads why."""
     return McpToolCall(
         server=server, tool=tool, arguments=use.input, text=reason, is_error=True, duration_ms=0.0

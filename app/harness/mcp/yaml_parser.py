@@ -21,54 +21,54 @@ _NULL: Final = re.compile(r"~|null|Null|NULL|")
 _TRUE: Final = re.compile(r"true|True|TRUE")
 _FALSE: Final = re.compile(r"false|False|FALSE")
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,4000}")
-_BASED: Final = re.compile(r"0o[0-7]{1,1000}|0x[0-9a-fA-F]{1,1000}")
+_OCTAL_OR_HEX: Final = re.compile(r"0o[0-7]{1,1000}|0x[0-9a-fA-F]{1,1000}")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _NOT_FINITE: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 # What a reader of YAML 1.1 takes for something else than this one does.
-_ELSEWHERE: Final = re.compile(
+_YAML_1_1_AMBIGUOUS: Final = re.compile(
     r"yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF|y|Y|n|N"
     r"|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+|[-+]?0[0-9]+|[0-9][0-9_]*_[0-9_]*|=|<<"
 )
 
-Path = tuple[str | int, ...]
+YamlPath = tuple[str | int, ...]
 
 
-class Place(NamedTuple):
+class SourcePosition(NamedTuple):
     """A line and a column, both counted from 1."""
 
     line: int
     column: int
 
 
-class BadYaml(Exception):
+class InvalidYaml(Exception):
     """A text is not YAML of the accepted kind."""
 
-    def __init__(self, text: str, place: Place) -> None:
+    def __init__(self, text: str, position: SourcePosition) -> None:
         super().__init__(text)
         self.text = text
-        self.place = place
+        self.position = position
 
 
 @dataclass(slots=True)
-class Document:
+class YamlDocument:
     """What was read, where each key and value stands, and which texts others read differently."""
 
     value: Any = None
-    only_texts: bool = False
-    keys: dict[Path, Place] = field(default_factory=dict)
-    values: dict[Path, Place] = field(default_factory=dict)
-    ambiguous: dict[Path, str] = field(default_factory=dict)
+    texts_only: bool = False
+    key_positions: dict[YamlPath, SourcePosition] = field(default_factory=dict)
+    value_positions: dict[YamlPath, SourcePosition] = field(default_factory=dict)
+    ambiguous_texts: dict[YamlPath, str] = field(default_factory=dict)
 
-    def place_of(self, path: Path, *, key: bool = False) -> Place:
+    def position_of(self, path: YamlPath, *, key: bool = False) -> SourcePosition:
         """Where a value (or its key) stands; of what is missing, where it would belong."""
-        if key and path in self.keys:
-            return self.keys[path]
-        while path and path not in self.values:
+        if key and path in self.key_positions:
+            return self.key_positions[path]
+        while path and path not in self.value_positions:
             path = path[:-1]
-        return self.values.get(path, Place(1, 1))
+        return self.value_positions.get(path, SourcePosition(1, 1))
 
 
-class _Loader(yaml.SafeLoader):
+class _NodeLoader(yaml.SafeLoader):
     """Composes nodes; which kind a plain scalar is of is decided here and not by the library."""
 
     def __init__(self, text: str) -> None:
@@ -78,9 +78,9 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            _refuse("anchors and aliases are not understood; write the value again", event)
+            _reject("anchors and aliases are not understood; write the value again", event)
         if self.depth >= MAX_DEPTH:
-            _refuse(f"more than {MAX_DEPTH} levels", event)
+            _reject(f"more than {MAX_DEPTH} levels", event)
         self.depth += 1
         node = super().compose_node(parent, index)
         self.depth -= 1
@@ -92,88 +92,94 @@ class _Loader(yaml.SafeLoader):
         return kind.__name__
 
 
-def parse_yaml(raw: bytes, *, only_texts: bool = False) -> Document:
+def parse_yaml(raw: bytes, *, texts_only: bool = False) -> YamlDocument:
     """The one document of a text. Raises BadYaml with the place of the first mistake.
 
     With `only_texts` every scalar is the text that stands there, null an empty one.
     """
     if len(raw) > MAX_BYTES:
-        raise BadYaml(f"larger than {MAX_BYTES} bytes", Place(1, 1))
+        raise InvalidYaml(f"larger than {MAX_BYTES} bytes", SourcePosition(1, 1))
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise BadYaml("not UTF-8", Place(line, 1)) from None
+        raise InvalidYaml("not UTF-8", SourcePosition(line, 1)) from None
     try:
-        node = _Loader(text).get_single_node()
+        node = _NodeLoader(text).get_single_node()
     except yaml.MarkedYAMLError as error:
-        said = ", ".join(part for part in (error.context, error.problem) if part)
-        raise BadYaml(said, _place(error.problem_mark or error.context_mark)) from None
+        message = ", ".join(part for part in (error.context, error.problem) if part)
+        raise InvalidYaml(message, _position_of(error.problem_mark or error.context_mark)) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise BadYaml(f"holds the character {error.character!r}", Place(line, 1)) from None
-    document = Document(only_texts=only_texts)
+        raise InvalidYaml(
+            f"holds the character {error.character!r}", SourcePosition(line, 1)
+        ) from None
+    document = YamlDocument(texts_only=texts_only)
     if node is not None:
-        document.value = _value(node, (), document)
+        document.value = _build_value(node, (), document)
     return document
 
 
-def _value(node: yaml.Node, path: Path, document: Document) -> Any:
-    document.values[path] = _place(node.start_mark)
+def _build_value(node: yaml.Node, path: YamlPath, document: YamlDocument) -> Any:
+    document.value_positions[path] = _position_of(node.start_mark)
     if node.tag not in (_PLAIN, _TEXT, type(node).__name__):
-        _refuse(f"the tag {node.tag!r} is not understood; leave it out", node)
+        _reject(f"the tag {node.tag!r} is not understood; leave it out", node)
     if isinstance(node, yaml.MappingNode):
-        return _mapping(node, path, document)
+        return _build_mapping(node, path, document)
     if isinstance(node, yaml.SequenceNode):
-        return [_value(each, (*path, i), document) for i, each in enumerate(node.value)]
-    text = _text(node)
-    if node.tag == _TEXT or document.only_texts:
+        return [_build_value(child, (*path, i), document) for i, child in enumerate(node.value)]
+    text = _read_text(node)
+    if node.tag == _TEXT or document.texts_only:
         return "" if node.tag == _PLAIN and _NULL.fullmatch(text) else text
-    if _ELSEWHERE.fullmatch(text):
-        document.ambiguous[path] = text
-    return _scalar(text, node)
+    if _YAML_1_1_AMBIGUOUS.fullmatch(text):
+        document.ambiguous_texts[path] = text
+    return _parse_plain_scalar(text, node)
 
 
-def _mapping(node: yaml.MappingNode, path: Path, document: Document) -> dict[str, Any]:
+def _build_mapping(
+    node: yaml.MappingNode, path: YamlPath, document: YamlDocument
+) -> dict[str, Any]:
     mapping: dict[str, Any] = {}
     for key_node, value_node in node.value:
         if not isinstance(key_node, yaml.ScalarNode):
-            _refuse("a key must be a text", key_node)
-        key = _text(key_node)
+            _reject("a key must be a text", key_node)
+        key = _read_text(key_node)
         if key in mapping:
-            first = document.keys[(*path, key)]
-            _refuse(f"the key {key!r} stands on line {first.line} already", key_node)
-        document.keys[(*path, key)] = _place(key_node.start_mark)
-        mapping[key] = _value(value_node, (*path, key), document)
+            earlier_position = document.key_positions[(*path, key)]
+            _reject(f"the key {key!r} stands on line {earlier_position.line} already", key_node)
+        document.key_positions[(*path, key)] = _position_of(key_node.start_mark)
+        mapping[key] = _build_value(value_node, (*path, key), document)
     return mapping
 
 
-def _text(node: yaml.Node) -> str:
+def _read_text(node: yaml.Node) -> str:
     text = str(node.value)
     if not text.isprintable() and any("\ud800" <= char <= "\udfff" for char in text):
-        _refuse("half of a character, which no file or request can hold; write all of it", node)
+        _reject("half of a character, which no file or request can hold; write all of it", node)
     return text
 
 
-def _scalar(text: str, node: yaml.Node) -> str | float | bool | None:
+def _parse_plain_scalar(text: str, node: yaml.Node) -> str | float | bool | None:
     if _NULL.fullmatch(text):
         return None
     if _TRUE.fullmatch(text) or _FALSE.fullmatch(text):
         return text.lower() == "true"
     if _INTEGER.fullmatch(text):
         return int(text)
-    if _BASED.fullmatch(text):
+    if _OCTAL_OR_HEX.fullmatch(text):
         return int(text[2:], 8 if text[1] == "o" else 16)
     if _FLOAT.fullmatch(text) and math.isfinite(float(text)):
         return float(text)
     if _NOT_FINITE.fullmatch(text) or _FLOAT.fullmatch(text):
-        _refuse(f"{text[:40]} is no number of JSON; quote it to make it a text", node)
+        _reject(f"{text[:40]} is no number of JSON; quote it to make it a text", node)
     return text
 
 
-def _refuse(text: str, where: Any) -> NoReturn:
-    raise BadYaml(text, _place(where.start_mark))
+def _reject(text: str, source: Any) -> NoReturn:
+    raise InvalidYaml(text, _position_of(source.start_mark))
 
 
-def _place(mark: Any) -> Place:
-    return Place(mark.line + 1, mark.column + 1) if mark is not None else Place(1, 1)
+def _position_of(mark: Any) -> SourcePosition:
+    return (
+        SourcePosition(mark.line + 1, mark.column + 1) if mark is not None else SourcePosition(1, 1)
+    )

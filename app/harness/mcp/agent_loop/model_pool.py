@@ -19,42 +19,44 @@ OpenModel: TypeAlias = Callable[[LlmEndpoint, str], Llm]
 
 def open_model(endpoint: LlmEndpoint, model: str) -> Llm:
     """A model at an address of a benchmark file. Raises MissingKey."""
-    key = {KEYS[endpoint.provider]: endpoint.api_key} if endpoint.api_key else {}
+    environment = {KEYS[endpoint.provider]: endpoint.api_key} if endpoint.api_key else {}
     return open_llm(
         endpoint.provider,
         model,
         base_url=endpoint.base_url,
         settings=TurnSettings(),
-        environment=key,
+        environment=environment,
     )
 
 
-class Choice(NamedTuple):
+class ModelKey(NamedTuple):
     """A model and where it is asked."""
 
     endpoint: LlmEndpoint
     model: str
 
 
-class Models:
+class ModelPool:
     """Opens the models and judges of tasks, and remembers which of them answer no more."""
 
-    def __init__(self, tasks: Iterable[PlannedTask], opening: OpenModel) -> None:
-        choices = dict.fromkeys(
-            Choice(task.endpoint, name) for task in tasks for name in task.models()
+    def __init__(self, tasks: Iterable[PlannedTask], open_llm_model: OpenModel) -> None:
+        model_keys = dict.fromkeys(
+            ModelKey(task.endpoint, name) for task in tasks for name in task.models()
         )
-        self._models = {choice: opening(choice.endpoint, choice.model) for choice in choices}
-        self._given_up: dict[Choice, LlmError] = {}
+        self._models = {
+            choice: open_llm_model(choice.endpoint, choice.model) for choice in model_keys
+        }
+        self._failures: dict[ModelKey, LlmError] = {}
 
-    def get(self, choice: Choice) -> Llm:
+    def get(self, model_key: ModelKey) -> Llm:
         """A model. Raises the failure after which it answers nothing any more."""
-        if choice in self._given_up:
-            raise self._given_up[choice]
-        return self._models[choice]
+        if model_key in self._failures:
+            raise self._failures[model_key]
+        return self._models[model_key]
 
-    def give_up(self, choice: Choice, failure: LlmError) -> None:
+    def disable(self, model_key: ModelKey, failure: LlmError) -> None:
         """Ask this model nothing more."""
-        self._given_up[choice] = failure
+        self._failures[model_key] = failure
 
     async def close(self) -> None:
         """Give back connections."""
@@ -62,10 +64,10 @@ class Models:
 
 
 @dataclass(slots=True)
-class Asking:
+class AttemptJudge:
     """Asks the judge of one attempt, and counts what it takes; `run_budget` is that of the run."""
 
-    models: Models
+    models: ModelPool
     endpoint: LlmEndpoint
     prices: Mapping[str, Price]
     run_budget: Budget
@@ -73,13 +75,13 @@ class Asking:
 
     async def ask(self, model: str, system: str, prompt: str) -> str:
         """The answer of a judge. Raises JudgeError."""
-        choice = Choice(self.endpoint, model)
+        model_key = ModelKey(self.endpoint, model)
         self.budget = self.budget or Budget(price=self.prices.get(model), parent=self.run_budget)
         try:
-            turn = await self.models.get(choice).turn(system, [user_message(prompt)], [])
+            turn = await self.models.get(model_key).turn(system, [user_message(prompt)], [])
         except LlmError as failure:
             if failure.final:
-                self.models.give_up(choice, failure)
+                self.models.disable(model_key, failure)
             raise JudgeError(f"the judge did not answer: {model}: {failure.reason}") from None
         self.budget.add_usage(turn.usage)
         return turn.message.text()

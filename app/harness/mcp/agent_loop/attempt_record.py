@@ -8,36 +8,36 @@ from typing import Any, Final, NamedTuple
 from app.harness.mcp.types import LlmCall, McpToolCall
 from app.llm.conversation import ChatMessage, MessageRole
 
-Trace = Callable[[str], None]
+TraceSink = Callable[[str], None]
 
 NO_ANSWER: Final = "(no answer)"
 
 
-def untraced(_: str) -> None:
+def discard_trace(_: str) -> None:
     """Nobody looks on."""
 
 
-class _Waiting(NamedTuple):
+class _PendingCall(NamedTuple):
     """A call that is not answered yet; `began` is of the monotonic clock."""
 
     server: str
     tool: str
     arguments: dict[str, Any]
-    began: float
+    start_time: float
 
-    def given_up(self) -> McpToolCall:
+    def as_unanswered(self) -> McpToolCall:
         return McpToolCall(
             server=self.server,
             tool=self.tool,
             arguments=self.arguments,
             text=NO_ANSWER,
             is_error=True,
-            duration_ms=1000 * (time.monotonic() - self.began),
+            duration_ms=1000 * (time.monotonic() - self.start_time),
         )
 
 
 @dataclass(slots=True, kw_only=True)
-class Work:
+class AttemptRecord:
     """Said, asked and called. `trace` is told each step; `awaited` is who was to answer last.
 
     `failure` is why the attempt ended, where that was expected of it.
@@ -46,27 +46,27 @@ class Work:
     messages: list[ChatMessage] = field(default_factory=list)
     llm_calls: list[LlmCall] = field(default_factory=list)
     tool_calls: list[McpToolCall] = field(default_factory=list)
-    trace: Trace = untraced
-    awaited: str | None = None
-    failure: str | None = None
-    _waiting: _Waiting | None = None
+    trace: TraceSink = discard_trace
+    last_awaited: str | None = None
+    expected_error: str | None = None
+    _pending: _PendingCall | None = None
     _unanswered: list[McpToolCall] = field(default_factory=list)
 
-    def ask_tool(self, server: str, tool: str, arguments: dict[str, Any]) -> None:
+    def begin_call(self, server: str, tool: str, arguments: dict[str, Any]) -> None:
         """A call begins."""
-        self.awaited = f"{tool} of {server}"
-        self._waiting = _Waiting(server, tool, arguments, time.monotonic())
+        self.last_awaited = f"{tool} of {server}"
+        self._pending = _PendingCall(server, tool, arguments, time.monotonic())
 
-    def add_call(self, call: McpToolCall) -> None:
+    def finish_call(self, call: McpToolCall) -> None:
         """A call was answered, or refused before it reached a server."""
         self.tool_calls.append(call)
-        self._waiting = None
+        self._pending = None
         self.trace(f"{call.tool} {call.arguments} = {call.text}")
 
-    def end(self) -> None:
+    def close_pending(self) -> None:
         """Nobody waits any more."""
-        if self._waiting is not None:
-            self._unanswered = [self._waiting.given_up()]
+        if self._pending is not None:
+            self._unanswered = [self._pending.as_unanswered()]
 
     def all_calls(self) -> list[McpToolCall]:
         """Every call in its order, the one that never was answered as an error."""
@@ -83,6 +83,6 @@ class Work:
 
     def last_error(self) -> str | None:
         """Why the attempt failed, else what the last call of a tool said that was an error."""
-        return self.failure or next(
+        return self.expected_error or next(
             (call.text for call in reversed(self.tool_calls) if call.is_error), None
         )

@@ -13,11 +13,11 @@ import threading
 from contextlib import suppress
 from typing import Final
 
-CLOSE_S: Final = 10.0
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+CLOSE_TIMEOUT_S: Final = 10.0
+IGNORED_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Reaper:
+class ProcessReaper:
     """Is told of every group that begins and ends; several threads may use it."""
 
     def __init__(self) -> None:
@@ -29,13 +29,13 @@ class Reaper:
         """Have this group killed when we end."""
         with self._lock:
             self._groups.add(group)
-            self._tell(f"+{group}\n")
+            self._send(f"+{group}\n")
 
-    def forget(self, group: int) -> None:
+    def unwatch(self, group: int) -> None:
         """The group has ended."""
         with self._lock:
             self._groups.discard(group)
-            self._tell(f"-{group}\n")
+            self._send(f"-{group}\n")
 
     def close(self) -> None:
         """End the process, and with it every group that is still watched."""
@@ -43,28 +43,28 @@ class Reaper:
             if self._process is not None:
                 assert self._process.stdin is not None
                 self._process.stdin.close()
-                self._process.wait(CLOSE_S)
+                self._process.wait(CLOSE_TIMEOUT_S)
                 self._process = None
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         if self._process is None:
-            self._begin()
+            self._start_process()
             return
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(line.encode())
         except BrokenPipeError:  # somebody ended it
             self._process.stdin.close()
-            self._process.wait(CLOSE_S)
-            self._begin()
+            self._process.wait(CLOSE_TIMEOUT_S)
+            self._start_process()
 
-    def _begin(self) -> None:
-        self._process = _start()
+    def _start_process(self) -> None:
+        self._process = _spawn_reaper()
         assert self._process.stdin is not None
         self._process.stdin.write("".join(f"+{group}\n" for group in self._groups).encode())
 
 
-def _start() -> "subprocess.Popen[bytes]":
+def _spawn_reaper() -> "subprocess.Popen[bytes]":
     return subprocess.Popen(  # noqa: S603 - this file
         [sys.executable, "-I", "-S", __file__],
         stdin=subprocess.PIPE,
@@ -76,14 +76,14 @@ def _start() -> "subprocess.Popen[bytes]":
     )
 
 
-REAPER: Final = Reaper()
+REAPER: Final = ProcessReaper()
 atexit.register(REAPER.close)
 
 
 def main() -> None:
     """Read which groups begin and end, until there is nothing more to read."""
-    for each in SIGNALS:
-        signal.signal(each, signal.SIG_IGN)
+    for number in IGNORED_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     groups: set[int] = set()
     for line in sys.stdin:
         (groups.add if line.startswith("+") else groups.discard)(int(line[1:]))

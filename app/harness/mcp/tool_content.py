@@ -11,47 +11,47 @@ import mcp_types
 
 from app.harness.mcp.types import Content, ContentKind
 
-MODEL_CHARS: Final = 400_000  # of one result; about 100,000 tokens
-NOTHING: Final = "(the tool returned nothing)"
+MAX_MODEL_CHARS: Final = 400_000  # of one result; about 100,000 tokens
+EMPTY_RESULT_TEXT: Final = "(the tool returned nothing)"
 
 
-def contents_of(result: mcp_types.CallToolResult) -> tuple[Content, ...]:
+def parse_contents(result: mcp_types.CallToolResult) -> tuple[Content, ...]:
     """The parts of a result in their order, what is structured last."""
-    parts = [_content(block) for block in result.content]
+    parts = [_parse_block(block) for block in result.content]
     if result.structured_content is not None:
         text = json.dumps(result.structured_content, ensure_ascii=False)
         parts.append(Content(kind=ContentKind.STRUCTURED, text=text, size=len(text.encode())))
     return tuple(parts)
 
 
-def text_of(contents: Sequence[Content]) -> str:
+def render_text(contents: Sequence[Content]) -> str:
     """All that can be said of a result in words.
 
     Text as it is; of an image, a sound or bytes their type and size in brackets; what is structured
     only where there is no text beside it, since servers send it as text as well. A result without
     any part is the sentence `NOTHING`.
     """
-    said = [each for each in contents if each.kind is not ContentKind.STRUCTURED]
-    if not any(each.kind is ContentKind.TEXT for each in said):
-        said = list(contents)
-    return "\n".join(map(_words, said)) if said else NOTHING
+    parts = [content for content in contents if content.kind is not ContentKind.STRUCTURED]
+    if not any(part.kind is ContentKind.TEXT for part in parts):
+        parts = list(contents)
+    return "\n".join(map(_render_part, parts)) if parts else EMPTY_RESULT_TEXT
 
 
-def shortened(text: str, limit: int = MODEL_CHARS) -> str:
+def truncate(text: str, limit: int = MAX_MODEL_CHARS) -> str:
     """The beginning of a text, and how much of it is left out."""
     if len(text) <= limit:
         return text
     return f"{text[:limit]}\n[{len(text) - limit} more characters are left out]"
 
 
-def _content(block: mcp_types.ContentBlock) -> Content:
+def _parse_block(block: mcp_types.ContentBlock) -> Content:
     match block:
         case mcp_types.TextContent():
             return Content(kind=ContentKind.TEXT, text=block.text)
         case mcp_types.ImageContent():
-            return _bytes(ContentKind.IMAGE, block.data, block.mime_type)
+            return _binary_content(ContentKind.IMAGE, block.data, block.mime_type)
         case mcp_types.AudioContent():
-            return _bytes(ContentKind.AUDIO, block.data, block.mime_type)
+            return _binary_content(ContentKind.AUDIO, block.data, block.mime_type)
         case mcp_types.ResourceLink():
             return Content(
                 kind=ContentKind.RESOURCE_LINK,
@@ -60,10 +60,10 @@ def _content(block: mcp_types.ContentBlock) -> Content:
                 size=block.size,
             )
         case mcp_types.EmbeddedResource():
-            return _resource(block.resource)
+            return _resource_content(block.resource)
 
 
-def _resource(
+def _resource_content(
     resource: mcp_types.TextResourceContents | mcp_types.BlobResourceContents,
 ) -> Content:
     if isinstance(resource, mcp_types.TextResourceContents):
@@ -73,21 +73,21 @@ def _resource(
             mime_type=resource.mime_type,
             size=len(resource.text.encode()),
         )
-    return _bytes(ContentKind.RESOURCE, resource.blob, resource.mime_type)
+    return _binary_content(ContentKind.RESOURCE, resource.blob, resource.mime_type)
 
 
-def _bytes(kind: ContentKind, base64: str, mime_type: str | None) -> Content:
+def _binary_content(kind: ContentKind, base64: str, mime_type: str | None) -> Content:
     size = 3 * len(base64) // 4 - base64[-2:].count("=")
     return Content(kind=kind, mime_type=mime_type, size=size)
 
 
-def _words(content: Content) -> str:
+def _render_part(content: Content) -> str:
     if content.text is not None and content.kind is not ContentKind.RESOURCE_LINK:
         return content.text
-    known = [
+    details = [
         str(content.kind).replace("_", " "),
         content.text,
         content.mime_type,
         None if content.size is None else f"{content.size} bytes",
     ]
-    return f"[{', '.join(each for each in known if each)}]"
+    return f"[{', '.join(detail for detail in details if detail)}]"

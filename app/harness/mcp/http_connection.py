@@ -20,16 +20,16 @@ from app.core.http.async_client import outbound_async_client
 from app.core.http.network_policy import OutboundPolicy
 from app.harness.mcp.config import HttpServer
 
-ANSWER_BYTES: Final = 16 * 1024 * 1024
-REQUEST_S: Final = 3600.0  # tasks have limits of their own
-_READABLE: Final = ("application/json", "text/event-stream")
+MAX_RESPONSE_BYTES: Final = 16 * 1024 * 1024
+REQUEST_TIMEOUT_S: Final = 3600.0  # tasks have limits of their own
+_MCP_CONTENT_TYPES: Final = ("application/json", "text/event-stream")
 # With what the SDK says that nothing comes any more; servers have the same number for theirs.
-_OF_THE_SDK: Final = ("Connection closed", "SSE stream")
-_URL: Final = "; correct its url"
-_REMEDIES: Final = dict.fromkeys((401, 403), "; correct its headers")
+_SDK_CLOSED_MESSAGES: Final = ("Connection closed", "SSE stream")
+_URL_REMEDY: Final = "; correct its url"
+_STATUS_REMEDIES: Final = dict.fromkeys((401, 403), "; correct its headers")
 
 
-class HttpLink:
+class HttpConnection:
     """Speaks with one server, and remembers the last answer that was none of MCP."""
 
     def __init__(self, config: HttpServer, policy: OutboundPolicy) -> None:
@@ -42,14 +42,14 @@ class HttpLink:
     async def streams(self) -> AsyncIterator[Any]:
         """What a session of the SDK reads and writes."""
         async with outbound_async_client(
-            timeout_s=REQUEST_S, max_bytes=ANSWER_BYTES, policy=self._policy
+            timeout_s=REQUEST_TIMEOUT_S, max_bytes=MAX_RESPONSE_BYTES, policy=self._policy
         ) as http:
             http.headers.update(self._config.headers)
-            http.event_hooks["response"].append(self._look_at)
+            http.event_hooks["response"].append(self._check_response)
             async with streamable_http_client(self._config.url, http_client=http) as streams:
                 yield streams
 
-    def loss(self, error: BaseException, since: float = float("-inf")) -> str | None:
+    def loss_reason(self, error: BaseException, since: float = float("-inf")) -> str | None:
         """What an error tells of the connection, with the answers since then; None when it is an
         answer of the server. `since` is of the monotonic clock.
         """
@@ -57,49 +57,57 @@ class HttpLink:
             if self._refusal is not None and self._refused_at >= since:
                 return self._refusal
             if error.code == mcp_types.PARSE_ERROR:
-                return f"{_host(self._config.url)} answered with what is no JSON-RPC{_URL}"
-            if error.code == mcp_types.CONNECTION_CLOSED and error.message.startswith(_OF_THE_SDK):
+                return f"{_host(self._config.url)} answered with what is no JSON-RPC{_URL_REMEDY}"
+            if error.code == mcp_types.CONNECTION_CLOSED and error.message.startswith(
+                _SDK_CLOSED_MESSAGES
+            ):
                 return f"{_host(self._config.url)} closed the connection"
         return None
 
-    async def _look_at(self, response: httpx2.Response) -> None:
+    async def _check_response(self, response: httpx2.Response) -> None:
         """Only what is posted counts: a server need not offer a stream of its own, or end sessions."""
         if response.request.method != "POST":
             return
-        said = await _not_mcp(response)
-        if said is not None:
-            self._refusal = f"{_host(self._config.url)} answered {said}"
+        problem = await _describe_non_mcp_response(response)
+        if problem is not None:
+            self._refusal = f"{_host(self._config.url)} answered {problem}"
             self._refused_at = time.monotonic()
 
 
-async def _not_mcp(response: httpx2.Response) -> str | None:
+async def _describe_non_mcp_response(response: httpx2.Response) -> str | None:
     status = response.status_code
     if status < HTTPStatus.MULTIPLE_CHOICES:
-        kind = response.headers.get("content-type", "").partition(";")[0].strip()
-        readable = status != HTTPStatus.OK or kind.startswith(_READABLE)
+        content_type = response.headers.get("content-type", "").partition(";")[0].strip()
+        is_mcp = status != HTTPStatus.OK or content_type.startswith(_MCP_CONTENT_TYPES)
         return (
-            None if readable else f"with {kind or 'no type'!r}, which no server of MCP does" + _URL
+            None
+            if is_mcp
+            else f"with {content_type or 'no type'!r}, which no server of MCP does" + _URL_REMEDY
         )
     if response.is_redirect:
-        return f"{status} and sends elsewhere, where nobody follows{_URL}"
+        return f"{status} and sends elsewhere, where nobody follows{_URL_REMEDY}"
     await response.aread()
     if _is_json_rpc(response.content):
         return None
-    return f"{status} {response.reason_phrase}".rstrip() + _REMEDIES.get(status, _remedy(status))
+    return f"{status} {response.reason_phrase}".rstrip() + _STATUS_REMEDIES.get(
+        status, _remedy(status)
+    )
 
 
 def _remedy(status: int) -> str:
-    passing = status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS
-    return "; look into its log, or try again later" if passing else _URL
+    is_temporary = (
+        status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS
+    )
+    return "; look into its log, or try again later" if is_temporary else _URL_REMEDY
 
 
 def _is_json_rpc(content: bytes) -> bool:
     """Some servers tell errors of MCP with a status that is one, too."""
     try:
-        found = json.loads(content)
+        message = json.loads(content)
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and "jsonrpc" in found
+    return isinstance(message, dict) and "jsonrpc" in message
 
 
 def _host(url: str) -> str:

@@ -1,0 +1,175 @@
+"""One attempt at a task, from the start of its servers to what its evaluator says."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from app.harness.budget import Budget, RunBudgetExhausted
+from app.harness.judge import JudgeError
+from app.harness.mcp.agent_loop.attempt_record import AttemptRecord, TraceSink
+from app.harness.mcp.agent_loop.conversation import Conversation
+from app.harness.mcp.agent_loop.model_pool import AttemptJudge, ModelKey, ModelPool
+from app.harness.mcp.config import TaskType
+from app.harness.mcp.evaluator_registry import EvaluatorEvidence, accepts_error, evaluate
+from app.harness.mcp.mcp_server import McpServer, ServerError
+from app.harness.mcp.plan import PlannedAttempt, PlannedTask
+from app.harness.mcp.server_pool import ServerPool
+from app.harness.mcp.types import OUTCOMES, AttemptError, ErrorKind, Evaluation, TaskResult
+from app.harness.results import AttemptOutcome, ConversationEnding
+from app.llm.errors import LlmError
+from app.llm.prices import Price
+
+MAX_ERROR_CHARS: Final = 500  # characters of a tool's error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptContext:
+    """What attempts are made with; `budget` is that of the whole run."""
+
+    servers: ServerPool
+    models: ModelPool
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    budget: Budget = field(default_factory=Budget)
+
+
+async def run_attempt(
+    attempt: PlannedAttempt, context: AttemptContext, trace: TraceSink
+) -> TaskResult:
+    """Work on a task and judge the answer. Whatever goes wrong with it is told in the result."""
+    runner = _AttemptRunner(attempt, context, trace)
+    return runner.result(await runner.evaluate(await runner.execute()))
+
+
+class _AttemptRunner:
+    """An attempt while it is made."""
+
+    def __init__(self, attempt: PlannedAttempt, context: AttemptContext, trace: TraceSink) -> None:
+        self._attempt = attempt
+        self._task = attempt.task
+        self._context = context
+        self._record = AttemptRecord(trace=trace)
+        self._budget = Budget(
+            limits=attempt.task.budget_limits,
+            price=context.prices.get(attempt.task.model),
+            parent=context.budget,
+        )
+        self._judge = AttemptJudge(
+            context.models, attempt.task.endpoint, context.prices, context.budget
+        )
+        self._ending: ConversationEnding | None = None
+        self._evaluations: tuple[Evaluation, ...] = ()
+        self._duration_s = 0.0
+
+    async def execute(self) -> AttemptError | None:
+        """Let the model or the tool do it, within the limit of time; servers end with it."""
+        try:
+            self._budget.require_run_budget()
+            async with self._context.servers.servers_for(self._attempt) as servers:
+                start_time = time.monotonic()
+                try:
+                    async with asyncio.timeout(self._task.timeout_s):
+                        return await self._run_task(servers)
+                finally:
+                    self._duration_s = time.monotonic() - start_time
+                    self._record.close_pending()
+        except TimeoutError:
+            pending = (
+                f"; it waited for {self._record.last_awaited}" if self._record.last_awaited else ""
+            )
+            detail = f"not done within its timeout of {self._task.timeout_s:g} s{pending}"
+            error = AttemptError(kind=ErrorKind.TIMEOUT, detail=detail)
+        except RunBudgetExhausted as exhausted:
+            error = AttemptError(kind=ErrorKind.RUN_LIMIT, detail=str(exhausted))
+        except ServerError as failure:
+            error = AttemptError(kind=failure.kind, detail=failure.detail)
+        except LlmError as failure:
+            detail = f"the model gave no answer: {self._task.model}: {failure.reason}"
+            error = AttemptError(kind=ErrorKind.PROVIDER, detail=detail)
+        if self._task.type is TaskType.HARNESS:
+            self._ending = ConversationEnding.ERROR
+        return error
+
+    async def evaluate(self, error: AttemptError | None) -> AttemptError | None:
+        """Evaluate the answer, or the error where one is expected; returns the error that stays.
+
+        One that ended the attempt is the expected one only if its text is named and found.
+        """
+        evaluator = self._task.evaluator
+        if evaluator is None or (error is not None and not accepts_error(evaluator, error)):
+            return error
+        evidence = EvaluatorEvidence(
+            response=self._record.answer() or "",
+            error=error.detail if error else self._record.last_error(),
+            tool_calls=self._record.all_calls(),
+        )
+        try:
+            async with asyncio.timeout(self._task.timeout_s):
+                evaluations = await evaluate(evaluator, evidence, self._judge.ask)
+        except (JudgeError, TimeoutError) as failure:
+            timeout_message = f"the judge gave no answer within {self._task.timeout_s:g} s"
+            return error or AttemptError(
+                kind=ErrorKind.JUDGE, detail=str(failure) or timeout_message
+            )
+        if error is not None and any(evaluation.passed is False for evaluation in evaluations):
+            return error
+        self._evaluations = evaluations
+        self._record.expected_error = error.detail if error else None
+        return None
+
+    def result(self, error: AttemptError | None) -> TaskResult:
+        task, record = self._task, self._record
+        response = record.answer()
+        if _expects_error(task):
+            response = record.last_error() or response
+        return TaskResult(
+            file=task.file,
+            scenario=task.scenario,
+            task=task.name,
+            type=task.type,
+            model=task.model,
+            servers=task.server_names(),
+            trial=self._attempt.trial,
+            outcome=OUTCOMES[error.kind] if error else AttemptOutcome.SCORED,
+            content_hash=task.content_hash(),
+            tags=task.tags,
+            error=error,
+            ending=self._ending,
+            response=response,
+            evaluations=self._evaluations,
+            llm_calls=tuple(record.llm_calls),
+            tool_calls=tuple(record.all_calls()),
+            messages=tuple(record.messages),
+            duration_ms=1000 * self._duration_s,
+            cost_usd=self._budget.cost_usd if record.llm_calls else None,
+            judge=self._judge.usage(),
+        )
+
+    async def _run_task(self, servers: list[McpServer]) -> AttemptError | None:
+        if self._task.type is TaskType.DIRECT:
+            return await self._call_tool(servers[0])
+        model_key = ModelKey(self._task.endpoint, self._task.model)
+        try:
+            llm = self._context.models.get(model_key)
+            conversation = Conversation(self._task, llm, servers, self._record, self._budget)
+            self._ending = await conversation.run()
+        except LlmError as failure:
+            if failure.final:
+                self._context.models.disable(model_key, failure)
+            raise
+        return None
+
+    async def _call_tool(self, server: McpServer) -> AttemptError | None:
+        assert self._task.tool is not None
+        self._record.begin_call(server.name, self._task.tool, self._task.arguments)
+        call = await server.call(self._task.tool, self._task.arguments)
+        self._record.finish_call(call)
+        if call.is_error and not _expects_error(self._task):
+            detail = f"{call.tool} of {call.server}: {call.text[:MAX_ERROR_CHARS]}"
+            return AttemptError(kind=ErrorKind.TOOL, detail=detail)
+        return None
+
+
+def _expects_error(task: PlannedTask) -> bool:
+    return task.evaluator is not None and task.evaluator.expect_error

@@ -1,0 +1,55 @@
+"""A pattern that is found somewhere in the answer, or with `expect_match: false` nowhere (RE2)."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import JsonValue
+
+from app.harness.mcp.config import EvaluatorConfig
+from app.harness.mcp.evaluator_registry import (
+    EVALUATORS,
+    Evaluator,
+    EvaluatorEvidence,
+    EvaluatorResult,
+    expected_items,
+    is_pattern,
+)
+from app.harness.patterns import InvalidPattern, compile_pattern
+
+
+def select_patterns(evaluator: EvaluatorConfig) -> list[JsonValue]:
+    selected = [item for item in expected_items(evaluator) if is_pattern(item)]
+    if evaluator.regex is not None:
+        selected.append({"regex": evaluator.regex, "expect_match": evaluator.expect_match})
+    return selected
+
+
+def check_pattern(expected: JsonValue, evidence: EvaluatorEvidence) -> EvaluatorResult:
+    pattern: Any = expected
+    is_found = compile_pattern(pattern["regex"]).search(evidence.response) is not None
+    is_wanted = pattern.get("expect_match", True)
+    return EvaluatorResult(is_found == is_wanted, "matched" if is_found else "not matched")
+
+
+def validate_pattern(expected: JsonValue) -> Iterable[str]:
+    pattern: Any = expected
+    if not isinstance(pattern["regex"], str) or not pattern["regex"]:
+        yield "regex must be a text that is not empty; quote it"
+        return
+    if not isinstance(pattern.get("expect_match", True), bool):
+        yield "expect_match must be true or false"
+    try:
+        compile_pattern(pattern["regex"])
+    except InvalidPattern as invalid:
+        yield f"the pattern {pattern['regex']!r} cannot be used: {invalid}"
+
+
+EVALUATORS.register(
+    "regex",
+    Evaluator(
+        summary="this pattern is found in the answer; with expect_match: false it is not",
+        select=select_patterns,
+        evaluate=check_pattern,
+        validate=validate_pattern,
+    ),
+)

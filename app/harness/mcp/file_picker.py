@@ -1,0 +1,161 @@
+"""Benchmark files by name, by pattern, or picked from favourites on a terminal."""
+
+import glob
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, TypeAlias
+
+from pydantic import Field, ValidationError
+
+from app.core.console.input_files import UnreadableInput, open_input
+from app.core.errors import AppError
+from app.harness.mcp.config import BenchmarkSection
+from app.harness.mcp.yaml_parser import MAX_BYTES, InvalidYaml, parse_yaml
+
+DEFAULT_CONFIG: Final = Path("config/ot-bench.yaml")
+SUFFIXES: Final = (".yaml", ".yml")
+
+
+class InvalidFavorites(AppError):
+    """The file of favourites cannot be used; write `favorites:` with `name` and `path` each."""
+
+    code = "bad-favorites"
+    status = 422
+    exit_code = 2
+
+
+class NoFavorites(AppError):
+    """No favourites are configured; name benchmark files, or write some into the configuration."""
+
+    code = "no-favorites"
+    status = 404
+    exit_code = 2
+
+
+class Favorite(BenchmarkSection):
+    """A benchmark file, or a folder of them, and how the picker calls it."""
+
+    name: Annotated[str, Field(min_length=1)]
+    path: Annotated[str, Field(min_length=1)]
+
+
+class FavoritesFile(BenchmarkSection):
+    """The configuration of the command."""
+
+    favorites: Annotated[list[Favorite], Field(default_factory=list)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PickerChoice:
+    """A line of a picker."""
+
+    label: str
+    path: Path
+
+
+ShowPicker: TypeAlias = Callable[[str, Sequence[PickerChoice]], PickerChoice | None]
+"""Asks a person; None when nothing was chosen."""
+
+
+def resolve_files(names: Sequence[str]) -> list[Path]:
+    """The files of these names and patterns in their order, each once.
+
+    Raises: UnreadableInput for a name that is no file, and for a pattern that nothing matches.
+    """
+    paths: dict[Path, Path] = {}
+    for name in names:
+        if Path(name).is_file():
+            paths.setdefault(Path(name).resolve(), Path(name))
+            continue
+        matches = sorted(glob.glob(name, recursive=True)) if glob.has_magic(name) else []  # noqa: PTH207 - patterns may be absolute
+        files = [Path(match) for match in matches if Path(match).is_file()]
+        if not files:
+            raise UnreadableInput(
+                f"{name}: no such file", hint="name files or patterns that match some"
+            )
+        for file in files:
+            paths.setdefault(file.resolve(), file)
+    return list(paths.values())
+
+
+def read_favorites(environment: Mapping[str, str]) -> list[Favorite]:
+    """Those of `OT_BENCH_CONFIG`, else of `config/ot-bench.yaml`.
+
+    Raises: NoFavourites, BadFavourites, UnreadableInput when the file that was named is missing.
+    """
+    configured_path = environment.get("OT_BENCH_CONFIG")
+    path = Path(configured_path) if configured_path else DEFAULT_CONFIG
+    if not configured_path and not path.exists():
+        raise _no_favorites(path)
+    with open_input(path) as file:
+        raw = file.read(MAX_BYTES + 1)
+    try:
+        favorites = FavoritesFile.model_validate(parse_yaml(raw).value or {}).favorites
+    except InvalidYaml as bad:
+        position = f"{path}:{bad.position.line}:{bad.position.column}"
+        raise InvalidFavorites(f"{position}: {bad.text}", hint=_FORMAT_HINT) from None
+    except ValidationError as error:
+        location = "/".join(map(str, error.errors()[0]["loc"]))
+        raise InvalidFavorites(
+            f"{path}: {location or 'the file'} cannot be used", hint=_FORMAT_HINT
+        ) from None
+    if not favorites:
+        raise _no_favorites(path)
+    return favorites
+
+
+def pick_file(favorites: Sequence[Favorite], show_picker: ShowPicker) -> Path | None:
+    """What a person picks; a folder opens a second picker. Raises NoFavourites, UnreadableInput."""
+    choices = [
+        PickerChoice(label=_label(favorite.name, Path(favorite.path)), path=Path(favorite.path))
+        for favorite in favorites
+    ]
+    choice = show_picker("Benchmark", choices)
+    if choice is None or not choice.path.is_dir():
+        return choice.path if choice else None
+    files = list(iter_benchmark_files(choice.path))
+    if not files:
+        raise UnreadableInput(f"{choice.path} holds no YAML file", hint="name another folder")
+    file_choices = [
+        PickerChoice(label=_label(str(f.relative_to(choice.path)), f), path=f) for f in files
+    ]
+    choice = show_picker("File", file_choices)
+    return choice.path if choice else None
+
+
+def iter_benchmark_files(folder: Path) -> Iterator[Path]:
+    """The YAML files below a folder by name; hidden folders in it are passed over."""
+    for root, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            if name.endswith(SUFFIXES) and not name.startswith("."):
+                yield Path(root) / name
+
+
+def _label(name: str, path: Path) -> str:
+    description = read_description(path)
+    return f"{name} - {description}" if description else name
+
+
+def read_description(path: Path) -> str | None:
+    """The description of a benchmark file; None when it has none or cannot be read."""
+    try:
+        with path.open("rb") as file:
+            value = parse_yaml(file.read(MAX_BYTES + 1)).value
+    except (OSError, InvalidYaml):
+        return None
+    description = value.get("description") if isinstance(value, dict) else None
+    return (
+        " ".join(description.split())
+        if isinstance(description, str) and description.strip()
+        else None
+    )
+
+
+_FORMAT_HINT: Final = "write `favorites:` and below it `- name: …` with `path: …`"
+
+
+def _no_favorites(path: Path) -> NoFavorites:
+    return NoFavorites(f"no favorites are configured in {path}", hint=_FORMAT_HINT)

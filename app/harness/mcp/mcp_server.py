@@ -1,0 +1,320 @@
+"""One started server: what it offers, and calls of its tools.
+
+A task of its own holds the SDK's session from start to end, since its scopes must be left where
+they were entered; whoever calls may be any other.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import httpx2
+import mcp_types
+from mcp.client.session import ClientSession
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
+
+from app.core.errors import AppError
+from app.core.http.client import MASK
+from app.core.http.network_policy import OutboundPolicy, parse_networks
+from app.harness.mcp.config import HttpServer, StdioServer
+from app.harness.mcp.http_connection import HttpConnection
+from app.harness.mcp.plan import PlannedServer
+from app.harness.mcp.server_info import fetch_server_facts
+from app.harness.mcp.stdio_connection import (
+    EXIT_REPORT_WAIT_S,
+    SIGTERM_GRACE_S,
+    ProgramStartError,
+    ServerProgram,
+    StdioConnection,
+    running_program,
+)
+from app.harness.mcp.tool_content import parse_contents, render_text
+from app.harness.mcp.types import ErrorKind, McpToolCall, ServerFacts
+
+PING_TIMEOUT_S: Final = 2.0
+MAX_REASON_CHARS: Final = 300  # characters of what a server says
+MIN_MASKED_CHARS: Final = 8  # what is shorter is a word like any other
+CLIENT_INFO: Final = mcp_types.Implementation(name="ot-bench", version="1")
+
+# On a command line, servers are the choice of its user.
+ALLOW_ALL_ADDRESSES: Final = OutboundPolicy(allowed=parse_networks("0.0.0.0/0,::/0"))
+
+# What goes wrong with a server is told in results; the SDK would print it besides.
+for _name in ("mcp", "client"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
+
+# The SDK's tasks raise groups of whatever went wrong in them.
+_CONNECTION_ERRORS: Final = (
+    ExceptionGroup,
+    ProgramStartError,
+    MCPError,
+    AppError,
+    httpx2.HTTPError,
+    httpx2.InvalidURL,
+    OSError,
+    RuntimeError,
+    ValueError,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerEnvironment:
+    """What servers are started in: where programs are looked up, which addresses are called.
+
+    `hidden` are secrets, which nothing that is told of a server may hold.
+    """
+
+    path: str
+    secret_values: frozenset[str] = field(default=frozenset(), repr=False)
+    policy: OutboundPolicy = field(default=ALLOW_ALL_ADDRESSES)
+
+
+class ServerError(Exception):
+    """A server does not start, or answers no more; the message names it."""
+
+    def __init__(self, kind: ErrorKind, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+
+
+class McpServer:
+    """A server between its start and its end."""
+
+    def __init__(self, server: PlannedServer, file: str, environment: ServerEnvironment) -> None:
+        self.name = server.name
+        self.facts: ServerFacts
+        self._file = file
+        self._config = server.config
+        self._environment = environment
+        self._session: ClientSession
+        self._stdio: StdioConnection | None = None
+        self._http: HttpConnection | None = None
+        self._loss: str | None = None
+        self._has_unanswered_call = False
+        self._session_task: asyncio.Task[None] | None = None
+        self._stop_requested = asyncio.Event()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it answers no more."""
+        return self._loss is not None
+
+    async def start(self) -> None:
+        """Start or reach it and hear what it offers, within its own timeout. Raises ServerFailed."""
+        start_time = time.monotonic()
+        started: asyncio.Future[ServerFacts] = asyncio.get_running_loop().create_future()
+        self._session_task = asyncio.create_task(
+            self._run_session(started), name=f"server {self.name}"
+        )
+        waited_for: list[asyncio.Future[Any]] = [started, self._session_task]
+        await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+        if not started.done():
+            started.cancel()
+            raise self._server_error(ErrorKind.SERVER_START, "does not start")
+        start_ms = 1000 * (time.monotonic() - start_time)
+        self.facts = replace(started.result(), start_ms=start_ms)
+
+    async def call(self, tool: str, arguments: dict[str, Any]) -> McpToolCall:
+        """Call a tool. Its errors are answers; raises ServerFailed when none comes any more."""
+        if self.is_lost:
+            raise self._died_error()
+        start_time = time.monotonic()
+        try:
+            result = await self._session.call_tool(tool, arguments)
+        except asyncio.CancelledError:
+            self._has_unanswered_call = True
+            raise
+        except MCPError as error:
+            await self._detect_loss(error, start_time)
+            if self.is_lost:
+                raise self._died_error() from None
+            message = f"MCP error {error.code}: {error.message}"
+            return self._tool_call(tool, arguments, _error_result(message), start_time)
+        except (ValueError, RuntimeError) as error:  # a result that its schema forbids
+            message = f"the result is not what it must be: {_first_line(error)}"
+            return self._tool_call(tool, arguments, _error_result(message), start_time)
+        return self._tool_call(tool, arguments, result, start_time)
+
+    async def is_hanging(self) -> bool:
+        """Whether it does not even answer a ping, after a call that nobody waits for any more."""
+        if self.is_lost or not self._has_unanswered_call:
+            return False
+        try:
+            async with asyncio.timeout(PING_TIMEOUT_S):
+                await self._session.send_ping()
+        except TimeoutError:
+            return True
+        except (MCPError, ValidationError, RuntimeError):  # an answer of some kind, or its end
+            pass
+        self._has_unanswered_call = False
+        return False
+
+    async def stop(self, *, immediately: bool = False) -> None:
+        """End it: politely, or at once because nobody waits for it any more."""
+        if self._session_task is None:
+            return
+        self._stop_requested.set()
+        if immediately:
+            self._kill_and_cancel(self._session_task)
+        while not self._session_task.done():
+            await asyncio.wait([self._session_task], timeout=2 * SIGTERM_GRACE_S)
+            self._kill_and_cancel(self._session_task)
+
+    def _kill_and_cancel(self, owner: "asyncio.Task[None]") -> None:
+        self._kill()
+        owner.cancel()
+
+    def _kill(self) -> None:
+        if self._stdio is not None:
+            self._stdio.kill()
+
+    async def _run_session(self, started: "asyncio.Future[ServerFacts]") -> None:
+        try:
+            async with self._connected() as session:
+                self._session = session
+                try:
+                    async with asyncio.timeout(self._config.timeout):
+                        facts = await fetch_server_facts(session, self._file, self.name)
+                except (TimeoutError, MCPError, ValueError, RuntimeError) as error:
+                    self._loss = await self._loss_reason(error)
+                    self._kill()
+                    return
+                started.set_result(facts)
+                await self._stop_requested.wait()
+        except _CONNECTION_ERRORS as error:
+            self._loss = self._loss or await self._loss_reason(error)
+        finally:
+            self._loss = self._loss or "it was stopped"
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[ClientSession]:
+        match self._config:
+            case StdioServer() as config:
+                env = {"PATH": self._environment.path, **config.env}
+                program = ServerProgram(command=config.command, args=config.args, env=env)
+                async with (
+                    running_program(program) as self._stdio,
+                    ClientSession(self._stdio, self._stdio, client_info=CLIENT_INFO) as session,
+                ):
+                    yield session
+            case HttpServer() as config:
+                self._http = HttpConnection(config, self._environment.policy)
+                async with (
+                    self._http.streams() as (reads, writes),
+                    ClientSession(reads, writes, client_info=CLIENT_INFO) as session,
+                ):
+                    yield session
+
+    async def _detect_loss(self, error: MCPError, since: float) -> None:
+        """Learn whether the server is lost, and why: from the program, or from the connection.
+
+        Its own errors are answers, whatever number they bear.
+        """
+        if self._stdio is not None:
+            if self._stdio.is_ended:
+                self._loss = await self._stdio.describe_end()
+        elif self._http is not None:
+            reason = self._http.loss_reason(error, since)
+            if reason is not None and _is_closed(error) and self._session_task is not None:
+                await asyncio.wait([self._session_task], timeout=EXIT_REPORT_WAIT_S)
+            self._loss = self._loss or reason
+
+    async def _loss_reason(self, error: BaseException) -> str:
+        if isinstance(error, TimeoutError):
+            return f"no answer within its timeout of {self._config.timeout:g} s"
+        if self._stdio is not None and _is_closed(error):
+            return await self._stdio.describe_end()
+        reason = self._http.loss_reason(error) if self._http is not None else None
+        return reason or next(iter(_iter_reasons(error)))
+
+    def _died_error(self) -> ServerError:
+        return self._server_error(ErrorKind.SERVER_DIED, "is gone")
+
+    def _server_error(self, kind: ErrorKind, event: str) -> ServerError:
+        """What became of it, without secrets and headers, should anybody have repeated them."""
+        headers = self._config.headers if isinstance(self._config, HttpServer) else {}
+        secret_values = {*self._environment.secret_values, *headers.values()}
+        reason = _mask(str(self._loss), secret_values)
+        return ServerError(kind, f"server {self.name!r} {event}: {reason}")
+
+    def _tool_call(
+        self,
+        tool: str,
+        arguments: dict[str, Any],
+        result: mcp_types.CallToolResult,
+        start_time: float,
+    ) -> McpToolCall:
+        contents = parse_contents(result)
+        return McpToolCall(
+            server=self.name,
+            tool=tool,
+            arguments=arguments,
+            text=render_text(contents),
+            is_error=bool(result.is_error),
+            duration_ms=1000 * (time.monotonic() - start_time),
+            content=contents,
+        )
+
+
+@asynccontextmanager
+async def running_servers(
+    servers: Sequence[PlannedServer], file: str, environment: ServerEnvironment
+) -> AsyncIterator[list[McpServer]]:
+    """Servers that start together and run as long as the block; an error ends them at once.
+
+    Raises: ServerFailed.
+    """
+    running = [McpServer(server, file, environment) for server in servers]
+    completed = False
+    try:
+        await asyncio.gather(*(server.start() for server in running))
+        yield running
+        completed = True
+    finally:
+        await asyncio.gather(*(server.stop(immediately=not completed) for server in running))
+
+
+def _error_result(text: str) -> mcp_types.CallToolResult:
+    content: list[mcp_types.ContentBlock] = [mcp_types.TextContent(text=text)]
+    return mcp_types.CallToolResult(content=content, is_error=True)
+
+
+def _mask(text: str, secret_values: Iterable[str]) -> str:
+    """The text without these values, whole or word by word."""
+    parts = {part for value in secret_values for part in (value, *value.split())}
+    for part in sorted(parts, key=len, reverse=True):
+        if len(part) >= MIN_MASKED_CHARS:
+            text = text.replace(part, MASK)
+    return text
+
+
+def _is_closed(error: BaseException) -> bool:
+    return isinstance(error, MCPError) and error.code == mcp_types.CONNECTION_CLOSED
+
+
+def _iter_reasons(error: BaseException) -> Iterator[str]:
+    """What the errors of a group say, the first of them first."""
+    if isinstance(error, BaseExceptionGroup):
+        for member in error.exceptions:
+            yield from _iter_reasons(member)
+    elif isinstance(error, AppError):
+        yield error.detail[:MAX_REASON_CHARS]
+    elif isinstance(error, ProgramStartError | MCPError):
+        yield str(error)[:MAX_REASON_CHARS]
+    elif isinstance(error, httpx2.ConnectError):
+        yield f"it cannot be reached: {_first_line(error)}; start it, or correct its url"
+    else:
+        yield f"{type(error).__name__}: {_first_line(error)}"
+
+
+def _first_line(error: BaseException) -> str:
+    if isinstance(error, ValidationError):
+        detail = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"[:MAX_REASON_CHARS]
+    return (str(error).splitlines() or ["no reason given"])[0][:MAX_REASON_CHARS]
