@@ -210,7 +210,7 @@ def test_run__interrupted_run_keeps_finished_attempts(
             await asyncio.sleep(LIMIT_S)
         return await run_attempt(attempt, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("app.harness.mcp.run.make_attempt", ended_by_somebody)
+    monkeypatch.setattr("app.harness.mcp.run.run_attempt", ended_by_somebody)
     done = ot_bench(
         "run", bench_file(ASKING), "--base-url", model.openai_url, "--output", "r.yaml",
         "--concurrency", "1", "--csv", "--junit", "j.xml", "--html", "page.html",
@@ -443,7 +443,7 @@ def test_resume__failed_run_continues_from_journal(
     file = bench_file(ASKING)
     arguments = ("run", file, "--base-url", model.openai_url, "--concurrency", "1")
     with monkeypatch.context() as patched:
-        patched.setattr("app.harness.mcp.run.make_attempt", broken)
+        patched.setattr("app.harness.mcp.run.run_attempt", broken)
         done = ot_bench(*arguments, "--output", "r.yaml")
     assert done.exit_code == 1
     assert not Path("r.yaml").exists()

@@ -407,7 +407,7 @@ def test_a_shared_server_that_died_is_started_anew() -> None:
 
 def test_a_shared_server_that_hangs_is_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """It stays alive, answers no ping either, and would hold up every task after this one."""
-    monkeypatch.setattr("app.harness.mcp.mcp_server.PING_S", 0.1)
+    monkeypatch.setattr("app.harness.mcp.mcp_server.PING_TIMEOUT_S", 0.1)
     wanted = [("count", 60.0), ("hang", 0.2), ("count", 60.0)]
     tasks = [
         direct_task(faults(), tool, name=str(n), share_servers=True, timeout_s=timeout_s)
@@ -457,7 +457,9 @@ def test_a_server_that_comes_back_with_other_tools_is_told() -> None:
 def test_only_what_is_missing_is_run() -> None:
     done = run(harness_task(name="a")).result
     model = scripted(says("Anew."))
-    report = run(harness_task(name="a"), harness_task(name="b"), model=model, done=(done,)).report
+    report = run(
+        harness_task(name="a"), harness_task(name="b"), model=model, completed_results=(done,)
+    ).report
     assert [result.response for result in report.results] == ["Done.", "Anew."]
     assert len(model.requests) == 1
     assert report.complete
