@@ -158,7 +158,7 @@ def test_killed_database__the_run_completes_after_a_restart(
     assert len({row[0] for row in killed.results}) == len(killed.results) == TRACES
 
 
-def test_a_killed_worker_of_the_tree_is_started_again_and_its_run_completes(
+def test_serve__killed_worker_is_restarted_and_its_run_completes(
     tree: Tree, deployment: Deployment
 ) -> None:
     before = tree.child("worker")
@@ -169,7 +169,7 @@ def test_a_killed_worker_of_the_tree_is_started_again_and_its_run_completes(
     assert "restarting it" in tree.serve.log
 
 
-def test_a_killed_api_of_the_tree_answers_again(tree: Tree, deployment: Deployment) -> None:
+def test_serve__killed_api_is_restarted(tree: Tree, deployment: Deployment) -> None:
     before = tree.child("api")
 
     os.kill(before, signal.SIGKILL)
@@ -177,7 +177,7 @@ def test_a_killed_api_of_the_tree_answers_again(tree: Tree, deployment: Deployme
     until(lambda: tree.answers() and tree.child("api") != before, what=tree.serve.log)
 
 
-def test_a_second_service_on_the_port_of_the_first_says_so_and_ends(
+def test_serve__second_service_on_a_used_port_names_the_port_and_exits(
     tree: Tree, deployment: Deployment
 ) -> None:
     second = tree.programs.start("serve", MOSAICO_PORT=str(tree.port))
@@ -189,7 +189,7 @@ def test_a_second_service_on_the_port_of_the_first_says_so_and_ends(
     assert tree.answers()
 
 
-def test_a_second_service_shares_the_data_and_leaves_it_to_the_first(
+def test_serve__second_service_shares_the_database_and_leaves_it_running(
     tree: Tree, deployment: Deployment
 ) -> None:
     port = free_port()
@@ -207,9 +207,7 @@ def test_a_second_service_shares_the_data_and_leaves_it_to_the_first(
     assert tree.answers()
 
 
-def test_a_service_that_is_told_to_stop_leaves_no_process(
-    tree: Tree, deployment: Deployment
-) -> None:
+def test_serve__sigterm_ends_every_process(tree: Tree, deployment: Deployment) -> None:
     children = children_of(tree.serve.pid)
     postmaster = postmaster_of(tree)
 
@@ -224,7 +222,7 @@ def test_a_service_that_is_told_to_stop_leaves_no_process(
     assert tree.serve.log.rstrip().endswith("stopped")
 
 
-def test_the_children_of_a_killed_service_end_and_the_next_start_finds_the_data(
+def test_serve__children_of_a_killed_service_end_and_the_data_remains(
     tree: Tree, deployment: Deployment
 ) -> None:
     run_id = interrupted_run(deployment, "before-the-kill", lambda: None)
@@ -238,7 +236,7 @@ def test_the_children_of_a_killed_service_end_and_the_next_start_finds_the_data(
     assert deployment.service.get(f"/benchmark-runs/{run_id}")["status"] == "COMPLETED"
 
 
-def test_no_secret_is_in_the_log(tree: Tree, deployment: Deployment) -> None:
+def test_serve__log_contains_no_secret(tree: Tree, deployment: Deployment) -> None:
     key = key_in(tree.data_dir)
     password = deployment.rows.url.partition("://")[2].partition(":")[2].partition("@")[0]
     logs = "".join(program.log for program in tree.programs.started)

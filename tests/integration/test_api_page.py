@@ -26,8 +26,10 @@ class Example(NamedTuple):
 
 def examples() -> list[Example]:
     blocks = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
-    shown = (each for block in blocks for each in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:])
-    return [Example(*each.partition("\n")[::2]) for each in shown]
+    commands = (
+        each for block in blocks for each in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+    )
+    return [Example(*command.partition("\n")[::2]) for command in commands]
 
 
 class Reader:
@@ -40,10 +42,10 @@ class Reader:
         self.variables = {"API": f"{service.client.base_url}/api/v1", "KEY": token}
 
     def type(self, command: str) -> str:
-        kept = re.fullmatch(r"(\w+)=\$\((curl .*) \| jq -r \.(\w+)\)", command)
-        if kept is None:
+        assignment = re.fullmatch(r"(\w+)=\$\((curl .*) \| jq -r \.(\w+)\)", command)
+        if assignment is None:
             return self._curl(command).text
-        self.variables[kept[1]] = self._curl(kept[2]).json()[kept[3]]
+        self.variables[assignment[1]] = self._curl(assignment[2]).json()[assignment[3]]
         return ""
 
     def _curl(self, command: str) -> httpx.Response:
@@ -82,9 +84,9 @@ class Reader:
         return re.sub(r"\$(\w+)", lambda name: self.variables[name[1]], word)
 
 
-def agrees(shown: str, printed: str) -> bool:
+def agrees(documented: str, printed: str) -> bool:
     """Whether they are the same but for white space and what `…` stands for."""
-    pattern = ".*".join(re.escape(_squeezed(part)) for part in shown.split("…"))
+    pattern = ".*".join(re.escape(_squeezed(part)) for part in documented.split("…"))
     return re.fullmatch(pattern, _squeezed(printed), re.DOTALL) is not None
 
 
@@ -92,25 +94,25 @@ def _squeezed(text: str) -> str:
     return re.sub(r"\s+", "", text)
 
 
-def test_the_commands_of_the_page_print_what_it_says(service: Service, tmp_path: Path) -> None:
+def test_api_page__commands_print_the_documented_output(service: Service, tmp_path: Path) -> None:
     traces = re.search(r"```jsonl\n(.*?)```", TEXT, re.DOTALL)
     assert traces is not None
     (tmp_path / "night-1.jsonl").write_text(traces[1], encoding="utf-8")
     reader = Reader(service, tmp_path)
-    found = examples()
-    assert len(found) >= 13
-    for command, output in found:
+    page_examples = examples()
+    assert len(page_examples) >= 13
+    for command, output in page_examples:
         printed = reader.type(command)
         assert agrees(output, printed), f"{command}\n{printed}"
 
 
-def test_the_comparison_can_fail() -> None:
+def test_api_page__comparison_detects_a_difference() -> None:
     assert agrees('{"a": 1, …}', '{"a":1,"b":2}')
     assert not agrees('{"a": 1, …}', '{"a":2,"b":2}')
     assert not agrees("{}", '{"a":2}')
 
 
-def test_every_route_is_in_one_table_of_the_pages_with_the_role_it_needs() -> None:
+def test_api_page__every_route_is_in_one_table_with_its_role() -> None:
     needed = {
         f"{method} {route.path.removeprefix('/api/v1')}": roles(route.dependant) or ["a signature"]
         for route in ROUTES

@@ -44,18 +44,18 @@ def empty_database(server: DatabaseLease, worker_id: str) -> Iterator[str]:
 
 def tables(url: str) -> set[str]:
     with psycopg.connect(libpq_url(url)) as connection:
-        found = connection.execute(
+        leftovers = connection.execute(
             "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
             " WHERE n.nspname = 'public' AND relkind IN ('r', 'v')"
         )
-        return {row[0] for row in found}
+        return {row[0] for row in leftovers}
 
 
-def test_the_migrations_make_exactly_the_tables_of_the_models(fresh_database_url: str) -> None:
+def test_migrations__create_exactly_the_tables_of_the_models(fresh_database_url: str) -> None:
     command.check(build_alembic_config(fresh_database_url))
 
 
-def test_there_is_one_newest_revision() -> None:
+def test_migrations__have_one_head_revision() -> None:
     assert ScriptDirectory.from_config(build_alembic_config("postgresql://x/y")).get_heads() == [
         HEAD_REVISION
     ]
@@ -80,14 +80,16 @@ def test_downgrade__of_a_database_in_use_can_be_upgraded_again(
     require_current_schema(url)
 
 
-def test_down_to_nothing_leaves_nothing_behind(fresh_database_url: str) -> None:
+def test_migrations__downgrade_to_base_removes_everything(fresh_database_url: str) -> None:
     downgrade(fresh_database_url, "base")
     assert tables(fresh_database_url) <= {"alembic_version"}
     upgrade(fresh_database_url)
     require_current_schema(fresh_database_url)
 
 
-def test_two_who_migrate_at_once_take_turns(postgres_server: DatabaseLease, worker_id: str) -> None:
+def test_migrations__concurrent_upgrades_run_one_after_the_other(
+    postgres_server: DatabaseLease, worker_id: str
+) -> None:
     with empty_database(postgres_server, worker_id) as url:
         migrators = [
             subprocess.Popen(
@@ -107,7 +109,7 @@ def test_two_who_migrate_at_once_take_turns(postgres_server: DatabaseLease, work
         assert "agents" in tables(url)
 
 
-def test_an_unknown_schema_is_refused_with_its_remedy(
+def test_migrations__unknown_schema_is_refused_with_a_remedy(
     fresh_database_url: str, postgres_server: DatabaseLease, worker_id: str
 ) -> None:
     require_current_schema(fresh_database_url)

@@ -49,7 +49,7 @@ def postgres_16() -> Iterator[str]:
 
 
 @pytest.mark.skipif(not PROGRAMS.is_dir(), reason="the package has no Postgres 16 here")
-def test_a_run_completes_on_postgres_16(
+def test_postgres_16__run_completes(
     postgres_16: str, tmp_path: Path, metric_pool: ProcessPool, plugins: None
 ) -> None:
     upgrade(postgres_16)

@@ -34,7 +34,9 @@ def written(own: Databases, name: str, rows: int) -> list[int]:
 
 
 @pytest.mark.parametrize("rows", [A_FEW, MANY])
-def test_a_database_comes_back_without_rows_and_counts_from_one(own: Databases, rows: int) -> None:
+def test_databases__returned_database_is_empty_and_counts_from_one(
+    own: Databases, rows: int
+) -> None:
     name = own.take()
     for _ in range(2):
         assert written(own, name, rows) == list(range(1, rows + 1))
@@ -42,7 +44,7 @@ def test_a_database_comes_back_without_rows_and_counts_from_one(own: Databases, 
         assert own.take() == name
 
 
-def test_a_database_that_was_altered_is_not_used_again(own: Databases) -> None:
+def test_databases__altered_database_is_not_reused(own: Databases) -> None:
     name = own.take()
     with psycopg.connect(own.url(name), autocommit=True) as connection:
         connection.execute("CREATE TABLE strangers ()")
@@ -50,7 +52,7 @@ def test_a_database_that_was_altered_is_not_used_again(own: Databases) -> None:
     assert own.take() != name
 
 
-def test_a_test_that_ends_every_session_gets_a_new_database(own: Databases) -> None:
+def test_databases__database_with_ended_sessions_is_replaced(own: Databases) -> None:
     name = own.take()
     own.give_back(name)
     own.sessions[own.take()].close()

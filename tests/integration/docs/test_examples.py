@@ -31,12 +31,12 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def examples(block: str) -> list[Example]:
-    found = []
+    parsed_examples = []
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         lines = part.splitlines()
         end = next(at for at, line in enumerate(lines) if not _goes_on(lines[: at + 1]))
-        found.append(Example("\n".join(lines[: end + 1]), "\n".join(lines[end + 1 :])))
-    return found
+        parsed_examples.append(Example("\n".join(lines[: end + 1]), "\n".join(lines[end + 1 :])))
+    return parsed_examples
 
 
 def _goes_on(lines: list[str]) -> bool:
@@ -45,12 +45,12 @@ def _goes_on(lines: list[str]) -> bool:
     return text.endswith("\\") or text.count("'") % 2 == 1
 
 
-def matches(output: str, wanted: str) -> bool:
-    pattern = ".*".join(re.escape(piece.strip()) for piece in wanted.strip().split("…"))
+def matches(output: str, expected: str) -> bool:
+    pattern = ".*".join(re.escape(piece.strip()) for piece in expected.strip().split("…"))
     return re.fullmatch(pattern, output.strip(), re.DOTALL) is not None
 
 
-def test_the_requests_of_the_readme_answer_as_shown(service: Service) -> None:
+def test_readme__requests_return_the_documented_responses(service: Service) -> None:
     environment = {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
@@ -84,7 +84,7 @@ def forget(registry: Registry[Any], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_registries_as_they_were")
-def test_the_examples_of_the_extension_guide_run() -> None:
+def test_extending_page__examples_run() -> None:
     """What registers something is a whole file; what uses it goes on where that ended."""
     names: dict[str, object] = {}
     for block in blocks("docs/extending.md", "python"):
@@ -97,7 +97,7 @@ def test_the_examples_of_the_extension_guide_run() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))])
-def test_every_link_of_a_page_leads_somewhere(page: str) -> None:
+def test_pages__every_link_has_a_target(page: str) -> None:
     text = (ROOT / page).read_text()
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
     here = (ROOT / page).parent

@@ -11,7 +11,7 @@ from tests.support.service import Service
 PAGE = "docs/handover.md"
 
 
-def test_every_file_and_test_that_the_page_names_exists() -> None:
+def test_handover_page__named_files_and_tests_exist() -> None:
     named = re.findall(r"`((?:app|tests)/[\w/.]+)(?:::(\w+))?`", (ROOT / PAGE).read_text())
     assert len(named) > 30
     for path, test in named:
@@ -19,7 +19,7 @@ def test_every_file_and_test_that_the_page_names_exists() -> None:
         assert not test or f"def {test}(" in (ROOT / path).read_text(), test
 
 
-def test_the_requests_of_the_handover_are_answered_as_shown(
+def test_handover_page__requests_return_the_documented_responses(
     service: Service, tmp_path: Path
 ) -> None:
     environment = {

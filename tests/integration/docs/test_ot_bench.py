@@ -41,7 +41,9 @@ def _registries(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(registry, name, getattr(registry, name).copy())
 
 
-def test_the_commands_of_the_page_print_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ot_bench_page__commands_print_the_documented_output(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.chdir(ROOT)
     [console] = blocks("console")
     for part in re.split(r"^\$ ot-bench ", console, flags=re.MULTILINE)[1:]:
@@ -50,7 +52,7 @@ def test_the_commands_of_the_page_print_what_it_shows(monkeypatch: pytest.Monkey
         assert (done.exit_code, done.stdout) == (0, output)
 
 
-def test_the_file_of_the_page_keeps_the_conventions(tmp_path: Path) -> None:
+def test_ot_bench_page__example_file_follows_the_conventions(tmp_path: Path) -> None:
     path = tmp_path / "bench.yaml"
     path.write_text(blocks("yaml")[0])
     done = CliRunner().invoke(cli, ["validate", "--strict", str(path)])
@@ -61,14 +63,14 @@ def test_the_file_of_the_page_keeps_the_conventions(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_registries")
-def test_the_evaluator_of_the_page_can_be_used_by_its_name() -> None:
+def test_ot_bench_page__example_evaluator_is_usable_by_name() -> None:
     [block] = blocks("python")
     exec(compile(block, "docs/ot-bench.md", "exec"), {})
     assert list(validate_evaluator(EvaluatorConfig(checks={"calls_max": 3}))) == []
 
 
 @pytest.mark.usefixtures("_registries")
-def test_one_entry_point_gives_checks_and_evaluators_to_their_registries(
+def test_ot_bench_page__one_entry_point_registers_checks_and_evaluators(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     check = Check(summary="s", evaluate=lambda _, __: CheckResult(True, ""))
@@ -91,7 +93,7 @@ def test_one_entry_point_gives_checks_and_evaluators_to_their_registries(
     assert (EVALUATORS.find("a_check"), EVALUATORS.find("an_evaluator")) == (None, criterion)
 
 
-def test_the_benchmark_of_the_page_orders_a_file_of_the_demo() -> None:
+def test_ot_bench_page__example_benchmark_uses_a_demo_file() -> None:
     [block] = blocks("json")
     benchmark = BenchmarkCreate.model_validate(json.loads(block))
     assert isinstance(benchmark.harness, McpHarnessSettings)
@@ -99,12 +101,12 @@ def test_the_benchmark_of_the_page_orders_a_file_of_the_demo() -> None:
     assert (ROOT / "demo" / "bench" / (benchmark.dataset_ref or "")).is_file()
 
 
-def test_the_page_names_every_field_of_a_harness() -> None:
-    names = [each.alias or name for name, each in McpHarnessSettings.model_fields.items()]
+def test_ot_bench_page__names_every_harness_field() -> None:
+    names = [field.alias or name for name, field in McpHarnessSettings.model_fields.items()]
     assert [name for name in names if f"`{name}`" not in PAGE.read_text()] == []
 
 
-def test_every_test_and_file_that_the_page_names_is_there() -> None:
+def test_ot_bench_page__named_tests_and_files_exist() -> None:
     text = PAGE.read_text()
     tests = [path.read_text() for path in (ROOT / "tests").glob("*/*/test_*bench*.py")]
     tests += [path.read_text() for path in (ROOT / "tests").glob("*/harness/test_mcp_*.py")]

@@ -1,4 +1,4 @@
-"""A recorded bash evaluation becomes the traces of a run, and flows like any other."""
+"""Import of a recorded bash evaluation: its attempts become the traces of a run."""
 
 import json
 from dataclasses import replace
@@ -26,7 +26,7 @@ from tests.support.bash_eval import (
 )
 from tests.support.service import JSON, Service
 
-# Passed, score and calls of the recorded runs, as their own summaries have them.
+# Passed tasks, points and tool calls of the recorded runs, from the recorded summaries.
 RECORDED = dict(
     zip(
         RECORDINGS,
@@ -36,7 +36,7 @@ RECORDED = dict(
 )
 
 
-def imported(service: Service, raw: bytes, **more: Any) -> httpx.Response:
+def post_import(service: Service, raw: bytes, **more: Any) -> httpx.Response:
     headers = {"Content-Type": "application/json", **more.pop("headers", {})}
     return service.send(
         "POST",
@@ -51,13 +51,13 @@ def traces_in(raw: bytes) -> list[Trace]:
     return list(iter_traces(read_results(raw).lines))
 
 
-def small(**more: Any) -> bytes:
+def one_attempt_file(**more: Any) -> bytes:
     good = result(task("exit_code:0"), True, calls=[call("x"), call(code=1)], **more)
     return json_report(report(good)).encode()
 
 
 def test_import__attempt_becomes_trace_with_usage() -> None:
-    [produced_traces] = traces_in(small())
+    [produced_traces] = traces_in(one_attempt_file())
     assert produced_traces == Trace(
         trace_id="t#0",
         item_id="t",
@@ -83,19 +83,19 @@ def test_import__attempt_becomes_trace_with_usage() -> None:
 
 
 def test_import__judge_score_and_usage_are_separate_scores() -> None:
-    """Two questions: (0.5 + 1) / 2, and 7 + 3 + 8 + 2 tokens; the price of one is not known."""
-    found = result(task("llm_judge:kind?", "llm_judge:brief?"), True, True)
-    assert found.score is not None
-    said = (
+    """Two questions: (0.5 + 1) / 2, and 7 + 3 + 8 + 2 tokens; the cost of one is unknown."""
+    scored_result = result(task("llm_judge:kind?", "llm_judge:brief?"), True, True)
+    assert scored_result.score is not None
+    judgements = (
         Judgement(score=0.5, reason="r", input_tokens=7, output_tokens=3, cost_usd=0.5),
         Judgement(score=1.0, reason="r", input_tokens=8, output_tokens=2),
     )
     judged = tuple(
-        replace(attempt_result, judgement=one)
-        for attempt_result, one in zip(found.score.results, said, strict=True)
+        replace(attempt_result, judgement=judgement)
+        for attempt_result, judgement in zip(scored_result.score.results, judgements, strict=True)
     )
-    found = replace(found, score=replace(found.score, results=judged))
-    [read] = traces_in(json_report(report(found)).encode())
+    scored_result = replace(scored_result, score=replace(scored_result.score, results=judged))
+    [read] = traces_in(json_report(report(scored_result)).encode())
     assert (read.scores["JUDGE_SCORE"], read.scores["JUDGE_TOKENS"]) == (0.75, 20)
     assert "JUDGE_USD" not in read.scores
     assert read.input_tokens == 100
@@ -138,7 +138,7 @@ def test_import__recorded_runs_have_recorded_metrics(service: Service) -> None:
     service.benchmark(datasetRef="bash", metrics=["TASK_PASSED", points, "TOOL_CALLS"])
     runs = {}
     for name in (HAIKU, SONNET):
-        stored = imported(service, recorded(name).read_bytes())
+        stored = post_import(service, recorded(name).read_bytes())
         assert stored.status_code == 201, stored.text
         assert stored.json()["runName"] == name.removesuffix(".json")
         runs[name] = service.start(runName=stored.json()["runName"])["id"]
@@ -150,11 +150,11 @@ def test_import__recorded_runs_have_recorded_metrics(service: Service) -> None:
 
 def test_import__same_file_is_imported_once(service: Service) -> None:
     once = {"headers": {"Idempotency-Key": "a"}}
-    first = imported(service, small(), **once)
-    assert imported(service, small(), **once).json() == first.json()
-    again = imported(service, small())
+    first = post_import(service, one_attempt_file(), **once)
+    assert post_import(service, one_attempt_file(), **once).json() == first.json()
+    again = post_import(service, one_attempt_file())
     assert (again.status_code, again.json()["type"]) == (409, "/problems/dataset-exists")
-    assert imported(service, small(), replace="true").status_code == 201
+    assert post_import(service, one_attempt_file(), replace="true").status_code == 201
     assert len(service.listed("/local-datasets")) == 1
 
 
@@ -166,11 +166,11 @@ def test_import__invalid_file_is_refused(service: Service) -> None:
         b'{"results": []}',
         b"\xff",
         b"[" * 100_000,
-        small().replace(b'"turns": 3', b'"turns": 1e999'),
-        small().replace(b'"duration_ms": 1000', b'"duration_ms": -5'),
-        json.dumps({**json.loads(small()), "results": []}).encode(),
+        one_attempt_file().replace(b'"turns": 3', b'"turns": 1e999'),
+        one_attempt_file().replace(b'"duration_ms": 1000', b'"duration_ms": -5'),
+        json.dumps({**json.loads(one_attempt_file()), "results": []}).encode(),
     ):
-        answer = imported(service, raw)
+        answer = post_import(service, raw)
         assert answer.status_code == 422, answer.text
     assert service.listed("/local-datasets") == []
 
@@ -179,15 +179,15 @@ def test_import__wrong_type_and_large_file_are_refused(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     as_lines = {"headers": {"Content-Type": "application/x-ndjson"}}
-    assert imported(service, small(), **as_lines).status_code == 415
+    assert post_import(service, one_attempt_file(), **as_lines).status_code == 415
     monkeypatch.setattr("app.core.web.uploads.DOCUMENT_BYTES", 100)
-    assert imported(service, small()).status_code == 413
+    assert post_import(service, one_attempt_file()).status_code == 413
 
 
 def test_import__unstorable_text_is_replaced(service: Service) -> None:
-    document: JSON = json.loads(small())
+    document: JSON = json.loads(one_attempt_file())
     document["provider"] = "a\u0000/b\n"
     document["results"][0]["task"]["prompt"] = "nul \u0000 and \ud800"
-    stored = imported(service, json.dumps(document).encode())
+    stored = post_import(service, json.dumps(document).encode())
     assert stored.status_code == 201, stored.text
     assert "\u0000" not in stored.json()["runName"]

@@ -1,4 +1,4 @@
-"""A run that the SDK of Langfuse wrote, read back as a benchmark would read it."""
+"""Export of a bash run with the Langfuse SDK, read back through the Langfuse trace source."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -36,13 +36,13 @@ def project_of(langfuse: FakeLangfuse, public_key: str | None = None) -> Langfus
 
 def test_export__run_is_read_back(langfuse: FakeLangfuse) -> None:
     good, bad = task("exit_code:0", task_id="good"), task("exit_code:0", task_id="bad")
-    said = (
+    messages = (
         user_message("Do it."),
         ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="Yes."),)),
     )
     calls = [call("x", code=1), call("x")]
     exported = report(
-        result(good, True, trace=trace(*calls, messages=said, cost_usd=0.5)),
+        result(good, True, trace=trace(*calls, messages=messages, cost_usd=0.5)),
         result(good, True, trial=1),
         result(bad, False, trace=trace(natural_stop=False, total_input_tokens=None)),
         result(task(task_id="lost"), True, outcome=AttemptOutcome.INFRA_ERROR, trace=None),

@@ -1,4 +1,4 @@
-"""The loop through the real SDKs, against a server on this machine that plays recordings."""
+"""The agent loop through the real SDKs, against a local server that replays recordings."""
 
 import asyncio
 from collections.abc import Callable
@@ -38,12 +38,12 @@ KEYS = {"ANTHROPIC_API_KEY": "key-of-anthropic", "OPENAI_API_KEY": "key-of-opena
 PROVIDERS = [Provider.ANTHROPIC, Provider.OPENAI, Provider.OPENAI_RESPONSES]
 NOW = {"Retry-After": "0.001"}
 
-# The SDKs take seconds to import: one worker does it for all.
+# The SDKs take seconds to import: one worker imports them for all these tests.
 pytestmark = pytest.mark.xdist_group("sdks of models")
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _checks() -> None:
+def _loaded_checks() -> None:
     load_checks()
 
 
@@ -53,18 +53,20 @@ def model_at(server: ModelServer, provider: Provider, model: str = "m") -> Llm:
     return open_llm(provider, model, base_url=url, settings=settings, environment=KEYS)
 
 
-def attempt(server: ModelServer, provider: Provider, of: EvalTask | None = None) -> AgentAttempt:
+def attempt(
+    server: ModelServer, provider: Provider, eval_task: EvalTask | None = None
+) -> AgentAttempt:
     async def run() -> AgentAttempt:
         llm = model_at(server, provider)
         try:
-            return await attempt_task(of or task(), llm, TaskLimits(), Budget())
+            return await attempt_task(eval_task or task(), llm, TaskLimits(), Budget())
         finally:
             await llm.close()
 
     return asyncio.run(run())
 
 
-def said(
+def reply(
     *commands: str,
     text: str = "",
     stop: StopReason | None = None,
@@ -84,10 +86,14 @@ def said(
     )
 
 
-def in_order(*answers: ScriptedReply | Raw) -> Callable[[ReceivedRequest], ScriptedReply | Raw]:
-    """Each request gets the next answer, and the last one for ever."""
-    left = list(answers)
-    return lambda _: left.pop(0) if len(left) > 1 else left[0]
+def reply_in_order(
+    *answers: ScriptedReply | Raw,
+) -> Callable[[ReceivedRequest], ScriptedReply | Raw]:
+    """Each request gets the next reply; the last reply repeats."""
+    remaining_replies = list(answers)
+    return lambda _: (
+        remaining_replies.pop(0) if len(remaining_replies) > 1 else remaining_replies[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,7 +106,7 @@ def in_order(*answers: ScriptedReply | Raw) -> Callable[[ReceivedRequest], Scrip
     ],
 )
 def test_live_run__recorded_run_gives_recorded_results(name: str, provider: Provider) -> None:
-    """Turns, tokens and stops are those of the recording, outcomes those of its commands now."""
+    """Turns, tokens and stops equal the recording; check outcomes equal a replay of its commands."""
     before = recorded_report(name)
     expected = replay(before).report
     results: list[EvalResult] = []
@@ -134,22 +140,22 @@ def test_live_run__recorded_run_gives_recorded_results(name: str, provider: Prov
             tool_call.commands for tool_call in old.trace.tool_calls
         ]
         for was, is_now in zip(now.score.results, new.score.results, strict=True):
-            # A minute may have passed meanwhile, and a listing shows it.
+            # A listing may contain a time that has changed since.
             assert is_unstable(was.check) or was.passed == is_now.passed
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_live_run__sends_conversation_back(provider: Provider) -> None:
     answers = (
-        said(
+        reply(
             "echo one",
             "echo two; exit 3",
             text="Look:",
             usage=Usage(input_tokens=5, output_tokens=2),
         ),
-        said(text="Done.", usage=Usage(input_tokens=7, output_tokens=1)),
+        reply(text="Done.", usage=Usage(input_tokens=7, output_tokens=1)),
     )
-    with model_server(in_order(*answers)) as server:
+    with model_server(reply_in_order(*answers)) as server:
         trace, _, failure = attempt(server, provider, task(system="Be brief."))
     assert failure is None
     assert (trace.turns, trace.tool_call_count, trace.ending) == (2, 2, ConversationEnding.NATURAL)
@@ -178,8 +184,8 @@ def test_live_run__sends_conversation_back(provider: Provider) -> None:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_live_run__runs_tool_calls_despite_stop_reason(provider: Provider) -> None:
-    answers = (said("echo kept > /k", stop=StopReason.END), said(text="Done."))
-    with model_server(in_order(*answers)) as server:
+    answers = (reply("echo kept > /k", stop=StopReason.END), reply(text="Done."))
+    with model_server(reply_in_order(*answers)) as server:
         trace, sandbox, _ = attempt(server, provider)
     assert trace.turns == 2
     assert sandbox.read("/k") == b"kept\n"
@@ -187,7 +193,9 @@ def test_live_run__runs_tool_calls_despite_stop_reason(provider: Provider) -> No
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_live_run__truncated_answer_is_not_a_natural_stop(provider: Provider) -> None:
-    with model_server(in_order(said(text="I was about", stop=StopReason.TRUNCATED))) as server:
+    with model_server(
+        reply_in_order(reply(text="I was about", stop=StopReason.TRUNCATED))
+    ) as server:
         trace, _, failure = attempt(server, provider)
     assert failure is None
     assert (trace.ending, trace.natural_stop) == (ConversationEnding.TRUNCATED, False)
@@ -200,8 +208,8 @@ def test_live_run__truncated_answer_is_not_a_natural_stop(provider: Provider) ->
 def test_live_run__malformed_arguments_are_reported_to_model(
     provider: Provider, arguments: str
 ) -> None:
-    answers = (said("x", arguments=arguments), said("echo better"), said(text="Done."))
-    with model_server(in_order(*answers)) as server:
+    answers = (reply("x", arguments=arguments), reply("echo better"), reply(text="Done."))
+    with model_server(reply_in_order(*answers)) as server:
         trace, _, _ = attempt(server, provider)
     assert [tool_call.commands for tool_call in trace.tool_calls] == ["echo better"]
     [flaw] = trace.messages[2].content
@@ -210,8 +218,8 @@ def test_live_run__malformed_arguments_are_reported_to_model(
 
 
 def test_live_run__blank_texts_are_not_sent_back() -> None:
-    answers = (said("echo x", text=" \n"), said(text="Done."))
-    with model_server(in_order(*answers)) as server:
+    answers = (reply("echo x", text=" \n"), reply(text="Done."))
+    with model_server(reply_in_order(*answers)) as server:
         _, _, failure = attempt(server, Provider.ANTHROPIC)
     assert failure is None
     assert [request["type"] for request in server.requests[1].body["messages"][1]["content"]] == [
@@ -221,10 +229,10 @@ def test_live_run__blank_texts_are_not_sent_back() -> None:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_live_run__lone_surrogate_is_replaced(provider: Provider) -> None:
-    """No request, sandbox or file could hold it, and the run would break off."""
+    """A lone surrogate cannot be encoded in a request, a sandbox or a file."""
     half = r'{"commands": "echo \ud83d"}'
-    answers = (said("x", text="\ud83d", arguments=half), said(text="Done."))
-    with model_server(in_order(*answers)) as server:
+    answers = (reply("x", text="\ud83d", arguments=half), reply(text="Done."))
+    with model_server(reply_in_order(*answers)) as server:
         trace, _, failure = attempt(server, provider)
     assert failure is None
     assert [tool_call.stdout for tool_call in trace.tool_calls] == ["\ufffd\n"]
@@ -232,7 +240,7 @@ def test_live_run__lone_surrogate_is_replaced(provider: Provider) -> None:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_live_run__missing_usage_is_unknown(provider: Provider) -> None:
-    with model_server(in_order(said(text="Done."))) as server:
+    with model_server(reply_in_order(reply(text="Done."))) as server:
         trace, _, failure = attempt(server, provider)
     assert failure is None
     assert (trace.total_input_tokens, trace.total_output_tokens) == (None, None)
@@ -242,7 +250,7 @@ def test_live_run__missing_usage_is_unknown(provider: Provider) -> None:
 @pytest.mark.parametrize("status", [429, 500, 503, 529])
 def test_live_run__busy_server_is_retried(provider: Provider, status: int) -> None:
     busy = Raw(status=status, body=b'{"error": {"message": "busy"}}', headers=NOW)
-    with model_server(in_order(busy, busy, said(text="Done."))) as server:
+    with model_server(reply_in_order(busy, busy, reply(text="Done."))) as server:
         trace, _, failure = attempt(server, provider)
     assert failure is None
     assert trace.turns == 1
@@ -263,7 +271,7 @@ def test_live_run__busy_server_is_retried(provider: Provider, status: int) -> No
 def test_live_run__permanent_error_is_not_retried(
     provider: Provider, status: int, body: bytes
 ) -> None:
-    with model_server(in_order(Raw(status=status, body=body, headers=NOW))) as server:
+    with model_server(reply_in_order(Raw(status=status, body=body, headers=NOW))) as server:
         trace, _, failure = attempt(server, provider)
     assert len(server.requests) == 1
     assert failure is not None
@@ -275,7 +283,7 @@ def test_live_run__permanent_error_is_not_retried(
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_live_run__refused_request_affects_one_task(provider: Provider) -> None:
     refused = Raw(status=400, body=b'{"error": {"message": "too long"}}')
-    with model_server(in_order(said("echo x"), refused)) as server:
+    with model_server(reply_in_order(reply("echo x"), refused)) as server:
         trace, _, failure = attempt(server, provider)
     assert failure is not None
     assert not failure.final
@@ -284,12 +292,12 @@ def test_live_run__refused_request_affects_one_task(provider: Provider) -> None:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_live_run__redirect_is_not_followed(provider: Provider) -> None:
-    with model_server(in_order(said(text="Stolen."))) as thief:
-        away = Raw(status=307, headers={"Location": f"{thief.url}/v1/messages"})
-        with model_server(in_order(away)) as server:
+    with model_server(reply_in_order(reply(text="Redirected."))) as redirect_target:
+        away = Raw(status=307, headers={"Location": f"{redirect_target.url}/v1/messages"})
+        with model_server(reply_in_order(away)) as server:
             _, _, failure = attempt(server, provider)
     assert failure is not None
-    assert thief.requests == []
+    assert redirect_target.requests == []
 
 
 @pytest.mark.parametrize(
@@ -299,7 +307,7 @@ def test_live_run__redirect_is_not_followed(provider: Provider) -> None:
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_live_run__invalid_response_is_infra_error(provider: Provider, body: bytes) -> None:
     answer = Raw(status=200, body=body, content_type="application/json")
-    with model_server(in_order(answer)) as server:
+    with model_server(reply_in_order(answer)) as server:
         _, _, failure = attempt(server, provider)
     assert failure is not None
     assert not failure.final

@@ -1,4 +1,4 @@
-"""What the page of bashkit-eval shows is what happens."""
+"""docs/bashkit-eval.md: commands, example files and the names that it must contain."""
 
 import json
 import shlex

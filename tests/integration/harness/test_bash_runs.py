@@ -1,4 +1,4 @@
-"""A benchmark whose traces are made by a model at work: through the API, without any key."""
+"""Benchmarks whose traces a bash evaluation produces: through the API, without any model key."""
 
 import dataclasses
 import json
@@ -22,6 +22,7 @@ from tests.support.model_server import (
     model_server,
     recorded_plan,
 )
+from tests.support.processes import LIVENESS_S, until
 from tests.support.service import JSON, Service, pointers
 
 TASKS: list[JSON] = [
@@ -47,8 +48,8 @@ SCRIPT = [
     {"id": "half", "turns": [["echo x"]]},
 ]
 PRICE = {"inputUsd": 1, "outputUsd": 10}
-PLAYED = {"provider": "scripted", "model": "play.jsonl"}
-# The SDKs take seconds to import: one worker does it for all.
+SCRIPTED_MODEL = {"provider": "scripted", "model": "script.jsonl"}
+# The SDKs take seconds to import: one worker imports them for all these tests.
 pytestmark = pytest.mark.xdist_group("sdks of models")
 
 METRICS = ["TASK_SCORE", "TASK_PASSED", "NATURAL_STOP", "TOOL_CALL_SUCCESS_RATE", "TURNS"]
@@ -60,18 +61,18 @@ def write_lines(path: Path, lines: list[Any]) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def dataset_folder(tmp_path: Path) -> Path:
     """The operator's folder of datasets."""
     root = tmp_path / "datasets"
     write_lines(root / "nightly" / "tasks.jsonl", TASKS)
-    write_lines(root / "play.jsonl", SCRIPT)
+    write_lines(root / "script.jsonl", SCRIPT)
     return root
 
 
 @pytest.fixture
-def service_resources(service_resources: Resources, folder: Path) -> Resources:
+def service_resources(service_resources: Resources, dataset_folder: Path) -> Resources:
     return dataclasses.replace(
-        service_resources, options={**service_resources.options, "harness_dir": str(folder)}
+        service_resources, options={**service_resources.options, "harness_dir": str(dataset_folder)}
     )
 
 
@@ -95,10 +96,10 @@ def results(service: Service, run: JSON) -> dict[str, JSON]:
 
 
 def test_bash_run__has_metrics_like_any_other_run(service: Service) -> None:
-    """good: 2 of 2 points; half: 1 of 4. Of its calls, good made 4 and one failed; half made 1."""
+    """Task good: 2 of 2 points, 4 calls of which 1 failed. Task half: 1 of 4 points, 1 call."""
     benchmark(
         service,
-        PLAYED,
+        SCRIPTED_MODEL,
         measures=[
             {"name": "pass rate", "formula": "TASK_PASSED"},
             {
@@ -122,8 +123,8 @@ def test_bash_run__has_metrics_like_any_other_run(service: Service) -> None:
     assert half["values"]["TASK_SCORE"] == 1 / 4
 
 
-def test_bash_run__makes_all_trials(service: Service) -> None:
-    benchmark(service, {**PLAYED, "trials": 3, "categories": ["files"], "concurrency": 2})
+def test_bash_run__runs_all_trials(service: Service) -> None:
+    benchmark(service, {**SCRIPTED_MODEL, "trials": 3, "categories": ["files"], "concurrency": 2})
     run = service.completed()
     assert sorted(results(service, run)) == ["good#0", "good#1", "good#2"]
 
@@ -132,11 +133,11 @@ def test_harness_settings__invalid_field_is_refused(service: Service) -> None:
     wrong: list[tuple[JSON | None, str]] = [
         ({"provider": "clever", "model": "m"}, "/harness/provider"),
         ({"provider": "openai"}, "/harness/model"),
-        ({**PLAYED, "apiKey": "sk-1"}, "/harness/apiKey"),
-        ({**PLAYED, "trials": 0}, "/harness/trials"),
-        ({**PLAYED, "runUsd": 5}, "/harness"),
-        ({**PLAYED, "runUsd": 5, "price": PRICE, "judgeModel": "another"}, "/harness"),
-        ({**PLAYED, "baseUrl": "file:///etc/passwd"}, "/harness/baseUrl"),
+        ({**SCRIPTED_MODEL, "apiKey": "sk-1"}, "/harness/apiKey"),
+        ({**SCRIPTED_MODEL, "trials": 0}, "/harness/trials"),
+        ({**SCRIPTED_MODEL, "runUsd": 5}, "/harness"),
+        ({**SCRIPTED_MODEL, "runUsd": 5, "price": PRICE, "judgeModel": "another"}, "/harness"),
+        ({**SCRIPTED_MODEL, "baseUrl": "file:///etc/passwd"}, "/harness/baseUrl"),
         (None, "/harness"),
     ]
     for harness, pointer in wrong:
@@ -145,26 +146,26 @@ def test_harness_settings__invalid_field_is_refused(service: Service) -> None:
 
 
 def test_harness_settings__only_source_harness_takes_them(service: Service) -> None:
-    body = {"datasetRef": "d", "harness": PLAYED}
+    body = {"datasetRef": "d", "harness": SCRIPTED_MODEL}
     assert pointers(service.refused(422, "POST", "/benchmarks", body)) == ["/harness"]
-    benchmark(service, PLAYED)
+    benchmark(service, SCRIPTED_MODEL)
     service.refused(422, "PATCH", "/benchmarks/bench-001", {"harness": None})
     service.refused(422, "PATCH", "/benchmarks/bench-001", {"source": "local"})
     changed = service.patch("/benchmarks/bench-001", {"source": "local", "harness": None})
     assert changed["harness"] is None
 
 
-def test_bash_run__invalid_dataset_fails_with_lines(service: Service, folder: Path) -> None:
+def test_bash_run__invalid_dataset_fails_with_lines(service: Service, dataset_folder: Path) -> None:
     broken = {"id": "x", "category": "c", "prompt": "p", "expectations": [{"check": "no_such:1"}]}
-    write_lines(folder / "broken.jsonl", [TASKS[0], broken])
-    benchmark(service, PLAYED, datasetRef="broken.jsonl")
+    write_lines(dataset_folder / "broken.jsonl", [TASKS[0], broken])
+    benchmark(service, SCRIPTED_MODEL, datasetRef="broken.jsonl")
     run = service.completed()
     assert run["errorCode"] == "INVALID_DATASET"
     assert "line 2" in run["errorMessage"]
 
 
 def with_keys(service: Service, **more: Any) -> Service:
-    """The same service with the operator's keys."""
+    """The same service with model keys of the operator."""
     keys = {"ANTHROPIC_API_KEY": Secret("key-of-a"), "OPENAI_API_KEY": Secret("key-of-o")}
     return dataclasses.replace(
         service, resources=dataclasses.replace(service.resources, model_keys=keys, **more)
@@ -174,13 +175,13 @@ def with_keys(service: Service, **more: Any) -> Service:
 def authorizations(server: ModelServer) -> set[str]:
     return {
         value
-        for asked in server.requests
-        for name, value in asked.headers.items()
+        for request in server.requests
+        for name, value in request.headers.items()
         if name.lower() == "authorization"
     }
 
 
-def done(_: ReceivedRequest) -> ScriptedReply:
+def reply_done(_: ReceivedRequest) -> ScriptedReply:
     message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="Done."),))
     return ScriptedReply(
         message=message, stop=StopReason.END, usage=Usage(input_tokens=100, output_tokens=10)
@@ -188,7 +189,7 @@ def done(_: ReceivedRequest) -> ScriptedReply:
 
 
 def test_bash_run__operator_keys_are_not_sent_to_base_url(service: Service) -> None:
-    with model_server(done) as server:
+    with model_server(reply_done) as server:
         harness = {"provider": "openai", "model": "m", "baseUrl": server.openai_url}
         benchmark(service, harness, metrics=["INPUT_TOKENS"])
         keyed = with_keys(service)
@@ -201,7 +202,7 @@ def test_bash_run__operator_keys_are_not_sent_to_base_url(service: Service) -> N
 
 
 def test_bash_run__private_server_needs_permission(service: Service) -> None:
-    with model_server(done) as server:
+    with model_server(reply_done) as server:
         benchmark(service, {"provider": "anthropic", "model": "m", "baseUrl": server.url})
         strict = dataclasses.replace(
             service, resources=dataclasses.replace(service.resources, outbound=PUBLIC_ONLY)
@@ -222,11 +223,11 @@ def test_bash_run__rejecting_provider_fails_run(service: Service) -> None:
 
 
 def test_bash_run__unanswered_attempt_is_infra_error(service: Service) -> None:
-    """The failure of one task is the server's: it is missing, and its cost is not known."""
+    """The server fails one task: its score is missing and its cost is unknown."""
 
-    def plan(asked: ReceivedRequest) -> ScriptedReply | Raw:
+    def plan(request: ReceivedRequest) -> ScriptedReply | Raw:
         too_long = Raw(status=400, body=b'{"error": {"message": "too long"}}')
-        return too_long if asked.prompt == TASKS[0]["prompt"] else done(asked)
+        return too_long if request.prompt == TASKS[0]["prompt"] else reply_done(request)
 
     price = {"inputUsd": 1, "outputUsd": 10}
     with model_server(plan) as server:
@@ -244,13 +245,15 @@ def test_bash_run__unanswered_attempt_is_infra_error(service: Service) -> None:
 
 
 def test_retry__keeps_scored_attempts_and_usage(service: Service) -> None:
-    """110 tokens an attempt, 300 for the run. First good#0 is scored, half#0 is refused, and good#1
-    finds the key wrong. The retry makes half#0 (220 so far) and good#1 (330); half#1 is too much.
+    """Each attempt takes 110 tokens; the run may take 300.
+
+    First run: good#0 is scored, the server refuses half#0 and rejects the key of good#1. The retry
+    repeats half#0 (220 tokens in total) and good#1 (330); half#1 exceeds the limit.
     """
     answers: list[ScriptedReply | Raw] = [Raw(status=401, body=b"{}"), Raw(status=400, body=b"{}")]
 
-    def plan(asked: ReceivedRequest) -> ScriptedReply | Raw:
-        return answers.pop() if len(server.requests) > 1 and answers else done(asked)
+    def plan(request: ReceivedRequest) -> ScriptedReply | Raw:
+        return answers.pop() if len(server.requests) > 1 and answers else reply_done(request)
 
     with model_server(plan) as server:
         harness = {"provider": "openai", "model": "m", "baseUrl": server.openai_url}
@@ -260,22 +263,24 @@ def test_retry__keeps_scored_attempts_and_usage(service: Service) -> None:
         assert (failed["errorCode"], len(server.requests)) == ("MODEL_REFUSED", 3)
         again = service.post(f"/benchmark-runs/{failed['id']}/retry")
         service.work()
-        asked = [request.prompt for request in server.requests[3:]]
-    assert asked == [TASKS[1]["prompt"], TASKS[0]["prompt"]]
+        repeated_prompts = [request.prompt for request in server.requests[3:]]
+    assert repeated_prompts == [TASKS[1]["prompt"], TASKS[0]["prompt"]]
     run = service.get(f"/benchmark-runs/{again['id']}")
     assert (run["status"], run["tracesTotal"], run["validity"]) == ("COMPLETED", 4, "INVALID")
-    found = {name: item["outcome"] for name, item in results(service, run).items()}
-    assert found.pop("half#1") == "infra_error"
-    assert set(found.values()) == {"scored"}
+    outcomes = {name: item["outcome"] for name, item in results(service, run).items()}
+    assert outcomes.pop("half#1") == "infra_error"
+    assert set(outcomes.values()) == {"scored"}
     service.delete(f"/benchmark-runs/{failed['id']}")
     service.work()
     assert len(results(service, run)) == 4
 
 
-def test_bash_run__recorded_run_has_recorded_figures(service: Service, folder: Path) -> None:
+def test_bash_run__recorded_run_has_recorded_figures(
+    service: Service, dataset_folder: Path
+) -> None:
     before = recorded_report(HAIKU)
     write_lines(
-        folder / "recorded.jsonl",
+        dataset_folder / "recorded.jsonl",
         [dataclasses.asdict(attempt_result.task) for attempt_result in before.results],
     )
     traces = {
@@ -297,33 +302,34 @@ def test_bash_run__recorded_run_has_recorded_figures(service: Service, folder: P
     assert run_figures["TOOL_CALLS"]["sum"] == 150
     assert run_figures["INPUT_TOKENS"]["sum"] == 285_917
     assert run_figures["NATURAL_STOP"]["sum"] == 31
-    assert run_figures["TASK_PASSED"]["sum"] == 34  # by the interpreter of today
+    assert run_figures["TASK_PASSED"]["sum"] == 34  # with the current version of the sandbox
 
 
 @pytest.fixture
-def held() -> Iterator[threading.Event]:
-    """What a model server waits for before it answers about the second task."""
+def second_reply_allowed() -> Iterator[threading.Event]:
+    """The model server replies to the second task once this event is set."""
     event = threading.Event()
     yield event
     event.set()
 
 
-def test_cancel__sends_no_further_request(service: Service, held: threading.Event) -> None:
-    def plan(asked: ReceivedRequest) -> ScriptedReply:
-        if asked.prompt != TASKS[0]["prompt"]:
-            held.wait(60)
-        return done(asked)
+def test_cancel__sends_no_further_request(
+    service: Service, second_reply_allowed: threading.Event
+) -> None:
+    def plan(request: ReceivedRequest) -> ScriptedReply:
+        if request.prompt != TASKS[0]["prompt"]:
+            second_reply_allowed.wait(LIVENESS_S)
+        return reply_done(request)
 
     with model_server(plan) as server:
         harness = {"provider": "openai", "model": "m", "baseUrl": server.openai_url}
         benchmark(service, {**harness, "trials": 50, "concurrency": 1})
         run = service.start()
-        working = threading.Thread(target=service.work)
-        working.start()
-        while len(server.requests) < 2:
-            held.wait(0.01)
+        service_thread = threading.Thread(target=service.work)
+        service_thread.start()
+        until(lambda: len(server.requests) >= 2)
         service.post(f"/benchmark-runs/{run['id']}/cancel")
-        working.join(60)
-        assert not working.is_alive()
+        service_thread.join(LIVENESS_S)
+        assert not service_thread.is_alive()
         assert len(server.requests) == 2
     assert service.get(f"/benchmark-runs/{run['id']}")["status"] == "CANCELLED"

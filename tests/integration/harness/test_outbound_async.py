@@ -1,4 +1,4 @@
-"""The async way out refuses what the other one refuses, also from inside an SDK."""
+"""The async HTTP client: same network policy and limits as the sync client, also inside an SDK."""
 
 import asyncio
 import threading
@@ -24,11 +24,11 @@ from app.llm.errors import LlmError
 from app.llm.providers import open_llm
 from tests.support.model_server import ModelServer, Raw, model_server
 
-# The SDKs take seconds to import: one worker does it for all.
+# The SDKs take seconds to import: one worker imports them for all these tests.
 pytestmark = pytest.mark.xdist_group("sdks of models")
 
 
-def posted(
+def post_request(
     url: str,
     policy: OutboundPolicy = PRIVATE_SERVERS,
     *,
@@ -46,11 +46,11 @@ def posted(
     return asyncio.run(post())
 
 
-def test_it_calls_what_the_operator_allows() -> None:
+def test_outbound__allowed_address_is_called() -> None:
     with model_server(lambda _: Raw(status=200, body=b"x" * 1000)) as server:
-        assert posted(server.url).content == b"x" * 1000
-    [asked] = server.requests
-    assert asked.headers["User-Agent"].startswith("mosaico/")
+        assert post_request(server.url).content == b"x" * 1000
+    [request] = server.requests
+    assert request.headers["User-Agent"].startswith("mosaico/")
 
 
 @pytest.mark.parametrize(
@@ -67,35 +67,35 @@ def test_it_calls_what_the_operator_allows() -> None:
         "http://93.184.216.34:22/",
     ],
 )
-def test_an_address_inside_is_not_dialled(url: str) -> None:
-    def at_home(host: str, port: int) -> Sequence[IPAddress]:
+def test_outbound__internal_address_is_not_dialed(url: str) -> None:
+    def resolve_internal(host: str, port: int) -> Sequence[IPAddress]:
         return [ip_address("10.0.0.7")] if host == "inside.example" else resolve_name(host, port)
 
     with pytest.raises(RefusedAddress):
-        posted(url, PUBLIC_ONLY, resolve=at_home)
+        post_request(url, PUBLIC_ONLY, resolve=resolve_internal)
 
 
-def test_a_redirect_is_an_answer_and_not_an_order() -> None:
+def test_outbound__redirect_is_returned_and_not_followed() -> None:
     away = Raw(status=307, headers={"Location": "http://169.254.169.254/"})
     with model_server(lambda _: away) as server:
-        assert posted(server.url).status_code == 307
+        assert post_request(server.url).status_code == 307
 
 
-def test_no_answer_is_read_beyond_its_cap() -> None:
+def test_outbound__response_is_not_read_beyond_its_limit() -> None:
     with (
         model_server(lambda _: Raw(status=200, body=b"x" * 1001)) as server,
         pytest.raises(OversizedResponse),
     ):
-        posted(server.url)
+        post_request(server.url)
 
 
-def test_an_answer_that_was_packed_unasked_is_not_unpacked() -> None:
+def test_outbound__unrequested_compression_is_not_decoded() -> None:
     packed = Raw(status=200, body=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
     with model_server(lambda _: packed) as server, pytest.raises(httpx2.DecodingError):
-        posted(server.url)
+        post_request(server.url)
 
 
-def test_a_request_ends_at_its_deadline() -> None:
+def test_outbound__request_ends_at_its_deadline() -> None:
     async def trickle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
         try:
@@ -116,24 +116,24 @@ def test_a_request_ends_at_its_deadline() -> None:
         asyncio.run(get())
 
 
-def test_a_name_that_is_not_resolved_keeps_nobody_beyond_the_deadline() -> None:
-    over, ended = threading.Event(), []
+def test_outbound__slow_name_resolution_ends_at_the_deadline() -> None:
+    released, finished = threading.Event(), []
 
     def stuck(_host: str, _port: int) -> Sequence[IPAddress]:
-        over.wait(60)
-        ended.append(True)
+        released.wait(60)
+        finished.append(True)
         return []
 
     with pytest.raises(httpx2.ReadTimeout):
-        posted("http://slow.example/", resolve=stuck, timeout_s=0.2)
-    assert not ended
-    over.set()
+        post_request("http://slow.example/", resolve=stuck, timeout_s=0.2)
+    assert not finished
+    released.set()
 
 
 @pytest.mark.parametrize(
     "provider", [entry for entry in Provider if entry is not Provider.SCRIPTED]
 )
-def test_an_sdk_is_told_at_once_that_an_address_is_refused(provider: Provider) -> None:
+def test_outbound__sdk_gets_the_refused_address_without_retries(provider: Provider) -> None:
     def ask(server: ModelServer, policy: OutboundPolicy, max_bytes: int) -> LlmError:
         async def turn() -> None:
             http = outbound_async_client(timeout_s=10, max_bytes=max_bytes, policy=policy)

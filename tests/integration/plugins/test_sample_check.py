@@ -25,7 +25,7 @@ def bashkit_eval(command: str, folder: Path, check: str) -> str:
 def test_plugin_check__invalid_check_is_reported_and_others_load(
     failures: list[LoadedPlugin],
 ) -> None:
-    [failure] = [each for each in failures if each.kind == "check"]
+    [failure] = [plugin for plugin in failures if plugin.kind == "check"]
     assert failure.name == "unfit"
     assert "must be a Check" in (failure.error or "")
     assert {"sample_quiet", "exit_code"} <= set(CHECKS.names())

@@ -26,7 +26,7 @@ BROKEN = {
 
 def by_metric(service: Service, run: JSON) -> dict[str, JSON]:
     metrics = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
-    return {each["metric"]: each for each in metrics}
+    return {metric["metric"]: metric for metric in metrics}
 
 
 def test_plugins__load_error_is_reported_once_and_registers_nothing(

@@ -27,7 +27,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(cli, list(arguments))
 
 
-def test_start_url_status_stop(fresh: EmbeddedPostgres) -> None:
+def test_db_commands__start_url_status_and_stop_work_together(fresh: EmbeddedPostgres) -> None:
     started = run("start")
     assert started.exit_code == 0
     assert started.stdout == ""  # there is no answer, only news
@@ -46,20 +46,18 @@ def test_start_url_status_stop(fresh: EmbeddedPostgres) -> None:
     assert json.loads(run("status", "--format", "json").stdout)["running"] is False
 
 
-def test_stop_warns_of_those_who_use_the_database(postgres: EmbeddedPostgres) -> None:
+def test_db_stop__warns_about_processes_that_use_the_database(postgres: EmbeddedPostgres) -> None:
     with postgres.acquire():
         assert f"in use by the processes {os.getpid()}" in run("stop").stderr
 
 
-def test_the_url_of_a_stopped_database_is_an_error() -> None:
+def test_db_url__stopped_database_is_an_error() -> None:
     refused = run("url")
     assert (refused.exit_code, refused.stdout) == (75, "")
     assert "mosaico db start" in refused.stderr
 
 
-def test_psql_answers_without_the_password_in_its_arguments(
-    shared: DatabaseLease, data_dir: Path
-) -> None:
+def test_db_psql__password_is_not_an_argument(shared: DatabaseLease, data_dir: Path) -> None:
     done = subprocess.run(
         [
             *(sys.executable, "-c", "from app.postgres.cli import cli; cli()"),
@@ -75,7 +73,7 @@ def test_psql_answers_without_the_password_in_its_arguments(
 
 
 @pytest.mark.parametrize("command", ["start", "stop"])
-def test_an_external_server_is_neither_started_nor_stopped(
+def test_db_start__external_server_is_neither_started_nor_stopped(
     monkeypatch: pytest.MonkeyPatch, data_dir: Path, command: str
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://me:secret@db.example/mosaico")
@@ -86,7 +84,7 @@ def test_an_external_server_is_neither_started_nor_stopped(
     assert not data_dir.exists()
 
 
-def test_an_external_server_is_shown_without_its_password(
+def test_db_status__external_server_is_printed_without_its_password(
     monkeypatch: pytest.MonkeyPatch, shared: DatabaseLease
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", shared.url)
@@ -97,7 +95,7 @@ def test_an_external_server_is_shown_without_its_password(
     assert run("url").stdout.strip() == shared.url
 
 
-def test_an_external_server_that_does_not_answer_is_shown_with_the_reason(
+def test_db_status__unreachable_external_server_is_printed_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://me:secret@127.0.0.1:1/nothing")
@@ -107,7 +105,7 @@ def test_an_external_server_that_does_not_answer_is_shown_with_the_reason(
     assert "secret" not in status_output
 
 
-def test_upgrade_runs_the_migrations_on_a_database_that_it_starts_if_need_be(
+def test_db_upgrade__starts_a_stopped_database_for_the_migrations(
     monkeypatch: pytest.MonkeyPatch, fresh: EmbeddedPostgres
 ) -> None:
     urls: list[str] = []

@@ -15,7 +15,7 @@ def ask(url: str, query: bytes) -> object:
         return row[0]
 
 
-def test_our_role_owns_its_database_and_is_no_superuser(shared: DatabaseLease) -> None:
+def test_role__owns_its_database_and_is_not_a_superuser(shared: DatabaseLease) -> None:
     assert ask(shared.url, b"SELECT current_user") == "mosaico"
     assert ask(shared.url, b"SELECT current_database()") == "mosaico"
     assert ask(shared.url, b"SELECT usesuper FROM pg_user WHERE usename = current_user") is False
@@ -37,28 +37,28 @@ def test_our_role_owns_its_database_and_is_no_superuser(shared: DatabaseLease) -
         ("logging_collector", "on"),
     ],
 )
-def test_the_server_is_set_up_for_a_small_service(
+def test_server__is_configured_for_a_small_service(
     shared: DatabaseLease, setting: str, value: str
 ) -> None:
     with psycopg.connect(shared.url) as connection:
         assert connection.execute("SELECT current_setting(%s)", [setting]).fetchone() == (value,)
 
 
-def test_texts_sort_and_fold_the_same_on_every_machine(shared: DatabaseLease) -> None:
+def test_server__collation_does_not_depend_on_the_machine(shared: DatabaseLease) -> None:
     assert ask(shared.url, b"SELECT datlocale FROM pg_database WHERE datname = 'mosaico'") == (
         "C.UTF-8"
     )
     assert ask(shared.url, "SELECT lower('ÀÉ')".encode()) == "àé"
 
 
-def test_nobody_gets_in_without_the_password(shared: DatabaseLease) -> None:
+def test_server__connection_needs_the_password(shared: DatabaseLease) -> None:
     parts = conninfo_to_dict(shared.url)
     for password in ("wrong", ""):
         with pytest.raises(psycopg.OperationalError, match=r"password|supplied"):
             psycopg.connect(**{**parts, "password": password})  # type: ignore[arg-type]
 
 
-def test_a_database_can_be_made_from_a_template_and_dropped(shared: DatabaseLease) -> None:
+def test_make_database__copies_a_template(shared: DatabaseLease) -> None:
     original = make_database(shared.url, "original of a copy")
     with psycopg.connect(original) as connection:
         connection.execute("CREATE TABLE kept (number int)")

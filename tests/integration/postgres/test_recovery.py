@@ -51,7 +51,7 @@ def insert(connection: psycopg.Connection, number: int) -> None:
     connection.commit()
 
 
-def test_a_killed_server_is_revived_with_every_committed_row(data_dir: Path) -> None:
+def test_lease__restarts_a_killed_server_with_every_committed_row(data_dir: Path) -> None:
     postgres = EmbeddedPostgres(data_dir)  # durable, as users have it
     with postgres.acquire() as lease:
         with psycopg.connect(lease.url) as connection:
@@ -71,7 +71,7 @@ def test_a_killed_server_is_revived_with_every_committed_row(data_dir: Path) -> 
         assert not lease.revive()
 
 
-def test_an_acquire_right_after_the_kill_succeeds(postgres: EmbeddedPostgres) -> None:
+def test_acquire__restarts_a_server_that_was_just_killed(postgres: EmbeddedPostgres) -> None:
     with postgres.acquire() as lease, psycopg.connect(lease.url):
         killed = kill_server(postgres)
         with postgres.acquire() as second:
@@ -79,7 +79,7 @@ def test_an_acquire_right_after_the_kill_succeeds(postgres: EmbeddedPostgres) ->
             assert second.url == lease.url
 
 
-def test_sessions_that_go_on_computing_for_a_dead_server_are_ended(
+def test_acquire__ends_sessions_that_outlive_the_killed_server(
     postgres: EmbeddedPostgres,
 ) -> None:
     hour = "DO $$ BEGIN LOOP END LOOP; END $$"  # never looks up by itself
@@ -103,7 +103,7 @@ def test_sessions_that_go_on_computing_for_a_dead_server_are_ended(
         connection.close()
 
 
-def test_a_watched_server_comes_back_by_itself(
+def test_keep_alive__restarts_a_killed_server(
     postgres: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     with postgres.acquire() as lease:
@@ -121,7 +121,7 @@ def test_a_watched_server_comes_back_by_itself(
             watch.join()
 
 
-def test_a_server_that_was_stopped_on_purpose_is_not_revived(postgres: EmbeddedPostgres) -> None:
+def test_lease__does_not_restart_a_stopped_server(postgres: EmbeddedPostgres) -> None:
     with postgres.acquire() as lease:
         postgres.stop()
         assert not lease.revive()
@@ -129,7 +129,7 @@ def test_a_server_that_was_stopped_on_purpose_is_not_revived(postgres: EmbeddedP
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux adopts orphans on demand")
-def test_a_zombie_counts_as_dead(
+def test_find_postmaster__zombie_is_not_a_running_server(
     postgres: EmbeddedPostgres, folder: DatabaseFolder, own: Own
 ) -> None:
     """As in a container whose first process does not bury its dead."""
@@ -144,7 +144,7 @@ def test_a_zombie_counts_as_dead(
         assert postmaster.pid != zombie
 
 
-def test_a_stranger_with_the_number_of_the_dead_server_is_no_obstacle(
+def test_acquire__ignores_another_process_with_the_old_process_id(
     postgres: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     """As after a restart of the machine: Postgres itself would refuse to start."""
@@ -161,7 +161,7 @@ def test_a_stranger_with_the_number_of_the_dead_server_is_no_obstacle(
         assert stranger.poll() is None
 
 
-def test_a_lock_file_that_says_nothing_is_no_obstacle(
+def test_acquire__ignores_an_unusable_lock_file(
     postgres: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     postgres.start()
@@ -171,7 +171,7 @@ def test_a_lock_file_that_says_nothing_is_no_obstacle(
         assert postgres.status().running
 
 
-def test_a_copy_of_a_running_cluster_is_a_cluster_of_its_own(
+def test_acquire__copy_of_a_running_cluster_gets_its_own_server(
     postgres: EmbeddedPostgres, folder: DatabaseFolder, tmp_path: Path
 ) -> None:
     postgres.start()
@@ -190,7 +190,7 @@ def test_a_copy_of_a_running_cluster_is_a_cluster_of_its_own(
             assert copy.status().pid != postgres.status().pid
 
 
-def test_an_unfinished_cluster_is_made_again(
+def test_acquire__incomplete_cluster_is_created_again(
     fresh: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     folder.claim()
@@ -203,7 +203,7 @@ def test_an_unfinished_cluster_is_made_again(
 @pytest.mark.parametrize(
     "moment", ["data.new/PG_VERSION", "data", "log", "log/startup.log", "data/postmaster.pid"]
 )
-def test_a_start_that_was_killed_midway_is_completed_by_the_next(
+def test_acquire__completes_a_start_that_was_killed(
     fresh: EmbeddedPostgres, folder: DatabaseFolder, own: Own, moment: str
 ) -> None:
     owner = own()
@@ -214,7 +214,7 @@ def test_a_start_that_was_killed_midway_is_completed_by_the_next(
     assert not fresh.status().running
 
 
-def test_a_taken_port_is_replaced_by_another(postgres: EmbeddedPostgres) -> None:
+def test_acquire__port_in_use_is_replaced(postgres: EmbeddedPostgres) -> None:
     postgres.start()
     port = postgres.status().port
     postgres.stop()

@@ -29,7 +29,7 @@ def folder(data_dir: Path) -> DatabaseFolder:
     return DatabaseFolder(path=embedded_postgres_dir(data_dir))
 
 
-def test_a_folder_with_the_work_of_others_is_left_exactly_as_it_was(
+def test_acquire__foreign_folder_is_refused_and_unchanged(
     fresh: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     folder.path.mkdir(parents=True)
@@ -43,7 +43,7 @@ def test_a_folder_with_the_work_of_others_is_left_exactly_as_it_was(
     assert not fresh.stop()
 
 
-def test_a_file_in_the_place_of_the_folder_is_named(
+def test_acquire__file_at_the_folder_path_is_refused(
     fresh: EmbeddedPostgres, data_dir: Path
 ) -> None:
     data_dir.write_text("a file")
@@ -52,7 +52,7 @@ def test_a_file_in_the_place_of_the_folder_is_named(
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o1777])
-def test_the_modes_of_existing_folders_are_not_touched(
+def test_acquire__modes_of_existing_folders_do_not_change(
     fresh: EmbeddedPostgres, data_dir: Path, mode: int
 ) -> None:
     data_dir.mkdir()
@@ -62,7 +62,9 @@ def test_the_modes_of_existing_folders_are_not_touched(
         assert _modes(data_dir) == before
 
 
-def test_what_we_make_is_private(fresh: EmbeddedPostgres, folder: DatabaseFolder) -> None:
+def test_acquire__created_files_are_private(
+    fresh: EmbeddedPostgres, folder: DatabaseFolder
+) -> None:
     with fresh.acquire():
         assert stat.S_IMODE(folder.cluster.stat().st_mode) == 0o700
         assert stat.S_IMODE(folder.log.stat().st_mode) == 0o700
@@ -72,7 +74,7 @@ def test_what_we_make_is_private(fresh: EmbeddedPostgres, folder: DatabaseFolder
         assert not folder.path.stat().st_mode & readable
 
 
-def test_a_deep_folder_works_although_socket_paths_are_short(data_dir: Path) -> None:
+def test_acquire__deep_folder_works_without_unix_sockets(data_dir: Path) -> None:
     deep = data_dir / ("d" * 120) / ("e" * 120) / "with a space and a 'quote'"
     with EmbeddedPostgres(deep, durable=False).acquire() as lease:
         lock_file_lines = lock_file(embedded_postgres_dir(deep) / "data").read_text().splitlines()
@@ -80,7 +82,7 @@ def test_a_deep_folder_works_although_socket_paths_are_short(data_dir: Path) -> 
         assert ":" + lock_file_lines[3] + "/" in lease.url
 
 
-def test_the_data_of_another_version_is_refused_with_both_versions(
+def test_acquire__data_of_another_postgres_version_is_refused(
     spare: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     spare.start()
@@ -91,7 +93,7 @@ def test_the_data_of_another_version_is_refused_with_both_versions(
     assert spare.status().owners == ()
 
 
-def test_a_cluster_open_to_others_is_refused_and_not_repaired(
+def test_acquire__cluster_open_to_other_users_is_refused_and_unchanged(
     spare: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     spare.start()
@@ -102,7 +104,7 @@ def test_a_cluster_open_to_others_is_refused_and_not_repaired(
     assert stat.S_IMODE(folder.cluster.stat().st_mode) == 0o777
 
 
-def test_the_folder_of_another_user_is_refused_by_name(
+def test_embedded_postgres__folder_of_another_user_is_refused(
     fresh: EmbeddedPostgres, folder: DatabaseFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.claim()
@@ -112,7 +114,9 @@ def test_the_folder_of_another_user_is_refused_by_name(
             refused()
 
 
-def test_a_lost_password_is_named(spare: EmbeddedPostgres, folder: DatabaseFolder) -> None:
+def test_acquire__missing_password_file_is_named(
+    spare: EmbeddedPostgres, folder: DatabaseFolder
+) -> None:
     spare.start()
     spare.stop()
     folder.password_file("postgres").unlink()
@@ -122,7 +126,7 @@ def test_a_lost_password_is_named(spare: EmbeddedPostgres, folder: DatabaseFolde
     assert spare.stop()
 
 
-def test_a_password_that_is_not_the_servers_is_told_at_once(
+def test_acquire__wrong_password_fails_at_once(
     spare: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     spare.start()
@@ -133,7 +137,7 @@ def test_a_password_that_is_not_the_servers_is_told_at_once(
     folder.password_file("postgres").write_text(right)
 
 
-def test_a_configuration_that_postgres_rejects_is_shown_in_its_own_words(
+def test_acquire__rejected_configuration_shows_the_postgres_message(
     spare: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     spare.start()
@@ -144,7 +148,7 @@ def test_a_configuration_that_postgres_rejects_is_shown_in_its_own_words(
         spare.acquire()
 
 
-def test_a_full_disk_is_told_before_a_cluster_is_begun(
+def test_acquire__full_disk_is_refused_before_the_cluster_is_created(
     fresh: EmbeddedPostgres, folder: DatabaseFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.postgres.server.free_bytes", lambda _: 2**20)
@@ -160,7 +164,7 @@ def test_a_full_disk_is_told_before_a_cluster_is_begun(
         ("pg_ctl", "FATAL:  could not extend file: Disk quota exceeded"),
     ],
 )
-def test_a_disk_that_fills_up_meanwhile_is_told(
+def test_launcher__disk_that_fills_up_raises_disk_full(
     folder: DatabaseFolder, tmp_path: Path, program: str, words: str
 ) -> None:
     folder.claim()
@@ -192,7 +196,7 @@ def _actions(postgres: EmbeddedPostgres) -> list[Callable[[], object]]:
     return [postgres.acquire, postgres.start, postgres.stop, postgres.status, postgres.url]
 
 
-def test_every_refusal_has_an_exit_code_of_its_kind() -> None:
+def test_postgres_errors__each_kind_has_its_exit_code() -> None:
     codes: list[tuple[type[AppError], int]] = [
         (FolderNotOwned, 73),
         (DataVersionMismatch, 73),

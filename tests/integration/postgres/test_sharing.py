@@ -39,7 +39,7 @@ child.wait()
 """
 
 
-def test_the_last_owner_to_leave_stops_the_server(postgres: EmbeddedPostgres) -> None:
+def test_release__last_owner_stops_the_server(postgres: EmbeddedPostgres) -> None:
     first, second = postgres.acquire(), postgres.acquire()
     assert first.url == second.url == postgres.url()
     first.release()
@@ -48,14 +48,14 @@ def test_the_last_owner_to_leave_stops_the_server(postgres: EmbeddedPostgres) ->
     assert not postgres.status().running
 
 
-def test_releasing_twice_is_releasing_once(postgres: EmbeddedPostgres) -> None:
+def test_release__second_call_has_no_effect(postgres: EmbeddedPostgres) -> None:
     with postgres.acquire() as lease, postgres.acquire():
         lease.release()
         lease.release()
         assert postgres.status().running
 
 
-def test_four_processes_that_come_at_once_share_one_server(
+def test_acquire__four_concurrent_processes_share_one_server(
     fresh: EmbeddedPostgres, own: Own
 ) -> None:
     owners = [own() for _ in range(4)]
@@ -67,7 +67,7 @@ def test_four_processes_that_come_at_once_share_one_server(
     assert not fresh.status().running
 
 
-def test_a_killed_owner_leaves_a_server_that_the_next_one_finds_and_stops(
+def test_acquire__next_owner_adopts_and_stops_the_server_of_a_killed_owner(
     postgres: EmbeddedPostgres, own: Own
 ) -> None:
     owner = own()
@@ -81,7 +81,7 @@ def test_a_killed_owner_leaves_a_server_that_the_next_one_finds_and_stops(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_to_the_terminal_of_its_owner_does_not_reach_the_server(
+def test_server__survives_a_terminal_signal_to_an_owner(
     postgres: EmbeddedPostgres, own: Own, number: signal.Signals
 ) -> None:
     with postgres.acquire() as lease:  # so that an owner that unwinds on Ctrl-C is not the last
@@ -93,7 +93,7 @@ def test_a_signal_to_the_terminal_of_its_owner_does_not_reach_the_server(
             assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_the_server_that_an_owner_started_survives_a_signal_to_its_group(
+def test_server__survives_a_signal_to_the_process_group_of_its_owner(
     postgres: EmbeddedPostgres, own: Own
 ) -> None:
     owner = own()
@@ -104,7 +104,7 @@ def test_the_server_that_an_owner_started_survives_a_signal_to_its_group(
 
 
 @pytest.mark.parametrize("program", [OWNER_WITH_A_FORKED_CHILD, OWNER_WITH_SPAWNED_CHILD])
-def test_children_of_an_owner_are_no_owners(
+def test_owners__children_of_an_owner_do_not_count(
     postgres: EmbeddedPostgres, own: Own, program: str
 ) -> None:
     owner = own(program)
@@ -119,7 +119,9 @@ def test_children_of_an_owner_are_no_owners(
         os.kill(child, signal.SIGKILL)
 
 
-def test_a_detached_server_stays_until_it_is_stopped(postgres: EmbeddedPostgres, own: Own) -> None:
+def test_start__detached_server_runs_until_it_is_stopped(
+    postgres: EmbeddedPostgres, own: Own
+) -> None:
     url = postgres.start()
     assert postgres.start() == url
     owner = own()
@@ -132,7 +134,7 @@ def test_a_detached_server_stays_until_it_is_stopped(postgres: EmbeddedPostgres,
     assert not postgres.status().detached
 
 
-def test_stop_ends_the_server_under_its_owners_and_says_so(
+def test_stop__ends_a_server_in_use_and_logs_its_owners(
     postgres: EmbeddedPostgres, caplog: pytest.LogCaptureFixture
 ) -> None:
     with postgres.acquire() as lease, psycopg.connect(lease.url) as connection:
@@ -143,13 +145,13 @@ def test_stop_ends_the_server_under_its_owners_and_says_so(
     assert not postgres.status().running
 
 
-def test_the_port_is_kept_so_that_urls_stay_good(postgres: EmbeddedPostgres) -> None:
+def test_start__keeps_the_port(postgres: EmbeddedPostgres) -> None:
     url = postgres.start()
     postgres.stop()
     assert postgres.start() == url
 
 
-def test_every_process_of_the_server_holds_its_lock(
+def test_server__every_process_holds_the_server_lock(
     postgres: EmbeddedPostgres, data_dir: Path
 ) -> None:
     """What tells that a cluster is in use even where its processes cannot be seen."""
@@ -165,7 +167,9 @@ def test_every_process_of_the_server_holds_its_lock(
         pass
 
 
-def test_status_tells_everything_but_the_password(fresh: EmbeddedPostgres, data_dir: Path) -> None:
+def test_status__contains_everything_but_the_password(
+    fresh: EmbeddedPostgres, data_dir: Path
+) -> None:
     before = fresh.status()
     assert (before.running, before.pid, before.url, before.version) == (False, None, None, None)
     assert not data_dir.exists()  # asking makes nothing
@@ -180,16 +184,14 @@ def test_status_tells_everything_but_the_password(fresh: EmbeddedPostgres, data_
     assert fresh.status().version == "18"
 
 
-def test_the_url_of_a_server_that_is_not_running_is_an_error_with_its_remedy(
+def test_url__stopped_server_is_an_error_with_a_remedy(
     fresh: EmbeddedPostgres,
 ) -> None:
     with pytest.raises(DatabaseNotRunning, match="mosaico db start"):
         fresh.url()
 
 
-def test_a_folder_deleted_under_its_owner_is_let_go(
-    spare: EmbeddedPostgres, data_dir: Path
-) -> None:
+def test_release__deleted_folder_is_not_an_error(spare: EmbeddedPostgres, data_dir: Path) -> None:
     lease = spare.acquire()
     pid = spare.status().pid
     assert pid is not None

@@ -17,33 +17,33 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(cli, arguments)
 
 
-def test_eval_prints_the_number_and_nothing_else() -> None:
+def test_formula_eval__prints_only_the_number() -> None:
     values = '{"ROUGE": 0.5, "bleu.P95": 0.1, "SCORE[\\"x\\"]": 1}'
     # 0.5 + 0.1 * 5 + 1
     result = run("eval", 'ROUGE + BLEU.p95 * 5 + SCORE["x"]', "--values", values)
     assert (result.exit_code, result.stdout, result.stderr) == (0, "2.0\n", "")
 
 
-def test_eval_needs_no_values_for_a_formula_that_reads_nothing() -> None:
+def test_formula_eval__formula_without_metrics_needs_no_values() -> None:
     assert run("eval", "1 / 4").stdout == "0.25\n"
 
 
-def test_a_formula_may_start_with_a_minus_sign() -> None:
+def test_formula_eval__formula_may_start_with_a_minus_sign() -> None:
     assert run("eval", "-ROUGE", "--values", '{"ROUGE": 0.5}').stdout == "-0.5\n"
 
 
-def test_an_undefined_formula_exits_with_1_and_its_reason() -> None:
+def test_formula_eval__undefined_formula_exits_with_1_and_the_reason() -> None:
     result = run("eval", "ROUGE / BLEU", "--values", '{"ROUGE": 1, "BLEU": 0}')
     assert (result.exit_code, result.stdout) == (3, "")
     assert "undefined: division by zero (column 9)" in result.stderr
 
 
-def test_a_null_is_a_missing_value() -> None:
+def test_formula_eval__null_is_a_missing_value() -> None:
     result = run("eval", "COALESCE(ROUGE, 7)", "--values", '{"ROUGE": null}')
     assert result.stdout == "7.0\n"
 
 
-def test_an_invalid_formula_exits_with_65_and_points_at_every_mistake() -> None:
+def test_formula_eval__invalid_formula_exits_with_65_and_marks_every_error() -> None:
     result = run("eval", "AVERGE(ROUGE, $)", "--values", "{}")
     assert (result.exit_code, result.stdout) == (65, "")
     lines = result.stderr.splitlines()
@@ -53,14 +53,14 @@ def test_an_invalid_formula_exits_with_65_and_points_at_every_mistake() -> None:
     assert "error: 1:15: unknown character $" in lines
 
 
-def test_a_mistake_in_a_long_line_is_shown_in_a_window() -> None:
+def test_formula_eval__error_in_a_long_line_is_shown_in_an_excerpt() -> None:
     result = run("check", "A + " * 40 + "$" + " + A" * 40)
     pointed = result.stderr.splitlines()
     assert max(map(len, pointed)) <= 80
     assert pointed[1][pointed[2].index("^")] == "$"
 
 
-def test_control_characters_of_a_formula_do_not_reach_the_terminal() -> None:
+def test_formula_eval__control_characters_are_not_printed() -> None:
     assert "\x1b" not in run("check", "A + \x1b[31m").stderr
 
 
@@ -82,26 +82,26 @@ def test_control_characters_of_a_formula_do_not_reach_the_terminal() -> None:
         ("[" * 100_000, "not valid JSON"),
     ],
 )
-def test_values_that_are_not_numbers_exit_with_65(values: str, complaint: str) -> None:
+def test_formula_eval__non_numeric_values_exit_with_65(values: str, complaint: str) -> None:
     result = run("eval", "A", "--values", values)
     assert (result.exit_code, result.stdout) == (65, "")
     assert complaint in result.stderr
 
 
-def test_bad_values_and_a_bad_formula_are_told_together() -> None:
+def test_formula_eval__invalid_values_and_formula_are_reported_together() -> None:
     result = run("eval", "A +", "--values", "{")
     assert result.exit_code == 65
     assert "1:4:" in result.stderr
     assert "not valid JSON" in result.stderr
 
 
-def test_check_tells_the_canonical_text_and_what_is_read() -> None:
+def test_formula_check__prints_canonical_text_and_references() -> None:
     result = run("check", "average(rouge,bleu.P95)")
     assert result.exit_code == 0
     assert result.stdout == "formula\tAVERAGE(ROUGE, BLEU.p95)\nreads\tROUGE, BLEU.p95\n"
 
 
-def test_check_answers_one_json_document() -> None:
+def test_formula_check__prints_one_json_document() -> None:
     result = run("check", "average(rouge, 1)", "--format", "json")
     assert json.loads(result.stdout) == {
         "valid": True,
@@ -110,7 +110,7 @@ def test_check_answers_one_json_document() -> None:
     }
 
 
-def test_check_of_an_invalid_formula_answers_a_problem_document_on_stderr() -> None:
+def test_formula_check__invalid_formula_prints_a_problem_document_on_stderr() -> None:
     result = run("check", "AVERGE(A) + $", "--format", "json")
     assert (result.exit_code, result.stdout) == (65, "")
     problem = json.loads(result.stderr)

@@ -31,7 +31,7 @@ from tests.unit.formula.formula_strategies import metrics, numbers, unhurried
         ("100.0", "100"),
     ],
 )  # fmt: skip
-def test_the_canonical_text_is_upper_case_with_the_fewest_parentheses(
+def test_format__canonical_text_is_upper_case_with_minimal_parentheses(
     text: str, canonical: str
 ) -> None:
     assert format_formula(text) == canonical
@@ -40,7 +40,7 @@ def test_the_canonical_text_is_upper_case_with_the_fewest_parentheses(
 
 @unhurried
 @given(numbers(metrics))
-def test_the_canonical_text_reads_back_as_the_same_formula(root: Expr) -> None:
+def test_format__canonical_text_parses_to_the_same_formula(root: Expr) -> None:
     text = format_expression(root)
     assert parse_expression(text) == root
     assert format_formula(text) == text
@@ -48,7 +48,7 @@ def test_the_canonical_text_reads_back_as_the_same_formula(root: Expr) -> None:
 
 @unhurried
 @given(numbers(metrics))
-def test_no_pair_of_parentheses_can_be_left_out(root: Expr) -> None:
+def test_format__every_pair_of_parentheses_is_necessary(root: Expr) -> None:
     text = format_expression(root)
     for start, end in _grouping_pairs(text):
         shorter = f"{text[:start]} {text[start + 1 : end]} {text[end + 1 :]}"

@@ -18,7 +18,7 @@ from app.formula import (
 METRICS = {"ACCURACY": 0.9, "PRECISION": 0.8, "RECALL": 0.7}
 
 
-def test_the_snippet_of_the_handover_runs() -> None:
+def test_handover_formula__snippet_runs() -> None:
     parser = KpiFormulaParser(METRICS)
     result = parser.parse("WEIGHTED_SUM(ACCURACY:0.4, PRECISION:0.3, RECALL:0.3)")
     if not result.success or result.formula is None:
@@ -30,7 +30,7 @@ def test_the_snippet_of_the_handover_runs() -> None:
     assert result.errors_as_string() == ""
 
 
-def test_a_failed_parse_lists_every_error_in_one_string() -> None:
+def test_kpi_formula_parser__failed_parse_lists_every_error() -> None:
     result = KpiFormulaParser(METRICS).parse("AVERGE(ACURACY)")
     assert not result.success
     assert result.formula is None
@@ -40,14 +40,14 @@ def test_a_failed_parse_lists_every_error_in_one_string() -> None:
     assert DslParseException(result.errors_as_string()).exit_code == 65
 
 
-def test_validate_checks_and_compiles_nothing() -> None:
+def test_validate__checks_without_compiling() -> None:
     result = validate('rouge + SCORE["x"].p95')
     assert result.success
     assert result.formula is None
     assert result.referenced_metrics == {"ROUGE", 'SCORE["x"]'}
 
 
-def test_an_empty_vocabulary_accepts_any_metric_and_a_filled_one_does_not() -> None:
+def test_kpi_formula_parser__only_a_filled_vocabulary_restricts_metrics() -> None:
     parser = KpiFormulaParser()
     assert parser.parse("WHATEVER").success
     parser.register_metric_keys(["rouge"])
@@ -57,7 +57,7 @@ def test_an_empty_vocabulary_accepts_any_metric_and_a_filled_one_does_not() -> N
     assert parser.parse("Rouge + bleu").success
 
 
-def test_the_module_functions_share_one_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_formula_module__functions_share_one_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.formula.handover._default_parser", KpiFormulaParser())
     assert known_metric_keys() == frozenset()
     register_metric_keys({"ROUGE"})
@@ -66,12 +66,12 @@ def test_the_module_functions_share_one_vocabulary(monkeypatch: pytest.MonkeyPat
     assert not parse("BLEU").success
 
 
-def test_a_metric_key_that_no_formula_can_name_is_refused() -> None:
+def test_register_metric__key_that_a_formula_cannot_name_is_refused() -> None:
     with pytest.raises(Invalid, match="no formula can name the metric 'my-metric'"):
         register_metric_keys(["my-metric"])
 
 
-def test_plain_names_may_carry_a_statistic_in_any_case() -> None:
+def test_register_metric__plain_name_may_have_a_statistic_in_any_case() -> None:
     formula = parse('ROUGE.p95 + rouge + SCORE["x"]').formula
     assert formula is not None
     # 0.5 + 0.25 + 1
@@ -81,7 +81,7 @@ def test_plain_names_may_carry_a_statistic_in_any_case() -> None:
     )
 
 
-def test_an_undefined_formula_raises_with_its_reason() -> None:
+def test_kpi_formula_parser__undefined_formula_raises_its_reason() -> None:
     formula = parse("ROUGE / BLEU").formula
     assert formula is not None
     with pytest.raises(UndefinedFormula, match="ROUGE / BLEU is undefined: BLEU has no value"):
@@ -90,19 +90,19 @@ def test_an_undefined_formula_raises_with_its_reason() -> None:
         formula.evaluate({"ROUGE": 0.5, "BLEU": 0})
 
 
-def test_the_average_of_all_values() -> None:
+def test_average_strategy__is_the_mean_of_all_values() -> None:
     # (0.9 + 0.8 + 0.7) / 3 = 2.4 / 3
     assert AverageFormula().evaluate(METRICS) == pytest.approx(0.8)
 
 
-def test_the_average_of_nothing_or_of_a_missing_value_is_undefined() -> None:
+def test_average_strategy__missing_value_is_undefined() -> None:
     with pytest.raises(UndefinedFormula, match="pass at least one value"):
         AverageFormula().evaluate({})
     with pytest.raises(UndefinedFormula, match="RECALL has no finite value"):
         AverageFormula().evaluate({"ACCURACY": 1.0, "RECALL": None})
 
 
-def test_a_weighted_sum_made_in_python() -> None:
+def test_weighted_sum_strategy__adds_weighted_values() -> None:
     formula = WeightedSumFormula({"ACCURACY": 0.5, "recall": -1})
     # 0.9*0.5 - 0.7
     assert formula.evaluate(METRICS) == pytest.approx(-0.25)
@@ -114,7 +114,7 @@ def test_a_weighted_sum_made_in_python() -> None:
 @pytest.mark.parametrize(
     ("accuracy", "at_least", "at_most"), [(0.9, 1.0, 0.0), (0.8, 1.0, 1.0), (0.7, 0.0, 1.0)]
 )
-def test_a_threshold_includes_its_limit_on_both_sides(
+def test_threshold_strategy__includes_its_limit_in_both_directions(
     accuracy: float, at_least: float, at_most: float
 ) -> None:
     values = {"ACCURACY": accuracy}
@@ -122,7 +122,7 @@ def test_a_threshold_includes_its_limit_on_both_sides(
     assert ThresholdFormula("ACCURACY", 0.8, greater_than=False).evaluate(values) == at_most
 
 
-def test_a_threshold_that_is_no_number_is_refused() -> None:
+def test_threshold_strategy__limit_must_be_a_number() -> None:
     with pytest.raises(Invalid, match="the threshold nan is not a finite number"):
         ThresholdFormula("ACCURACY", float("nan"))
     with pytest.raises(InvalidFormula, match="expected a number after ':'"):

@@ -24,11 +24,11 @@ def only_mistake(text: str) -> str:
 @pytest.mark.parametrize(
     "text", ["(" * 10_000, "A" * 1_000_000, "é" * (MAX_BYTES // 2 + 1), " " * (MAX_BYTES + 1)]
 )
-def test_a_text_of_more_than_4_kib_is_refused_unread(text: str) -> None:
+def test_parse__text_over_4_kib_is_refused(text: str) -> None:
     assert only_mistake(text).startswith("1:1: the formula is longer than 4096 bytes.")
 
 
-def test_a_text_of_exactly_4_kib_is_read() -> None:
+def test_parse__text_of_4_kib_is_accepted() -> None:
     assert check_formula("A".ljust(MAX_BYTES)).mistakes == ()
     assert check_formula("A" * MAX_BYTES).mistakes == ()
 
@@ -43,18 +43,18 @@ def test_a_text_of_exactly_4_kib_is_read() -> None:
         ("IF A>1 THEN 1 ELSE " * 30 + "A", "IF A>1 THEN 1 ELSE " * 31 + "A"),
     ],
 )
-def test_a_formula_may_be_nested_32_deep(deepest: str, too_deep: str) -> None:
+def test_parse__nesting_is_limited_to_32_levels(deepest: str, too_deep: str) -> None:
     assert check_formula(deepest).mistakes == ()
     assert check_formula(format_formula(deepest)).mistakes == ()
     assert "nested more than 32 deep" in only_mistake(too_deep)
 
 
-def test_a_long_chain_is_one_level() -> None:
+def test_parse__long_chain_is_one_level() -> None:
     assert compile_formula("+".join(["1"] * 128)).evaluate({}).value == 128.0
     assert compile_formula("*".join(["1"] * 128)).evaluate({}).value == 1.0
 
 
-def test_a_formula_has_at_most_256_parts() -> None:
+def test_parse__formula_is_limited_to_256_nodes() -> None:
     # n numbers and n - 1 signs: 128 numbers make 255 parts, 129 make 257
     assert check_formula("AVERAGE(" + ",".join(["1"] * (MAX_NODES - 1)) + ")").mistakes == ()
     assert "more than 256 parts" in only_mistake("+".join(["1"] * 129))
@@ -74,24 +74,24 @@ def test_a_formula_has_at_most_256_parts() -> None:
         *(") " * 2000, "A B " * 1000, "AVERAGE(" * 500, "\x00" * 4096, "9" * 4096, "A:" * 2000),
     ],
 )
-def test_a_hostile_text_is_answered_with_mistakes(text: str) -> None:
+def test_parse__hostile_text_gives_errors(text: str) -> None:
     assert check_formula(text).mistakes
 
 
 @unhurried
 @given(st.text() | st.lists(st.sampled_from(PIECES)).map("".join))
-def test_any_text_is_answered(text: str) -> None:
+def test_parse__any_text_gives_a_formula_or_errors(text: str) -> None:
     answer(text)
 
 
 @settings(unhurried, max_examples=300)
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
-def test_any_short_text_is_answered(text: str) -> None:
+def test_parse__any_short_text_gives_a_formula_or_errors(text: str) -> None:
     answer(text)
 
 
 @pytest.mark.prove
-def test_a_million_random_texts_are_answered() -> None:
+def test_parse__a_million_random_texts_give_a_formula_or_errors() -> None:
     pick = random.Random(20261121)
     for _ in range(1_000_000):
         answer("".join(pick.choices(PIECES, k=pick.randrange(1, 16))))

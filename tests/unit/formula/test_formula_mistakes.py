@@ -15,7 +15,7 @@ def only_mistake(text: str) -> str:
     return messages[0]
 
 
-def test_mistakes_of_every_kind_are_reported_at_once_in_order() -> None:
+def test_check__reports_errors_of_every_kind_in_order() -> None:
     messages = mistakes("AVERGE(ROGUE, $) + * 2 + SQRT(1, 2) + BLEU.p96")
     assert [mistake.split(".")[0] for mistake in messages] == [
         "1:1: unknown function AVERGE",
@@ -75,11 +75,11 @@ def test_mistakes_of_every_kind_are_reported_at_once_in_order() -> None:
         ("A +\n  ROGUE", "2:3: unknown metric ROGUE."),
     ],
 )  # fmt: skip
-def test_a_mistake_says_where_it_is_what_it_is_and_what_to_do(text: str, start: str) -> None:
+def test_check__error_has_position_description_and_remedy(text: str, start: str) -> None:
     assert any(message.startswith(start) for message in mistakes(text)), mistakes(text)
 
 
-def test_an_unknown_operator_is_read_as_the_one_that_was_meant() -> None:
+def test_parse__unknown_operator_is_read_as_the_intended_one() -> None:
     assert only_mistake("IF A = 1 THEN 1 ELSE 0") == "1:6: unknown operator =. Write ==."
     assert [message[:4] for message in mistakes("IF A ≥ 1 && B <> 2 THEN 1 ELSE 0")] == [
         "1:6:",
@@ -88,34 +88,34 @@ def test_an_unknown_operator_is_read_as_the_one_that_was_meant() -> None:
     ]
 
 
-def test_what_one_mistake_causes_is_not_told_as_a_second() -> None:
+def test_parse__one_mistake_gives_one_error() -> None:
     assert len(mistakes("A % B")) == 1
     assert len(mistakes("WEIGHTED_SUM(A:(B + C) * 2, B:1)")) == 1
     assert len(mistakes("AVERAGE(A, , B)")) == 1
     assert len(mistakes("IF A THEN B ELSE C +")) == 1
 
 
-def test_the_span_covers_what_is_wrong_and_nothing_else() -> None:
+def test_check__span_covers_exactly_the_faulty_text() -> None:
     text = "AVERAGE(A, ROGUE.p96)"
     mistakes_of_formula = check_formula(text, KNOWN).mistakes
     assert [text[slice(*mistake.span)] for mistake in mistakes_of_formula] == ["ROGUE", "p96"]
 
 
-def test_twenty_mistakes_are_enough() -> None:
+def test_check__reports_at_most_twenty_errors() -> None:
     assert len(mistakes(" + ".join(f"X{index}" for index in range(50)))) == 20
     assert len(mistakes("A B " * 100)) == 20
     assert len(mistakes("$ " * 100)) == 20
 
 
-def test_without_a_vocabulary_any_metric_is_accepted() -> None:
+def test_check__without_a_vocabulary_accepts_any_metric() -> None:
     assert check_formula("WHATEVER + 1").mistakes == ()
 
 
-def test_scores_are_not_looked_up_in_the_vocabulary() -> None:
+def test_check__scores_are_not_in_the_vocabulary() -> None:
     assert check_formula('SCORE["anything"].p95', KNOWN).mistakes == ()
 
 
-def test_the_exception_lists_every_mistake_with_its_span() -> None:
+def test_formula_error__lists_every_error_with_its_span() -> None:
     with pytest.raises(InvalidFormula) as caught:
         compile_formula("ROGUE + $", KNOWN)
     assert [(item.pointer, item.span) for item in caught.value.errors] == [
@@ -126,7 +126,7 @@ def test_the_exception_lists_every_mistake_with_its_span() -> None:
     assert "2 mistakes" in str(caught.value)
 
 
-def test_a_cached_formula_is_still_checked_against_the_vocabulary() -> None:
+def test_check__cached_formula_is_checked_against_the_vocabulary() -> None:
     compile_formula("ROGUE * 3")
     with pytest.raises(InvalidFormula, match="unknown metric ROGUE"):
         compile_formula("ROGUE * 3", KNOWN)

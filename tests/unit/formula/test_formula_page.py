@@ -49,13 +49,13 @@ TABLES = {
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_tables_of_the_page_are_those_of_the_checker(name: str) -> None:
+def test_formula_page__tables_match_the_checker(name: str) -> None:
     example = re.search(rf"<!-- {name} -->\n(.*?)\n?<!-- end -->", TEXT, re.DOTALL)
     assert example is not None
     assert example[1] == TABLES[name]
 
 
-def test_the_python_of_the_page_runs() -> None:
+def test_formula_page__python_examples_run() -> None:
     document = Sybil(parsers=[PythonCodeBlockParser()]).parse(PAGE)
     examples = list(document.examples())
     assert len(examples) == 4
@@ -63,7 +63,7 @@ def test_the_python_of_the_page_runs() -> None:
         example.evaluate()
 
 
-def test_the_formulas_of_the_page_have_the_values_that_it_says() -> None:
+def test_formula_page__formulas_have_the_documented_values() -> None:
     section = TEXT.split("## Examples")[1].split("\n## ")[0]
     examples = re.findall(r"`([^`]+)`\s=\s([0-9.]+[0-9]|[0-9])", section)
     values = {read_reference(name): float(value) for name, value in examples}
@@ -75,7 +75,7 @@ def test_the_formulas_of_the_page_have_the_values_that_it_says() -> None:
         assert (text, printed_value) == (text, expected)
 
 
-def test_the_commands_of_the_page_print_what_it_says() -> None:
+def test_formula_page__commands_print_the_documented_output() -> None:
     blocks = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
     commands = [command for block in blocks for command in block.split("$ mosaico formula ")[1:]]
     assert len(commands) == 3
@@ -85,10 +85,10 @@ def test_the_commands_of_the_page_print_what_it_says() -> None:
         assert result.stdout + result.stderr == expected
 
 
-def test_every_example_of_the_help_is_a_valid_formula() -> None:
+def test_formula_help__every_example_is_a_valid_formula() -> None:
     examples = [row["example"] for part in ("functions", "operators") for row in HELP[part]]
     assert [text for text in examples if not parse(text).success] == []
 
 
-def test_the_help_is_json() -> None:
+def test_formula_help__is_valid_json() -> None:
     assert json.loads(json.dumps(HELP)) == HELP

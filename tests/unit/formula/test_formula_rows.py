@@ -26,7 +26,7 @@ def rows_of(text: str, **columns: list[float]) -> FormulaRows:
     table=st.lists(st.lists(SEEN, min_size=len(FEW), max_size=len(FEW)), min_size=1, max_size=5),
 )
 @unhurried
-def test_every_row_has_the_bits_of_the_formula_alone(
+def test_evaluate_rows__each_row_equals_the_single_evaluation_bit_for_bit(
     root: Expr, table: list[list[float | None]]
 ) -> None:
     formula = compile_formula(format_expression(root))
@@ -55,24 +55,24 @@ def test_every_row_has_the_bits_of_the_formula_alone(
         ("CLAMP(B, 1, 2.5)", [1.0, 2.0, 2.5]),
     ],
 )
-def test_what_is_undefined_in_a_row_is_so_in_that_row_only(
+def test_evaluate_rows__undefined_value_affects_only_its_row(
     text: str, expected: list[float]
 ) -> None:
     rows = rows_of(text, A=[0.5, 0.25, math.nan], B=[0.0, 2.0, 3.0])
     np.testing.assert_array_equal(rows.values, expected)
 
 
-def test_a_minimum_of_nearly_tied_metrics_is_flagged() -> None:
+def test_evaluate_rows__minimum_of_nearly_tied_metrics_is_flagged() -> None:
     # Row 0: A is the smaller one; of the four resamples B is in one.
     rows = rows_of("1 + MIN(A, B)", A=[0.5, 0.5, 0.5, 0.5, 0.7], B=[0.6] * 5)
     assert rows.instabilities == ((InstabilityKind.TIE, "MIN(A, B)", 0.25),)
 
 
-def test_a_minimum_with_a_clear_winner_is_not() -> None:
+def test_evaluate_rows__minimum_with_a_clear_winner_is_not_flagged() -> None:
     assert rows_of("MIN(A, B)", A=[0.1] * 5, B=[0.6] * 5).instabilities == ()
 
 
-def test_a_condition_that_falls_out_otherwise_in_a_twentieth_of_the_resamples_is_a_cliff() -> None:
+def test_evaluate_rows__condition_that_differs_in_5_percent_of_rows_is_a_cliff() -> None:
     values = [0.5, *[0.5] * 19, 0.4]
     rows = rows_of("IF A >= 0.5 THEN 1 ELSE 0", A=values)
     assert rows.instabilities == ((InstabilityKind.CLIFF, "A >= 0.5", 0.05),)
@@ -80,11 +80,11 @@ def test_a_condition_that_falls_out_otherwise_in_a_twentieth_of_the_resamples_is
     assert rows_of("THRESHOLD(A, 0.3)", A=values).instabilities == ()
 
 
-def test_what_the_seen_value_does_not_depend_on_is_not_flagged() -> None:
+def test_evaluate_rows__unused_branch_is_not_flagged() -> None:
     # The minimum is computed in the second branch only, and the values as seen take the first.
     rows = rows_of("IF C > 0 THEN 1 ELSE MIN(A, B)", A=[1, 3, 1], B=[2, 2, 2], C=[1, 1, 1])
     assert rows.instabilities == ()
 
 
-def test_a_formula_of_numbers_only_has_one_row() -> None:
+def test_evaluate_rows__formula_without_metrics_has_one_row() -> None:
     assert rows_of("1 + 1").values.tolist() == [2.0]

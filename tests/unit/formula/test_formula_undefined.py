@@ -42,7 +42,7 @@ def reason_of(text: str) -> str:
         ("A +\n  MISSING", "MISSING has no value (line 2, column 3)"),
     ],
 )
-def test_an_undefined_formula_says_why_and_where(text: str, reason: str) -> None:
+def test_evaluate__undefined_formula_names_reason_and_position(text: str, reason: str) -> None:
     assert reason in reason_of(text)
 
 
@@ -59,28 +59,28 @@ def test_an_undefined_formula_says_why_and_where(text: str, reason: str) -> None
         "IF (IF A > 0 THEN HUGE * 10 ELSE 1) == 1 THEN 1 ELSE 0",
     ],
 )
-def test_an_overflow_is_not_hidden_by_what_is_done_with_it(text: str) -> None:
+def test_evaluate__overflow_is_not_hidden_by_later_operations(text: str) -> None:
     assert "too large" in reason_of(text)
 
 
-def test_a_formula_with_a_missing_metric_is_never_read_as_zero() -> None:
+def test_evaluate__missing_metric_is_not_zero() -> None:
     assert compile_formula("MISSING").evaluate({}).value is None
     assert compile_formula("WEIGHTED_SUM(A:1, MISSING:0)").evaluate(VALUES).value is None
 
 
-def test_an_undefined_condition_makes_the_choice_undefined() -> None:
+def test_evaluate__undefined_condition_makes_the_choice_undefined() -> None:
     assert reason_of("IF MISSING > 0 THEN 1 ELSE 0") == "MISSING has no value (column 4)"
     assert reason_of("IF MISSING > 0 OR A > 0 THEN 1 ELSE 0") == "MISSING has no value (column 4)"
 
 
-def test_coalesce_of_nothing_defined_tells_every_reason() -> None:
+def test_coalesce__without_a_defined_value_lists_every_reason() -> None:
     assert reason_of("COALESCE(MISSING, A / ZERO)") == (
         "no argument of COALESCE is defined (column 1):"
         " MISSING has no value (column 10); division by zero (column 23)"
     )
 
 
-def test_an_integer_too_large_for_a_float_is_no_finite_number() -> None:
+def test_evaluate__integer_too_large_for_a_float_is_not_finite() -> None:
     value, reason = compile_formula("A").evaluate({Reference("A", "mean"): 10**400})
     assert value is None
     assert reason == "A is not a finite number (column 1)"

@@ -94,11 +94,11 @@ def value_of(text: str) -> float:
         ("COALESCE(A / ZERO, SQRT(MINUS), LOG(ZERO), 1e308 * 1e308, C)", 0.2),
     ],
 )  # fmt: skip
-def test_a_formula_gives_the_number_worked_out_by_hand(text: str, expected: float) -> None:
+def test_evaluate__equals_the_manual_calculation(text: str, expected: float) -> None:
     assert value_of(text) == pytest.approx(expected, rel=1e-15, abs=0)
 
 
-def test_the_logarithm_is_the_natural_one() -> None:
+def test_log__is_the_natural_logarithm() -> None:
     assert value_of("LOG(A)") == math.log(0.5)
 
 
@@ -116,25 +116,27 @@ def test_the_logarithm_is_the_natural_one() -> None:
         ("IF 0.1 + 0.2 <= 0.3 THEN 1 ELSE 0", 0.0),
     ],
 )
-def test_equal_allows_a_relative_difference_of_one_in_a_billion(text: str, expected: float) -> None:
+def test_equality__allows_a_relative_difference_of_one_billionth(
+    text: str, expected: float
+) -> None:
     assert value_of(text) == expected
 
 
-def test_a_result_is_never_minus_zero() -> None:
+def test_evaluate__result_is_never_negative_zero() -> None:
     assert math.copysign(1.0, value_of("ZERO * -1")) == 1.0
 
 
-def test_only_the_chosen_branch_is_computed() -> None:
+def test_if__evaluates_only_the_chosen_branch() -> None:
     assert value_of("IF A > B THEN A ELSE MISSING / ZERO") == 0.5
     assert value_of("IF A < B THEN MISSING ELSE A") == 0.5
 
 
-def test_and_and_or_stop_when_the_left_side_decides() -> None:
+def test_and_or__stop_when_the_left_operand_decides() -> None:
     assert value_of("IF A < B AND MISSING > 0 THEN 1 ELSE 0") == 0.0
     assert value_of("IF A > B OR 1 / ZERO > 0 THEN 1 ELSE 0") == 1.0
 
 
-def test_a_formula_lists_what_it_reads_once_and_in_order() -> None:
+def test_formula__references_are_unique_and_ordered() -> None:
     formula = compile_formula('B + A.p95 + b.mean + SCORE["x"] + A')
     assert formula.references == (
         Reference("B", "mean"),
@@ -144,17 +146,17 @@ def test_a_formula_lists_what_it_reads_once_and_in_order() -> None:
     )
 
 
-def test_the_bare_function_takes_one_float_per_reference() -> None:
+def test_formula__function_takes_one_float_per_reference() -> None:
     formula = compile_formula("WEIGHTED_SUM(ROUGE:0.5, BLEU:0.25)")
     # 0.5*0.4 + 0.25*0.8 = 0.4
     assert formula.function(0.4, 0.8) == pytest.approx(0.4)
 
 
-def test_the_same_text_is_compiled_once() -> None:
+def test_compile__same_text_is_compiled_once() -> None:
     assert compile_formula("A + B + 17") is compile_formula("A + B + 17", {"A", "B"})
 
 
-def test_a_compiled_formula_reaches_no_builtins() -> None:
+def test_compile__formula_cannot_reach_builtins() -> None:
     function = compile_formula("ABS(A)").function
     assert vars(function).get("__builtins__") is None
     assert function.__globals__["__builtins__"] == {}
@@ -169,7 +171,7 @@ inputs = st.dictionaries(
 
 @unhurried
 @given(numbers(st.sampled_from(FEW)), inputs)
-def test_the_compiled_function_and_the_explainer_give_the_same_bits(
+def test_compile__function_and_explanation_agree_bit_for_bit(
     root: Expr, values: dict[Reference, float | None]
 ) -> None:
     formula = as_compiled(root)
@@ -181,7 +183,7 @@ def test_the_compiled_function_and_the_explainer_give_the_same_bits(
 
 @unhurried
 @given(numbers(st.sampled_from(FEW)), inputs)
-def test_a_formula_is_deterministic(root: Expr, values: dict[Reference, float | None]) -> None:
+def test_evaluate__is_deterministic(root: Expr, values: dict[Reference, float | None]) -> None:
     formula = as_compiled(root)
     assert repr(formula.evaluate(values)) == repr(formula.evaluate(dict(values)))
 
@@ -191,7 +193,7 @@ def test_a_formula_is_deterministic(root: Expr, values: dict[Reference, float | 
     numbers(st.sampled_from(FEW[::2]), ARITHMETIC),
     st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=3),
 )
-def test_arithmetic_equals_that_of_python(root: Expr, numbers_given: list[float]) -> None:
+def test_evaluate__arithmetic_equals_python(root: Expr, numbers_given: list[float]) -> None:
     formula = as_compiled(root)
     values = dict(zip(FEW[::2], numbers_given, strict=True))
     value, reason = formula.evaluate(values)

@@ -1,4 +1,4 @@
-"""An evaluation in the background: what it tells arrives, and it ends with whoever listens."""
+"""Background evaluations: results arrive in order, and a closed consumer ends the producer."""
 
 import asyncio
 import threading
@@ -16,10 +16,10 @@ FIRST, SECOND = result(task(task_id="a"), True), result(task(task_id="b"), True)
 
 
 def test_background__results_arrive_in_order() -> None:
-    async def work(tell: OnResult) -> None:
-        tell(FIRST)
+    async def work(report_result: OnResult) -> None:
+        report_result(FIRST)
         await asyncio.sleep(0)
-        tell(SECOND)
+        report_result(SECOND)
 
     outputs = [
         attempt_result
@@ -30,21 +30,21 @@ def test_background__results_arrive_in_order() -> None:
 
 
 def test_background__heartbeat_without_results() -> None:
-    heard = threading.Event()
+    heartbeat_received = threading.Event()
 
-    async def work(tell: OnResult) -> None:
-        await asyncio.to_thread(heard.wait, LIVENESS_S)
-        tell(FIRST)
+    async def work(report_result: OnResult) -> None:
+        await asyncio.to_thread(heartbeat_received.wait, LIVENESS_S)
+        report_result(FIRST)
 
     pages = run_in_background(work, heartbeat_s=0.01)
     assert next(pages) == []
-    heard.set()
+    heartbeat_received.set()
     assert [attempt_result for page in pages for attempt_result in page] == [FIRST]
 
 
 def test_background__exception_is_raised_after_results() -> None:
-    async def work(tell: OnResult) -> None:
-        tell(FIRST)
+    async def work(report_result: OnResult) -> None:
+        report_result(FIRST)
         raise LookupError("lost")
 
     pages = run_in_background(work, heartbeat_s=LIVENESS_S)
@@ -60,8 +60,8 @@ def test_background__producer_that_cannot_start_raises(
         main.close()
         raise OSError("too many open files")
 
-    async def work(tell: OnResult) -> None:
-        tell(FIRST)
+    async def work(report_result: OnResult) -> None:
+        report_result(FIRST)
 
     monkeypatch.setattr(asyncio, "run", run_out)
     with pytest.raises(OSError, match="too many open files"):
@@ -71,8 +71,8 @@ def test_background__producer_that_cannot_start_raises(
 def test_background__closed_consumer_cancels_producer() -> None:
     ended = threading.Event()
 
-    async def work(tell: OnResult) -> None:
-        tell(FIRST)
+    async def work(report_result: OnResult) -> None:
+        report_result(FIRST)
         try:
             await asyncio.sleep(LIVENESS_S)
         finally:

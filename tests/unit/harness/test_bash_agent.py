@@ -1,4 +1,4 @@
-"""The loop of a task and the run around it, with models that say what a test wants."""
+"""The agent loop of a task and the runner around it, with scripted models."""
 
 import asyncio
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ TEN = Usage(input_tokens=8, output_tokens=2)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _checks() -> None:
+def _loaded_checks() -> None:
     load_checks()
 
 
@@ -71,33 +71,37 @@ def turn(
 
 
 @dataclass(slots=True)
-class Parrot:
-    """Says the given turns in order, the last one for ever; an exception is raised."""
+class ScriptedModel:
+    """A model that returns the given turns in order and then repeats the last one; it raises errors."""
 
     turns: Sequence[Turn | LlmError]
     provider: str = "parrot"
     model: str = "p"
-    heard: list[Sequence[ChatMessage]] = field(default_factory=list)
+    received: list[Sequence[ChatMessage]] = field(default_factory=list)
     systems: list[str] = field(default_factory=list)
 
     async def turn(
         self, system: str, messages: Sequence[ChatMessage], _: Sequence[Tool], /
     ) -> Turn:
         await asyncio.sleep(0)
-        said = self.turns[min(len(self.heard), len(self.turns) - 1)]
-        self.heard.append(tuple(messages))
+        reply = self.turns[min(len(self.received), len(self.turns) - 1)]
+        self.received.append(tuple(messages))
         self.systems.append(system)
-        if isinstance(said, LlmError):
-            raise said
-        return said
+        if isinstance(reply, LlmError):
+            raise reply
+        return reply
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """No connection is open."""
 
 
-def attempt(*turns: Turn | LlmError, of: EvalTask | None = None, **limits: Any) -> AgentAttempt:
+def attempt(
+    *turns: Turn | LlmError, eval_task: EvalTask | None = None, **limits: Any
+) -> AgentAttempt:
     budget = limits.pop("budget", None) or Budget()
-    return asyncio.run(attempt_task(of or task(), Parrot(turns), TaskLimits(**limits), budget))
+    return asyncio.run(
+        attempt_task(eval_task or task(), ScriptedModel(turns), TaskLimits(**limits), budget)
+    )
 
 
 def run_all(
@@ -153,7 +157,7 @@ def test_turn_limit__trace_ends_with_results_of_last_turn() -> None:
 
 def test_system_prompt__task_prompt_overrides_sandbox_prompt() -> None:
     for system, expected in ((None, sandbox_prompt()), ("", ""), ("Own.", "Own.")):
-        parrot = Parrot([turn(text="Done.")])
+        parrot = ScriptedModel([turn(text="Done.")])
         asyncio.run(attempt_task(task(system=system), parrot, TaskLimits(), Budget()))
         assert parrot.systems == [expected]
 
@@ -167,7 +171,7 @@ def test_time_limit__trace_keeps_finished_turns() -> None:
 
 
 def test_time_limit__server_without_answer_is_infra_error() -> None:
-    class Silent(Parrot):
+    class Silent(ScriptedModel):
         async def turn(self, *_: Any) -> Turn:
             await asyncio.sleep(60)
             raise AssertionError
@@ -181,16 +185,17 @@ def test_time_limit__server_without_answer_is_infra_error() -> None:
 
 
 class NoConnection(Exception):
-    """No answer at all."""
+    """The server does not respond."""
 
 
 ERRORS = SdkErrors(status=AssertionError, connection=NoConnection, any=NoConnection)
 
 
 @dataclass(slots=True)
-class Flaky(Parrot):
-    """Its server is once too busy, in the second turn. The time of the task is over in the turn
-    `late`, which in the second is while it waits to ask again.
+class RecoveringModel(ScriptedModel):
+    """A model whose server is busy once, in the second turn.
+
+    The time limit of the task expires in turn `late`; in turn 2 that is before the retry.
     """
 
     late: int = 2
@@ -198,13 +203,13 @@ class Flaky(Parrot):
     async def turn(
         self, system: str, messages: Sequence[ChatMessage], tools: Sequence[Tool], /
     ) -> Turn:
-        number = len(self.heard) + 1
+        number = len(self.received) + 1
         errors = [NoConnection("busy")] if number == 2 else []
 
         async def call() -> Turn:
             if errors:
                 raise errors.pop()
-            return await Parrot.turn(self, system, messages, tools)
+            return await ScriptedModel.turn(self, system, messages, tools)
 
         async def sleep(_: float) -> None:
             if number == self.late:
@@ -216,7 +221,9 @@ class Flaky(Parrot):
 
 
 def test_time_limit__retried_request_is_infra_error() -> None:
-    agent_attempt = asyncio.run(attempt_task(task(), Flaky([turn("true")]), TaskLimits(), Budget()))
+    agent_attempt = asyncio.run(
+        attempt_task(task(), RecoveringModel([turn("true")]), TaskLimits(), Budget())
+    )
     assert (
         agent_attempt.trace.ending,
         agent_attempt.trace.turns,
@@ -230,7 +237,7 @@ def test_time_limit__retried_request_is_infra_error() -> None:
 
 
 def test_time_limit__recovered_server_leaves_timeout_to_model() -> None:
-    late = Flaky([turn("true")], late=3)
+    late = RecoveringModel([turn("true")], late=3)
     agent_attempt = asyncio.run(attempt_task(task(), late, TaskLimits(), Budget()))
     assert (agent_attempt.trace.ending, agent_attempt.trace.turns, agent_attempt.failure) == (
         ConversationEnding.TIME_LIMIT,
@@ -265,7 +272,7 @@ def test_provider_error__trace_keeps_finished_turns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "commands"),
+    ("tool_input", "commands"),
     [
         ({"commands": "a"}, "a"),
         ({"script": "b"}, "b"),
@@ -273,21 +280,21 @@ def test_provider_error__trace_keeps_finished_turns() -> None:
         ({}, ""),
     ],
 )
-def test_parse_call__reads_commands_or_script(given: dict[str, Any], commands: str) -> None:
-    parsed_call = parse_call(ToolUseBlock(id="1", name="bash", input=given))
+def test_parse_call__reads_commands_or_script(tool_input: dict[str, Any], commands: str) -> None:
+    parsed_call = parse_call(ToolUseBlock(id="1", name="bash", input=tool_input))
     assert (parsed_call.commands, parsed_call.error) == (commands, None)
 
 
 @pytest.mark.parametrize(
-    ("use", "said"),
+    ("use", "reason"),
     [
         (ToolUseBlock(id="1", name="python", input={}), "there is no tool 'python'; use bash"),
         (ToolUseBlock(id="1", name="bash", input={}, flaw="bad"), "bad; send"),
         (ToolUseBlock(id="1", name="bash", input={"commands": 3}), "commands must be a text"),
     ],
 )
-def test_parse_call__invalid_call_is_answered_with_reason(use: ToolUseBlock, said: str) -> None:
-    assert said in (parse_call(use).error or "")
+def test_parse_call__invalid_call_is_answered_with_reason(use: ToolUseBlock, reason: str) -> None:
+    assert reason in (parse_call(use).error or "")
 
 
 @pytest.mark.parametrize("value", [None, "5", True, -1, [1]])
@@ -318,30 +325,32 @@ def test_tool_text__contains_output_errors_and_exit_code(done: Any, text: str) -
 
 
 def test_runner__scores_each_task() -> None:
-    results = run_all(Parrot([turn("echo x"), turn(text="Done.")]), task("stdout_contains:x"))
+    results = run_all(
+        ScriptedModel([turn("echo x"), turn(text="Done.")]), task("stdout_contains:x")
+    )
     assert [entry.passed() for entry in results] == [True]
 
 
 def test_runner__errored_task_does_not_stop_run() -> None:
-    parrot = Parrot([LlmError("overloaded"), turn("true"), turn(text="Done.")])
+    parrot = ScriptedModel([LlmError("overloaded"), turn("true"), turn(text="Done.")])
     first, second = run_all(parrot, task(task_id="a"), task(task_id="b"))
     assert (first.outcome, first.reason) == (AttemptOutcome.INFRA_ERROR, "overloaded")
     assert second.passed()
 
 
 def test_runner__final_error_skips_remaining_tasks() -> None:
-    parrot = Parrot([LlmError("no such key", kind=LlmErrorKind.AUTH)])
+    parrot = ScriptedModel([LlmError("no such key", kind=LlmErrorKind.AUTH)])
     first, second = run_all(parrot, task(task_id="a"), task(task_id="b"))
     assert first.outcome is AttemptOutcome.INFRA_ERROR
     assert (second.outcome, second.reason) == (
         AttemptOutcome.SKIPPED,
         "the run was stopped: no such key",
     )
-    assert len(parrot.heard) == 1
+    assert len(parrot.received) == 1
 
 
 def test_run_budget__is_shared_by_all_tasks() -> None:
-    parrot = Parrot([turn(text="Done.")])
+    parrot = ScriptedModel([turn(text="Done.")])
     budget = Budget(limits=BudgetLimits(tokens=10))
     first, second = run_all(parrot, task(task_id="a"), task(task_id="b"), budget=budget)
     assert first.outcome is AttemptOutcome.SCORED
@@ -352,26 +361,26 @@ def test_run_budget__is_shared_by_all_tasks() -> None:
 
 
 def test_run_time_limit__keeps_finished_attempts() -> None:
-    parrot = Parrot([turn(text="Done."), turn("sleep 600")])
+    parrot = ScriptedModel([turn(text="Done."), turn("sleep 600")])
     results = run_all(parrot, task(task_id="a"), task(task_id="b"), time_s=1.0)
     assert [entry.task.id for entry in results] == ["a"]
 
 
 def test_runner__concurrency_is_limited() -> None:
-    seen: list[int] = []
+    active_counts: list[int] = []
     active = 0
 
-    class Busy(Parrot):
+    class Busy(ScriptedModel):
         async def turn(self, *_: Any) -> Turn:
             nonlocal active
             active += 1
-            seen.append(active)
+            active_counts.append(active)
             await asyncio.sleep(0.01)
             active -= 1
             return turn(text="Done.")
 
     run_all(Busy([]), *(task(task_id=str(n)) for n in range(6)), concurrency=3)
-    assert max(seen) == 3
+    assert max(active_counts) == 3
 
 
 def test_plan_trials__repeats_whole_dataset() -> None:
@@ -387,14 +396,14 @@ def test_plan_trials__repeats_whole_dataset() -> None:
 JUDGED = task("llm_judge:kind?", "llm_judge:kind?", "exit_code:0")
 
 
-def judged(answer: str) -> EvalResult:
-    judge = BashJudge(Parrot([turn(text=answer)]), Price(input_usd=1.0, output_usd=1.0))
-    [scored] = run_all(Parrot([turn("true"), turn(text="Done.")]), JUDGED, judge=judge)
+def judge_with_answer(answer: str) -> EvalResult:
+    judge = BashJudge(ScriptedModel([turn(text=answer)]), Price(input_usd=1.0, output_usd=1.0))
+    [scored] = run_all(ScriptedModel([turn("true"), turn(text="Done.")]), JUDGED, judge=judge)
     return scored
 
 
 def test_judge__repeated_question_is_asked_once() -> None:
-    judged_result = judged('I think: {"score": 0.75, "reason": "mostly"} – so there.')
+    judged_result = judge_with_answer('I think: {"score": 0.75, "reason": "mostly"} – so there.')
     assert judged_result.score is not None
     first = judged_result.score.results[0]
     assert (first.passed, first.weight, first.detail) == (True, 1.0, "judged 0.75: mostly")
@@ -405,10 +414,12 @@ def test_judge__repeated_question_is_asked_once() -> None:
 
 
 def test_judge__cost_counts_in_run_budget_at_own_price() -> None:
-    """10 tokens a turn: the model takes two turns at 1 $ a token, the judge one at 3 $."""
+    """Each turn has 10 tokens: two turns of the model at 1 $ per token, one of the judge at 3 $."""
     run = Budget(price=Price(input_usd=1e6, output_usd=1e6))
-    judge = BashJudge(Parrot([turn(text='{"score": 1}')]), Price(input_usd=3e6, output_usd=3e6))
-    run_all(Parrot([turn("true"), turn(text="Done.")]), JUDGED, judge=judge, budget=run)
+    judge = BashJudge(
+        ScriptedModel([turn(text='{"score": 1}')]), Price(input_usd=3e6, output_usd=3e6)
+    )
+    run_all(ScriptedModel([turn("true"), turn(text="Done.")]), JUDGED, judge=judge, budget=run)
     assert (run.known_usd, run.known_input_tokens + run.known_output_tokens) == (
         2 * 10 * 1 + 10 * 3,
         30,
@@ -420,22 +431,22 @@ def test_judge__cost_counts_in_run_budget_at_own_price() -> None:
     ["yes", "", '{"score": 2}', '{"score": true}', '{"score": NaN}', '{"reason": "x"}', "[1]"],
 )
 def test_judge__invalid_answer_is_judge_error(answer: str) -> None:
-    judged_result = judged(answer)
+    judged_result = judge_with_answer(answer)
     assert (judged_result.outcome, judged_result.score) == (AttemptOutcome.JUDGE_ERROR, None)
     assert judged_result.reason
 
 
 def test_judge__final_error_stops_run() -> None:
-    """Whatever the model did for the tasks that are left, nobody would score it."""
-    judge = BashJudge(Parrot([LlmError("401: wrong key", kind=LlmErrorKind.AUTH)]))
-    model = Parrot([turn(text="Done.")])
+    """The judge could not score any attempt at the remaining tasks."""
+    judge = BashJudge(ScriptedModel([LlmError("401: wrong key", kind=LlmErrorKind.AUTH)]))
+    model = ScriptedModel([turn(text="Done.")])
     results = run_all(model, JUDGED, replace(JUDGED, id="next"), judge=judge)
     assert [entry.outcome for entry in results] == [
         AttemptOutcome.JUDGE_ERROR,
         AttemptOutcome.SKIPPED,
     ]
     assert results[1].reason == "the run was stopped: the judge did not answer: 401: wrong key"
-    assert len(model.heard) == 1
+    assert len(model.received) == 1
 
 
 def test_runner__raising_check_is_judge_error_of_its_task(
@@ -444,7 +455,9 @@ def test_runner__raising_check_is_judge_error_of_its_task(
     broken = Check(summary="divides by zero", evaluate=lambda _, __: CheckResult(1 // 0 > 0, ""))
     find = CHECKS.find
     monkeypatch.setattr(CHECKS, "find", lambda name: broken if name == "broken" else find(name))
-    results = run_all(Parrot([turn(text="Done.")]), task("broken:x"), task("tool_calls_max:0"))
+    results = run_all(
+        ScriptedModel([turn(text="Done.")]), task("broken:x"), task("tool_calls_max:0")
+    )
     assert [entry.outcome for entry in results] == [
         AttemptOutcome.JUDGE_ERROR,
         AttemptOutcome.SCORED,
@@ -470,7 +483,7 @@ def test_read_judgement__cost_without_price_is_unknown() -> None:
 
 
 def test_llm_cache__cached_request_is_sent_once(tmp_path: Path) -> None:
-    parrot = Parrot([turn("echo x"), turn(text="Done.")])
+    parrot = ScriptedModel([turn("echo x"), turn(text="Done.")])
 
     def ask(trial: int, *, only_cached: bool = False) -> AgentAttempt:
         llm = CachedLlm(
@@ -479,7 +492,7 @@ def test_llm_cache__cached_request_is_sent_once(tmp_path: Path) -> None:
         return asyncio.run(attempt_task(task(), llm, TaskLimits(), Budget()))
 
     first, again = ask(0), ask(0, only_cached=True)
-    assert len(parrot.heard) == 2
+    assert len(parrot.received) == 2
     assert again.trace.messages == first.trace.messages
     missing = ask(1, only_cached=True)
     assert missing.failure is not None
@@ -487,13 +500,13 @@ def test_llm_cache__cached_request_is_sent_once(tmp_path: Path) -> None:
 
 
 def test_llm_cache__invalid_file_is_requested_again(tmp_path: Path) -> None:
-    parrot = Parrot([turn(text="Done.")])
+    parrot = ScriptedModel([turn(text="Done.")])
     llm = CachedLlm(parrot, tmp_path, TurnSettings(), server=None, trial=0, only_cached=False)
     for _ in range(2):
         asyncio.run(attempt_task(task(), llm, TaskLimits(), Budget()))
         [file] = tmp_path.iterdir()
         file.write_text("{")
-    assert len(parrot.heard) == 2
+    assert len(parrot.received) == 2
 
 
 def test_scripted_model__plays_turns_of_its_task() -> None:
@@ -541,16 +554,16 @@ def test_resume__repeats_only_attempts_without_score() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "reason"),
     [
         ({"model": "other"}, "not scripted/other"),
         ({"max_turns": 3}, "other settings: max_turns"),
         ({"settings": {"judge_model": "j", "bashkit": "1"}}, "other settings: judge_model"),
     ],
 )
-def test_resume__other_model_or_settings_are_refused(changed: Any, said: str) -> None:
+def test_resume__other_model_or_settings_are_refused(changed: Any, reason: str) -> None:
     before = report(settings={"judge_model": None, "bashkit": "1"})
-    with pytest.raises(IncompatibleRun, match=said):
+    with pytest.raises(IncompatibleRun, match=reason):
         resume_report(replace(before, **changed), before, [])
 
 

@@ -1,4 +1,4 @@
-"""What each check looks at, and what it says."""
+"""Each check of the bash harness: the files and output that it reads, and its result text."""
 
 import time
 
@@ -17,11 +17,13 @@ FILES = {
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _checks() -> None:
+def _loaded_checks() -> None:
     load_checks()
 
 
-def says(check: str, *calls: object, weight: float = 1.0, **more: object) -> tuple[bool, str]:
+def check_outcome(
+    check: str, *calls: object, weight: float = 1.0, **more: object
+) -> tuple[bool, str]:
     check_result = run_check(check, weight, evidence(*calls, files=FILES, **more))  # type: ignore[arg-type]
     assert check_result.check == check
     return check_result.passed, check_result.detail
@@ -44,55 +46,55 @@ def test_check_registry__has_every_check_of_the_specification() -> None:
 
 
 def test_exit_code__reads_last_call() -> None:
-    assert says("exit_code:0", call(code=1), call(code=0)) == (True, "expected 0, got 0")
-    assert says("exit_code:0", call(code=0), call(code=2)) == (False, "expected 0, got 2")
-    assert says("exit_code:127", call(code=127)) == (True, "expected 127, got 127")
+    assert check_outcome("exit_code:0", call(code=1), call(code=0)) == (True, "expected 0, got 0")
+    assert check_outcome("exit_code:0", call(code=0), call(code=2)) == (False, "expected 0, got 2")
+    assert check_outcome("exit_code:127", call(code=127)) == (True, "expected 127, got 127")
 
 
 def test_exit_code__without_calls_is_minus_one() -> None:
-    assert says("exit_code:0") == (False, "expected 0, got -1")
-    assert says("exit_code:-1") == (True, "expected -1, got -1")
+    assert check_outcome("exit_code:0") == (False, "expected 0, got -1")
+    assert check_outcome("exit_code:-1") == (True, "expected -1, got -1")
 
 
 @pytest.mark.parametrize("value", ["zero", "", " 0", "1.0", "٣", "9" * 5000])
 def test_exit_code__invalid_number_is_zero(value: str) -> None:
-    assert says(f"exit_code:{value}", call(code=0)) == (True, "expected 0, got 0")
+    assert check_outcome(f"exit_code:{value}", call(code=0)) == (True, "expected 0, got 0")
 
 
 def test_stdout_contains__searches_each_call_separately() -> None:
-    assert says("stdout_contains:b", call("a"), call("abc")) == (True, "found")
-    assert says("stdout_contains:ab", call("a"), call("b")) == (
+    assert check_outcome("stdout_contains:b", call("a"), call("abc")) == (True, "found")
+    assert check_outcome("stdout_contains:ab", call("a"), call("b")) == (
         False,
         "'ab' not found in any tool output",
     )
 
 
 def test_stdout_contains__is_case_sensitive_and_ignores_stderr() -> None:
-    assert not says("stdout_contains:Done", call("done"))[0]
-    assert not says("stdout_contains:done", call("", stderr="done"))[0]
+    assert not check_outcome("stdout_contains:Done", call("done"))[0]
+    assert not check_outcome("stdout_contains:done", call("", stderr="done"))[0]
 
 
 def test_stdout_contains__does_not_strip_text() -> None:
-    assert says("stdout_contains: x", call(" x"))[0]
-    assert not says("stdout_contains: x", call("x"))[0]
-    assert says("stdout_contains:a:b:c", call("a:b:c"))[0]
-    assert not says("stdout_contains:x")[0]
+    assert check_outcome("stdout_contains: x", call(" x"))[0]
+    assert not check_outcome("stdout_contains: x", call("x"))[0]
+    assert check_outcome("stdout_contains:a:b:c", call("a:b:c"))[0]
+    assert not check_outcome("stdout_contains:x")[0]
 
 
 def test_stdout_regex__matches_anywhere() -> None:
-    assert says(r"stdout_regex:\d{4}", call("in 2026, maybe")) == (True, "matched")
-    assert says("stdout_regex:^b", call("ab")) == (False, "pattern '^b' not matched")
-    assert says("stdout_regex:(?i)ERROR", call("an error"))[0]
+    assert check_outcome(r"stdout_regex:\d{4}", call("in 2026, maybe")) == (True, "matched")
+    assert check_outcome("stdout_regex:^b", call("ab")) == (False, "pattern '^b' not matched")
+    assert check_outcome("stdout_regex:(?i)ERROR", call("an error"))[0]
 
 
 def test_stdout_regex__dollar_matches_only_at_very_end() -> None:
-    assert not says("stdout_regex:b$", call("ab\n"))[0]
-    assert says("stdout_regex:b$", call("ab"))[0]
+    assert not check_outcome("stdout_regex:b$", call("ab\n"))[0]
+    assert check_outcome("stdout_regex:b$", call("ab"))[0]
 
 
 @pytest.mark.parametrize("pattern", ["(", r"(?=a)", r"(a)\1", "(?<!x)y", "a{1001}", "x" * 10_001])
 def test_stdout_regex__unsupported_pattern_fails_with_reason(pattern: str) -> None:
-    passed, detail = says(f"stdout_regex:{pattern}", call("aa"))
+    passed, detail = check_outcome(f"stdout_regex:{pattern}", call("aa"))
     assert not passed
     assert detail.startswith("invalid regex: ")
 
@@ -100,58 +102,73 @@ def test_stdout_regex__unsupported_pattern_fails_with_reason(pattern: str) -> No
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*a){20}$", "(x+x+)+y"])
 def test_stdout_regex__catastrophic_pattern_is_fast(pattern: str) -> None:
     started = time.monotonic()
-    says(f"stdout_regex:{pattern}", call("a" * 200_000 + "!"))
-    assert time.monotonic() - started < 60  # tried one after the other: for ever
+    check_outcome(f"stdout_regex:{pattern}", call("a" * 200_000 + "!"))
+    assert time.monotonic() - started < 60  # with backtracking: practically endless
 
 
 def test_stderr_empty__fails_when_a_call_wrote_to_it() -> None:
-    assert says("stderr_empty") == (True, "all stderr empty")
-    assert says("stderr_empty", call("out"), call("out"))[0]
-    assert says("stderr_empty", call(), call(stderr="x" * 101)) == (False, "stderr: " + "x" * 100)
+    assert check_outcome("stderr_empty") == (True, "all stderr empty")
+    assert check_outcome("stderr_empty", call("out"), call("out"))[0]
+    assert check_outcome("stderr_empty", call(), call(stderr="x" * 101)) == (
+        False,
+        "stderr: " + "x" * 100,
+    )
 
 
 def test_file_exists__accepts_directory_but_dir_exists_refuses_file() -> None:
-    assert says("file_exists:/data") == (True, "exists")
-    assert says("file_exists:/data/a.csv") == (True, "exists")
-    assert says("file_exists:/nope") == (False, "not found")
-    assert says("dir_exists:/data") == (True, "directory exists")
-    assert says("dir_exists:/data/a.csv") == (False, "directory not found")
+    assert check_outcome("file_exists:/data") == (True, "exists")
+    assert check_outcome("file_exists:/data/a.csv") == (True, "exists")
+    assert check_outcome("file_exists:/nope") == (False, "not found")
+    assert check_outcome("dir_exists:/data") == (True, "directory exists")
+    assert check_outcome("dir_exists:/data/a.csv") == (False, "directory not found")
 
 
 def test_file_contains__compares_content() -> None:
-    assert says("file_contains:/data/a.csv:Ada,36") == (True, "found in file")
-    assert says("file_contains:/data/a.csv:Bob") == (False, "'Bob' not found in /data/a.csv")
-    assert says("file_contains:/data/latin:caf�")[0]
-    assert says("file_contains:/nope:x") == (False, "cannot read /nope: not found")
-    assert says("file_contains:/data:x") == (False, "cannot read /data: is a directory")
+    assert check_outcome("file_contains:/data/a.csv:Ada,36") == (True, "found in file")
+    assert check_outcome("file_contains:/data/a.csv:Bob") == (
+        False,
+        "'Bob' not found in /data/a.csv",
+    )
+    assert check_outcome("file_contains:/data/latin:caf�")[0]
+    assert check_outcome("file_contains:/nope:x") == (False, "cannot read /nope: not found")
+    assert check_outcome("file_contains:/data:x") == (False, "cannot read /data: is a directory")
 
 
 def test_file_line_regex__ignores_carriage_return() -> None:
-    assert says("file_line_regex:/data/a.csv:^Ada,(?:36|37)$") == (True, "matched file line")
-    assert says("file_line_regex:/data/a.csv:^36") == (
+    assert check_outcome("file_line_regex:/data/a.csv:^Ada,(?:36|37)$") == (
+        True,
+        "matched file line",
+    )
+    assert check_outcome("file_line_regex:/data/a.csv:^36") == (
         False,
         "pattern '^36' not matched by any line in /data/a.csv",
     )
-    assert says("file_line_regex:/nope:x") == (False, "cannot read /nope: not found")
-    assert says("file_line_regex:/data/a.csv:(")[1].startswith("invalid regex: ")
+    assert check_outcome("file_line_regex:/nope:x") == (False, "cannot read /nope: not found")
+    assert check_outcome("file_line_regex:/data/a.csv:(")[1].startswith("invalid regex: ")
 
 
 def test_file_line_regex__empty_file_has_no_line() -> None:
-    assert not says("file_line_regex:/empty:^$")[0]
+    assert not check_outcome("file_line_regex:/empty:^$")[0]
 
 
 def test_tool_calls__compares_count() -> None:
-    one = call()
-    assert says("tool_calls_min:2", one, one) == (True, "expected >= 2, got 2")
-    assert says("tool_calls_min:3", one, one) == (False, "expected >= 3, got 2")
-    assert says("tool_calls_max:1", one, one) == (False, "expected <= 1, got 2")
-    assert says("tool_calls_max:2", one, one) == (True, "expected <= 2, got 2")
+    tool_call = call()
+    assert check_outcome("tool_calls_min:2", tool_call, tool_call) == (True, "expected >= 2, got 2")
+    assert check_outcome("tool_calls_min:3", tool_call, tool_call) == (
+        False,
+        "expected >= 3, got 2",
+    )
+    assert check_outcome("tool_calls_max:1", tool_call, tool_call) == (
+        False,
+        "expected <= 1, got 2",
+    )
+    assert check_outcome("tool_calls_max:2", tool_call, tool_call) == (True, "expected <= 2, got 2")
 
 
 def test_tool_calls__invalid_number_is_no_limit() -> None:
-    assert says("tool_calls_min:many") == (True, "expected >= 0, got 0")
-    assert says("tool_calls_max:few", call()) == (True, f"expected <= {2**64 - 1}, got 1")
-    assert says(f"tool_calls_min:{'9' * 5000}") == (True, "expected >= 0, got 0")
+    assert check_outcome("tool_calls_min:many") == (True, "expected >= 0, got 0")
+    assert check_outcome("tool_calls_max:few", call()) == (True, f"expected <= {2**64 - 1}, got 1")
+    assert check_outcome(f"tool_calls_min:{'9' * 5000}") == (True, "expected >= 0, got 0")
 
 
 def test_llm_judge__without_judge_passes_with_weight_zero() -> None:

@@ -1,4 +1,4 @@
-"""Datasets as people write them, right and wrong."""
+"""Datasets of bash tasks: valid lines, comments, and an error for each invalid line."""
 
 import json
 from pathlib import Path
@@ -24,8 +24,8 @@ def lines(*values: Any) -> list[bytes]:
     return [value if isinstance(value, bytes) else json.dumps(value).encode() for value in values]
 
 
-def flaw(value: Any) -> str:
-    """What is said of the only line."""
+def error_text(value: Any) -> str:
+    """The error message of the only line."""
     [finding] = parse_dataset(lines(value)).errors
     assert finding.line == 1
     return finding.text
@@ -62,7 +62,7 @@ def test_parse_dataset__unknown_key_is_warning_with_suggestion() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"id": None}, "id is missing"),
         ({"prompt": " "}, "prompt is missing"),
@@ -80,12 +80,12 @@ def test_parse_dataset__unknown_key_is_warning_with_suggestion() -> None:
         ({"files": {"/a": 1}}, "the file '/a' must be a text"),
     ],
 )
-def test_parse_dataset__invalid_task_is_error(changes: dict[str, Any], said: str) -> None:
-    assert said in flaw({**GOOD, **changes})
+def test_parse_dataset__invalid_task_is_error(changes: dict[str, Any], message: str) -> None:
+    assert message in error_text({**GOOD, **changes})
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         (b"{", "the line is not valid JSON"),
         (b"[1]", "is not a JSON object"),
@@ -95,8 +95,8 @@ def test_parse_dataset__invalid_task_is_error(changes: dict[str, Any], said: str
         (b"[" * 100_000, "nested deeper"),
     ],
 )
-def test_parse_dataset__invalid_json_is_error(line: bytes, said: str) -> None:
-    assert said in flaw(line)
+def test_parse_dataset__invalid_json_is_error(line: bytes, message: str) -> None:
+    assert message in error_text(line)
 
 
 def test_parse_dataset__empty_dataset_is_error() -> None:
@@ -119,12 +119,15 @@ def test_load_dataset__missing_file_raises_unreadable_input(tmp_path: Path) -> N
 
 
 def test_content_hash__depends_on_what_the_model_sees() -> None:
-    one = task(task_id="a")
-    assert one.content_hash() == task(task_id="a", category="other", description="x").content_hash()
-    assert one.content_hash() != task(task_id="b").content_hash()
-    assert one.content_hash() != task(task_id="a", prompt="Else.").content_hash()
-    assert one.content_hash() != task("exit_code:1", task_id="a").content_hash()
-    assert one.content_hash() != task(task_id="a", files={"/a": ""}).content_hash()
+    original = task(task_id="a")
+    assert (
+        original.content_hash()
+        == task(task_id="a", category="other", description="x").content_hash()
+    )
+    assert original.content_hash() != task(task_id="b").content_hash()
+    assert original.content_hash() != task(task_id="a", prompt="Else.").content_hash()
+    assert original.content_hash() != task("exit_code:1", task_id="a").content_hash()
+    assert original.content_hash() != task(task_id="a", files={"/a": ""}).content_hash()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is said of a dataset before anybody has paid for it."""
+"""Findings of the dataset linter."""
 
 import json
 
@@ -11,11 +11,11 @@ from tests.support.bash_eval import dataset_file
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _checks() -> None:
+def _loaded_checks() -> None:
     load_checks()
 
 
-def said(*checks: str) -> list[tuple[LintSeverity, str]]:
+def lint_checks(*checks: str) -> list[tuple[LintSeverity, str]]:
     task = {
         "id": "t",
         "category": "c",
@@ -38,18 +38,18 @@ def test_lint__valid_checks_have_no_findings() -> None:
         "tool_calls_min:2",
         "llm_judge:well done?",
     )
-    assert said(*good) == []
+    assert lint_checks(*good) == []
 
 
 def test_lint__unknown_check_is_error_with_suggestion() -> None:
-    [(severity, text)] = said("stdout_contain:x")
+    [(severity, text)] = lint_checks("stdout_contain:x")
     assert severity is LintSeverity.ERROR
     assert "no check is named 'stdout_contain'. Did you mean stdout_contains" in text
 
 
 @pytest.mark.parametrize("check", ["stdout_regex:(", "file_line_regex:/a:(?=x)"])
 def test_lint__invalid_pattern_is_error(check: str) -> None:
-    [(severity, text)] = said(check)
+    [(severity, text)] = lint_checks(check)
     assert severity is LintSeverity.ERROR
     assert "invalid pattern" in text
 
@@ -72,13 +72,13 @@ def test_lint__invalid_pattern_is_error(check: str) -> None:
     ],
 )
 def test_lint__check_that_may_pass_by_chance_is_warning(check: str, part: str) -> None:
-    [(severity, text)] = said(check, "stderr_empty")
+    [(severity, text)] = lint_checks(check, "stderr_empty")
     assert severity is LintSeverity.WARNING
     assert part in text
 
 
 def test_lint__repeated_check_is_warning() -> None:
-    [(_, text)] = said("stderr_empty", "stderr_empty")
+    [(_, text)] = lint_checks("stderr_empty", "stderr_empty")
     assert "is repeated" in text
 
 

@@ -1,4 +1,4 @@
-"""Recorded commands in a fresh sandbox; the figures are those of the pinned bashkit."""
+"""Replay of recorded commands in a fresh sandbox; the figures depend on the pinned bashkit."""
 
 from dataclasses import replace
 from typing import Any
@@ -28,7 +28,7 @@ from tests.support.bash_eval import (
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _checks() -> None:
+def _loaded_checks() -> None:
     load_checks()
 
 
@@ -36,7 +36,7 @@ WRITER = task("file_contains:/a:hello", "stdout_contains:hi", "exit_code:0")
 
 
 def recording() -> EvalReport:
-    """A model that wrote a file and greeted, as somebody recorded it."""
+    """A recorded run: the model wrote a file and printed a greeting."""
     calls = [call(commands="echo hello > /a"), call("hi\n", commands="echo hi")]
     return report(result(WRITER, True, True, True, calls=calls))
 
@@ -106,7 +106,7 @@ def limited(**sandbox: Any) -> dict[str, Any]:
 
 
 def test_replay__uses_recorded_limits() -> None:
-    """Four commands where two were allowed: the third is refused, as it was recorded."""
+    """The recorded limit is 2 of the 4 commands; the replay refuses the third command again."""
     checked_task = task("exit_code:1")
     recorded_report = report(
         result(checked_task, True, calls=[call(commands="true; true; true; true", code=1)]),
@@ -117,7 +117,7 @@ def test_replay__uses_recorded_limits() -> None:
 
 
 def test_replay__uses_recorded_call_timeout() -> None:
-    """Without it the call would sleep for as long as the sandbox lets it."""
+    """Without the timeout the call would sleep until the limit of the sandbox."""
     slept = replace(call(commands="sleep 600", code=1), timeout_ms=20)
     recorded_report = report(
         result(task("exit_code:1"), True, calls=[slept]), settings=limited(timeout_s=600)

@@ -1,4 +1,4 @@
-"""A run shown to people: the right figures, and nothing of a user's text that acts."""
+"""Reports of a run: correct figures, and no markup or control characters from users' text."""
 
 from html.parser import HTMLParser
 from pathlib import Path
@@ -193,18 +193,20 @@ def test_write_report__uses_name_of_run(tmp_path: Path) -> None:
 
 def runs(*outcomes: str, stderr: tuple[str, ...] = ()) -> list[EvalReport]:
     """Runs over the same tasks; each text has a + for a task that passed."""
-    said = stderr or ("",) * len(outcomes)
+    stderr_texts = stderr or ("",) * len(outcomes)
     return [
         report(
             *(
                 result(
-                    task(task_id=str(n)), sign == "+", trace=trace(call(code=1, stderr=said[place]))
+                    task(task_id=str(n)),
+                    sign == "+",
+                    trace=trace(call(code=1, stderr=stderr_texts[run_index])),
                 )
                 for n, sign in enumerate(signs)
             ),
-            model=str(place),
+            model=str(run_index),
         )
-        for place, signs in enumerate(outcomes)
+        for run_index, signs in enumerate(outcomes)
     ]
 
 

@@ -1,4 +1,4 @@
-"""What can be done in the sandbox, and what cannot be done out of it."""
+"""The sandbox: its features, its isolation from the host, and its limits."""
 
 import asyncio
 import os
@@ -10,8 +10,8 @@ import pytest
 from app.harness.bash.check_registry import FileKind, UnreadableFile
 from app.harness.bash.sandbox import Sandbox, SandboxLimits, sandbox_prompt
 
-SHORT = SandboxLimits(timeout_s=1.0)
-LIVENESS_S = 60.0  # each of these would otherwise take ten minutes, or for ever
+SHORT_TIMEOUT = SandboxLimits(timeout_s=1.0)
+LIVENESS_S = 60.0  # without the limit each call takes ten minutes or never ends
 
 
 def output(commands: str, **files: str) -> str:
@@ -118,7 +118,7 @@ def test_sandbox__network_is_unreachable(attempt: str) -> None:
     ],
 )
 def test_sandbox__endless_commands_are_stopped(commands: str) -> None:
-    sandbox = Sandbox({}, SHORT)
+    sandbox = Sandbox({}, SHORT_TIMEOUT)
     started = time.monotonic()
     done = sandbox.run(commands)
     assert time.monotonic() - started < LIVENESS_S
@@ -164,6 +164,6 @@ def test_sandbox__cancelled_call_stops() -> None:
 
 def test_sandbox__call_timeout_is_capped_by_sandbox_limit() -> None:
     async def run() -> str:
-        return (await Sandbox({}, SHORT).execute("sleep 600", timeout_ms=60_000)).stderr
+        return (await Sandbox({}, SHORT_TIMEOUT).execute("sleep 600", timeout_ms=60_000)).stderr
 
     assert "execution timeout" in asyncio.run(run())

@@ -1,4 +1,4 @@
-"""The figures of a run, and whether it looks healthy."""
+"""Summary figures of a run and its health profile."""
 
 import json
 from dataclasses import asdict, replace
@@ -111,18 +111,22 @@ def test_summarize__judge_usage_is_separate() -> None:
     judged = result(ONE, True)
     assert judged.score is not None
     judgement = Judgement(score=1.0, reason="r", input_tokens=7, output_tokens=3, cost_usd=0.5)
-    one = replace(judged.score.results[0], judgement=judgement)  # a task may ask it twice
-    summary = summarize(report(replace(judged, score=replace(judged.score, results=(one, one)))))
+    judged_check = replace(
+        judged.score.results[0], judgement=judgement
+    )  # a task may repeat a question
+    summary = summarize(
+        report(replace(judged, score=replace(judged.score, results=(judged_check, judged_check))))
+    )
     assert (summary.judge_input_tokens, summary.judge_output_tokens) == (7, 3)
     assert (summary.judge_cost_usd, summary.total_cost_usd) == (0.5, None)
     assert summary.total_input_tokens == 100
 
 
 def test_summarize__counts_adapted_and_repeated_commands() -> None:
-    tried = trace(
+    repeated_trace = trace(
         call(code=1, commands="a"), call(code=1, commands="a"), call(code=0, commands="b")
     )
-    assert (count_repeated(tried), count_adapted(tried)) == (1, 1)
+    assert (count_repeated(repeated_trace), count_adapted(repeated_trace)) == (1, 1)
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
@@ -180,7 +184,7 @@ def test_result_file__recorded_run_is_read_back_unchanged(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "said"),
+    ("raw", "message"),
     [
         (b"{", "is not JSON"),
         (b"[]", "is not a result"),
@@ -190,13 +194,13 @@ def test_result_file__recorded_run_is_read_back_unchanged(name: str) -> None:
         (b"\xff\xfe", "is not JSON"),
     ],
 )
-def test_result_file__invalid_file_is_refused(raw: bytes, said: str) -> None:
-    with pytest.raises(InvalidResultFile, match=said):
+def test_result_file__invalid_file_is_refused(raw: bytes, message: str) -> None:
+    with pytest.raises(InvalidResultFile, match=message):
         parse_report(raw, name="it")
 
 
-def traits(of: EvalReport) -> list[bool | None]:
-    return [trait.met for trait in profile(of, summarize(of)).traits]
+def trait_results(run_report: EvalReport) -> list[bool | None]:
+    return [trait.met for trait in profile(run_report, summarize(run_report)).traits]
 
 
 def test_profile__passing_run_with_few_turns_is_healthy() -> None:
@@ -208,7 +212,7 @@ def test_profile__passing_run_with_few_turns_is_healthy() -> None:
 def test_profile__run_with_skipped_tasks_is_not_healthy() -> None:
     skipped = EvalResult(task=TWO, outcome=AttemptOutcome.SKIPPED, reason="interrupted")
     part = report(result(ONE, True, calls=[call()]), skipped)
-    assert traits(part) == [True, True, True, True, None]
+    assert trait_results(part) == [True, True, True, True, None]
     assert not profile(part, summarize(part)).is_healthy
 
 
@@ -222,7 +226,7 @@ def test_profile__thresholds_are_exclusive() -> None:
         )
         for n in range(10)
     ]
-    assert traits(report(*results)) == [False, False, False, True]
+    assert trait_results(report(*results)) == [False, False, False, True]
 
 
 def test_profile__empty_run_is_not_healthy() -> None:
@@ -239,7 +243,7 @@ def test_friction__ignores_provider_errors() -> None:
     gone = EvalResult(task=ONE, outcome=AttemptOutcome.INFRA_ERROR, reason="503: down")
     run = report(gone)
     assert profile(run, summarize(run)).signals == []
-    assert traits(run) == [False, None, None, False]
+    assert trait_results(run) == [False, None, None, False]
 
 
 def test_friction__failed_tasks_with_twice_the_tokens() -> None:
@@ -254,7 +258,7 @@ def test_friction__failed_tasks_with_twice_the_tokens() -> None:
 def test_profile__recorded_runs_equal_reference() -> None:
     # Haiku: 86 % of the tasks and 4.84 turns; calls 80.7 %, no category below 91 %.
     haiku = recorded_report(HAIKU)
-    assert traits(haiku) == [False, True, True, True]
+    assert trait_results(haiku) == [False, True, True, True]
     gpt = recorded_report(GPT)
     summary = profile(gpt, summarize(gpt))
     assert [trait.met for trait in summary.traits] == [False, False, True, False]

@@ -1,4 +1,4 @@
-"""What a user may name of the operator's folder: its plain files, and nothing else on the machine."""
+"""read_below: a user reads the plain files of the operator's folder and no other file."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,8 @@ from app.harness.folder import read_below
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def dataset_folder(tmp_path: Path) -> Path:
+    """A folder with a dataset, links that lead out of it, and a pipe."""
     root = tmp_path / "datasets"
     (root / "nightly").mkdir(parents=True)
     (root / "nightly" / "tasks.jsonl").write_bytes(b"mine")
@@ -23,8 +24,8 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def test_read_below__reads_file_of_folder(root: Path) -> None:
-    assert read_below(root, "nightly/tasks.jsonl") == b"mine"
+def test_read_below__reads_file_of_folder(dataset_folder: Path) -> None:
+    assert read_below(dataset_folder, "nightly/tasks.jsonl") == b"mine"
 
 
 @pytest.mark.parametrize(
@@ -50,21 +51,23 @@ def test_read_below__reads_file_of_folder(root: Path) -> None:
         "nightly/tasks.jsonl/more",
     ],
 )
-def test_read_below__refuses_links_and_other_paths(root: Path, name: str) -> None:
+def test_read_below__refuses_links_and_other_paths(dataset_folder: Path, name: str) -> None:
     with pytest.raises(NotFound) as caught:
-        read_below(root, name)
-    assert str(root) not in caught.value.detail
+        read_below(dataset_folder, name)
+    assert str(dataset_folder) not in caught.value.detail
 
 
-def test_read_below__refuses_large_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_below__refuses_large_file(
+    dataset_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(folder, "MAX_BYTES", 3)
     with pytest.raises(NotFound, match="at most 3 bytes"):
-        read_below(root, "nightly/tasks.jsonl")
+        read_below(dataset_folder, "nightly/tasks.jsonl")
 
 
-def test_read_below__closes_refused_file(root: Path) -> None:
+def test_read_below__closes_refused_file(dataset_folder: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     for name in ("pipe", "nightly", "linked.jsonl", "through/outside.jsonl"):
         with pytest.raises(NotFound):
-            read_below(root, name)
+            read_below(dataset_folder, name)
     assert len(list(Path("/proc/self/fd").iterdir())) == before

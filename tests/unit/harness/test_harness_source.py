@@ -1,4 +1,4 @@
-"""What a benchmark orders of a model is read and refused before anything is asked."""
+"""Trace source `harness`: configuration errors fail before the first request to a model."""
 
 import base64
 import importlib
@@ -22,7 +22,7 @@ TASKS = [
     {"id": name, "category": "c", "prompt": name, "expectations": [{"check": "tool_calls_max:9"}]}
     for name in ("first", "second", "third")
 ]
-PLAY = [{"id": "first", "turns": []}, {"id": "third", "turns": [["true"]]}]
+SCRIPT = [{"id": "first", "turns": []}, {"id": "third", "turns": [["true"]]}]
 
 
 def write_lines(path: Path, lines: Iterable[Any]) -> None:
@@ -30,70 +30,75 @@ def write_lines(path: Path, lines: Iterable[Any]) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """The operator's folder."""
+def dataset_folder(tmp_path: Path) -> Path:
+    """The operator's folder of datasets."""
     root = tmp_path / "datasets"
     root.mkdir()
     write_lines(root / "tasks.jsonl", TASKS)
-    write_lines(root / "play.jsonl", PLAY)
+    write_lines(root / "script.jsonl", SCRIPT)
     return root
 
 
 def pages(
-    folder: Path | None, dataset: str | None = "tasks.jsonl", cursor: str | None = None, **how: Any
+    dataset_folder: Path | None,
+    dataset: str | None = "tasks.jsonl",
+    cursor: str | None = None,
+    **settings: Any,
 ) -> list[TracePage]:
     resources = Resources(
         db=Database("postgresql+psycopg://nobody@localhost/none"),
         secrets=SecretBox.from_keys([base64.b64encode(bytes(range(32))).decode()]),
         data_dir=Path("/nonexistent"),
-        options={"harness_dir": str(folder)} if folder else {},
+        options={"harness_dir": str(dataset_folder)} if dataset_folder else {},
     )
-    harness = BashHarnessSettings(**{"provider": "scripted", "model": "play.jsonl", **how})
+    harness = BashHarnessSettings(**{"provider": "scripted", "model": "script.jsonl", **settings})
     query = TraceQuery(dataset_ref=dataset, run_name=None, harness=harness)
     return list(TRACE_SOURCES.get("harness").open(resources).pages(query, cursor))
 
 
-def refusal(folder: Path | None, **how: Any) -> str:
+def collection_error_code(dataset_folder: Path | None, **settings: Any) -> str:
     with pytest.raises(CollectionFailed) as caught:
-        pages(folder, **how)
-    assert folder is None or str(folder) not in caught.value.detail
+        pages(dataset_folder, **settings)
+    assert dataset_folder is None or str(dataset_folder) not in caught.value.detail
     return caught.value.error_code
 
 
-def test_harness_source__file_outside_folder_is_refused(folder: Path) -> None:
-    """Which names those are is told in the unit tests of the folder."""
-    write_lines(folder.parent / "outside.jsonl", TASKS)
-    (folder / "linked.jsonl").symlink_to(folder.parent / "outside.jsonl")
+def test_harness_source__file_outside_folder_is_refused(dataset_folder: Path) -> None:
+    """test_folder.py tests the refused names one by one."""
+    write_lines(dataset_folder.parent / "outside.jsonl", TASKS)
+    (dataset_folder / "linked.jsonl").symlink_to(dataset_folder.parent / "outside.jsonl")
     for name in ("../outside.jsonl", "linked.jsonl"):
-        assert refusal(folder, dataset=name) == "DATASET_NOT_FOUND"
-        assert refusal(folder, model=name) == "DATASET_NOT_FOUND"
+        assert collection_error_code(dataset_folder, dataset=name) == "DATASET_NOT_FOUND"
+        assert collection_error_code(dataset_folder, model=name) == "DATASET_NOT_FOUND"
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai", "openai-responses"])
 def test_harness_source__missing_key_fails_before_first_attempt(
-    folder: Path, provider: str
+    dataset_folder: Path, provider: str
 ) -> None:
-    assert refusal(folder, provider=provider, model="m") == "MISSING_KEY"
+    assert collection_error_code(dataset_folder, provider=provider, model="m") == "MISSING_KEY"
 
 
-def test_harness_source__missing_folder_or_dataset_is_reported(folder: Path) -> None:
-    assert refusal(None) == "HARNESS_NOT_CONFIGURED"
-    assert refusal(folder, dataset=None) == "DATASET_NOT_FOUND"
+def test_harness_source__missing_folder_or_dataset_is_reported(dataset_folder: Path) -> None:
+    assert collection_error_code(None) == "HARNESS_NOT_CONFIGURED"
+    assert collection_error_code(dataset_folder, dataset=None) == "DATASET_NOT_FOUND"
 
 
-def test_harness_source__unscored_attempts_come_last(folder: Path) -> None:
-    """So that whoever goes on with a run that failed makes them again."""
-    traces = [trace for page in pages(folder, concurrency=1) for trace in page.traces]
+def test_harness_source__unscored_attempts_come_last(dataset_folder: Path) -> None:
+    """A retry of a failed run therefore repeats them."""
+    traces = [trace for page in pages(dataset_folder, concurrency=1) for trace in page.traces]
     assert [trace.item_id for trace in traces] == ["first", "third", "second"]
     assert traces[-1].error == "the script has no entry for this task"
 
 
-def test_harness_source__resumed_run_counts_finished_attempts_and_usage(folder: Path) -> None:
-    """`second` was done; of 1000 tokens 900 were spent, and `first` takes more than the rest."""
-    digest = next(page.cursor for page in pages(folder, concurrency=1) if page.cursor)
+def test_harness_source__resumed_run_counts_finished_attempts_and_usage(
+    dataset_folder: Path,
+) -> None:
+    """`second` is done and 900 of 1000 tokens are used; `first` needs more than the other 100."""
+    digest = next(page.cursor for page in pages(dataset_folder, concurrency=1) if page.cursor)
     digest = digest.partition(":")[0]
     remaining_pages = pages(
-        folder, cursor=f"{digest}:1:800+100+0.05", concurrency=1, run_tokens=1000
+        dataset_folder, cursor=f"{digest}:1:800+100+0.05", concurrency=1, run_tokens=1000
     )
     outputs = [trace for page in remaining_pages for trace in page.traces]
     assert [(trace.item_id, trace.error) for trace in outputs] == [
@@ -105,13 +110,16 @@ def test_harness_source__resumed_run_counts_finished_attempts_and_usage(folder: 
 
 def test_cursor__holds_finished_attempts_and_fingerprint() -> None:
     source = importlib.import_module("app.traces.sources.harness")
-    for places, text in [({0}, "0"), ({0, 1, 2, 4}, "0-2,4"), ({3, 7, 8, 12}, "3,7-8,12")]:
-        assert source._ranges_text(places) == text
-        spent = UsedBudget(input_tokens=1200, output_tokens=34, usd=0.05)
-        assert source._read_cursor(f"digest:{text}:1200+34+0.05", "digest") == (places, spent)
-    nothing = (set[int](), UsedBudget())
-    assert source._read_cursor("digest:", "digest") == nothing
-    assert source._read_cursor(None, "digest") == nothing
+    for attempt_indexes, text in [({0}, "0"), ({0, 1, 2, 4}, "0-2,4"), ({3, 7, 8, 12}, "3,7-8,12")]:
+        assert source._ranges_text(attempt_indexes) == text
+        usage = UsedBudget(input_tokens=1200, output_tokens=34, usd=0.05)
+        assert source._read_cursor(f"digest:{text}:1200+34+0.05", "digest") == (
+            attempt_indexes,
+            usage,
+        )
+    empty_cursor = (set[int](), UsedBudget())
+    assert source._read_cursor("digest:", "digest") == empty_cursor
+    assert source._read_cursor(None, "digest") == empty_cursor
     with pytest.raises(CollectionFailed) as caught:
         source._read_cursor("digest:0-2:7+7", "other")
     assert caught.value.error_code == "DATASET_CHANGED"

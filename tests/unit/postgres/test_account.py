@@ -25,14 +25,14 @@ def open_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("outer", "enters"), [(0o755, True), (0o711, True), (0o700, False), (0o744, False)]
 )
-def test_a_stranger_needs_the_right_to_pass_every_folder(
+def test_may_enter__other_account_needs_execute_on_every_folder(
     open_path: Path, outer: int, enters: bool
 ) -> None:
     open_path.parent.chmod(outer)
     assert can_enter(open_path, STRANGER) is enters
 
 
-def test_the_owner_and_the_group_pass_by_their_own_rights(open_path: Path) -> None:
+def test_may_enter__owner_and_group_use_their_own_permissions(open_path: Path) -> None:
     status = open_path.stat()
     open_path.parent.chmod(0o710)
     open_path.chmod(0o710)
@@ -41,14 +41,14 @@ def test_the_owner_and_the_group_pass_by_their_own_rights(open_path: Path) -> No
     assert not can_enter(open_path, STRANGER)
 
 
-def test_an_ordinary_user_runs_the_server_itself(
+def test_server_account__ordinary_user_runs_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: pwd.getpwnam("nobody").pw_uid)
     assert server_account(tmp_path / "data") is None
 
 
-def test_a_user_whom_the_system_does_not_know_is_told_what_to_do(
+def test_server_account__unknown_user_gets_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a container that runs under an arbitrary number."""
@@ -57,7 +57,7 @@ def test_a_user_whom_the_system_does_not_know_is_told_what_to_do(
         server_account(tmp_path / "data")
 
 
-def test_root_hands_the_server_to_an_unprivileged_account(
+def test_server_account__root_uses_an_unprivileged_account(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -66,7 +66,7 @@ def test_root_hands_the_server_to_an_unprivileged_account(
     assert account.uid != 0
 
 
-def test_root_without_any_such_account_is_told_what_to_make(
+def test_server_account__root_without_such_an_account_gets_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -76,11 +76,11 @@ def test_root_without_any_such_account_is_told_what_to_make(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes folders of root")
-def test_a_cluster_that_was_given_to_root_is_refused(tmp_path: Path) -> None:
+def test_server_account__cluster_owned_by_root_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WrongOwner, match="chown"):
         server_account(tmp_path)
 
 
-def test_a_user_without_a_name_is_shown_by_number() -> None:
+def test_user_name__user_without_a_name_is_printed_by_id() -> None:
     assert user_name(4_000_000) == "uid 4000000"
     assert "uid 0" in user_name(0)

