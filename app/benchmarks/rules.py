@@ -39,6 +39,7 @@ def metric_errors(refs: Sequence[MetricRef]) -> list[ErrorItem]:
     for index, ref in enumerate(refs):
         pointer = f"/metrics/{index}"
         ref_errors = _metric_errors(ref, pointer)
+        # Only a valid metric has a column.
         if not ref_errors:
             column = provider_for(ref).spec.key
             if len(column) > MAX_COLUMN_CHARS:
@@ -96,6 +97,7 @@ def kpi_list_errors(kpis: Sequence[IdentifiedKpiInput]) -> list[ErrorItem]:
     ids: set[str] = set()
     errors = []
     for index, kpi in enumerate(kpis):
+        # Alerts and reports name KPIs; two that differ in case only cannot be told apart.
         if kpi.name.casefold() in names:
             detail = f"another KPI has the name {kpi.name!r}; names must differ in more than case"
             errors.append(ErrorItem(pointer=f"/measures/{index}/name", detail=detail))

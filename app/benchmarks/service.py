@@ -54,6 +54,7 @@ def create_benchmark(session: Session, body: BenchmarkCreate, now: datetime) -> 
     """Raises: `Conflict` if the id is taken, `Invalid` with all errors."""
     values = all_fields(body)
     _raise_if_any(
+        # All errors in one response, not only those of the first check.
         _field_errors(session, values)
         + _write_back_errors(body.source, body.write_back)
         + _harness_errors(body.source, body.dataset_ref, body.harness)
@@ -66,9 +67,12 @@ def create_benchmark(session: Session, body: BenchmarkCreate, now: datetime) -> 
         raise Conflict(
             f"the benchmark id {benchmark.id!r} is taken; choose another id, or PATCH that benchmark"
         ) from None
+    # After the flush: the rows refer to the benchmark.
     _set_agents(session, benchmark.id, body.evaluates)
     set_kpis(session, benchmark.id, body.measures, now)
     session.refresh(benchmark)
+    # Last, because triggers depend on agents and source; the transaction is rolled back with all of
+    # it.
     _raise_if_any(_trigger_errors(session, benchmark))
     return benchmark
 
@@ -81,6 +85,7 @@ def change_benchmark(
     if not values:
         return benchmark
     source = values.get("source", benchmark.source)
+    # Also checked when only the source changes: the stored setting may not fit the new one.
     write_back = values.get("write_back") or WriteBackConfig.model_validate(benchmark.write_back)
     harness = values.get("harness", benchmark.harness)
     _raise_if_any(
@@ -123,6 +128,7 @@ def create_kpi(
     kpis = queries.get_kpis_by_benchmark(session, [benchmark_id]).get(benchmark_id, [])
     if len(kpis) >= MAX_KPIS:
         raise Conflict(f"a benchmark has at most {MAX_KPIS} KPIs; delete one first")
+    # Current KPIs only: an id that was retired may be used again and continues its history.
     if body.id in {kpi.id for kpi in kpis}:
         raise _kpi_taken(body.id, body.name)
     kpi = _insert_kpi(session, benchmark_id, body.id or new_id(), body, now)
@@ -139,6 +145,7 @@ def change_kpi(
     body = KpiBody.model_validate({**_stored_values(current), **values})
     _raise_if_any(rules.kpi_errors(body, pointer=""))
     revised = _revise_kpi(session, current, body, now)
+    # An edit that changes nothing must not invalidate the ETag of other readers.
     if revised is not current:
         _bump_revision(session, benchmark, now)
     return revised
@@ -147,6 +154,7 @@ def change_kpi(
 def delete_kpi(session: Session, benchmark_id: str, kpi_id: str, now: datetime) -> None:
     """Retire a KPI: later runs do not have it, its history stays."""
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
+    # Never deleted: earlier runs and their comparisons refer to this revision.
     queries.get_kpi(session, benchmark_id, kpi_id).retired_at = now
     _bump_revision(session, benchmark, now)
 
@@ -162,6 +170,7 @@ def set_kpis(
     current = queries.get_kpis_by_benchmark(session, [benchmark_id]).get(benchmark_id, [])
     matches = _match_kpis(current, bodies)
     unchanged = {
+        # By identity, because several revisions of a KPI have the same id.
         id(old)
         for old, body in matches
         if old is not None and _stored_values(old) == _body_values(body)

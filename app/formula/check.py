@@ -94,6 +94,7 @@ class _Checker:
 
     def check_names(self, root: Expr) -> None:
         for node, _ in walk(root):
+            # A formula of 256 unknown names needs no 256 messages.
             if len(self.mistakes) == MAX_MISTAKES:
                 return
             if isinstance(node, Metric):

@@ -32,6 +32,7 @@ from app.formula.evaluate import FormulaValue, MetricValues, evaluate_number, ex
 from app.formula.format import format_expression
 from app.formula.functions import FUNCTIONS, equal, unequal
 
+# Formulas are stored with benchmarks: few texts, often evaluated.
 CACHE_SIZE = 1024
 
 _ARITHMETIC: MappingProxyType[str, type[python.operator]] = MappingProxyType(
@@ -64,10 +65,12 @@ class CompiledFormula:
     def evaluate(self, values: MetricValues) -> FormulaValue:
         """The value for these metrics, or None with the reason; a missing metric is never 0."""
         try:
+            # float() of a missing value (None) raises TypeError, which leads to `explain`.
             arguments = [float(values[reference]) for reference in self.references]  # type: ignore[arg-type]
             if all(map(math.isfinite, arguments)):
                 number = self.function(*arguments)
                 if math.isfinite(number):
+                    # Turns -0.0 into 0.0, which would print as -0.
                     return FormulaValue(number + 0.0)
         except (KeyError, TypeError, ValueError, ArithmeticError):
             pass
@@ -83,6 +86,9 @@ def compile_formula(text: str, metric_keys: Collection[str] | None = None) -> Co
     try:
         compiled = _compile(text)
     except InvalidFormula:
+        # Checked again with the known metrics: the user gets syntax mistakes and unknown names in
+        # one answer. The cache holds valid formulas only, and does not depend on the metrics of one
+        # benchmark.
         raise InvalidFormula(check_formula(text, metric_keys).mistakes) from None
     if metric_keys is not None:
         mistakes = unknown_metrics(compiled.root, text, metric_keys)
@@ -109,6 +115,7 @@ def _raise_too_large() -> NoReturn:
 
 
 _NAMESPACE: Mapping[str, object] = {
+    # The code is our own; without builtins even a defect in it could not reach files or imports.
     "__builtins__": {},
     "equal": equal,
     "unequal": unequal,
@@ -120,6 +127,7 @@ _NAMESPACE: Mapping[str, object] = {
 def _compile_function(root: Expr, parameters: tuple[Reference, ...]) -> Callable[..., float]:
     code_of_numbers = PythonCode(parameters)
     arguments = python.arguments(
+        # Positional only: a call by position is the fastest that Python has.
         posonlyargs=[python.arg(name) for name in code_of_numbers.names.values()],
         args=[],
         kwonlyargs=[],
@@ -129,6 +137,8 @@ def _compile_function(root: Expr, parameters: tuple[Reference, ...]) -> Callable
     body = evaluate_number(root, code_of_numbers)
     tree = python.Expression(python.Lambda(arguments, body))
     code = compile(python.fix_missing_locations(tree), "<formula>", "eval")
+    # compile() gives the code of an expression that creates the lambda; its body is a constant of
+    # it. So nothing is executed here.
     inner = next(constant for constant in code.co_consts if isinstance(constant, CodeType))
     return FunctionType(inner, dict(_NAMESPACE), "formula")
 
@@ -204,6 +214,7 @@ def _require_finite(node: Expr, value: python.expr) -> python.expr:
     """
     if not may_be_infinite(node):
         return value
+    # One name is enough: it is read again before another part can assign it.
     assignment = python.NamedExpr(python.Name("value", python.Store()), value)
     difference = python.BinOp(assignment, python.Sub(), _load("value"))
     test = python.Compare(difference, [python.Eq()], [python.Constant(0.0)])

@@ -92,6 +92,7 @@ def evaluate_condition(node: Expr, algebra: Algebra[N, C]) -> C:
         case Conditional():
             return algebra.choose_condition(
                 condition(node.condition),
+                # As `partial`, so that the algebra decides whether this branch is computed.
                 partial(condition, node.then),
                 partial(condition, node.otherwise),
             )
@@ -107,6 +108,7 @@ def _evaluate_call(node: Call, algebra: Algebra[N, C]) -> N:
 
 
 def _evaluate_argument(argument: Argument, algebra: Algebra[N, C]) -> N:
+    # The weight is applied by the algebra, because its product can be too large.
     value = evaluate_number(argument.value, algebra)
     if argument.weight is None:
         return value

@@ -13,10 +13,13 @@ from operator import add, ge, gt, le, lt, mul, sub, truediv
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+# The depth and the number of nodes bound the time of every walk; the bytes bound the lexer.
 MAX_BYTES = 4096
 MAX_DEPTH = 32
 MAX_NODES = 256
 MAX_MISTAKES = 20
+# Computed metrics are rarely equal to the last bit; 1e-9 is far below every difference that matters
+# and far above rounding errors.
 EQUAL_WITHIN = 1e-9
 
 Emit = Callable[[Sequence[python.expr]], python.expr]
@@ -86,6 +89,7 @@ def _threshold(value: float, threshold: float) -> float:
     return 1.0 if value >= threshold else 0.0
 
 
+# Not the built-in itself: with one argument, min() would iterate over the number.
 def _least(*values: float) -> float:
     return min(values)
 
@@ -109,6 +113,8 @@ def _logarithm(value: float) -> float:
 def _clamp(value: float, low: float, high: float) -> float:
     if low > high:
         raise ValueError("a range whose lower end is above its upper end")
+    # Cannot hide a wrong range: it was checked above, because with low > high the result would
+    # depend on the order of min and max.
     return min(max(value, low), high)
 
 
@@ -272,6 +278,7 @@ OPERATORS = (
     FormulaOperator("/", 6, "quotient; undefined when the right side is 0", "ROUGE / BLEU"),
 )  # fmt: skip
 
+# Above `*`: -2 * 3 is (-2) * 3, as in Python.
 NEGATIVE_RANK = 7
 RANK = MappingProxyType({row.symbol: row.rank for row in OPERATORS})
 KEYWORDS = frozenset({"IF", "THEN", "ELSE", "AND", "OR", "NOT"})
@@ -279,6 +286,7 @@ KEYWORDS = frozenset({"IF", "THEN", "ELSE", "AND", "OR", "NOT"})
 
 def equal(left: float, right: float) -> bool:
     """Whether two numbers differ by at most 1e-9 of the larger one."""
+    # No absolute tolerance: `x == 0` is true for 0 only, however small the values of a metric are.
     return math.isclose(left, right, rel_tol=EQUAL_WITHIN, abs_tol=0.0)
 
 

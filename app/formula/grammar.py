@@ -33,6 +33,8 @@ from app.formula.ast import (
 from app.formula.errors import Mistake, mistake_at
 from app.formula.functions import MAX_BYTES, MAX_DEPTH, MAX_MISTAKES
 
+# What people write from other languages or copy from documents; each has exactly one meaning here,
+# so the parser goes on with it after the mistake is reported.
 _LOOKALIKES = {
     "=": ("EQ", "=="),
     "<>": ("NE", "!="),
@@ -51,6 +53,7 @@ _LOOKALIKES = {
 }
 _QUOTES = frozenset("'`“”‘’„«»")
 _MAX_PRINTED_CHARS = 24
+# Control characters and surrogates: PostgreSQL does not store NUL, and UTF-8 has no surrogates.
 _UNSTORABLE = frozenset({"Cc", "Cs"})
 _OPEN, _CLOSE = ("LPAR", "LSQB"), ("RPAR", "RSQB")
 
@@ -85,6 +88,8 @@ class TreeBuilder(Transformer[Token, Expr]):
     def number(self, token: Token) -> Expr:
         return Number(value=float(token), span=Span(_start(token), _end(token)))
 
+    # Brackets leave no node: the tree's shape has the precedence, and the formatter adds brackets
+    # where they are needed.
     def group(self, _open: Token, inner: Expr, _close: Token) -> Expr:
         return inner
 
@@ -99,6 +104,7 @@ class TreeBuilder(Transformer[Token, Expr]):
             span=Span(_start(first), otherwise.span.end),
         )
 
+    # Names count in any case; the tree holds one form, so equal formulas have equal trees.
     def metric(self, name: Token, _dot: Token | None, stat: Token | None) -> Expr:
         return Metric(
             reference=Reference(name.upper(), stat.lower() if stat else MEAN),
@@ -136,12 +142,15 @@ def unquote(literal: str) -> str:
     return re.sub(r"\\(.)", r"\1", literal[1:-1], flags=re.DOTALL)
 
 
+# Building the tables takes much longer than parsing a formula.
 @lru_cache(maxsize=1)
 def load_grammar() -> Lark:
     """The parser tables, built at the first use."""
     return Lark(
         files("app.formula").joinpath("grammar.lark").read_text(encoding="utf-8"),
         parser="lalr",
+        # The basic lexer does not depend on the parser's state: it can split a text with syntax
+        # mistakes to the end.
         lexer="basic",
         start=["formula", "mistake"],
         transformer=TreeBuilder(),
@@ -170,6 +179,8 @@ class ParserSession:
 
     def fork(self) -> "ParserSession":
         """A copy of this session that continues independently."""
+        # The nodes are immutable, so both copies may share them; copying them for each attempt
+        # would make recovery quadratic.
         return ParserSession(self._parser.copy(deepcopy_values=False))  # type: ignore[no-untyped-call]
 
     def accepts(self) -> frozenset[str]:
@@ -199,6 +210,7 @@ class TokenizedFormula(NamedTuple):
 
 def tokenize(text: str) -> TokenizedFormula:
     """Split a formula into tokens; a text beyond the limits is rejected without being parsed."""
+    # Characters first: encoding a text of megabytes only to reject it costs memory.
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return _reject(text, Span(0, len(text)), f"the formula is longer than {MAX_BYTES} bytes")
     reader = _TokenReader(text)
@@ -206,6 +218,7 @@ def tokenize(text: str) -> TokenizedFormula:
         remedy = "Write for example AVERAGE(ROUGE, BLEU)."
         empty = mistake_at(text, Span(0, len(text)), "the formula is empty", remedy)
         return TokenizedFormula((), (empty,), is_rejected=True)
+    # Before parsing: the functions that walk the tree are recursive, and Python's stack is limited.
     deep = _bracket_too_deep(reader.raw)
     if deep is not None:
         message = f"brackets are nested more than {MAX_DEPTH} deep"
@@ -245,6 +258,8 @@ class _TokenReader:
             case "LOOKALIKE":
                 kind, replacement = _LOOKALIKES[str(token)]
                 self._report(token, f"unknown operator {token}", f"Write {replacement}.")
+                # The replaced token keeps the position of what the user wrote, so that later
+                # messages point there.
                 return Token.new_borrow_pos(kind, replacement, token)
             case "UNCLOSED":
                 self._report(token, "the string that starts here has no end", 'Close it with ".')
@@ -270,6 +285,8 @@ class _TokenReader:
         self._report(token, f"unknown {noun} {printable(token)}", remedy)
 
     def _number(self, token: Token) -> Token:
+        # A literal such as 1e999 is infinity for float(), and the compiled code assumes finite
+        # numbers.
         if float(token) != float("inf"):
             return token
         self._report(token, f"the number {printable(token)} is too large", "Write one below 1e308.")

@@ -15,6 +15,7 @@ from app.formula.errors import Mistake, mistake_at, position
 from app.formula.functions import MAX_DEPTH, MAX_MISTAKES, MAX_NODES
 from app.formula.grammar import ParserSession, printable, token_span, tokenize
 
+# Above the 32 levels of brackets that can be open: a bound in case no placeholder ends the formula.
 _MOST_INSERTED_AT_END = 64
 _PLACEHOLDERS = {
     "NUMBER": "1",
@@ -27,6 +28,7 @@ _PLACEHOLDERS = {
     "ELSE": "ELSE",
     "RPAR": ")",
 }
+# Tried in this order: a missing value, then a missing operator or bracket.
 _INSERT = ("NUMBER", "NAME", "STRING", "RSQB", "PLUS", "RPAR", "THEN", "ELSE")
 _CLOSE = ("NUMBER", "NAME", "STRING", "RSQB", "THEN", "ELSE", "RPAR")
 _OPERATORS = frozenset({"PLUS", "MINUS", "STAR", "SLASH", "LT", "LE", "GT", "GE", "EQ", "NE"})
@@ -61,6 +63,7 @@ def parse_text(text: str) -> ParsedFormula:
     tokens, mistakes, refused = tokenize(text)
     if refused or not tokens:
         return ParsedFormula(None, mistakes)
+    # A formula without mistakes is parsed without copies of the session, which make recovery slow.
     root = _parse(tokens)
     if root is not None:
         return _check_limits(text, ParsedFormula(root, mistakes))
@@ -144,6 +147,7 @@ class _Recovery:
 
     def _read(self, token: Token) -> None:
         if self._passing:
+            # A bracket that fits nowhere is skipped to its end, as a whole.
             self._passing += (token.type == "LPAR") - (token.type == "RPAR")
             return
         if not self._feed(token):
@@ -165,6 +169,7 @@ class _Recovery:
 
     def _feed(self, *tokens: Token) -> bool:
         """Consume all of these tokens, or none of them."""
+        # lark's parser is unusable after an error, so each attempt works on a copy.
         session = self._session.fork()
         try:
             for token in tokens:
@@ -175,6 +180,7 @@ class _Recovery:
         return True
 
     def _mend(self, token: Token) -> bool:
+        # No placeholder makes a surplus bracket right.
         if token.type == "RPAR" and not self._open:
             return False
         return any(self._feed(_placeholder(kind, token), token) for kind in _INSERT)
@@ -197,9 +203,12 @@ class _Recovery:
         return Token("$END", "", start_pos=size, end_pos=size)
 
     def _report(self, token: Token) -> None:
+        # Asked before the repair: what fits here is the message.
         accepts = self._session.accepts()
         message = f"expected {self._expected(accepts)}{self._after()}, {_describe_token(token)}"
         remedy = self._remedy(token, accepts)
+        # The checker must not report the placeholders of this place, for example a wrong number of
+        # arguments.
         self.repaired_offsets.append(token_span(token).start)
         self.mistakes.append(mistake_at(self.text, token_span(token), message, remedy))
 

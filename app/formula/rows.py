@@ -54,6 +54,7 @@ def evaluate_rows(formula: CompiledFormula, columns: Mapping[Reference, Rows]) -
     """
     row_count = max((len(column) for column in columns.values()), default=1)
     numbers = NumpyColumns(formula.source, columns, row_count)
+    # Division by zero and overflow are expected here and become NaN below.
     with np.errstate(all="ignore"):
         values = _nan_unless_finite(evaluate_number(formula.root, numbers) + 0.0)
     return FormulaRows(values, tuple(dict.fromkeys(numbers.instabilities)))
@@ -165,6 +166,7 @@ class NumpyColumns:
     def _check_call_stability(self, node: Call, arguments: Sequence[Rows], rows: Mask) -> None:
         match node.function:
             case "MIN":
+                # Which argument wins, not its value: the value changes in every resample.
                 winners = np.argmin(np.stack(arguments), axis=0)
                 self._check_stability(InstabilityKind.TIE, node, winners, rows)
             case "MAX":
@@ -183,6 +185,7 @@ class NumpyColumns:
     ) -> None:
         """Record a part whose branch differs from that of the observed row in too many resamples."""
         resamples = int(rows[1:].sum())
+        # Where the observed value does not reach the part, there is nothing to compare with.
         if not rows[0] or not resamples:
             return
         share = int(((branches[1:] != branches[0]) & rows[1:]).sum()) / resamples

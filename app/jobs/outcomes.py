@@ -11,6 +11,7 @@ from app.core.errors import Unavailable
 from app.jobs.handlers import MAX_ATTEMPTS, JobHandler, JobHandlers, WorkerStopping, describe_error
 from app.jobs.queue import enqueue
 
+# Waits of 1, 4, 16 and 60 s.
 FIRST_RETRY_DELAY_S = 1.0
 MAX_RETRY_DELAY_S = 60.0
 RETRY_DELAY_FACTOR = 4
@@ -95,6 +96,8 @@ def decide_outcome(error: Exception, attempts: int, handler: JobHandler) -> JobO
     if isinstance(error, Unavailable) and not is_last_attempt:
         return JobRetry(
             delay_s=min(
+                # The exponent is bounded, because a job without `on_failure` may be retried for
+                # days.
                 FIRST_RETRY_DELAY_S * RETRY_DELAY_FACTOR ** min(attempts, 8), MAX_RETRY_DELAY_S
             )
         )
@@ -110,6 +113,7 @@ def record_outcome(
     Locks:   the row of the job, so that no rescue takes place between check and write.
     """
     fencing_token = {"id": lease.id, "worker_id": lease.worker_id, "attempts": lease.attempts}
+    # Not an error: the new holder does the same work, and its outcome counts.
     if session.scalar(_LOCK_LEASE, fencing_token) is None:
         return False
     match outcome:
@@ -127,6 +131,8 @@ def record_outcome(
 def fail_job(session: Session, lease: JobLease, failure: JobFailed, handlers: JobHandlers) -> None:
     """Mark a job as failed and enqueue its `on_failure` job, in one transaction."""
     session.execute(_FINISH_JOB, {"id": lease.id, "status": "failed"})
+    # In the same transaction: a process that dies between the two would lose the report of the
+    # failure.
     handler = handlers.find(lease.name)
     if handler is not None and handler.on_failure is not None:
         arguments = {**lease.arguments, "code": failure.code, "message": failure.message}

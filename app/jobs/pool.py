@@ -19,6 +19,7 @@ R = TypeVar("R")
 
 MEMORY_BYTES = 2 * 1024**3
 WARM_UP_TIMEOUT_S = 60.0
+# The parent must always be the first to act, even on a busy machine.
 ORPHAN_GRACE_S = 10.0
 
 
@@ -76,6 +77,8 @@ class ProcessPool:
         child has exited, `OutOfMemory` beyond the memory limit; `PoolClosed` after `close`. The
         first three replace the child.
         """
+        # A free slot is taken before a child is looked up: exactly one thread uses a child at a
+        # time.
         slot = self._free.get()
         try:
             with self._replacing(slot) as child:
@@ -93,6 +96,7 @@ class ProcessPool:
         with self._lock:
             self._closed = True
             for child in self._children:
+                # Under the lock, so that no thread replaces a child after it was killed here.
                 child.kill()
 
     @contextmanager
@@ -105,6 +109,8 @@ class ProcessPool:
         except CallLost:
             self._replace(slot)
             raise
+        # After the call and not before the next one, so that no caller waits for the start of a
+        # child.
         if child.calls >= self._calls_per_child:
             self._replace(slot)
 
@@ -125,6 +131,8 @@ class _Child:
         self.calls = 0
         self._executor = ProcessPoolExecutor(
             max_workers=1,
+            # Not "fork": a fork of a process with threads can inherit a lock that nobody will
+            # release, and connections of the parent's database pool.
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_initialize_child,
             initargs=(memory_bytes,),
@@ -141,6 +149,7 @@ class _Child:
                 self._warm.result(WARM_UP_TIMEOUT_S)
                 self._warm = None
             return self._submit(function, arguments, timeout_s).result(timeout_s)
+        # The future cannot be cancelled once it runs: the pool kills the process instead.
         except FutureTimeout:
             raise CallTimeout(f"no result within {timeout_s:g} s") from None
         except MemoryError as error:
@@ -152,6 +161,7 @@ class _Child:
         return [process.pid for process in self._processes if process.pid is not None]
 
     def kill(self) -> None:
+        # SIGKILL: a child that hangs in C code reacts to nothing else.
         for process in self._processes:
             process.kill()
         self._executor.shutdown(wait=False, cancel_futures=True)
@@ -173,12 +183,15 @@ def _initialize_child(memory_bytes: int) -> None:
     A child that waits for a call would otherwise not notice that its parent was killed.
     """
     _limit_memory(memory_bytes)
+    # Ctrl-C reaches all processes of the terminal; the parent decides which calls still end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, name="end with parent", daemon=True).start()
 
 
 def _limit_memory(memory_bytes: int) -> None:
     """Limit the data memory of this process; mapped code and files do not count."""
+    # RLIMIT_DATA and not RLIMIT_AS: numpy and other libraries reserve much more address space than
+    # they use.
     _, hard_limit = resource.getrlimit(resource.RLIMIT_DATA)
     limit = memory_bytes if hard_limit == resource.RLIM_INFINITY else min(memory_bytes, hard_limit)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard_limit))

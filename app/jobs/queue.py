@@ -74,6 +74,7 @@ def enqueue_once(session: Session, name: str, *, key: str, **arguments: Any) -> 
         connection=session.connection().connection.driver_connection,
     )
     try:
+        # A savepoint: the violated unique index would otherwise abort the caller's transaction.
         with session.begin_nested():
             task.defer(**arguments, **_correlation_argument())
     except AlreadyEnqueued:

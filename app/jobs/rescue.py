@@ -14,6 +14,8 @@ from app.core.db import IDLE_IN_TRANSACTION_TIMEOUT_MS
 from app.jobs.handlers import MAX_ATTEMPTS, JobHandlers
 from app.jobs.outcomes import JobFailed, JobLease, fail_job
 
+# A killed worker's jobs run again within 15 s: three missed heartbeats, one tick of the rescue, and
+# the start.
 HEARTBEAT_INTERVAL_S = 2.0
 STALLED_AFTER_S = 6.0
 RESCUE_INTERVAL_S = 2.0
@@ -66,14 +68,17 @@ def rescue_jobs(
     every worker that runs it.
     Locks:   one rescue at a time; concurrent ones return 0 at once.
     """
+    # An advisory lock of the transaction ends with its process: a killed rescuer blocks nobody.
     if not session.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": _RESCUE_LOCK}):
         return 0
+    # First, because a suspended process may hold the row locks of the jobs that it no longer runs.
     terminate_silent_sessions(session)
     stalled = session.execute(_SELECT_STALLED, {"stalled": stalled_after_s}).all()
     for job_id, name, arguments, attempts, worker_id in stalled:
         lease = JobLease(
             id=job_id, name=name, arguments=arguments, attempts=attempts, worker_id=worker_id
         )
+        # Also for jobs without `on_failure`: a job that kills its workers must not go on for ever.
         if attempts + 1 < MAX_ATTEMPTS:
             session.execute(_RETRY_JOB, {"id": job_id})
         else:

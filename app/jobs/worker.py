@@ -34,10 +34,13 @@ from app.jobs.rescue import HEARTBEAT_INTERVAL_S, RESCUE_INTERVAL_S, STALLED_AFT
 
 log = logging.getLogger(__name__)
 
+# Jobs get this time to reach a checkpoint, then their computations are ended: the process must exit
+# within the 10 s after which container runtimes kill it.
 SHUTDOWN_GRACE_S = 4.0
 RECONNECT_DELAY_S = 1.0
 CONNECT_TIMEOUT_S = 5
 POLL_INTERVAL_S = 1.0
+# A job of a newer version is offered again twice a minute, until a worker knows it.
 UNKNOWN_JOB_DELAY_S = 30.0
 
 
@@ -69,11 +72,14 @@ class Worker:
     def stop(self) -> None:
         """Stop the worker; may be called from a signal handler or another thread."""
         if self._loop is not None:
+            # asyncio events are not thread-safe.
             self._loop.call_soon_threadsafe(self._stopping.set)
 
     async def run(self, *, on_ready: Callable[[], None] = lambda: None) -> None:
         """Run jobs until `stop`; when the database is lost, wait until it is back."""
         self._loop = asyncio.get_running_loop()
+        # procrastinate runs handlers in the default executor: its size is the number of jobs at a
+        # time.
         self._loop.set_default_executor(ThreadPoolExecutor(self._concurrency, "job"))
         ticker = self._start_ticker()
         try:
@@ -110,6 +116,8 @@ class Worker:
                 concurrency=self._concurrency,
                 install_signal_handlers=False,
                 update_heartbeat_interval=HEARTBEAT_INTERVAL_S,
+                # procrastinate only removes the rows of such workers; the rescue restarts their
+                # jobs much earlier.
                 stalled_worker_timeout=STALLED_AFTER_S * 10,
                 fetch_job_polling_interval=POLL_INTERVAL_S,
                 abort_job_polling_interval=POLL_INTERVAL_S,
@@ -154,6 +162,7 @@ class Worker:
             job = JobContext(
                 resources=self._resources,
                 pool=self._pool,
+                # procrastinate's own flag is set only after its grace period.
                 is_stopping=lambda: context.should_abort() or self._stopping.is_set(),
                 call_timeout_s=self._call_timeout_s,
             )
@@ -196,9 +205,12 @@ class Worker:
                 )
                 if self._stopping.is_set():
                     return
+                # The thread waits and not the loop: this runs in the job's thread, and no other job
+                # is delayed.
                 time.sleep(RECONNECT_DELAY_S)
 
     def _start_ticker(self) -> BackgroundScheduler:
+        # Threads beside the event loop, so that a slow tick delays no heartbeat.
         ticker = BackgroundScheduler(timezone="UTC")
         for name, (interval_s, tick) in self._ticks.items():
             ticker.add_job(
@@ -238,6 +250,8 @@ class _FencedJobManager(JobManager):
         self._release_unknown = release_unknown
 
     async def finish_job(self, job: QueuedJob, status: Status, delete_job: bool) -> None:  # noqa: ARG002, FBT001 - the signature of the base class
+        # An unknown job has no runner that could have recorded an outcome; procrastinate would fail
+        # it.
         if self._handlers.find(job.task_name) is None:
             await asyncio.to_thread(self._release_unknown, lease_of(job))
 

@@ -40,8 +40,8 @@ class CompletionPool:
     def __init__(self, client: BatchCompleter) -> None:
         self._client = client
         self._tasks: set[asyncio.Task[None]] = set()
-        # Besides the throttle of the server: it bounds the tasks that hold a request body at the
-        # same time.
+        # The throttle limits the requests to a server; this limits the batches of one run,
+        # including those that wait between two attempts.
         self._slots = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._failed = False
         self._outcomes: SimpleQueue[BatchOutcome] = SimpleQueue()

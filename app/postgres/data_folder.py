@@ -39,6 +39,8 @@ os.register_at_fork(after_in_child=_close_inherited)
 
 
 def _open_lock_file(path: Path) -> int:
+    # O_CLOEXEC: programs that we start must not hold our locks, except where a descriptor is passed
+    # on purpose.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     _open_descriptors.add(descriptor)
     return descriptor
@@ -66,6 +68,8 @@ class FileLock:
     def __enter__(self) -> Self:
         descriptor = _open_lock_file(self._path)
         deadline = time.monotonic() + self._timeout
+        # Polling, because flock() has no timeout, and a signal handler works in the main thread
+        # only.
         while not _try_lock(descriptor, fcntl.LOCK_EX):
             if time.monotonic() > deadline:
                 _close(descriptor)
@@ -89,6 +93,7 @@ class DatabaseOwner:
 
     def __init__(self, folder: Path) -> None:
         self._process = os.getpid()
+        # The suffix allows several leases in one process.
         self._path = folder / f"{self._process}-{secrets.token_hex(4)}"
         self._descriptor = _open_lock_file(self._path)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
@@ -100,6 +105,7 @@ class DatabaseOwner:
 
     def leave(self) -> None:
         if self.is_mine:
+            # Before the lock is released: a free file would count as one of a killed owner.
             self._path.unlink(missing_ok=True)
             _close(self._descriptor)
             self._descriptor = -1
@@ -123,6 +129,7 @@ def _is_held(path: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
+        # Shared: two processes that look at the same time must not take each other for the owner.
         return not _try_lock(descriptor, fcntl.LOCK_SH)
     finally:
         os.close(descriptor)
@@ -130,6 +137,8 @@ def _is_held(path: Path) -> bool:
 
 def _try_lock(descriptor: int, kind: int) -> bool:
     try:
+        # flock() and not lockf(): POSIX locks belong to the process and end when any descriptor of
+        # the file is closed.
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
@@ -212,6 +221,8 @@ class DatabaseFolder:
         _make_private_folder(self.path)
         check_owner(self.path)
         if MARKER not in (names := {path.name for path in self.path.iterdir()}):
+            # Postgres would change the modes of files here, and `db` commands delete: never in a
+            # folder of somebody else.
             if names:
                 raise FolderNotOwned(
                     f"{self.path} is not empty and was not created by MOSAICO;"

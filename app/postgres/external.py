@@ -49,6 +49,7 @@ def connection_parameters(url: str) -> Mapping[str, str]:
     try:
         parts = conninfo_to_dict(re.sub(r"^postgres(ql)?\+\w+://", "postgresql://", url))
     except psycopg.ProgrammingError:
+        # `from None`: the message of psycopg repeats the URL.
         raise BadDatabaseUrl from None
     return {name: str(value) for name, value in parts.items() if value is not None}
 

@@ -34,19 +34,24 @@ RETRY_INTERVAL_S = 0.1
 WORKING_FOLDER = Path("/proc/self/cwd")
 
 CLUSTER_SETTINGS = {
+    # Settings in the file of the cluster: they stay as they were when it was created.
     "timezone": "UTC",
     "log_timezone": "UTC",
     "max_connections": "100",
     "shared_buffers": "64MB",
+    # Compiling costs more than it saves for the short queries of this service.
     "jit": "off",
 }
 SERVER_SETTINGS = {
+    # Settings on the command line: a newer version of the service may change them for existing
+    # clusters.
     "listen_addresses": HOST,
     # No socket files: their path is limited to 107 bytes, and the data folder may have a longer path.
     "unix_socket_directories": "",
     "cluster_name": "mosaico",
     "logging_collector": "on",
     "log_directory": "../log",
+    # One file per day of the week, truncated after a week: the log cannot fill the disk.
     "log_filename": "postgres-%a.log",
     "log_rotation_age": "1d",
     "log_rotation_size": "0",
@@ -82,12 +87,16 @@ class Launcher:
         """Create the cluster atomically: initdb works in another folder, which is renamed at the end."""
         cluster = self.folder.incomplete_cluster
         with self._server_lock(ORPHAN_TIMEOUT_S) as server_lock:
+            # What a killed initdb has left.
             shutil.rmtree(cluster, ignore_errors=True)
+            # Before initdb: a cluster whose password was never written could not be used by
+            # anybody.
             for role in (SUPERUSER, APP_ROLE):
                 replace_secret_file(self.folder.password_file(role), secrets.token_urlsafe(24))
             self._make_folder(cluster)
             self._initdb(cluster, server_lock.descriptor)
             cluster.rename(self.folder.cluster)
+            # The rename is durable only after its folder is synchronized.
             _sync_folder(self.folder.path)
 
     def start(self) -> Postmaster:
@@ -96,6 +105,7 @@ class Launcher:
         Raises: `DiskFull`, `WrongOwner`, or `DatabaseStartError` with what the server said last.
         """
         self._make_folder(self.folder.log)
+        # The same port as before: clients that have the URL in their configuration reconnect.
         port = self.folder.last_port() or free_port()
         begin = time.monotonic()
         # The port of a killed server is released shortly after its process is gone.
@@ -107,6 +117,8 @@ class Launcher:
             try:
                 return self._start_on(port)
             except DatabasePortInUse:
+                # Another program has taken the port; a free one can be taken too before Postgres
+                # binds it, hence the loop.
                 if time.monotonic() - begin >= port_patience:
                     port = free_port()
             except (StillRecovering, StillLocked):
@@ -117,7 +129,10 @@ class Launcher:
     def _start_on(self, port: int) -> Postmaster:
         if not is_free(port):
             raise DatabasePortInUse(f"port {port} is taken")
+        # Before the lock, which these sessions hold.
         end_orphaned_sessions(self.folder.cluster)
+        # The descriptor is inherited by every process of the server. As long as one of them lives,
+        # in whatever container, nobody else can start a server on the same files.
         with self._server_lock(RETRY_INTERVAL_S) as server_lock:
             if self.folder.last_port() != port:
                 replace_secret_file(self.folder.port_file, str(port))
@@ -134,6 +149,7 @@ class Launcher:
         )
 
     def _pg_ctl_start(self, port: int, server_lock: int) -> Postmaster:
+        # The log files are appended to: only what is new explains this start.
         before = _log_sizes(self.folder.log)
         command: list[str | Path] = [
             *(
@@ -145,6 +161,8 @@ class Launcher:
             *("-o", shlex.join(_options(self._server_settings(port))), "start"),
         ]
         done = run_as(self.account, command, cwd=self.folder.cluster, pass_fds=(server_lock,))
+        # The exit code of pg_ctl is not used: it may give up waiting although the server has
+        # started.
         started = find_postmaster(self.folder.cluster)
         if started is None:
             output = _log_text_since(self.folder.log, before) or done.stderr + done.stdout
@@ -152,6 +170,7 @@ class Launcher:
         return started
 
     def _initdb(self, cluster: Path, server_lock: int) -> None:
+        # As a file that only its owner reads: arguments are visible in the process list.
         password = self.folder.path / "initdb.password"
         replace_secret_file(password, self.folder.password(SUPERUSER))
         if self.account:
@@ -165,6 +184,8 @@ class Launcher:
                 SUPERUSER,
             ),
             *("--auth=scram-sha-256", f"--pwfile=../{password.name}"),
+            # The builtin locale sorts equally on every system; the one of the C library changes
+            # with its version, which corrupts indexes.
             *("--encoding=UTF8", "--locale=C"),
             *("--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
             *("--no-instructions", *([] if self.durable else ["--no-sync"])),
@@ -188,6 +209,7 @@ class Launcher:
 
     def _path_seen_by_server(self, cluster: Path) -> Path:
         """The path by which the account of the server reaches the cluster."""
+        # Otherwise only the working folder, which was entered as root, leads to the cluster.
         if self.account is None or can_enter(cluster.parent, self.account):
             return cluster
         if WORKING_FOLDER.exists():
@@ -221,6 +243,7 @@ def free_port() -> int:
 
 def is_free(port: int) -> bool:
     with socket.socket() as probe:
+        # As Postgres does: connections of the previous server in TIME_WAIT do not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -232,6 +255,8 @@ def is_free(port: int) -> bool:
 def _error_of_output(output: str, where: str) -> DatabaseStartError | WrongOwner:
     """Translate the output of a Postgres program into an error."""
     reason = _reason_in_output(output)
+    # Texts instead of exit codes: Postgres exits with 1 for all of these. The locale of the
+    # programs is C, so the texts are English.
     if "No space left on device" in output or "Disk quota exceeded" in output:
         return DiskFull(f"the disk is full ({reason}); free some space and start again")
     if "Address already in use" in output:
@@ -268,6 +293,7 @@ def _log_text_since(log: Path, before: Mapping[Path, int]) -> str:
     texts = []
     for path, size in _log_sizes(log).items():
         start = before.get(path, 0)
+        # A smaller file was truncated by the weekly rotation in between: all of it is new.
         text = path.read_bytes()[start if start <= size else 0 :]
         texts.append(text.decode("utf-8", errors="replace"))
     return "\n".join(texts)

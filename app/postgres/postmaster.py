@@ -10,6 +10,7 @@ from pathlib import Path
 from app.postgres.errors import DatabaseStartError
 
 POLL_SECONDS = 0.02
+# A checkpoint on a slow disk takes this long.
 FAST_STOP_SECONDS = 60.0
 IMMEDIATE_STOP_SECONDS = 10.0
 PROCESSES = Path("/proc")
@@ -40,11 +41,13 @@ def find_postmaster(cluster: Path) -> Postmaster | None:
 
 def is_postmaster(pid: int, cluster: Path) -> bool:
     """Whether a process is running and is the server of this cluster."""
+    # macOS has no /proc.
     if not PROCESSES.joinpath("self").exists():
         return _is_postgres_by_ps(pid)
     try:
         if _state(pid) in "ZX":
             return False
+        # A postmaster works in its cluster. Without the right to know (None) the name must do.
         return _command(pid).endswith("postgres") and _has_working_folder(pid, cluster) is not False
     except OSError:
         return False
@@ -69,6 +72,8 @@ def end_orphaned_sessions(cluster: Path) -> None:
     if not lock_file(cluster).exists():
         return
     for folder in PROCESSES.glob("[0-9]*"):
+        # Found by the process table, because the children of a killed postmaster have no other link
+        # to it.
         pid = int(folder.name)
         try:
             if _command(pid).startswith("postgres:") and _has_working_folder(pid, cluster):
@@ -83,6 +88,8 @@ def shut_down(postmaster: Postmaster, cluster: Path) -> None:
     A server that does not stop within a minute is stopped immediately and recovers at its next start.
     """
     for number, seconds in (
+        # SIGINT is Postgres's fast shutdown, SIGQUIT its immediate one. SIGTERM would wait for all
+        # clients to leave.
         (signal.SIGINT, FAST_STOP_SECONDS),
         (signal.SIGQUIT, IMMEDIATE_STOP_SECONDS),
     ):
@@ -97,6 +104,8 @@ def shut_down(postmaster: Postmaster, cluster: Path) -> None:
 def _read_lock_file(cluster: Path) -> Postmaster | None:
     try:
         lines = lock_file(cluster).read_text(encoding="utf-8", errors="replace").splitlines()
+        # The format of Postgres: line 1 is the process ID, line 4 the port. A server that is just
+        # starting has written only the first lines.
         return Postmaster(pid=int(lines[0]), port=int(lines[3]))
     except (FileNotFoundError, ValueError, IndexError):
         return None
@@ -114,12 +123,14 @@ def _wait_until_stopped(pid: int, cluster: Path, seconds: float) -> bool:
 def _send(pid: int, number: signal.Signals) -> None:
     try:
         os.kill(pid, number)
+    # It ended in the meantime, which is what was wanted.
     except ProcessLookupError:
         return
 
 
 def _state(pid: int) -> str:
     text = (PROCESSES / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    # The name in brackets may itself contain brackets and spaces: the state follows the last one.
     return text.rpartition(")")[2].strip()[:1] or "X"
 
 

@@ -30,6 +30,7 @@ class ServerAccount:
 
     def take_ownership(self, path: Path) -> None:
         """Make this account the owner of a file or folder."""
+        # The group stays: Postgres requires the owner only.
         os.chown(path, self.uid, NO_UID)
 
 
@@ -41,6 +42,8 @@ def server_account(cluster: Path) -> ServerAccount | None:
     """
     if os.geteuid() != 0:
         if not cluster.exists():
+            # Containers often run under a user ID without an entry; initdb fails there with a
+            # message that does not help.
             _check_has_user_entry(os.geteuid())
         return None
     if cluster.exists():
@@ -91,12 +94,15 @@ def run_as(
         group=account.gid if account else None,
         extra_groups=() if account else None,
         pass_fds=pass_fds,
+        # Without PGDATA, PGHOST and others, which would redirect the programs; English messages,
+        # which `launch` reads.
         env={"PATH": os.defpath, "LC_ALL": "C"},
         umask=0o077,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         errors="replace",
+        # Ctrl-C in the terminal goes to all processes of its session: the server must survive it.
         start_new_session=True,
         check=False,
     )
@@ -162,6 +168,7 @@ def packaged_binaries() -> PostgresBinaries:
 
     Raises: `NoBinaries` when the package is missing or has no programs for this platform.
     """
+    # Without importing it: the package's own code changes folders that are not ours.
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         raise PostgresBinariesMissing(
@@ -204,6 +211,7 @@ def copy_binaries(packaged: PostgresBinaries, target: Path) -> PostgresBinaries:
         if not target.parent.is_dir():
             target.parent.mkdir(parents=True)
             target.parent.chmod(0o755)
+        # Built beside the target and renamed: another process never runs a half copy.
         making = Path(tempfile.mkdtemp(prefix=".making-", dir=target.parent))
         try:
             _copy_into(making, packaged)

@@ -28,6 +28,7 @@ from app.postgres.postmaster import Postmaster, find_postmaster, is_postmaster, 
 from app.postgres.programs import packaged_binaries, server_account, usable_binaries
 
 DATABASE = "mosaico"
+# Another process may hold the lock during a crash recovery, which replays the log for minutes.
 DECISION_TIMEOUT_S = 300.0
 READY_TIMEOUT_S = 300.0
 POLL_INTERVAL_S = 0.05
@@ -75,10 +76,14 @@ class EmbeddedPostgres:
         Raises: `DatabaseStartError`, `DiskFull`, `FolderNotOwned`, `DataVersionMismatch`, `WrongOwner`.
         Locks:  the folder, so that only one of two concurrent callers starts the server.
         """
+        # The owner registers before the lock is released, so that a process that leaves at this
+        # moment sees it and does not stop the server.
         with self._decision(claim=True):
             owner = DatabaseOwner(self._folder.owners)
             try:
                 return DatabaseLease(self, owner, self._url_of(self._ensure_running()))
+            # Also Ctrl-C: a lease without a holder would keep the server running until this process
+            # ends.
             except BaseException:
                 owner.leave()
                 raise
@@ -87,11 +92,13 @@ class EmbeddedPostgres:
         """Start the server if needed and keep it running until `stop`; returns its URL."""
         with self._decision(claim=True):
             url = self._url_of(self._ensure_running())
+            # After the start: a failed start must not leave a mark behind.
             self._folder.detached_mark.touch()
             return url
 
     def stop(self) -> bool:
         """Stop the server even if it is in use; False if no server was running."""
+        # Without creating the folder: asking to stop must change nothing.
         if not self._is_claimed():
             return False
         with self._decision():
@@ -134,15 +141,20 @@ class EmbeddedPostgres:
             return
         with self._decision():
             owner.leave()
+            # Cleaning up only: the count below ignores files that nobody has locked.
             remove_dead_owners(self._folder.owners)
+            # Asked under the lock: two processes that leave at the same time would each see the
+            # other.
             if not owner_pids(self._folder.owners) and not self._folder.detached_mark.exists():
                 self._shut_down()
 
     def _revive(self) -> str | None:
         """Restart a crashed server; None if it is running or was stopped on purpose."""
+        # Without the lock, because this is asked every second and the answer is nearly always no.
         if not crashed(self._folder.cluster):
             return None
         with self._decision():
+            # Asked again: another process may have restarted it while this one waited for the lock.
             if not crashed(self._folder.cluster):
                 return None
             log.warning("the database crashed: restarting it")
@@ -167,12 +179,15 @@ class EmbeddedPostgres:
 
     def _ensure_running(self) -> Postmaster:
         postmaster = find_postmaster(self._folder.cluster)
+        # A server that a killed process started may still be recovering.
         if postmaster is not None and self._wait_until_ready(postmaster):
             return postmaster
         launcher = self._launcher()
         if not self._folder.cluster.exists():
             self._folder.check_space(free_bytes)
             launcher.create_cluster()
+        # Postgres itself refuses the data of another major version, with a message that does not
+        # say what to do.
         self._folder.check_version()
         started = launcher.start()
         if not self._wait_until_ready(started):
@@ -197,6 +212,7 @@ class EmbeddedPostgres:
             try:
                 self._prepare(server)
             except NO_ANSWER as error:
+                # Dead: waiting for the deadline is pointless.
                 if not is_postmaster(server.pid, self._folder.cluster):
                     return False
                 if _is_authentication_error(error) or time.monotonic() > deadline:
@@ -237,6 +253,7 @@ class EmbeddedPostgres:
             port=server.port,
             user=SUPERUSER,
             password=self._folder.password(SUPERUSER),
+            # The database `postgres`, which initdb creates; ours may not exist yet.
             dbname=SUPERUSER,
             require_auth="scram-sha-256",
             sslmode="disable",

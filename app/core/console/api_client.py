@@ -36,8 +36,10 @@ API_PREFIX = "/api/v1"
 ADMIN_KEY_FILE = "admin.key"
 MAX_PAGE_SIZE = 200
 RESPONSE_TIMEOUT_S = 60.0
+# The shell waits for a completion: no IDs are better than a delay.
 COMPLETION_TIMEOUT_S = 0.3
 # The service sends an event or a comment at least every 15 s.
+# Four keep-alives may be late before the connection counts as broken.
 STREAM_TIMEOUT_S = 60.0
 
 _ERROR_CLASSES: Mapping[int, type[AppError]] = {
@@ -45,6 +47,7 @@ _ERROR_CLASSES: Mapping[int, type[AppError]] = {
     412: Conflict,
     415: Invalid,
     428: Invalid,
+    # Several statuses share a class of error, which decides the exit code.
     408: Unavailable,
     429: Unavailable,
     **{
@@ -170,6 +173,8 @@ class ApiClient:
             page_size = min(limit - len(items), MAX_PAGE_SIZE)
             page = self.get(path, limit=page_size, cursor=cursor, **parameters)
             items += page["items"]
+            # Until the limit or the end: the service may return fewer items per page than
+            # requested.
             cursor = page["nextCursor"]
             if cursor is None:
                 break
@@ -206,6 +211,7 @@ class ApiClient:
                 timeout=httpx.Timeout(RESPONSE_TIMEOUT_S, read=STREAM_TIMEOUT_S),
             ) as response,
         ):
+            # A streamed response has no body until it is read, and the error is in the body.
             if not response.is_success:
                 response.read()
             self._check_status(response)
@@ -249,6 +255,7 @@ class ApiClient:
             code = problem["type"].removeprefix("/problems/")
             detail = str(problem["detail"])
             items = [_parse_error_item(item) for item in problem.get("errors", ())]
+        # Another server answers at this address, with whatever it has.
         except (ValueError, KeyError, TypeError, AttributeError):
             raise self._unexpected(response) from None
         members = {
@@ -299,12 +306,15 @@ def find_service() -> ServiceAddress:
     """
     url = os.environ.get("MOSAICO_URL", "").strip()
     key = os.environ.get("MOSAICO_API_KEY", "").strip()
+    # Both given: the settings are not read, and a command works without any configuration of the
+    # service.
     if not (url and key):
         settings = load_settings()
         url = url or f"http://127.0.0.1:{settings.port}"
     _check_url(url)
     if key:
         return ServiceAddress(url, key, "MOSAICO_API_KEY")
+    # A wrong MOSAICO_URL must not send the administrator's key to a foreign server.
     if not _is_loopback(url):
         return ServiceAddress(url, None, "none, because MOSAICO_API_KEY is not set")
     return _local_admin_address(url, settings)
@@ -319,12 +329,14 @@ def read_events(lines: Iterable[str]) -> Iterator[ServerSentEvent]:
     for line in lines:
         name, _, value = line.partition(":")
         if not line:
+            # Source: an event without data is not dispatched.
             if data:
                 yield ServerSentEvent(event_id, json.loads("\n".join(data)))
             data = []
         elif not name:
             yield ServerSentEvent(event_id, None)
         elif name == "id":
+            # One space after the colon belongs to the format, a second one to the value.
             event_id = value.removeprefix(" ")
         elif name == "data":
             data.append(value.removeprefix(" "))
@@ -357,6 +369,7 @@ def _local_admin_address(url: str, settings: Settings) -> ServiceAddress:
 def _check_url(url: str) -> None:
     try:
         parsed = httpx.URL(url)
+        # A password in the URL would appear in messages and in the process list.
         is_valid = parsed.scheme in ("http", "https") and bool(parsed.host) and not parsed.userinfo
     except httpx.InvalidURL:
         is_valid = False

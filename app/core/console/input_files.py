@@ -31,6 +31,7 @@ class InvalidInput(AppError):
 @contextmanager
 def open_input(path: Path) -> Iterator[BinaryIO]:
     """The file, open for reading. Raises: `UnreadableInput`."""
+    # Not closed: standard input belongs to the process.
     if str(path) == "-":
         yield sys.stdin.buffer
         return

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from app.core.console.schema_options import SchemaOption
 
 Values = Mapping[str, Any]
+# Immutable, because it is the default of parameters.
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 Limit = Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows, newest first.")]

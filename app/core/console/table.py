@@ -87,6 +87,7 @@ def format_cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
+        # Six digits: enough to tell runs apart; --json has all of them.
         return f"{value:.6g}"
     if isinstance(value, list | tuple):
         return ", ".join(map(format_cell, value))
@@ -146,4 +147,6 @@ def _print_framed(table: Table) -> None:
         frame.add_column(Text(title), overflow="fold")
     for row in table.rows:
         frame.add_row(*map(Text, row))
+    # Without colors, so that copied text stays plain; cells are `Text`, which rich does not read as
+    # markup.
     Console(color_system=None, highlight=False).print(frame)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 CommandFunction = TypeVar("CommandFunction", bound=Callable[..., Any])
 
+# Not 1 or 2, which shells and argument parsers use: a script can tell "the gate failed" from "the
+# command failed".
 EXIT_UNSUCCESSFUL = 3
 EXIT_INTERRUPTED = 130
 HELP_OPTIONS = ("-h", "--help")
@@ -69,6 +71,7 @@ class Command(TyperCommand):
         if any(param.name == "output" for param in self.params):
             # Words after `--` are arguments, even if they look like options.
             end = args.index("--") if "--" in args else len(args)
+            # Rewritten here, because two typer options cannot set one parameter.
             options = ["--format=json" if word == "--json" else word for word in args[:end]]
             args = options + args[end:]
         return super().parse_args(ctx, args)
@@ -77,6 +80,7 @@ class Command(TyperCommand):
         try:
             return super().invoke(ctx)
         except AppError as error:
+            # A script that reads JSON gets its errors as JSON, too.
             wants_json = ctx.params.get("output") == OutputFormat.JSON or ctx.params.get("jsonl")
             report_error(error, OutputFormat.JSON if wants_json else OutputFormat.TABLE)
             raise typer.Exit(error.exit_code) from None
@@ -86,6 +90,7 @@ class DeferredCommand(TyperCommand):
     """A placeholder with a help line for a command or group that is loaded when it is used."""
 
     def __init__(self, name: str, load: Callable[[], Any], **settings: Any) -> None:
+        # Without rich, whose import would slow down every `--help`.
         super().__init__(name, **{**settings, "rich_markup_mode": None})
         self.load = load
 
@@ -138,6 +143,7 @@ def print_result(text: str) -> None:
 def print_json(document: Any, *, flush: bool = False) -> None:
     """Print one JSON document on one line. Raises: ValueError for NaN and infinities."""
     print_result(encode_json(document, sys.stdout))
+    # For events: a reader of the pipe waits for each line.
     if flush:
         sys.stdout.flush()
 
@@ -155,6 +161,7 @@ def print_warning(text: str) -> None:
 
 def run_program(cli: typer.Typer) -> None:
     """Run the command that the arguments of this process name, as the entry point of a program."""
+    # Set first: an error while the command line is built is reported in the same form.
     sys.excepthook = report_unexpected_error
     set_safe_encoding((sys.stdout, sys.stderr))
     command: Any = typer.main.get_command(cli)
@@ -206,6 +213,7 @@ def confirm(question: str, *, yes: bool) -> None:
     """
     if yes:
         return
+    # In a script, a question would wait for ever or read the data of a pipe as its answer.
     if not (is_interactive(sys.stdin) and is_interactive(sys.stderr)):
         raise WrongUsage(
             "this cannot be undone and there is no terminal to confirm it on", hint="add --yes"
@@ -237,6 +245,7 @@ def escape_lines(text: str) -> str:
 def encode_json(document: Any, stream: TextIO) -> str:
     """One line of JSON, in ASCII if the stream cannot encode all of Unicode."""
     is_utf8 = (stream.encoding or "").lower().replace("-", "").startswith("utf8")
+    # NaN is not JSON: other programs could not read the line.
     return json.dumps(document, ensure_ascii=not is_utf8, allow_nan=False, default=str)
 
 
