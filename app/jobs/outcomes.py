@@ -98,7 +98,8 @@ def decide_outcome(error: Exception, attempts: int, handler: JobHandler) -> JobO
             delay_s=min(
                 # The exponent is bounded, because a job without `on_failure` may be retried for
                 # days.
-                FIRST_RETRY_DELAY_S * RETRY_DELAY_FACTOR ** min(attempts, 8), MAX_RETRY_DELAY_S
+                FIRST_RETRY_DELAY_S * RETRY_DELAY_FACTOR ** min(attempts, 8),
+                MAX_RETRY_DELAY_S,
             )
         )
     return JobFailed(**describe_error(error))
