@@ -22,6 +22,7 @@ def copy_rows(
     """
     count = 0
     with _open_copy(session, table, columns) as copy:
+        # Binary COPY does no casts: the values must have exactly the types of the columns.
         copy.set_types(list(columns.values()))
         for row in rows:
             copy.write_row(row)
@@ -34,11 +35,13 @@ def copy_encoded_rows(
 ) -> None:
     """Append rows that are already encoded in the binary COPY format."""
     with _open_copy(session, table, columns) as copy:
+        # One write: a call per row costs more than the copy.
         copy.write(b"".join((SIGNATURE, *rows, TRAILER)))
 
 
 @contextmanager
 def _open_copy(session: Session, table: str, columns: Iterable[str]) -> Iterator[psycopg.Copy]:
+    # The driver's connection of the session, so the rows belong to its transaction.
     connection = session.connection().connection.driver_connection
     assert isinstance(connection, psycopg.Connection)
     statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(

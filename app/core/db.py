@@ -45,9 +45,11 @@ from sqlalchemy.sql.schema import ScalarElementColumnDefault
 
 from app.core.errors import AppError, Unavailable
 
+# Limits of the server, per connection: they also hold when this process hangs.
 STATEMENT_TIMEOUT_MS = 10_000
 LOCK_TIMEOUT_MS = 2_000
 IDLE_IN_TRANSACTION_TIMEOUT_MS = 15_000
+# An exhausted pool answers 503 after this time instead of letting all requests wait.
 POOL_TIMEOUT_S = 2.0
 PING_AFTER_IDLE_S = 1.0
 
@@ -69,6 +71,7 @@ Driver: TypeAlias = "psycopg.Connection[Any]"
 Row: TypeAlias = dict[str, Any]
 M = TypeVar("M", bound=BaseModel)
 
+# Names by convention, so that migrations can name what they drop.
 NAMING_CONVENTION = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -137,6 +140,9 @@ class Database:
     def __init__(self, url: str, *, pool_size: int = 10, name: str = "mosaico") -> None:
         self.url = url
         self.engine = _create_engine(url, pool_size=pool_size, name=name)
+        # No expiry: objects are read after the commit, where a reload would need a new transaction.
+        # No autoflush: a query must not write, and where one has to see changes, the code says
+        # flush().
         self._sessions = sessionmaker(self.engine, expire_on_commit=False, autoflush=False)
         self._commit_hook: Callable[[Session], None] | None = None
 
@@ -152,6 +158,8 @@ class Database:
         with database_errors(), self._sessions.begin() as session:
             yield session
             if self._commit_hook is not None:
+                # Before the commit, in the same transaction: what the hook writes exists exactly
+                # when the rest does.
                 self._commit_hook(session)
 
     @contextmanager
@@ -160,6 +168,7 @@ class Database:
         with database_errors(), self._sessions() as session:
             session.connection(
                 execution_options={
+                    # Several statements see one state: a list and its count agree.
                     "isolation_level": "REPEATABLE READ",
                     "postgresql_readonly": True,
                 }
@@ -198,6 +207,7 @@ class Database:
             try:
                 yield driver
             finally:
+                # A dead connection must not go back into the pool; it cannot be reset, either.
                 if driver.closed:
                     pooled.invalidate()
                 else:
@@ -307,9 +317,11 @@ def _create_engine(url: str, *, pool_size: int, name: str) -> Engine:
     engine = create_engine(
         sqlalchemy_url(url),
         pool_size=pool_size,
+        # More connections than planned would exceed the server's limit when all processes are busy.
         max_overflow=0,
         pool_timeout=POOL_TIMEOUT_S,
         skip_autocommit_rollback=True,
+        # Errors with parameters would write secrets and texts of users into logs.
         hide_parameters=True,
         connect_args={
             "application_name": name,
@@ -339,6 +351,7 @@ def _ping_before_use(engine: Engine) -> None:
     @event.listens_for(engine, "checkout")
     def check(connection: DBAPIConnection, record: ConnectionPoolEntry, _proxy: object) -> None:
         used_at = record.info.get(_USED_AT)
+        # None: the connection is new.
         if used_at is None or time.monotonic() - used_at < PING_AFTER_IDLE_S:
             return
         try:
@@ -355,6 +368,7 @@ def database_errors() -> Iterator[None]:
     except (*CONNECTION_ERRORS, PoolTimeout) as error:
         raise DatabaseUnavailable from error
     except DBAPIError as error:
+        # All other errors are defects, and must not look like an outage.
         if error.connection_invalidated or _sqlstate(error) in TRANSIENT_STATES:
             raise DatabaseUnavailable from error
         raise

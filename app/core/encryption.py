@@ -85,6 +85,7 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
+        # In constant time: the duration must not tell how many characters are right.
         return hmac.compare_digest(_encode(self._plain), _encode(other._plain))
 
     def __hash__(self) -> int:
@@ -134,6 +135,7 @@ class SecretBox:
 
     def encrypt(self, plain: str, *, table: str, row: str, column: str) -> str:
         """Encrypt a text for one table cell; each call returns a different ciphertext."""
+        # Random for each text: two texts with one nonce under one key would break AES-GCM.
         nonce = os.urandom(NONCE_BYTES)
         cell = _associated_data(table=table, row=row, column=column)
         ciphertext = self._ciphers[self._encryption_key_id].encrypt(nonce, _encode(plain), cell)
@@ -154,6 +156,7 @@ class SecretBox:
         cell = _associated_data(table=table, row=row, column=column)
         try:
             plain = cipher.decrypt(payload[:NONCE_BYTES], payload[NONCE_BYTES:], cell)
+        # Wrong cell, changed text and wrong key cannot be told apart; the key is known by its id.
         except InvalidTag:
             raise CorruptedSecret(_corrupted_message(cell_name)) from None
         return Secret(plain.decode("utf-8", "surrogatepass"))
@@ -192,6 +195,7 @@ def load_secret_box(
         )
     if file_key is None:
         new_key = base64.b64encode(secrets.token_bytes(MASTER_KEY_BYTES)).decode("ascii")
+        # Returns the key in the file: another process may have created it first.
         file_key = create_secret_file(path, new_key)
     return SecretBox.from_keys([file_key, *old])
 
@@ -210,6 +214,7 @@ def ciphertext_prefix(key_id: str) -> str:
 
 
 def _decode_key(text: str) -> bytes:
+    # Both alphabets and missing padding are accepted: tools print keys in each of these forms.
     standard = text.strip().translate(str.maketrans("-_", "+/"))
     try:
         key = base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)
@@ -225,6 +230,7 @@ def _decode_key(text: str) -> bytes:
 
 
 def _compute_key_id(key: bytes) -> str:
+    # With a prefix of its own, so that the id equals no other hash of the key.
     return hashlib.sha256(b"mosaico master key id\0" + key).hexdigest()[:8]
 
 

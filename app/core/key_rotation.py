@@ -81,6 +81,7 @@ def count_key_usage(
 
     Cost:    reads the prefix of every encrypted text, or of `limit` texts per column.
     """
+    # It reads whole tables, which takes longer than a request may.
     session.execute(text("SET LOCAL statement_timeout = '60s'"))
     usage = []
     for column in columns:
@@ -153,6 +154,7 @@ def _rotate_column(db: Database, column: EncryptedColumn, box: SecretBox) -> Rot
             remaining = (
                 session.scalar(select(func.count()).where(_needs_rotation(column, box))) or 0
             )
+        # Only texts that cannot be decrypted are left: another pass would not change them.
         if remaining <= rotation.remaining:
             break
         time.sleep(PASS_PAUSE_S)
@@ -188,6 +190,7 @@ def _lock_batch(
         .where(_needs_rotation(column, box), column.row > last_row)
         .order_by(column.row)
         .limit(BATCH_ROWS)
+        # A row that a user edits at this moment gets the new key by that edit, or in the next pass.
         .with_for_update(skip_locked=True)
     )
     return [_EncryptedRow(*row) for row in session.execute(statement)]
@@ -200,6 +203,7 @@ def _reencrypt(
     try:
         plain = box.decrypt(stored.value, **cell)
     except (UnknownMasterKey, CorruptedSecret):
+        # Unchanged: the lost key may be found again.
         return False
     encrypted = box.encrypt(plain.reveal(), **cell)
     session.execute(

@@ -122,6 +122,7 @@ def query_page(
     cursor_parameters = {
         f"{_CURSOR_PREFIX}{key.key}": value for key, value in zip(keys, cursor_values, strict=False)
     }
+    # One row more than the page shows whether there is a next page, without counting.
     rows = db.fetch_rows(
         sql, {**parameters, **cursor_parameters, _LIMIT_PARAMETER: query.limit + 1}
     )
@@ -157,6 +158,7 @@ def _decode_value(tag: str, value: Any) -> CursorValue:
         return value
     if tag == "t":
         instant = datetime.fromisoformat(value)
+        # PostgreSQL would read a time without zone in the zone of the session.
         if instant.tzinfo is not None:
             return instant
     raise ValueError(tag)
@@ -184,11 +186,14 @@ def _after_cursor(keys: Sequence[Key], cursor: str, *, descending: bool) -> Any:
     cursor_row = tuple_(
         *(literal(value, key.type) for key, value in zip(keys, values, strict=True))
     )
+    # A row comparison, which one index serves; the same with OR would not use it.
     return row < cursor_row if descending else row > cursor_row
 
 
 def _cursor_values(keys: Sequence[Key], cursor: str) -> list[CursorValue]:
     values = decode_cursor(cursor)
+    # A cursor is input of a user: one of another list, or an invented one, must not become a
+    # database error.
     fits = len(values) == len(keys) and all(
         isinstance(value, key.type.python_type) for key, value in zip(keys, values, strict=False)
     )

@@ -158,6 +158,7 @@ class _Recovery:
                 self._passing = int(token.type == "LPAR")
                 return
         self._silent = False
+        # Only a token that fits is one that messages may refer to.
         self._previous = token
         self._follow_brackets(token)
 

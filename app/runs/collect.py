@@ -32,8 +32,11 @@ def resume_collection(
     source = TRACE_SOURCES.get(lease.plan.source)
     try:
         for page in collect(source.open(res), query, cursor):
+            # Per page, before its transaction: a stopping worker loses one page at most.
             job.checkpoint()
             with res.db.begin() as session:
+                # The page and its cursor in one transaction: a killed worker continues exactly
+                # after the last stored page.
                 complete = append_page(session, lease, page, res.clock())
                 if complete:
                     record_credentials_result(session, lease.plan, query, res, refused=False)
@@ -45,6 +48,7 @@ def resume_collection(
             new_query = trace_query(session, lease.plan, res)
             cursor = get_collection(session, lease).cursor
         if new_query == query:
+            # The same keys were refused: nobody has given new ones.
             raise
         # Ends: each recursion needs other keys than the refused ones, which only a user can set.
         resume_collection(job, lease, new_query, cursor)
@@ -59,6 +63,7 @@ def append_page(session: Session, lease: RunLease, page: TracePage, now: datetim
     run = lock_leased_run(session, lease)
     collection = store_page(session, get_collection(session, lease), page, now)
     if collection.id != run.collection_id:
+        # By a job: it may hold many rows, and this transaction holds the lock of the run.
         enqueue(session, "runs.drop_traces", collection_id=run.collection_id)
         run.collection_id = collection.id
     run.traces_total = max(page.total or 0, collection.trace_count)
@@ -76,6 +81,7 @@ def get_collection(session: Session, lease: RunLease) -> Collection:
 def count_absent_traces(session: Session, lease: RunLease) -> int:
     """Number of traces that the source counts but did not deliver."""
     collection = get_collection(session, lease)
+    # Not negative: a run of the source may have grown since it was counted.
     return max((collection.expected_count or 0) - collection.trace_count, 0)
 
 
@@ -119,6 +125,8 @@ def _produced_collection_of_retried(
     retried = session.scalars(statement.with_for_update(skip_locked=True)).one_or_none()
     if retried is None or not _reads_the_same(retried, plan):
         return None
+    # Moved, not shared: two runs that append to one collection would overwrite each other's
+    # positions.
     collection_id, retried.collection_id = retried.collection_id, None
     return collection_id
 

@@ -58,6 +58,7 @@ def acquire_run(session: Session, run_id: str) -> RunLease | None:
     run = queries.get_run(session, run_id, for_update=True)
     if run.status != RunStatus.RUNNING:
         return None
+    # Voids the lease of whoever had this step, before any of its writes can come.
     run.fencing_token += 1
     session.flush()
     assert run.collection_id is not None
@@ -88,6 +89,7 @@ def acquire_shard(session: Session, run_id: str, shard: int) -> ShardLease | Non
     row = queries.find_shard(session, run.seq, shard)
     if row is None or row.done_at is not None:
         return None
+    # A shard has its own token: taking over one shard must not void the leases of the others.
     row.fencing_token += 1
     session.flush()
     assert run.collection_id is not None

@@ -89,6 +89,8 @@ class CachedShard:
         columns = {name: list(column) for name, column in self.columns.items()}
         reasons = {row: dict(row_reasons) for row, row_reasons in self.reasons.items()}
         for gap, metrics in self._gaps().items():
+            # One call per set of missing rows, with all its metrics: a metric that was added needs
+            # all rows, one that failed needs few.
             measured = measure(
                 [traces[row] for row in gap], tuple(metric.ref for metric in metrics)
             )
@@ -134,6 +136,7 @@ def read_cached_shard(session: Session, lease: ShardLease) -> CachedShard:
     if not sources:
         return CachedShard(metrics=lease.plan.metrics, size=size)
     columns, reasons = _read_columns(session, lease, sources)
+    # A summary of an incomplete column lacks the traces that are measured again now.
     complete = {name: sources[name] for name, column in columns.items() if None not in column}
     return CachedShard(
         metrics=lease.plan.metrics,
@@ -153,6 +156,7 @@ def _source_runs(session: Session, lease: ShardLease) -> dict[str, SourceRun]:
         .join(BenchmarkRun, BenchmarkRun.seq == RunMetricAggregate.run_seq)
         .where(
             BenchmarkRun.collection_id == lease.collection_id,
+            # A failed or running run may have measured a part only.
             BenchmarkRun.status == RunStatus.COMPLETED,
             tuple_(RunMetricAggregate.metric, RunMetricAggregate.version).in_(versions),
         )
@@ -191,6 +195,8 @@ def _read_columns(
 
 def _measurement(value: float | None, note: Mapping[str, str]) -> Measurement | None:
     """The measurement behind a stored value and its note; None for a failed one."""
+    # Skipped values depend on the trace only and are as valid as numbers; a failure may not happen
+    # again.
     if value is None and "skipped" in note:
         return MetricSkipped(SkipReason(note["skipped"]))
     return value
@@ -214,6 +220,7 @@ def _read_summaries(
     """The summaries by column that the source runs stored for a shard with the same limits."""
     statement = select(RunShard.run_seq, RunShard.summaries).where(
         RunShard.run_seq.in_({source.run_seq for source in sources.values()}),
+        # Shards of other limits summarize other traces.
         RunShard.first == lease.first,
         RunShard.last == lease.last,
         RunShard.summaries.is_not(None),

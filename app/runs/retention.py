@@ -107,9 +107,11 @@ def _purge_batch(session: Session, old: Select[str, int], now: datetime) -> int:
 
 def _purge(session: Session, run_id: str, now: datetime) -> None:
     run = _lock_ended(session, run_id)
+    # Another purge took it between the selection and the lock.
     if run.purged_at is not None:
         return
     collection_id, run.collection_id, run.purged_at = run.collection_id, None, now
+    # The shards hold summaries of the purged values, which later runs would otherwise reuse.
     session.execute(delete(RunShard).where(RunShard.run_seq == run.seq))
     session.flush()
     _drop(session, run.seq, collection_id)
@@ -141,6 +143,8 @@ def delete_run(session: Session, run_id: str) -> None:
     """
     run = _lock_ended(session, run_id)
     seq, collection_id, benchmark_id = run.seq, run.collection_id, run.benchmark_id
+    # History, aggregates and KPIs go with it by foreign keys; values and traces have none and are
+    # dropped by jobs.
     session.delete(run)
     try:
         session.flush()
@@ -153,6 +157,8 @@ def delete_run(session: Session, run_id: str) -> None:
 
 
 def _drop_unless_shared(session: Session, collection_id: int) -> None:
+    # The lock waits for a run that is taking the collection over at this moment, which the query
+    # then sees.
     collection = lock_for_deletion(session, collection_id)
     shared = select(BenchmarkRun.seq).where(BenchmarkRun.collection_id == collection_id)
     if session.scalar(shared.limit(1)) is None:
@@ -187,6 +193,7 @@ def drop_traces(job: JobContext, collection_id: int) -> None:
         lambda session, first, last: delete_positions(session, collection_id, first, last),
     )
     with job.resources.db.begin() as session:
+        # Last: a repeated job must still find how many traces there are.
         session.execute(delete(Collection).where(Collection.id == collection_id))
 
 

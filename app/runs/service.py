@@ -41,6 +41,7 @@ def create_run(
     Raises: `NotFound` for an unknown benchmark or agent, `Invalid` when the benchmark does not
             evaluate the agent, `Conflict` when one of them is archived.
     """
+    # One small query in the usual case; benchmark and agent are read only to say why not.
     if not queries.is_runnable(session, benchmark_id, agent_id):
         benchmark, agent = get_benchmark(session, benchmark_id), get_agent(session, agent_id)
         require_runnable(session, benchmark, agent)
@@ -58,6 +59,7 @@ def create_run(
         "collection_id": rescore_of.collection_id if rescore_of else None,
     }
     try:
+        # Past the ORM: creating a run is one of the most frequent writes (decision 0011).
         run = BenchmarkRun(**insert_row(session, BenchmarkRun, new))
     except ForeignKeyViolation:
         raise NotFound(
@@ -73,6 +75,8 @@ def retry_run(session: Session, run_id: str) -> BenchmarkRun:
     """
     run = queries.get_run(session, run_id, for_update=True)
     rules.require_retryable(run.id, RunStatus(run.status), run.retry_count)
+    # Under the lock of the run: of two concurrent retries one creates a run, the other one gets
+    # 409.
     newer = select(BenchmarkRun.id).where(BenchmarkRun.retry_of == run.id).limit(1)
     if (retried := session.scalar(newer)) is not None:
         raise rules.IllegalTransition(
@@ -159,8 +163,11 @@ def begin_run(
     query = {"dataset_ref": plan.dataset_ref, "run_name": plan.run_name}
     run.collection_id = choose_collection(session, run, plan, query)
     run.status, run.started_at = RunStatus.RUNNING, now
+    # Frozen: edits of the benchmark during the run do not change what it measures.
     run.plan, run.metric_keys = plan.document(), plan.columns
     session.flush()
+    # The lock makes collections with one key of a source wait for each other, in any number of
+    # workers.
     enqueue(session, "runs.collect", run_id=run.id, lock=collect_lock)
     notify_streams(session, run.id)
 

@@ -57,6 +57,7 @@ def create_shards(
     Raises: `CollectionFailed` when there is no trace to score.
     """
     run = lock_leased_run(session, lease)
+    # A repeated job: its worker died after the commit.
     if run.shards_total is not None:
         return
     if not ranges:
@@ -76,6 +77,7 @@ def create_shards(
             for shard, shard_range in enumerate(ranges)
         ],
     )
+    # Positions begin at 0, so the last one tells the number of traces.
     run.traces_total, run.shards_total = ranges[-1].last + 1, len(ranges)
     run.fingerprint = fingerprint
     # Rows and jobs become visible with the same commit: no worker can look for a missing shard.
@@ -99,6 +101,8 @@ def store_shard(
 
     Raises: `RunEnded` when the run has ended or the lease is void.
     """
+    # The shard is locked before the run, here and in `retention._lock_ended`; the other order could
+    # deadlock.
     row = lock_leased_shard(session, lease)
     copy_encoded_rows(session, "trace_results", RESULT_COLUMNS, _result_rows(lease, measured))
     row.done_at, row.summaries = now, dict(summaries) if summaries else None
@@ -116,8 +120,11 @@ def store_shard(
         )
         .returning(BenchmarkRun.shards_done, BenchmarkRun.shards_total)
     ).one_or_none()
+    # The run ended in the meantime: the rollback removes the rows that were copied above.
     if progress is None:
         raise RunEnded
+    # In this transaction: a worker that dies after the commit cannot leave a run without its
+    # finish.
     if progress.shards_done == progress.shards_total:
         enqueue(session, "runs.finish", run_id=lease.run_id)
     notify_streams(session, lease.run_id)
@@ -152,6 +159,7 @@ def encode_row(
 ) -> bytes:
     """One row: `run_seq int8, position int4, values float8[], notes jsonb`; values are not empty."""
     array = _sparse_array(values) if None in values else _full_array(values)
+    # Each field is preceded by its length in bytes; the head ends with the length of the array.
     head = _HEAD.pack(4, 8, run_seq, 4, position, len(array))
     return b"".join((head, array, _NO_NOTES if notes is None else _jsonb(notes)))
 
@@ -159,6 +167,7 @@ def encode_row(
 def _full_array(values: Sequence[float | None]) -> bytes:
     """The array without missing values, the common case: packed in one call."""
     parts: list[Any] = [8] * (2 * len(values))
+    # Length and value alternate.
     parts[1::2] = values
     return _full_struct(len(values)).pack(1, 0, FLOAT8_OID, len(values), 1, *parts)
 
@@ -175,5 +184,6 @@ def _sparse_array(values: Sequence[float | None]) -> bytes:
 
 
 def _jsonb(document: dict[str, Any]) -> bytes:
+    # The binary form of jsonb is a version byte and the JSON text.
     body = JSONB_VERSION + json.dumps(document).encode()
     return _LENGTH.pack(len(body)) + body

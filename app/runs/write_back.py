@@ -37,7 +37,10 @@ log = logging.getLogger(__name__)
 
 # Scores between two stored positions: a worker that is killed repeats at most these.
 SCORES_PER_BATCH: Final = 400
+# Before position 0, so that KPIs come first and the cursor stays one number.
 KPI_CURSOR: Final = -1
+# Long enough to write some thousand scores, short enough that a collection does not wait for a
+# whole run's.
 MAX_TURN_S: Final = 60.0
 
 
@@ -97,6 +100,7 @@ def request_write_back(session: Session, run_id: str, res: Resources) -> None:
     """
     run = queries.get_run(session, run_id)
     plan = RunPlan.model_validate(run.plan)
+    # Its scores would have the ids of the original run's and replace them.
     if run.rescore_of is not None or not (plan.write_back.kpis or plan.write_back.metrics):
         return
     begin = {"at": KPI_CURSOR, "written": 0}
@@ -127,11 +131,15 @@ def write_back(job: JobContext, run_id: str) -> None:
             batch = _next_batch(session, lease, lease.cursor)
         try:
             for _ in lease.write(res, lease.query, batch.scores):
+                # Per score: writing is as slow as the source, and a stopping worker must not wait
+                # for a batch.
                 job.checkpoint()
         except CredentialsRefused:
             with res.db.begin() as session:
                 record_credentials_result(session, lease.plan, lease.query, res, refused=True)
             raise
+        # After the source has accepted the batch: a worker that is killed before repeats it, with
+        # equal ids.
         lease = replace(lease, cursor=batch.next_cursor, written=lease.written + len(batch.scores))
         is_turn_over = lease.cursor is not None and time.monotonic() >= ends_at
         with res.db.begin() as session:
@@ -158,6 +166,7 @@ def _acquire(session: Session, run_id: str, res: Resources) -> WriteBackLease | 
     """
     run = queries.get_run(session, run_id, for_update=True)
     plan, done = RunPlan.model_validate(run.plan), run.write_back or {}
+    # A repeated job of a write-back that has ended.
     if done.get("status") not in UNFINISHED:
         return None
     write = TRACE_SOURCES.get(plan.source).write_scores
@@ -198,6 +207,7 @@ def _later_run(session: Session, run: BenchmarkRun, collection: Collection) -> s
         .where(
             BenchmarkRun.benchmark_id == run.benchmark_id,
             BenchmarkRun.seq > run.seq,
+            # A later run without write-back replaces nothing.
             BenchmarkRun.write_back.is_not(None),
             Collection.source_run_id == collection.source_run_id,
         )
@@ -237,6 +247,7 @@ def _next_batch(session: Session, lease: WriteBackLease, cursor: int) -> _ScoreB
     if cursor == KPI_CURSOR:
         scores = list(_kpi_scores(session, lease)) if selection.kpis else []
         return _ScoreBatch(scores, 0 if selection.metrics else None)
+    # Whole traces per batch, so that a position is enough as cursor.
     traces = max(SCORES_PER_BATCH // len(lease.plan.columns), 1)
     rows = queries.read_trace_values(session, lease.run_seq, cursor, traces)
     scores = [score for row in rows for score in _metric_scores(lease, row.trace_id, row.values)]

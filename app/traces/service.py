@@ -82,6 +82,7 @@ def store_page(
              it and cannot be deleted before the transaction ends.
     Locks:   the caller holds the lock of the run, so no other process appends.
     """
+    # On the first page only: afterwards traces of this collection are stored already.
     if page.revision is not None and collection.trace_count == 0:
         same_revision = Collection.revision == page.revision
         earlier = queries.lock_completed(session, collection.source, same_revision)
@@ -95,6 +96,7 @@ def store_page(
 
 
 def _append_traces(session: Session, collection: Collection, page: TracePage) -> None:
+    # Sources repeat rows within a page and across pages, also after a resume; the first one counts.
     unique: dict[str, Trace] = {}
     for trace in page.traces:
         unique.setdefault(trace.trace_id, trace)
@@ -119,6 +121,7 @@ def _append_traces(session: Session, collection: Collection, page: TracePage) ->
 def _extend_digest(digest: bytes, traces: Iterable[Trace]) -> bytes:
     """Extend a digest by traces one by one, so that the result does not depend on the pages."""
     for trace in traces:
+        # Chained, so that it can be extended page by page and the order of the traces counts.
         digest = hashlib.sha256(digest + repr(trace).encode()).digest()
     return digest
 
@@ -132,6 +135,7 @@ def _complete_collection(session: Session, collection: Collection, now: datetime
         earlier = queries.lock_completed(session, collection.source, same_traces)
         if earlier is not None:
             return earlier
+    # Only now may later runs take it over.
     collection.completed_at = now
     _number_trials(session, collection)
     session.flush()
@@ -172,7 +176,11 @@ def store_local_dataset(
              upload of the same run; `Invalid` for an upload without traces or with a repeated
              traceId. After any error, of `lines` too, the previous upload is unchanged.
     """
+    # An advisory lock, because the row to lock may not exist yet. Without waiting: an upload takes
+    # minutes.
     _lock_upload(session, name, run_name)
+    # In the transaction of the new upload: readers see the old one until it is complete, and keep
+    # it if it fails.
     _delete_replaced(session, name, run_name, replace=replace)
     dataset = LocalDataset(
         id=new_id(), name=name, run_name=run_name, trace_count=0, size_bytes=size_bytes
@@ -229,6 +237,7 @@ def _local_rows(dataset_id: str, lines: Iterable[bytes]) -> Iterator[tuple[objec
     for number, line in enumerate(lines, start=1):
         if line.strip():
             trace = parse_trace_line(line, number)
+            # `utf-8-sig`: editors on Windows begin a file with a byte order mark.
             yield dataset_id, position, trace.trace_id, line.decode("utf-8-sig").strip()
             position += 1
 

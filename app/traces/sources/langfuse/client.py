@@ -42,6 +42,7 @@ from app.traces.sources.langfuse.retry import (
 
 Parameters = Mapping[str, str | int | None]
 
+# Langfuse does not shorten inputs and outputs: pages of 100 rows can have tens of megabytes.
 MAX_RESPONSE_BYTES: Final = 32 * 1024 * 1024
 API_PREFIX: Final = "/api/public"
 
@@ -116,6 +117,8 @@ class LangfuseClient:
     ) -> JSON:
         # Counted by kind: a rate limit in the middle of an outage does not use up its retries.
         failures: Counter[FailureKind] = Counter()
+        # All waits of this request together, whatever their reason: it limits the wait for the rate
+        # limit.
         waited_s = 0.0
         while True:
             response = self._send(method, path, parameters, body)
@@ -136,6 +139,8 @@ class LangfuseClient:
                     waited_s += seconds
                     if for_all_clients:
                         self._throttle.delay_requests(seconds)
+                        # The throttle makes the clients of this process wait, the circuit breaker
+                        # those of all workers.
                         self._circuit_breaker.hold_requests(seconds)
                     self._pause(seconds)
                 case ReducePageSize(final_error=final_error):
@@ -191,6 +196,7 @@ def open_client(
     """
     name = throttle_name(credentials.host, credentials.public_key)
     throttle, breaker = get_throttle(name), CircuitBreaker(db=resources.db, name=name)
+    # Another process may have been told to wait just now.
     throttle.delay_requests(min(breaker.open_for_s(), policy.rate_limit_s))
     with outbound_client(
         timeout_s=policy.request_s, max_bytes=MAX_RESPONSE_BYTES, policy=resources.outbound

@@ -91,6 +91,7 @@ def get_time_ms(row: Mapping[str, Any], name: str) -> int | None:
         time = datetime.fromisoformat(value)
     except ValueError:
         return None
+    # The API's times are UTC, some without saying so.
     return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

@@ -117,6 +117,8 @@ def decide_retry(
     this kind, `waited_s` is the total wait of the request so far, and `random_factor` in [0, 1) is
     the random number of the jitter.
     """
+    # First, because it has no final error: a 404 can mean a missing run or an API that the server
+    # lacks.
     if failure.kind is FailureKind.NOT_FOUND:
         return RaiseNotFound()
     final_error = _final_error(failure, request_name, failed_attempts, waited_s)
@@ -130,6 +132,7 @@ def decide_retry(
         failed_attempts=failed_attempts,
         chance=random_factor,
         waited_s=waited_s,
+        # The header of an error page often comes from a proxy.
         retry_after_s=failure.retry_after_s if rate_limited else None,
     )
     if wait_s is None:

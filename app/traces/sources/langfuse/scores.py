@@ -145,6 +145,8 @@ def _score_body(score: NewScore) -> JSON:
         "name": score.name,
         "value": score.value,
         "dataType": "NUMERIC",
+        # The time of the run in the source, not now: the server's key of a score includes the date,
+        # and a later repetition would add a second score.
         "timestamp": format_time(int(score.at.timestamp() * 1000)),
         "metadata": dict(score.metadata),
         **subject,

@@ -25,6 +25,7 @@ from app.traces.sources.langfuse.errors import (
 from app.traces.sources.langfuse.payload import JSON, format_time, get_text
 from app.traces.sources.langfuse.retry import LangfusePolicy
 
+# An upgrade within this time is noticed by a 404, which removes the entry.
 TTL_S: Final = 3600.0
 
 # A person waits for the check and can repeat it, so the waits are short.

@@ -50,6 +50,7 @@ from app.traces.types import Trace
 log = logging.getLogger(__name__)
 
 # Additional passes over a run with missing rows; the waits before them double.
+# Waits of 5, 10, 20 and 40 s: together longer than reads lag behind writes (15 to 30 s).
 MAX_PASSES: Final = 4
 
 
@@ -242,8 +243,10 @@ class _ReadPass:
         self, cursor: CollectionCursor, *, loop_detected: bool
     ) -> CollectionCursor | None:
         traces_read, item_count = cursor.traces_read, cursor.run.item_count
+        # Compared by count: a server that answers without an error may still return fewer rows.
         if traces_read >= item_count > 0:
             return None
+        # Only an active run can get the missing rows later.
         if cursor.completed_passes < MAX_PASSES and self.is_active(cursor.run):
             return self.restart(cursor)
         if loop_detected:

@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 MIN_SPLIT_ROWS: Final = 10
 # At or below this width only the page size is reduced further.
 MIN_SPLIT_MS: Final = 2_000
+# Responses that wait for their turn; the texts of one page can have megabytes.
 MAX_BUFFERED_BYTES: Final = 16 * 1024 * 1024
 _UNLIMITED_MS: Final = 2**62
 
@@ -106,6 +107,8 @@ class WindowSizer:
         if self.width_ms is None:
             return
         if window_rows.remaining:
+            # Shrinks faster than it grows: an overfull window costs a chain of pages, a half-empty
+            # one a single request.
             self.width_ms = max(self.width_ms // 2, 1)
         elif len(window_rows.rows) < limit // 2:
             self.width_ms += self.width_ms // 2 + 1
@@ -168,11 +171,15 @@ def iter_newest_first(
     while waiting or in_flight:
         while waiting and len(in_flight) < allowed:
             newest, *older = waiting.popleft().cut_newest(sizer.width_ms or _UNLIMITED_MS)
+            # To the front, because it is older than what was cut off and newer than what waits.
             waiting.extendleft(older)
             in_flight.append(_InFlight(newest, run_in_thread(partial(fetch, newest))))
+        # The oldest request first, whether or not it is the first to be answered: this fixes the
+        # order.
         request = in_flight.popleft()
         window_rows = request.response.result()
         sizer.update(window_rows, request.window.limit)
+        # From the latest response: sizes change along a run.
         allowed = max(1, min(concurrency, MAX_BUFFERED_BYTES // (window_rows.size_bytes or 1)))
         loop_detected = loop_detector.is_loop(request.window, window_rows)
         remaining = () if loop_detected else window_rows.remaining

@@ -149,6 +149,7 @@ def _is_agent_descendant(
     visited_ids = set[str]()  # broken writers create cycles of parents
     ancestor: ObservedSpan | None = span
     while ancestor is not None and ancestor.id not in visited_ids and ancestor.id != task.id:
+        # Otherwise the tokens of a judge would be billed to the agent.
         if ancestor.type == JUDGE_TYPE or ancestor.name == JUDGE_SPAN_NAME:
             return False
         if ancestor.parent_id == task.id:

@@ -60,6 +60,7 @@ ROWS_PER_PAGE: Final = 100
 MIN_SPLIT_IDS: Final = 1
 MAX_NAMES_SHOWN: Final = 10
 MAX_RUNS_LISTED: Final = 20
+# 1,000 runs: the list has no search by ID.
 MAX_RUN_PAGES: Final = 10
 RUN_ITEM_FIELDS: Final = ("id", "datasetItemId", "traceId", "observationId", "createdAt")
 ITEM_FIELDS: Final = ("id", "expectedOutput")
@@ -100,6 +101,7 @@ class ItemStore:
         self._database.execute("CREATE TABLE items (id TEXT PRIMARY KEY, item TEXT)")
 
     def add(self, items: Iterable[Mapping[str, Any]]) -> None:
+        # The expected output only: it is all that a trace needs from its item.
         rows = [
             (str(item["id"]), json.dumps({"expectedOutput": item.get("expectedOutput")}))
             for item in items
@@ -133,6 +135,7 @@ class V3Reader:
         if dataset is None:
             return None
         _require_path_segment(dataset)
+        # By name first, because that is one request; as ID only if no run has the name.
         if name is not None:
             document = self._fetch_run(dataset.name, name)
             if document is not None:
@@ -153,6 +156,7 @@ class V3Reader:
         return [name for row in rows if (name := get_text(row, "name"))][:MAX_NAMES_SHOWN]
 
     def read_batches(self, run: ExperimentRun, remaining: JSON | None) -> Iterator[TraceBatch]:
+        # Fetched again, also after a resume: the cursor holds a count of items, not the items.
         document = self._fetch_run(run.dataset_name or "", run.name)
         run_items = _parse_run_items(document or {}, until=run.end)
         if not run_items:
@@ -255,6 +259,7 @@ class V3Reader:
                 self.client, "/dataset-run-items", parameters, number, RUN_ITEM_FIELDS
             )
         except NotFoundError:
+            # 404 means no items here; a server without this API was noticed before.
             return NumberedPage([], 0)
 
     def _load_items(self, items: ItemStore, run: ExperimentRun, item_ids: set[str]) -> None:
@@ -274,6 +279,7 @@ class V3Reader:
         ):
             items.add(page.rows)
             missing -= {str(row.get("id")) for row in page.rows}
+            # Usually long before the end of a large dataset.
             if not missing:
                 return
 

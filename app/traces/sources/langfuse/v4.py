@@ -51,6 +51,7 @@ from app.traces.types import Trace
 
 ROWS_PER_PAGE: Final = 100
 CALLS_PER_PAGE: Final = 1000
+# The server's maximum.
 SCORES_PER_ROW: Final = 50
 MAX_NAMES_SHOWN: Final = 10
 
@@ -59,6 +60,7 @@ MIN_ROWS_TO_SPLIT: Final = 1000
 # Below the page size, so that most windows fit into one page although rows come unevenly.
 TARGET_ROWS_PER_WINDOW: Final = 80
 CALLS_PER_ROW: Final = 2
+# Pages of calls are ten times as large as those of rows and are needed at the same pace.
 CALL_CONCURRENCY: Final = 2
 
 # `fromStartTime` is required; nothing in Langfuse is older than Langfuse.
@@ -170,6 +172,7 @@ class V4Reader:
         if name is None:
             return self._find_newest(in_dataset, dataset)
         by_name = self._find_newest([*in_dataset, _FilterCondition("name", [name])], dataset)
+        # An experiment may be named like the ID of another one: the name counts first.
         return by_name or self._find_newest([*in_dataset, _FilterCondition("id", [name])], dataset)
 
     def list_runs(self, dataset: LangfuseDataset) -> list[ExperimentRun]:
