@@ -11,7 +11,7 @@ from app.agents.router import router as agents
 from app.alerts.router import alert_configs, alerts, silences
 from app.benchmarks.router import router as benchmarks
 from app.comparison.router import router as baselines
-from app.core.problems import PROBLEMS
+from app.core.problem_documents import PROBLEMS
 from app.core.web.query_parameters import reject_unknown_parameters
 from app.core.web.response_headers import serialize_in_threads
 from app.kpis.router import router as kpis

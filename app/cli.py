@@ -71,8 +71,8 @@ COMMANDS = {
         "Evaluate models and MCP servers, and measure the cost of their tools.",
     ),
     "formula": Entry("app.formula.cli:cli", "Check and evaluate KPI formulas."),
-    "purge": Entry("app.purge:cli", "Delete the traces of old runs. Their history is kept."),
-    "secrets": Entry("app.key_rotation:cli", "Manage the master keys that encrypt stored secrets."),
+    "purge": Entry("app.purge_cli:cli", "Delete the traces of old runs. Their history is kept."),
+    "secrets": Entry("app.secrets_cli:cli", "Manage the master keys that encrypt stored secrets."),
     "keys": Entry("app.access.cli:cli", "Manage API keys."),
     "audit": Entry(
         "app.access.cli:audit", "Show the audit log, newest first. Requires an admin key."

@@ -20,14 +20,14 @@ from starlette.routing import BaseRoute
 from app import api
 from app.access.audit_middleware import audit_request
 from app.access.service import ensure_first_admin_key
-from app.core import problems
+from app.core import problem_documents
 from app.core.encryption import Secret
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.core.web import etag, health, openapi, problem_pages, prometheus
-from app.core.web.csp import SecurityHeadersMiddleware
 from app.core.web.request_body import RequestBodyMiddleware
 from app.core.web.response_headers import ResponseHeadersMiddleware
+from app.core.web.security_headers import SecurityHeadersMiddleware
 from app.core.web.sse import EventHub
 from app.plugins import load_plugins
 from app.startup import opened_resources, set_up_logs
@@ -51,10 +51,10 @@ class Application(FastAPI):
         if not self.openapi_schema:
             document = super().openapi()
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
-            schemas["Problem"] = problems.PROBLEM_SCHEMA
+            schemas["Problem"] = problem_documents.PROBLEM_SCHEMA
             for path in document["paths"].values():
                 for operation in path.values():
-                    etag.document_conditions(operation, problems.document_problem)
+                    etag.document_conditions(operation, problem_documents.document_problem)
         return super().openapi()
 
 
@@ -160,14 +160,14 @@ def _routes() -> list[BaseRoute]:
 
 def _add_middleware(app: FastAPI) -> None:
     """Add the middleware from the inside to the outside: the request id is outermost."""
-    problems.install(app)
+    problem_documents.install(app)
     etag.install(app)
     app.add_middleware(RequestBodyMiddleware, is_streamed=api.is_streamed, is_signed=api.is_signed)
-    app.add_middleware(problems.InternalErrorMiddleware)
+    app.add_middleware(problem_documents.InternalErrorMiddleware)
     prometheus.install(app, app.state.probe.db)
     app.add_middleware(SecurityHeadersMiddleware)
     app.add_middleware(ResponseHeadersMiddleware)
-    app.add_middleware(problems.RequestIdMiddleware)
+    app.add_middleware(problem_documents.RequestIdMiddleware)
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from app.core.http.network_policy import HTTPS_PORT, WEB_PORTS, OutboundPolicy, 
 from app.core.key_rotation import list_encrypted_columns, require_known_keys
 from app.core.logging import LogFormat, configure_logging
 from app.core.migrations import require_current_schema
-from app.core.production import require_restricted_role
+from app.core.production_checks import require_restricted_role
 from app.core.resources import LlmServer, Resources
 from app.core.secret_files import read_secret_file
 from app.core.settings import Settings

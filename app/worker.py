@@ -11,9 +11,9 @@ from app.access.service import delete_expired_responses
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.jobs.handlers import HANDLERS
-from app.jobs.pool import ProcessPool
+from app.jobs.job_runner import Worker
+from app.jobs.process_pool import ProcessPool
 from app.jobs.rescue import delete_finished_jobs
-from app.jobs.worker import Worker
 from app.metrics.registry import load_metrics
 from app.notifications import tasks as notification_tasks
 from app.notifications.service import delete_old_notifications
@@ -65,7 +65,7 @@ async def _work(settings: Settings, resources: Resources, pool: ProcessPool) -> 
             ),
             "missed": (missed_schedules.TICK_S, lambda: _report_missed_schedules(resources)),
             "summary": (
-                daily_summary.TICK_S,
+                daily_summary.CHECK_INTERVAL_S,
                 lambda: daily_summary.send_summary(resources, summary_time),
             ),
             "triggers": (trigger_tasks.TICK_S, lambda: trigger_tasks.tick(resources)),

@@ -11,7 +11,7 @@ from app.core.db import Database
 from app.core.encryption import SecretBox
 from app.core.migrations import upgrade
 from app.core.resources import Resources
-from app.jobs.pool import ProcessPool
+from app.jobs.process_pool import ProcessPool
 from app.metrics.registry import load_metrics
 from app.plugins import load_plugins
 from app.postgres.server import EmbeddedPostgres

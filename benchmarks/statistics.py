@@ -19,7 +19,7 @@ from app.statistics.multiplicity import adjust_verdicts, benjamini_hochberg
 from app.statistics.paired_change import compare_resampled
 from app.statistics.resampling import RESAMPLES, Draws, draw_items, resampled_statistic
 from app.statistics.trials import FloatArray
-from app.statistics.verdict import ChangeVerdict, Side, VerdictRule
+from app.statistics.verdict_rules import ChangeVerdict, Side, VerdictRule
 from benchmarks.result_rows import BenchRow, interleave
 
 ITEMS, TRIALS, KPIS = 1000, 5, 20

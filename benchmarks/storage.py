@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import insert
 from app.core.db import Database
 from app.core.migrations import upgrade
 from app.metrics.types import TraceMeasurements
-from app.runs.leases import acquire_shard
+from app.runs.leases import acquire_shard_lease
 from app.runs.shards import SHARD_TRACES, store_shard
 from benchmarks.result_rows import BenchRow, interleave
 from tests.support.postgres import cluster, drop_database, make_database
@@ -106,7 +106,7 @@ def _write_ours(db: Database, number: int, shards: list[list[TraceMeasurements]]
     run_id = _make_run(db, number)
     for shard, measured in enumerate(shards):
         with db.begin() as session:
-            lease = acquire_shard(session, run_id, shard)
+            lease = acquire_shard_lease(session, run_id, shard)
         assert lease is not None
         with db.begin() as session:
             store_shard(session, lease, measured, NOW)

@@ -14,7 +14,7 @@ from app.access.queries import KeyIdentity
 from app.access.rate_limits import MINUTE_S, FailureLimiter, RequestLimiter
 from app.access.rules import RoleName, role_allows
 from app.core.errors import Forbidden, Unauthorized
-from app.core.problems import TooManyRequests
+from app.core.problem_documents import TooManyRequests
 from app.core.resources import Resources
 from app.core.web.deps import SAFE_METHODS
 from app.core.web.response_headers import add_header

@@ -10,7 +10,7 @@ from app.agents import queries, service
 from app.agents.models import Agent
 from app.agents.schemas import AgentBody, AgentCheck, AgentCreate, AgentPatch, AgentView
 from app.core.keyset import PageParams
-from app.core.problems import PROBLEMS
+from app.core.problem_documents import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Page, changed_fields
 from app.core.web.deps import Res

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from statistics import median
 
-from app.alerts.measurements import IncidentSpan, Measurement, observe
 from app.alerts.rules import (
     AlertOutcome,
     AlertStatus,
@@ -18,6 +17,7 @@ from app.alerts.rules import (
     advance,
     evaluate_condition,
 )
+from app.alerts.watched_values import IncidentSpan, Measurement, observe
 from app.results.run_history import PastRun
 
 MONTH = timedelta(days=30)

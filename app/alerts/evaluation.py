@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from app.alerts import queries
-from app.alerts.history import MAX_TRACES, MeasurementHistory
-from app.alerts.measurements import IncidentSpan, RuleTarget, measure, observe
 from app.alerts.models import AlertRule
 from app.alerts.rules import (
     AlertOutcome,
@@ -18,6 +16,8 @@ from app.alerts.rules import (
     evaluate_condition,
 )
 from app.alerts.schemas import rule_spec
+from app.alerts.value_history import MAX_TRACES, MeasurementHistory
+from app.alerts.watched_values import IncidentSpan, RuleTarget, measure, observe
 from app.core.db import Database
 from app.core.errors import AppError, Unavailable
 from app.formula import compile_formula

@@ -9,7 +9,7 @@ from app.notifications.types import MessageFact, MessageItem, MessageSeverity, N
 
 MAX_TRACES = 3
 SEVERITIES = list(MessageSeverity)
-# In this order the alerts of a message are listed: what needs attention comes first.
+# The alerts of a message are listed in this order: what needs attention comes first.
 STATE_LABELS = {
     "FIRING": "firing",
     "RESOLVED": "resolved",
@@ -140,7 +140,7 @@ def _render_item(alert: AlertFields) -> MessageItem:
         sentences=(
             alert.explanation,
             *_describe_traces(alert.traces[:MAX_TRACES]),
-            *_remedy(alert),
+            *_acknowledge_command(alert),
         ),
         facts=tuple(facts),
         link=f"/api/v1/alerts/{alert.id}",
@@ -156,6 +156,6 @@ def _describe_traces(traces: Iterable[Mapping[str, Any]]) -> Iterable[str]:
         )
 
 
-def _remedy(alert: AlertFields) -> Iterable[str]:
+def _acknowledge_command(alert: AlertFields) -> Iterable[str]:
     if alert.state == "FIRING":
         yield f"Acknowledge it: mosaico alerts ack {alert.id} --verdict true (or noise)."

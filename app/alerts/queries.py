@@ -8,9 +8,9 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
-from app.alerts.measurements import IncidentSpan
 from app.alerts.models import AlertEvent, AlertRule, AlertSilence, AlertState
 from app.alerts.rules import AlertStatus
+from app.alerts.watched_values import IncidentSpan
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
 

@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 from app.access.deps import get_caller, require_role
 from app.access.idempotency import Idempotent
 from app.alerts import queries, rule_tests, service
-from app.alerts.alert_rules import create_rule, delete_rule, update_rule
 from app.alerts.models import AlertEvent, AlertRule
 from app.alerts.queries import AcknowledgedCount, AlertFilter
+from app.alerts.rule_service import create_rule, delete_rule, update_rule
 from app.alerts.schemas import (
     Acknowledgement,
     AlertConfigBody,
@@ -30,7 +30,7 @@ from app.alerts.schemas import (
     SilenceView,
 )
 from app.core.keyset import PageParams
-from app.core.problems import PROBLEMS
+from app.core.problem_documents import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Page, all_fields, changed_fields
 from app.core.web.deps import Res

@@ -7,12 +7,10 @@ from sqlalchemy.orm import Session
 
 from app.agents.queries import get_agent
 from app.alerts import queries
-from app.alerts.alert_rules import validate_rule
 from app.alerts.backtest import BacktestRun, Replay, replay
-from app.alerts.history import MeasurementHistory
-from app.alerts.measurements import RuleTarget
 from app.alerts.messages import render_rule_test
 from app.alerts.models import AlertRule
+from app.alerts.rule_service import validate_rule
 from app.alerts.rules import AlertOutcome, AlertStatus, Condition
 from app.alerts.schemas import (
     BacktestCoverageView,
@@ -23,6 +21,8 @@ from app.alerts.schemas import (
     RuleTestView,
     rule_spec,
 )
+from app.alerts.value_history import MeasurementHistory
+from app.alerts.watched_values import RuleTarget
 from app.core.errors import ErrorItem, Invalid
 from app.core.schemas import all_fields
 from app.notifications.service import publish

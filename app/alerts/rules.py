@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from app.kpis.verdicts import ValueVerdict
+from app.kpis.verdict_types import ValueVerdict
 from app.statistics.anomaly import AnomalyScore, RunPoint, Warmup, detect_anomaly
-from app.statistics.verdict import Side, Verdict
+from app.statistics.verdict_rules import Side, Verdict
 
 # Relative tolerance below which two numbers count as equal: 0.1 * 7 and 0.7 are the same value.
 TOLERANCE = 1e-9

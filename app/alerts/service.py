@@ -394,5 +394,5 @@ def _invalid_run_notice(result: RunResult) -> EventNotice:
         run_id=result.run_id,
         run_seq=result.run_seq,
         explanation=f"The numbers of this run cannot be trusted: {reasons}."
-        " Its alert rules keep their states.",
+        " The states of the alert rules do not change.",
     )

@@ -26,7 +26,7 @@ from app.benchmarks.schemas import (
     WriteBackConfig,
 )
 from app.core.keyset import PageParams
-from app.core.problems import PROBLEMS
+from app.core.problem_documents import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Page, all_fields, changed_fields
 from app.core.web.deps import Res

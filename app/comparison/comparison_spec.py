@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.comparison.item_matrix import ItemMatrix
-from app.kpis.verdicts import RepeatedTrials
+from app.kpis.verdict_types import RepeatedTrials
 from app.metrics.types import MetricRef
 from app.statistics.intervals import Interval
-from app.statistics.verdict import ChangeVerdict, Note, Scale, VerdictRule
+from app.statistics.verdict_rules import ChangeVerdict, Note, Scale, VerdictRule
 
 # Statistics that depend on a single trace: no resample exceeds the observed values.
 EXTREMES = frozenset({"min", "max"})

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
 from app.comparison.item_matrix import ItemMatrix
-from app.statistics.verdict import Scale
+from app.statistics.verdict_rules import Scale
 
 # An item is flipped when its mean changed by half of the range of a rate, or half of its baseline.
 FLIP_CHANGE = 0.5

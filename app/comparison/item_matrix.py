@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from app.statistics.verdict import MIN_ITEMS
+from app.statistics.verdict_rules import MIN_ITEMS
 
 
 class ItemRow(NamedTuple):

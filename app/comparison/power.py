@@ -9,10 +9,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.comparison.baselines import BaselineRun, list_valid_runs_before
+from app.comparison.comparison_rules import RunComparison
 from app.comparison.item_counts import with_label_counts
 from app.comparison.item_queries import read_items
-from app.comparison.run_comparison import RunComparison
-from app.comparison.stored_runs import run_in_child
+from app.comparison.stored_run_comparison import run_in_child
 from app.comparison.variance import (
     ChangeSpread,
     MeasuredRuns,
@@ -35,7 +35,7 @@ from app.statistics.power import (
     items_needed,
     trials_needed,
 )
-from app.statistics.verdict import FEW_CLUSTERS, Remedy
+from app.statistics.verdict_rules import FEW_CLUSTERS, Remedy
 
 
 class NoValidRun(Conflict):

@@ -9,7 +9,7 @@ from app.benchmarks.queries import get_benchmark
 from app.benchmarks.schemas import BaselineConfig
 from app.comparison import baselines, power
 from app.comparison.schemas import BaselinePin, BaselineView, PinnedView, PowerRequest, PowerView
-from app.core.problems import PROBLEMS
+from app.core.problem_documents import PROBLEMS
 from app.core.schemas import Page
 from app.core.web.deps import Res
 

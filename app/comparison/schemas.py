@@ -7,7 +7,7 @@ from pydantic import Field
 
 from app.comparison.flipped_items import FlipCause
 from app.core.schemas import Identifier, StoredText, WireModel
-from app.kpis.verdicts import RunVerdict, ValueVerdict
+from app.kpis.verdict_types import RunVerdict, ValueVerdict
 
 
 class ComparedRun(WireModel):

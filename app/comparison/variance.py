@@ -19,7 +19,7 @@ from app.metrics.registry import column_of
 from app.metrics.types import MetricRef
 from app.results.plan import RunPlan
 from app.statistics.power import ChangeVariance, clustered_variance
-from app.statistics.verdict import Scale
+from app.statistics.verdict_rules import Scale
 
 
 class VarianceBasis(StrEnum):
@@ -97,7 +97,7 @@ def resample_spreads(
     resampled = _resampled_formulas(runs, formulas)
     if not resampled or not runs.run.items:
         return {}
-    from app.comparison.compute import kpi_change_errors
+    from app.comparison.child_computation import kpi_change_errors
 
     pairing = pair_items(runs.previous, runs.run) if runs.previous else None
     if pairing is not None and (not pairing.is_paired or len(pairing.baseline.items) < 2):  # noqa: PLR2004 - a variance

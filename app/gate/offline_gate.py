@@ -9,13 +9,14 @@ from typing import NamedTuple
 from app.comparison.flipped_items import item_means
 from app.comparison.item_attributes import AttributeRow, attributes_of_rows
 from app.comparison.item_matrix import ItemRow, matrix_of_rows
-from app.comparison.run_pair import ComparisonSide, RunPair, compare, select_flip_metric
+from app.comparison.pair_comparison import ComparisonSide, RunPair, compare, select_flip_metric
 from app.comparison.schemas import ComparedRun, Comparison
 from app.core.console.input_files import open_input
 from app.core.errors import Invalid
 from app.formula import compile_formula
 from app.kpis.evaluate import PlannedKpi, evaluate_kpis
 from app.metrics.engine import measure_all
+from app.metrics.model_metrics import is_remote
 from app.metrics.registry import (
     column_of,
     default_refs,
@@ -24,7 +25,6 @@ from app.metrics.registry import (
     provider_for,
     ref_of_column,
 )
-from app.metrics.remote import is_remote
 from app.metrics.run_value import is_run_metric
 from app.metrics.types import Direction, MetricRef, MetricSkipped, Missing
 from app.results.plan import PlannedMetric, RunPlan

@@ -5,13 +5,21 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from app.comparison.schemas import Comparison
-from app.comparison.verdict_view import NOT_COMPARABLE, explain
+from app.comparison.verdict_text import NOT_COMPARABLE, explain
 from app.core.errors import AppError
-from app.kpis.verdicts import ValueVerdict
+from app.kpis.verdict_types import ValueVerdict
 from app.statistics.intervals import Interval, unseen_share
 from app.statistics.multiplicity import adjust_verdicts, holm
 from app.statistics.power import check_non_inferiority
-from app.statistics.verdict import MIN_ITEMS, ChangeVerdict, Note, Remedy, Scale, Side, Verdict
+from app.statistics.verdict_rules import (
+    MIN_ITEMS,
+    ChangeVerdict,
+    Note,
+    Remedy,
+    Scale,
+    Side,
+    Verdict,
+)
 
 
 class GateOutcome(StrEnum):

@@ -4,7 +4,7 @@ import math
 import re
 from typing import Any, Final, NamedTuple
 
-from app.harness.json_objects import objects_in
+from app.harness.json_in_text import objects_in
 
 LONGEST_REASON: Final = 500  # characters
 

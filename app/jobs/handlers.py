@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from app.core.resources import Resources
 from app.core.text import replace_unstorable
-from app.jobs.pool import ProcessPool
+from app.jobs.process_pool import ProcessPool
 
 MAX_ATTEMPTS = 5
 MESSAGE_CHARS = 4_000

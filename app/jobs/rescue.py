@@ -82,7 +82,7 @@ def rescue_jobs(
         if attempts + 1 < MAX_ATTEMPTS:
             session.execute(_RETRY_JOB, {"id": job_id})
         else:
-            fail_job(session, lease, _poison_failure(lease), handlers)
+            fail_job(session, lease, _fail_after_lost_workers(lease), handlers)
     return len(stalled)
 
 
@@ -97,7 +97,7 @@ def terminate_silent_sessions(
     return terminated
 
 
-def _poison_failure(lease: JobLease) -> JobFailed:
+def _fail_after_lost_workers(lease: JobLease) -> JobFailed:
     message = f"{MAX_ATTEMPTS} workers died while running the job {lease.name}; read their logs"
     return JobFailed(code="POISON", message=message)
 

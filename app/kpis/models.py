@@ -7,7 +7,7 @@ from sqlalchemy import ForeignKey, ForeignKeyConstraint, Identity, Index, func
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.core.db import Base, ModelJson
-from app.kpis.verdicts import ValueVerdict
+from app.kpis.verdict_types import ValueVerdict
 
 
 class KpiHistory(Base):

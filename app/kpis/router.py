@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query
 from app.access.deps import require_role
 from app.core.errors import ErrorItem, Invalid
 from app.core.keyset import PageParams
-from app.core.problems import PROBLEMS
+from app.core.problem_documents import PROBLEMS
 from app.core.schemas import Page
 from app.core.strict_json import escape_pointer_step
 from app.core.web.deps import Res

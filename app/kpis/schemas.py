@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from app.core.schemas import WireModel
-from app.kpis.verdicts import ValueVerdict
+from app.kpis.verdict_types import ValueVerdict
 
 
 class KpiValueView(WireModel):

@@ -22,7 +22,7 @@ from app.llm.conversation import (
     TurnSettings,
     Usage,
 )
-from app.llm.responses import JSON, read_arguments, read_text, read_token_count, read_usage
+from app.llm.response_reader import JSON, read_arguments, read_text, read_token_count, read_usage
 from app.llm.sdk import ProviderAccess, SdkErrors, SdkLlm, TurnRequest
 
 MAX_OUTPUT_TOKENS: Final = 16_000  # required by the API; above 21,333 the SDK requires streaming

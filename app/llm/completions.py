@@ -35,7 +35,7 @@ from app.llm.errors import (
     LlmRedirected,
 )
 from app.llm.openai_chat import ERRORS
-from app.llm.responses import JSON, read_response, read_token_count, unreadable
+from app.llm.response_reader import JSON, read_response, read_token_count, unreadable
 from app.llm.retry import LlmRetryPolicy, Sleep, call_with_retries
 from app.llm.sdk import ProviderAccess, call_sdk
 from app.llm.types import (

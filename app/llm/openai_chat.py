@@ -22,7 +22,7 @@ from app.llm.conversation import (
     Turn,
     TurnSettings,
 )
-from app.llm.responses import JSON, read_arguments, read_text, read_usage
+from app.llm.response_reader import JSON, read_arguments, read_text, read_usage
 from app.llm.sdk import ProviderAccess, SdkErrors, SdkLlm, TurnRequest
 
 ERRORS: Final = SdkErrors(

@@ -22,7 +22,7 @@ from app.llm.conversation import (
 )
 from app.llm.errors import LlmError
 from app.llm.openai_chat import ERRORS, arguments_text
-from app.llm.responses import JSON, read_arguments, read_text, read_usage
+from app.llm.response_reader import JSON, read_arguments, read_text, read_usage
 from app.llm.sdk import ProviderAccess, SdkLlm, TurnRequest
 
 

@@ -16,7 +16,7 @@ from app.core.http.retry import parse_retry_after
 from app.core.http.transport import is_untrusted_certificate, tls_context
 from app.llm.conversation import ChatMessage, Tool, Turn, TurnSettings
 from app.llm.errors import LlmError, LlmErrorKind
-from app.llm.responses import JSON, read_turn, unreadable
+from app.llm.response_reader import JSON, read_turn, unreadable
 from app.llm.retry import ATTEMPT_TIMEOUT_S, call_with_retries
 
 T = TypeVar("T")

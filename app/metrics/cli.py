@@ -115,8 +115,8 @@ def _drop_empty(scores: FileScores) -> FileScores:
 
 
 def _select_metrics(metrics: str | None) -> "tuple[MetricRef, ...]":
+    from app.metrics.model_metrics import is_remote
     from app.metrics.registry import default_refs, plain_keys
-    from app.metrics.remote import is_remote
 
     if metrics is None:
         return tuple(ref for ref in default_refs(plain_keys()) if not is_remote(ref))

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Depends
 
 from app.access.deps import require_role
-from app.core.problems import PROBLEMS
+from app.core.problem_documents import PROBLEMS
 from app.metrics.registry import METRICS, options_of
 from app.metrics.schemas import BrokenPluginView, MetricCatalogue, MetricOptionView, MetricView
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.access.deps import require_role
 from app.access.idempotency import Idempotent
 from app.core.keyset import PageParams, PageQuery
-from app.core.problems import PROBLEMS
+from app.core.problem_documents import PROBLEMS
 from app.core.schemas import Page
 from app.core.web.deps import Hub, Res
 from app.core.web.sse import EventSnapshot, stream_events

@@ -14,7 +14,7 @@ from app.core.batch_delete import delete_batch
 from app.core.encryption import Secret, SecretBox
 from app.core.errors import Conflict
 from app.core.ids import new_id
-from app.core.notify import notify_streams
+from app.core.postgres_notify import notify_streams
 from app.jobs.queue import enqueue_many
 from app.notifications import queries
 from app.notifications.endpoints import decrypt_recipient, get_signing_secrets

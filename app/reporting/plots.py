@@ -6,16 +6,16 @@ from typing import NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.comparison import stored_runs
+from app.comparison import stored_run_comparison
 from app.comparison.flipped_items import item_means
 from app.comparison.item_matrix import pair_items
 from app.comparison.item_queries import read_items
-from app.comparison.stored_runs import get_comparable_run
+from app.comparison.stored_run_comparison import get_comparable_run
 from app.core.errors import Invalid, NotFound
 from app.core.resources import Resources
 from app.kpis.models import KpiHistory
 from app.kpis.queries import get_kpis_of_run
-from app.kpis.verdicts import ValueVerdict
+from app.kpis.verdict_types import ValueVerdict
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction
 from app.reporting.charts import (
@@ -30,7 +30,7 @@ from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
 from app.results.queries import get_run
 from app.results.rules import Validity
-from app.statistics.verdict import Verdict
+from app.statistics.verdict_rules import Verdict
 
 RUNS_BACK = 60
 
@@ -58,7 +58,7 @@ def draw_trend(res: Resources, run_id: str, kpi: str | None) -> str:
 
 def draw_changes(res: Resources, run_id: str, baseline_id: str) -> str:
     """The chart of the changes of KPIs, or of metrics when the run has no KPI."""
-    comparison = stored_runs.compare_in_child(res.db, [baseline_id], run_id)
+    comparison = stored_run_comparison.compare_in_child(res.db, [baseline_id], run_id)
     verdicts = [(kpi.name, kpi.verdict) for kpi in comparison.kpis] or [
         (metric.metric, metric.verdict) for metric in comparison.metrics
     ]

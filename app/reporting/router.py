@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 
 from app.access.deps import require_role
 from app.core.errors import Invalid
-from app.core.problems import PROBLEMS
+from app.core.problem_documents import PROBLEMS
 from app.core.web.deps import Res
 from app.reporting import plots
 

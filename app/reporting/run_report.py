@@ -43,7 +43,7 @@ class HtmlFragment(NamedTuple):
 
 
 Cell: TypeAlias = str | HtmlFragment
-Row: TypeAlias = Callable[[JSON], tuple[Cell, ...]]
+RowBuilder: TypeAlias = Callable[[JSON], tuple[Cell, ...]]
 
 
 def html_report(report: RunReport) -> str:
@@ -119,7 +119,7 @@ def _facts(report: RunReport) -> Iterable[tuple[Cell, ...]]:
     yield "Completed", run["completedAt"] or "–"
 
 
-def _kpi(report: RunReport) -> Row:
+def _kpi(report: RunReport) -> RowBuilder:
     def row(kpi: JSON) -> tuple[Cell, ...]:
         within = {True: "yes", False: "no", None: "–"}[kpi["withinThresholds"]]
         value = _number(kpi["value"])
@@ -152,7 +152,7 @@ def _metric(metric: JSON) -> tuple[Cell, ...]:
     )
 
 
-def _alert(report: RunReport) -> Row:
+def _alert(report: RunReport) -> RowBuilder:
     def row(alert: JSON) -> tuple[Cell, ...]:
         return (
             alert["state"],

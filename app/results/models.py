@@ -9,7 +9,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from sqlalchemy.types import Text
 
 from app.core.db import Base, ModelJson
-from app.kpis.verdicts import RunVerdict, ValueVerdict
+from app.kpis.verdict_types import RunVerdict, ValueVerdict
 
 
 class BenchmarkRun(Base):

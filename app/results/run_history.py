@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
 from app.kpis.models import KpiHistory
-from app.kpis.verdicts import ValueVerdict
+from app.kpis.verdict_types import ValueVerdict
 from app.metrics.aggregate import Aggregate
 from app.results.models import BenchmarkRun, RunMetricAggregate, TraceResult
 from app.results.rules import RunStatus, Validity

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from app.formula import compile_formula
 from app.kpis.evaluate import KpiValue, PlannedKpi
-from app.kpis.verdicts import RunVerdicts
+from app.kpis.verdict_types import RunVerdicts
 from app.metrics.aggregate import Aggregate
 from app.metrics.registry import column_of
 from app.results.plan import RunPlan

@@ -1,6 +1,6 @@
 """From stored trace results to the result of a run: aggregates, KPIs, validity and verdicts."""
 
-from app.comparison.run_verdicts import compare_with_baseline
+from app.comparison.baseline_comparison import compare_with_baseline
 from app.jobs.handlers import JobContext
 from app.kpis.evaluate import evaluate_kpis
 from app.metrics.aggregate import Aggregate
@@ -8,7 +8,7 @@ from app.metrics.registry import column_of
 from app.results import queries
 from app.results.rules import add_reason, assess_validity
 from app.results.run_result import RunResult
-from app.runs.collect import count_absent_traces
+from app.runs.collection import count_absent_traces
 from app.runs.judge_calibration import check_judge
 from app.runs.leases import RunLease
 from app.runs.metric_columns import MetricColumns

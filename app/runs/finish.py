@@ -10,7 +10,7 @@ from app.alerts.evaluation import AlertDecision
 from app.alerts.schemas import AlertEventState
 from app.alerts.service import EventNotice, publish_notice, record_decisions
 from app.comparison.baselines import PINNED
-from app.comparison.verdict_view import NOT_COMPARABLE
+from app.comparison.verdict_text import NOT_COMPARABLE
 from app.kpis.models import KpiHistory
 from app.results import rules
 from app.results.models import BenchmarkRun, RunMetricAggregate
@@ -18,7 +18,7 @@ from app.results.rules import RunStatus
 from app.results.run_result import RunResult
 from app.runs.leases import RunLease, lock_leased_run
 from app.runs.service import end_run
-from app.statistics.verdict import Verdict
+from app.statistics.verdict_rules import Verdict
 
 STORED_STATISTICS = ("n", "mean", "std", "min", "max", "p50", "p95", "p99", "sum", "coverage")
 

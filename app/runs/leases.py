@@ -1,9 +1,9 @@
 """Leases: a worker's right to do one step of a run, guarded by a fencing token.
 
-Whoever opens a step raises the fencing token stored on the run or the shard. A worker that was
-declared dead and comes back still carries the old token, so nothing it does can be written any
-more: that is why a job can be killed anywhere and be started again elsewhere without a second
-owner. Every write locks the row first and compares its token with the one of the lease.
+The worker that acquires a lease increases the fencing token, which is stored with the run or the
+shard. A worker that was considered dead may continue; its token is old, so its writes fail.
+Therefore a job can be killed at any point and be repeated by another worker. Every write locks the
+row first and compares its token with the token of the lease.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class RunEnded(Conflict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLease:
-    """The right to do the current step of a run; void once the fencing token was raised again."""
+    """The right to do the current step of a run; not valid after the fencing token has increased."""
 
     run_id: str
     run_seq: int
@@ -50,7 +50,7 @@ class ShardLease:
     plan: RunPlan
 
 
-def acquire_run(session: Session, run_id: str) -> RunLease | None:
+def acquire_run_lease(session: Session, run_id: str) -> RunLease | None:
     """Take over the current step of a run; None when the run has ended.
 
     Collecting and finishing are such steps; the shards between them have leases of their own.
@@ -80,7 +80,7 @@ def lock_leased_run(session: Session, lease: RunLease) -> BenchmarkRun:
     return run
 
 
-def acquire_shard(session: Session, run_id: str, shard: int) -> ShardLease | None:
+def acquire_shard_lease(session: Session, run_id: str, shard: int) -> ShardLease | None:
     """Take over a shard; None when it is done or the run has ended."""
     # The run is not locked: shards are measured in parallel, and storing one checks the run again.
     run = queries.get_run(session, run_id)
@@ -105,7 +105,7 @@ def acquire_shard(session: Session, run_id: str, shard: int) -> ShardLease | Non
     )
 
 
-def require_shard(session: Session, lease: ShardLease) -> None:
+def require_shard_lease(session: Session, lease: ShardLease) -> None:
     """Raise `RunEnded` when the lease is void or the run has ended; locks nothing."""
     current = (
         select(RunShard.shard)

@@ -12,15 +12,14 @@ from typing import Final, TypeVar
 
 from app.core.resources import LlmServer
 from app.jobs.handlers import JobContext
-from app.jobs.pool import CallLost
+from app.jobs.process_pool import CallLost
 from app.llm.completion_pool import CompletionPool
 from app.llm.errors import LlmNotConfigured
 from app.llm.retry import COMPLETION_RETRIES, LlmRetryPolicy
 from app.llm.types import ModelRequest, request_key
 from app.metrics.engine import CHUNK_SIZE
-from app.metrics.lost_calls import failure_of_lost_call
-from app.metrics.registry import provider_for
-from app.metrics.remote import (
+from app.metrics.lost_process_failures import failure_of_lost_call
+from app.metrics.model_metrics import (
     AnsweredTrace,
     JudgedTrace,
     TraceRequests,
@@ -28,6 +27,7 @@ from app.metrics.remote import (
     judge_traces,
     requests_for_traces,
 )
+from app.metrics.registry import provider_for
 from app.metrics.types import (
     Measurement,
     MetricFailed,

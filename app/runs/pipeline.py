@@ -2,10 +2,10 @@
 
     begin → collect → score × n → finish
 
-Each function is one job. It acquires the lease of its step, which takes the step away from any
-worker that lost it, works outside of any transaction, and writes its output in one transaction
-that fails when the lease is void or the run has ended. So a job may be killed anywhere and be
-started again.
+Each function is one job. It acquires the lease of its step; after that, the previous holder of the
+step can no longer write. It works outside any transaction and writes its output in one transaction,
+which fails if the lease is no longer valid or the run has ended. So a job can be killed at any point
+and be repeated.
 """
 
 from contextlib import suppress
@@ -18,7 +18,7 @@ from app.jobs.handlers import JobContext
 from app.results import queries
 from app.runs import leases, service, shards
 from app.runs.aggregation import compute_result
-from app.runs.collect import get_collection, resume_collection
+from app.runs.collection import get_collection, resume_collection
 from app.runs.finish import finish_run
 from app.runs.llm_metrics import measure_traces
 from app.runs.metric_cache import read_cached_shard
@@ -45,7 +45,7 @@ def collect_traces(job: JobContext, run_id: str) -> None:
     """Copy the traces of the run from their source, after the pages that are stored already."""
     res = job.resources
     with res.db.begin() as session:
-        lease = leases.acquire_run(session, run_id)
+        lease = leases.acquire_run_lease(session, run_id)
         if lease is None:
             return
         query = trace_query(session, lease.plan, res)
@@ -65,7 +65,7 @@ def score(job: JobContext, run_id: str, shard: int) -> None:
     """Measure one shard: every metric of the run that no earlier run measured on these traces."""
     res = job.resources
     with res.db.begin() as session:
-        lease = leases.acquire_shard(session, run_id, shard)
+        lease = leases.acquire_shard_lease(session, run_id, shard)
     if lease is None:
         return
     with res.db.read() as session:
@@ -88,16 +88,16 @@ def score(job: JobContext, run_id: str, shard: int) -> None:
 def _require_lease(job: JobContext, lease: leases.ShardLease) -> None:
     """Raise when the worker stops, the run has ended or another worker took the shard over."""
     job.checkpoint()
-    # While the database is away for a moment nothing measured is lost: storing checks again.
+    # A short outage of the database loses no measured value: `store_shard` checks the lease again.
     with suppress(Unavailable), job.resources.db.read() as session:
-        leases.require_shard(session, lease)
+        leases.require_shard_lease(session, lease)
 
 
 def finish(job: JobContext, run_id: str) -> None:
     """Compute the result of the run and what it means for the alert rules, then store all of it."""
     res = job.resources
     with res.db.begin() as session:
-        lease = leases.acquire_run(session, run_id)
+        lease = leases.acquire_run_lease(session, run_id)
     if lease is None:
         return
     result = compute_result(job, lease)

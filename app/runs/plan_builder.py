@@ -14,8 +14,8 @@ from app.harness.harness_config import parse_harness
 from app.kpis.evaluate import PlannedKpi
 from app.llm.errors import LlmNotConfigured
 from app.llm.types import ModelKind
+from app.metrics.model_metrics import is_remote, model_kind
 from app.metrics.registry import column_of, parse_ref, provider_for, ref_of_column
-from app.metrics.remote import is_remote, model_kind
 from app.metrics.types import MetricRef
 from app.results.plan import (
     PlannedBaseline,

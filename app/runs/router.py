@@ -9,10 +9,10 @@ from fastapi.responses import StreamingResponse
 
 from app.access.deps import require_role
 from app.access.idempotency import Idempotent
-from app.comparison import stored_runs
+from app.comparison import stored_run_comparison
 from app.comparison.schemas import Comparison
 from app.core.keyset import PageParams
-from app.core.problems import PROBLEMS
+from app.core.problem_documents import PROBLEMS
 from app.core.schemas import Page
 from app.core.web.deps import Hub, Res
 from app.core.web.sse import EventSnapshot, stream_events
@@ -40,7 +40,7 @@ COLUMNS = RunView.model_fields.keys() - {"results", "write_back"}
 
 SVG = "image/svg+xml"
 # The largest number of runs that the baseline mode MEAN_OF_LAST averages.
-MOST_BASES = 30
+MAX_BASELINE_RUNS = 30
 
 RunId = Annotated[str, Path(alias="runId")]
 
@@ -61,7 +61,7 @@ def start_run(body: RunCreate, once: Idempotent) -> Response:
                 run_name=body.run_name,
             )
         ),
-        location=_address,
+        location=_location,
     )
 
 
@@ -97,7 +97,7 @@ def compare_runs(
         list[str],
         Query(
             min_length=1,
-            max_length=MOST_BASES,
+            max_length=MAX_BASELINE_RUNS,
             description="ID of the baseline run. Repeat it to compare with the mean of several runs.",
         ),
     ],
@@ -107,7 +107,7 @@ def compare_runs(
     """Compare a completed run with a baseline run of the same benchmark: verdicts of KPIs and metrics,
     flipped items and their enriched features, latency, tokens and cost.
     """
-    return stored_runs.compare_in_child(res.db, baseline, candidate, metric=metric)
+    return stored_run_comparison.compare_in_child(res.db, baseline, candidate, metric=metric)
 
 
 @router.get("/{runId}", dependencies=[Depends(require_role("read"))])
@@ -131,7 +131,7 @@ def cancel_run(run_id: RunId, res: Res) -> RunView:
 def retry_run(run_id: RunId, once: Idempotent) -> Response:
     """Start a new attempt of a run that failed or was cancelled, at most three times."""
     return once(
-        None, lambda session: run_view(service.retry_run(session, run_id)), location=_address
+        None, lambda session: run_view(service.retry_run(session, run_id)), location=_location
     )
 
 
@@ -146,7 +146,7 @@ def rescore_run(run_id: RunId, once: Idempotent) -> Response:
     baseline. The source is not read again, and the values of the old run stay.
     """
     return once(
-        None, lambda session: run_view(service.rescore_run(session, run_id)), location=_address
+        None, lambda session: run_view(service.rescore_run(session, run_id)), location=_location
     )
 
 
@@ -250,5 +250,5 @@ def trace_result_view(columns: list[str], row: TraceWithResult) -> TraceResultVi
     )
 
 
-def _address(run: RunView) -> str:
+def _location(run: RunView) -> str:
     return f"/api/v1/benchmark-runs/{run.id}"

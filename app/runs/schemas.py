@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from app.core.schemas import Identifier, ShortText, StoredText, WireModel
-from app.kpis.verdicts import RunVerdict, ValueVerdict
+from app.kpis.verdict_types import RunVerdict, ValueVerdict
 
 
 class RunCreate(WireModel):

@@ -15,13 +15,13 @@ from app.benchmarks.queries import get_agent_ids_by_benchmark, get_benchmark
 from app.core.db import insert_row
 from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
-from app.core.notify import notify_streams
+from app.core.postgres_notify import notify_streams
 from app.jobs.queue import enqueue
 from app.results import queries, rules
 from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
 from app.results.rules import RunStatus, TriggerType
-from app.runs.collect import choose_collection
+from app.runs.collection import choose_collection
 
 
 def create_run(

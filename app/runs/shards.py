@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import insert, update
 from sqlalchemy.orm import Session
 
-from app.core.copy import copy_encoded_rows
-from app.core.notify import notify_streams
+from app.core.bulk_copy import copy_encoded_rows
+from app.core.postgres_notify import notify_streams
 from app.jobs.queue import enqueue, enqueue_many
 from app.metrics.run_value import StoredSummary
 from app.metrics.types import MetricSkipped, TraceMeasurements

@@ -30,12 +30,12 @@ from app.schedules.schemas import (
 )
 from app.schedules.time_zones import get_time_zone
 
-TICK_S = 60.0
+CHECK_INTERVAL_S = 60.0
 MAX_LISTED = 200
 MAX_ALERT_TITLES = 20
 
 TOPIC = "summary.daily"
-ALERT_TOPICS = "alert."
+ALERT_TOPIC_PREFIX = "alert."
 TEST_ALERT_TOPIC = "alert.test"
 
 
@@ -124,7 +124,7 @@ def summarize_day(session: Session, day: SummaryDay) -> DailySummaryView:
     )
 
 
-def latest_due_day(summary_time: SummaryTime, now: datetime) -> date:
+def find_latest_due_day(summary_time: SummaryTime, now: datetime) -> date:
     """The latest day whose summary is due."""
     local = now.astimezone(get_time_zone(summary_time.timezone))
     return local.date() - timedelta(days=1 if local.time() >= summary_time.at else 2)
@@ -133,7 +133,7 @@ def latest_due_day(summary_time: SummaryTime, now: datetime) -> date:
 def send_summary(res: Resources, summary_time: SummaryTime) -> None:
     """Send the summary that is due, unless it was sent or no endpoint receives it."""
     now = res.clock()
-    due_day = latest_due_day(summary_time, now)
+    due_day = find_latest_due_day(summary_time, now)
     # One key for each day: of several workers, one sends the summary.
     dedup_key = f"{TOPIC} {due_day.isoformat()}"
     with res.db.read() as session:
@@ -143,12 +143,12 @@ def send_summary(res: Resources, summary_time: SummaryTime) -> None:
         if session.scalar(is_sent) is not None or not endpoint_ids:
             return
         day = get_day(due_day, summary_time.timezone, now)
-        message = summary_message(summarize_day(session, day), _day_alerts(session, day))
+        message = build_summary_message(summarize_day(session, day), _read_day_alerts(session, day))
     with res.db.begin() as session:
         publish(session, message, endpoint_ids, dedup_key=dedup_key)
 
 
-def summary_message(summary: DailySummaryView, alerts: DayAlerts) -> NotificationMessage:
+def build_summary_message(summary: DailySummaryView, alerts: DayAlerts) -> NotificationMessage:
     """The message of a summary, with the alerts of its day."""
     has_problems = (
         summary.failed_runs or summary.disabled_schedules or summary.idle_schedules or alerts.total
@@ -202,11 +202,11 @@ def _more_alerts(alerts: DayAlerts) -> Iterator[str]:
         yield f"and {_count(omitted, 'alert')} more"
 
 
-def _day_alerts(session: Session, day: SummaryDay) -> DayAlerts:
+def _read_day_alerts(session: Session, day: SummaryDay) -> DayAlerts:
     """The alerts of a day, oldest first."""
     conditions = (
         Notification.in_inbox,
-        Notification.topic.startswith(ALERT_TOPICS),
+        Notification.topic.startswith(ALERT_TOPIC_PREFIX),
         Notification.topic != TEST_ALERT_TOPIC,
         Notification.created_at >= day.since,
         Notification.created_at < day.until,

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 from app.access.deps import require_role
 from app.access.idempotency import Idempotent
 from app.core.keyset import PageParams
-from app.core.problems import PROBLEMS
+from app.core.problem_documents import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Page, all_fields, changed_fields
 from app.core.web.deps import Res

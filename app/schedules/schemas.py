@@ -26,14 +26,14 @@ CronText = Annotated[
 ZoneName = Annotated[
     str, Field(max_length=100, description="IANA time zone name.", examples=["Europe/Rome"])
 ]
-Failures = Annotated[
+MaxFailures = Annotated[
     int, Field(ge=1, le=1000, description="Number of failures in a row that disable the schedule.")
 ]
 CatchupSeconds = Annotated[
     int,
     Field(ge=0, le=YEAR_S, description="Instants missed by more than this are skipped."),
 ]
-Pattern = Annotated[
+RunNamePattern = Annotated[
     ShortText | None,
     Field(
         description="Glob pattern for run names of the dataset, such as nightly-*. Each instant"
@@ -53,12 +53,12 @@ class ScheduleBody(WireModel):
     timezone: ZoneName = "UTC"
     dst_policy: DstPolicy = DstPolicy.SPRING
     enabled: bool = True
-    run_name_pattern: Pattern = None
+    run_name_pattern: RunNamePattern = None
     misfire_policy: MisfirePolicy = MisfirePolicy.FIRE_ONCE
     catchup_window_seconds: CatchupSeconds = DAY_S
     concurrency_policy: ConcurrencyPolicy = ConcurrencyPolicy.FORBID
     auto_disable_on_failure: bool = True
-    max_consecutive_failures: Failures = 3
+    max_consecutive_failures: MaxFailures = 3
 
 
 class ScheduleCreate(ScheduleBody):
@@ -78,12 +78,12 @@ class SchedulePatch(WireModel):
     timezone: ZoneName = UNSET
     dst_policy: DstPolicy = UNSET
     enabled: bool = UNSET
-    run_name_pattern: Pattern = None
+    run_name_pattern: RunNamePattern = None
     misfire_policy: MisfirePolicy = UNSET
     catchup_window_seconds: CatchupSeconds = UNSET
     concurrency_policy: ConcurrencyPolicy = UNSET
     auto_disable_on_failure: bool = UNSET
-    max_consecutive_failures: Failures = UNSET
+    max_consecutive_failures: MaxFailures = UNSET
 
 
 class ScheduleView(WireModel):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist, median
 from typing import Literal, NamedTuple, TypeAlias
 
-from app.statistics.verdict import Side
+from app.statistics.verdict_rules import Side
 
 WINDOW = 30
 MIN_HISTORY = 5

@@ -10,7 +10,7 @@ from scipy import special
 from app.statistics.intervals import Interval, wilson_interval
 from app.statistics.resampling import SEED, cluster_index, draw_items
 from app.statistics.trials import FloatArray, IntArray, ItemSums
-from app.statistics.verdict import CONFIDENCE, Scale
+from app.statistics.verdict_rules import CONFIDENCE, Scale
 
 # Student's t interval misses its level when the skewness of the mean is larger; BCa corrects it.
 SKEWED = 0.15

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Protocol
 
-from app.statistics.verdict import ChangeVerdict, decide_verdict
+from app.statistics.verdict_rules import ChangeVerdict, decide_verdict
 
 
 class Adjustment(Protocol):

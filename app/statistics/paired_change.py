@@ -30,7 +30,7 @@ from app.statistics.resampling import (
     resampled_p,
 )
 from app.statistics.trials import FloatArray, IntArray, ItemSums
-from app.statistics.verdict import (
+from app.statistics.verdict_rules import (
     FEW_CLUSTERS,
     TRIALS_FOR_FIXED,
     ChangeVerdict,

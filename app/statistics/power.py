@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from app.statistics.intervals import Interval
-from app.statistics.verdict import MDE_FACTOR, Remedy
+from app.statistics.verdict_rules import MDE_FACTOR, Remedy
 
 # No benchmark runs an item more often: more items are needed instead.
 MAX_TRIALS = 1_000

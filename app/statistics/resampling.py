@@ -16,7 +16,7 @@ from scipy import special
 
 from app.statistics.intervals import Interval
 from app.statistics.trials import FloatArray, IntArray, ItemSums, reduce_trials
-from app.statistics.verdict import CONFIDENCE
+from app.statistics.verdict_rules import CONFIDENCE
 
 RESAMPLES = 2000
 SEED = 37

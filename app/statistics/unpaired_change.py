@@ -13,7 +13,7 @@ from app.statistics.intervals import Interval, difference_interval
 from app.statistics.means import t_interval
 from app.statistics.power import detectable_effect
 from app.statistics.trials import FloatArray, ItemSums
-from app.statistics.verdict import (
+from app.statistics.verdict_rules import (
     ChangeVerdict,
     Note,
     Scale,

@@ -7,14 +7,14 @@ from io import BytesIO
 
 from app.core.resources import Resources
 from app.harness.background import run_in_background
-from app.harness.bash.dataset import parse_dataset, parse_script, require_valid, select_tasks
-from app.harness.bash.runner import (
+from app.harness.bash.attempt_runner import (
     ProviderRejected,
     Trial,
     evaluate,
     open_budget,
     plan_trials,
 )
+from app.harness.bash.dataset import parse_dataset, parse_script, require_valid, select_tasks
 from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.bash.types import EvalResult, EvalTask
 from app.harness.budget import Budget, UsedBudget

@@ -6,8 +6,8 @@ from app.harness.bash import result_file as bash_result_file
 from app.harness.mcp import result_file as mcp_result_file
 from app.harness.result_file import parse_json_document
 from app.traces import bash_traces, mcp_traces
-from app.traces.collect import make_storable
 from app.traces.ndjson import format_trace_line
+from app.traces.storable_traces import make_storable
 
 NAME = "the body"
 

@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from sqlalchemy import delete, text
 from sqlalchemy.orm import Session
 
-from app.core.copy import copy_rows
+from app.core.bulk_copy import copy_rows
 from app.core.errors import Conflict, Invalid
 from app.core.ids import new_id
 from app.jobs.queue import enqueue

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from app.core.errors import NotFound
 from app.core.resources import Resources
 from app.harness.budget import Budget, UsedBudget
-from app.harness.folder import read_below
+from app.harness.operator_folder import read_below
 from app.llm.conversation import Llm, Provider, TurnSettings
 from app.llm.providers import open_llm
 from app.llm.retry import ATTEMPT_TIMEOUT_S

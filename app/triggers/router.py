@@ -12,7 +12,7 @@ from app.access.deps import require_role
 from app.access.idempotency import Idempotent
 from app.benchmarks.queries import get_benchmark
 from app.core.keyset import PageParams
-from app.core.problems import PROBLEMS
+from app.core.problem_documents import PROBLEMS
 from app.core.schemas import Page
 from app.core.strict_json import parse_json
 from app.core.web.deps import Res

@@ -8,7 +8,7 @@ from fastapi.security import APIKeyHeader
 
 from app.access.rate_limits import FailureLimiter
 from app.core.errors import Unauthorized
-from app.core.problems import TooManyRequests
+from app.core.problem_documents import TooManyRequests
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.request_body import RawBody

@@ -15,7 +15,7 @@ from app.access.deps import RoleRequirement
 from app.api import PREFIX
 from app.core.db import Database
 from app.core.encryption import SecretBox
-from app.core.problems import MEDIA_TYPE, PROBLEMS
+from app.core.problem_documents import MEDIA_TYPE, PROBLEMS
 from app.core.resources import Resources
 from app.core.web.problem_pages import render_errors_page
 from app.main import create_app

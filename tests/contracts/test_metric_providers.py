@@ -12,8 +12,8 @@ import pytest
 from app.core.errors import Invalid
 from app.llm.types import ChatAnswer, ChatRequest, EmbeddingAnswer, ModelAnswer, ModelRequest
 from app.metrics.engine import measure
+from app.metrics.model_metrics import AnsweredTrace, provider_requests, provider_verdicts
 from app.metrics.registry import METRICS, load_metrics, options_of, provider_for
-from app.metrics.remote import AnsweredTrace, provider_requests, provider_verdicts
 from app.metrics.run_value import merge_with, run_value, summarize_with
 from app.metrics.types import (
     Direction,

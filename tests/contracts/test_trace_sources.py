@@ -11,11 +11,11 @@ import pytest
 
 from app.core.resources import Resources
 from app.traces import queries
-from app.traces.collect import collect
 from app.traces.models import Collection
 from app.traces.queries import read_traces
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TraceQuery
 from app.traces.service import create_collection, store_local_dataset, store_page
+from app.traces.storable_traces import collect
 from app.traces.types import ToolCall, Trace, TraceOutcome
 from tests.support.service import JSON, ndjson
 

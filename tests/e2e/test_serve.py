@@ -15,7 +15,7 @@ import pytest
 from app.core.db import Database
 from app.core.encryption import SecretBox
 from app.core.resources import Resources
-from app.jobs.pool import ProcessPool
+from app.jobs.process_pool import ProcessPool
 from app.postgres.server import EmbeddedPostgres
 from tests.support.deployment import TRACES, Deployment
 from tests.support.processes import (

@@ -12,7 +12,7 @@ from app.core.db import Database
 from app.core.encryption import SecretBox
 from app.core.migrations import downgrade, upgrade
 from app.core.resources import Resources
-from app.jobs.pool import ProcessPool
+from app.jobs.process_pool import ProcessPool
 from app.postgres.programs import LIBRARIES, PACKAGE, packaged_binaries, run_as, server_account
 from tests.support.service import pair, running_service
 

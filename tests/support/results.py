@@ -1,6 +1,6 @@
 """Results of runs that no run computed."""
 
-from app.kpis.verdicts import RunVerdict, RunVerdicts
+from app.kpis.verdict_types import RunVerdict, RunVerdicts
 from app.results.plan import RunPlan
 from app.results.rules import Validity, ValidityVerdict
 from app.results.run_result import RunResult

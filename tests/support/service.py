@@ -12,11 +12,11 @@ import httpx
 
 from app.access.service import create_key
 from app.core.clock import utc_now
-from app.core.problems import MEDIA_TYPE
+from app.core.problem_documents import MEDIA_TYPE
 from app.core.resources import Resources
 from app.jobs.handlers import HANDLERS
-from app.jobs.pool import ProcessPool
-from app.jobs.worker import Worker
+from app.jobs.job_runner import Worker
+from app.jobs.process_pool import ProcessPool
 from app.main import create_app
 from tests.support.http import serving
 

@@ -7,7 +7,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Request
 
 from app.core.db import Database, DatabaseUnavailable
-from app.core.problems import PROBLEMS
+from app.core.problem_documents import PROBLEMS
 from app.core.schemas import WireModel
 
 READY_TIMEOUT_S = 2.0

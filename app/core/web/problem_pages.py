@@ -11,7 +11,7 @@ import sys
 from fastapi import APIRouter
 
 from app.core.errors import AppError, NotFound
-from app.core.problems import PROBLEMS, problem_title
+from app.core.problem_documents import PROBLEMS, problem_title
 from app.core.registry import suggest_names
 from app.core.schemas import WireModel
 

@@ -15,7 +15,12 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.core.errors import AppError, Invalid, TooLarge
-from app.core.problems import SlowRequest, UnsupportedMediaType, problem_response, request_id
+from app.core.problem_documents import (
+    SlowRequest,
+    UnsupportedMediaType,
+    problem_response,
+    request_id,
+)
 from app.core.strict_json import parse_json
 
 MAX_BODY_BYTES = 1024 * 1024

@@ -27,7 +27,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.core.db import libpq_url
 from app.core.errors import Unavailable
-from app.core.notify import CHANNEL
+from app.core.postgres_notify import CHANNEL
 
 log = structlog.stdlib.get_logger(__name__)
 

@@ -10,7 +10,7 @@ import anyio
 from fastapi import Depends, Request
 
 from app.core.errors import TooLarge
-from app.core.problems import SlowRequest, UnsupportedMediaType
+from app.core.problem_documents import SlowRequest, UnsupportedMediaType
 
 MAX_BYTES = 4 * 1024**3
 MEMORY_BYTES = 1024**2

@@ -17,7 +17,7 @@ from app.core.console.terminal import (
     print_status,
     warn_failed_plugin,
 )
-from app.harness import run_frame
+from app.harness import run_command
 from app.harness.gate import HarnessExit
 from app.llm.conversation import Provider
 
@@ -63,7 +63,7 @@ def run(
     model: Annotated[
         str, typer.Option("--model", help="Model name; for provider scripted the script file.")
     ],
-    base_url: run_frame.BaseUrl = None,
+    base_url: run_command.BaseUrl = None,
     categories: Annotated[
         list[str] | None,
         typer.Option("--category", help="Run only the tasks of this category. Repeatable."),
@@ -72,8 +72,8 @@ def run(
         list[str] | None,
         typer.Option("--task", help="Run only the task with this ID. Repeatable."),
     ] = None,
-    trials: run_frame.Trials = 1,
-    concurrency: run_frame.Concurrency = 4,
+    trials: run_command.Trials = 1,
+    concurrency: run_command.Concurrency = 4,
     max_turns: Annotated[
         int, typer.Option("--max-turns", min=1, max=1000, help="Maximum turns per attempt.")
     ] = 10,
@@ -105,13 +105,13 @@ def run(
     task_tokens: Annotated[
         int | None, typer.Option("--task-tokens", min=1, help="Token limit of an attempt.")
     ] = None,
-    run_tokens: run_frame.RunTokens = None,
+    run_tokens: run_command.RunTokens = None,
     task_usd: Annotated[
         float | None,
         typer.Option("--task-usd", min=0, help="Cost limit of an attempt in US dollars."),
     ] = None,
-    run_usd: run_frame.RunUsd = None,
-    prices: run_frame.PricesFile = None,
+    run_usd: run_command.RunUsd = None,
+    prices: run_command.PricesFile = None,
     judge_provider: Annotated[
         Provider | None,
         typer.Option("--judge-provider", help="API of the judge server (default: --provider)."),
@@ -134,11 +134,11 @@ def run(
         Path | None,
         typer.Option("--save", help="Write the result as JSON and Markdown to this folder."),
     ] = None,
-    resume: run_frame.Resume = None,
-    min_pass_rate: run_frame.MinPassRate = 1.0,
-    junit: run_frame.JunitFile = None,
-    html: run_frame.HtmlFile = None,
-    langfuse: run_frame.ToLangfuse = False,
+    resume: run_command.Resume = None,
+    min_pass_rate: run_command.MinPassRate = 1.0,
+    junit: run_command.JunitFile = None,
+    html: run_command.HtmlFile = None,
+    langfuse: run_command.ToLangfuse = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Run a model on the tasks of a dataset, each in its own sandbox, and score its work.
@@ -154,8 +154,8 @@ def run(
     from app.core.console.input_files import InvalidInput
     from app.core.console.output_files import require_file
     from app.harness.bash.agent import TaskLimits
+    from app.harness.bash.attempt_runner import RunLimits
     from app.harness.bash.run import BashRunOptions, ModelChoice, run_dataset
-    from app.harness.bash.runner import RunLimits
     from app.harness.bash.sandbox import SandboxLimits
     from app.harness.bash.summary import gate_figures
     from app.harness.budget import BudgetLimits
@@ -210,7 +210,7 @@ def run(
             require_file(path)
     _load_checks()
     try:
-        run_frame.run_to_exit(
+        run_command.run_to_exit(
             lambda: run_dataset(options, environment=os.environ, now=datetime.now(UTC)),
             show=lambda report: _show_run(report, junit, html, output),
             export=export,
@@ -312,7 +312,7 @@ def compare_command(
 @cli.command("lint")
 def lint_command(
     dataset: DatasetFile,
-    strict: run_frame.Strict = False,  # noqa: FBT002
+    strict: run_command.Strict = False,  # noqa: FBT002
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Check a dataset: IDs, checks, patterns, and checks that the clock can satisfy by chance.

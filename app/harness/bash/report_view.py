@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from app.harness.bash.original_markdown import original_markdown_report
-from app.harness.bash.profile import RunProfile, profile
 from app.harness.bash.result_file import json_report
+from app.harness.bash.run_health import RunProfile, profile
 from app.harness.bash.summary import summarize
 from app.harness.bash.types import EvalReport, EvalResult, EvalSummary, TaskScore
 from app.harness.reports.formatting import (

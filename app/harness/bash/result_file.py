@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from app.harness.bash.profile import profile
+from app.harness.bash.run_health import profile
 from app.harness.bash.summary import summarize
 from app.harness.bash.types import EvalReport, EvalResult
 from app.harness.result_file import (

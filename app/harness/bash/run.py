@@ -9,19 +9,19 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from app.core.console.output_files import require_folder
+from app.harness.bash.attempt_runner import RunLimits, Runner, plan_trials
 from app.harness.bash.dataset import load_dataset, open_script, select_tasks
 from app.harness.bash.judge import BashJudge
-from app.harness.bash.recorder import Recorder, resume_report
 from app.harness.bash.report_view import attempt_view
 from app.harness.bash.result_file import file_stem, read_report
-from app.harness.bash.runner import RunLimits, Runner, plan_trials
+from app.harness.bash.result_journal import Recorder, resume_report
 from app.harness.bash.sandbox import BASHKIT_VERSION, sandbox_prompt
 from app.harness.bash.types import EvalReport, EvalResult, EvalTask
 from app.harness.budget import Budget, BudgetLimits
 from app.harness.progress import show_progress
 from app.harness.reports.terminal import attempt_line
 from app.harness.result_file import claim_result_file, result_of
-from app.harness.run_frame import Interrupted, run_interruptible
+from app.harness.run_command import Interrupted, run_interruptible
 from app.llm.conversation import Llm, Provider, TurnSettings
 from app.llm.prices import NoPrice, Price, read_price
 from app.llm.providers import open_llm

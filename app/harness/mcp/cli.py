@@ -16,7 +16,7 @@ from app.core.console.terminal import (
     print_status,
     warn_failed_plugin,
 )
-from app.harness import run_frame
+from app.harness import run_command
 from app.llm.conversation import Provider
 
 if TYPE_CHECKING:
@@ -88,19 +88,19 @@ def run(
         Literal["openai", "openai-responses", "anthropic"] | None,
         typer.Option("--provider", help="API of the model server (default: openai)."),
     ] = None,
-    base_url: run_frame.BaseUrl = None,
-    trials: run_frame.Trials = 1,
-    concurrency: run_frame.Concurrency = 4,
+    base_url: run_command.BaseUrl = None,
+    trials: run_command.Trials = 1,
+    concurrency: run_command.Concurrency = 4,
     timeout: Annotated[
         float | None,
         typer.Option(
             "--timeout", min=0.001, max=86_400, help="Time limit of an attempt in seconds."
         ),
     ] = None,
-    run_tokens: run_frame.RunTokens = None,
-    run_usd: run_frame.RunUsd = None,
+    run_tokens: run_command.RunTokens = None,
+    run_usd: run_command.RunUsd = None,
     secrets: SecretsFile = None,
-    prices: run_frame.PricesFile = None,
+    prices: run_command.PricesFile = None,
     result: Annotated[
         Path | None,
         typer.Option(
@@ -113,12 +113,12 @@ def run(
         bool,
         typer.Option("--csv", help="Also write tmp/result-TIME.csv and tmp/result-TIME-calls.csv."),
     ] = False,
-    junit: run_frame.JunitFile = None,
-    html: run_frame.HtmlFile = None,
+    junit: run_command.JunitFile = None,
+    html: run_command.HtmlFile = None,
     markdown: MarkdownFile = None,
-    resume: run_frame.Resume = None,
-    min_pass_rate: run_frame.MinPassRate = 1.0,
-    langfuse: run_frame.ToLangfuse = False,
+    resume: run_command.Resume = None,
+    min_pass_rate: run_command.MinPassRate = 1.0,
+    langfuse: run_command.ToLangfuse = False,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Check the files and options; start no server."),
@@ -203,7 +203,7 @@ def run(
         _write_reports(report, prepared.csv_file, junit=junit, html=html, markdown=markdown)
         _print_report(report, output, verbose=verbose)
 
-    run_frame.run_to_exit(
+    run_command.run_to_exit(
         lambda: run_files(prepared),
         show=show,
         export=export,
@@ -252,7 +252,7 @@ def list_tasks(
 def validate(
     *,
     files: Files,
-    strict: run_frame.Strict = False,
+    strict: run_command.Strict = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Check benchmark files for errors, and their names and tags for the conventions.
@@ -294,8 +294,8 @@ def report(
     result: Annotated[
         Path, typer.Argument(metavar="RESULT", help="Result file of `ot-bench run`.")
     ],
-    junit: run_frame.JunitFile = None,
-    html: run_frame.HtmlFile = None,
+    junit: run_command.JunitFile = None,
+    html: run_command.HtmlFile = None,
     markdown: MarkdownFile = None,
     csv: Annotated[
         Path | None,

@@ -36,7 +36,7 @@ from app.harness.progress import show_progress
 from app.harness.reports.terminal import attempt_line
 from app.harness.result_file import Journal, claim_result_file, journal_of, result_of
 from app.harness.results import AttemptOutcome
-from app.harness.run_frame import Interrupted, run_interruptible
+from app.harness.run_command import Interrupted, run_interruptible
 from app.llm.prices import NoPrice, Price, read_price
 
 TRACED_CHARS: Final = 2000

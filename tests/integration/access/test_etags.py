@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from app.core.resources import Resources
-from app.jobs.pool import ProcessPool
+from app.jobs.process_pool import ProcessPool
 from tests.support.service import JSON, Service, running_service
 
 KPI = "/benchmarks/bench-001/kpis/quality"

@@ -13,7 +13,7 @@ from app.access import rate_limits
 from app.access.rules import RoleName, role_allows
 from app.access.service import create_key, revoke_key
 from app.core.clock import utc_now
-from app.core.problems import MEDIA_TYPE
+from app.core.problem_documents import MEDIA_TYPE
 from tests.contracts.test_every_route import ROUTES, roles
 from tests.support.service import Service
 

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from app.access.deps import require_role
 from app.access.idempotency import Idempotent
 from app.access.router import router as api_keys
-from app.core import problems
+from app.core import problem_documents
 from app.core.encryption import SecretBox
 from app.core.errors import Conflict
 from app.core.resources import Resources
@@ -97,7 +97,7 @@ def toy_app(resources: Resources, workshop: Workshop) -> FastAPI:
     app.state.resources = resources
     app.include_router(router)
     app.include_router(api_keys)
-    problems.install(app)
+    problem_documents.install(app)
 
     @app.post("/careless")
     def careless(once: Idempotent) -> Response:

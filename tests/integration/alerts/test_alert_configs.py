@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from app.agents.queries import get_agent
-from app.alerts.alert_rules import update_rule
+from app.alerts.rule_service import update_rule
 from app.core.errors import NotFound
 from tests.integration.alerts.conftest import RULE
 from tests.support.service import JSON, Service, pointers

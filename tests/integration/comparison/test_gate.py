@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import cli
-from app.comparison import stored_runs
+from app.comparison import stored_run_comparison
 from tests.integration.comparison.conftest import CompleteRun, traces
 from tests.support.service import Service, ndjson
 
@@ -114,7 +114,9 @@ def test_gate__writes_junit_and_markdown(files: Path) -> None:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Comparisons are computed in this process, which has numpy anyway."""
-    monkeypatch.setattr(stored_runs, "compare_in_child", stored_runs.compare_runs)
+    monkeypatch.setattr(
+        stored_run_comparison, "compare_in_child", stored_run_comparison.compare_runs
+    )
 
 
 def address_of(service: Service) -> dict[str, str]:

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import cli
-from app.comparison import stored_runs
+from app.comparison import stored_run_comparison
 from tests.integration.comparison.conftest import CompleteRun, traces
 from tests.support.service import JSON, Service
 
@@ -16,7 +16,9 @@ def two_runs(
     service: Service, complete_run: CompleteRun, monkeypatch: pytest.MonkeyPatch
 ) -> list[JSON]:
     """A good complete_run, then one on which ten items fall; compared in this process."""
-    monkeypatch.setattr(stored_runs, "compare_in_child", stored_runs.compare_runs)
+    monkeypatch.setattr(
+        stored_run_comparison, "compare_in_child", stored_run_comparison.compare_runs
+    )
     return [complete_run("monday", traces([39])), complete_run("tuesday", traces(range(10)))]
 
 

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import cli
-from app.statistics.verdict import Verdict
+from app.statistics.verdict_rules import Verdict
 from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
 from tests.support.service import ndjson, pair
 

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from app.core.db import Database
 from app.core.errors import NotFound
-from app.core.notify import notify_streams
+from app.core.postgres_notify import notify_streams
 from app.core.web.sse import EventHub, EventSnapshot
 from app.main import Server
 from tests.integration.edge.toy_things import THINGS, Shelf, toy_app

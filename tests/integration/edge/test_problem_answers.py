@@ -1,7 +1,7 @@
 import httpx
 import pytest
 
-from app.core.web.csp import CONTENT_SECURITY_POLICY
+from app.core.web.security_headers import CONTENT_SECURITY_POLICY
 from tests.integration.edge.toy_things import THINGS
 
 

@@ -13,7 +13,7 @@ from app.core.db import Database, DatabaseUnavailable
 from app.core.encryption import SecretBox
 from app.core.errors import Conflict, ErrorItem, Invalid
 from app.core.keyset import PageParams
-from app.core.problems import PROBLEMS
+from app.core.problem_documents import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Identifier, JsonObject, Page, ShortText, WireModel
 from app.core.web.deps import Hub

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from app.harness.bash.agent import AgentAttempt, TaskLimits, attempt_task
+from app.harness.bash.attempt_runner import RunLimits, Runner, plan_trials
 from app.harness.bash.check_registry import load_checks
 from app.harness.bash.replay import is_unstable, replay
-from app.harness.bash.runner import RunLimits, Runner, plan_trials
 from app.harness.bash.types import EvalResult, EvalTask
 from app.harness.budget import Budget
 from app.harness.results import ConversationEnding

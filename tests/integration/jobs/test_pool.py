@@ -10,7 +10,14 @@ from contextlib import suppress
 
 import pytest
 
-from app.jobs.pool import CallLost, CallTimeout, ChildExited, OutOfMemory, PoolClosed, ProcessPool
+from app.jobs.process_pool import (
+    CallLost,
+    CallTimeout,
+    ChildExited,
+    OutOfMemory,
+    PoolClosed,
+    ProcessPool,
+)
 from tests.support.pool_calls import add, die, fill, nothing, quit_process, refuse, sleep
 from tests.support.processes import LIVENESS_S, ROOT, lives, until
 

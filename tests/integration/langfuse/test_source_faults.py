@@ -9,7 +9,7 @@ import pytest
 
 from app.core.encryption import Secret
 from app.traces.registry import CollectionFailed
-from app.traces.sources.langfuse.background import HEARTBEAT_S
+from app.traces.sources.langfuse.threads import HEARTBEAT_S
 from tests.integration.langfuse.collection import FAST_POLICY, collect_all, read_pages
 from tests.support.langfuse import FakeLangfuse
 from tests.support.langfuse.exchange import Fault

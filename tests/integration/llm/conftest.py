@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from app.core.resources import Resources
-from app.jobs.pool import ProcessPool
+from app.jobs.process_pool import ProcessPool
 from app.llm.retry import completion_retries
 from app.runs import llm_metrics
 from tests.support.llm import Models, model_server

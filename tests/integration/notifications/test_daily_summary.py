@@ -8,7 +8,7 @@ from sqlalchemy import update
 
 from app.notifications.models import Notification
 from app.notifications.types import NotificationMessage
-from app.schedules.daily_summary import SummaryTime, latest_due_day, send_summary
+from app.schedules.daily_summary import SummaryTime, find_latest_due_day, send_summary
 from tests.integration.notifications.conftest import NotificationScenario
 
 MORNING = SummaryTime(at=time(6), timezone="UTC")
@@ -23,14 +23,16 @@ MORNING = SummaryTime(at=time(6), timezone="UTC")
     ],
 )
 def test_latest_due_day__morning_after(now: datetime, day: date) -> None:
-    assert latest_due_day(MORNING, now) == day
+    assert find_latest_due_day(MORNING, now) == day
 
 
 def test_latest_due_day__time_is_in_zone() -> None:
     # 06:00 in Rome is 05:00 UTC in winter.
     when = SummaryTime.parse("06:00 Europe/Rome")
-    assert latest_due_day(when, datetime(2026, 11, 22, 4, 59, tzinfo=UTC)) == date(2026, 11, 20)
-    assert latest_due_day(when, datetime(2026, 11, 22, 5, 0, tzinfo=UTC)) == date(2026, 11, 21)
+    assert find_latest_due_day(when, datetime(2026, 11, 22, 4, 59, tzinfo=UTC)) == date(
+        2026, 11, 20
+    )
+    assert find_latest_due_day(when, datetime(2026, 11, 22, 5, 0, tzinfo=UTC)) == date(2026, 11, 21)
 
 
 def test_send_summary__sent_once_with_failures_and_alerts(

@@ -5,7 +5,7 @@ import pytest
 
 from app.core.registry import LoadedPlugin
 from app.core.resources import Resources
-from app.jobs.pool import ProcessPool
+from app.jobs.process_pool import ProcessPool
 from app.metrics.registry import load_metrics
 from tests.support.plugins import install_sample, load_sample
 from tests.support.service import Service, running_service

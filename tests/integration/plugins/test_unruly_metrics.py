@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import text
 
 from app.jobs.handlers import HANDLERS
-from app.jobs.worker import Worker
+from app.jobs.job_runner import Worker
 from tests.support.processes import until
 from tests.support.service import JSON, Service, pair
 

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from app.core.copy import copy_encoded_rows
+from app.core.bulk_copy import copy_encoded_rows
 from app.core.db import Database
 from app.runs.shards import RESULT_COLUMNS, encode_row
 

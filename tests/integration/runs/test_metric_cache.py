@@ -13,12 +13,12 @@ from sqlalchemy.orm import Session
 from app.core.clock import utc_now
 from app.core.resources import Resources
 from app.jobs.handlers import JobContext, WorkerStopping
-from app.jobs.pool import CallTimeout, ProcessPool
+from app.jobs.process_pool import CallTimeout, ProcessPool
 from app.metrics.engine import score_within_limits
 from app.metrics.run_value import summarize_traces
 from app.runs import pipeline, retention, shards
-from app.runs.collect import append_page
-from app.runs.leases import RunLease, acquire_run
+from app.runs.collection import append_page
+from app.runs.leases import RunLease, acquire_run_lease
 from app.traces.registry import TRACE_SOURCES, SourceSpec, TracePage, TraceQuery
 from app.traces.sources import local
 from app.traces.types import Trace
@@ -278,7 +278,7 @@ class Race:
         job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
         pipeline.begin(job, heir["id"])
         with service.resources.db.begin() as session:
-            lease = acquire_run(session, heir["id"])
+            lease = acquire_run_lease(session, heir["id"])
         assert lease is not None
         query = TraceQuery(dataset_ref="support", run_name=None)
         [page] = TRACE_SOURCES.get("local").open(service.resources).pages(query, None)

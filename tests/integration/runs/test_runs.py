@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from app.agents.queries import get_agent
 from app.core.errors import NotFound
-from app.core.problems import MEDIA_TYPE
+from app.core.problem_documents import MEDIA_TYPE
 from app.jobs.handlers import JobContext
 from app.results.rules import TriggerType
 from app.runs import pipeline

@@ -18,10 +18,10 @@ import pytest
 from app.core.db import Database, libpq_url
 from app.core.encryption import BadMasterKey
 from app.core.http.network_policy import HTTPS_PORT
-from app.core.production import PrivilegedDatabaseRole, require_restricted_role
+from app.core.production_checks import PrivilegedDatabaseRole, require_restricted_role
 from app.core.resources import Resources
 from app.core.settings import Settings
-from app.jobs.pool import ProcessPool
+from app.jobs.process_pool import ProcessPool
 from app.main import create_app
 from app.serve import local_network_settings
 from app.startup import master_key, outbound_policy

@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import cli
-from app.comparison import stored_runs
+from app.comparison import stored_run_comparison
 from tests.integration.verdicts.conftest import CompleteRun, traces
 from tests.support.service import JSON, Service
 
@@ -87,7 +87,9 @@ def test_changed_kpi__does_not_count_while_others_are_comparable(
 def test_gate__is_invalid_under_changed_conditions_unless_the_baseline_is_chosen(
     service: Service, complete_run: CompleteRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored_runs, "compare_in_child", stored_runs.compare_runs)
+    monkeypatch.setattr(
+        stored_run_comparison, "compare_in_child", stored_run_comparison.compare_runs
+    )
     env = {
         "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
         "MOSAICO_API_KEY": service.client.headers["Authorization"].removeprefix("Bearer "),

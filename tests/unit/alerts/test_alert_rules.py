@@ -20,9 +20,9 @@ from app.alerts.rules import (
     advance,
     evaluate_condition,
 )
-from app.kpis.verdicts import ValueVerdict
+from app.kpis.verdict_types import ValueVerdict
 from app.statistics.anomaly import RunPoint
-from app.statistics.verdict import Side, Verdict
+from app.statistics.verdict_rules import Side, Verdict
 
 NOW = datetime(2026, 11, 22, 7, tzinfo=UTC)
 QUALITY = ValueSpec(name="quality", is_share=True)

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from app.alerts.backtest import replay
-from app.alerts.measurements import Measurement, measure_kpi, measure_metric, observe
 from app.alerts.messages import DisplayNames, render_alerts, silence_matches
 from app.alerts.rules import AlertStatus, Condition, RuleSpec, ValueSpec
+from app.alerts.watched_values import Measurement, measure_kpi, measure_metric, observe
 from app.formula import Reference
 from app.metrics.aggregate import Aggregate, aggregate
 from app.metrics.registry import load_metrics
 from app.notifications.types import MessageSeverity
 from app.results.run_history import PastRun
 from app.statistics.anomaly import RunPoint
-from app.statistics.verdict import Side
+from app.statistics.verdict_rules import Side
 
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
 

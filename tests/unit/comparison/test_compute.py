@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import pytest
 
+from app.comparison.child_computation import compute
 from app.comparison.comparison_spec import (
     ComparisonResult,
     ComparisonSpec,
     KpiComparisonSpec,
     MetricComparisonSpec,
 )
-from app.comparison.compute import compute
 from app.comparison.item_matrix import ItemMatrix, ItemRow, matrix_of_rows
-from app.comparison.verdict_view import render_verdict
-from app.statistics.verdict import ChangeVerdict, Note, Scale, Side, Verdict, VerdictRule
+from app.comparison.verdict_text import render_verdict
+from app.statistics.verdict_rules import ChangeVerdict, Note, Scale, Side, Verdict, VerdictRule
 
 RULE = VerdictRule(side=Side.LOW)
 SUM = "WEIGHTED_SUM(A:0.5, B:0.5)"

@@ -15,7 +15,7 @@ from app.comparison.flipped_items import (
 )
 from app.comparison.item_attributes import AttributeRow, attributes_of_rows
 from app.comparison.item_matrix import ItemRow, matrix_of_rows
-from app.statistics.verdict import Scale
+from app.statistics.verdict_rules import Scale
 from app.traces.types import TraceOutcome
 
 

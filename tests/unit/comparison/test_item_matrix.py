@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from app.comparison.child_computation import compute, trial_statistics
 from app.comparison.comparison_spec import (
     ComparisonSpec,
     KpiComparisonSpec,
     MetricComparisonSpec,
 )
-from app.comparison.compute import compute, trial_statistics
 from app.comparison.item_matrix import ItemMatrix, ItemRow, matrix_of_rows, pair_items
-from app.kpis.verdicts import RepeatedTrials
+from app.kpis.verdict_types import RepeatedTrials
 from app.statistics.intervals import Interval
 from app.statistics.trials import reduce_trials
-from app.statistics.verdict import Note, Scale
+from app.statistics.verdict_rules import Note, Scale
 
 
 def row(

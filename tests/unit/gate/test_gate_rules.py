@@ -3,11 +3,11 @@
 import pytest
 
 from app.comparison.schemas import ComparedRun, Comparison, KpiComparison
-from app.comparison.verdict_view import render_verdict
+from app.comparison.verdict_text import render_verdict
 from app.gate.reports import gate_junit, gate_markdown
 from app.gate.rules import GateOutcome, GateTerms, NothingToGate, change_of_verdict, decide
-from app.kpis.verdicts import RunVerdict
-from app.statistics.verdict import (
+from app.kpis.verdict_types import RunVerdict
+from app.statistics.verdict_rules import (
     ChangeVerdict,
     Note,
     Scale,

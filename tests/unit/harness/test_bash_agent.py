@@ -16,12 +16,12 @@ from app.harness.bash.agent import (
     parse_call,
     tool_text,
 )
+from app.harness.bash.attempt_runner import RunLimits, Runner, Trial, plan_trials
 from app.harness.bash.check_registry import CHECKS, Check, CheckResult, load_checks
 from app.harness.bash.judge import BashJudge, judge_prompt, read_judgement
-from app.harness.bash.recorder import IncompatibleRun, Recorder, resume_report
 from app.harness.bash.replay import rescore
 from app.harness.bash.result_file import read_report
-from app.harness.bash.runner import RunLimits, Runner, Trial, plan_trials
+from app.harness.bash.result_journal import IncompatibleRun, Recorder, resume_report
 from app.harness.bash.sandbox import SandboxLimits, sandbox_prompt
 from app.harness.bash.types import EvalResult, EvalTask
 from app.harness.budget import Budget, BudgetLimits

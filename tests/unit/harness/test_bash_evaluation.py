@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from app.harness.bash.attempt_runner import evaluate, open_budget, plan_trials
 from app.harness.bash.check_registry import load_checks
-from app.harness.bash.runner import evaluate, open_budget, plan_trials
 from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.bash.types import EvalResult
 from app.harness.budget import Budget, BudgetKind, UsedBudget

@@ -5,9 +5,9 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from app.harness.bash.profile import profile
 from app.harness.bash.report_view import run_view
 from app.harness.bash.result_file import json_report, parse_report, read_report
+from app.harness.bash.run_health import profile
 from app.harness.bash.summary import count_adapted, count_repeated, summarize
 from app.harness.bash.types import EvalReport, EvalResult, Judgement
 from app.harness.result_file import InvalidResultFile

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import NotFound
-from app.harness import folder
-from app.harness.folder import read_below
+from app.harness import operator_folder
+from app.harness.operator_folder import read_below
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_read_below__refuses_links_and_other_paths(dataset_folder: Path, name: s
 def test_read_below__refuses_large_file(
     dataset_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder, "MAX_BYTES", 3)
+    monkeypatch.setattr(operator_folder, "MAX_BYTES", 3)
     with pytest.raises(NotFound, match="at most 3 bytes"):
         read_below(dataset_folder, "nightly/tasks.jsonl")
 

@@ -11,7 +11,7 @@ from app.llm.conversation import Provider, TurnSettings
 from app.llm.errors import LlmError
 from app.llm.prices import Price, read_price
 from app.llm.providers import MissingKey, open_llm
-from app.llm.responses import read_arguments, read_text, read_usage
+from app.llm.response_reader import read_arguments, read_text, read_usage
 from app.llm.retry import call_with_retries
 from app.llm.sdk import SdkErrors, call_sdk
 

@@ -9,9 +9,14 @@ from hypothesis import strategies as st
 
 from app.core.errors import Invalid
 from app.llm.types import ChatAnswer, ChatRequest
+from app.metrics.model_metrics import (
+    AnsweredTrace,
+    JudgedTrace,
+    provider_requests,
+    provider_verdicts,
+)
 from app.metrics.providers.llm_judge import parse_verdict
 from app.metrics.registry import load_metrics, provider_for, ref_of_column
-from app.metrics.remote import AnsweredTrace, JudgedTrace, provider_requests, provider_verdicts
 from app.metrics.types import (
     JudgeError,
     MetricFailed,

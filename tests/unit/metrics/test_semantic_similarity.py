@@ -9,9 +9,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from app.llm.types import ChatAnswer, EmbeddingAnswer, EmbeddingRequest, ModelAnswer
+from app.metrics.model_metrics import (
+    AnsweredTrace,
+    JudgedTrace,
+    provider_requests,
+    provider_verdicts,
+)
 from app.metrics.providers.semantic_similarity import cosine
 from app.metrics.registry import load_metrics, provider_for
-from app.metrics.remote import AnsweredTrace, JudgedTrace, provider_requests, provider_verdicts
 from app.metrics.types import (
     JudgeError,
     MetricFailed,

@@ -7,7 +7,7 @@ import pytest
 
 from app.core.resources import Resources
 from app.jobs.handlers import JobContext, WorkerStopping
-from app.jobs.pool import CallLost, CallTimeout, ChildExited, OutOfMemory, ProcessPool
+from app.jobs.process_pool import CallLost, CallTimeout, ChildExited, OutOfMemory, ProcessPool
 from app.metrics.engine import score_within_limits
 from app.metrics.registry import load_metrics
 from app.metrics.types import MetricFailed, MetricRef, MetricSkipped, SkipReason, TraceMeasurements

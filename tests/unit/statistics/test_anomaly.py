@@ -20,7 +20,7 @@ from app.statistics.anomaly import (
     Warmup,
     detect_anomaly,
 )
-from app.statistics.verdict import Side
+from app.statistics.verdict_rules import Side
 from tests.support.references import IN_ONE_PROCESS, Reference
 
 pytestmark = IN_ONE_PROCESS

@@ -9,7 +9,7 @@ from app.statistics.hypothesis_tests import t_p
 from app.statistics.intervals import wilson_interval
 from app.statistics.means import bca_interval, estimate_mean, skewness
 from app.statistics.trials import ItemSums, reduce_trials
-from app.statistics.verdict import Scale
+from app.statistics.verdict_rules import Scale
 from tests.support.references import IN_ONE_PROCESS, Reference
 
 pytestmark = IN_ONE_PROCESS

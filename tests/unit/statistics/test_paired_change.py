@@ -15,7 +15,7 @@ from app.statistics.multiplicity import adjust_verdicts, benjamini_hochberg, hol
 from app.statistics.paired_change import compare_items, compare_resampled
 from app.statistics.resampling import draw_items, resampled_statistic
 from app.statistics.trials import ItemSums, reduce_trials
-from app.statistics.verdict import (
+from app.statistics.verdict_rules import (
     ChangeVerdict,
     Note,
     Remedy,

@@ -20,7 +20,7 @@ from app.statistics.power import (
     trials_needed,
 )
 from app.statistics.resampling import cluster_index
-from app.statistics.verdict import Remedy
+from app.statistics.verdict_rules import Remedy
 
 VARIANCES = st.builds(ChangeVariance, st.floats(0.0, 1.0), st.floats(0.001, 1.0))
 

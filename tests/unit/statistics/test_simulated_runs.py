@@ -21,7 +21,7 @@ from app.statistics.means import estimate_mean
 from app.statistics.paired_change import compare_items, compare_resampled
 from app.statistics.resampling import draw_items, resampled_statistic
 from app.statistics.trials import FloatArray, ItemSums
-from app.statistics.verdict import ChangeVerdict, Scale, Side, Verdict, VerdictRule
+from app.statistics.verdict_rules import ChangeVerdict, Scale, Side, Verdict, VerdictRule
 
 log = logging.getLogger(__name__)
 

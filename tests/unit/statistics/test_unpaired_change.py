@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from app.statistics.intervals import Interval, difference_interval, wilson_interval
 from app.statistics.trials import ItemSums
 from app.statistics.unpaired_change import compare_unpaired
-from app.statistics.verdict import Note, Scale, Side, Verdict, VerdictRule
+from app.statistics.verdict_rules import Note, Scale, Side, Verdict, VerdictRule
 from tests.support.references import IN_ONE_PROCESS, Reference
 
 pytestmark = IN_ONE_PROCESS

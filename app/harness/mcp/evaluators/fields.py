@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from app.core.registry import suggest_names
-from app.harness.json_objects import objects_in
+from app.harness.json_in_text import objects_in
 from app.harness.mcp.config import EvaluatorConfig
 from app.harness.mcp.evaluator_registry import (
     EVALUATORS,

@@ -30,7 +30,7 @@ from app.traces.sources.langfuse.errors import (
     classify_response,
     classify_transport_error,
 )
-from app.traces.sources.langfuse.payload import JSON
+from app.traces.sources.langfuse.json_fields import JSON
 from app.traces.sources.langfuse.retry import (
     LangfusePolicy,
     RaiseFinalError,

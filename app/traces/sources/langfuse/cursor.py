@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from app.traces.registry import CollectionFailed
-from app.traces.sources.langfuse.payload import JSON
+from app.traces.sources.langfuse.json_fields import JSON
 from app.traces.sources.langfuse.reader import ExperimentRun
 
 # The cursor of a collection that has read nothing yet.

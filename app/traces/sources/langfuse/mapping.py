@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from app.traces.sources.langfuse.payload import (
+from app.traces.sources.langfuse.json_fields import (
     first_tags,
     get_object,
     get_text,

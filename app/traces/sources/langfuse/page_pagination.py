@@ -6,10 +6,10 @@ from functools import partial
 from itertools import count
 from typing import NamedTuple
 
-from app.traces.sources.langfuse.background import run_in_order
 from app.traces.sources.langfuse.client import LangfuseClient, Parameters, get_meta, get_rows
 from app.traces.sources.langfuse.errors import BadResponse, PageTooLarge
-from app.traces.sources.langfuse.payload import JSON, parse_number
+from app.traces.sources.langfuse.json_fields import JSON, parse_number
+from app.traces.sources.langfuse.threads import run_in_order
 
 
 class NumberedPage(NamedTuple):

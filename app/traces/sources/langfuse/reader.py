@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import quote
 
-from app.traces.sources.langfuse.payload import JSON
+from app.traces.sources.langfuse.json_fields import JSON
 from app.traces.types import Trace
 
 

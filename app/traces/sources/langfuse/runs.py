@@ -23,8 +23,8 @@ from app.traces.sources.langfuse.errors import (
     PageTooLarge,
     RunNotFound,
 )
+from app.traces.sources.langfuse.json_fields import JSON, require_text
 from app.traces.sources.langfuse.page_pagination import fetch_page, iter_pages
-from app.traces.sources.langfuse.payload import JSON, require_text
 from app.traces.sources.langfuse.reader import (
     ApiVersionMismatch,
     ExperimentRun,

@@ -8,7 +8,6 @@ from typing import Any, Final
 from app.core.http.throttle import MAX_IN_FLIGHT, CancelToken, Pause
 from app.core.resources import Resources
 from app.traces.registry import NewScore, TraceQuery
-from app.traces.sources.langfuse.background import HEARTBEAT_S, run_in_order, with_heartbeat
 from app.traces.sources.langfuse.client import (
     LangfuseClient,
     LangfuseCredentials,
@@ -16,7 +15,7 @@ from app.traces.sources.langfuse.client import (
     require_credentials,
 )
 from app.traces.sources.langfuse.errors import BadResponse, NotFoundError, PageTooLarge
-from app.traces.sources.langfuse.payload import (
+from app.traces.sources.langfuse.json_fields import (
     JSON,
     format_time,
     get_object,
@@ -24,6 +23,7 @@ from app.traces.sources.langfuse.payload import (
     parse_number,
 )
 from app.traces.sources.langfuse.retry import COLLECTION_POLICY, LangfusePolicy
+from app.traces.sources.langfuse.threads import HEARTBEAT_S, run_in_order, with_heartbeat
 
 # Marks the IDs of scores that this service wrote; it must not measure with its own results.
 OWN_SCORE_PREFIX: Final = "mosaico-"

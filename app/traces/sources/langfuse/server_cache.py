@@ -22,7 +22,7 @@ from app.traces.sources.langfuse.errors import (
     NotFoundError,
     PageTooLarge,
 )
-from app.traces.sources.langfuse.payload import JSON, format_time, get_text
+from app.traces.sources.langfuse.json_fields import JSON, format_time, get_text
 from app.traces.sources.langfuse.retry import LangfusePolicy
 
 # An upgrade within this time is noticed by a 404, which removes the entry.

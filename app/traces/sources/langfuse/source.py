@@ -13,7 +13,6 @@ from typing import Final
 from app.core.http.throttle import CancelToken
 from app.core.resources import Resources
 from app.traces.registry import TRACE_SOURCES, SourceSpec, TracePage, TraceQuery
-from app.traces.sources.langfuse.background import HEARTBEAT_S, with_heartbeat
 from app.traces.sources.langfuse.client import (
     LangfuseClient,
     LangfuseCredentials,
@@ -45,6 +44,7 @@ from app.traces.sources.langfuse.server_cache import (
     check_server,
     find_project_id,
 )
+from app.traces.sources.langfuse.threads import HEARTBEAT_S, with_heartbeat
 from app.traces.types import Trace
 
 log = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
-from app.traces.sources.langfuse.background import run_in_thread
 from app.traces.sources.langfuse.errors import PageTooLarge
+from app.traces.sources.langfuse.threads import run_in_thread
 
 log = logging.getLogger(__name__)
 

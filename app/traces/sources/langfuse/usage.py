@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from app.traces.sources.langfuse.payload import (
+from app.traces.sources.langfuse.json_fields import (
     first_tags,
     get_object,
     get_text,

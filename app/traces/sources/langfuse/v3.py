@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from app.core.http.throttle import MAX_IN_FLIGHT
-from app.traces.sources.langfuse.background import run_in_order
 from app.traces.sources.langfuse.client import (
     LangfuseClient,
     Parameters,
@@ -19,14 +18,7 @@ from app.traces.sources.langfuse.client import (
     quote_segment,
 )
 from app.traces.sources.langfuse.errors import BadResponse, NotFoundError, PageTooLarge
-from app.traces.sources.langfuse.mapping import error_text, parse_trial, task_latency_ms
-from app.traces.sources.langfuse.page_pagination import (
-    NumberedPage,
-    fetch_page,
-    fetch_page_in_parts,
-    iter_pages,
-)
-from app.traces.sources.langfuse.payload import (
+from app.traces.sources.langfuse.json_fields import (
     JSON,
     first_tags,
     format_time,
@@ -37,6 +29,13 @@ from app.traces.sources.langfuse.payload import (
     parse_number,
     require_text,
 )
+from app.traces.sources.langfuse.mapping import error_text, parse_trial, task_latency_ms
+from app.traces.sources.langfuse.page_pagination import (
+    NumberedPage,
+    fetch_page,
+    fetch_page_in_parts,
+    iter_pages,
+)
 from app.traces.sources.langfuse.reader import (
     ApiVersionMismatch,
     ExperimentRun,
@@ -45,6 +44,7 @@ from app.traces.sources.langfuse.reader import (
     TraceLink,
 )
 from app.traces.sources.langfuse.scores import group_by_trace, select_scores
+from app.traces.sources.langfuse.threads import run_in_order
 from app.traces.sources.langfuse.usage import (
     CALL_TYPES,
     TASK_SPAN_NAME,

@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 from app.core.http.throttle import MAX_IN_FLIGHT
 from app.traces.sources.langfuse.client import LangfuseClient, Parameters, get_meta, get_rows
 from app.traces.sources.langfuse.errors import BadResponse, NotFoundError, PageTooLarge
-from app.traces.sources.langfuse.mapping import map_row, parse_task
-from app.traces.sources.langfuse.payload import (
+from app.traces.sources.langfuse.json_fields import (
     JSON,
     format_time,
     get_text,
@@ -22,6 +21,7 @@ from app.traces.sources.langfuse.payload import (
     parse_number,
     require_text,
 )
+from app.traces.sources.langfuse.mapping import map_row, parse_task
 from app.traces.sources.langfuse.reader import (
     ApiVersionMismatch,
     ExperimentRun,

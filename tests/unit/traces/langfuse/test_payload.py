@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.traces.sources.langfuse.payload import normalize_json_value, normalize_raw_text
+from app.traces.sources.langfuse.json_fields import normalize_json_value, normalize_raw_text
 
 JSON_VALUES = st.recursive(
     st.none()

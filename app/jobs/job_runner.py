@@ -28,7 +28,7 @@ from app.jobs.outcomes import (
     decide_outcome,
     record_outcome,
 )
-from app.jobs.pool import ProcessPool
+from app.jobs.process_pool import ProcessPool
 from app.jobs.queue import split_correlation
 from app.jobs.rescue import HEARTBEAT_INTERVAL_S, RESCUE_INTERVAL_S, STALLED_AFTER_S, rescue_jobs
 

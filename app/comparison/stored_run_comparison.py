@@ -10,11 +10,11 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from app.comparison.baselines import BaselineRun, list_valid_runs_before
+from app.comparison.comparison_rules import RunComparison
 from app.comparison.flipped_items import PeerMeans, item_means
 from app.comparison.item_counts import with_label_counts
 from app.comparison.item_queries import list_trace_links, read_attributes, read_items
-from app.comparison.run_comparison import RunComparison
-from app.comparison.run_pair import (
+from app.comparison.pair_comparison import (
     MAX_FLIPS,
     ComparisonSide,
     RunPair,
@@ -25,7 +25,7 @@ from app.comparison.run_pair import (
 from app.comparison.schemas import ComparedRun, Comparison, PeerRun, TraceLink
 from app.core.db import Database
 from app.core.errors import Conflict, Invalid, Unavailable
-from app.jobs.pool import CallLost, ProcessPool
+from app.jobs.process_pool import CallLost, ProcessPool
 from app.kpis.evaluate import KpiValue
 from app.kpis.queries import get_kpis_of_run
 from app.metrics.registry import load_metrics

@@ -12,7 +12,7 @@ from app.comparison.comparison_spec import (
     MetricComparisonSpec,
 )
 from app.comparison.item_matrix import ItemMatrix, ItemPairing
-from app.comparison.verdict_view import (
+from app.comparison.verdict_text import (
     NOT_COMPARABLE,
     not_compared,
     render_run,
@@ -21,12 +21,18 @@ from app.comparison.verdict_view import (
 )
 from app.formula import Reference, compile_formula, read_reference
 from app.kpis.evaluate import KpiValue
-from app.kpis.verdicts import BaselineRuns, ComparedItems, RunVerdict, RunVerdicts, ValueVerdict
+from app.kpis.verdict_types import (
+    BaselineRuns,
+    ComparedItems,
+    RunVerdict,
+    RunVerdicts,
+    ValueVerdict,
+)
 from app.metrics.registry import column_of, provider_for
 from app.metrics.run_value import is_counted, is_run_metric
 from app.metrics.types import Direction, MetricRef, MetricSpec
 from app.results.plan import PlanDifferences, PlannedMetric, RunPlan, compare_plans
-from app.statistics.verdict import Scale, Side, Verdict, VerdictRule
+from app.statistics.verdict_rules import Scale, Side, Verdict, VerdictRule
 
 HARM_SIDES = {
     Direction.HIGHER_IS_BETTER: Side.LOW,

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
-from app.alerts.measurements import (
+from app.alerts.watched_values import (
     Measurement,
     RuleTarget,
     is_mean_of_traces,

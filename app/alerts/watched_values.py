@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from app.alerts.rules import Observation, ValueSpec
-from app.comparison.run_comparison import HARM_SIDES, RATIO_UNITS
+from app.comparison.comparison_rules import HARM_SIDES, RATIO_UNITS
 from app.core.errors import AppError
 from app.formula import Reference, compile_formula, read_reference
 from app.kpis.evaluate import KpiValue
-from app.kpis.verdicts import ValueVerdict
+from app.kpis.verdict_types import ValueVerdict
 from app.metrics.aggregate import Aggregate
 from app.metrics.registry import column_of, provider_for, ref_of_column
 from app.metrics.run_value import is_run_metric
@@ -17,7 +17,7 @@ from app.metrics.types import Direction, MetricSpec
 from app.results.run_history import PastRun
 from app.results.run_result import RunResult
 from app.statistics.anomaly import WINDOW, RunPoint
-from app.statistics.verdict import Side
+from app.statistics.verdict_rules import Side
 
 # Names of scales and not of quantities: they add nothing to a number.
 DIMENSIONLESS_UNITS = frozenset({"ratio", "score"})

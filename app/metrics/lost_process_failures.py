@@ -1,6 +1,6 @@
 """Failures of metrics whose child process hung, died or ran out of memory."""
 
-from app.jobs.pool import CallLost, CallTimeout, OutOfMemory
+from app.jobs.process_pool import CallLost, CallTimeout, OutOfMemory
 from app.metrics.types import MetricFailed, MetricFailureKind
 
 

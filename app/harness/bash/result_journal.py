@@ -8,9 +8,9 @@ from typing import Final
 from app.core.console.output_files import write_text
 from app.core.console.terminal import print_status
 from app.core.errors import AppError
+from app.harness.bash.attempt_runner import Trial
 from app.harness.bash.report_view import render
 from app.harness.bash.result_file import merge_results, write_report
-from app.harness.bash.runner import Trial
 from app.harness.bash.types import EvalReport, EvalResult
 from app.harness.result_file import Journal
 from app.harness.results import AttemptOutcome

@@ -22,7 +22,7 @@ from app.comparison.comparison_spec import (
 from app.comparison.item_matrix import ItemMatrix
 from app.formula import Reference, compile_formula
 from app.formula.rows import FormulaRows, InstabilityKind, Mask, Rows, evaluate_rows
-from app.kpis.verdicts import RepeatedTrials
+from app.kpis.verdict_types import RepeatedTrials
 from app.metrics.registry import column_of, load_metrics, provider_for
 from app.metrics.types import CountedMetric, MetricRef
 from app.statistics.intervals import Interval
@@ -49,7 +49,7 @@ from app.statistics.trials import (
     reduce_trials,
 )
 from app.statistics.unpaired_change import compare_unpaired
-from app.statistics.verdict import (
+from app.statistics.verdict_rules import (
     ChangeVerdict,
     Note,
     Verdict,

@@ -6,18 +6,18 @@ from datetime import datetime
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.core.notify import notify_streams
+from app.core.postgres_notify import notify_streams
 from app.jobs.handlers import JobContext
 from app.jobs.queue import enqueue
 from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
 from app.runs.leases import RunLease, lock_leased_run
 from app.runs.plan_builder import record_credentials_result, trace_query
-from app.traces.collect import collect
 from app.traces.models import Collection
 from app.traces.queries import lock_completed
 from app.traces.registry import TRACE_SOURCES, CredentialsRefused, TracePage, TraceQuery
 from app.traces.service import create_collection, store_page
+from app.traces.storable_traces import collect
 
 
 def resume_collection(
@@ -67,7 +67,7 @@ def append_page(session: Session, lease: RunLease, page: TracePage, now: datetim
         enqueue(session, "runs.drop_traces", collection_id=run.collection_id)
         run.collection_id = collection.id
     run.traces_total = max(page.total or 0, collection.trace_count)
-    # Pin the name that the source resolved, so that a retry reads the same run of the source.
+    # Store the name that the source resolved, so that a retry reads the same run of the source.
     run.run_name = run.run_name or page.run_name
     session.flush()
     notify_streams(session, run.id)

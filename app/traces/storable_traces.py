@@ -13,9 +13,9 @@ from app.traces.types import ToolCall, Trace
 MAX_TEXT_CHARS = 1_000_000
 
 # Limits of the columns; no agent reaches them.
-COUNTS = {"input_tokens": 2**63, "output_tokens": 2**63, "turns": 2**31}
-AMOUNTS = ("cost_usd", "latency_ms")
-TEXTS = ("trace_id", "item_id", "input", "expected_output", "output", "error", "url")
+COUNT_LIMITS = {"input_tokens": 2**63, "output_tokens": 2**63, "turns": 2**31}
+AMOUNT_FIELDS = ("cost_usd", "latency_ms")
+TEXT_FIELDS = ("trace_id", "item_id", "input", "expected_output", "output", "error", "url")
 
 
 def collect(source: TraceSource, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
@@ -44,7 +44,7 @@ def make_storable(trace: Trace) -> Trace:
     _require_short_id(trace.trace_id)
     changed: dict[str, Any] = {
         name: cleaned
-        for name in TEXTS
+        for name in TEXT_FIELDS
         if (text := getattr(trace, name)) is not None
         and (cleaned := _make_storable_text(text)) is not text
     }
@@ -72,11 +72,11 @@ def _require_short_id(trace_id: str) -> None:
 
 
 def _find_unstorable_numbers(trace: Trace) -> Iterator[str]:
-    for name, limit in COUNTS.items():
+    for name, limit in COUNT_LIMITS.items():
         count = getattr(trace, name)
         if count is not None and not 0 <= count < limit:
             yield name
-    for name in AMOUNTS:
+    for name in AMOUNT_FIELDS:
         amount = getattr(trace, name)
         if amount is not None and not math.isfinite(amount):
             yield name

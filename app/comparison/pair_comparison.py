@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from app.comparison.baselines import Baseline, BaselineRun
+from app.comparison.comparison_rules import RunComparison, metric_rule
 from app.comparison.comparison_spec import ComparisonResult, ComparisonSpec, MetricComparisonSpec
 from app.comparison.flipped_items import (
     Flip,
@@ -16,7 +17,6 @@ from app.comparison.flipped_items import (
 )
 from app.comparison.item_attributes import USAGE, ItemAttributes
 from app.comparison.item_matrix import ItemMatrix, ItemPairing, pair_items
-from app.comparison.run_comparison import RunComparison, metric_rule
 from app.comparison.schemas import (
     ComparedRun,
     Comparison,
@@ -29,14 +29,14 @@ from app.comparison.schemas import (
     PeerRun,
     TraceLink,
 )
-from app.comparison.verdict_view import render_verdict
+from app.comparison.verdict_text import render_verdict
 from app.core.errors import Invalid
 from app.kpis.evaluate import KpiValue
-from app.kpis.verdicts import RunVerdicts
+from app.kpis.verdict_types import RunVerdicts
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction, MetricSpec
 from app.results.plan import RunPlan
-from app.statistics.verdict import Scale, Side, Verdict, VerdictRule
+from app.statistics.verdict_rules import Scale, Side, Verdict, VerdictRule
 
 if TYPE_CHECKING:
     from app.statistics.enrichment import FeatureEnrichment
@@ -89,7 +89,7 @@ class RunPair:
 
 def compare(pair: RunPair) -> Comparison:
     """The comparison of the candidate with the baseline. Imports numpy and scipy."""
-    from app.comparison.compute import compute
+    from app.comparison.child_computation import compute
     from app.statistics.enrichment import enriched_features
 
     baseline, candidate = pair.baseline, pair.candidate

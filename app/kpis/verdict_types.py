@@ -12,7 +12,7 @@ from pydantic import Field
 
 from app.core.schemas import StoredText, WireModel
 from app.statistics.intervals import Interval
-from app.statistics.verdict import Note, Scale, Side, Verdict
+from app.statistics.verdict_rules import Note, Scale, Side, Verdict
 
 
 class RepeatedTrials(WireModel):

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from app.kpis.verdicts import BaselineRuns, ComparedItems, RunVerdict, ValueVerdict
+from app.kpis.verdict_types import BaselineRuns, ComparedItems, RunVerdict, ValueVerdict
 from app.results.plan import PlanDifferences
-from app.statistics.verdict import ChangeVerdict, Note, Scale, Side, Verdict
+from app.statistics.verdict_rules import ChangeVerdict, Note, Scale, Side, Verdict
 
 NOT_COMPARABLE = "not comparable with its baseline"
 FIRST_RUN = "first run: there is no earlier valid run of this agent to compare with"
@@ -187,7 +187,7 @@ def _item_differences(items: ComparedItems) -> list[str]:
 
 def _item_sentences(items: ComparedItems) -> list[str]:
     if not items.compared:
-        return ["The runs share too few items and are compared as two samples."]
+        return ["The runs share too few items and are compared as two independent groups."]
     sentences = [f"{_count(items.compared, 'item')} compared."]
     if items.left_out:
         left_out = _items(items.left_out, "is", "are")

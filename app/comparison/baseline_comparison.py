@@ -4,21 +4,21 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from app.comparison.baselines import find_baseline
+from app.comparison.comparison_rules import RunComparison
 from app.comparison.comparison_spec import ComparisonResult, ComparisonSpec
 from app.comparison.item_counts import TraceSummaries, summarize_traces, with_label_counts
 from app.comparison.item_matrix import ItemMatrix, pair_items
 from app.comparison.item_queries import read_items
-from app.comparison.run_comparison import RunComparison
-from app.comparison.verdict_view import FIRST_RUN, NOT_COMPARABLE
+from app.comparison.verdict_text import FIRST_RUN, NOT_COMPARABLE
 from app.jobs.handlers import JobContext
-from app.jobs.pool import CallLost
+from app.jobs.process_pool import CallLost
 from app.kpis.evaluate import KpiValue
-from app.kpis.verdicts import RunVerdicts
-from app.metrics.lost_calls import failure_of_lost_call
+from app.kpis.verdict_types import RunVerdicts
+from app.metrics.lost_process_failures import failure_of_lost_call
 from app.metrics.types import MetricRef
 from app.results.plan import RunPlan
 from app.results.rules import Validity, ValidityVerdict
-from app.statistics.verdict import Verdict
+from app.statistics.verdict_rules import Verdict
 from app.traces.types import Trace
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ def compare_with_baseline(
 
 def compute_in_child(spec: ComparisonSpec) -> ComparisonResult:
     """`compute` for a child process: only there numpy and scipy are imported."""
-    from app.comparison.compute import compute
+    from app.comparison.child_computation import compute
 
     return compute(spec)
 
