@@ -26,6 +26,7 @@ def audit_request(request: Request, session: Session, outcome: AuditOutcome = "d
         AuditActor(type="key", id=caller.key_id),
         request.scope["endpoint"].__name__,
         _affected_resource(request),
+        # Names only, never values: they may be secrets.
         fields=[name[:MAX_CHARS] for name in get_body_fields(request.scope)[:MAX_FIELDS]],
         outcome=outcome,
         method=request.method,

@@ -108,9 +108,11 @@ class IdempotentCreate:
         def respond(session: Session) -> StoredResponse:
             created = action(session)
             address = location(created) if location else self._member_path(created)
+            # For the audit entry, which is written at the end of this transaction.
             self.request.state.created = address
             etag = find_etag(created)
             if etag is not None:
+                # Not stored: the tag of a repeated response could be outdated.
                 add_header(self.request.scope, "ETag", etag)
             return StoredResponse(
                 status=status, location=address, body=created.model_dump_json(by_alias=True)
@@ -130,6 +132,8 @@ class IdempotentCreate:
         self, claim: IdempotencyClaim, respond: Callable[[Session], StoredResponse]
     ) -> Response:
         with self.resources.db.begin() as session:
+            # Before the look-up: of two parallel requests one creates, the other one gets 409 and
+            # repeats.
             _lock_claim(session, claim)
             stored_response = self._find_response(session, claim)
             if stored_response is not None:
@@ -143,6 +147,8 @@ class IdempotentCreate:
         row = session.get(IdempotencyKey, claim.id)
         if row is None:
             return None
+        # Deleted here, because the periodic deletion may come later, and the id is needed again
+        # now.
         if row.expires_at <= self.resources.clock():
             session.delete(row)
             session.flush()
@@ -168,6 +174,7 @@ class IdempotentCreate:
                 fingerprint=claim.fingerprint,
                 status=response.status,
                 location=response.location,
+                # Encrypted, because the response of a create route may contain a new API key.
                 response=self.resources.secrets.encrypt(
                     response.body, table=table, row=claim.id, column="response"
                 ),
@@ -189,6 +196,7 @@ Idempotent = Annotated[IdempotentCreate, Depends(_idempotent_create)]
 
 def _claim(request: Request, key: str, body: BaseModel | str | None) -> IdempotencyClaim:
     api_key_id, method, path = get_caller(request).key_id, request.method, request.url.path
+    # The parsed body: another order of members or other white space is the same request.
     content = body.model_dump(exclude_unset=True) if isinstance(body, BaseModel) else body
     return IdempotencyClaim(
         id=_digest([api_key_id, method, path, key]).hex(),
@@ -201,6 +209,7 @@ def _claim(request: Request, key: str, body: BaseModel | str | None) -> Idempote
 
 
 def _lock_claim(session: Session, claim: IdempotencyClaim) -> None:
+    # Advisory locks are 64-bit numbers; a collision only makes two requests wait for each other.
     number = int.from_bytes(bytes.fromhex(claim.id)[:8], signed=True)
     if not session.scalar(select(func.pg_try_advisory_xact_lock(number))):
         raise IdempotencyKeyInFlight(headers={"Retry-After": str(RETRY_AFTER_S)})

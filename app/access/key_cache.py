@@ -48,6 +48,8 @@ class KeyCache:
 
     def is_not_guessed(self, token: str) -> bool:
         """Whether a token cannot be a guess: a well-formed key of 256 random bits, or a cached one."""
+        # The limit on invalid keys is meant for guesses; a valid key behind the same address as an
+        # attacker must still work.
         return classify_key(token) is KeyFormat.VALID or hash_token(token) in self._entries
 
     def is_use_due(self, key_id: str) -> bool:
@@ -57,6 +59,8 @@ class KeyCache:
 
     def record_use(self, key_id: str) -> None:
         """Record the use of a key; a failure is logged only, because the request does not need it."""
+        # Also when recording fails, so that an unavailable database is not tried with every
+        # request.
         self._recorded_at[key_id] = self._monotonic()
         try:
             with self._db.begin() as session:
@@ -72,6 +76,7 @@ class KeyCache:
         return key
 
     def _query_key(self, token: str, fingerprint: bytes) -> KeyIdentity | None:
+        # From before the query: the answer may be as old as that.
         expires_at = self._monotonic() + CACHE_TTL_S
         with self._db.read_statement() as session:
             key = queries.find_key(session, token)
@@ -83,5 +88,6 @@ class KeyCache:
     def _store(self, fingerprint: bytes, expires_at: float, key: KeyIdentity) -> None:
         with self._lock:
             if len(self._entries) >= MAX_ENTRIES:
+                # All at once: every entry is at most 0.8 s old, so the next requests fill it again.
                 self._entries.clear()
             self._entries[fingerprint] = (expires_at, key)

@@ -20,6 +20,7 @@ from app.core.errors import Unavailable
 MINUTE_S = 60
 SYNC_INTERVAL_S = 1.0
 RETENTION_MINUTES = 5
+# Bounds the memory; clearing loses at most the requests since the last synchronization.
 MAX_COUNTERS = 1024
 
 FAILURE_BURST = 30
@@ -91,6 +92,7 @@ class RequestLimiter:
             minute = self._minutes.get(key_id)
             if minute is None or now - minute.synced_at < SYNC_INTERVAL_S:
                 return False
+            # Set before the synchronization, so that no second thread starts one.
             minute.synced_at = now
             return True
 
@@ -107,9 +109,11 @@ class RequestLimiter:
         try:
             with self._db.begin() as session:
                 total = _add_requests(session, key_id, minute.number, unsynced)
+        # The limit protects the service; it must not fail requests when the database is away.
         except (Unavailable, DBAPIError) as error:
             log.info("requests of an API key not synchronized", cause=type(error).__name__)
             with self._lock:
+                # The requests are added with the next synchronization.
                 minute.synced -= unsynced
             return
         with self._lock:
@@ -136,6 +140,7 @@ class FailureLimiter:
 
     def retry_after_s(self, address: str | None) -> int:
         """Whole seconds until the next invalid key is accepted for checking; 0 when it is now."""
+        # The bucket as one number, the time at which it is empty: nothing has to run in between.
         full_at = self._full_at.get(client_network(address), 0.0)
         burst_s = (FAILURE_BURST - 1) * MINUTE_S / FAILURES_PER_MINUTE
         return ceil_seconds(full_at - self._now() - burst_s)
@@ -144,6 +149,8 @@ class FailureLimiter:
         """Count an invalid key of a client address."""
         network, now = client_network(address), self._now()
         with self._lock:
+            # Removed and added again: the order of the dictionary is that of use, and the oldest is
+            # dropped.
             full_at = max(self._full_at.pop(network, now), now)
             self._full_at[network] = full_at + MINUTE_S / FAILURES_PER_MINUTE
             if len(self._full_at) > MAX_ADDRESSES:

@@ -94,6 +94,7 @@ def revoke_key(session: Session, key_id: str, *, now: datetime) -> None:
     row = get_key_row(session, key_id)
     if row.revoked_at is not None:
         return
+    # Nobody could create a key any more.
     if row.role == "admin" and _lock_usable_admins(session, now=now) == {key_id}:
         raise LastAdminKey
     row.revoked_at = now
@@ -161,6 +162,7 @@ def _lock_usable_admins(session: Session, *, now: datetime) -> set[str]:
         ApiKey.revoked_at.is_(None),
         or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now),
     )
+    # In one order, so that two revocations cannot deadlock.
     return set(session.scalars(usable.order_by(ApiKey.id).with_for_update()))
 
 

@@ -65,6 +65,7 @@ class AlertEvaluationService:
             return []
         with self._db.read() as session:
             rules = queries.list_enabled_rules(session, result.benchmark_id, result.agent_id)
+            # Most runs have no rules: their history is not read.
             if not rules:
                 return []
             past = list_comparable_runs(
@@ -73,6 +74,7 @@ class AlertEvaluationService:
                 result.agent_id,
                 fingerprint=result.fingerprint,
                 before=result.run_seq,
+                # Anomaly detection looks at no more runs, and no other condition needs as many.
                 limit=WINDOW,
             )
             history = MeasurementHistory(session, past)
@@ -94,6 +96,8 @@ class AlertEvaluationService:
         assessment = self.evaluate_condition(rule_spec(rule), observation)
         return AlertDecision(
             rule_id=rule.id,
+            # The revision that was read: `record_decisions` drops the decision if the rule was
+            # edited meanwhile.
             revision=rule.revision,
             assessment=assessment,
             traces=traces.find(rule, assessment),
@@ -181,5 +185,6 @@ def _value_fell(condition: Condition, assessment: Assessment) -> bool:
     if condition in (Condition.LESS_THAN, Condition.PERCENTAGE_DROP):
         return True
     if assessment.value is None or assessment.baseline is None:
+        # Without a baseline the direction of the condition decides.
         return condition is not Condition.GREATER_THAN
     return assessment.value < assessment.baseline

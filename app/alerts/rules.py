@@ -72,6 +72,7 @@ class AlertOutcome(StrEnum):
     WARMUP = "WARMUP"
 
 
+# INCONCLUSIVE and INVALID are absent on purpose: they decide nothing, see `_assess_verdict`.
 VERDICT_OUTCOMES: Mapping[Verdict | None, AlertOutcome] = {
     Verdict.REGRESSED: AlertOutcome.BREACH,
     Verdict.NO_EVIDENCE: AlertOutcome.HEALTHY,
@@ -194,6 +195,7 @@ def advance(state: RuleState, outcome: AlertOutcome, spec: RuleSpec, now: dateti
         case AlertOutcome.WARMUP:
             # An open incident stays open: a run that cannot be judged resolves nothing.
             status = state.status if state.open else AlertStatus.WARMUP
+            # The chain of consecutive breaches is broken: this run is not one of them.
             return StateChange(replace(state, status=status, breaches=0))
         case _:
             return _after_missing_value(state, spec)
@@ -225,6 +227,8 @@ def _after_healthy_run(state: RuleState, spec: RuleSpec) -> StateChange:
     counted = replace(state, breaches=0, clears=state.clears + 1)
     if not state.open:
         return StateChange(replace(counted, status=AlertStatus.OK, clears=0))
+    # More healthy runs than this are needed to resolve, so that a value around its limit does not
+    # notify with every run.
     if counted.clears <= spec.keep_firing_for_runs:
         return StateChange(replace(counted, status=AlertStatus.FIRING))
     resolved = replace(counted, status=AlertStatus.RESOLVED, open=False, clears=0)
@@ -276,6 +280,7 @@ def _assess_percentage(
     earlier = [point.value for point in observation.history[-spec.baseline_runs :]]
     if not earlier:
         return _warmup(value, f"{name} has no earlier valid run to compare with.")
+    # The mean of several runs: with one run, its chance would decide about the next one.
     baseline = sum(earlier) / len(earlier)
     # A percentage of zero is infinite, and one across zero has the wrong sign.
     if baseline == 0 or value * baseline < 0:
@@ -289,6 +294,7 @@ def _assess_percentage(
     change = (value - baseline) / abs(baseline) * 100
     if not math.isfinite(change):
         return _too_large(value_spec, value)
+    # The condition names the direction; for a cost, a rise is the harm.
     harmful_change = -change if spec.condition is Condition.PERCENTAGE_DROP else change
     minimum_effect = spec.minimum_effect or 0.0
     is_breach = _reaches(harmful_change, percent) and _reaches(
@@ -321,6 +327,7 @@ def _assess_anomaly(
             resolution=observation.resolution,
             critical=None if spec.threshold is None else abs(spec.threshold),
         )
+    # Values near the limit of a float: no data, because infinity cannot be compared or stored.
     except OverflowError:
         return _too_large(value_spec, value)
     if isinstance(judged, Warmup):

@@ -72,6 +72,7 @@ def record_decisions(
     events, firing_incidents = [], []
     for decision in decisions:
         rule, state = rules.get(decision.rule_id), states.get(decision.rule_id)
+        # Deleted, disabled or edited since it was judged: the decision is about another rule.
         if rule is None or state is None or rule.revision != decision.revision:
             continue
         # States move forward in the order of runs only: a slow run that ends after its successor
@@ -92,6 +93,7 @@ def publish_notice(session: Session, notice: EventNotice, now: datetime) -> None
     Locks: the `dedup_key`, because two processes may report the same event at the same time.
     """
     key_hash = func.hashtextextended(notice.dedup_key, 3)
+    # There is no row to lock before the event exists.
     session.execute(select(func.pg_advisory_xact_lock(key_hash)))
     published = select(AlertEvent.id).where(AlertEvent.dedup_key == notice.dedup_key)
     if session.scalar(published) is not None:
@@ -181,6 +183,7 @@ def delete_silence(session: Session, silence_id: str) -> None:
 def reset_states(session: Session, rule: AlertRule, reason: str, now: datetime) -> None:
     """Resolve the open incidents of a rule, and delete its states so that it starts anew."""
     states = select(AlertState).where(AlertState.rule_id == rule.id)
+    # Locked in one order, like everywhere: a run that ends now waits and then finds no state.
     for state in session.scalars(states.order_by(AlertState.agent_id).with_for_update()):
         if state.incident_id is not None:
             event = AlertEvent(
@@ -314,6 +317,7 @@ def _store_and_publish(
         for endpoint_id in rule.endpoints if rule else notice_endpoints:
             by_endpoint[endpoint_id].append(event)
     _publish(session, [event for event in events if event.silence_id is None], by_endpoint)
+    # After publishing, because the events get the id of their notification there.
     session.add_all(events)
     session.flush()
 

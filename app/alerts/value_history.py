@@ -26,6 +26,7 @@ class MeasurementHistory:
 
     def __init__(self, session: Session, runs: Sequence[PastRun]) -> None:
         self._session = session
+        # The numbers of invalid runs say nothing about the agent.
         self._history = RunHistory(session, [run for run in runs if run.is_valid])
         self._trace_count = sum(run.traces or 0 for run in runs)
         self._measurements: dict[tuple[RuleTarget, bool], Mapping[int, Measurement]] = {}

@@ -96,6 +96,7 @@ def find_baseline(session: Session, run_id: str, plan: RunPlan) -> Baseline | No
     """
     run = get_run(session, run_id)
     pinned = session.get(BenchmarkBaseline, (run.benchmark_id, run.agent_id))
+    # The pinned run itself, when it is rescored or judged again, is compared like any other.
     if pinned is not None and pinned.run_id != run_id:
         return Baseline(mode=PINNED, runs=[_baseline_run(get_run(session, pinned.run_id))])
     mode = BaselineMode(plan.baseline.mode)
@@ -132,6 +133,7 @@ def _valid_runs_before(session: Session, run: BenchmarkRun) -> Select[BenchmarkR
             BenchmarkRun.status == RunStatus.COMPLETED,
             BenchmarkRun.validity == Validity.VALID,
             BenchmarkRun.purged_at.is_(None),
+            # By position: a rescored run must not be compared with runs that came after its origin.
             position > _POSITION,
         )
     )

@@ -71,6 +71,7 @@ def compute(spec: ComparisonSpec) -> ComparisonResult:
 
     Numbers that overflow are left out.
     """
+    # Nothing can be drawn from no items.
     if not spec.run.items:
         return ComparisonResult()
     run = _ResampledRun(spec.run, spec.count_metrics)
@@ -102,6 +103,7 @@ def kpi_change_errors(spec: ComparisonSpec) -> dict[str, float | None]:
     baseline = None
     if spec.baseline is not None:
         baseline = _ResampledRun(spec.baseline, spec.count_metrics, run.draws)
+        # Before any statistic is resampled: both runs are then limited to the items that both have.
         baseline.other, run.other = run, baseline
     errors: dict[str, float | None] = {}
     for kpi in spec.kpis:
@@ -150,6 +152,8 @@ def _with_changes(
     return replace(
         result,
         metrics=_adjust(metrics),
+        # A gate is a decision on one KPI: it must not become weaker because a benchmark has many
+        # others.
         kpis=_adjust(changes, unadjusted={kpi.id for kpi in kpis if kpi.is_gate}),
     )
 
@@ -158,6 +162,7 @@ def _adjust(
     changes: Mapping[str, ChangeVerdict], unadjusted: AbstractSet[str] = frozenset()
 ) -> Mapping[str, ChangeVerdict]:
     """The changes adjusted for their number, except those in `unadjusted`."""
+    # Before the adjustment, which cannot order NaN.
     finite = {name: drop_non_finite(change) for name, change in changes.items()}
     names = [name for name in finite if name not in unadjusted]
     adjusted = adjust_verdicts([finite[name] for name in names], benjamini_hochberg)
@@ -185,6 +190,7 @@ class _ResampledRun:
         self.matrix = matrix
         self.count_metrics = count_metrics
         self.clusters = matrix.clusters or None
+        # Shared by both runs of a pair, so that each resample has the same items in both.
         self.draws = draws or draw_items(len(matrix.items), clusters=self.clusters)
         self._item_index: IntArray = np.asarray(matrix.item_index, dtype=np.intp)
         self._rows: dict[Reference, Rows] = {}
@@ -201,6 +207,7 @@ class _ResampledRun:
             is_present = np.isfinite(np.asarray(self.matrix.values[column]))
             index = self._item_index[is_present]
             if column in self.count_metrics:
+                # The label counts decide here: the value of the run is computed from them.
                 index = np.asarray(self.matrix.counts[column].item_index, dtype=np.intp)
             self._masks[column] = np.bincount(index, minlength=len(self.matrix.items)) > 0
         return self._masks[column]
@@ -253,6 +260,7 @@ class _ResampledRun:
         if np.isfinite(rows.values[0]):
             units = self.draws.size(self.effective_items(references)).units
             resampled = _finite_interval(resampled_interval(rows.values, units))
+        # A KPI that is just a metric shows the metric's interval, so that the two never differ.
         interval, threshold = metric or resampled, kpi.threshold_min
         is_point = interval is not None and interval.low == interval.high
         return KpiInterval(

@@ -44,6 +44,7 @@ def find_fingerprint(session: Session, run_id: str, plan: RunPlan) -> str:
     A run with the same plan as an earlier one, and nine tenths of its items, takes over that run's
     fingerprint. Otherwise the fingerprint is a digest of its plan and its items.
     """
+    # A job calls this, and the items of a large run take longer than a request may.
     session.execute(text("SET LOCAL statement_timeout = 0"))
     run, plan_fingerprint = get_run(session, run_id), plan.fingerprint()
     for earlier in list_last_valid_runs(session, run, RUNS_BACK):
@@ -58,6 +59,7 @@ def find_fingerprint(session: Session, run_id: str, plan: RunPlan) -> str:
 
 def _share_most_items(session: Session, run: BenchmarkRun, earlier: BenchmarkRun) -> bool:
     """Whether two runs share nine tenths of their items, or have no item with an ID."""
+    # The same traces, for example of a rescored run.
     if run.collection_id == earlier.collection_id:
         return True
     collections = [run.collection_id, earlier.collection_id]

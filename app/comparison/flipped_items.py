@@ -78,6 +78,7 @@ def find_flips(
         for item, mean in candidate.items()
         if item in baseline and _is_flipped(baseline[item], mean, scale)
     ]
+    # By ID among equals, so that the list is the same in every repetition.
     return sorted(flips, key=lambda flip: (-flip.harm, flip.item_id))
 
 

@@ -162,6 +162,7 @@ def matrix_of_rows(
         for run, names in columns.items()
     }
     for row in rows:
+        # The rows are sorted by item, so a new ID begins a new item.
         if not matrix.items or matrix.items[-1] != row.item_id:
             matrix.items.append(row.item_id)
             matrix.revisions.append(row.revision)
@@ -170,10 +171,12 @@ def matrix_of_rows(
         matrix.item_index.append(len(matrix.items) - 1)
         for column, position in zip(matrix.values.values(), positions[row.run_seq], strict=True):
             value = None if position is None else row.values[position]
+            # NaN in an array of floats takes 8 bytes; None would need a list of objects.
             column.append(math.nan if value is None else value)
     return matrix
 
 
 def _cluster(tags: Sequence[str], cluster_field: str) -> str | None:
     prefix = f"{cluster_field}:"
+    # One of several such tags, the same one in every run.
     return min((tag for tag in tags if tag.startswith(prefix)), default=None)

@@ -85,6 +85,7 @@ def run_in_child(function: Callable[..., R], *arguments: Any) -> R:
     if not _CHILD_SLOT.acquire(timeout=MAX_WAIT_S):
         raise ComparisonBusy
     try:
+        # A pool for one call: its process ends with it and gives all memory back.
         pool = ProcessPool(1, warm_up=load_metrics)
         try:
             return pool.run(function, *arguments, timeout_s=TIMEOUT_S)
@@ -102,6 +103,7 @@ def run_in_child(function: Callable[..., R], *arguments: Any) -> R:
 def _compare_stored(
     url: str, baseline_ids: Sequence[str], candidate_id: str, metric: str | None
 ) -> Comparison:
+    # A connection of its own: one that is inherited by a child process would be used by two.
     db = Database(url, pool_size=1, name="mosaico-compare")
     try:
         return compare_runs(db, baseline_ids, candidate_id, metric=metric)
@@ -252,6 +254,7 @@ def _load_peers(session: Session, run: BenchmarkRun, column: str) -> _Peers:
     peers = _Peers([], [])
     for peer in session.scalars(statement).all():
         earlier = list_valid_runs_before(session, peer, 1)
+        # Without a run before it, nothing can be said about a change.
         if not earlier:
             continue
         baseline = earlier[0]

@@ -180,11 +180,13 @@ def item_spread(runs: MeasuredRuns, formula: CompiledFormula) -> ChangeSpread | 
         before = item_values(pairing.baseline, formula)
         after = item_values(pairing.candidate, formula)
         pairs = {item: (before[item], after[item]) for item in after if item in before}
+        # A variance needs two values.
         if len(pairs) > 1:
             change = _change_variance(pairs, clusters)
             return None if change is None else ChangeSpread(VarianceBasis.TWO_RUNS, change)
     trial_variance = _mean_trial_variance(run.values())
     if trial_variance is not None:
+        # Two runs, each with this noise; that the items themselves change is unknown from one run.
         change = ChangeVariance(0.0, 2 * trial_variance)
         return ChangeSpread(VarianceBasis.TRIALS_OF_ONE_RUN, change)
     if len(run) > 1:

@@ -40,6 +40,7 @@ def resume_collection(
                 complete = append_page(session, lease, page, res.clock())
                 if complete:
                     record_credentials_result(session, lease.plan, query, res, refused=False)
+            # Also when an earlier collection replaced this one: its remaining pages are not read.
             if complete:
                 return
     except CredentialsRefused:

@@ -39,8 +39,6 @@ log = logging.getLogger(__name__)
 SCORES_PER_BATCH: Final = 400
 # Before position 0, so that KPIs come first and the cursor stays one number.
 KPI_CURSOR: Final = -1
-# Long enough to write some thousand scores, short enough that a collection does not wait for a
-# whole run's.
 MAX_TURN_S: Final = 60.0
 
 

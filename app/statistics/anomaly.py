@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from app.statistics.verdict_rules import Side
 
+# The tables of quantiles below end here, too.
 WINDOW = 30
 MIN_HISTORY = 5
 # One false alarm in 200 runs: a KPI that is measured every day may alarm once in half a year.
@@ -140,6 +141,7 @@ def detect_anomaly(
     the change of the value by one trace: the spread is never smaller. `critical` replaces the limit
     of the method.
     """
+    # The newest ones; the caller passes them oldest first.
     window = history[-WINDOW:]
     if len(window) < min_history:
         return Warmup(len(window), min_history)
@@ -170,6 +172,8 @@ def _score(
         min_detectable_effect=(limit + NormalDist().inv_cdf(POWER)) * spread.prediction,
         is_anomaly=_exceeds(z, limit, side),
     )
+    # A sudden change needs no search for a slow one; a short history gives no reference without the
+    # latest runs.
     if score.is_anomaly or len(window) < DRIFT_HISTORY:
         return score
     return _detect_drift(point, window, side, resolution) or score
@@ -256,7 +260,9 @@ def _variance_within(window: Sequence[RunPoint]) -> float | None:
     for sums in sums_by_item.values():
         n, total, squares = map(sum, zip(*sums, strict=True))
         traces += n
+        # One value has no variance; such an item still counts as a trace.
         if n > 1:
+            # Rounding can make the difference of two large numbers negative.
             variances.append(max(0.0, (squares - total**2 / n) / (n - 1)))
     if not variances:
         return None
@@ -313,6 +319,7 @@ def _exceeds(z: float, critical: float, side: Side) -> bool:
 
 
 def _to_log(run: RunPoint) -> RunPoint:
+    # The delta method: the standard error of log x is that of x divided by x.
     error = None if run.error is None else run.error / run.value
     return RunPoint(value=math.log(run.value), error=error)
 

@@ -65,6 +65,8 @@ def mcnemar(only_first: int, only_second: int) -> McNemar:
     n, least = only_first + only_second, min(only_first, only_second)
     if n == 0:
         return McNemar(exact=1.0, mid_p=1.0)
+    # Under the hypothesis of no change, each of the n items is equally likely to have passed in
+    # either run.
     at_most = float(special.bdtr(least, n, 0.5))
     below = float(special.bdtr(least - 1, n, 0.5)) if least else 0.0
     # Twice the tail; mid-p counts the observed outcome by half: 2 * (below + (at_most - below) / 2).
@@ -129,9 +131,11 @@ def sign_flip_p(differences: FloatArray, *, seed: int = SEED) -> float:
     Source: Fisher 1935 §21; Phipson and Smyth 2010 for the count of drawn patterns; Lancaster 1961
     for mid-p.
     """
+    # Items that did not change add 0 under either sign.
     changed = differences[differences != 0]
     if not len(changed):
         return 1.0
+    # Sums of the same numbers in another order differ in the last bits and must count as ties.
     observed, tolerance = abs(float(changed.sum())), _TOLERANCE * float(np.abs(changed).sum())
     if len(changed) <= EXACT_ITEMS:
         return float((np.abs(_signed_sums(changed)) >= observed - tolerance).mean())

@@ -56,6 +56,7 @@ def difference_interval(
     """
     first_interval = wilson_interval(first, of_first, confidence=confidence)
     second_interval = wilson_interval(second, of_second, confidence=confidence)
+    # The middle of [0, 1], which is the interval of a proportion without trials.
     a = first / of_first if of_first else 0.5
     b = second / of_second if of_second else 0.5
     return Interval(
@@ -81,6 +82,7 @@ def paired_difference_interval(
     phi = _corrected_phi(both, only_first, only_second, neither)
 
     def combine(a: float, b: float) -> float:
+        # Rounding can make the sum slightly negative when both widths are equal and phi is near 1.
         return math.sqrt(max(0.0, a * a - 2 * phi * a * b + b * b))
 
     difference = second - first
@@ -97,6 +99,7 @@ def _corrected_phi(both: int, only_first: int, only_second: int, neither: int) -
         * (both + only_second)
         * (only_first + neither)
     )
+    # All items passed, or failed, in one of the runs: there is no correlation to estimate.
     if margins == 0:
         return 0.0
     product = both * neither - only_first * only_second

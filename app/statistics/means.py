@@ -45,6 +45,7 @@ def estimate_mean(
     valued = items.where(has_value)
     means, is_rate = valued.means, scale is Scale.RATE
     if clusters is not None:
+        # A cluster without any value must not count as one.
         names = [name for name, is_valued in zip(clusters, has_value, strict=True) if is_valued]
         return _clustered(means, cluster_index(names), is_rate=is_rate)
     if is_rate and valued.are_single_passes:
@@ -91,6 +92,7 @@ def bca_interval(values: FloatArray, *, seed: int = SEED) -> Interval:
     means = np.sort(totals / items)
     # Ties count by half, otherwise a few distinct values would bias the correction.
     below = (float((means < values.mean()).mean()) + float((means <= values.mean()).mean())) / 2
+    # Kept away from 0 and 1, where the quantile is infinite.
     bias = special.ndtri(min(max(below, 1 / len(means)), 1 - 1 / len(means)))
     acceleration = skewness(values) / (6 * math.sqrt(len(values)))
     half_width = special.ndtri((1 + CONFIDENCE) / 2)

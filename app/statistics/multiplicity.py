@@ -49,6 +49,8 @@ def adjust_verdicts(
     Changes without a p-value are not tests: they stay as they are and do not count.
     """
     originals = list(changes)
+    # All tests of a run together: 20 KPIs without any change would otherwise give one false alarm
+    # on average.
     adjusted = iter(adjustment(change.p for change in originals if change.p is not None))
     return [
         change if change.p is None else decide_verdict(replace(change, p_adjusted=next(adjusted)))

@@ -97,6 +97,7 @@ def compare_items(
     in_both = (baseline.n > 0) & (candidate.n > 0)
     if not in_both.any():
         return without_change(Verdict.INVALID, Note.NO_ITEMS)
+    # Only items of both runs: otherwise a change of the test set would look like one of the agent.
     before, after = baseline.where(in_both), candidate.where(in_both)
     index = None if clusters is None else cluster_index(_select(clusters, in_both.tolist()))
     if rule.scale is Scale.RATIO:
@@ -362,6 +363,7 @@ def _logarithms(items: ItemSums) -> ItemSums:
     By the delta method the variance of log(x) is the variance of x divided by its squared mean.
     """
     logs = np.log(items.means)
+    # NaN is an item with one trial, whose noise is unknown.
     variances = np.nan_to_num(items.trial_variances) / items.means**2
     squares = variances * np.maximum(items.n - 1, 0) + items.n * logs**2
     return ItemSums(n=items.n, total=items.n * logs, squares=squares)
@@ -376,6 +378,7 @@ def _fixed_items_interval(before: ItemSums, after: ItemSums) -> Interval | None:
         return None
     noise = before.trial_variances / before.n + after.trial_variances / after.n
     error = math.sqrt(float(noise.sum())) / len(noise)
+    # Each item of each run gives its number of trials less one for its own mean.
     degrees = float((before.n + after.n - 2).sum())
     return t_interval(float((after.means - before.means).mean()), error, degrees)
 

@@ -74,9 +74,11 @@ def trials_needed(variance: ChangeVariance, *, items: int, change: float) -> Rem
     `more_trials` of the result is None when a thousand trials are not enough. When the noise between
     trials is unknown, the result assumes that it is the whole variance, which is the best case.
     """
+    # The variance per item at which the change is just detectable.
     allowed = items * (change / MDE_FACTOR) ** 2
     is_unknown = variance.trial is None
     noise = variance.items * variance.measured_trials if variance.trial is None else variance.trial
+    # The part that trials do not reduce.
     between_items = 0.0 if is_unknown else variance.items
     if between_items + noise <= allowed:
         return None
@@ -111,6 +113,7 @@ def check_non_inferiority(harm: Interval, margin: float) -> NonInferiority:
 
 
 def _trials(noise: float, allowed: float) -> int | None:
+    # Compared before the division, because `allowed` can be 0 or negative.
     return _ceiling(noise / allowed) if noise < MAX_TRIALS * allowed else None
 
 

@@ -19,6 +19,7 @@ from app.statistics.trials import FloatArray, IntArray, ItemSums, reduce_trials
 from app.statistics.verdict_rules import CONFIDENCE
 
 RESAMPLES = 2000
+# Any fixed number: equal input must give equal bits, in every process and after every restart.
 SEED = 37
 # A variance needs two units.
 MIN_UNITS = 2
@@ -86,12 +87,15 @@ def draw_items(
     units = np.arange(count) if clusters is None else cluster_index(clusters)
     cluster_count = unit_count = int(units.max()) + 1
     if unit_count > MAX_UNITS:
+        # Random groups of nearly equal size; neighbors in the data set may be alike.
         units = (random.permutation(unit_count) % MAX_UNITS)[units]
         unit_count = MAX_UNITS
     blocks = [
         _draw_block(random, min(_block_rows(unit_count), resamples - start), unit_count)
         for start in range(0, resamples, _block_rows(unit_count))
     ]
+    # `uint16`: a unit is drawn at most `MAX_UNITS` times per row, and the table is what takes the
+    # memory.
     counts = np.concatenate([np.ones((1, unit_count), dtype=np.uint16), *blocks])
     return Draws(
         counts=counts,
@@ -178,6 +182,7 @@ def resampled_counts(
     labels, starts = np.unique(label_index[order], return_index=True)
     rows = []
     for block in draws.blocks(len(units)):
+        # A block at a time: all rows at once would take rows × entries × 8 bytes.
         weights = block[:, units].astype(np.float64)
         sums = [np.add.reduceat(weights * column, starts, axis=1) for column in ordered.T]
         rows.append(value(labels, np.stack(sums, axis=-1)))
@@ -194,6 +199,8 @@ def resampled_interval(rows: FloatArray, units: int) -> Interval | None:
     if units < MIN_UNITS or not len(finite):
         return None
     quantile = float(special.stdtrit(units - 1, (1 + CONFIDENCE) / 2))
+    # The quantile of Student's t, as a probability of the normal distribution: this widens the
+    # percentiles.
     tail = float(special.ndtr(-quantile * _expansion(units)))
     low, high = np.quantile(finite, [tail, 1 - tail])
     return Interval(low=float(low), high=float(high))

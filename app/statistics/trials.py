@@ -63,6 +63,7 @@ class ItemSums:
 
 def reduce_trials(item_index: IntArray, values: FloatArray, item_count: int) -> ItemSums:
     """The sums of each item; `values[i]` belongs to item `item_index[i]`, NaN is a missing value."""
+    # An infinite value counts as missing: one of them would make every sum infinite.
     is_present = np.isfinite(values)
     index, present = item_index[is_present], values[is_present]
 

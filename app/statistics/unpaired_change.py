@@ -55,6 +55,8 @@ def _compare(before: ItemSums, after: ItemSums, rule: VerdictRule) -> ChangeVerd
     if rule.scale is not Scale.RATIO:
         unit = 1.0 if rule.scale is Scale.RATE else abs(float(first.mean()))
         return _verdict(first, second, _welch_change(first, second), rule, unit=unit)
+    # The logarithm of such a value does not exist, and leaving out items would compare other
+    # samples.
     if first.min() <= 0 or second.min() <= 0:
         fewest = min(len(first), len(second))
         return without_change(Verdict.INCONCLUSIVE, Note.UNDEFINED, n_items=fewest)

@@ -209,6 +209,7 @@ class _Decision(NamedTuple):
     note: Note | None = None
 
 
+# The notes that a decision adds: the next decision, after an adjustment, replaces them.
 _DECISION_NOTES = {
     Note.FEW_ITEMS,
     Note.DETECTABLE_BUT_SMALL,
@@ -235,6 +236,7 @@ def decide_verdict(change: ChangeVerdict) -> ChangeVerdict:
 
 
 def _decide(change: ChangeVerdict, effect: float) -> _Decision:
+    # Before the p-value: so few items cannot stand for all others, however small p is.
     if change.n_items < MIN_ITEMS:
         return _Decision(Verdict.INCONCLUSIVE, Note.FEW_ITEMS)
     if change.p_adjusted is not None and change.p_adjusted < change.alpha:
@@ -249,6 +251,7 @@ def _decide(change: ChangeVerdict, effect: float) -> _Decision:
 
 
 def _decide_significant(change: ChangeVerdict, effect: float) -> _Decision:
+    # With many items, changes that matter to nobody are significant.
     if abs(effect) < change.min_effect:
         return _Decision(Verdict.NO_EVIDENCE, Note.DETECTABLE_BUT_SMALL)
     if change.side is Side.BOTH:

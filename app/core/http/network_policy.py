@@ -105,6 +105,8 @@ class OutboundPolicy:
                 "an address inside the machine or cloud that this service runs on, which is never"
                 " called; configure the address of another server"
             )
+        # After `_NEVER`: an operator who allows a whole private network does not mean its metadata
+        # service.
         if _is_in(destination, self.allowed):
             return None
         if not is_public(destination):
@@ -145,6 +147,8 @@ def resolve_name(host: str, port: int) -> Sequence[IPAddress]:
         entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise UnresolvedName(f"the name {host!r} cannot be resolved: {error}") from error
+    # Without the zone of a link-local address (`fe80::1%eth0`): the networks of the policy have
+    # none.
     return [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in entries]
 
 
@@ -157,6 +161,7 @@ def resolve_allowed_addresses(
     give another answer (DNS rebinding).
     """
     addresses = resolve(host, port)
+    # All of them, not only the first: the client may use any.
     for address in addresses:
         reason = policy.refusal_reason(address, port)
         if reason is not None:

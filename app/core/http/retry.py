@@ -94,6 +94,7 @@ class RetryPolicy:
         if retry_after_s is not None:
             requested_s = min(retry_after_s, self.max_retry_after_s)
             wait_s = requested_s if self.retry_after_replaces_backoff else max(wait_s, requested_s)
+        # Not shortened to the rest: a wait below the requested one would only get another refusal.
         return wait_s if waited_s + wait_s <= self.max_total_wait_s else None
 
 

@@ -18,6 +18,7 @@ from app.core.errors import AppError, Conflict
 from app.core.web.deps import get_resources
 from app.core.web.response_headers import add_header
 
+# Enough to tell the versions of one resource apart; the tag is sent with every read.
 DIGEST_BYTES = 6
 REQUIRE_IF_MATCH = "require_if_match"  # name of the option; any value enables it
 
@@ -167,6 +168,7 @@ IfMatch = Annotated[RevisionCheck, Depends(_revision_check)]
 
 def _matches_revision(if_match: str, revision: int) -> bool:
     return if_match.strip() == "*" or any(
+        # RFC 9110: If-Match compares strongly, so a weak tag never matches.
         not entity_tag.weak and entity_tag.text.partition("-")[0] == str(revision)
         for entity_tag in _parse_tags(if_match)
     )
@@ -174,7 +176,9 @@ def _matches_revision(if_match: str, revision: int) -> bool:
 
 def _contains_tag(if_none_match: str, tag: str) -> bool:
     return if_none_match.strip() == "*" or any(
-        f'"{entity_tag.text}"' == tag for entity_tag in _parse_tags(if_none_match)
+        # If-None-Match compares weakly: a proxy that compresses responses makes tags weak.
+        f'"{entity_tag.text}"' == tag
+        for entity_tag in _parse_tags(if_none_match)
     )
 
 

@@ -25,6 +25,7 @@ from app.core.strict_json import parse_json
 
 MAX_BODY_BYTES = 1024 * 1024
 MAX_SIGNED_BYTES = 64 * 1024
+# A client that sends byte by byte would otherwise hold a connection for hours.
 READ_TIMEOUT_S = 30.0
 MAX_DISCARDED_BYTES = 16 * MAX_BODY_BYTES
 DISCARD_TIMEOUT_S = 5.0
@@ -93,6 +94,7 @@ class RequestBodyMiddleware:
             return receive
         max_bytes = min(self.max_bytes, MAX_SIGNED_BYTES) if signed else self.max_bytes
         declared = headers.get("content-length", "0")
+        # Cut to 20 digits: Python refuses to convert very long digit strings.
         too_large = declared.isdecimal() and int(declared[:20]) > max_bytes
         try:
             async with asyncio.timeout(self.read_timeout_s):
@@ -121,6 +123,7 @@ RawBody = Annotated[bytes, Depends(read_raw_body)]
 
 async def _read_body(receive: Receive, max_bytes: int) -> bytes | None:
     """The complete body; None as soon as it is too large."""
+    # Counted while it arrives: a chunked body declares no length, and a declared one may be wrong.
     body = bytearray()
     more = True
     while more:
@@ -164,6 +167,7 @@ async def _discard(receive: Receive) -> None:
 def _check_path(scope: Scope) -> None:
     path: bytes = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogatepass")
     for part in (path, scope.get("query_string", b"")):
+        # The usual path needs no decoding.
         if b"%" in part or not part.isascii() or b"\x00" in part:
             _check_encoded(part)
 
@@ -201,6 +205,7 @@ def _replay_body(body: bytes, receive: Receive) -> Receive:
     pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
+        # After the body, the application receives the disconnect of the client as usual.
         return pending.pop() if pending else await receive()
 
     return replay

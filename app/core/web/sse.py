@@ -31,7 +31,9 @@ from app.core.postgres_notify import CHANNEL
 
 log = structlog.stdlib.get_logger(__name__)
 
+# Below the idle timeout of common proxies (60 s); the command line gives up after four of them.
 HEARTBEAT_S = 15.0
+# A shard writes many rows: their notifications become one snapshot.
 COALESCE_S = 0.1
 FIRST_RECONNECT_S = 0.1
 MAX_RECONNECT_S = 5.0
@@ -93,6 +95,7 @@ class EventHub:
         try:
             yield wakeup
         finally:
+            # The last stream of a key removes it, so that keys of old runs do not pile up.
             waiting = self._subscribers[key]
             waiting.discard(wakeup)
             if not waiting:
@@ -128,6 +131,8 @@ class EventHub:
                     log.warning("lost the event connection", cause=type(error).__name__)
                     delay_s = FIRST_RECONNECT_S
                 self.listening = False
+            # Jitter, so that all processes do not reconnect to a restarted database at the same
+            # moment.
             await asyncio.sleep(delay_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
             delay_s = min(2 * delay_s, MAX_RECONNECT_S)
 
@@ -136,6 +141,8 @@ class EventHub:
             libpq_url(self._url),
             autocommit=True,
             connect_timeout=5,
+            # A listener only receives: without keep-alives it would not notice a connection that is
+            # gone.
             keepalives_idle=10,
             application_name="mosaico-events",
         )
@@ -171,6 +178,7 @@ class _EventStream(StreamingResponse):
         snapshot: Callable[[], EventSnapshot | None],
         last_id: str | None,
     ) -> None:
+        # nginx would otherwise collect events until its buffer is full.
         super().__init__(self._events(), headers={"X-Accel-Buffering": "no"})
         self._hub = hub
         self._key = key
@@ -179,6 +187,7 @@ class _EventStream(StreamingResponse):
         self._first: EventSnapshot | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Subscribed before the first snapshot: a change between the two would be missed.
         with self._hub.subscribe(self._key) as wakeup:
             self._wakeup = wakeup
             self._first = await self._take_snapshot()
@@ -212,6 +221,7 @@ class _EventStream(StreamingResponse):
         with anyio.move_on_after(self._hub.heartbeat_s):
             await self._wakeup.wait()
             await asyncio.sleep(self._hub.coalesce_s)
+        # Before the snapshot: a change during it sets the event again and causes another snapshot.
         self._wakeup.clear()
 
     async def _retake_snapshot(self, previous: EventSnapshot) -> EventSnapshot | None:
@@ -230,6 +240,8 @@ class _EventStream(StreamingResponse):
         data = _json(snapshot.data)
         identity = _event_id(snapshot, data)
         if identity == self._last_id:
+            # An unchanged snapshot becomes a comment, which keeps proxies from closing the
+            # connection.
             return b": still here\n\n"
         self._last_id = identity
         return f"event: {snapshot.event}\nid: {identity}\ndata: {data}\n\n".encode()

@@ -14,6 +14,7 @@ from app.core.problem_documents import SlowRequest, UnsupportedMediaType
 
 MAX_BYTES = 4 * 1024**3
 MEMORY_BYTES = 1024**2
+# One trace is in memory at a time, several times during its conversion.
 LINE_BYTES = 16 * 1024**2
 DOCUMENT_BYTES = 64 * 1024**2
 IDLE_TIMEOUT_S = 60.0
@@ -78,6 +79,7 @@ async def _receive(request: Request, file: IO[bytes], max_bytes: int) -> Uploade
     parts = request.stream().__aiter__()
     while True:
         try:
+            # Per part, not in total: an upload of gigabytes may take hours.
             with anyio.fail_after(IDLE_TIMEOUT_S):
                 part = await anext(parts, None)
         except TimeoutError:
