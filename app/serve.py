@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 SUPERVISED = "MOSAICO_SUPERVISED"
 READY_S = 60.0
+# Above the 10 s in which each child stops by itself.
 STOP_S = 12.0
 WATCH_S = 0.2
 RESTART_S = 1.0
@@ -59,6 +60,7 @@ def serve_all(settings: Settings, print_line: Callable[[str], None]) -> None:
     require_free_port(settings)
     master_key(settings)
     with database_url(settings) as url:
+        # Once, before the children start, which refuse an old schema.
         upgrade(url)
         first_key = _first_key(settings)
         with _running_children(local_network_settings(settings), stopping) as children:
@@ -131,6 +133,7 @@ class _Child:
             [sys.executable, "-P", "-m", "app.cli", self.command],
             stdin=subprocess.PIPE,
             env={**os.environ, **self.environment, SUPERVISED: "1"},
+            # Ctrl-C in the terminal reaches the parent only, which stops its children in order.
             start_new_session=True,
         )
 
@@ -157,6 +160,7 @@ def _running_children(
         stopping.set()
         deadline = time.monotonic() + STOP_S
         for child in children:
+            # All at once, so that they stop in parallel.
             child.process.terminate()
         for child in children:
             child.stop(deadline)
@@ -171,6 +175,7 @@ def _supervise(children: list[_Child], stopping: threading.Event) -> None:
                     child.command,
                     child.process.returncode,
                 )
+                # A child that ends at once must not be restarted in a tight loop.
                 stopping.wait(RESTART_S)
                 if not stopping.is_set():
                     child.start()
@@ -181,6 +186,7 @@ def _wait_until_ready(
 ) -> bool:
     """Wait until the API is ready; False when the service is stopped before."""
     deadline = time.monotonic() + READY_S
+    # Without the proxies of the environment, which cannot reach this machine.
     with httpx.Client(base_url=base_url(settings), trust_env=False) as client:
         while not stopping.wait(WATCH_S):
             for child in children:

@@ -47,6 +47,8 @@ def database_url(settings: Settings) -> Iterator[str]:
             yield lease.url
         finally:
             leaving.set()
+            # Before the lease is released: the thread must not restart a server that is being
+            # stopped.
             keeper.join()
 
 
@@ -59,6 +61,8 @@ def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterat
     """
     master_key(settings)
     with database_url(settings) as url:
+        # Before anything else uses the database: a program of another version could read or write
+        # it wrongly.
         require_current_schema(url)
         resources = Resources(
             db=Database(url, pool_size=pool_size, name=name),

@@ -34,6 +34,7 @@ def read_secret_file(path: Path, *, mounted: bool = False) -> str | None:
     except OSError as error:
         raise _unusable_error(path, error) from error
     try:
+        # Checked on the open descriptor: the file at the path could be exchanged in between.
         _reject_unsafe(
             path, os.fstat(descriptor).st_mode, OTHER_USERS_OF_MOUNT if mounted else OTHER_USERS
         )
@@ -77,6 +78,7 @@ def replace_secret_file(path: Path, text: str) -> None:
 
 
 def _write_draft(path: Path, text: str) -> Path:
+    # Beside the target, because links and atomic renames need the same file system.
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -159,6 +159,7 @@ def _printable(text: str) -> str:
 
 
 def _integer(token: str) -> int | _UnacceptableValue:
+    # Before int(), which takes quadratic time for long digit strings.
     if len(token) > _LONGEST_INTEGER:
         return _UnacceptableValue("is an integer beyond 64 bits; send a smaller one, or a text")
     return int(token)
@@ -178,6 +179,8 @@ def _constant(token: str) -> _UnacceptableValue:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Any:
+    # Parsers disagree on which of two equal keys counts, so an attacker could show one and store
+    # the other.
     members = dict(pairs)
     if len(members) == len(pairs):
         return members

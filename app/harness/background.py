@@ -48,6 +48,8 @@ def run_in_background(
         started.cancel()
         queue.put(None)
 
+    # A thread with its own event loop, because the consumer is synchronous and must stay free for
+    # heartbeats.
     with ThreadPoolExecutor(1, "evaluation") as pool:
         # The copied context carries the logging and tracing variables of the caller.
         done = pool.submit(copy_context().run, lambda: asyncio.run(run()))
@@ -58,6 +60,7 @@ def run_in_background(
                 results, is_last = _next_batch(queue, heartbeat_s)
                 if results or not is_last:
                     yield results
+            # Raises the error of the producer, after its results were yielded.
             done.result()
         finally:
             with suppress(CancelledError):

@@ -69,12 +69,15 @@ class Budget:
 
     def _count(self, usage: Usage | None, cost_usd: float) -> None:
         if usage is None:
+            # From here on a total would be too low, so it counts as unknown; the limits go on with
+            # what is known.
             self.is_complete = False
         else:
             self.known_input_tokens += usage.input_tokens
             self.known_output_tokens += usage.output_tokens
             self.known_usd += cost_usd
         if self.parent is not None:
+            # The cost is passed on and not computed again: each model has its own price.
             self.parent._count(usage, cost_usd)  # noqa: SLF001 - the same class
 
     @property
@@ -108,6 +111,7 @@ class Budget:
         """The limit that is reached, of this budget only."""
         limits = self.limits
         tokens = self.known_input_tokens + self.known_output_tokens
+        # Checked before a turn, because the tokens of a turn are known only after it.
         if limits.tokens is not None and tokens >= limits.tokens:
             return BudgetKind.TOKENS
         if limits.cost_usd is not None and self.known_usd >= limits.cost_usd:

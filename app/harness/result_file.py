@@ -40,6 +40,7 @@ class InvalidResultFile(AppError):
 def write_whole(path: Path, text: str) -> None:
     """Write a file atomically: readers see the old content or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # In the same folder: a rename is atomic only within one file system.
     with NamedTemporaryFile(
         "w", encoding="utf-8", errors="replace", dir=path.parent, delete=False
     ) as file:
@@ -50,6 +51,7 @@ def write_whole(path: Path, text: str) -> None:
 def read_result_bytes(path: Path) -> bytes:
     """The content of a file. Raises: UnreadableInput, InvalidResultFile when it is too large."""
     with open_input(path) as file:
+        # One byte more than allowed shows that the file is larger, without reading all of it.
         raw = file.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:
         raise InvalidResultFile(f"{path} is larger than {MAX_BYTES} bytes")
@@ -148,6 +150,7 @@ class Journal:
     def add(self, entry: dict[str, Any]) -> None:
         """Append one entry."""
         self._file.write(_line(entry))
+        # Each result may have cost minutes and dollars.
         self._file.flush()
 
     def discard(self) -> None:
@@ -171,6 +174,7 @@ class JournalContent(NamedTuple):
 def parse_journal(raw: bytes) -> JournalContent:
     """The content of a journal without a last line that a crash cut off. Raises: ValueError."""
     first, *lines = raw.split(b"\n")
+    # What follows the last line break is empty, or a line that was cut off.
     return JournalContent(json.loads(first), [json.loads(line) for line in lines[:-1]])
 
 

@@ -50,6 +50,7 @@ def evaluate_kpis(
 
 
 def _evaluate(kpi: PlannedKpi, statistic: Callable[[str, str], float | None]) -> KpiValue:
+    # The formula of the plan, not the current one of the benchmark.
     formula = compile_formula(kpi.formula)
     values: Mapping[Reference, float | None] = {
         reference: statistic(reference.key, reference.stat) for reference in formula.references

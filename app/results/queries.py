@@ -224,6 +224,7 @@ def list_trace_results(
     page = select_page(
         session, statement, keys=[TraceResult.position], query=query, descending=False
     )
+    # Sizes first: the texts of a page could have gigabytes together.
     positions = _fit_page(session, run, [result.position for result in page.rows])
     traces = select(CollectedTrace).where(
         CollectedTrace.collection_id == run.collection_id, CollectedTrace.position.in_(positions)
@@ -290,6 +291,7 @@ def has_trials(session: Session, collection_id: int) -> bool:
     """Whether any item of a collection has several trials."""
     session.execute(text("SET LOCAL statement_timeout = 0"))
     trials = select(CollectedTrace.trial).where(CollectedTrace.collection_id == collection_id)
+    # Compared with any one trial, since trials may be counted from 0 or 1.
     first = trials.limit(1).scalar_subquery()
     return bool(session.scalar(select(trials.where(CollectedTrace.trial != first).exists())))
 

@@ -23,6 +23,7 @@ from app.llm.types import (
 from app.metrics.types import MetricFailed, MetricFailureKind
 from app.runs.llm_cache import RequestUsage, put_answers
 
+# Servers limit the texts of an embedding request; smaller batches also lose less by an error.
 MAX_BATCH_TEXTS: Final = 64
 MAX_BATCH_CHARS: Final = 200_000
 POLL_INTERVAL_S: Final = 0.1
@@ -65,6 +66,7 @@ class CompletionFetcher:
         pending = self._submit(split_into_batches(requests))
         while pending:
             for outcome in self._take_outcomes():
+                # A batch that was too large is replaced by its halves, hence not simply one less.
                 pending += self._submit(self._settle(outcome, answers)) - 1
             self._check(checkpoint)
         return answers

@@ -69,6 +69,7 @@ def put_answers(
         if (columns := _columns(answer)) is not None
     ]
     if rows:
+        # The first answer stays: runs that have used it remain comparable.
         session.execute(insert(LlmCacheEntry).on_conflict_do_nothing(), rows)
     for request in sorted(usages, key=lambda request: request.model):  # for the same reason
         session.execute(

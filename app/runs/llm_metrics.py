@@ -44,6 +44,7 @@ from app.traces.types import Trace
 Input = TypeVar("Input")
 Output = TypeVar("Output")
 
+# Bounds the requests and answers that are in memory at a time.
 TRACE_BATCH_SIZE: Final = 256
 
 RETRIES: LlmRetryPolicy = COMPLETION_RETRIES
@@ -138,6 +139,7 @@ class _RemoteMeasurement:
 
     def _answers(self, requests: Iterable[ModelRequest]) -> AnswersByKey:
         """The answers by request key, from the LLM cache or the server."""
+        # Equal requests of several traces or metrics are sent once.
         by_key = {self._key(request): request for request in requests}
         with self.job.resources.db.read() as session:
             cached = get_answers(session, list(by_key))
@@ -163,6 +165,7 @@ class _RemoteMeasurement:
         verdicts = self._in_child(judge_traces, ref, list(answered_traces.values()))
         for index, verdict in zip(answered_traces, verdicts, strict=True):
             judged[index] = JudgedTrace(verdict) if isinstance(verdict, MetricFailed) else verdict
+        # Otherwise the same unusable answer would be read again in every later run.
         self._evict(requests[index] for index in answered_traces if _is_judge_error(judged[index]))
         return [judged[index] for index in range(len(traces))]
 
@@ -173,6 +176,8 @@ class _RemoteMeasurement:
         if not isinstance(requests, list):
             return requests
         trace_answers = [answers[self._key(request)] for request in requests]
+        # A trace with one failed request has no value: an average of the other answers would
+        # measure something else.
         failure = next(
             (answer for answer in trace_answers if isinstance(answer, MetricFailed)), None
         )

@@ -50,12 +50,15 @@ def collect_traces(job: JobContext, run_id: str) -> None:
             return
         query = trace_query(session, lease.plan, res)
         collection = get_collection(session, lease)
+    # False for a rescored run, and for a repeated job that died after the last page.
     if collection.completed_at is None:
         resume_collection(job, lease, query, collection.cursor)
     with res.db.read() as session:
         ranges = queries.list_shard_ranges(
             session, run_id, traces=shards.SHARD_TRACES, size_bytes=shards.SHARD_BYTES
         )
+        # In a read transaction of its own: it reads all items, and must not hold the lock of the
+        # run meanwhile.
         fingerprint = find_fingerprint(session, run_id, lease.plan)
     with res.db.begin() as session:
         shards.create_shards(session, lease, ranges, fingerprint)
@@ -104,6 +107,7 @@ def finish(job: JobContext, run_id: str) -> None:
     decisions = AlertEvaluationService(res.db).evaluate_alerts_for_run(result)
     with res.db.begin() as session:
         finish_run(session, lease, result, decisions, res.clock())
+        # In the transaction that completes the run: a crash cannot lose the write-back.
         request_write_back(session, run_id, res)
 
 

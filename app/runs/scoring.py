@@ -88,6 +88,7 @@ class _ShardScorer:
             if len(traces) > 1:
                 return [row for trace in traces for row in self.rows([trace], refs)]
             if len(refs) > 1:
+                # Metric by metric: the others keep their values for this trace.
                 return [_join_rows([self.rows(traces, (ref,))[0] for ref in refs])]
             return [self._record_loss(traces[0], refs[0], failure_of_lost_call(lost))]
 

@@ -10,6 +10,7 @@ from app.core.db import Database
 from app.core.errors import Unavailable
 
 # After this many failures in a row the breaker opens, first for a minute, then doubling.
+# Each of them is a failure after all retries, so three are minutes of outage.
 FAILURES_TO_OPEN: Final = 3
 FIRST_OPEN_S: Final = 60
 MAX_OPEN_S: Final = 600
@@ -56,6 +57,7 @@ class CircuitBreaker:
     def open_for_s(self) -> float:
         """Seconds until requests are allowed again; 0 while the breaker is closed."""
         with suppress(Unavailable), self.db.read() as session:
+            # A breaker that is open delays requests and refuses none.
             return max(session.scalar(_OPEN_FOR, {"name": self.name}) or 0.0, 0.0)
         return 0.0
 

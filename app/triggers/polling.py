@@ -44,6 +44,8 @@ def enqueue_due_polls(session: Session, now: datetime) -> None:
     """Enqueue a poll for each subscription that no process has polled for `POLL_INTERVAL`."""
     wanted_keys = queries.list_subscriptions(session)
     if wanted_keys:
+        # A subscription per agent and benchmark: the row is what processes lock, and remembers the
+        # last poll.
         rows = [key._asdict() for key in wanted_keys]
         session.execute(insert(SourceSubscription).values(rows).on_conflict_do_nothing())
     due = queries.lock_due_subscriptions(session, now - POLL_INTERVAL)
@@ -52,6 +54,8 @@ def enqueue_due_polls(session: Session, now: datetime) -> None:
             # Deleted, so that a trigger that is turned on again takes a new starting point.
             session.delete(subscription)
         else:
+            # Set when the poll is enqueued, so that a slow source is not polled twice at the same
+            # time.
             subscription.polled_at = now
             enqueue_once(
                 session,
@@ -92,6 +96,7 @@ def start_new_runs(
     subscription = session.get(SourceSubscription, target.subscription, with_for_update=True)
     if subscription is None:
         return
+    # The first poll of this place: runs that exist already are no news.
     if subscription.source_digest != target.source_digest:
         _delete_processed(session, target.subscription)
         subscription.source_digest = target.source_digest
@@ -99,6 +104,7 @@ def start_new_runs(
         return
     processed_ids = queries.find_processed_runs(session, target.subscription)
     new_runs = [run for run in listed if run.id not in processed_ids]
+    # Also the runs that do not match: a pattern that is changed later must not start old ones.
     _insert_processed(session, target.subscription, new_runs)
     matching_runs = match_names(new_runs, target.pattern)
     evaluated = (

@@ -103,6 +103,7 @@ def create_webhook_secret(
         expires_at = now + previous_expires_after
         for row in previous:
             row.expires_at = min(row.expires_at or expires_at, expires_at)
+    # After the previous secrets were shortened: a rotation must not fail at the limit.
     _require_secret_quota([r for r in previous if r.expires_at is None or r.expires_at > now])
     text = generate_secret()
     row = _insert_secret(session, benchmark_id, None, text, box, now)
@@ -147,6 +148,7 @@ def start_runs_by_webhook(
     event = _insert_event(
         session, TriggerEventType.WEBHOOK, benchmark_id, now, dedup_key=dedup_key, call=call
     )
+    # The call was repeated: senders do so when the first response was lost.
     if event is None:
         return _find_earlier_event(session, dedup_key, call.fingerprint)
     agent_ids = (

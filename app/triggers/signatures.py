@@ -83,6 +83,7 @@ def verify_langfuse_signature(
 ) -> VerifiedCall:
     """Verify a Langfuse call; raises the same errors as `verify_standard_signature`."""
     call = parse_langfuse_signature(signature, body)
+    # Langfuse sends no ID: the signed content, which includes the time, identifies the call.
     call_id = digest(call.content) if call else None
     return _verify(request, res, None, call, call_id=call_id, body=body)
 
@@ -118,6 +119,7 @@ def _verify(
 
 def _refusal(request: Request) -> BadSignature | TooManyRequests:
     """401, or 429 after too many failures of one address; valid signatures are never limited."""
+    # Only a wrong signature comes here, so a flood of them never blocks the real sender.
     failures = _failure_limit(request)
     address = request.client.host if request.client else None
     wait_s = failures.retry_after_s(address)
@@ -142,4 +144,5 @@ def _failure_limit(request: Request) -> FailureLimiter:
 
 def _single_header(request: Request, name: str) -> str | None:
     values = request.headers.getlist(name)
+    # A header that is sent twice is ambiguous: a proxy and this service might read different ones.
     return values[0] if len(values) == 1 else None

@@ -49,6 +49,8 @@ class Sandbox:
             max_commands=limits.max_commands,
             max_loop_iterations=limits.max_loop_iterations,
             max_memory=limits.max_memory,
+            # No interpreter and no network: the tasks measure the use of bash, and the commands
+            # come from a model.
             python=False,
             sqlite=False,
             network=None,

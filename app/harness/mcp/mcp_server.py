@@ -115,6 +115,7 @@ class McpServer:
         waited_for: list[asyncio.Future[Any]] = [started, self._session_task]
         await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
         if not started.done():
+            # The session ended first; nobody waits for the facts any more.
             started.cancel()
             raise self._server_error(ErrorKind.SERVER_START, "does not start")
         start_ms = 1000 * (time.monotonic() - start_time)
@@ -128,6 +129,7 @@ class McpServer:
         try:
             result = await self._session.call_tool(tool, arguments)
         except asyncio.CancelledError:
+            # The cancelled call may still occupy the server: `is_hanging` finds out.
             self._has_unanswered_call = True
             raise
         except MCPError as error:
@@ -187,6 +189,8 @@ class McpServer:
                     return
                 started.set_result(facts)
                 await self._stop_requested.wait()
+        # All of them mean that the server is lost, which is a result of the attempt and no crash of
+        # the harness.
         except _CONNECTION_ERRORS as error:
             self._loss = self._loss or await self._loss_reason(error)
         finally:
@@ -288,6 +292,7 @@ def _error_result(text: str) -> mcp_types.CallToolResult:
 def _mask(text: str, secret_values: Iterable[str]) -> str:
     """The text without these values, whole or word by word."""
     parts = {part for value in secret_values for part in (value, *value.split())}
+    # Longest first: a shorter value may be a part of a longer one.
     for part in sorted(parts, key=len, reverse=True):
         if len(part) >= MIN_MASKED_CHARS:
             text = text.replace(part, MASK)

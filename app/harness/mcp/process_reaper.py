@@ -28,6 +28,8 @@ class ProcessReaper:
     def watch(self, group: int) -> None:
         """Have this group killed when we end."""
         with self._lock:
+            # Kept here as well, so that a new reaper process can be told of the groups that live
+            # already.
             self._groups.add(group)
             self._send(f"+{group}\n")
 
@@ -66,11 +68,13 @@ class ProcessReaper:
 
 def _spawn_reaper() -> "subprocess.Popen[bytes]":
     return subprocess.Popen(  # noqa: S603 - this file
+        # Isolated and without site packages: it starts fast and imports nothing of ours.
         [sys.executable, "-I", "-S", __file__],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env={},
+        # Unbuffered: a buffered line would be lost when this process is killed.
         bufsize=0,
         start_new_session=True,
     )
@@ -83,6 +87,7 @@ atexit.register(REAPER.close)
 def main() -> None:
     """Read which groups begin and end, until there is nothing more to read."""
     for number in IGNORED_SIGNALS:
+        # Ctrl-C reaches it as well, and it has to outlive this process.
         signal.signal(number, signal.SIG_IGN)
     groups: set[int] = set()
     for line in sys.stdin:

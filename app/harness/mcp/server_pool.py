@@ -40,6 +40,7 @@ class ServerTracker:
         if previous is None:
             self._known[key] = facts
             self._notify(ServerSeen(facts=facts))
+        # Without the start time, which differs at every start.
         elif replace(previous, start_ms=0.0) != replace(facts, start_ms=0.0):
             self._known[key] = facts
             self._notify(ServerSeen(facts=facts, changed=True))
@@ -106,6 +107,7 @@ class ServerPool:
 
     async def _lease(self, attempt: PlannedAttempt, planned: PlannedServer) -> McpServer:
         shared = self._shared_servers[_shared_key(attempt, planned)]
+        # Attempts run concurrently: only one of them starts the server, the others wait for it.
         async with shared.lock:
             if shared.failure is not None:
                 raise shared.failure
@@ -139,6 +141,7 @@ class ServerPool:
         for key, server in zip(_shared_keys(attempt), leased, strict=False):
             shared = self._shared_servers[key]
             shared.user_counts[server] -= 1
+            # A server that was replaced ends with the last attempt that still uses it.
             if not shared.user_counts[server] and server is not shared.server:
                 await server.stop(immediately=True)
         for key in _shared_keys(attempt):

@@ -73,6 +73,8 @@ class StdioConnection:
         self._transports.append(output)
         errors, _ = await loop.connect_read_pipe(lambda: self._stderr, process.stderr)
         self._transports.append(errors)
+        # asyncio has no public protocol for the write end of a pipe: this one brings the flow
+        # control that StreamWriter expects.
         flow = asyncio.StreamReaderProtocol(asyncio.StreamReader())
         input_transport, _ = await loop.connect_write_pipe(lambda: flow, process.stdin)
         self._stdin = asyncio.StreamWriter(input_transport, flow, None, loop)
@@ -102,6 +104,8 @@ class StdioConnection:
         if self._stdin is None or self._stdin.is_closing():
             self.is_ended = True
             raise anyio.BrokenResourceError
+        # Without drain(): a server that does not read would block the session for ever, while each
+        # call has its own timeout.
         self._stdin.write(text.encode() + b"\n")
 
     async def aclose(self) -> None:
@@ -133,6 +137,7 @@ class StdioConnection:
             async with asyncio.timeout(EXIT_REPORT_WAIT_S):
                 await self._stderr.ended.wait()
                 await self._wait_for_exit(time.monotonic() + EXIT_REPORT_WAIT_S)
+        # Only after it has exited: reaping waits.
         exit_code = self._reap() if self._has_exited() else None
         last_output = " ".join(self._stderr.text().split())[-MAX_QUOTED_CHARS * 4 :]
         quoted_output = f"; it said: {last_output}" if last_output else ""
@@ -153,11 +158,13 @@ class StdioConnection:
     async def terminate(self) -> None:
         """See the program end: asked, told, and killed after two seconds; then nothing is left."""
         if self._stdin is not None:
+            # The MCP specification ends a server by closing its input; most servers exit then.
             self._stdin.close()
         start_time = time.monotonic()
         if not await self._wait_for_exit(start_time + STDIN_CLOSE_GRACE_S):
             self._signal_group(signal.SIGTERM)
             await self._wait_for_exit(start_time + SIGTERM_GRACE_S)
+        # Also after a regular exit: what the server has started may still run.
         self._signal_group(signal.SIGKILL)
         if await self._wait_for_exit(start_time + SIGTERM_GRACE_S + SIGTERM_GRACE_S):
             self._reap()
@@ -190,6 +197,8 @@ class StdioConnection:
         """Whether the program is gone; its number stays taken, so that its group can be killed."""
         if self._process.returncode is not None:
             return True
+        # WNOWAIT leaves the process as a zombie. Once it is reaped, its number can go to another
+        # process, and signals to its group would reach a stranger.
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, self._process.pid, options) is not None
 
@@ -211,7 +220,10 @@ class StdioConnection:
             )
         except ValueError:
             quoted = line[:MAX_QUOTED_CHARS].decode("utf-8", "replace").strip()
+        # Limited, because a program that prints without end would otherwise keep the session busy.
         self._noise_bytes += max(len(line), MIN_NOISE_LINE_BYTES)
+        # A broken message, not a log line: waiting for the answer that it was would only end in a
+        # timeout.
         if b'"jsonrpc"' in line:
             self.reject(f"it wrote a message that cannot be read: {quoted!r}")
         elif self._noise_bytes > MAX_NOISE_BYTES:
@@ -237,6 +249,7 @@ async def running_program(program: ServerProgram) -> AsyncIterator[StdioConnecti
     finally:
         if not completed:
             connection.kill()
+        # A cancellation must not interrupt the cleanup, or the program would outlive the run.
         with anyio.CancelScope(shield=True):
             await connection.terminate()
 
@@ -248,6 +261,7 @@ def _spawn(program: ServerProgram) -> "subprocess.Popen[bytes]":
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            # Nothing of our own environment: it holds the API keys of the models.
             env=dict(program.env),
             cwd=program.folder,
             start_new_session=True,

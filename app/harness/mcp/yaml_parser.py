@@ -20,6 +20,7 @@ _TEXT: Final = "text"
 _NULL: Final = re.compile(r"~|null|Null|NULL|")
 _TRUE: Final = re.compile(r"true|True|TRUE")
 _FALSE: Final = re.compile(r"false|False|FALSE")
+# Python refuses to convert more than 4,300 digits.
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,4000}")
 _OCTAL_OR_HEX: Final = re.compile(r"0o[0-7]{1,1000}|0x[0-9a-fA-F]{1,1000}")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -76,6 +77,8 @@ class _NodeLoader(yaml.SafeLoader):
         self.depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        # Before the node is composed: expanding aliases is what makes a small file explode in
+        # memory.
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             _reject("anchors and aliases are not understood; write the value again", event)
@@ -143,6 +146,7 @@ def _build_mapping(
     for key_node, value_node in node.value:
         if not isinstance(key_node, yaml.ScalarNode):
             _reject("a key must be a text", key_node)
+        # Keys are texts, also `on:` and `1:`, because fields have names.
         key = _read_text(key_node)
         if key in mapping:
             earlier_position = document.key_positions[(*path, key)]
