@@ -52,12 +52,21 @@ def describe_key(key: JSON) -> str:
 
 
 keys.add_list(COLUMNS, help_text="List API keys, newest first, revoked ones included.")
+keys.add_show(help_text="Show an API key without its text.")
 keys.add_create(
     "app.access.schemas:ApiKeyCreate",
     options=OPTIONS,
     help_text="Create an API key and print it. It is shown only once.",
     describe=describe_created,
     result_field="token",
+)
+keys.add_update(
+    "app.access.schemas:ApiKeyPatch",
+    "app.access.schemas:ApiKeyCreate",
+    options={
+        "name": FieldOption(help=OPTIONS["name"].help),
+        "expiresAt": FieldOption(help="Expiry with its UTC offset, such as 2027-01-31T12:00:00Z."),
+    },
 )
 keys.add_delete(
     verb="revoke",

@@ -10,7 +10,7 @@ from app.access import queries, service
 from app.access.deps import require_role
 from app.access.idempotency import Idempotent
 from app.access.queries import AuditFilter
-from app.access.schemas import ApiKeyCreate, ApiKeyCreated, ApiKeyView, AuditEntryView
+from app.access.schemas import ApiKeyCreate, ApiKeyCreated, ApiKeyPatch, ApiKeyView, AuditEntryView
 from app.core.keyset import PageParams
 from app.core.schemas import Page
 from app.core.web.deps import Res
@@ -50,6 +50,14 @@ def list_api_keys(paging: PageParams, res: Res) -> Page[ApiKeyView]:
 def get_api_key(key_id: KeyId, res: Res) -> ApiKeyView:
     """Show one API key, without its text."""
     with res.db.read() as session:
+        return queries.get_key(session, key_id)
+
+
+@router.patch("/{keyId}")
+def change_api_key(key_id: KeyId, body: ApiKeyPatch, res: Res) -> ApiKeyView:
+    """Change the given fields of an API key that is not revoked. Its role never changes."""
+    with res.db.begin() as session:
+        service.update_key(session, key_id, body, now=res.clock())
         return queries.get_key(session, key_id)
 
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from app.access.rules import RoleName
-from app.core.schemas import Instant, ShortText, WireModel
+from app.core.schemas import UNSET, Instant, ShortText, WireModel
 
 
 class ApiKeyCreate(WireModel):
@@ -11,6 +11,13 @@ class ApiKeyCreate(WireModel):
 
     name: ShortText
     role: RoleName = "read"
+    expires_at: Instant | None = None
+
+
+class ApiKeyPatch(WireModel):
+    """The fields to change; null removes the expiry. The role of a key never changes."""
+
+    name: ShortText = UNSET
     expires_at: Instant | None = None
 
 

@@ -1,4 +1,4 @@
-"""Creates and revokes API keys; ensures that a first admin key exists."""
+"""Creates, changes and revokes API keys; ensures that a first admin key exists."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -22,11 +22,13 @@ from app.access.rules import (
     hash_token,
     parse_token,
 )
+from app.access.schemas import ApiKeyPatch
 from app.core.batch_delete import delete_batch
 from app.core.clock import Clock, utc_now
 from app.core.db import Database
 from app.core.encryption import Secret
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
+from app.core.schemas import changed_fields
 from app.core.secret_files import read_secret_file, replace_secret_file
 
 ADMIN_KEY_FILE = "admin.key"
@@ -48,6 +50,12 @@ class LastAdminKey(Conflict):
     """This is the last admin key; create another admin key first, then revoke this one with it."""
 
     code = "last-admin-key"
+
+
+class ApiKeyRevoked(Conflict):
+    """This API key is revoked and can no longer be changed; create a new key."""
+
+    code = "api-key-revoked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +83,32 @@ def create_key(
     expires_at: datetime | None = None,
 ) -> CreatedKey:
     """Create a key; only the return value contains its text. Raises `Invalid`."""
-    if expires_at is not None and expires_at <= now:
-        raise Invalid(
-            "the key would be expired already",
-            errors=[ErrorItem(pointer="/expiresAt", detail="is in the past; send a later time")],
-        )
+    _check_name(name)
+    _check_expiry(expires_at, now=now)
     token = generate_token(role)
     _insert_key(session, token, name=name, role=role, now=now, expires_at=expires_at)
     return CreatedKey(id=token.key_id, token=Secret(token.text))
+
+
+def update_key(session: Session, key_id: str, body: ApiKeyPatch, *, now: datetime) -> None:
+    """Change the sent fields of a key; a later expiry makes an expired key usable again.
+
+    Raises: `UnknownApiKey`, `ApiKeyRevoked`, `Invalid`, `LastAdminKey`.
+    Locks:  the admin keys that outlive a new expiry, as `revoke_key` does.
+    """
+    row = get_key_row(session, key_id)
+    if row.revoked_at is not None:
+        raise ApiKeyRevoked
+    fields = changed_fields(body)
+    if "name" in fields:
+        _check_name(fields["name"], current=row.name)
+        row.name = fields["name"]
+    if "expires_at" in fields:
+        _check_expiry(fields["expires_at"], now=now)
+        if row.role == "admin":
+            _require_later_admin(session, key_id, fields["expires_at"])
+        row.expires_at = fields["expires_at"]
+    session.flush()
 
 
 def revoke_key(session: Session, key_id: str, *, now: datetime) -> None:
@@ -156,6 +182,36 @@ def _insert_key(
     session.flush()
 
 
+def _check_name(name: str, *, current: str | None = None) -> None:
+    """Raises `Invalid` for the name by which a start finds the key of the admin key file."""
+    if name == current or FIRST_KEY_NAME not in (name, current):
+        return
+    detail = (
+        "cannot be changed for the first admin key; omit it"
+        if current == FIRST_KEY_NAME
+        else "is reserved for the first admin key; send another name"
+    )
+    raise Invalid("the name cannot be used", errors=[ErrorItem(pointer="/name", detail=detail)])
+
+
+def _check_expiry(expires_at: datetime | None, *, now: datetime) -> None:
+    if expires_at is not None and expires_at <= now:
+        raise Invalid(
+            "the key would be expired already",
+            errors=[ErrorItem(pointer="/expiresAt", detail="is in the past; send a later time")],
+        )
+
+
+def _require_later_admin(session: Session, key_id: str, expires_at: datetime | None) -> None:
+    """Raises `LastAdminKey` if a key gets an earlier expiry, and no other admin key outlives it."""
+    # A key that is not among those usable at its new expiry is extended, which is always allowed.
+    if expires_at is not None and _lock_usable_admins(session, now=expires_at) == {key_id}:
+        raise LastAdminKey(
+            "no other admin key is usable after this expiry; create another admin key first, or"
+            " send a later time"
+        )
+
+
 def _lock_usable_admins(session: Session, *, now: datetime) -> set[str]:
     usable = select(ApiKey.id).where(
         ApiKey.role == "admin",
@@ -181,7 +237,12 @@ def _register_configured_key(session: Session, key: str, *, now: datetime) -> No
     session.execute(
         row.on_conflict_do_update(
             index_elements=[ApiKey.id],
-            set_={"digest": row.excluded.digest, "created_at": now, "revoked_at": None},
+            set_={
+                "digest": row.excluded.digest,
+                "created_at": now,
+                "expires_at": None,
+                "revoked_at": None,
+            },
             where=ApiKey.digest != row.excluded.digest,
         )
     )

@@ -109,7 +109,11 @@ SILENCE_OPTIONS = {
     "name": FieldOption(help="Silence the alerts whose name matches this glob, such as nightly-*."),
     "startsAt": FieldOption(help="Start of the silence (default: now)."),
     "endsAt": FieldOption(
-        "--hours", type=float, parse=parse_hours, metavar="N", help="End the silence in N hours."
+        "--hours",
+        type=float,
+        parse=parse_hours,
+        metavar="N",
+        help="End the silence N hours from now.",
     ),
     "comment": FieldOption(help="Reason for the silence."),
 }
@@ -252,6 +256,11 @@ silences.add_create(
     help_text="Silence the notifications of matching alerts and print the ID of the silence."
     "\n\nThe alerts are still recorded.",
     describe=describe_silence,
+)
+silences.add_update(
+    "app.alerts.schemas:SilencePatch",
+    "app.alerts.schemas:SilenceCreate",
+    options=SILENCE_OPTIONS,
 )
 silences.add_delete(help_text="End a silence now.")
 

@@ -199,8 +199,8 @@ def list_silenced_events(session: Session, event_ids: Sequence[str]) -> list[Ale
     return list(session.scalars(statement.order_by(AlertEvent.id)))
 
 
-def get_silence(session: Session, silence_id: str) -> AlertSilence:
-    silence = session.get(AlertSilence, silence_id)
+def get_silence(session: Session, silence_id: str, *, for_update: bool = False) -> AlertSilence:
+    silence = session.get(AlertSilence, silence_id, with_for_update=for_update)
     if silence is None:
         raise SilenceNotFound
     return silence

@@ -27,6 +27,7 @@ from app.alerts.schemas import (
     ContributingTrace,
     RuleTestView,
     SilenceCreate,
+    SilencePatch,
     SilenceView,
 )
 from app.core.keyset import PageParams
@@ -198,6 +199,14 @@ def list_silences(
 def get_silence(silence_id: SilenceId, res: Res) -> SilenceView:
     with res.db.read() as session:
         return SilenceView.model_validate(queries.get_silence(session, silence_id))
+
+
+@silences.patch("/{silenceId}", dependencies=[Depends(require_role("run"))])
+def change_silence(silence_id: SilenceId, body: SilencePatch, res: Res) -> SilenceView:
+    """Change the given fields. A matcher that is not given stays."""
+    with res.db.begin() as session:
+        silence = service.update_silence(session, silence_id, body, res.clock())
+        return SilenceView.model_validate(silence)
 
 
 @silences.delete("/{silenceId}", status_code=204, dependencies=[Depends(require_role("run"))])

@@ -275,6 +275,14 @@ class SilenceCreate(WireModel):
     comment: LongText | None = None
 
 
+class SilencePatch(WireModel):
+    """The fields to change, of the matchers too; null clears a field."""
+
+    matchers: SilenceMatchers = UNSET
+    ends_at: Instant = UNSET
+    comment: LongText | None = None
+
+
 class SilenceView(WireModel):
     """A silence."""
 

@@ -13,9 +13,11 @@ from sqlalchemy.orm import Session
 
 from app.core.encryption import Secret, SecretBox
 from app.core.ids import new_id
+from app.core.schemas import changed_fields
 from app.notifications import queries
 from app.notifications.models import Endpoint
 from app.notifications.registry import CHANNELS, IN_APP
+from app.notifications.schemas import EndpointPatch
 from app.notifications.types import DeliveryTarget
 from app.notifications.webhook_signatures import new_secret
 
@@ -58,6 +60,15 @@ def save_endpoint(
     if daily_summary is not None:
         endpoint.daily_summary = daily_summary
         session.flush()
+    return endpoint
+
+
+def update_endpoint(session: Session, endpoint_id: str, body: EndpointPatch) -> Endpoint:
+    """Change the sent fields of an endpoint. Raises: `EndpointNotFound`."""
+    endpoint = queries.get_endpoint(session, endpoint_id, for_update=True)
+    for name, value in changed_fields(body).items():
+        setattr(endpoint, name, value)
+    session.flush()
     return endpoint
 
 

@@ -21,6 +21,7 @@ from app.notifications.rules import DeliveryStatus
 from app.notifications.schemas import (
     DeliveryView,
     EndpointBody,
+    EndpointPatch,
     EndpointSecretRotation,
     EndpointSecretView,
     EndpointView,
@@ -150,6 +151,13 @@ def get_endpoint(endpoint_id: EndpointId, res: Res) -> EndpointView:
     """Show an endpoint."""
     with res.db.read() as session:
         return endpoint_view(queries.get_endpoint(session, endpoint_id))
+
+
+@endpoints_router.patch("/{endpointId}", dependencies=ADMIN)
+def change_endpoint(endpoint_id: EndpointId, body: EndpointPatch, res: Res) -> EndpointView:
+    """Change the given fields."""
+    with res.db.begin() as session:
+        return endpoint_view(endpoints.update_endpoint(session, endpoint_id, body))
 
 
 @endpoints_router.post("/{endpointId}/enable", dependencies=ADMIN)

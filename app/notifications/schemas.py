@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic import StringConstraints as Text
 
-from app.core.schemas import WireModel
+from app.core.schemas import UNSET, WireModel
 from app.notifications.rules import DeliveryStatus
 from app.notifications.types import MessageSeverity
 
@@ -68,6 +68,12 @@ class EndpointBody(TargetBody):
         default=None,
         description="Whether the endpoint receives the daily summary. null keeps the current value.",
     )
+
+
+class EndpointPatch(WireModel):
+    """The fields to change. Another recipient is another endpoint."""
+
+    daily_summary: bool = UNSET
 
 
 class EndpointView(WireModel):

@@ -5,6 +5,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import text
 
+from app.access.service import FIRST_KEY_NAME
 from app.core.db import Database
 from tests.integration.access.toy_service import START, Call, Client, Clock
 
@@ -105,7 +106,11 @@ def test_a_wrong_field_is_named(admin: Client, change: dict[str, str], pointer: 
 
 
 def test_an_unknown_key_is_not_found(admin: Client) -> None:
-    for answer in (admin.get("/keys/nobody"), admin.delete("/keys/nobody")):
+    for answer in (
+        admin.get("/keys/nobody"),
+        admin.patch("/keys/nobody", json={"name": "x"}),
+        admin.delete("/keys/nobody"),
+    ):
         assert (answer.status_code, answer.json()["type"]) == (404, "/problems/unknown-api-key")
 
 
@@ -116,9 +121,10 @@ def test_only_an_admin_key_manages_keys(app: FastAPI, give_out: GiveOut, role: s
         client.get("/keys"),
         client.get("/keys/x"),
         client.post("/keys", json=NEW),
+        client.patch("/keys/x", json={"name": "mine"}),
         client.delete("/keys/x"),
     ]
-    assert [answer.status_code for answer in answers] == [403] * 4
+    assert [answer.status_code for answer in answers] == [403] * 5
 
 
 def test_the_last_admin_key_is_not_revoked_before_there_is_another(
@@ -153,3 +159,82 @@ def test_two_administrators_cannot_revoke_each_other_at_once(
             [Call("DELETE", f"/keys/{key}", {}) for key in ids]
         )
         assert sorted(answer.status_code for answer in answers) == [204, 409]
+
+
+def test_update_key__changes_the_sent_fields_only(
+    admin: Client, app: FastAPI, clock: Clock
+) -> None:
+    tomorrow = "2026-11-22T12:00:00Z"
+    key = admin.post("/keys", json=NEW).json()
+    path, client = f"/keys/{key['id']}", Client(app, key["token"])
+    renamed = admin.patch(path, json={"name": "weekly build"})
+    assert (renamed.status_code, renamed.json()["name"]) == (200, "weekly build")
+    expiring = admin.patch(path, json={"expiresAt": tomorrow}).json()
+    assert (expiring["name"], expiring["role"]) == ("weekly build", "run")
+    assert expiring["expiresAt"] == tomorrow
+    assert client.get("/toys").status_code == 200
+    clock.forward(days=1)
+    assert client.get("/toys").status_code == 401
+    # An expired key works again without its expiry.
+    assert admin.patch(path, json={"expiresAt": None}).json()["expiresAt"] is None
+    assert Client(app, key["token"]).get("/toys").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"role": "admin"}, "/role"),
+        ({"name": None}, "/name"),
+        ({"name": FIRST_KEY_NAME}, "/name"),
+        ({"expiresAt": "2026-11-21T11:59:59Z"}, "/expiresAt"),
+    ],
+)
+def test_update_key__a_refused_field_is_named(
+    admin: Client, change: dict[str, str], pointer: str
+) -> None:
+    key = admin.post("/keys", json=NEW).json()
+    refused = admin.patch(f"/keys/{key['id']}", json=change)
+    assert refused.status_code == 422
+    assert [error["pointer"] for error in refused.json()["errors"]] == [pointer]
+    assert admin.get(f"/keys/{key['id']}").json()["name"] == NEW["name"]
+
+
+def test_update_key__the_first_admin_key_keeps_its_name(admin: Client, db: Database) -> None:
+    (key,) = admin.get("/keys").json()["items"]
+    with db.begin() as session:
+        session.execute(text("UPDATE api_keys SET name = :name"), {"name": FIRST_KEY_NAME})
+    path = f"/keys/{key['id']}"
+    assert admin.patch(path, json={"name": "mine"}).status_code == 422
+    assert admin.patch(path, json={"name": FIRST_KEY_NAME}).status_code == 200
+    assert admin.post("/keys", json={"name": FIRST_KEY_NAME}).status_code == 422
+
+
+def test_update_key__a_revoked_key_is_refused(admin: Client) -> None:
+    key = admin.post("/keys", json=NEW).json()
+    admin.delete(f"/keys/{key['id']}")
+    refused = admin.patch(f"/keys/{key['id']}", json={"name": "again"})
+    assert (refused.status_code, refused.json()["type"]) == (409, "/problems/api-key-revoked")
+
+
+def test_update_key__one_admin_key_outlives_every_new_expiry(admin: Client) -> None:
+    (mine,) = admin.get("/keys").json()["items"]
+    path, soon, later = f"/keys/{mine['id']}", "2026-11-22T12:00:00Z", "2026-11-23T12:00:00Z"
+    other = admin.post("/keys", json={"name": "other", "role": "admin", "expiresAt": soon}).json()
+    refused = admin.patch(path, json={"expiresAt": later})
+    assert (refused.status_code, refused.json()["type"]) == (409, "/problems/last-admin-key")
+    assert "no other admin key is usable after this expiry" in refused.json()["detail"]
+    assert admin.patch(f"/keys/{other['id']}", json={"expiresAt": None}).status_code == 200
+    assert admin.patch(path, json={"expiresAt": later}).status_code == 200
+    assert admin.patch(f"/keys/{other['id']}", json={"expiresAt": later}).status_code == 409
+
+
+def test_update_key__two_administrators_cannot_expire_each_other_at_once(
+    app: FastAPI, give_out: GiveOut
+) -> None:
+    pair = [give_out("admin"), give_out("admin")]
+    ids = [text_of_key.split("_")[2] for text_of_key in pair]
+    body = {"expiresAt": "2026-11-22T12:00:00Z"}
+    answers = Client(app, pair[0]).all_at_once(
+        [Call("PATCH", f"/keys/{key}", {"json": body}) for key in ids]
+    )
+    assert sorted(answer.status_code for answer in answers) == [200, 409]

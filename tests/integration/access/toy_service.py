@@ -124,6 +124,9 @@ class Client:
     def post(self, path: str, **options: Any) -> httpx.Response:
         return self.all_at_once([Call("POST", path, options)])[0]
 
+    def patch(self, path: str, **options: Any) -> httpx.Response:
+        return self.all_at_once([Call("PATCH", path, options)])[0]
+
     def delete(self, path: str, **options: Any) -> httpx.Response:
         return self.all_at_once([Call("DELETE", path, options)])[0]
 

@@ -47,6 +47,9 @@ def test_alert_rule__is_created_tested_replayed_silenced_and_deleted(
         "alerts", "silences", "create", "--hours", "2", "--rule", "r-1"
     ).stdout.strip()
     assert silence in mosaico.ok("alerts", "silences", "list", "--active").stdout
+    mosaico.ok("alerts", "silences", "update", silence, "--agent", "agent-001", "--clear", "rule")
+    assert service.get(f"/silences/{silence}")["matchers"]["agentId"] == "agent-001"
+    assert service.get(f"/silences/{silence}")["matchers"]["alertConfigId"] is None
     mosaico.ok("alerts", "silences", "delete", silence, "--yes")
     mosaico.ok("alerts", "rules", "disable", "r-1")
     assert "r-1" in mosaico.ok("alerts", "rules", "list", "--benchmark", "bench-001").stdout

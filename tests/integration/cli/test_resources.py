@@ -222,7 +222,11 @@ def test_key__has_an_optional_expiry(mosaico: Shell) -> None:
     created = mosaico.ok(
         "keys", "create", "guest", "--expires-at", "2999-01-31T12:00:00+0100", "--json"
     )
-    assert json.loads(created.stdout)["expiresAt"].startswith("2999-01-31T11:00:00")
+    key = json.loads(created.stdout)
+    assert key["expiresAt"].startswith("2999-01-31T11:00:00")
+    mosaico.ok("keys", "update", key["id"], "--name", "visitor", "--clear", "expires-at")
+    changed = json.loads(mosaico.ok("keys", "show", key["id"], "--json").stdout)
+    assert (changed["name"], changed["expiresAt"]) == ("visitor", None)
 
 
 def test_output__control_characters_and_brackets_are_escaped(

@@ -12,7 +12,7 @@ from app.cli import cli
 from app.notifications.service import delete_old_notifications
 from app.notifications.types import DeliveryTarget, MessageFact, MessageItem, NotificationMessage
 from tests.integration.notifications.conftest import NotificationScenario, status
-from tests.support.service import JSON
+from tests.support.service import JSON, pointers
 
 LONG = NotificationMessage(
     topic="test.long",
@@ -87,6 +87,23 @@ def test_save_endpoint__same_recipient_is_one_endpoint(scenario: NotificationSce
     ]
 
 
+def test_update_endpoint__changes_the_daily_summary_only(scenario: NotificationScenario) -> None:
+    body = {"channel": "EMAIL", "recipient": "ops@example.org"}
+    endpoint = scenario.service.post("/endpoints", body)
+    path = f"/endpoints/{endpoint['id']}"
+    changed = scenario.service.patch(path, {"dailySummary": True})
+    assert changed == {**endpoint, "dailySummary": True}
+    assert scenario.service.patch(path, {}) == changed
+    for refused in ({"dailySummary": None}, {"recipient": "dev@example.org"}):
+        problem = scenario.service.refused(422, "PATCH", path, refused)
+        assert pointers(problem) == [f"/{next(iter(refused))}"]
+    problem = scenario.service.refused(404, "PATCH", "/endpoints/none", {"dailySummary": True})
+    assert problem["type"] == "/problems/endpoint-not-found"
+    [entry, *_] = scenario.service.get("/audit")["items"]
+    assert (entry["action"], entry["resourceType"]) == ("change_endpoint", "endpoints")
+    assert (entry["resourceId"], entry["fields"]) == (endpoint["id"], [])
+
+
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
@@ -155,6 +172,9 @@ def test_cli__endpoint_and_delivery_commands(scenario: NotificationScenario, mos
     assert mosaico(
         "notify", "endpoints", "rotate-secret", delivery["endpointId"]
     ).stdout.startswith("whsec_")
+    updated = mosaico("notify", "endpoints", "update", delivery["endpointId"], "--daily-summary")
+    assert updated.exit_code == 0
+    assert scenario.endpoint(delivery)["dailySummary"] is True
     assert mosaico("notify", "endpoints", "enable", delivery["endpointId"]).exit_code == 0
     scenario.work()
     assert scenario.delivery(notification_id)["status"] == "DELIVERED"

@@ -75,10 +75,17 @@ def test_root__has_the_documented_commands() -> None:
     )
 
 
-@pytest.mark.parametrize("group", ["agents", "benchmarks", "schedules", "alerts rules"])
+@pytest.mark.parametrize(
+    "group", ["agents", "benchmarks", "schedules", "alerts rules", "alerts silences"]
+)
 def test_editable_resources__have_all_verbs(group: str) -> None:
     verbs = ("list", "show", "create", "update", "delete")
     assert {f"{group} {verb}" for verb in verbs} <= set(NAMES)
+
+
+@pytest.mark.parametrize("group", ["keys", "notify endpoints"])
+def test_resources_that_are_never_deleted__have_all_other_verbs(group: str) -> None:
+    assert {f"{group} {verb}" for verb in ("list", "show", "create", "update")} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
