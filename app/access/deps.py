@@ -67,6 +67,8 @@ class RoleRequirement(SecurityBase):
         if caller is None:
             caller = await _authenticate(request, token, background_tasks)
         if not role_allows(caller.role, self.role):
+            # An attempt to change something without the right to is worth an entry; reads are not
+            # recorded at all.
             await run_in_threadpool(_record_refusal, request)
             raise Forbidden(
                 f"this operation requires an API key with the role {self.role}, yours has the role"
@@ -103,6 +105,7 @@ async def _authenticate(request: Request, token: str, background_tasks: Backgrou
     A cached key is checked on the event loop; only a database query takes a thread.
     """
     access = _access_control(request)
+    # On the event loop, without a thread: most requests come with a key that was used a moment ago.
     key = access.key_cache.get_cached(token)
     if key is None:
         key = await run_in_threadpool(_find_key, access, request, token)
@@ -111,6 +114,7 @@ async def _authenticate(request: Request, token: str, background_tasks: Backgrou
     if access.requests is not None:
         _count_request(access.requests, request, key.id, background_tasks)
     if access.key_cache.is_use_due(key.id):
+        # After the response: nobody has to wait for bookkeeping.
         background_tasks.add_task(access.key_cache.record_use, key.id)
     return caller
 
@@ -131,6 +135,7 @@ def _find_key(access: AccessControl, request: Request, token: str) -> KeyIdentit
     )
     if key is not None:
         return key
+    # The address is blocked: the failure is not counted again, so that it ends in any case.
     if wait_s:
         raise TooManyRequests(
             f"too many API keys from your address were not valid; wait {wait_s} s, then send a"
@@ -164,6 +169,7 @@ def _count_request(
 
 
 def _record_refusal(request: Request) -> None:
+    # The log is about changes, done or attempted.
     if request.method in SAFE_METHODS:
         return
     resources: Resources = request.app.state.resources

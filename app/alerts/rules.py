@@ -14,6 +14,7 @@ from app.statistics.verdict_rules import Side, Verdict
 # Relative tolerance below which two numbers count as equal: 0.1 * 7 and 0.7 are the same value.
 TOLERANCE = 1e-9
 # Default minimum effects of anomalies: for shares in absolute terms, for the rest relative.
+# The same limits as for verdicts, see `comparison`.
 MIN_SHARE_CHANGE = 0.02
 MIN_RELATIVE_CHANGE = 0.02
 VERDICT_DETAILS = {

@@ -78,6 +78,7 @@ class StopReason(StrEnum):
 
     END = "end"
     TOOL_USE = "tool_use"
+    # The output limit was reached: a tool call in such a turn may be incomplete.
     TRUNCATED = "truncated"
 
 

@@ -78,6 +78,7 @@ class LlmErrorKind(Enum):
     REJECTED = auto()
 
 
+# Failures that the operator has to correct: asking again for each trace would only repeat them.
 _FINAL: Final = frozenset(
     {
         LlmErrorKind.AUTH,

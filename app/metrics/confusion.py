@@ -36,6 +36,8 @@ class Confusion(NamedTuple):
                 numerator, denominator = self.correct, self.expected
             case LabelStatistic.F1:
                 numerator, denominator = 2 * self.correct, self.expected + self.predicted
+        # A label that was never expected and never given; scikit-learn would warn and return 0,
+        # too.
         return numerator / denominator if denominator else 0.0
 
 

@@ -21,11 +21,13 @@ def signed_headers(
     message_id: str, sent_at: datetime, body: bytes, signing_secrets: Sequence[Secret]
 ) -> Mapping[str, str]:
     """The three signature headers of a request, with one signature for each secret."""
+    # Signed with the message, so that an old request cannot be replayed later.
     timestamp = int(sent_at.timestamp())
     content = f"{message_id}.{timestamp}.".encode() + body
     return {
         "webhook-id": message_id,
         "webhook-timestamp": str(timestamp),
+        # During a rotation both secrets sign, and the recipient accepts either.
         "webhook-signature": " ".join(_signature(secret, content) for secret in signing_secrets),
     }
 

@@ -156,6 +156,7 @@ def items_chart(title: str, changes: Iterable[ItemChange], *, less_is_better: bo
         return _empty_chart(title)
     worse = sum(sign * change.change < 0 for change in ordered)
     better = sum(sign * change.change > 0 for change in ordered)
+    # Divided first: the sum of large changes could overflow.
     mean = math.fsum(change.change / len(ordered) for change in ordered)
     bars = _select_evenly(ordered)
     values = [bar.change for bar in bars]
@@ -179,6 +180,7 @@ def items_chart(title: str, changes: Iterable[ItemChange], *, less_is_better: bo
 def _lines(pixels: Sequence[float], points: Sequence[TrendPoint], y: _Axis) -> Iterator[str]:
     """The band and the line of each series of comparable runs."""
     entries = zip(pixels, points, strict=True)
+    # No line between runs that are not comparable: it would show a change that nobody measured.
     for _, group in groupby(entries, key=lambda entry: entry[1].fingerprint):
         series = list(group)
         coordinates = " ".join(f"{x:.1f},{y.pixel(point.value):.1f}" for x, point in series)

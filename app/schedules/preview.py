@@ -104,8 +104,10 @@ def _describe_change(
     expression: CronExpression, change: OffsetChange, *, fires_once: bool
 ) -> str | None:
     """What a clock change does; None when it affects no time of the expression."""
+    # The wall clock just before and just after the change.
     old, new = change.at + change.before, change.at + change.after
     wall = expression.next_wall_time(min(old, new))
+    # No time of the expression lies between the two: the change affects nothing.
     if wall is None or wall >= max(old, new):
         return None
     day, time = f"{wall:%Y-%m-%d}", f"{wall:%H:%M:%S}".removesuffix(":00")

@@ -86,4 +86,5 @@ def _find_search(res: Resources, seq: int) -> RunSearch | None:
 def _find_newest_run(res: Resources, search: RunSearch) -> ListedRun | None:
     """The newest complete run that matches; uses the network, so call it outside a transaction."""
     source_runs = select_complete_runs(search.list_runs(res, search.query))
+    # The list is newest first.
     return next(iter(match_names(source_runs, search.pattern)), None)

@@ -133,6 +133,7 @@ def parse_dataset(lines: Iterable[bytes]) -> Dataset:
         if len(raw) > MAX_LINE:
             findings.append(_error(number, f"the line is longer than {MAX_LINE} bytes"))
             continue
+        # In every line and not only the first: a file may be a concatenation of others.
         line = raw.strip().removeprefix(b"\xef\xbb\xbf")  # a byte order mark
         if not line or line.startswith((b"#", b"//")):
             continue
@@ -191,6 +192,7 @@ def parse_script(lines: Iterable[bytes], tasks: Iterable[EvalTask], *, name: str
     for number, line in enumerate(lines, start=1):
         if line.strip():
             _add_script(by_id, f"{name}:{number}", line)
+    # By prompt, because a model sees the prompt of a task and not its ID.
     by_prompt = {task.prompt: by_id[task.id] for task in tasks if task.id in by_id}
     return ScriptedLlm(Path(name).stem, by_prompt)
 
@@ -217,6 +219,7 @@ def _parse_task(line: bytes, number: int, findings: list[DatasetFinding]) -> Eva
         document = parse_json(line)
     except MalformedJson as error:
         raise _InvalidLine(error.detail.replace("The body", "the line").rstrip(".")) from None
+    # Valid JSON that cannot be stored: the errors name the place in the line.
     except AppError as error:
         details = "; ".join(f"{item.pointer} {item.detail}" for item in error.errors)
         raise _InvalidLine(details or error.detail) from None

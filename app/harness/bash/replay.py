@@ -124,6 +124,7 @@ def _compare_with_recorded(
 
 def _recorded_limits(report: EvalReport) -> SandboxLimits:
     """The sandbox limits of the recorded run; the original evaluation did not record them."""
+    # Step by step, since the report may come from another program, with anything at these places.
     limits: Any = report.settings
     for name in ("limits", "task", "sandbox"):
         limits = limits.get(name) if isinstance(limits, dict) else None
@@ -149,6 +150,7 @@ def _rescore_attempt(result: EvalResult, limits: SandboxLimits) -> EvalResult:
     if result.score is None or result.trace is None:
         return result
     sandbox = Sandbox(result.task.files, limits)
+    # Only for the files that it leaves behind, which a report does not hold.
     execute(result, sandbox)
     evidence = CheckEvidence(
         calls=result.trace.tool_calls, files=sandbox, judgements=_judgements(result)

@@ -45,6 +45,7 @@ class HttpConnection:
             timeout_s=REQUEST_TIMEOUT_S, max_bytes=MAX_RESPONSE_BYTES, policy=self._policy
         ) as http:
             http.headers.update(self._config.headers)
+            # A hook, because the SDK reports every kind of failure in the same words.
             http.event_hooks["response"].append(self._check_response)
             async with streamable_http_client(self._config.url, http_client=http) as streams:
                 yield streams

@@ -33,12 +33,14 @@ def sentence_bleu(expected: str, output: str) -> float:
     if not common[0]:
         return 0.0
     logs = _log_precisions(common[:length], length)
+    # The logarithm of the brevity penalty: it is added to the mean of the logarithms.
     brevity = min(0.0, 1 - expected_length / length)
     return math.exp(brevity + math.fsum(logs) / len(logs))
 
 
 def _log_precisions(common: Sequence[int], length: int) -> list[float]:
     logs, smoothing = [], 1
+    # An output of n words has n - before n-grams of this order.
     for before, matches in enumerate(common):
         if not matches:
             smoothing *= 2

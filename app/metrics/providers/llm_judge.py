@@ -70,6 +70,8 @@ class LlmJudge:
         def marked(placeholder: re.Match[str]) -> str:
             return f"<{mark}>\n{texts[placeholder[1]] or ''}\n</{mark}>"
 
+        # The rules and the marker are in the system message, which models trust more than the texts
+        # of a trace.
         instructions = INSTRUCTIONS.format(
             mark=mark, minimum=self.spec.minimum or 0.0, maximum=self.spec.maximum or 0.0
         )
@@ -95,6 +97,8 @@ class LlmJudge:
             raise JudgeError(f"the judge refused: {refusal or 'the answer is empty'}")
         verdict = parse_verdict(answer.content)
         score, reason = verdict["score"], verdict.get("reason")
+        # No conversion of texts such as "0.9": a judge that ignores the format is not trusted with
+        # the rest.
         if isinstance(score, bool) or not isinstance(score, int | float):
             raise JudgeError(f"the score is {score!r:.80}, which is not a number")
         return JudgeScore(score, reason if isinstance(reason, str) else None)
@@ -130,6 +134,8 @@ def llm_judge(
             source="Zheng et al. 2023, Judging LLM-as-a-Judge; single answer, with a reference",
             version=version_with(
                 VERSION,
+                # The prompt and the model decide the values: another prompt is another version of
+                # the metric.
                 prompt=hashlib.sha256(prompt.encode()).hexdigest()[:12] if prompt else "",
                 model=model,
                 scale=scale,
@@ -210,6 +216,7 @@ def _objects(content: str) -> Iterator[dict[str, Any]]:
         else:
             if isinstance(document, dict):
                 yield document
+        # After the object, so that an object inside of it is not counted a second time.
         at = content.find("{", end)
 
 
@@ -220,6 +227,7 @@ def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
+# With two keys `score`, Python would take the last one without a word.
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_reject_duplicate_keys)
 
 METRICS.register("LLM_JUDGE", llm_judge)

@@ -44,6 +44,7 @@ def rouge_2(*, use_stemmer: bool = False) -> TextMetric:
 
     def score(expected: str, output: str) -> float:
         counts = count(expected, output)
+        # Each text has one bigram less than words.
         return _f1(counts.pairs, counts.expected_length + counts.output_length - 2)
 
     return TextMetric(

@@ -58,6 +58,7 @@ def semantic_similarity(*, model: str = "") -> MetricProvider:
 
 
 def _texts(trace: Trace) -> tuple[str, str]:
+    # Models reject blank texts, and surrounding white space changes their vectors.
     return (trace.expected_output or "").strip(), (trace.output or "").strip()
 
 
@@ -75,6 +76,7 @@ def cosine(first: Sequence[float], other: Sequence[float]) -> float:
     length = math.hypot(*first) * math.hypot(*other)
     if not length:
         raise JudgeError("the model returned a vector of zeros")
+    # Rounding can carry the quotient beyond 1, which the range of the metric would refuse.
     return min(1.0, max(-1.0, math.fsum(map(mul, first, other)) / length))
 
 
