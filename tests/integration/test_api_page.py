@@ -97,7 +97,7 @@ def _squeezed(text: str) -> str:
 def test_api_page__commands_print_the_documented_output(service: Service, tmp_path: Path) -> None:
     traces = re.search(r"```jsonl\n(.*?)```", TEXT, re.DOTALL)
     assert traces is not None
-    (tmp_path / "night-1.jsonl").write_text(traces[1], encoding="utf-8")
+    (tmp_path / "traces-1.jsonl").write_text(traces[1], encoding="utf-8")
     reader = Reader(service, tmp_path)
     page_examples = examples()
     assert len(page_examples) >= 13
