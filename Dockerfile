@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
 # One image for every process: `serve` with the embedded database, or `api`, `worker`,
-# `scheduler` and `db upgrade` beside a Postgres of your own (docker-compose.yml).
+# `scheduler` and `db upgrade` with an external Postgres (docker-compose.yml).
 ARG PYTHON=3.13.9-slim-trixie
 FROM python:${PYTHON} AS build
 WORKDIR /src

@@ -32,7 +32,7 @@ class Settings(BaseSettings):
         description="Directory of the embedded database, the first admin key and the master key.",
     )
     host: Annotated[
-        str, Field(description="Address the API listens on; 0.0.0.0 for every interface.")
+        str, Field(description="Address that the API listens on; 0.0.0.0 for every interface.")
     ] = "127.0.0.1"
     port: Annotated[int, Field(ge=1, le=65535, description="Port of the API.")] = 8080
     database_url: Annotated[
