@@ -1,7 +1,6 @@
-"""A benchmark file as it is written: scenarios of tasks, the servers and evaluators they name.
+"""The format of a benchmark file: scenarios of tasks, servers, evaluators and defaults.
 
-What the defaults of a file leave to a task is settled in `app.harness.mcp.plan_builder`; whoever runs
-tasks works with `app.harness.mcp.plan`.
+`app.harness.mcp.plan_builder` applies the defaults; the result is defined in `app.harness.mcp.plan`.
 """
 
 import re
@@ -46,7 +45,7 @@ def _is_mapping(value: Any) -> TypeGuard[dict[str, Any]]:
 
 
 class BenchmarkSection(BaseModel):
-    """A mapping of the file; keys that it does not know are mistakes."""
+    """A mapping of the file; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -63,7 +62,7 @@ class BenchmarkSection(BaseModel):
 
 
 class TaskLimits(BenchmarkSection):
-    """What one task may use besides its time; without a number there is no such limit."""
+    """The budget of one task besides its timeout; None is no limit."""
 
     turns: Annotated[int, Field(ge=1, le=1000)] | None = None
     tokens: Annotated[int, Field(ge=1)] | None = None
@@ -71,7 +70,7 @@ class TaskLimits(BenchmarkSection):
 
 
 class TaskTypeDefaults(BenchmarkSection):
-    """What all tasks of one type have unless they say otherwise."""
+    """Defaults of all tasks of one type."""
 
     timeout: Seconds | None = None
     server: ServerNames = None
@@ -79,14 +78,14 @@ class TaskTypeDefaults(BenchmarkSection):
 
 
 class DirectDefaults(TaskTypeDefaults):
-    """What all direct tasks have unless they say otherwise."""
+    """Defaults of direct tasks."""
 
     tool: TaskName | None = None
     arguments: dict[str, JsonValue] = {}
 
 
 class HarnessDefaults(TaskTypeDefaults):
-    """What all tasks of a model have unless they say otherwise."""
+    """Defaults of tasks for a model."""
 
     model: ModelName | None = None
     system_prompt: str | None = None
@@ -94,7 +93,7 @@ class HarnessDefaults(TaskTypeDefaults):
 
 
 class BenchmarkDefaults(BenchmarkSection):
-    """What tasks have unless they or the defaults of their type say otherwise."""
+    """Defaults of all tasks; the defaults of a task type override them."""
 
     timeout: Seconds = DEFAULT_TIMEOUT_S
     model: ModelName = DEFAULT_MODEL
@@ -105,7 +104,7 @@ class BenchmarkDefaults(BenchmarkSection):
 
 
 class EndpointConfig(BenchmarkSection):
-    """Where models are asked: an address that speaks OpenAI's or Anthropic's format."""
+    """The model server: an address with the API of OpenAI or Anthropic."""
 
     provider: Literal["openai", "openai-responses", "anthropic"] = "openai"
     base_url: str | None = None
@@ -113,9 +112,9 @@ class EndpointConfig(BenchmarkSection):
 
 
 class StdioServer(BenchmarkSection):
-    """A server that is started as a program and spoken to over its standard streams.
+    """An MCP server that runs as a program and communicates over its standard streams.
 
-    It gets `PATH`, `env`, and of the host what `pass_env` names; nothing else.
+    Its environment holds `PATH`, `env`, and the variables of the host that `pass_env` names.
     """
 
     type: Literal["stdio"]
@@ -127,22 +126,23 @@ class StdioServer(BenchmarkSection):
 
 
 def _require_host(url: str) -> str:
-    """The address itself; variables are not known yet when a file is only checked."""
+    """The URL, unless it has no host. A URL with an unexpanded variable cannot be checked yet."""
     try:
         parts = urlsplit(url)
         has_host = bool(parts.hostname) and parts.port != 0
     except ValueError:
         has_host = False
     if not has_host and "${" not in url:
-        raise PydanticCustomError("address", "write an address as http://127.0.0.1:8931/mcp")
+        raise PydanticCustomError("address", "write a URL such as http://127.0.0.1:8931/mcp")
     return url
 
 
 def _clean_header(value: str) -> str:
-    """The value without space around it; the message never tells it, since it may be a secret."""
+    """The value without surrounding spaces. The error omits the value: it may be a secret."""
     if not _HEADER_PATTERN.fullmatch(value):
         raise PydanticCustomError(
-            "header", "a header is one line of visible ASCII; look at the value of its variable"
+            "header",
+            "a header must be one line of printable ASCII; check the value of its variable",
         )
     return value.strip()
 
@@ -151,7 +151,7 @@ HeaderValue = Annotated[str, AfterValidator(_clean_header)]
 
 
 class HttpServer(BenchmarkSection):
-    """A server that is reached over streamable HTTP."""
+    """An MCP server at a URL, over streamable HTTP."""
 
     type: Literal["http"]
     url: Annotated[str, Field(pattern=r"^(https?://|\$\{)"), AfterValidator(_require_host)]
@@ -171,11 +171,11 @@ def _evaluator_form(value: Any) -> str:
 
 
 class EvaluatorConfig(BenchmarkSection):
-    """How an answer is judged: by what it must contain, by a pattern, by a model, or several.
+    """How an answer is evaluated: by expected content, by a pattern, by a judge, or by several.
 
-    `expected` is a text or number that the answer contains, `{regex: …}` for a pattern that is found
-    in it, a list of which it contains all, or a mapping that the JSON of the answer has; `checks`
-    are those of plugins, by name.
+    `expected` is a text or number that the answer must contain, `{regex: …}` for a pattern, a list
+    of which all elements must be found, or a mapping that a JSON object in the answer must include.
+    `checks` configures other evaluators by name.
     """
 
     expected: JsonValue = None
@@ -190,14 +190,14 @@ class EvaluatorConfig(BenchmarkSection):
 
 
 class TaskType(StrEnum):
-    """Whether a model works on the task, or one tool is called without any."""
+    """Whether a model works on the task, or one tool is called without a model."""
 
     HARNESS = "harness"
     DIRECT = "direct"
 
 
 class TaskBase(BenchmarkSection):
-    """What tasks of both types have."""
+    """The keys of both task types."""
 
     name: TaskName
     server: ServerNames = None
@@ -213,9 +213,9 @@ class TaskBase(BenchmarkSection):
 
 
 class HarnessTask(TaskBase):
-    """A prompt for a model, with the tools of no, one or several servers.
+    """A prompt for a model, with the tools of any number of servers.
 
-    A line `---PROMPT---` ends one prompt and begins the next of the same conversation.
+    A line `---PROMPT---` separates the prompts of one conversation.
     """
 
     type: Literal["harness"] = "harness"
@@ -240,10 +240,11 @@ TaskConfig = Annotated[
 
 
 class Scenario(BenchmarkSection):
-    """Tasks that belong together.
+    """A group of tasks.
 
-    With `share_servers` its tasks use the same started servers; otherwise each starts its own. With
-    `in_order` they run one after the other as they stand there, beside those of other scenarios.
+    With `share_servers` the tasks use the same server processes; otherwise each task starts its own.
+    With `in_order` the tasks run one after the other in the order of the file; other scenarios run
+    at the same time.
     """
 
     name: TaskName

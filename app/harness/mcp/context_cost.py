@@ -1,4 +1,4 @@
-"""The cost of context: what tools take of a model's input before and while they are used."""
+"""The context cost: how many input tokens the tools of servers take, before and during their use."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from app.harness.results import mean_if_known
 
 
 class _TaskSetup(NamedTuple):
-    """Tasks of one file and scenario that a model did with the same servers."""
+    """Attempts of one file, scenario, model and set of servers."""
 
     file: str
     scenario: str
@@ -19,10 +19,11 @@ class _TaskSetup(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextCost:
-    """What one setup costs, as means over its attempts; None is unknown.
+    """The context cost of a set of servers, as means over its attempts; None is unknown.
 
-    `schema_tokens` is an estimate from the listed schemas, `base_context` what the provider
-    counted for the first request, `of_largest` its share of the largest one in the scenario.
+    `schema_tokens` is estimated from the tool schemas; `base_context` is the input of the first
+    request as the provider counted it; `share_of_largest` divides it by the largest base context of
+    the scenario and model.
     """
 
     file: str
@@ -43,7 +44,7 @@ class ContextCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUsage:
-    """A tool of a server: what its schema takes, and how often it was called."""
+    """A tool of a server: the tokens of its schema, and how often it was called."""
 
     file: str
     server: str
@@ -54,7 +55,7 @@ class ToolUsage:
 
 
 def context_costs(report: McpReport) -> list[ContextCost]:
-    """A line for each scenario, model and set of servers, in the order of the results."""
+    """The context cost of each scenario, model and set of servers, in the order of the results."""
     groups: dict[_TaskSetup, list[TaskResult]] = {}
     for result in report.results:
         if result.llm_calls:
@@ -72,7 +73,7 @@ def context_costs(report: McpReport) -> list[ContextCost]:
 
 
 def tool_usages(report: McpReport) -> list[ToolUsage]:
-    """Every tool that was offered, the largest first within its server; unused ones too."""
+    """All tools of all servers, also unused ones; the largest first within each server."""
     return [
         _tool_usage(server, tool.name, tool.tokens, report.results)
         for server in report.servers
@@ -109,7 +110,7 @@ def _facts(setup: _TaskSetup, facts: dict[tuple[str, str], ServerFacts]) -> list
 
 
 def _share(setup: _TaskSetup, base: dict[_TaskSetup, float | None]) -> float | None:
-    """The base context of a setup over the largest of those that it is compared with."""
+    """The base context of a setup divided by the largest of the same file, scenario and model."""
     base_context = base[setup]
     comparable_contexts = [
         value for other, value in base.items() if value is not None and other[:3] == setup[:3]

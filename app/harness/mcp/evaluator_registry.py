@@ -1,7 +1,7 @@
-"""Evaluators: ways of judging an answer. One file each, found by folder.
+"""Evaluators of answers: their registry, and the evaluation of an attempt.
 
-From another distribution the entry points `mosaico.evaluators` do the same, beside the checks of
-bash evaluations.
+Each module of `evaluators/` registers evaluators. Other distributions add evaluators through the
+entry points `mosaico.evaluators`, which also serve the checks of the bash harness.
 """
 
 import json
@@ -18,15 +18,15 @@ from app.harness.mcp.config import EvaluatorConfig
 from app.harness.mcp.types import OUTCOMES, AttemptError, Evaluation, McpToolCall
 from app.harness.results import AttemptOutcome
 
-MAX_QUOTED_CHARS: Final = 2000  # characters of an answer that are quoted
-MAX_JUDGED_CHARS: Final = 100_000  # characters that a judge reads
+MAX_QUOTED_CHARS: Final = 2000  # of an answer in an evaluation
+MAX_JUDGED_CHARS: Final = 100_000  # of an answer in the prompt of a judge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluatorEvidence:
-    """All that may be looked at: the answer, the calls in their order, what the judge said.
+    """Everything an evaluator can read: the answer, the tool calls in order, the judge's answer.
 
-    `error` is why there is no answer, `judge_answer` None unless a judge was asked.
+    `error` is the error of the attempt, if any; `judge_answer` is None without a judge.
     """
 
     response: str
@@ -36,7 +36,7 @@ class EvaluatorEvidence:
 
 
 class EvaluatorResult(NamedTuple):
-    """Whether a criterion is met and why; None for a score without a threshold."""
+    """Whether an evaluation passed and why; `passed` is None for a score without a threshold."""
 
     passed: bool | None
     reason: str
@@ -49,10 +49,10 @@ def _no_problems(_: JsonValue) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluator:
-    """One way of judging an answer.
+    """One kind of evaluation.
 
-    `wanted` takes from what a file says the parts that this criterion answers for, `find` judges
-    one of them, and `complaints` say why one can never be judged.
+    `select` returns the expected values of a configuration that this evaluator handles, `evaluate`
+    compares one of them with the evidence, and `validate` lists the errors of one of them.
     """
 
     kind: ClassVar[str] = "evaluator"
@@ -64,13 +64,13 @@ class Evaluator:
 
 
 class InvalidEvaluator(Exception):
-    """What was registered is no evaluator; register a `Criterion`."""
+    """The registered object is not an `Evaluator`."""
 
 
 def _require_evaluator(name: str, criterion: Evaluator) -> None:
     if not isinstance(criterion, Evaluator):
         raise InvalidEvaluator(
-            f"the evaluator {name} is to be a Criterion, not {type(criterion).__name__}"
+            f"the evaluator {name} must be an Evaluator, not {type(criterion).__name__}"
         )
 
 
@@ -79,29 +79,29 @@ EVALUATORS: Final[Registry[Evaluator]] = Registry(
 )
 
 AskModel: TypeAlias = Callable[[str, str, str], Awaitable[str]]
-"""Asks a model, given its name, a system message and a prompt, and returns its answer.
+"""Sends a system message and a prompt to the named model and returns its answer.
 
-Raises JudgeError when there is none.
+Raises JudgeError when the model does not answer.
 """
 
 
 def expected_items(evaluator: EvaluatorConfig) -> list[JsonValue]:
-    """What the answer must contain, one by one; all of them count."""
+    """The elements of `expected`; the answer must meet all of them."""
     if evaluator.expected is None:
         return []
     return evaluator.expected if isinstance(evaluator.expected, list) else [evaluator.expected]
 
 
 def is_pattern(item: JsonValue) -> bool:
-    """Whether an expected item is a pattern, and not a mapping to be found in the JSON."""
+    """Whether an element of `expected` is a pattern, and not a mapping to find in JSON."""
     return isinstance(item, dict) and "regex" in item and item.keys() <= {"regex", "expect_match"}
 
 
 def accepts_error(evaluator: EvaluatorConfig, error: AttemptError) -> bool:
-    """Whether an error that ended an attempt may be the one that is expected: its text is named.
+    """Whether an error that ended an attempt may be the expected error: the evaluator names its text.
 
-    Of a server or a provider by the words before the colon, as they stand: a pattern for the errors
-    of a tool may well be found in what others said, or in the "No such file" of a missing program.
+    For errors of servers and providers only the literal text before the colon counts: a pattern for
+    tool errors could also match the details, such as the "No such file" of a missing program.
     """
     if OUTCOMES[error.kind] is AttemptOutcome.SKIPPED:
         return False
@@ -119,17 +119,17 @@ def _is_negated_pattern(item: JsonValue) -> bool:
 
 
 def select_check(name: str) -> Callable[[EvaluatorConfig], Sequence[JsonValue]]:
-    """The `wanted` of an evaluator that is called under `checks` by its name."""
+    """The `select` of an evaluator that is configured under `checks` by its name."""
     return lambda evaluator: [evaluator.checks[name]] if name in evaluator.checks else []
 
 
 async def evaluate(
     evaluator: EvaluatorConfig, evidence: EvaluatorEvidence, ask: AskModel
 ) -> tuple[Evaluation, ...]:
-    """What every criterion says of an answer, in the order of their names.
+    """The evaluations of an answer, in the order of the names of the evaluators.
 
-    Nobody is asked when the evaluator has no judge. Raises JudgeError when the judge gave no
-    score that can be read, or an evaluator itself failed.
+    `ask` is called only for a judge. Raises JudgeError when the judge gives no valid score or when
+    an evaluator raises an exception.
     """
     if evaluator.expect_error:
         if evidence.error is None:
@@ -159,34 +159,34 @@ def judge_prompt(evaluator: EvaluatorConfig, response: str) -> str:
 
 
 def validate_evaluator(evaluator: EvaluatorConfig) -> Iterable[str]:
-    """What keeps an evaluator from ever judging anything."""
+    """The errors that make a configuration unusable."""
     if evaluator.prompt is not None:
         yield from _validate_judge(evaluator, evaluator.prompt)
     elif evaluator.min_score is not None:
-        yield "min_score is that of a judge; add prompt and model, or remove it"
+        yield "min_score needs a judge; add prompt and model, or remove min_score"
     elif evaluator.model is not None:
-        yield "a model judges with a prompt; add prompt, or remove model"
+        yield "a judge model needs a prompt; add prompt, or remove model"
     if evaluator.min_score is not None and evaluator.min_score > evaluator.scale:
-        yield f"min_score is beyond the scale from 0 to {evaluator.scale}; set scale: 100"
+        yield f"min_score is outside the scale from 0 to {evaluator.scale}; set scale: 100"
     for name in evaluator.checks:
         if EVALUATORS.find(name) is None:
-            yield f"no evaluator is named {name!r}.{suggest_names(name, EVALUATORS.names())}"
+            yield f"unknown evaluator {name!r}.{suggest_names(name, EVALUATORS.names())}"
     selected_count = 0
     for criterion in EVALUATORS:
         for item in criterion.select(evaluator):
             selected_count += 1
             yield from criterion.validate(item)
     if not selected_count and not evaluator.expect_error and not evaluator.checks:
-        yield "it judges nothing; add expected, regex, prompt, checks or expect_error"
+        yield "the evaluator is empty; add expected, regex, prompt, checks or expect_error"
 
 
 def _validate_judge(evaluator: EvaluatorConfig, prompt: str) -> Iterable[str]:
     if evaluator.model is None:
-        yield "a prompt needs a model to judge with; add model"
+        yield "a judge prompt needs a model; add model"
     if "{response}" not in prompt:
-        yield "the judge never sees the answer; write {response} into the prompt"
+        yield "the judge prompt lacks the answer; add {response} to it"
     if "{expected}" in prompt and evaluator.expected is None:
-        yield "the prompt holds {expected}, and nothing is expected; add expected"
+        yield "the prompt contains {expected}, but expected is not set; add expected"
 
 
 def _evaluations(evaluator: EvaluatorConfig, evidence: EvaluatorEvidence) -> Iterable[Evaluation]:
@@ -211,13 +211,13 @@ def _run_evaluator(
         return criterion.evaluate(item, evidence)
     except JudgeError:
         raise
-    except Exception as error:  # noqa: BLE001 - of a plugin: an error of its task, not of the run
+    except Exception as error:  # noqa: BLE001 - a plugin failed: an error of its task, not of the run
         reason = f"{type(error).__name__}: {error}"[:300]
         raise JudgeError(f"the evaluator {name} failed: {reason}") from None
 
 
 def format_expected(item: JsonValue) -> str:
-    """What was wanted, for reports: a text as it is, anything else as JSON."""
+    """An expected value for reports: text unchanged, anything else as JSON."""
     return item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
 
 
@@ -225,22 +225,22 @@ def _missing_error(evidence: EvaluatorEvidence) -> Evaluation:
     return Evaluation(
         type="expect_error",
         passed=False,
-        reason="an error was expected, and there was none",
+        reason="an error was expected, but none occurred",
         actual=evidence.response[:MAX_QUOTED_CHARS],
     )
 
 
 def _any_error(evidence: EvaluatorEvidence) -> Evaluation:
-    """What `expect_error` says by itself: there was one."""
+    """The evaluation of `expect_error` without other expectations."""
     return Evaluation(
-        type="expect_error", passed=True, reason="there was an error", actual=evidence.error
+        type="expect_error", passed=True, reason="an error occurred", actual=evidence.error
     )
 
 
 def _ignore_plugin(_: LoadedPlugin) -> None:
-    """Ignore a plugin that cannot be loaded; `mosaico plugins` shows it."""
+    """Ignore a plugin that cannot be loaded; `mosaico plugins` lists it."""
 
 
 def load_evaluators(warn: Callable[[LoadedPlugin], None] = _ignore_plugin) -> None:
-    """Find the evaluators of this product and of other distributions, once in a process."""
+    """Register the built-in evaluators and those of other distributions, once per process."""
     EVALUATORS.load("app.harness.mcp.evaluators", warn)

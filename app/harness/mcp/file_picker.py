@@ -1,4 +1,4 @@
-"""Benchmark files by name, by pattern, or picked from favourites on a terminal."""
+"""Finds benchmark files by name or pattern, or lets the user pick one from favorites."""
 
 import glob
 import os
@@ -19,7 +19,7 @@ SUFFIXES: Final = (".yaml", ".yml")
 
 
 class InvalidFavorites(AppError):
-    """The file of favourites cannot be used; write `favorites:` with `name` and `path` each."""
+    """The favorites file is invalid; write `favorites:` as a list of `name` and `path`."""
 
     code = "bad-favorites"
     status = 422
@@ -27,7 +27,7 @@ class InvalidFavorites(AppError):
 
 
 class NoFavorites(AppError):
-    """No favourites are configured; name benchmark files, or write some into the configuration."""
+    """No favorites are configured; name benchmark files, or add favorites to the configuration."""
 
     code = "no-favorites"
     status = 404
@@ -35,34 +35,34 @@ class NoFavorites(AppError):
 
 
 class Favorite(BenchmarkSection):
-    """A benchmark file, or a folder of them, and how the picker calls it."""
+    """A benchmark file or folder, and its label in the picker."""
 
     name: Annotated[str, Field(min_length=1)]
     path: Annotated[str, Field(min_length=1)]
 
 
 class FavoritesFile(BenchmarkSection):
-    """The configuration of the command."""
+    """The content of the favorites file."""
 
     favorites: Annotated[list[Favorite], Field(default_factory=list)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PickerChoice:
-    """A line of a picker."""
+    """An entry of the picker."""
 
     label: str
     path: Path
 
 
 ShowPicker: TypeAlias = Callable[[str, Sequence[PickerChoice]], PickerChoice | None]
-"""Asks a person; None when nothing was chosen."""
+"""Shows a question and entries to the user; returns None when the user cancels."""
 
 
 def resolve_files(names: Sequence[str]) -> list[Path]:
-    """The files of these names and patterns in their order, each once.
+    """The files with these names or glob patterns, in order and without duplicates.
 
-    Raises: UnreadableInput for a name that is no file, and for a pattern that nothing matches.
+    Raises: UnreadableInput for a missing file or a pattern without a match.
     """
     paths: dict[Path, Path] = {}
     for name in names:
@@ -73,7 +73,8 @@ def resolve_files(names: Sequence[str]) -> list[Path]:
         files = [Path(match) for match in matches if Path(match).is_file()]
         if not files:
             raise UnreadableInput(
-                f"{name}: no such file", hint="name files or patterns that match some"
+                f"{name}: no such file",
+                hint="name an existing file, or a pattern that matches files",
             )
         for file in files:
             paths.setdefault(file.resolve(), file)
@@ -81,9 +82,9 @@ def resolve_files(names: Sequence[str]) -> list[Path]:
 
 
 def read_favorites(environment: Mapping[str, str]) -> list[Favorite]:
-    """Those of `OT_BENCH_CONFIG`, else of `config/ot-bench.yaml`.
+    """The favorites of the file in `OT_BENCH_CONFIG`, else of `config/ot-bench.yaml`.
 
-    Raises: NoFavourites, BadFavourites, UnreadableInput when the file that was named is missing.
+    Raises: NoFavorites, InvalidFavorites, UnreadableInput when the configured file is missing.
     """
     configured_path = environment.get("OT_BENCH_CONFIG")
     path = Path(configured_path) if configured_path else DEFAULT_CONFIG
@@ -99,7 +100,7 @@ def read_favorites(environment: Mapping[str, str]) -> list[Favorite]:
     except ValidationError as error:
         location = "/".join(map(str, error.errors()[0]["loc"]))
         raise InvalidFavorites(
-            f"{path}: {location or 'the file'} cannot be used", hint=_FORMAT_HINT
+            f"{path}: {location or 'the file'} is invalid", hint=_FORMAT_HINT
         ) from None
     if not favorites:
         raise _no_favorites(path)
@@ -107,7 +108,7 @@ def read_favorites(environment: Mapping[str, str]) -> list[Favorite]:
 
 
 def pick_file(favorites: Sequence[Favorite], show_picker: ShowPicker) -> Path | None:
-    """What a person picks; a folder opens a second picker. Raises NoFavourites, UnreadableInput."""
+    """The file that the user picks; a folder opens a second picker. Raises UnreadableInput."""
     choices = [
         PickerChoice(label=_label(favorite.name, Path(favorite.path)), path=Path(favorite.path))
         for favorite in favorites
@@ -117,7 +118,7 @@ def pick_file(favorites: Sequence[Favorite], show_picker: ShowPicker) -> Path | 
         return choice.path if choice else None
     files = list(iter_benchmark_files(choice.path))
     if not files:
-        raise UnreadableInput(f"{choice.path} holds no YAML file", hint="name another folder")
+        raise UnreadableInput(f"{choice.path} contains no YAML file", hint="name another folder")
     file_choices = [
         PickerChoice(label=_label(str(f.relative_to(choice.path)), f), path=f) for f in files
     ]
@@ -126,7 +127,7 @@ def pick_file(favorites: Sequence[Favorite], show_picker: ShowPicker) -> Path | 
 
 
 def iter_benchmark_files(folder: Path) -> Iterator[Path]:
-    """The YAML files below a folder by name; hidden folders in it are passed over."""
+    """The YAML files below a folder, sorted by name, without hidden files and folders."""
     for root, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
@@ -140,7 +141,7 @@ def _label(name: str, path: Path) -> str:
 
 
 def read_description(path: Path) -> str | None:
-    """The description of a benchmark file; None when it has none or cannot be read."""
+    """The description of a benchmark file; None when it is missing or the file is invalid."""
     try:
         with path.open("rb") as file:
             value = parse_yaml(file.read(MAX_BYTES + 1)).value
@@ -154,7 +155,7 @@ def read_description(path: Path) -> str | None:
     )
 
 
-_FORMAT_HINT: Final = "write `favorites:` and below it `- name: …` with `path: …`"
+_FORMAT_HINT: Final = "write `favorites:` and below it entries with `name:` and `path:`"
 
 
 def _no_favorites(path: Path) -> NoFavorites:

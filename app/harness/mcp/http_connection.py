@@ -1,6 +1,6 @@
-"""The connection to a server over streamable HTTP, and what its answers mean that are none of MCP.
+"""The connection to a server over streamable HTTP, and its responses that are not MCP.
 
-The SDK tells all of them in one sentence; whoever mends a file needs the status.
+The SDK reports all of them with one sentence; the author of a benchmark file needs the HTTP status.
 """
 
 import json
@@ -21,16 +21,16 @@ from app.core.http.network_policy import OutboundPolicy
 from app.harness.mcp.config import HttpServer
 
 MAX_RESPONSE_BYTES: Final = 16 * 1024 * 1024
-REQUEST_TIMEOUT_S: Final = 3600.0  # tasks have limits of their own
+REQUEST_TIMEOUT_S: Final = 3600.0  # each task has its own timeout
 _MCP_CONTENT_TYPES: Final = ("application/json", "text/event-stream")
-# With what the SDK says that nothing comes any more; servers have the same number for theirs.
+# Messages of the SDK for a closed connection; a server may use the same error code for its own.
 _SDK_CLOSED_MESSAGES: Final = ("Connection closed", "SSE stream")
 _URL_REMEDY: Final = "; correct its url"
 _STATUS_REMEDIES: Final = dict.fromkeys((401, 403), "; correct its headers")
 
 
 class HttpConnection:
-    """Speaks with one server, and remembers the last answer that was none of MCP."""
+    """Connects to one server and remembers its last response that was not MCP."""
 
     def __init__(self, config: HttpServer, policy: OutboundPolicy) -> None:
         self._config = config
@@ -40,7 +40,7 @@ class HttpConnection:
 
     @asynccontextmanager
     async def streams(self) -> AsyncIterator[Any]:
-        """What a session of the SDK reads and writes."""
+        """The message streams for a session of the SDK."""
         async with outbound_async_client(
             timeout_s=REQUEST_TIMEOUT_S, max_bytes=MAX_RESPONSE_BYTES, policy=self._policy
         ) as http:
@@ -51,14 +51,15 @@ class HttpConnection:
                 yield streams
 
     def loss_reason(self, error: BaseException, since: float = float("-inf")) -> str | None:
-        """What an error tells of the connection, with the answers since then; None when it is an
-        answer of the server. `since` is of the monotonic clock.
+        """Why the connection is lost, given an error and the responses after `since` (monotonic clock).
+
+        None when the error is a regular error response of the server.
         """
         if isinstance(error, MCPError):
             if self._refusal is not None and self._refused_at >= since:
                 return self._refusal
             if error.code == mcp_types.PARSE_ERROR:
-                return f"{_host(self._config.url)} answered with what is no JSON-RPC{_URL_REMEDY}"
+                return f"{_host(self._config.url)} did not answer with JSON-RPC{_URL_REMEDY}"
             if error.code == mcp_types.CONNECTION_CLOSED and error.message.startswith(
                 _SDK_CLOSED_MESSAGES
             ):
@@ -66,7 +67,7 @@ class HttpConnection:
         return None
 
     async def _check_response(self, response: httpx2.Response) -> None:
-        """Only what is posted counts: a server need not offer a stream of its own, or end sessions."""
+        """Check the response to a POST; GET streams and DELETE of sessions are optional for servers."""
         if response.request.method != "POST":
             return
         problem = await _describe_non_mcp_response(response)
@@ -83,10 +84,10 @@ async def _describe_non_mcp_response(response: httpx2.Response) -> str | None:
         return (
             None
             if is_mcp
-            else f"with {content_type or 'no type'!r}, which no server of MCP does" + _URL_REMEDY
+            else f"with {content_type or 'no content type'!r}, which is not MCP{_URL_REMEDY}"
         )
     if response.is_redirect:
-        return f"{status} and sends elsewhere, where nobody follows{_URL_REMEDY}"
+        return f"{status} and redirects, which is not followed{_URL_REMEDY}"
     await response.aread()
     if _is_json_rpc(response.content):
         return None
@@ -99,11 +100,11 @@ def _remedy(status: int) -> str:
     is_temporary = (
         status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS
     )
-    return "; look into its log, or try again later" if is_temporary else _URL_REMEDY
+    return "; check its log, or try again later" if is_temporary else _URL_REMEDY
 
 
 def _is_json_rpc(content: bytes) -> bool:
-    """Some servers tell errors of MCP with a status that is one, too."""
+    """Whether the content is a JSON-RPC message: some servers send it with an error status."""
     try:
         message = json.loads(content)
     except (ValueError, RecursionError):
@@ -112,5 +113,5 @@ def _is_json_rpc(content: bytes) -> bool:
 
 
 def _host(url: str) -> str:
-    """Host and port; the rest of an address may hold secrets."""
+    """Host and port only: other parts of a URL may hold secrets."""
     return urlsplit(url).netloc.rpartition("@")[2]

@@ -1,4 +1,4 @@
-"""What is wrong with a benchmark file beyond its form, and what is against the conventions."""
+"""Checks benchmark files beyond their format: references, duplicate names, naming conventions."""
 
 import re
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ _TASK_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]*(:[a-z0-9][a-z0-9_.-]*){1,2}
 
 
 def lint(file: LoadedFile) -> LoadedFile:
-    """The file with everything that is to be mended, in the order of the lines."""
+    """The file with all findings, in the order of the lines."""
     findings = list(file.findings)
     if file.bench is not None:
         findings += _Linter(file.bench, file.document).findings()
@@ -41,7 +41,7 @@ def lint(file: LoadedFile) -> LoadedFile:
         _finding(
             file.document,
             path,
-            f"{text!r} is read as it stands here, by YAML 1.1 as something else; quote it",
+            f"{text!r} is text here, but another type in YAML 1.1; quote it",
         )
         for path, text in file.document.ambiguous_texts.items()
     ]
@@ -49,7 +49,7 @@ def lint(file: LoadedFile) -> LoadedFile:
 
 
 class _Linter:
-    """Goes through a file that could be understood."""
+    """Checks one valid benchmark."""
 
     def __init__(self, bench: McpBenchmark, document: YamlDocument) -> None:
         self._bench = bench
@@ -63,14 +63,16 @@ class _Linter:
         for i, scenario in enumerate(self._bench.scenarios):
             path: YamlPath = ("scenarios", i)
             if scenario.name in scenario_names:
-                yield self._error((*path, "name"), f"a scenario is named {scenario.name!r} already")
+                yield self._error(
+                    (*path, "name"), f"another scenario is already named {scenario.name!r}"
+                )
             scenario_names.add(scenario.name)
             task_names: set[str] = set()
             for k, task in enumerate(scenario.tasks):
                 task_path = (*path, "tasks", k)
                 if task.name in task_names:
                     yield self._error(
-                        (*task_path, "name"), f"a task is named {task.name!r} already"
+                        (*task_path, "name"), f"another task is already named {task.name!r}"
                     )
                 task_names.add(task.name)
                 yield from self._check_task(task, task_path)
@@ -84,23 +86,23 @@ class _Linter:
 
     def _check_task(self, task: HarnessTask | DirectTask, path: YamlPath) -> Iterable[LintFinding]:
         if not _TASK_NAME.fullmatch(task.name):
-            text = f"the name {task.name!r} is not of the form category:subcategory:detail"
+            text = f"the name {task.name!r} does not have the form category:subcategory:detail"
             yield self._warning((*path, "name"), text)
         yield from self._check_tags(task.tags, (*path, "tags"))
         yield from self._check_servers(task.server, (*path, "server"))
         if isinstance(task, DirectTask):
             yield from self._check_direct_task(task, path)
         elif not split_prompts(task.prompt):
-            yield self._error((*path, "prompt"), "the prompt has no text; write one")
+            yield self._error((*path, "prompt"), "the prompt contains no text; add some")
         yield from self._check_evaluate(task.evaluate, (*path, "evaluate"))
 
     def _check_direct_task(self, task: DirectTask, path: YamlPath) -> Iterable[LintFinding]:
         defaults = self._bench.defaults.direct
         if task.tool is None and defaults.tool is None:
-            yield self._error((*path, "tool"), "a direct task calls a tool; add tool")
+            yield self._error((*path, "tool"), "a direct task needs a tool; add the key tool")
         servers = task.server if "server" in task.model_fields_set else defaults.server
         if servers is None or (isinstance(servers, list) and len(servers) != 1):
-            yield self._error((*path, "server"), "a direct task calls one server; name it")
+            yield self._error((*path, "server"), "a direct task needs exactly one server; name it")
 
     def _check_servers(
         self, names: str | list[str] | None, path: YamlPath
@@ -110,9 +112,9 @@ class _Linter:
         for name in server_names:
             if name not in known_names:
                 suggestion = suggest_names(name, known_names)
-                yield self._error(path, f"no server is named {name!r}.{suggestion}")
+                yield self._error(path, f"unknown server {name!r}.{suggestion}")
         if len(set(server_names)) < len(server_names):
-            yield self._error(path, "a server is named twice; remove one")
+            yield self._error(path, "a server is listed twice; remove one of them")
 
     def _check_evaluate(
         self, evaluate: str | EvaluatorConfig | None, path: YamlPath
@@ -121,7 +123,7 @@ class _Linter:
             yield from self._check_evaluator(evaluate, path)
         elif evaluate is not None and evaluate not in self._bench.evaluators:
             suggestion = suggest_names(evaluate, list(self._bench.evaluators))
-            yield self._error(path, f"no evaluator is named {evaluate!r}.{suggestion}")
+            yield self._error(path, f"unknown evaluator {evaluate!r}.{suggestion}")
 
     def _check_evaluator(self, evaluator: EvaluatorConfig, path: YamlPath) -> Iterable[LintFinding]:
         for text in validate_evaluator(evaluator):
@@ -132,7 +134,7 @@ class _Linter:
             if tag not in _KNOWN_TAGS:
                 suggestion = suggest_names(tag, _KNOWN_TAGS)
                 yield self._warning(
-                    (*path, i), f"the tag {tag!r} is none of the taxonomy.{suggestion}"
+                    (*path, i), f"the tag {tag!r} is not in the taxonomy.{suggestion}"
                 )
 
     def _error(self, path: YamlPath, text: str) -> LintFinding:

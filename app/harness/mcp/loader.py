@@ -1,4 +1,4 @@
-"""Reads benchmark files: YAML to models, with the place of every mistake."""
+"""Loads benchmark files: parses YAML, expands variables, and reports errors with their position."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ _EXPANDED_SECTIONS: Final = ("servers", "llm")
 
 
 class InvalidBenchmarkFile(AppError):
-    """A benchmark file cannot be used; mend the places that are named."""
+    """A benchmark file is invalid; correct the listed errors."""
 
     code = "bad-benchmark-file"
     status = 422
@@ -37,7 +37,7 @@ class InvalidBenchmarkFile(AppError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintFinding:
-    """Something to mend in a file, and where."""
+    """A flaw of a file and its position."""
 
     position: SourcePosition
     severity: LintSeverity
@@ -46,7 +46,7 @@ class LintFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedFile:
-    """A file as it was read; `bench` is None when it could not be understood."""
+    """A loaded file and its findings; `bench` is None when the file is invalid."""
 
     name: str
     bench: McpBenchmark | None
@@ -65,7 +65,10 @@ def load_file(
     *,
     expand_variables: bool = True,
 ) -> LoadedFile:
-    """A file and what is wrong with it; without `expanded` its variables stay. Raises UnreadableInput."""
+    """Load a file; without `expand_variables` its variables are kept as text.
+
+    Raises: UnreadableInput. Errors in the content are findings.
+    """
     with open_input(path) as file:
         raw = file.read(MAX_BYTES + 1)
     return load_text(raw, str(path), secrets, environment, expand_variables=expand_variables)
@@ -79,7 +82,7 @@ def load_text(
     *,
     expand_variables: bool = True,
 ) -> LoadedFile:
-    """The same from bytes; `name` is what errors call them."""
+    """Load the content of a file; `name` identifies it in messages."""
     try:
         document = parse_yaml(raw)
     except InvalidYaml as bad:
@@ -100,27 +103,27 @@ def load_text(
 
 
 def require_valid(files: Iterable[LoadedFile]) -> None:
-    """Raise InvalidMcpFile with every error of these files; warnings do not matter."""
+    """Raise InvalidBenchmarkFile with the errors of these files; warnings are ignored."""
     errors = [(file, finding) for file in files for finding in file.errors]
     if errors:
         names = ", ".join(dict.fromkeys(file.name for file, _ in errors))
         raise InvalidBenchmarkFile(
-            f"{names} cannot be used",
+            f"{names} is invalid",
             errors=[
                 ErrorItem(pointer=format_position(file, finding), detail=finding.text)
                 for file, finding in errors[:MAX_SHOWN_ERRORS]
             ],
-            hint=f"`ot-bench validate {errors[0][0].name}` shows everything that is to be mended",
+            hint=f"`ot-bench validate {errors[0][0].name}` lists all errors",
         )
 
 
 def format_position(file: LoadedFile, finding: LintFinding) -> str:
-    """`bench.yaml:3:7`, as editors jump to it."""
+    """`bench.yaml:3:7`: file, line and column, as editors expect them."""
     return f"{file.name}:{finding.position.line}:{finding.position.column}"
 
 
 class _VariableExpander:
-    """Fills in the variables of a part of a document."""
+    """Expands the variables in a section of a document and reports variables without a value."""
 
     def __init__(
         self,
@@ -151,11 +154,11 @@ class _VariableExpander:
             self._report(path, f"{missing}; {self._suggest_fix(path)}")
             return text
         if _server_section(path) == "headers" and "${" in expanded:
-            self._report(path, f"a header still holds a variable; {self._suggest_fix(path)}")
+            self._report(path, f"the header still contains a variable; {self._suggest_fix(path)}")
         return expanded
 
     def _find_value(self, name: str, path: YamlPath) -> str | None:
-        """Secrets, and for what a program is started with then the host, for passing through."""
+        """The value of a variable: from secrets and, in `env` of a server only, from the host."""
         value = self._secrets.values.get(name)
         return (
             self._environment.get(name)
@@ -164,7 +167,7 @@ class _VariableExpander:
         )
 
     def _add_passed_variables(self, server: dict[str, Any], path: YamlPath) -> dict[str, Any]:
-        """A server with what `pass_env` names in its `env`."""
+        """The server with the host variables of `pass_env` added to its `env`."""
         names = server.get("pass_env")
         if len(path) != 2 or path[0] != "servers" or not isinstance(names, list):  # noqa: PLR2004
             return server
@@ -175,7 +178,8 @@ class _VariableExpander:
                 passed[name] = self._environment[name]
             else:
                 self._report(
-                    (*path, "pass_env", i), f"the variable {name} is not set; set it, or remove it"
+                    (*path, "pass_env", i),
+                    f"the variable {name} is not set in the environment; set it, or remove it here",
                 )
         return {**server, "env": passed | env} if isinstance(env, dict) else server
 
@@ -194,7 +198,7 @@ class _VariableExpander:
 
 
 def _server_section(path: YamlPath) -> str | None:
-    """`env` or `headers` for what stands in those of a server."""
+    """The section of a server that holds this path, such as `env` or `headers`; None elsewhere."""
     inside = len(path) == 4 and path[0] == "servers"  # noqa: PLR2004 - servers/name/env/KEY
     return str(path[2]) if inside else None
 
@@ -207,7 +211,7 @@ def _validation_findings(error: ValidationError, document: YamlDocument) -> Iter
             for key in context["keys"]:
                 suggestion = suggest_names(key, context["known"])
                 known_keys = "" if suggestion else f" Known: {', '.join(context['known'])}."
-                text = f"the key {key!r} is not known.{suggestion}{known_keys}"
+                text = f"unknown key {key!r}.{suggestion}{known_keys}"
                 yield _finding(document, (*path, key), text, key=True)
         else:
             yield _finding(
@@ -219,13 +223,13 @@ def _describe_error(loc: tuple[str | int, ...], error_type: str, message: str) -
     if error_type == "missing":
         return f"{loc[-1]} is missing"
     if not loc:
-        return "a benchmark file is a mapping with `scenarios:`"
+        return "a benchmark file must be a mapping with `scenarios:`"
     location = "/".join(map(str, loc))
     return f"{location}: {message[:1].lower()}{message[1:]}" if location else message
 
 
 def _document_path(loc: tuple[str | int, ...], value: Any) -> YamlPath:
-    """Where in the document a place of the models is; the names of variants are no steps."""
+    """The document path of a model error. Steps that name a variant of a union are not in the document."""
     path: list[str | int] = []
     for step in loc:
         if _has_step(value, step):

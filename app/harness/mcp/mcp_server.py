@@ -1,7 +1,7 @@
-"""One started server: what it offers, and calls of its tools.
+"""One running MCP server: start, tool calls, detection of a lost connection, stop.
 
-A task of its own holds the SDK's session from start to end, since its scopes must be left where
-they were entered; whoever calls may be any other.
+The SDK's session uses cancel scopes that must be exited by the task that entered them. A dedicated
+task therefore owns the session from start to end; other tasks may call tools.
 """
 
 import asyncio
@@ -37,18 +37,18 @@ from app.harness.mcp.tool_content import parse_contents, render_text
 from app.harness.mcp.types import ErrorKind, McpToolCall, ServerFacts
 
 PING_TIMEOUT_S: Final = 2.0
-MAX_REASON_CHARS: Final = 300  # characters of what a server says
-MIN_MASKED_CHARS: Final = 8  # what is shorter is a word like any other
+MAX_REASON_CHARS: Final = 300  # of one reason of a failure
+MIN_MASKED_CHARS: Final = 8  # a shorter value may be an ordinary word
 CLIENT_INFO: Final = mcp_types.Implementation(name="ot-bench", version="1")
 
-# On a command line, servers are the choice of its user.
+# On the command line the user chooses the servers, so every address is allowed.
 ALLOW_ALL_ADDRESSES: Final = OutboundPolicy(allowed=parse_networks("0.0.0.0/0,::/0"))
 
-# What goes wrong with a server is told in results; the SDK would print it besides.
+# Results report the errors of servers; without this the SDK would print them as well.
 for _name in ("mcp", "client"):
     logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
 
-# The SDK's tasks raise groups of whatever went wrong in them.
+# The task groups of the SDK wrap any of these errors in exception groups.
 _CONNECTION_ERRORS: Final = (
     ExceptionGroup,
     ProgramStartError,
@@ -64,9 +64,9 @@ _CONNECTION_ERRORS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerEnvironment:
-    """What servers are started in: where programs are looked up, which addresses are called.
+    """The surroundings of servers: the PATH of programs, the permitted addresses.
 
-    `hidden` are secrets, which nothing that is told of a server may hold.
+    `secret_values` are masked in every message about a server.
     """
 
     path: str
@@ -75,7 +75,7 @@ class ServerEnvironment:
 
 
 class ServerError(Exception):
-    """A server does not start, or answers no more; the message names it."""
+    """A server did not start, or its connection was lost; the message names the server."""
 
     def __init__(self, kind: ErrorKind, detail: str) -> None:
         super().__init__(detail)
@@ -84,7 +84,7 @@ class ServerError(Exception):
 
 
 class McpServer:
-    """A server between its start and its end."""
+    """A server from its start to its stop."""
 
     def __init__(self, server: PlannedServer, file: str, environment: ServerEnvironment) -> None:
         self.name = server.name
@@ -102,11 +102,11 @@ class McpServer:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it answers no more."""
+        """Whether the connection to the server is lost."""
         return self._loss is not None
 
     async def start(self) -> None:
-        """Start or reach it and hear what it offers, within its own timeout. Raises ServerFailed."""
+        """Start or connect to the server and list its tools, within its timeout. Raises ServerError."""
         start_time = time.monotonic()
         started: asyncio.Future[ServerFacts] = asyncio.get_running_loop().create_future()
         self._session_task = asyncio.create_task(
@@ -115,14 +115,14 @@ class McpServer:
         waited_for: list[asyncio.Future[Any]] = [started, self._session_task]
         await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
         if not started.done():
-            # The session ended first; nobody waits for the facts any more.
+            # The session ended first; the facts are no longer needed.
             started.cancel()
             raise self._server_error(ErrorKind.SERVER_START, "does not start")
         start_ms = 1000 * (time.monotonic() - start_time)
         self.facts = replace(started.result(), start_ms=start_ms)
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> McpToolCall:
-        """Call a tool. Its errors are answers; raises ServerFailed when none comes any more."""
+        """Call a tool; an error of the tool is a result. Raises ServerError when the server is lost."""
         if self.is_lost:
             raise self._died_error()
         start_time = time.monotonic()
@@ -138,13 +138,13 @@ class McpServer:
                 raise self._died_error() from None
             message = f"MCP error {error.code}: {error.message}"
             return self._tool_call(tool, arguments, _error_result(message), start_time)
-        except (ValueError, RuntimeError) as error:  # a result that its schema forbids
-            message = f"the result is not what it must be: {_first_line(error)}"
+        except (ValueError, RuntimeError) as error:  # a result that violates the schema
+            message = f"the tool returned an invalid result: {_first_line(error)}"
             return self._tool_call(tool, arguments, _error_result(message), start_time)
         return self._tool_call(tool, arguments, result, start_time)
 
     async def is_hanging(self) -> bool:
-        """Whether it does not even answer a ping, after a call that nobody waits for any more."""
+        """Whether the server ignores a ping after a call was cancelled; it may still work on the call."""
         if self.is_lost or not self._has_unanswered_call:
             return False
         try:
@@ -152,18 +152,19 @@ class McpServer:
                 await self._session.send_ping()
         except TimeoutError:
             return True
-        except (MCPError, ValidationError, RuntimeError):  # an answer of some kind, or its end
+        except (MCPError, ValidationError, RuntimeError):  # it responded, or the connection is lost
             pass
         self._has_unanswered_call = False
         return False
 
     async def stop(self, *, immediately: bool = False) -> None:
-        """End it: politely, or at once because nobody waits for it any more."""
+        """Stop the server gracefully, or kill it `immediately`."""
         if self._session_task is None:
             return
         self._stop_requested.set()
         if immediately:
             self._kill_and_cancel(self._session_task)
+        # A graceful stop that takes too long becomes a kill; repeat until the session task has ended.
         while not self._session_task.done():
             await asyncio.wait([self._session_task], timeout=2 * SIGTERM_GRACE_S)
             self._kill_and_cancel(self._session_task)
@@ -189,8 +190,7 @@ class McpServer:
                     return
                 started.set_result(facts)
                 await self._stop_requested.wait()
-        # All of them mean that the server is lost, which is a result of the attempt and no crash of
-        # the harness.
+        # All of them mean that the server is lost: an error of the attempt, not of the harness.
         except _CONNECTION_ERRORS as error:
             self._loss = self._loss or await self._loss_reason(error)
         finally:
@@ -216,15 +216,16 @@ class McpServer:
                     yield session
 
     async def _detect_loss(self, error: MCPError, since: float) -> None:
-        """Learn whether the server is lost, and why: from the program, or from the connection.
+        """Record whether and why the server is lost, from its process or from its connection.
 
-        Its own errors are answers, whatever number they bear.
+        The error code alone does not decide: a server may use any code for its own errors.
         """
         if self._stdio is not None:
             if self._stdio.is_ended:
                 self._loss = await self._stdio.describe_end()
         elif self._http is not None:
             reason = self._http.loss_reason(error, since)
+            # Wait for the end of the session task: its own error may name the cause more exactly.
             if reason is not None and _is_closed(error) and self._session_task is not None:
                 await asyncio.wait([self._session_task], timeout=EXIT_REPORT_WAIT_S)
             self._loss = self._loss or reason
@@ -241,7 +242,7 @@ class McpServer:
         return self._server_error(ErrorKind.SERVER_DIED, "is gone")
 
     def _server_error(self, kind: ErrorKind, event: str) -> ServerError:
-        """What became of it, without secrets and headers, should anybody have repeated them."""
+        """An error with its reason, in which secrets and header values are masked."""
         headers = self._config.headers if isinstance(self._config, HttpServer) else {}
         secret_values = {*self._environment.secret_values, *headers.values()}
         reason = _mask(str(self._loss), secret_values)
@@ -270,9 +271,9 @@ class McpServer:
 async def running_servers(
     servers: Sequence[PlannedServer], file: str, environment: ServerEnvironment
 ) -> AsyncIterator[list[McpServer]]:
-    """Servers that start together and run as long as the block; an error ends them at once.
+    """Start servers together and stop them after the block; after an error they are killed.
 
-    Raises: ServerFailed.
+    Raises: ServerError.
     """
     running = [McpServer(server, file, environment) for server in servers]
     completed = False
@@ -290,7 +291,7 @@ def _error_result(text: str) -> mcp_types.CallToolResult:
 
 
 def _mask(text: str, secret_values: Iterable[str]) -> str:
-    """The text without these values, whole or word by word."""
+    """The text without these values: the whole values, and each word of them."""
     parts = {part for value in secret_values for part in (value, *value.split())}
     # Longest first: a shorter value may be a part of a longer one.
     for part in sorted(parts, key=len, reverse=True):
@@ -304,7 +305,7 @@ def _is_closed(error: BaseException) -> bool:
 
 
 def _iter_reasons(error: BaseException) -> Iterator[str]:
-    """What the errors of a group say, the first of them first."""
+    """The messages of an error, or of all errors of an exception group, in order."""
     if isinstance(error, BaseExceptionGroup):
         for member in error.exceptions:
             yield from _iter_reasons(member)
@@ -313,7 +314,7 @@ def _iter_reasons(error: BaseException) -> Iterator[str]:
     elif isinstance(error, ProgramStartError | MCPError):
         yield str(error)[:MAX_REASON_CHARS]
     elif isinstance(error, httpx2.ConnectError):
-        yield f"it cannot be reached: {_first_line(error)}; start it, or correct its url"
+        yield f"connection failed: {_first_line(error)}; start the server, or correct its url"
     else:
         yield f"{type(error).__name__}: {_first_line(error)}"
 

@@ -1,7 +1,7 @@
-"""What is to be run, with every default settled and every variable filled in.
+"""The plan of a run: its tasks with all defaults applied and all variables expanded.
 
-`run.run_plan` takes a Plan, tells each result as an event the moment it is there, and returns the
-whole report; files are written by whoever listens.
+`run.run_plan` executes a plan. It sends each result as an event and returns the report; the listener
+writes files.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from app.llm.prices import Price
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedServer:
-    """A server that a task uses. The `env` of a stdio server is complete but for `PATH`."""
+    """A server of a task. The `env` of a stdio server is complete except for `PATH`."""
 
     name: str
     config: StdioServer | HttpServer
@@ -34,7 +34,7 @@ class PlannedServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmEndpoint:
-    """Where the models of a file are asked."""
+    """The model server of a file."""
 
     provider: Provider
     base_url: str | None = None
@@ -43,11 +43,11 @@ class LlmEndpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTask:
-    """A task for one model (none asked: empty), as it is run.
+    """A task for one model; `model` is empty for a direct task.
 
-    `prompts` are the parts of one conversation, empty for a direct task; `tool` and `arguments`
-    are of direct tasks. Tasks of one scenario with `share_servers` use the same started servers, each
-    trial its own where they run `in_order`.
+    `prompts` are the prompts of one conversation, empty for a direct task; `tool` and `arguments`
+    belong to direct tasks. Tasks of a scenario with `share_servers` use the same servers; with
+    `in_order` each trial has its own.
     """
 
     file: str
@@ -73,16 +73,16 @@ class PlannedTask:
         return tuple(server.name for server in self.servers)
 
     def models(self) -> list[str]:
-        """The model that works on it, if one does, and the one that judges it."""
+        """The model under test, if any, and the judge model, if any."""
         names = [self.model] if self.type is TaskType.HARNESS else []
         if self.evaluator is not None and self.evaluator.prompt and self.evaluator.model:
             names.append(self.evaluator.model)
         return names
 
     def content_hash(self) -> str:
-        """What makes two attempts comparable: all that the model sees and all that is judged.
+        """A hash of everything that the model sees or that is evaluated; equal hashes are comparable.
 
-        The environment and headers of a server are left out: secrets come and go.
+        The environment and headers of a server are excluded: they may hold secrets that change.
         """
         content = {
             "type": self.type,
@@ -101,7 +101,7 @@ class PlannedTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedAttempt:
-    """One try at a task."""
+    """One trial of a task."""
 
     task: PlannedTask
     trial: int
@@ -113,17 +113,18 @@ class PlannedAttempt:
 
     @property
     def queue_key(self) -> tuple[str | int, ...]:
-        """What it shares with the attempts that it stands in one queue with."""
+        """Attempts with the same key run one after the other, in one queue."""
         task = self.task
         return (task.file, task.scenario, self.trial) if task.in_order else self.key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
-    """All that a run is told; `done` are the results of an earlier part of it and `servers` those
-    that it met, `made` are attempts whose results somebody else keeps.
+    """The tasks and settings of a run.
 
-    `hidden` are secrets that nothing told of a server may hold. `prices` are by the name of the model; of a model that is not there the cost is unknown.
+    `completed_results` and `known_servers` are those of an interrupted run that this run resumes;
+    `stored_keys` identifies attempts whose results the caller stores. `secret_values` are masked in
+    messages about servers. `prices` are keyed by model; the cost of another model is unknown.
     """
 
     tasks: tuple[PlannedTask, ...]
@@ -139,20 +140,20 @@ class RunPlan:
     trace: bool = False
 
     def attempts(self) -> Iterator[PlannedAttempt]:
-        """Every attempt in its order: all tasks once, then all of them again."""
+        """All attempts in order: the first trial of every task, then the second trial, and so on."""
         for trial in range(self.trials):
             for task in self.tasks:
                 yield PlannedAttempt(task=task, trial=trial)
 
     def missing_attempts(self) -> list[PlannedAttempt]:
-        """The attempts that are to be made."""
+        """The attempts without a result."""
         return [attempt for queue in self.missing_queues() for attempt in queue]
 
     def missing_queues(self) -> list[list[PlannedAttempt]]:
-        """What neither `done` nor `made` holds: attempts that wait for each other in one list.
+        """The attempts without a result; attempts that run one after the other form one list.
 
-        Where one of a scenario `in_order` is missing, all are made again: it needs what those
-        before it left with the servers.
+        If one attempt of an `in_order` scenario is missing, the whole queue is repeated: the attempt
+        depends on the server state that the attempts before it leave behind.
         """
         finished_keys = self.stored_keys.union(result.key for result in self.completed_results)
         queues = (

@@ -1,4 +1,4 @@
-"""From benchmark files to what is run: the tasks that were chosen, every default settled."""
+"""Builds the planned tasks of a run from benchmark files: selection, defaults, overrides, keys."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ _OPENROUTER_KEY: Final = "OPENROUTER_API_KEY"
 
 
 class NoTaskSelected(AppError):
-    """No task is left to run; widen --scenario, --task or --tags."""
+    """No task matches the selection; widen --scenario, --task or --tags."""
 
     code = "nothing-selected"
     status = 400
@@ -42,7 +42,7 @@ class NoTaskSelected(AppError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSelection:
-    """Which tasks are run, by patterns of a shell; of tags one is enough. Empty is no choice."""
+    """Shell patterns that select tasks; one matching tag is enough. An empty list selects all."""
 
     scenarios: Sequence[str] = ()
     tasks: Sequence[str] = ()
@@ -58,7 +58,7 @@ class TaskSelection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOverrides:
-    """What the command line says instead of the files; several models are run one by one."""
+    """Command line options that override the files; each model runs every task."""
 
     models: Sequence[str] = ()
     timeout_s: float | None = None
@@ -68,7 +68,7 @@ class PlanOverrides:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelKeys:
-    """Where the keys of models come from: the file of secrets, then the environment."""
+    """Looks up API keys of models: in the secrets file, then in the environment."""
 
     secrets: Secrets = field(default_factory=Secrets)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -81,9 +81,9 @@ class ModelKeys:
 def plan_tasks(
     files: Iterable[LoadedFile], selection: TaskSelection, overrides: PlanOverrides, keys: ModelKeys
 ) -> tuple[PlannedTask, ...]:
-    """The tasks of usable files, in the order in which they stand there.
+    """The selected tasks of valid files, in the order of the files.
 
-    Raises: NothingSelected.
+    Raises: NoTaskSelected.
     """
     planned = [
         task
@@ -95,13 +95,13 @@ def plan_tasks(
     ]
     if not planned:
         raise NoTaskSelected(
-            "no task is of these names and tags", hint="`ot-bench list FILE…` shows all of them"
+            "no task matches the given names and tags", hint="`ot-bench list FILE…` lists all tasks"
         )
     return tuple(planned)
 
 
 def require_keys(tasks: Iterable[PlannedTask], keys: ModelKeys) -> None:
-    """Raise MissingKey when a model is asked at a public address without a key."""
+    """Raise MissingKey when a task calls a model at a public provider without an API key."""
     for task in tasks:
         endpoint = task.endpoint
         needs_model = task.type is TaskType.HARNESS or (
@@ -112,16 +112,16 @@ def require_keys(tasks: Iterable[PlannedTask], keys: ModelKeys) -> None:
                 _OPENROUTER_KEY if endpoint.base_url == OPENROUTER_URL else KEYS[endpoint.provider]
             )
             raise MissingKey(
-                f"{task.name} asks {task.model or 'a judge'}, and {name} is not set",
-                hint=f"put {name} into {keys.secrets.location()} or the environment, or name a server"
-                " of your own with --base-url",
+                f"{task.name} calls {task.model or 'a judge model'}, but {name} is not set",
+                hint=f"set {name} in {keys.secrets.location()} or in the environment, or name your own"
+                " model server with --base-url",
             )
 
 
 def models_without_price(
     tasks: Iterable[PlannedTask], prices: Mapping[str, Price], run_budget: BudgetLimits
 ) -> list[str]:
-    """The models without the price that a limit in dollars needs, be it of a task or of the run."""
+    """The models without a price to which a cost limit of a task or of the run applies."""
     limited_models = dict.fromkeys(
         name for task in tasks for name in _models_with_cost_limit(task, run_budget)
     )
@@ -129,7 +129,7 @@ def models_without_price(
 
 
 class _TaskPlanner:
-    """Settles the defaults of one file."""
+    """Applies the defaults of one file and the overrides to its tasks."""
 
     def __init__(
         self, name: str, bench: McpBenchmark, overrides: PlanOverrides, keys: ModelKeys
@@ -216,7 +216,7 @@ def _models_with_cost_limit(task: PlannedTask, run_budget: BudgetLimits) -> list
 
 
 def _endpoint(bench: McpBenchmark, overrides: PlanOverrides, keys: ModelKeys) -> LlmEndpoint:
-    """What the command line names, else the file, else secrets and environment, else OpenRouter."""
+    """The model server: of the command line, the file, OPENAI_BASE_URL in secrets, or OpenRouter."""
     provider = overrides.provider or Provider(bench.llm.provider)
     url = overrides.base_url or bench.llm.base_url
     if provider is Provider.ANTHROPIC:
@@ -242,7 +242,7 @@ def _first_set(values: Iterable[T | None]) -> T | None:
 
 
 def _system_prompt(task: HarnessTask, defaults: BenchmarkDefaults) -> str | None:
-    """That of the task, of its type, or of all; null takes away what the others would give."""
+    """The system prompt of the task, its type or the file; an explicit null means no prompt."""
     if "system_prompt" in task.model_fields_set:
         return task.system_prompt
     if "system_prompt" in defaults.harness.model_fields_set:

@@ -1,7 +1,8 @@
-"""Ends the programs that this process started, when it is killed itself.
+"""Kills the server processes of this process when this process itself is killed.
 
-One small process reads from a pipe which groups of processes live; the pipe ends when we do, and
-what is left by then is killed.
+A process that receives SIGKILL cannot clean up. A small helper process therefore reads the running
+process groups from a pipe. The pipe closes with this process; the helper then kills the groups that
+are left.
 """
 
 import atexit
@@ -18,7 +19,7 @@ IGNORED_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class ProcessReaper:
-    """Is told of every group that begins and ends; several threads may use it."""
+    """Tells the helper process which process groups run. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -26,21 +27,20 @@ class ProcessReaper:
         self._process: subprocess.Popen[bytes] | None = None
 
     def watch(self, group: int) -> None:
-        """Have this group killed when we end."""
+        """Kill this process group when this process ends."""
         with self._lock:
-            # Kept here as well, so that a new reaper process can be told of the groups that live
-            # already.
+            # Kept here as well, so that a new helper process learns the groups that already run.
             self._groups.add(group)
             self._send(f"+{group}\n")
 
     def unwatch(self, group: int) -> None:
-        """The group has ended."""
+        """Stop watching a process group that has ended."""
         with self._lock:
             self._groups.discard(group)
             self._send(f"-{group}\n")
 
     def close(self) -> None:
-        """End the process, and with it every group that is still watched."""
+        """End the helper process; it kills every group that is still watched."""
         with self._lock:
             if self._process is not None:
                 assert self._process.stdin is not None
@@ -55,7 +55,7 @@ class ProcessReaper:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(line.encode())
-        except BrokenPipeError:  # somebody ended it
+        except BrokenPipeError:  # the helper was killed: start another one
             self._process.stdin.close()
             self._process.wait(CLOSE_TIMEOUT_S)
             self._start_process()
@@ -67,8 +67,8 @@ class ProcessReaper:
 
 
 def _spawn_reaper() -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(  # noqa: S603 - this file
-        # Isolated and without site packages: it starts fast and imports nothing of ours.
+    return subprocess.Popen(  # noqa: S603 - it runs this file
+        # Isolated and without site packages: it starts fast and cannot import foreign modules.
         [sys.executable, "-I", "-S", __file__],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -85,9 +85,9 @@ atexit.register(REAPER.close)
 
 
 def main() -> None:
-    """Read which groups begin and end, until there is nothing more to read."""
+    """Read started and ended groups from stdin until it closes, then kill the remaining groups."""
     for number in IGNORED_SIGNALS:
-        # Ctrl-C reaches it as well, and it has to outlive this process.
+        # These signals may reach the helper as well, but it must outlive this process.
         signal.signal(number, signal.SIG_IGN)
     groups: set[int] = set()
     for line in sys.stdin:

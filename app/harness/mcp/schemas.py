@@ -1,4 +1,4 @@
-"""Harness settings of ot-bench benchmarks, as the REST API has them."""
+"""REST schema of the harness settings of ot-bench benchmarks."""
 
 from typing import Annotated
 
@@ -13,8 +13,8 @@ Patterns = Annotated[list[ShortText], Field(max_length=100)]
 class McpHarnessSettings(RunBudget):
     """The harness settings of an ot-bench benchmark: which tasks run, and how often.
 
-    Servers, tasks, limits and model servers are part of the file. It belongs to the operator, because
-    it names programs to start.
+    The benchmark file defines servers, tasks, limits and model servers. Only the operator provides
+    files, because they name programs to start.
     """
 
     model: ShortText | None = Field(

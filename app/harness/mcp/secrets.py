@@ -1,4 +1,4 @@
-"""`${NAME}` and `${NAME:-default}` in the configuration of a benchmark, and where values come from."""
+"""The secrets file, and the expansion of `${NAME}` and `${NAME:-default}` in benchmark files."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ _VARIABLE: Final = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\
 
 
 class InvalidSecretsFile(AppError):
-    """The file of secrets cannot be used; write it as `NAME: value`, one a line."""
+    """The secrets file is invalid; write one `NAME: value` per line."""
 
     code = "bad-secrets-file"
     status = 422
@@ -23,12 +23,12 @@ class InvalidSecretsFile(AppError):
 
 
 class UndefinedVariable(Exception):
-    """A variable has no value and no default."""
+    """A variable has no value and no default, or is malformed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets:
-    """The values of a secrets file; `looked` says where one was looked for."""
+    """The values of a secrets file; `searched_paths` are the paths that were tried."""
 
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
     searched_paths: tuple[Path, ...] = ()
@@ -38,13 +38,15 @@ class Secrets:
 
 
 def find_secrets(path: Path | None) -> Secrets:
-    """The values of the file that was named, else of `config/bench-secrets.yaml`, else the user's.
+    """The values of the file at `path`, of the project's file, or of the file in the user's config folder.
 
-    Raises: BadSecrets, also when a named file is missing. None of the others need be there.
+    The default files may be missing. Raises: InvalidSecretsFile, also when `path` does not exist.
     """
     if path is not None:
         if not path.exists():
-            raise InvalidSecretsFile(f"{path} does not exist", hint="name a file that can be read")
+            raise InvalidSecretsFile(
+                f"{path} does not exist", hint="name an existing file with --secrets"
+            )
         return read_secrets(path)
     default_paths = default_secrets_paths()
     existing_path = next((path for path in default_paths if path.exists()), None)
@@ -56,7 +58,7 @@ def find_secrets(path: Path | None) -> Secrets:
 
 
 def default_secrets_paths() -> tuple[Path, ...]:
-    """Where a file of secrets is looked for: in the project, then of the user."""
+    """The default paths of the secrets file: in the project, then in the user's config folder."""
     import platformdirs
 
     return (
@@ -66,29 +68,29 @@ def default_secrets_paths() -> tuple[Path, ...]:
 
 
 def read_secrets(path: Path) -> Secrets:
-    """The values of a file. What stands in it is never part of an error. Raises BadSecrets."""
+    """The values of a file. Errors never quote its content. Raises InvalidSecretsFile."""
     try:
         with path.open("rb") as file:
             document = parse_yaml(file.read(MAX_BYTES + 1), texts_only=True)
     except OSError as error:
         raise InvalidSecretsFile(
-            f"{path} cannot be read: {error.strerror}", hint="let this user read it"
+            f"{path} cannot be read: {error.strerror}", hint="give this user read permission"
         ) from None
     except InvalidYaml as bad:
         raise InvalidSecretsFile(
-            f"{path}:{bad.position.line}:{bad.position.column}: this is not `NAME: value`",
-            hint="write one `NAME: value` a line, and quote values with signs in them",
+            f"{path}:{bad.position.line}:{bad.position.column}: not a `NAME: value` pair",
+            hint="write one `NAME: value` per line, and quote values with special characters",
         ) from None
     values = {} if document.value in (None, "") else document.value
     if not isinstance(values, dict) or not all(isinstance(text, str) for text in values.values()):
-        raise InvalidSecretsFile(f"{path} holds something else than `NAME: value`")
+        raise InvalidSecretsFile(f"{path} must contain only `NAME: value` pairs")
     return Secrets(values=values, searched_paths=(path,))
 
 
 def expand_variables(text: str, find_value: Callable[[str], str | None]) -> str:
-    """The text with its variables filled in once; `$${` stands for `${`.
+    """The text with its variables expanded once; `$${` is an escaped `${`.
 
-    Raises: NoSuchVariable with what is missing or malformed.
+    Raises: UndefinedVariable.
     """
 
     def value_of(match: "re.Match[str]") -> str:
@@ -96,7 +98,7 @@ def expand_variables(text: str, find_value: Callable[[str], str | None]) -> str:
         if match.group() == "$${":
             return "${"
         if name is None:
-            raise UndefinedVariable(f"{match.group()!r:.60} is not written as ${{NAME}}")
+            raise UndefinedVariable(f"{match.group()!r:.60} must be written as ${{NAME}}")
         value = find_value(name)
         if value is not None:
             return value

@@ -1,4 +1,4 @@
-"""What a server says of itself: its name, its tools, prompts and resources."""
+"""Reads the facts of a server: its version, instructions, tools, prompts and resources."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -18,8 +18,8 @@ FetchPage = Callable[..., Awaitable[Page]]
 
 
 async def fetch_server_facts(session: ClientSession, file: str, name: str) -> ServerFacts:
-    """What a server says of itself. Raises MCPError, ValidationError, and ValueError for a schema
-    that holds a number which JSON has not: neither a model nor a file can be told of it.
+    """The facts of a server. Raises MCPError, ValidationError, and ValueError for a tool schema with a
+    non-finite number: it can neither be sent to a model nor stored.
     """
     handshake = await session.initialize()
     tools = await _fetch_pages(session.list_tools)
@@ -37,7 +37,7 @@ async def fetch_server_facts(session: ClientSession, file: str, name: str) -> Se
 
 
 async def _fetch_pages(fetch_page: FetchPage[Page]) -> list[Page]:
-    """Every page of a list; none from a server that does not know of such."""
+    """All pages of a list; none when the server does not support this list."""
     pages: list[Page] = []
     cursor: str | None = None
     while len(pages) < MAX_PAGES:
@@ -66,10 +66,10 @@ def _tool_facts(tool: mcp_types.Tool) -> ToolFacts:
 
 
 def estimate_schema_tokens(name: str, description: str, schema: dict[str, Any]) -> int:
-    """About how many tokens a tool takes of every request: four characters of its JSON are one."""
+    """Estimated tokens of a tool in each request: one token per four characters of its JSON."""
     document = {"name": name, "description": description, "input_schema": schema}
     try:
         text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except ValueError:
-        raise ValueError(f"the schema of {name!r} holds a number that JSON has not") from None
+        raise ValueError(f"the schema of {name!r} contains a non-finite number") from None
     return -(-len(text) // CHARS_PER_TOKEN)

@@ -1,4 +1,4 @@
-"""The servers of an attempt: its own, or those that the attempts of a scenario share."""
+"""Starts the servers of attempts: own servers, or servers that the attempts of a scenario share."""
 
 import asyncio
 from collections import Counter
@@ -15,7 +15,7 @@ ServerListener = Callable[[ServerSeen], None]
 
 
 class SharedServerKey(NamedTuple):
-    """A server that the attempts of a scenario use together; of `trial` only, unless that is None."""
+    """Identifies a shared server; with a `trial` it is shared within that trial only."""
 
     file: str
     scenario: str
@@ -24,9 +24,9 @@ class SharedServerKey(NamedTuple):
 
 
 class ServerTracker:
-    """Tells of every server that is met for the first time, or that has changed since.
+    """Notifies the listener of every new server, and of every server that changed since its last start.
 
-    `known` are those of an earlier part of the run.
+    `known_servers` are those of an interrupted run that this run resumes.
     """
 
     def __init__(self, notify: ServerListener, known_servers: Iterable[ServerFacts] = ()) -> None:
@@ -34,7 +34,7 @@ class ServerTracker:
         self._known = {(facts.file, facts.name): facts for facts in known_servers}
 
     def record(self, facts: ServerFacts) -> None:
-        """Compare a server that has just started with what it was before."""
+        """Compare a server that has just started with its previous start."""
         key = (facts.file, facts.name)
         previous = self._known.get(key)
         if previous is None:
@@ -46,15 +46,15 @@ class ServerTracker:
             self._notify(ServerSeen(facts=facts, changed=True))
 
     def facts(self) -> tuple[ServerFacts, ...]:
-        """The servers as they were last, in the order in which they were met."""
+        """The facts of the last start of each server, in the order of their first start."""
         return tuple(self._known.values())
 
 
 @dataclass(slots=True)
 class _SharedServer:
-    """A shared server, once it runs, how many attempts may still want it, and how many use which.
+    """A shared server, the number of attempts that have not ended, and the users of each process.
 
-    One that does not start is not tried again: every attempt would wait for its timeout.
+    A server that failed to start is not retried: every attempt would wait for its timeout again.
     """
 
     remaining_attempts: int
@@ -65,7 +65,7 @@ class _SharedServer:
 
 
 class ServerPool:
-    """Starts servers for attempts. Shared ones end when the last attempt that names them has."""
+    """Starts servers for attempts. A shared server is stopped after its last attempt."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class ServerPool:
 
     @asynccontextmanager
     async def servers_for(self, attempt: PlannedAttempt) -> AsyncIterator[list[McpServer]]:
-        """The servers of an attempt in the order of its task. Raises ServerFailed."""
+        """The servers of an attempt in the order of its task. Raises ServerError."""
         if attempt.task.share_servers:
             leased: list[McpServer] = []
             try:
@@ -88,6 +88,7 @@ class ServerPool:
                     leased += [await self._lease(attempt, planned)]
                 yield leased
             except TimeoutError:
+                # A server that hangs must not slow down the next attempt that shares it.
                 await self._discard_hanging(attempt, leased)
                 raise
             finally:
@@ -100,7 +101,7 @@ class ServerPool:
             yield servers
 
     async def close(self) -> None:
-        """End what is still shared, at once."""
+        """Kill the shared servers that still run."""
         for shared in self._shared_servers.values():
             if shared.server is not None:
                 await shared.server.stop(immediately=True)
@@ -116,9 +117,8 @@ class ServerPool:
                 and shared.server.is_lost
                 and not shared.user_counts[shared.server]
             ):
-                await shared.server.stop(
-                    immediately=True
-                )  # it may still run, and nobody else would
+                # The connection is lost but the process may live on; nothing else would end it.
+                await shared.server.stop(immediately=True)
             if shared.server is None or shared.server.is_lost:
                 shared.server = McpServer(planned, attempt.task.file, self._environment)
                 try:
@@ -131,7 +131,7 @@ class ServerPool:
             return shared.server
 
     async def _discard_hanging(self, attempt: PlannedAttempt, leased: Sequence[McpServer]) -> None:
-        """Give no other attempt a server that answers no more; those that use it may go on."""
+        """Stop handing out a server that does not respond; attempts that already use it continue."""
         for key, server in zip(_shared_keys(attempt), leased, strict=True):
             shared = self._shared_servers[key]
             if await server.is_hanging() and shared.server is server:

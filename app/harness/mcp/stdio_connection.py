@@ -1,7 +1,8 @@
-"""Servers that are programs of this machine: their process, what they say, and their end.
+"""MCP servers as local processes: start, message streams, stderr, and termination.
 
-The SDK's own way of starting them hands over variables of the host; here a program gets what it is
-given, and nothing else. Source: MCP specification 2025-11-25, transports, stdio.
+The SDK's `stdio_client` adds variables of the host to the environment of a server, which could leak
+secrets; here a server gets its configured environment only. Source: MCP specification 2025-11-25,
+transports, stdio.
 """
 
 import asyncio
@@ -24,19 +25,19 @@ from app.harness.mcp.process_reaper import REAPER
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 MAX_NOISE_BYTES: Final = 1024 * 1024
-MIN_NOISE_LINE_BYTES: Final = 64  # what a short line counts for: each is looked at
+MIN_NOISE_LINE_BYTES: Final = 64  # minimum cost of a line: parsing an empty line takes time as well
 STDERR_TAIL_BYTES: Final = 8 * 1024
-MAX_QUOTED_CHARS: Final = 120  # characters of what cannot be read
+MAX_QUOTED_CHARS: Final = 120  # of an invalid line
 
-STDIN_CLOSE_GRACE_S: Final = 0.5  # for a server whose input was closed, before it gets SIGTERM
-SIGTERM_GRACE_S: Final = 2.0  # for all of it, before SIGKILL
-EXIT_REPORT_WAIT_S: Final = 1.0  # between the end of its output and its own
+STDIN_CLOSE_GRACE_S: Final = 0.5  # between closing stdin and SIGTERM
+SIGTERM_GRACE_S: Final = 2.0  # from closing stdin to SIGKILL
+EXIT_REPORT_WAIT_S: Final = 1.0  # between the end of the output and the exit of the process
 EXIT_POLL_S: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerProgram:
-    """What is started: `env` is its whole environment, PATH included."""
+    """The command line of a server; `env` is its complete environment, including PATH."""
 
     command: str
     args: Sequence[str] = ()
@@ -45,14 +46,14 @@ class ServerProgram:
 
 
 class ProgramStartError(Exception):
-    """A program could not be started; the message says why."""
+    """A program could not be started; the message gives the reason."""
 
 
 class StdioConnection:
-    """The two streams of a program, as the SDK's session wants them.
+    """The message streams of a process, in the form that the SDK's session expects.
 
-    What is no message on its output is passed over, up to a limit: many servers log there.
-    `broken` says why the program is not listened to any more, `ended` that the session is over.
+    Lines of the output that are not messages are skipped up to a limit: many servers log to stdout.
+    `broken_reason` is set when the output was rejected, `is_ended` when the session is over.
     """
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
@@ -66,7 +67,7 @@ class StdioConnection:
         self._noise_bytes = 0
 
     async def connect(self) -> None:
-        """Attach the pipes to the running loop."""
+        """Attach the pipes of the process to the event loop."""
         loop, process = asyncio.get_running_loop(), self._process
         protocol = asyncio.StreamReaderProtocol(self._stdout)
         output, _ = await loop.connect_read_pipe(lambda: protocol, process.stdout)
@@ -80,12 +81,12 @@ class StdioConnection:
         self._stdin = asyncio.StreamWriter(input_transport, flow, None, loop)
 
     async def receive(self) -> SessionMessage:
-        """The next message of the program. Raises anyio.EndOfStream when none comes any more."""
+        """The next message of the server. Raises anyio.EndOfStream at the end of its output."""
         while self.broken_reason is None:
             try:
                 line = await self._stdout.readuntil(b"\n")
             except asyncio.LimitOverrunError:
-                self.reject(f"it wrote a line of more than {MAX_LINE_BYTES} bytes")
+                self.reject(f"it wrote a line longer than {MAX_LINE_BYTES} bytes")
                 break
             except (asyncio.IncompleteReadError, OSError):
                 break
@@ -96,9 +97,9 @@ class StdioConnection:
         raise anyio.EndOfStream
 
     async def send(self, item: SessionMessage) -> None:
-        """Hand one message to the program. Raises anyio.BrokenResourceError when it reads no more.
+        """Send one message to the server. Raises anyio.BrokenResourceError when stdin is closed.
 
-        Nobody waits until it is read: who asks waits for the answer, within limits of its own.
+        It does not wait for the server to read: the caller waits for the response with a timeout.
         """
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         if self._stdin is None or self._stdin.is_closing():
@@ -109,7 +110,7 @@ class StdioConnection:
         self._stdin.write(text.encode() + b"\n")
 
     async def aclose(self) -> None:
-        """The session closes its streams; the pipes are closed with the program."""
+        """Called by the session; `terminate` closes the pipes when the process ends."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -132,7 +133,7 @@ class StdioConnection:
             raise StopAsyncIteration from None
 
     async def describe_end(self) -> str:
-        """What is known of a program that answers no more."""
+        """Why the server no longer responds: its exit code or invalid output, and the end of stderr."""
         with suppress(TimeoutError):
             async with asyncio.timeout(EXIT_REPORT_WAIT_S):
                 await self._stderr.ended.wait()
@@ -140,23 +141,23 @@ class StdioConnection:
         # Only after it has exited: reaping waits.
         exit_code = self._reap() if self._has_exited() else None
         last_output = " ".join(self._stderr.text().split())[-MAX_QUOTED_CHARS * 4 :]
-        quoted_output = f"; it said: {last_output}" if last_output else ""
+        quoted_output = f"; its stderr ends with: {last_output}" if last_output else ""
         if self.broken_reason is not None:
             return f"{self.broken_reason}{quoted_output}"
         ending = "it closed its output" if exit_code is None else _describe_exit_code(exit_code)
         return f"{ending}{quoted_output}"
 
     def reject(self, reason: str) -> None:
-        """Listen no more, and kill the program."""
+        """Stop reading the output, and kill the process group."""
         self.broken_reason = reason
         self.kill()
 
     def kill(self) -> None:
-        """Kill it and all that it started, at once."""
+        """Kill the process group at once."""
         self._signal_group(signal.SIGKILL)
 
     async def terminate(self) -> None:
-        """See the program end: asked, told, and killed after two seconds; then nothing is left."""
+        """End the process group: close stdin, then SIGTERM, and SIGKILL two seconds after the start."""
         if self._stdin is not None:
             # The MCP specification ends a server by closing its input; most servers exit then.
             self._stdin.close()
@@ -178,8 +179,8 @@ class StdioConnection:
         assert process.stderr
         for transport in self._transports:
             transport.close()
-        await asyncio.sleep(0)  # the loop lets go of what is closed in its next round
-        if self._stdin is not None and not process.stdin.closed:  # nobody read what was written
+        await asyncio.sleep(0)  # transports close in the next iteration of the event loop
+        if self._stdin is not None and not process.stdin.closed:  # unread data delays the close
             self._stdin.transport.abort()
             await asyncio.sleep(0)
         for pipe in (process.stdin, process.stdout, process.stderr):
@@ -194,21 +195,21 @@ class StdioConnection:
         return True
 
     def _has_exited(self) -> bool:
-        """Whether the program is gone; its number stays taken, so that its group can be killed."""
+        """Whether the process has exited. It is not reaped: its pid keeps the process group addressable."""
         if self._process.returncode is not None:
             return True
         # WNOWAIT leaves the process as a zombie. Once it is reaped, its number can go to another
-        # process, and signals to its group would reach a stranger.
+        # process, and a signal to its group would reach that process.
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, self._process.pid, options) is not None
 
     def _reap(self) -> int:
-        """What a program ended with, after the last of what it started."""
+        """Kill the rest of the process group, then reap the process and return its exit code."""
         self._signal_group(signal.SIGKILL)
         return self._process.wait()
 
     def _signal_group(self, number: signal.Signals) -> None:
-        if self._process.returncode is not None:  # its number may be a stranger's by now
+        if self._process.returncode is not None:  # a reaped pid may belong to another process
             return
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
@@ -220,25 +221,25 @@ class StdioConnection:
             )
         except ValueError:
             quoted = line[:MAX_QUOTED_CHARS].decode("utf-8", "replace").strip()
-        # Limited, because a program that prints without end would otherwise keep the session busy.
+        # Limited: a program that prints without end would keep the session busy.
         self._noise_bytes += max(len(line), MIN_NOISE_LINE_BYTES)
-        # A broken message, not a log line: waiting for the answer that it was would only end in a
-        # timeout.
+        # A broken message, not a log line: the response that it should be would never arrive.
         if b'"jsonrpc"' in line:
-            self.reject(f"it wrote a message that cannot be read: {quoted!r}")
+            self.reject(f"it wrote an invalid message: {quoted!r}")
         elif self._noise_bytes > MAX_NOISE_BYTES:
             self.reject(
-                f"it wrote more than {MAX_NOISE_BYTES} bytes that are no messages: {quoted!r}"
+                f"it wrote more than {MAX_NOISE_BYTES} bytes that are not messages: {quoted!r}"
             )
         return None
 
 
 @asynccontextmanager
 async def running_program(program: ServerProgram) -> AsyncIterator[StdioConnection]:
-    """A program that runs as long as the block, and all that it starts.
+    """Run a program during the block.
 
-    It leads a group of processes of its own, so that Ctrl-C is ours to handle. An error or a cancel
-    kills it at once. Raises: NotStarted.
+    It leads its own session and process group: Ctrl-C reaches this process only, and a signal to the
+    group also ends its children. An error or a cancellation kills it at once.
+    Raises: ProgramStartError.
     """
     connection = StdioConnection(_spawn(program))
     completed = False
@@ -249,7 +250,7 @@ async def running_program(program: ServerProgram) -> AsyncIterator[StdioConnecti
     finally:
         if not completed:
             connection.kill()
-        # A cancellation must not interrupt the cleanup, or the program would outlive the run.
+        # A cancellation must not interrupt the termination, or processes would stay behind.
         with anyio.CancelScope(shield=True):
             await connection.terminate()
 
@@ -282,7 +283,7 @@ def _describe_exit_code(code: int) -> str:
 
 
 class _StderrTail(asyncio.Protocol):
-    """Keeps the last of what a program says on its standard error."""
+    """Keeps the last bytes of stderr."""
 
     def __init__(self) -> None:
         self.ended = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What a tool answers, as a record of its parts and as the text that a model is given of it.
+"""The result of a tool: its parts as records, and as the text that the model receives.
 
 Source: MCP specification 2025-11-25, tools, "Tool result".
 """
@@ -11,12 +11,12 @@ import mcp_types
 
 from app.harness.mcp.types import Content, ContentKind
 
-MAX_MODEL_CHARS: Final = 400_000  # of one result; about 100,000 tokens
+MAX_MODEL_CHARS: Final = 400_000  # of one tool result; about 100,000 tokens
 EMPTY_RESULT_TEXT: Final = "(the tool returned nothing)"
 
 
 def parse_contents(result: mcp_types.CallToolResult) -> tuple[Content, ...]:
-    """The parts of a result in their order, what is structured last."""
+    """The parts of a result in order; structured content is the last part."""
     parts = [_parse_block(block) for block in result.content]
     if result.structured_content is not None:
         text = json.dumps(result.structured_content, ensure_ascii=False)
@@ -25,11 +25,11 @@ def parse_contents(result: mcp_types.CallToolResult) -> tuple[Content, ...]:
 
 
 def render_text(contents: Sequence[Content]) -> str:
-    """All that can be said of a result in words.
+    """A result as text for the model.
 
-    Text as it is; of an image, a sound or bytes their type and size in brackets; what is structured
-    only where there is no text beside it, since servers send it as text as well. A result without
-    any part is the sentence `NOTHING`.
+    Text is unchanged; images, audio and binary resources become their type and size in brackets.
+    Structured content is used only without text, since servers repeat it as text. A result without
+    parts becomes `EMPTY_RESULT_TEXT`.
     """
     parts = [content for content in contents if content.kind is not ContentKind.STRUCTURED]
     if not any(part.kind is ContentKind.TEXT for part in parts):
@@ -38,10 +38,10 @@ def render_text(contents: Sequence[Content]) -> str:
 
 
 def truncate(text: str, limit: int = MAX_MODEL_CHARS) -> str:
-    """The beginning of a text, and how much of it is left out."""
+    """The text up to `limit` characters, with a note about the rest."""
     if len(text) <= limit:
         return text
-    return f"{text[:limit]}\n[{len(text) - limit} more characters are left out]"
+    return f"{text[:limit]}\n[{len(text) - limit} more characters omitted]"
 
 
 def _parse_block(block: mcp_types.ContentBlock) -> Content:

@@ -1,8 +1,8 @@
-"""YAML as people mean it, with the place of everything that is read.
+"""A YAML parser that records the position of every key and value.
 
-Plain scalars follow the core schema of YAML 1.2: `no` and `1:30` are texts, `012` is twelve.
-Refused: aliases and anchors, tags, duplicate keys, more than one document, numbers that JSON has
-not, halves of characters, more than 1 MiB and more than 64 levels.
+Plain scalars follow the core schema of YAML 1.2: `no` and `1:30` are text, `012` is twelve.
+Rejected: aliases and anchors, tags, duplicate keys, several documents, non-finite numbers, lone
+surrogates, more than 1 MiB and more than 64 levels.
 """
 
 import math
@@ -25,7 +25,7 @@ _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,4000}")
 _OCTAL_OR_HEX: Final = re.compile(r"0o[0-7]{1,1000}|0x[0-9a-fA-F]{1,1000}")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _NOT_FINITE: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
-# What a reader of YAML 1.1 takes for something else than this one does.
+# Texts that a parser of YAML 1.1 reads as another type.
 _YAML_1_1_AMBIGUOUS: Final = re.compile(
     r"yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF|y|Y|n|N"
     r"|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+|[-+]?0[0-9]+|[0-9][0-9_]*_[0-9_]*|=|<<"
@@ -35,14 +35,14 @@ YamlPath = tuple[str | int, ...]
 
 
 class SourcePosition(NamedTuple):
-    """A line and a column, both counted from 1."""
+    """A line and a column, both starting at 1."""
 
     line: int
     column: int
 
 
 class InvalidYaml(Exception):
-    """A text is not YAML of the accepted kind."""
+    """A text is not YAML of the accepted subset."""
 
     def __init__(self, text: str, position: SourcePosition) -> None:
         super().__init__(text)
@@ -52,7 +52,7 @@ class InvalidYaml(Exception):
 
 @dataclass(slots=True)
 class YamlDocument:
-    """What was read, where each key and value stands, and which texts others read differently."""
+    """A parsed document: its value, the positions of keys and values, and texts ambiguous in YAML 1.1."""
 
     value: Any = None
     texts_only: bool = False
@@ -61,7 +61,7 @@ class YamlDocument:
     ambiguous_texts: dict[YamlPath, str] = field(default_factory=dict)
 
     def position_of(self, path: YamlPath, *, key: bool = False) -> SourcePosition:
-        """Where a value (or its key) stands; of what is missing, where it would belong."""
+        """The position of a value or its key; for a missing path, the position of its parent."""
         if key and path in self.key_positions:
             return self.key_positions[path]
         while path and path not in self.value_positions:
@@ -70,7 +70,7 @@ class YamlDocument:
 
 
 class _NodeLoader(yaml.SafeLoader):
-    """Composes nodes; which kind a plain scalar is of is decided here and not by the library."""
+    """Composes nodes only; this module decides the types of plain scalars, not the library."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -81,9 +81,9 @@ class _NodeLoader(yaml.SafeLoader):
         # memory.
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            _reject("anchors and aliases are not understood; write the value again", event)
+            _reject("anchors and aliases are not supported; repeat the value", event)
         if self.depth >= MAX_DEPTH:
-            _reject(f"more than {MAX_DEPTH} levels", event)
+            _reject(f"nested more than {MAX_DEPTH} levels deep", event)
         self.depth += 1
         node = super().compose_node(parent, index)
         self.depth -= 1
@@ -96,9 +96,9 @@ class _NodeLoader(yaml.SafeLoader):
 
 
 def parse_yaml(raw: bytes, *, texts_only: bool = False) -> YamlDocument:
-    """The one document of a text. Raises BadYaml with the place of the first mistake.
+    """Parse a text with one document. Raises InvalidYaml with the position of the first error.
 
-    With `only_texts` every scalar is the text that stands there, null an empty one.
+    With `texts_only` every scalar is text as written; null is the empty text.
     """
     if len(raw) > MAX_BYTES:
         raise InvalidYaml(f"larger than {MAX_BYTES} bytes", SourcePosition(1, 1))
@@ -115,7 +115,8 @@ def parse_yaml(raw: bytes, *, texts_only: bool = False) -> YamlDocument:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise InvalidYaml(
-            f"holds the character {error.character!r}", SourcePosition(line, 1)
+            f"contains the character {error.character!r}, which YAML does not allow",
+            SourcePosition(line, 1),
         ) from None
     document = YamlDocument(texts_only=texts_only)
     if node is not None:
@@ -126,7 +127,7 @@ def parse_yaml(raw: bytes, *, texts_only: bool = False) -> YamlDocument:
 def _build_value(node: yaml.Node, path: YamlPath, document: YamlDocument) -> Any:
     document.value_positions[path] = _position_of(node.start_mark)
     if node.tag not in (_PLAIN, _TEXT, type(node).__name__):
-        _reject(f"the tag {node.tag!r} is not understood; leave it out", node)
+        _reject(f"the tag {node.tag!r} is not supported; remove it", node)
     if isinstance(node, yaml.MappingNode):
         return _build_mapping(node, path, document)
     if isinstance(node, yaml.SequenceNode):
@@ -150,7 +151,7 @@ def _build_mapping(
         key = _read_text(key_node)
         if key in mapping:
             earlier_position = document.key_positions[(*path, key)]
-            _reject(f"the key {key!r} stands on line {earlier_position.line} already", key_node)
+            _reject(f"the key {key!r} is already on line {earlier_position.line}", key_node)
         document.key_positions[(*path, key)] = _position_of(key_node.start_mark)
         mapping[key] = _build_value(value_node, (*path, key), document)
     return mapping
@@ -159,7 +160,7 @@ def _build_mapping(
 def _read_text(node: yaml.Node) -> str:
     text = str(node.value)
     if not text.isprintable() and any("\ud800" <= char <= "\udfff" for char in text):
-        _reject("half of a character, which no file or request can hold; write all of it", node)
+        _reject("a lone surrogate, which cannot be stored; write the whole character", node)
     return text
 
 
@@ -175,7 +176,7 @@ def _parse_plain_scalar(text: str, node: yaml.Node) -> str | float | bool | None
     if _FLOAT.fullmatch(text) and math.isfinite(float(text)):
         return float(text)
     if _NOT_FINITE.fullmatch(text) or _FLOAT.fullmatch(text):
-        _reject(f"{text[:40]} is no number of JSON; quote it to make it a text", node)
+        _reject(f"{text[:40]} is not a JSON number; quote it to make it text", node)
     return text
 
 

@@ -248,7 +248,7 @@ def test_run__rejected_model_does_not_stop_others() -> None:
     ]  # fmt: skip
     errors = [entry.error.detail for entry in results if entry.error]
     assert len(errors) == 2
-    assert all(detail.startswith("the model gave no answer: closed: 401: ") for detail in errors)
+    assert all(detail.startswith("the model did not answer: closed: 401: ") for detail in errors)
     assert [request.body["model"] for request in server.requests] == ["closed", "open", "open"]
 
 
@@ -366,7 +366,7 @@ def test_findings_are_told_with_their_places_and_strict_makes_them_count() -> No
     command_result = ot_bench("validate", file, "--json")
     [item] = json.loads(command_result.stdout)["items"]
     assert (item["severity"], item["text"]) == (
-        "warning", "the tag 'xyz' is none of the taxonomy.",
+        "warning", "the tag 'xyz' is not in the taxonomy.",
     )  # fmt: skip
     assert command_result.exit_code == 0
     assert ot_bench("validate", file, "--strict").exit_code == 1

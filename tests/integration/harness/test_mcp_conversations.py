@@ -107,7 +107,7 @@ def test_several_servers_stand_before_the_names_of_their_tools() -> None:
     # A server without tools leaves the names of the others as they are, and has none itself.
     [refused] = result.tool_calls
     assert refused.is_error
-    assert refused.text.startswith("no tool is named 'b__echo'; tools: a__echo, ")
+    assert refused.text.startswith("unknown tool 'b__echo'; available tools: a__echo, ")
 
 
 def test_prompts_are_said_one_after_the_other_and_the_last_answer_counts() -> None:
@@ -216,7 +216,7 @@ def test_a_provider_that_fails_is_an_error_and_keeps_what_was_done() -> None:
     assert (result.outcome, result.ending) == (AttemptOutcome.INFRA_ERROR, ConversationEnding.ERROR)
     assert result.error is not None
     assert result.error.kind is ErrorKind.PROVIDER
-    assert result.error.detail == "the model gave no answer: m: 500: busy"
+    assert result.error.detail == "the model did not answer: m: 500: busy"
     assert len(result.tool_calls) == 1
 
 
@@ -260,7 +260,7 @@ def test_a_timeout_ends_the_request_and_nothing_is_asked_afterwards() -> None:
     result = run(harness_task(timeout_s=0.05), model=model).result
     assert (result.outcome, result.ending) == (AttemptOutcome.TIMEOUT, ConversationEnding.ERROR)
     assert result.error is not None
-    assert result.error.detail == "not done within its timeout of 0.05 s; it waited for m"
+    assert result.error.detail == "not completed within its timeout of 0.05 s; it was waiting for m"
     assert model.left
 
 
@@ -268,7 +268,7 @@ def test_a_long_result_is_cut_for_the_model_and_kept_in_the_record() -> None:
     model = scripted(calls(("huge", {"bytes": 500_000})), says("Long."))
     result = run(harness_task(faults()), model=model).result
     [told] = results_of(result.messages[2])
-    assert told.content.endswith("\n[100000 more characters are left out]")
+    assert told.content.endswith("\n[100000 more characters omitted]")
     assert result.tool_calls[0].content[0].text == "x" * 500_000
 
 
@@ -290,8 +290,8 @@ def test_an_error_that_was_expected_and_did_not_come_fails() -> None:
 @pytest.mark.parametrize(
     ("named", "passed"),
     [
-        ({"expected": "not done within its timeout"}, True),
-        ({"regex": "waited for hang"}, True),
+        ({"expected": "not completed within its timeout"}, True),
+        ({"regex": "was waiting for hang"}, True),
         ({}, None),
         ({"expected": "no such zone"}, None),
         ({"regex": "no such zone", "expect_match": False}, None),
@@ -306,7 +306,7 @@ def test_a_timeout_is_the_expected_error_only_where_its_text_is_named(
     assert result.passed is passed
     assert result.outcome is (AttemptOutcome.SCORED if passed else AttemptOutcome.TIMEOUT)
     assert not passed or result.response == (
-        "not done within its timeout of 0.2 s; it waited for hang of faults"
+        "not completed within its timeout of 0.2 s; it was waiting for hang of faults"
     )
 
 
@@ -379,7 +379,7 @@ def test_a_judge_has_no_more_time_than_the_task() -> None:
     result = run(harness_task(evaluator=evaluator, timeout_s=0.2), model=judge).result
     assert result.error is not None
     assert result.error.kind is ErrorKind.JUDGE
-    assert result.error.detail == "the judge gave no answer within 0.2 s"
+    assert result.error.detail == "the judge did not answer within 0.2 s"
     assert judge.left
 
 

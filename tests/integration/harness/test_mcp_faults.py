@@ -63,11 +63,11 @@ def test_a_server_gets_path_and_what_is_declared_and_nothing_else(
 @pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [
-        ("die", {}, "it ended with exit code 3; it said: out of luck"),
-        ("garble", {}, "it wrote a message that cannot be read"),
-        ("flood_line", {}, "it wrote a line of more than 16777216 bytes"),
-        ("flood_lines", {}, "it wrote more than 1048576 bytes that are no messages"),
-        ("huge", {"bytes": 17_000_000}, "it wrote a line of more than 16777216 bytes"),
+        ("die", {}, "it ended with exit code 3; its stderr ends with: out of luck"),
+        ("garble", {}, "it wrote an invalid message"),
+        ("flood_line", {}, "it wrote a line longer than 16777216 bytes"),
+        ("flood_lines", {}, "it wrote more than 1048576 bytes that are not messages"),
+        ("huge", {"bytes": 17_000_000}, "it wrote a line longer than 16777216 bytes"),
     ],
 )
 def test_a_server_that_breaks_off_is_an_error_of_the_infrastructure(
@@ -115,7 +115,7 @@ def test_a_shared_server_that_was_lost_ends_before_another_one_starts(mark: str)
 def test_a_schema_that_no_file_can_hold_keeps_its_server_from_being_used(mark: str) -> None:
     kind, detail = error_of(call(mark, "echo", "boundless"))
     assert kind is ErrorKind.SERVER_START
-    assert detail.endswith("the schema of 'boundless' holds a number that JSON has not")
+    assert detail.endswith("the schema of 'boundless' contains a non-finite number")
 
 
 @pytest.mark.parametrize("text", ["\ud800", 300 * "[" + 300 * "]"])
@@ -128,7 +128,9 @@ def test_arguments_that_cannot_be_sent_are_an_error_of_their_task(mark: str, tex
 def test_a_server_that_ends_at_its_start_says_why(mark: str) -> None:
     kind, detail = error_of(call(mark, "echo", "dying"))
     assert kind is ErrorKind.SERVER_START
-    assert detail.endswith("it ended with exit code 1; it said: the licence has expired")
+    assert detail.endswith(
+        "it ended with exit code 1; its stderr ends with: the licence has expired"
+    )
 
 
 def test_a_server_that_hangs_at_its_start_has_its_own_timeout(mark: str) -> None:
@@ -151,8 +153,8 @@ def test_a_server_that_cannot_be_reached_is_never_a_pass() -> None:
     assert ran.result.passed is None
     kind, detail = error_of(ran)
     assert kind is ErrorKind.SERVER_START
-    assert detail.startswith("server 'remote' does not start: it cannot be reached: ")
-    assert detail.endswith("; start it, or correct its url")
+    assert detail.startswith("server 'remote' does not start: connection failed: ")
+    assert detail.endswith("; start the server, or correct its url")
 
 
 def test_a_call_that_hangs_ends_with_the_time_of_its_task(mark: str) -> None:
@@ -161,7 +163,7 @@ def test_a_call_that_hangs_ends_with_the_time_of_its_task(mark: str) -> None:
     assert ran.result.outcome is AttemptOutcome.TIMEOUT
     kind, detail = error_of(ran)
     assert kind is ErrorKind.TIMEOUT
-    assert detail == "not done within its timeout of 1 s; it waited for hang of faults"
+    assert detail == "not completed within its timeout of 1 s; it was waiting for hang of faults"
     [called] = ran.result.tool_calls
     assert (called.tool, called.text, called.is_error) == ("hang", "(no answer)", True)
     assert ran.result.response is None
@@ -178,7 +180,7 @@ def test_an_error_of_a_tool_stays_one_whatever_it_says(mark: str) -> None:
 def test_a_result_that_is_none_is_an_error_of_the_tool(mark: str) -> None:
     kind, detail = error_of(call(mark, "ill_formed"))
     assert kind is ErrorKind.TOOL
-    assert "the result is not what it must be: content" in detail
+    assert "the tool returned an invalid result: content" in detail
 
 
 def test_logs_on_the_standard_output_are_passed_over(mark: str) -> None:

@@ -92,17 +92,17 @@ def test_a_server_over_http_is_used_like_any_other(remote: Remote) -> None:
         (Response(status_code=405), "answered 405 Method Not Allowed; correct its url"),
         (
             Response("oops", 503),
-            "answered 503 Service Unavailable; look into its log, or try again later",
+            "answered 503 Service Unavailable; check its log, or try again later",
         ),
         (
             Response(status_code=307, headers={"Location": "/mcp/"}),
-            "answered 307 and sends elsewhere, where nobody follows; correct its url",
+            "answered 307 and redirects, which is not followed; correct its url",
         ),
         (
             Response("<html>", 200, media_type="text/html"),
-            "answered with 'text/html', which no server of MCP does; correct its url",
+            "answered with 'text/html', which is not MCP; correct its url",
         ),
-        (JSONResponse({}), "answered with what is no JSON-RPC; correct its url"),
+        (JSONResponse({}), "did not answer with JSON-RPC; correct its url"),
     ],
 )
 def test_what_answers_at_a_wrong_address_is_told_with_what_to_do(
@@ -120,10 +120,10 @@ def test_what_answers_at_a_wrong_address_is_told_with_what_to_do(
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (Response("oops", 500), "answered 500 Internal Server Error; look into its log"),
+        (Response("oops", 500), "answered 500 Internal Server Error; check its log"),
         (Response("no", 401), "answered 401 Unauthorized; correct its headers"),
         (Response("no", 404), "answered 404 Not Found; correct its url"),
-        (Response("{", media_type="application/json"), "answered with what is no JSON-RPC"),
+        (Response("{", media_type="application/json"), "did not answer with JSON-RPC"),
         (Response("", media_type="text/event-stream"), "closed the connection"),
     ],
 )

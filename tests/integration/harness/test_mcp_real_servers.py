@@ -332,7 +332,7 @@ def test_a_provider_that_never_answers_is_an_error_and_no_pass(status: int) -> N
     assert (result.outcome, result.passed) == (AttemptOutcome.INFRA_ERROR, None)
     assert result.error is not None
     assert result.error.kind is ErrorKind.PROVIDER
-    assert result.error.detail.startswith(f"the model gave no answer: m: {status}")
+    assert result.error.detail.startswith(f"the model did not answer: m: {status}")
 
 
 def test_a_provider_that_wants_us_to_wait_does_not_outlast_the_task() -> None:

@@ -93,17 +93,17 @@ def test_plain_scalars_follow_the_core_schema(text: str, value: object) -> None:
     [
         (b"a: &x 1\nb: 2", SourcePosition(1, 4), "aliases"),
         (b"a: *x", SourcePosition(1, 4), "aliases"),
-        (b"a: 1\nb: 2\na: 3", SourcePosition(3, 1), "the key 'a' stands on line 1 already"),
+        (b"a: 1\nb: 2\na: 3", SourcePosition(3, 1), "the key 'a' is already on line 1"),
         (b"a: !!python/name:os.system x", SourcePosition(1, 4), "tag"),
         (b"a: [1,\n  2", SourcePosition(2, 4), "expected ',' or ']'"),
         (b"a: 1\n---\nb: 2\n", SourcePosition(2, 1), "single document"),
-        (b"a:\n  b: .nan", SourcePosition(2, 6), "no number of JSON"),
+        (b"a:\n  b: .nan", SourcePosition(2, 6), "not a JSON number"),
         (b"? [a]\n: 1", SourcePosition(1, 3), "a key must be a text"),
         (b"a: 1\nb: \xff", SourcePosition(2, 1), "not UTF-8"),
         (b"a\nb: \x00", SourcePosition(2, 1), "character"),
         (b"[" * 65 + b"]" * 65, SourcePosition(1, 65), "more than 64 levels"),
-        (b'a: "x\\uD800y"', SourcePosition(1, 4), "half of a character"),
-        (b'"\\uDC00": 1', SourcePosition(1, 1), "half of a character"),
+        (b'a: "x\\uD800y"', SourcePosition(1, 4), "a lone surrogate"),
+        (b'"\\uDC00": 1', SourcePosition(1, 1), "a lone surrogate"),
         (b"#" * (MAX_BYTES + 1), SourcePosition(1, 1), "larger than"),
     ],
 )
@@ -125,7 +125,7 @@ def test_a_bench_has_the_defaults_of_the_specification() -> None:
 
 def test_an_unknown_key_is_told_with_line_column_and_a_suggestion() -> None:
     file = inspected(task("prompt: hi\ntag: [compare]"))
-    assert errors(file) == ["b.yaml:6:9 the key 'tag' is not known. Did you mean tags?"]
+    assert errors(file) == ["b.yaml:6:9 unknown key 'tag'. Did you mean tags?"]
 
 
 def test_every_mistake_of_a_file_is_told_at_once() -> None:
@@ -140,14 +140,14 @@ def test_every_mistake_of_a_file_is_told_at_once() -> None:
 def test_an_empty_file_is_no_bench() -> None:
     for text in ("", "- name: s"):
         [error] = errors(inspected(text))
-        assert error == "b.yaml:1:1 a benchmark file is a mapping with `scenarios:`"
+        assert error == "b.yaml:1:1 a benchmark file must be a mapping with `scenarios:`"
 
 
 @pytest.mark.parametrize("url", ["http:///mcp", "http://127.0.0.1:99999/mcp", "http://a:b/mcp"])
 def test_an_address_without_a_host_or_with_a_wrong_port_is_a_mistake(url: str) -> None:
     server = f"servers:\n  web:\n    type: http\n    url: {url}\n"
     [error] = errors(inspected(server + task("prompt: hi")))
-    assert error.startswith("b.yaml:4:10 servers/web/http/url: write an address")
+    assert error.startswith("b.yaml:4:10 servers/web/http/url: write a URL")
 
 
 def test_a_value_of_the_wrong_type_is_not_turned_into_another() -> None:
@@ -163,15 +163,15 @@ def test_a_server_or_evaluator_that_nobody_defined_is_a_mistake_of_the_file() ->
         "prompt: hi\nserver: [tme]\nevaluate: accuracy"
     ))  # fmt: skip
     assert errors(file) == [
-        "b.yaml:10:17 no server is named 'tme'. Did you mean time?",
-        "b.yaml:11:19 no evaluator is named 'accuracy'.",
+        "b.yaml:10:17 unknown server 'tme'. Did you mean time?",
+        "b.yaml:11:19 unknown evaluator 'accuracy'.",
     ]
 
 
 def test_a_direct_task_names_its_tool_and_one_server() -> None:
     [tool, server] = errors(inspected(task("type: direct")))
-    assert "add tool" in tool
-    assert "calls one server" in server
+    assert "add the key tool" in tool
+    assert "exactly one server" in server
 
 
 def test_only_a_whole_line_ends_a_prompt() -> None:
@@ -181,13 +181,13 @@ def test_only_a_whole_line_ends_a_prompt() -> None:
 
 def test_a_prompt_of_delimiters_alone_is_a_mistake() -> None:
     file = inspected(task("prompt: |\n  ---PROMPT---\n\n  ---PROMPT---"))
-    assert errors(file) == ["b.yaml:5:17 the prompt has no text; write one"]
+    assert errors(file) == ["b.yaml:5:17 the prompt contains no text; add some"]
 
 
 def test_names_that_stand_twice_are_mistakes() -> None:
     twice = "      - name: compare:base\n        prompt: hi\n"
     file = inspected(f"scenarios:\n  - name: s\n    tasks:\n{twice}{twice}")
-    assert errors(file) == ["b.yaml:6:15 a task is named 'compare:base' already"]
+    assert errors(file) == ["b.yaml:6:15 another task is already named 'compare:base'"]
 
 
 def test_names_and_tags_against_the_conventions_are_warned_of() -> None:
@@ -195,8 +195,8 @@ def test_names_and_tags_against_the_conventions_are_warned_of() -> None:
                      "        prompt: hi\n        tags: [compare, bse]\n")  # fmt: skip
     assert file.errors == []
     assert warnings(file) == [
-        "the name 'Base' is not of the form category:subcategory:detail",
-        "the tag 'bse' is none of the taxonomy. Did you mean base?",
+        "the name 'Base' does not have the form category:subcategory:detail",
+        "the tag 'bse' is not in the taxonomy. Did you mean base?",
     ]
 
 
@@ -249,14 +249,14 @@ def test_a_variable_that_is_passed_on_must_be_set() -> None:
 def test_a_header_that_still_holds_a_variable_is_refused() -> None:
     servers = "servers:\n  w:\n    type: http\n    url: http://a\n    headers: {A: '${T}'}\n"
     [error] = errors(inspected(servers + SCENARIO, T="${OTHER}"))
-    assert "a header still holds a variable" in error
+    assert "the header still contains a variable" in error
 
 
 @pytest.mark.parametrize("secret", ["hidden\n", "hid\rden", "hiddén", "hid\0den"])
 def test_a_header_that_cannot_be_sent_is_a_mistake_that_does_not_tell_it(secret: str) -> None:
     server = "servers:\n  w:\n    type: http\n    url: http://a/\n    headers: {X-Key: '${KEY}'}\n"
     [error] = errors(inspected(server + task("prompt: hi"), KEY=secret))
-    assert error.startswith("b.yaml:5:22 servers/w/http/headers/X-Key: a header is one line")
+    assert error.startswith("b.yaml:5:22 servers/w/http/headers/X-Key: a header must be one line")
     assert "hid" not in error
 
 

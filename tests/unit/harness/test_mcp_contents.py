@@ -63,4 +63,4 @@ def test_an_empty_result_stays_empty_and_is_said_to_be_so() -> None:
 
 def test_a_long_text_is_cut_and_tells_how_much_is_missing() -> None:
     assert truncate("abcdef", 6) == "abcdef"
-    assert truncate("abcdef", 4) == "abcd\n[2 more characters are left out]"
+    assert truncate("abcdef", 4) == "abcd\n[2 more characters omitted]"

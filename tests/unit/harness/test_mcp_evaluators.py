@@ -138,7 +138,7 @@ def test_an_expected_error_is_evaluated_like_an_answer() -> None:
     [alone] = judged("", error="connection refused", expect_error=True)
     assert alone.passed is True
     [none] = judged("all went well", expect_error=True, expected="well")
-    assert (none.passed, none.reason) == (False, "an error was expected, and there was none")
+    assert (none.passed, none.reason) == (False, "an error was expected, but none occurred")
 
 
 def finds(check: str, wanted: Any) -> tuple[bool | None, str]:
@@ -245,20 +245,20 @@ def test_a_long_answer_loses_its_middle_before_it_is_judged() -> None:
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ({"prompt": "{response}"}, "a prompt needs a model"),
-        ({"prompt": "Is it {expected}?", "model": "m", "expected": "a"}, "never sees the answer"),
-        ({"prompt": "{response}: {expected}?", "model": "m"}, "nothing is expected"),
-        ({"expected": "a", "min_score": 3}, "min_score is that of a judge"),
-        ({"expected": "a", "model": "m"}, "a model judges with a prompt"),
-        ({"prompt": "p", "model": "m", "scale": 1, "min_score": 80}, "beyond the scale"),
-        ({"expected": " "}, "found in any answer"),
+        ({"prompt": "{response}"}, "a judge prompt needs a model"),
+        ({"prompt": "Is it {expected}?", "model": "m", "expected": "a"}, "lacks the answer"),
+        ({"prompt": "{response}: {expected}?", "model": "m"}, "expected is not set"),
+        ({"expected": "a", "min_score": 3}, "min_score needs a judge"),
+        ({"expected": "a", "model": "m"}, "a judge model needs a prompt"),
+        ({"prompt": "p", "model": "m", "scale": 1, "min_score": 80}, "outside the scale"),
+        ({"expected": " "}, "matches every answer"),
         ({"regex": "(?=a)"}, "look-around is not supported"),
-        ({"expected": [{"regex": "("}]}, "cannot be used"),
-        ({"expected": [{"rgex": "a"}]}, "a pattern is written {regex: …}"),
-        ({"expected": {}}, "an empty mapping is met by any JSON"),
-        ({"expected": [["a"]]}, "a list within a list"),
-        ({}, "it judges nothing"),
-        ({"checks": {"nobody": 1}}, "no evaluator is named 'nobody'"),
+        ({"expected": [{"regex": "("}]}, "is invalid"),
+        ({"expected": [{"rgex": "a"}]}, "write a pattern as {regex: …}"),
+        ({"expected": {}}, "an empty mapping matches every JSON object"),
+        ({"expected": [["a"]]}, "a list inside the list"),
+        ({}, "the evaluator is empty"),
+        ({"checks": {"nobody": 1}}, "unknown evaluator 'nobody'"),
         ({"checks": {"called": [1]}}, "the names of at least 1 tools"),
         ({"checks": {"order": ["a"]}}, "the names of at least 2 tools"),
         ({"checks": {"called_with": {"tool": "a"}}}, "written as {tool: …, arguments: {…}}"),

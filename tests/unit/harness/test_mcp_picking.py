@@ -84,7 +84,7 @@ def test_whoever_picks_nothing_gets_nothing() -> None:
 
 
 def test_a_folder_without_benches_is_told() -> None:
-    with pytest.raises(UnreadableInput, match="config holds no YAML file"):
+    with pytest.raises(UnreadableInput, match="config contains no YAML file"):
         pick_file([Favorite(name="none", path="config")], choosing("none"))
 
 

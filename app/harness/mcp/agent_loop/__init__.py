@@ -1,0 +1,1 @@
+"""The agent loop: attempts at tasks, and the conversations of models with tools."""

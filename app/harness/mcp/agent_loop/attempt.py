@@ -1,4 +1,4 @@
-"""One attempt at a task, from the start of its servers to what its evaluator says."""
+"""One attempt at a task: starts the servers, runs the conversation, evaluates the answer."""
 
 import asyncio
 import time
@@ -21,12 +21,12 @@ from app.harness.results import AttemptOutcome, ConversationEnding
 from app.llm.errors import LlmError
 from app.llm.prices import Price
 
-MAX_ERROR_CHARS: Final = 500  # characters of a tool's error
+MAX_ERROR_CHARS: Final = 500  # of the error of a tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptContext:
-    """What attempts are made with; `budget` is that of the whole run."""
+    """The resources that the attempts of a run share; `budget` is that of the whole run."""
 
     servers: ServerPool
     models: ModelPool
@@ -37,13 +37,13 @@ class AttemptContext:
 async def run_attempt(
     attempt: PlannedAttempt, context: AttemptContext, trace: TraceSink
 ) -> TaskResult:
-    """Work on a task and judge the answer. Whatever goes wrong with it is told in the result."""
+    """Execute and evaluate one attempt. All its errors are part of the result."""
     runner = _AttemptRunner(attempt, context, trace)
     return runner.result(await runner.evaluate(await runner.execute()))
 
 
 class _AttemptRunner:
-    """An attempt while it is made."""
+    """Executes one attempt."""
 
     def __init__(self, attempt: PlannedAttempt, context: AttemptContext, trace: TraceSink) -> None:
         self._attempt = attempt
@@ -63,7 +63,7 @@ class _AttemptRunner:
         self._duration_s = 0.0
 
     async def execute(self) -> AttemptError | None:
-        """Let the model or the tool do it, within the limit of time; servers end with it."""
+        """Run the conversation or the direct call within the timeout; servers stop afterwards."""
         try:
             self._budget.require_run_budget()
             async with self._context.servers.servers_for(self._attempt) as servers:
@@ -76,25 +76,28 @@ class _AttemptRunner:
                     self._record.close_pending()
         except TimeoutError:
             pending = (
-                f"; it waited for {self._record.last_awaited}" if self._record.last_awaited else ""
+                f"; it was waiting for {self._record.last_awaited}"
+                if self._record.last_awaited
+                else ""
             )
-            detail = f"not done within its timeout of {self._task.timeout_s:g} s{pending}"
+            detail = f"not completed within its timeout of {self._task.timeout_s:g} s{pending}"
             error = AttemptError(kind=ErrorKind.TIMEOUT, detail=detail)
         except RunBudgetExhausted as exhausted:
             error = AttemptError(kind=ErrorKind.RUN_LIMIT, detail=str(exhausted))
         except ServerError as failure:
             error = AttemptError(kind=failure.kind, detail=failure.detail)
         except LlmError as failure:
-            detail = f"the model gave no answer: {self._task.model}: {failure.reason}"
+            detail = f"the model did not answer: {self._task.model}: {failure.reason}"
             error = AttemptError(kind=ErrorKind.PROVIDER, detail=detail)
         if self._task.type is TaskType.HARNESS:
             self._ending = ConversationEnding.ERROR
         return error
 
     async def evaluate(self, error: AttemptError | None) -> AttemptError | None:
-        """Evaluate the answer, or the error where one is expected; returns the error that stays.
+        """Evaluate the answer, or an expected error; returns the error of the attempt, if any.
 
-        One that ended the attempt is the expected one only if its text is named and found.
+        An error that ended the attempt counts as expected only when the evaluator names its text
+        and no evaluation fails.
         """
         evaluator = self._task.evaluator
         if evaluator is None or (error is not None and not accepts_error(evaluator, error)):
@@ -108,7 +111,7 @@ class _AttemptRunner:
             async with asyncio.timeout(self._task.timeout_s):
                 evaluations = await evaluate(evaluator, evidence, self._judge.ask)
         except (JudgeError, TimeoutError) as failure:
-            timeout_message = f"the judge gave no answer within {self._task.timeout_s:g} s"
+            timeout_message = f"the judge did not answer within {self._task.timeout_s:g} s"
             return error or AttemptError(
                 kind=ErrorKind.JUDGE, detail=str(failure) or timeout_message
             )

@@ -1,4 +1,4 @@
-"""What was done on a task so far; it outlives a timeout and a failure."""
+"""The steps of an attempt so far; the record survives a timeout or an error."""
 
 import time
 from collections.abc import Callable
@@ -14,11 +14,11 @@ NO_ANSWER: Final = "(no answer)"
 
 
 def discard_trace(_: str) -> None:
-    """Nobody looks on."""
+    """Ignore the line."""
 
 
 class _PendingCall(NamedTuple):
-    """A call that is not answered yet; `began` is of the monotonic clock."""
+    """A call without a response yet; `start_time` is of the monotonic clock."""
 
     server: str
     tool: str
@@ -38,9 +38,10 @@ class _PendingCall(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class AttemptRecord:
-    """Said, asked and called. `trace` is told each step; `awaited` is who was to answer last.
+    """Messages, requests and tool calls of an attempt.
 
-    `failure` is why the attempt ended, where that was expected of it.
+    `trace` receives a line per step. `last_awaited` names the model or tool of the last request.
+    `expected_error` is the error that ended the attempt, when the evaluator expected it.
     """
 
     messages: list[ChatMessage] = field(default_factory=list)
@@ -53,27 +54,27 @@ class AttemptRecord:
     _unanswered: list[McpToolCall] = field(default_factory=list)
 
     def begin_call(self, server: str, tool: str, arguments: dict[str, Any]) -> None:
-        """A call begins."""
+        """Record the start of a call."""
         self.last_awaited = f"{tool} of {server}"
         self._pending = _PendingCall(server, tool, arguments, time.monotonic())
 
     def finish_call(self, call: McpToolCall) -> None:
-        """A call was answered, or refused before it reached a server."""
+        """Record a call that has a response or was rejected."""
         self.tool_calls.append(call)
         self._pending = None
         self.trace(f"{call.tool} {call.arguments} = {call.text}")
 
     def close_pending(self) -> None:
-        """Nobody waits any more."""
+        """Record the pending call, if any, as unanswered."""
         if self._pending is not None:
             self._unanswered = [self._pending.as_unanswered()]
 
     def all_calls(self) -> list[McpToolCall]:
-        """Every call in its order, the one that never was answered as an error."""
+        """All calls in order; the unanswered call, if any, is an error."""
         return self.tool_calls + self._unanswered
 
     def answer(self) -> str | None:
-        """The last that the model said; of a direct task what its tool answered."""
+        """The last answer of the model, or the tool result of a direct task."""
         for message in reversed(self.messages):
             if message.role is MessageRole.ASSISTANT:
                 return message.text()
@@ -82,7 +83,7 @@ class AttemptRecord:
         return self.tool_calls[-1].text
 
     def last_error(self) -> str | None:
-        """Why the attempt failed, else what the last call of a tool said that was an error."""
+        """The expected error of the attempt, else the text of the last failed tool call."""
         return self.expected_error or next(
             (call.text for call in reversed(self.tool_calls) if call.is_error), None
         )

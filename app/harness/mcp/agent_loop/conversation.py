@@ -1,4 +1,4 @@
-"""A model at work on one task with the tools of its servers, until one of them has enough."""
+"""The conversation of a model about one task: turns and tool calls until an ending or a limit."""
 
 import time
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ _ENDINGS: Final = {
 
 
 class Conversation:
-    """One task while a model works on it; what was done is in `work`, however it ends."""
+    """The conversation of one task. `record` holds all steps, even when an error ends it."""
 
     def __init__(
         self,
@@ -49,8 +49,9 @@ class Conversation:
         self._budget = budget
 
     async def run(self) -> ConversationEnding:
-        """Say every prompt and let the model answer each. Raises LlmFailure, ServerFailed,
-        and RunLimitReached for a limit of the whole run: that is no failure of the model.
+        """Send every prompt and let the model answer it.
+
+        Raises: LlmError, ServerError, RunBudgetExhausted.
         """
         ending = ConversationEnding.NATURAL
         for prompt in self._prompts:
@@ -72,7 +73,7 @@ class Conversation:
             uses = turn.message.tool_uses()
             if not uses:
                 return ConversationEnding.NATURAL
-            # Some servers say "stop" and ask for tools all the same; the tools count.
+            # Some model servers report "stop" with tool calls; the tool calls count.
             results = tuple([await self._use_tool(use) for use in uses])
             self._record.messages.append(ChatMessage(role=MessageRole.TOOL_RESULT, content=results))
         return ConversationEnding.TURN_LIMIT
@@ -108,7 +109,7 @@ class Conversation:
         if route is None:
             known_tools = ", ".join(self._toolbox.names()) or "none"
             return _rejected_call(
-                use, "", use.name, f"no tool is named {use.name!r}; tools: {known_tools}"
+                use, "", use.name, f"unknown tool {use.name!r}; available tools: {known_tools}"
             )
         if use.flaw is not None:
             return _rejected_call(use, route.server.name, route.tool, use.flaw)
@@ -118,7 +119,7 @@ class Conversation:
 
 
 def _rejected_call(use: ToolUseBlock, server: str, tool: str, reason: str) -> McpToolCall:
-    """A call that reached no server; the model reads why."""
+    """A call that was not sent to a server; the model receives the reason."""
     return McpToolCall(
         server=server, tool=tool, arguments=use.input, text=reason, is_error=True, duration_ms=0.0
     )

@@ -1,4 +1,4 @@
-"""The models of a run: each is opened once, before anything is asked."""
+"""The models of a run; each is opened once, before the first request."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ OpenModel: TypeAlias = Callable[[LlmEndpoint, str], Llm]
 
 
 def open_model(endpoint: LlmEndpoint, model: str) -> Llm:
-    """A model at an address of a benchmark file. Raises MissingKey."""
+    """Open a model at an endpoint. Raises MissingKey."""
     environment = {KEYS[endpoint.provider]: endpoint.api_key} if endpoint.api_key else {}
     return open_llm(
         endpoint.provider,
@@ -30,14 +30,14 @@ def open_model(endpoint: LlmEndpoint, model: str) -> Llm:
 
 
 class ModelKey(NamedTuple):
-    """A model and where it is asked."""
+    """A model at an endpoint."""
 
     endpoint: LlmEndpoint
     model: str
 
 
 class ModelPool:
-    """Opens the models and judges of tasks, and remembers which of them answer no more."""
+    """Opens the models and judges of tasks, and remembers which ones failed finally."""
 
     def __init__(self, tasks: Iterable[PlannedTask], open_llm_model: OpenModel) -> None:
         model_keys = dict.fromkeys(
@@ -49,23 +49,23 @@ class ModelPool:
         self._failures: dict[ModelKey, LlmError] = {}
 
     def get(self, model_key: ModelKey) -> Llm:
-        """A model. Raises the failure after which it answers nothing any more."""
+        """The model. Raises its LlmError when it was disabled."""
         if model_key in self._failures:
             raise self._failures[model_key]
         return self._models[model_key]
 
     def disable(self, model_key: ModelKey, failure: LlmError) -> None:
-        """Ask this model nothing more."""
+        """Send no more requests to this model: every one would fail the same way."""
         self._failures[model_key] = failure
 
     async def close(self) -> None:
-        """Give back connections."""
+        """Close the connections of all models."""
         await asyncio.gather(*(model.close() for model in self._models.values()))
 
 
 @dataclass(slots=True)
 class AttemptJudge:
-    """Asks the judge of one attempt, and counts what it takes; `run_budget` is that of the run."""
+    """Sends requests to the judge of one attempt and counts their usage, also in `run_budget`."""
 
     models: ModelPool
     endpoint: LlmEndpoint
@@ -74,7 +74,7 @@ class AttemptJudge:
     budget: Budget | None = field(default=None, init=False)
 
     async def ask(self, model: str, system: str, prompt: str) -> str:
-        """The answer of a judge. Raises JudgeError."""
+        """The answer of the judge. Raises JudgeError."""
         model_key = ModelKey(self.endpoint, model)
         self.budget = self.budget or Budget(price=self.prices.get(model), parent=self.run_budget)
         try:
@@ -87,7 +87,7 @@ class AttemptJudge:
         return turn.message.text()
 
     def usage(self) -> JudgeUsage | None:
-        """What it took; None when nobody was asked."""
+        """The usage of the judge; None without a request."""
         if self.budget is None:
             return None
         return JudgeUsage(

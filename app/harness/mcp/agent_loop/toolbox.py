@@ -1,4 +1,4 @@
-"""The tools of an attempt's servers under the names by which a model calls them."""
+"""The tools of the servers of an attempt, under the names that the model uses."""
 
 import re
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ from app.harness.mcp.types import McpToolCall, ServerFacts, ToolFacts
 from app.llm.conversation import Tool
 
 SEPARATOR: Final = "__"
-MAX_NAME_CHARS: Final = 64  # that providers take
+MAX_NAME_CHARS: Final = 64  # maximum length that providers accept
 _INVALID_NAME_CHARACTER: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class ToolServer(Protocol):
-    """A started server, as far as its tools are concerned."""
+    """A running server whose tools can be called."""
 
     name: str
     facts: ServerFacts
@@ -22,15 +22,15 @@ class ToolServer(Protocol):
 
 
 class ToolRoute(NamedTuple):
-    """Which tool of which server a name stands for."""
+    """The server and tool of a name."""
 
     server: ToolServer
     tool: str
 
 
 class Toolbox:
-    """Finds tools by name. `server__tool` where a task names several servers, whether or not all of
-    them have tools: names must not change with what happens to run.
+    """Finds tools by name. With several configured servers a name is `server__tool`, even when only one
+    of them has tools: names must not depend on which servers have tools.
     """
 
     def __init__(self, servers: Sequence[ToolServer]) -> None:
@@ -54,7 +54,7 @@ class Toolbox:
         self.tools.append(Tool(name=name, description=description, schema=tool.input_schema))
 
     def _unique_name(self, name: str) -> str:
-        """The name, or the next like it, when another tool has it already."""
+        """The name, with a number appended when another tool already has it."""
         unique_name, number = name, 1
         while unique_name in self._routes:
             number += 1
@@ -63,7 +63,7 @@ class Toolbox:
 
 
 def system_message(system_prompt: str | None, servers: Sequence[ServerFacts]) -> str:
-    """What a model is told before anything else: the prompt of the file, then what servers say."""
+    """The system message: the system prompt of the file, then the instructions of the servers."""
     parts = [system_prompt] if system_prompt else []
     for server in servers:
         if server.instructions:

@@ -1,0 +1,1 @@
+"""Built-in evaluators; the registry loads every module of this package."""

@@ -1,4 +1,4 @@
-"""A text that the answer contains, upper and lower case told apart."""
+"""Evaluator `contains`: the answer contains a text, case-sensitive."""
 
 from collections.abc import Iterable
 
@@ -26,7 +26,7 @@ def check_contains(expected: JsonValue, evidence: EvaluatorEvidence) -> Evaluato
 
 def validate_text(expected: JsonValue) -> Iterable[str]:
     if not str(expected).strip():
-        yield "an empty text is found in any answer; write what is expected"
+        yield "an empty text matches every answer; write the expected text"
 
 
 EVALUATORS.register(

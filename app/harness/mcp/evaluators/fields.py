@@ -1,4 +1,4 @@
-"""A mapping whose values the JSON of the answer has; what else it has does not matter."""
+"""Evaluator `fields`: a JSON object in the answer includes the expected values."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -28,24 +28,24 @@ def select_mappings(evaluator: EvaluatorConfig) -> list[JsonValue]:
 
 
 def check_fields(expected: JsonValue, evidence: EvaluatorEvidence) -> EvaluatorResult:
-    """The best of the JSON objects in the answer decides what is told."""
+    """Passes when one JSON object in the answer matches; else reports the first object's difference."""
     differences = [find_difference(expected, actual) for actual in objects_in(evidence.response)]
     if not differences:
-        return EvaluatorResult(False, "the answer holds no JSON object")
+        return EvaluatorResult(False, "the answer contains no JSON object")
     if None in differences:
-        return EvaluatorResult(True, "every value is there")
+        return EvaluatorResult(True, "all values match")
     return EvaluatorResult(False, differences[0] or "")
 
 
 def find_difference(expected: Any, actual: Any, path: str = "") -> str | None:
-    """Where the first value differs, and how; None when all that is wanted is there."""
+    """The first difference, with its path; None when `actual` includes everything expected."""
     if is_pattern(expected):
         return _pattern_difference(expected, actual, path)
     if isinstance(expected, dict):
         return _mapping_difference(expected, actual, path)
     if isinstance(expected, list):
         if not isinstance(actual, list) or len(actual) != len(expected):
-            return f"{path} is no list of {len(expected)}"
+            return f"{path} is not a list of {len(expected)} elements"
         pairs = enumerate(zip(expected, actual, strict=True))
         return _first_difference(
             find_difference(expected_element, actual_element, f"{path}/{i}")
@@ -62,7 +62,7 @@ def _pattern_difference(expected: dict[str, Any], actual: Any, path: str) -> str
 
 def _mapping_difference(expected: dict[str, Any], actual: Any, path: str) -> str | None:
     if not isinstance(actual, dict):
-        return f"{path} is no mapping"
+        return f"{path} is not a mapping"
     missing = [key for key in expected if key not in actual]
     if missing:
         return f"{path}/{missing[0]} is missing"
@@ -77,27 +77,27 @@ def _first_difference(differences: Iterable[str | None]) -> str | None:
 
 def validate_mapping(expected: JsonValue) -> Iterable[str]:
     if isinstance(expected, list):
-        yield "a list within a list of what is expected has no meaning; write its items"
+        yield "a list inside the list of expected values is not supported; write its elements"
     elif isinstance(expected, dict) and _looks_like_a_pattern(expected):
-        yield f"a pattern is written {{regex: …}}, not {{{next(iter(expected))}: …}}"
+        yield f"write a pattern as {{regex: …}}, not {{{next(iter(expected))}: …}}"
     elif not expected:
-        yield "an empty mapping is met by any JSON; write what it is to hold"
+        yield "an empty mapping matches every JSON object; write the expected keys"
     yield from validate_patterns(expected)
 
 
 def _looks_like_a_pattern(expected: dict[str, Any]) -> bool:
-    """Whether its only key is nearly `regex`."""
+    """Whether its only key resembles `regex`."""
     keys = list(expected)
     return len(keys) == 1 and bool(suggest_names(keys[0], ["regex"]))
 
 
 def validate_patterns(expected: Any) -> Iterable[str]:
-    """Which patterns somewhere in a value cannot be used."""
+    """The errors of all patterns inside a value."""
     if is_pattern(expected):
         try:
             compile_pattern(str(expected["regex"]))
         except InvalidPattern as invalid:
-            yield f"the pattern {expected['regex']!r} cannot be used: {invalid}"
+            yield f"the pattern {expected['regex']!r} is invalid: {invalid}"
     elif isinstance(expected, dict | list):
         for element in expected.values() if isinstance(expected, dict) else expected:
             yield from validate_patterns(element)

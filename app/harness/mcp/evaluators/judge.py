@@ -1,4 +1,4 @@
-"""A model's score of the answer, from 0 to 1 or to 100; `min_score` makes it a pass or a fail."""
+"""Evaluator `judge`: a model scores the answer; `min_score` decides between pass and fail."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def select_judge(evaluator: EvaluatorConfig) -> list[JsonValue]:
 def check_score(expected: JsonValue, evidence: EvaluatorEvidence) -> EvaluatorResult:
     settings: Any = expected
     if evidence.judge_answer is None:
-        raise JudgeError("the judge was not asked")
+        raise JudgeError("no judge was called")
     judge_score = read_score(evidence.judge_answer, settings["scale"])
     min_score = settings["min_score"]
     return EvaluatorResult(
@@ -36,7 +36,7 @@ def check_score(expected: JsonValue, evidence: EvaluatorEvidence) -> EvaluatorRe
 EVALUATORS.register(
     "judge",
     Evaluator(
-        summary="a model scores the answer; with min_score that is a pass or a fail",
+        summary="a model scores the answer; with min_score it passes or fails",
         select=select_judge,
         evaluate=check_score,
     ),

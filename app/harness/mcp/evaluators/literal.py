@@ -1,4 +1,4 @@
-"""The words of JSON, `true`, `false` and `null`, standing in the answer by themselves."""
+"""Evaluator `literal`: the answer contains `true`, `false` or `null` as a separate word."""
 
 import json
 import re

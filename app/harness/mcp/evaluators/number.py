@@ -1,4 +1,4 @@
-"""A number that stands in the answer by itself: 42 is not in 142, 42.5, 4:42 or v42."""
+"""Evaluator `number`: the answer contains a separate number; 42 is not in 142, 42.5, 4:42 or v42."""
 
 import re
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ from app.harness.mcp.evaluator_registry import (
     expected_items,
 )
 
-# A run of digits with what may join them; it neither follows nor precedes a letter.
+# A run of digits and joining characters, neither preceded nor followed by a letter.
 _DIGIT_RUN: Final = re.compile(r"(?<![^\W_])\d++(?:[.,:]\d++)*+(?:[eE][+-]?\d++)?+(?![^\W_])")
 _PLAIN: Final = re.compile(r"\d++(?:\.\d++)?+(?:[eE][+-]?\d++)?+")
 _GROUPED: Final = re.compile(r"\d{1,3}+(?:,\d{3})++(?:\.\d++)?+")
-_MAX_NUMBER_CHARS: Final = 400  # characters; beyond it nobody means a number
+_MAX_NUMBER_CHARS: Final = 400  # longer runs are not numbers; this bounds the work
 
 
 def select_numbers(evaluator: EvaluatorConfig) -> list[JsonValue]:
@@ -35,13 +35,14 @@ def check_number(expected: JsonValue, evidence: EvaluatorEvidence) -> EvaluatorR
     number = Decimal(str(expected))
     if any(number == candidate for candidate in numbers_in(evidence.response)):
         return EvaluatorResult(True, "found")
-    return EvaluatorResult(False, "no number of the answer equals it")
+    return EvaluatorResult(False, "no number in the answer equals it")
 
 
 def numbers_in(text: str) -> Iterator[Decimal]:
     """The numbers of a text from left to right.
 
-    `1,042` is one number; in brackets, and where commas do not group thousands, they separate.
+    `1,042` is one number. In square brackets, and where commas do not group thousands, commas
+    separate numbers.
     """
     for run in _DIGIT_RUN.finditer(text):
         if len(run.group()) <= _MAX_NUMBER_CHARS:
@@ -61,7 +62,7 @@ def _parse_run(text: str, run: "re.Match[str]") -> Iterator[Decimal]:
 
 
 def _is_negative(text: str, start: int) -> bool:
-    """Whether a minus stands before it that is no dash between two words or numbers."""
+    """Whether a minus sign precedes it that is not a dash between two words or numbers."""
     if text[max(start - 1, 0) : start] not in ("-", "−"):
         return False
     before = text[max(start - 2, 0) : start - 1]
@@ -71,7 +72,7 @@ def _is_negative(text: str, start: int) -> bool:
 EVALUATORS.register(
     "number",
     Evaluator(
-        summary="the answer contains this number, standing by itself",
+        summary="the answer contains this number as a separate number",
         select=select_numbers,
         evaluate=check_number,
     ),

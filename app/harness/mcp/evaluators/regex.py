@@ -1,4 +1,4 @@
-"""A pattern that is found somewhere in the answer, or with `expect_match: false` nowhere (RE2)."""
+"""Evaluator `regex`: an RE2 pattern matches in the answer, or with `expect_match: false` does not."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -34,20 +34,20 @@ def check_pattern(expected: JsonValue, evidence: EvaluatorEvidence) -> Evaluator
 def validate_pattern(expected: JsonValue) -> Iterable[str]:
     pattern: Any = expected
     if not isinstance(pattern["regex"], str) or not pattern["regex"]:
-        yield "regex must be a text that is not empty; quote it"
+        yield "regex must be a text that is not empty; write a pattern in quotes"
         return
     if not isinstance(pattern.get("expect_match", True), bool):
         yield "expect_match must be true or false"
     try:
         compile_pattern(pattern["regex"])
     except InvalidPattern as invalid:
-        yield f"the pattern {pattern['regex']!r} cannot be used: {invalid}"
+        yield f"the pattern {pattern['regex']!r} is invalid: {invalid}"
 
 
 EVALUATORS.register(
     "regex",
     Evaluator(
-        summary="this pattern is found in the answer; with expect_match: false it is not",
+        summary="this pattern matches in the answer; with expect_match: false it does not",
         select=select_patterns,
         evaluate=check_pattern,
         validate=validate_pattern,
