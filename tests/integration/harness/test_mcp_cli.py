@@ -274,7 +274,7 @@ def test_run__output_over_input_is_refused(options: list[str]) -> None:
     assert {path: path.read_text() for path in Path().glob("*.yaml")} == before
 
 
-def test_a_secret_that_a_program_repeats_as_it_ends_is_not_told_on() -> None:
+def test_run__masks_secret_in_stderr_of_a_server() -> None:
     """The program says its one argument, which comes from the file of secrets."""
     program = "import sys; sys.exit(f'cannot log in with {sys.argv[1]}')"
     server = f"[-I, -S, -c, {json.dumps(program)}, '${{TOKEN}}']"
@@ -286,7 +286,7 @@ def test_a_secret_that_a_program_repeats_as_it_ends_is_not_told_on() -> None:
     assert "sekret" not in done.output + Path("r.yaml").read_text()
 
 
-def test_a_key_that_is_missing_is_told_before_anything_is_started() -> None:
+def test_run__missing_key_is_reported_before_the_start() -> None:
     done = ot_bench("run", bench_file(ASKING))
     assert done.exit_code == 2
     assert "OPENROUTER_API_KEY is not set" in done.stderr
@@ -347,7 +347,7 @@ def test_dry_run__checks_everything_and_starts_nothing() -> None:
     assert not Path("tmp").exists()
 
 
-def test_patterns_and_names_are_run_in_their_order_each_file_once() -> None:
+def test_run__files_run_in_order_without_duplicates() -> None:
     Path("deep").mkdir()
     for name in ("b.yaml", "a.yaml", "deep/c.yaml"):
         bench_file(DIRECT, name)
@@ -361,7 +361,7 @@ def test_patterns_and_names_are_run_in_their_order_each_file_once() -> None:
     ]
 
 
-def test_findings_are_told_with_their_places_and_strict_makes_them_count() -> None:
+def test_validate__reports_positions_and_strict_fails_on_warnings() -> None:
     file = bench_file(DIRECT.replace("tags: [tool]", "tags: [xyz]"))
     command_result = ot_bench("validate", file, "--json")
     [item] = json.loads(command_result.stdout)["items"]
@@ -372,7 +372,7 @@ def test_findings_are_told_with_their_places_and_strict_makes_them_count() -> No
     assert ot_bench("validate", file, "--strict").exit_code == 1
 
 
-def test_the_benches_of_the_demo_keep_the_conventions() -> None:
+def test_validate__demo_benchmarks_follow_conventions() -> None:
     done = ot_bench("validate", "--strict", BENCHES / "*.yaml")
     assert done.exit_code == 0, done.output
     names = {path.name for path in BENCHES.iterdir()}
@@ -387,18 +387,18 @@ def test_the_benches_of_the_demo_keep_the_conventions() -> None:
         assert prompt == (wanted if path.name == "features.yaml" else None)
 
 
-def test_the_comparison_has_no_server_one_all_and_one_tool() -> None:
+def test_list__demo_comparison_has_all_server_sets() -> None:
     listed = ot_bench("list", BENCHES / "compare.yaml", "--json")
     servers = [item["servers"] for item in json.loads(listed.stdout)["items"]]
     assert [len(names) for names in servers] == [0, 1, 4, 1]
     assert servers[3] == ["onetool"]
 
 
-def test_the_schema_is_one_json_document() -> None:
+def test_schema__prints_one_json_document() -> None:
     assert json.loads(ot_bench("schema").stdout)["title"] == "ot-bench"
 
 
-def test_a_favorite_is_picked_on_a_terminal() -> None:
+def test_run__tui_picks_a_favorite() -> None:
     for name in ("one.yaml", "benches/two.yaml", "benches/deep/three.yml", "benches/.git/no.yaml"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         bench_file(DIRECT, name)

@@ -61,7 +61,7 @@ def failing(failure: LlmError, *, after: int = 0) -> ScriptedModel:
     return ScriptedModel(play)
 
 
-def test_a_model_uses_a_tool_and_answers() -> None:
+def test_conversation__model_uses_a_tool_and_answers() -> None:
     model = scripted(calls(("echo", {"text": "hello"}), tokens=(100, 5)), says("It says hello."))
     result = run(harness_task(faults()), model=model).result
     assert (result.outcome, result.ending) == (AttemptOutcome.SCORED, ConversationEnding.NATURAL)
@@ -79,7 +79,7 @@ def test_a_model_uses_a_tool_and_answers() -> None:
     assert result.natural_stop
 
 
-def test_without_servers_there_are_no_tools_and_no_system_message() -> None:
+def test_conversation__without_servers_has_no_tools_and_no_system_message() -> None:
     model = scripted(says("42"))
     result = run(harness_task(), model=model).result
     [asked] = model.requests
@@ -87,7 +87,7 @@ def test_without_servers_there_are_no_tools_and_no_system_message() -> None:
     assert (result.outcome, result.response) == (AttemptOutcome.SCORED, "42")
 
 
-def test_one_server_s_tools_keep_their_names() -> None:
+def test_conversation__single_server_keeps_tool_names() -> None:
     model = scripted(says("Done."))
     run(harness_task(faults(), system_prompt="Be brief."), model=model)
     [asked] = model.requests
@@ -97,7 +97,7 @@ def test_one_server_s_tools_keep_their_names() -> None:
     )
 
 
-def test_several_servers_stand_before_the_names_of_their_tools() -> None:
+def test_conversation__several_servers_prefix_tool_names() -> None:
     model = scripted(calls(("b__echo", {"text": "x"})), says("Done."))
     result = run(harness_task(faults(name="a"), faults("toolless", name="b")), model=model).result
     first = model.requests[0]
@@ -110,7 +110,7 @@ def test_several_servers_stand_before_the_names_of_their_tools() -> None:
     assert refused.text.startswith("unknown tool 'b__echo'; available tools: a__echo, ")
 
 
-def test_prompts_are_said_one_after_the_other_and_the_last_answer_counts() -> None:
+def test_conversation__sends_prompts_in_order_and_keeps_last_answer() -> None:
     model = scripted(says("one"), calls(("count", {})), says("two"))
     task = harness_task(faults(), prompts=("First.", "Second."))
     result = run(task, model=model).result
@@ -131,7 +131,7 @@ class Thoughtful(ScriptedModel):
         return await super().turn(*asked)
 
 
-def test_the_latency_of_each_request_is_that_of_the_model() -> None:
+def test_conversation__latency_is_that_of_the_model() -> None:
     model = scripted(calls(("echo", {"text": "x"})), says("Done."))
     result = run(harness_task(faults()), model=Thoughtful(model.play)).result
     first, second = [call.latency_ms for call in result.llm_calls]
@@ -139,7 +139,7 @@ def test_the_latency_of_each_request_is_that_of_the_model() -> None:
     assert first + second <= result.duration_ms
 
 
-def test_what_was_used_is_counted_call_by_call() -> None:
+def test_conversation__usage_is_counted_per_request() -> None:
     """Inputs 100, 160, 260: base 100, growth (60 + 100) / 2 = 80; 520 · 1 $ + 60 · 2 $ a million."""
     count: tuple[str, dict[str, Any]] = ("count", {})
     model = scripted(
@@ -156,11 +156,11 @@ def test_what_was_used_is_counted_call_by_call() -> None:
     assert result.cost_usd == pytest.approx(640e-6)
 
 
-def test_the_price_of_an_unknown_model_is_unknown() -> None:
+def test_conversation__cost_without_price_is_unknown() -> None:
     assert run(harness_task(), model=scripted(says("x", (1, 1)))).result.cost_usd is None
 
 
-def test_arguments_that_cannot_be_read_are_told_to_the_model() -> None:
+def test_conversation__invalid_arguments_are_reported_to_the_model() -> None:
     flawed = calls(("echo", {}))
     block = flawed.message.tool_uses()[0]
     message = ChatMessage(
@@ -192,7 +192,7 @@ def test_arguments_that_cannot_be_read_are_told_to_the_model() -> None:
         ),  # 0.00012 a turn
     ],
 )
-def test_a_model_that_never_stops_is_stopped(
+def test_conversation__limits_end_it(
     limits: Mapping[str, Any], ending: ConversationEnding, turns: int
 ) -> None:
     endless = scripted(calls(("count", {}), text="Once more.", tokens=(100, 10)))
@@ -203,14 +203,14 @@ def test_a_model_that_never_stops_is_stopped(
     assert (result.outcome, result.response) == (AttemptOutcome.SCORED, "Once more.")
 
 
-def test_an_answer_that_is_cut_off_ends_the_task() -> None:
+def test_conversation__truncated_answer_ends_it() -> None:
     cut = Turn(message=says("I was ab").message, stop=StopReason.TRUNCATED, usage=None)
     result = run(harness_task(prompts=("a", "b")), model=scripted(cut)).result
     assert (result.ending, result.response) == (ConversationEnding.TRUNCATED, "I was ab")
     assert len(result.llm_calls) == 1
 
 
-def test_a_provider_that_fails_is_an_error_and_keeps_what_was_done() -> None:
+def test_conversation__provider_error_keeps_earlier_steps() -> None:
     model = failing(LlmError("500: busy"), after=1)
     result = run(harness_task(faults()), model=model).result
     assert (result.outcome, result.ending) == (AttemptOutcome.INFRA_ERROR, ConversationEnding.ERROR)
@@ -220,7 +220,7 @@ def test_a_provider_that_fails_is_an_error_and_keeps_what_was_done() -> None:
     assert len(result.tool_calls) == 1
 
 
-def test_a_model_that_answers_nothing_any_more_is_asked_nothing_any_more() -> None:
+def test_model_pool__finally_failed_model_gets_no_more_requests() -> None:
     model = failing(LlmError("401: wrong key", kind=LlmErrorKind.AUTH))
     tasks = [harness_task(name=name) for name in ("a", "b", "c")]
     report = run(*tasks, model=model, concurrency=1).report
@@ -228,7 +228,7 @@ def test_a_model_that_answers_nothing_any_more_is_asked_nothing_any_more() -> No
     assert {result.outcome for result in report.results} == {AttemptOutcome.INFRA_ERROR}
 
 
-def test_a_server_that_dies_under_a_model_ends_its_task() -> None:
+def test_conversation__server_death_ends_the_task() -> None:
     model = scripted(calls(("echo", {"text": "x"})), calls(("die", {})), says("Fine!"))
     result = run(harness_task(faults()), model=model).result
     assert result.outcome is AttemptOutcome.INFRA_ERROR
@@ -255,7 +255,7 @@ class Asleep(ScriptedModel):
         raise AssertionError
 
 
-def test_a_timeout_ends_the_request_and_nothing_is_asked_afterwards() -> None:
+def test_timeout__cancels_request_and_sends_no_more() -> None:
     model = Asleep(lambda _: says(""))
     result = run(harness_task(timeout_s=0.05), model=model).result
     assert (result.outcome, result.ending) == (AttemptOutcome.TIMEOUT, ConversationEnding.ERROR)
@@ -264,7 +264,7 @@ def test_a_timeout_ends_the_request_and_nothing_is_asked_afterwards() -> None:
     assert model.left
 
 
-def test_a_long_result_is_cut_for_the_model_and_kept_in_the_record() -> None:
+def test_conversation__long_tool_result_is_truncated_for_the_model_only() -> None:
     model = scripted(calls(("huge", {"bytes": 500_000})), says("Long."))
     result = run(harness_task(faults()), model=model).result
     [told] = results_of(result.messages[2])
@@ -273,7 +273,7 @@ def test_a_long_result_is_cut_for_the_model_and_kept_in_the_record() -> None:
 
 
 @pytest.mark.parametrize(("expected", "passed"), [("not found", True), ("timed out", False)])
-def test_an_expected_error_is_judged_by_its_text(expected: str, passed: bool) -> None:
+def test_expect_error__error_text_is_evaluated(expected: str, passed: bool) -> None:
     evaluator = EvaluatorConfig(expect_error=True, expected=expected)
     task = direct_task(faults(), "fail", arguments={"text": "not found"}, evaluator=evaluator)
     result = run(task).result
@@ -281,7 +281,7 @@ def test_an_expected_error_is_judged_by_its_text(expected: str, passed: bool) ->
     assert result.passed is passed
 
 
-def test_an_error_that_was_expected_and_did_not_come_fails() -> None:
+def test_expect_error__missing_error_fails() -> None:
     evaluator = EvaluatorConfig(expect_error=True, expected="fine")
     task = direct_task(faults(), "echo", arguments={"text": "fine"}, evaluator=evaluator)
     assert run(task).result.passed is False
@@ -297,7 +297,7 @@ def test_an_error_that_was_expected_and_did_not_come_fails() -> None:
         ({"regex": "no such zone", "expect_match": False}, None),
     ],
 )
-def test_a_timeout_is_the_expected_error_only_where_its_text_is_named(
+def test_expect_error__timeout_counts_only_when_its_text_is_named(
     named: dict[str, Any], passed: bool | None
 ) -> None:
     evaluator = EvaluatorConfig(expect_error=True, **named)
@@ -322,7 +322,7 @@ def test_a_timeout_is_the_expected_error_only_where_its_text_is_named(
         ({"expected": ["server 's' does not start", "no answer"]}, None),
     ],
 )
-def test_a_server_that_does_not_start_is_no_pass_unless_that_is_expected(
+def test_expect_error__failed_start_passes_only_when_named(
     named: dict[str, Any], passed: bool | None
 ) -> None:
     evaluator = EvaluatorConfig(expect_error=True, **named)
@@ -331,7 +331,7 @@ def test_a_server_that_does_not_start_is_no_pass_unless_that_is_expected(
     assert result.outcome is (AttemptOutcome.SCORED if passed else AttemptOutcome.INFRA_ERROR)
 
 
-def test_a_refused_key_is_not_the_error_that_a_tool_should_give() -> None:
+def test_expect_error__rejected_key_is_not_a_tool_error() -> None:
     model = failing(LlmError("401: wrong key", kind=LlmErrorKind.AUTH))
     evaluator = EvaluatorConfig(expect_error=True, expected=401)
     result = run(harness_task(faults(), evaluator=evaluator), model=model).result
@@ -351,7 +351,7 @@ def judged(answer: str) -> TaskResult:
     return run(harness_task(evaluator=evaluator), model=ScriptedModel(play), prices=prices).result
 
 
-def test_a_judge_is_counted_apart_from_the_model_under_test() -> None:
+def test_judge__usage_is_separate_from_the_model() -> None:
     result = judged('{"score": 90, "reason": "yes"}')
     assert (result.outcome, result.passed) == (AttemptOutcome.SCORED, True)
     assert len(result.llm_calls) == 1
@@ -360,7 +360,7 @@ def test_a_judge_is_counted_apart_from_the_model_under_test() -> None:
     assert result.judge.cost_usd == pytest.approx(14e-6)
 
 
-def test_a_judge_that_says_nothing_of_use_is_an_error_of_the_judge() -> None:
+def test_judge__unusable_answer_is_a_judge_error() -> None:
     result = judged("Lovely.")
     assert (result.outcome, result.passed) == (AttemptOutcome.JUDGE_ERROR, None)
     assert result.response == "Blue."
@@ -373,7 +373,7 @@ class SleepingJudge(Asleep):
         return await super().turn() if "judge" in str(asked[0]) else says("Blue.")
 
 
-def test_a_judge_has_no_more_time_than_the_task() -> None:
+def test_judge__timeout_is_that_of_the_task() -> None:
     evaluator = EvaluatorConfig(prompt="{response}", model="m")
     judge = SleepingJudge(lambda _: says(""))
     result = run(harness_task(evaluator=evaluator, timeout_s=0.2), model=judge).result
@@ -383,12 +383,12 @@ def test_a_judge_has_no_more_time_than_the_task() -> None:
     assert judge.left
 
 
-def test_every_task_has_servers_of_its_own() -> None:
+def test_server_pool__each_task_has_its_own_servers() -> None:
     tasks = [direct_task(faults(), "count", name=name) for name in ("a", "b")]
     assert [result.response for result in run(*tasks).report.results] == ["1", "1"]
 
 
-def test_tasks_of_a_scenario_may_share_a_server() -> None:
+def test_server_pool__scenario_shares_a_server() -> None:
     tasks = [direct_task(faults(), "count", name=n, share_servers=True) for n in ("a", "b", "c")]
     other = direct_task(faults(), "count", name="d", scenario="other", share_servers=True)
     found = [result.response for result in run(*tasks, other).report.results]
@@ -396,7 +396,7 @@ def test_tasks_of_a_scenario_may_share_a_server() -> None:
     assert found[3] == "1"
 
 
-def test_a_shared_server_that_died_is_started_anew() -> None:
+def test_server_pool__restarts_a_dead_shared_server() -> None:
     tools = ["count", "die", "count"]
     tasks = [
         direct_task(faults(), tool, name=str(n), share_servers=True) for n, tool in enumerate(tools)
@@ -405,7 +405,7 @@ def test_a_shared_server_that_died_is_started_anew() -> None:
     assert [result.response for result in report.results] == ["1", None, "1"]
 
 
-def test_a_shared_server_that_hangs_is_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_pool__restarts_a_hanging_shared_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """It stays alive, answers no ping either, and would hold up every task after this one."""
     monkeypatch.setattr("app.harness.mcp.mcp_server.PING_TIMEOUT_S", 0.1)
     wanted = [("count", 60.0), ("hang", 0.2), ("count", 60.0)]
@@ -417,14 +417,14 @@ def test_a_shared_server_that_hangs_is_started_anew(monkeypatch: pytest.MonkeyPa
     assert [result.response for result in report.results] == ["1", None, "1"]
 
 
-def test_a_shared_server_is_kept_when_it_was_the_model_that_took_too_long() -> None:
+def test_server_pool__keeps_shared_server_after_timeout_of_the_model() -> None:
     slow = harness_task(faults(), name="slow", share_servers=True, timeout_s=0.05)
     after, last = (direct_task(faults(), "count", name=n, share_servers=True) for n in "ab")
     report = run(after, slow, last, model=Asleep(lambda _: says("")), concurrency=1).report
     assert [result.response for result in report.results] == ["1", None, "2"]
 
 
-def test_a_shared_server_that_does_not_start_is_tried_once(tmp_path: Path) -> None:
+def test_server_pool__failed_start_of_shared_server_is_not_retried(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     server = stdio("s", "sh", "-c", 'echo started >> "$FILE"', env={"FILE": str(starts)})
     tasks = [direct_task(server, "count", name=n, share_servers=True) for n in ("a", "b", "c")]
@@ -434,7 +434,7 @@ def test_a_shared_server_that_does_not_start_is_tried_once(tmp_path: Path) -> No
     assert starts.read_text() == "started\n"
 
 
-def test_all_that_happens_is_told_as_it_happens() -> None:
+def test_run_plan__sends_events_in_order() -> None:
     model = scripted(calls(("echo", {"text": "x"})), says("Done."))
     ran = run(harness_task(faults()), model=model, trace=True)
     kinds = [type(event) for event in ran.events if not isinstance(event, Traced)]
@@ -444,7 +444,7 @@ def test_all_that_happens_is_told_as_it_happens() -> None:
     assert "echo {'text': 'x'} = x" in lines
 
 
-def test_a_server_that_comes_back_with_other_tools_is_told() -> None:
+def test_run_plan__reports_changed_tools_of_a_restarted_server() -> None:
     tasks = [
         direct_task(faults(*habits), "echo", name=name)
         for name, habits in (("a", ()), ("b", ()), ("c", ("toolless",)))
@@ -454,7 +454,7 @@ def test_a_server_that_comes_back_with_other_tools_is_told() -> None:
     assert [event.changed for event in seen] == [False, True]
 
 
-def test_only_what_is_missing_is_run() -> None:
+def test_run_plan__runs_only_missing_attempts() -> None:
     done = run(harness_task(name="a")).result
     model = scripted(says("Anew."))
     report = run(
@@ -465,7 +465,7 @@ def test_only_what_is_missing_is_run() -> None:
     assert report.complete
 
 
-def test_every_task_is_tried_as_often_as_was_asked() -> None:
+def test_run_plan__repeats_every_task_per_trial() -> None:
     report = run(harness_task(name="a"), harness_task(name="b"), trials=2).report
     assert [(result.task, result.trial) for result in report.results] == [
         ("a", 0),
@@ -475,7 +475,7 @@ def test_every_task_is_tried_as_often_as_was_asked() -> None:
     ]
 
 
-def test_a_cancel_keeps_what_was_told_and_stops_the_rest() -> None:
+def test_run_plan__cancellation_keeps_sent_results_and_stops_the_rest() -> None:
     told: list[str] = []
 
     async def cancel() -> None:

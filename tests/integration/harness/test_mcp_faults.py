@@ -49,7 +49,7 @@ def error_of(ran: Ran) -> tuple[ErrorKind, str]:
     return ran.result.error.kind, ran.result.error.detail
 
 
-def test_a_server_gets_path_and_what_is_declared_and_nothing_else(
+def test_stdio_server__environment_is_path_and_declared_variables(
     mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET_OF_THE_HOST", "x")
@@ -70,7 +70,7 @@ def test_a_server_gets_path_and_what_is_declared_and_nothing_else(
         ("huge", {"bytes": 17_000_000}, "it wrote a line longer than 16777216 bytes"),
     ],
 )
-def test_a_server_that_breaks_off_is_an_error_of_the_infrastructure(
+def test_stdio_server__death_or_invalid_output_is_an_infrastructure_error(
     mark: str, tool: str, arguments: dict[str, object], said: str
 ) -> None:
     ran = call(mark, tool, **arguments)
@@ -81,7 +81,7 @@ def test_a_server_that_breaks_off_is_an_error_of_the_infrastructure(
     assert said in detail
 
 
-def test_an_error_of_a_server_that_lives_is_an_answer(mark: str) -> None:
+def test_stdio_server__error_response_is_a_result(mark: str) -> None:
     """-32000 is what the SDK says of connections that closed, and what many servers say of errors."""
     server = faults(env=marked(mark))
     tasks = [
@@ -94,7 +94,7 @@ def test_an_error_of_a_server_that_lives_is_an_answer(mark: str) -> None:
     assert (first.outcome, second.response) == (AttemptOutcome.AGENT_ERROR, "1")
 
 
-def test_a_shared_server_that_was_lost_ends_before_another_one_starts(mark: str) -> None:
+def test_server_pool__lost_shared_server_ends_before_its_successor_starts(mark: str) -> None:
     """It closes its output and runs on; the third task finds the third server."""
     server = faults(env=marked(mark))
     tasks = tuple(
@@ -112,20 +112,20 @@ def test_a_shared_server_that_was_lost_ends_before_another_one_starts(mark: str)
     assert max(running) == 1
 
 
-def test_a_schema_that_no_file_can_hold_keeps_its_server_from_being_used(mark: str) -> None:
+def test_server_info__non_finite_number_in_schema_is_a_start_error(mark: str) -> None:
     kind, detail = error_of(call(mark, "echo", "boundless"))
     assert kind is ErrorKind.SERVER_START
     assert detail.endswith("the schema of 'boundless' contains a non-finite number")
 
 
 @pytest.mark.parametrize("text", ["\ud800", 300 * "[" + 300 * "]"])
-def test_arguments_that_cannot_be_sent_are_an_error_of_their_task(mark: str, text: str) -> None:
+def test_stdio_server__unsendable_arguments_are_a_task_error(mark: str, text: str) -> None:
     given = json.loads(text) if text.startswith("[") else text
     ran = call(mark, "echo", text=given)
     assert (error_of(ran)[0], ran.result.outcome) == (ErrorKind.TOOL, AttemptOutcome.AGENT_ERROR)
 
 
-def test_a_server_that_ends_at_its_start_says_why(mark: str) -> None:
+def test_stdio_server__exit_at_start_reports_stderr(mark: str) -> None:
     kind, detail = error_of(call(mark, "echo", "dying"))
     assert kind is ErrorKind.SERVER_START
     assert detail.endswith(
@@ -133,21 +133,21 @@ def test_a_server_that_ends_at_its_start_says_why(mark: str) -> None:
     )
 
 
-def test_a_server_that_hangs_at_its_start_has_its_own_timeout(mark: str) -> None:
+def test_stdio_server__start_has_its_own_timeout(mark: str) -> None:
     server = faults("mute", timeout=0.2, env=marked(mark))
     kind, detail = error_of(run(direct_task(server, "echo")))
     assert kind is ErrorKind.SERVER_START
     assert detail == "server 'faults' does not start: no answer within its timeout of 0.2 s"
 
 
-def test_a_program_that_is_not_there_is_named() -> None:
+def test_stdio_server__missing_program_is_named() -> None:
     ran = run(direct_task(stdio("s", "no-such-program"), "echo"))
     kind, detail = error_of(ran)
     assert kind is ErrorKind.SERVER_START
     assert "'no-such-program' cannot be started: No such file or directory" in detail
 
 
-def test_a_server_that_cannot_be_reached_is_never_a_pass() -> None:
+def test_http_server__unreachable_server_never_passes() -> None:
     ran = run(direct_task(http("remote", "http://127.0.0.1:9/mcp"), "echo"))
     assert ran.result.outcome is AttemptOutcome.INFRA_ERROR
     assert ran.result.passed is None
@@ -157,7 +157,7 @@ def test_a_server_that_cannot_be_reached_is_never_a_pass() -> None:
     assert detail.endswith("; start the server, or correct its url")
 
 
-def test_a_call_that_hangs_ends_with_the_time_of_its_task(mark: str) -> None:
+def test_stdio_server__hanging_call_ends_at_task_timeout(mark: str) -> None:
     server = faults("deaf", env=marked(mark))
     ran = run(direct_task(server, "hang", timeout_s=1.0))
     assert ran.result.outcome is AttemptOutcome.TIMEOUT
@@ -169,7 +169,7 @@ def test_a_call_that_hangs_ends_with_the_time_of_its_task(mark: str) -> None:
     assert ran.result.response is None
 
 
-def test_an_error_of_a_tool_stays_one_whatever_it_says(mark: str) -> None:
+def test_tool_error__stays_an_error_for_any_text(mark: str) -> None:
     ran = call(mark, "fail", text="no matches found")
     assert ran.result.outcome is AttemptOutcome.AGENT_ERROR
     assert error_of(ran) == (ErrorKind.TOOL, "fail of faults: no matches found")
@@ -177,37 +177,37 @@ def test_an_error_of_a_tool_stays_one_whatever_it_says(mark: str) -> None:
     assert called.is_error
 
 
-def test_a_result_that_is_none_is_an_error_of_the_tool(mark: str) -> None:
+def test_tool_error__invalid_result_is_a_tool_error(mark: str) -> None:
     kind, detail = error_of(call(mark, "ill_formed"))
     assert kind is ErrorKind.TOOL
     assert "the tool returned an invalid result: content" in detail
 
 
-def test_logs_on_the_standard_output_are_passed_over(mark: str) -> None:
+def test_stdio_server__log_lines_on_stdout_are_skipped(mark: str) -> None:
     ran = call(mark, "echo", "chatty", text="hello")
     assert (ran.result.outcome, ran.result.response) == (AttemptOutcome.SCORED, "hello")
 
 
-def test_a_large_result_is_whole(mark: str) -> None:
+def test_stdio_server__large_result_is_complete(mark: str) -> None:
     ran = call(mark, "huge", bytes=1_000_000)
     assert ran.result.response == "x" * 1_000_000
 
 
-def test_tools_are_listed_page_by_page(mark: str) -> None:
+def test_server_info__reads_all_pages_of_tools(mark: str) -> None:
     [server] = call(mark, "echo").report.servers
     assert len(server.tools) == 15  # in two pages of ten and five
     assert (server.version, server.instructions) == ("1.2.3", "Expect the worst.")
     assert (server.prompts, server.resources) == ((), ())
 
 
-def test_a_server_without_tools_starts_all_the_same(mark: str) -> None:
+def test_server_info__server_without_tools_starts(mark: str) -> None:
     ran = call(mark, "echo", "toolless")
     [server] = ran.report.servers
     assert server.tools == ()
     assert error_of(ran)[0] is ErrorKind.TOOL
 
 
-def test_what_a_server_started_ends_with_it(mark: str) -> None:
+def test_stdio_server__child_processes_end_with_it(mark: str) -> None:
     ran = call(mark, "family")
     assert ran.result.response is not None
     child = int(ran.result.response)
@@ -219,7 +219,7 @@ def deaf(mark: str) -> ServerProgram:
     return ServerProgram(command=sys.executable, args=args, env=marked(mark))
 
 
-def test_a_server_that_hears_nothing_is_killed(mark: str) -> None:
+def test_stdio_server__ignored_sigterm_leads_to_sigkill(mark: str) -> None:
     async def start_and_leave() -> None:
         async with running_program(deaf(mark)):
             until(lambda: bool(processes_of(mark)))
@@ -228,7 +228,7 @@ def test_a_server_that_hears_nothing_is_killed(mark: str) -> None:
     assert processes_of(mark) == []
 
 
-def test_a_cancel_leaves_a_server_no_time(tmp_path: Path) -> None:
+def test_stdio_server__cancellation_kills_at_once(tmp_path: Path) -> None:
     """Left in peace, it would write a file when its input ends."""
     env = {"PATH": os.environ["PATH"], "FILE": str(tmp_path / "said")}
     tidy = 'echo > "$FILE.begun"; read line; echo bye > "$FILE"'
@@ -266,7 +266,7 @@ time.sleep(3600)
 """
 
 
-def test_no_server_outlives_a_process_that_is_killed(mark: str) -> None:
+def test_process_reaper__servers_end_with_a_killed_parent(mark: str) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", START_AND_SLEEP, str(FAULTS), mark],
         cwd=ROOT,
@@ -280,7 +280,7 @@ def test_no_server_outlives_a_process_that_is_killed(mark: str) -> None:
     until(lambda: not processes_of(mark), what="the servers have ended")
 
 
-def test_a_server_that_reads_nothing_more_ends_all_the_same(mark: str) -> None:
+def test_stdio_server__unread_input_does_not_delay_the_end(mark: str) -> None:
     """The second call fills its pipe, and nobody empties that."""
 
     async def call_twice() -> None:
@@ -294,7 +294,7 @@ def test_a_server_that_reads_nothing_more_ends_all_the_same(mark: str) -> None:
     asyncio.run(call_twice())
 
 
-def test_a_reaper_that_was_killed_is_replaced_by_one_that_knows_as_much(mark: str) -> None:
+def test_process_reaper__killed_helper_is_replaced(mark: str) -> None:
     def sleeper() -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-I", "-S", str(FAULTS), "deaf"]
         pipe = subprocess.PIPE

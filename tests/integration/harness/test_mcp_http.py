@@ -78,7 +78,7 @@ def called(remote: Remote, **more: Any) -> TaskResult:
     return run(direct_task(http("web", remote.url), "echo", **more)).result
 
 
-def test_a_server_over_http_is_used_like_any_other(remote: Remote) -> None:
+def test_http_server__tools_can_be_called(remote: Remote) -> None:
     result = called(remote)
     assert (result.outcome, result.response) == (AttemptOutcome.SCORED, "hello")
 
@@ -105,7 +105,7 @@ def test_a_server_over_http_is_used_like_any_other(remote: Remote) -> None:
         (JSONResponse({}), "did not answer with JSON-RPC; correct its url"),
     ],
 )
-def test_what_answers_at_a_wrong_address_is_told_with_what_to_do(
+def test_http_server__non_mcp_response_is_reported_with_a_remedy(
     remote: Remote, answer: Response, told: str
 ) -> None:
     """Of the address only its host: the rest may hold secrets."""
@@ -127,7 +127,7 @@ def test_what_answers_at_a_wrong_address_is_told_with_what_to_do(
         (Response("", media_type="text/event-stream"), "closed the connection"),
     ],
 )
-def test_a_server_that_breaks_in_the_middle_is_not_the_error_that_a_tool_should_give(
+def test_http_server__failure_during_a_call_is_not_an_expected_tool_error(
     remote: Remote, answer: Response, told: str
 ) -> None:
     remote.instead["tools/call"] = lambda _: answer
@@ -138,7 +138,7 @@ def test_a_server_that_breaks_in_the_middle_is_not_the_error_that_a_tool_should_
     assert result.error.detail.startswith(f"server 'web' is gone: {remote.host} {told}")
 
 
-def test_a_header_that_a_server_repeats_is_not_told_on(remote: Remote) -> None:
+def test_http_server__repeated_header_is_masked(remote: Remote) -> None:
     remote.instead["initialize"] = lambda asked: JSONResponse(
         error(asked["id"], -32600, "who is Bearer sekret-of-mine?")
     )
@@ -155,7 +155,7 @@ def test_a_header_that_a_server_repeats_is_not_told_on(remote: Remote) -> None:
 
 @pytest.mark.parametrize("code", [-32603, -32000])
 @pytest.mark.parametrize("status", [200, 400])
-def test_errors_in_the_words_of_mcp_are_answers_whatever_their_status(
+def test_http_server__json_rpc_error_is_a_result_for_any_status(
     remote: Remote, status: int, code: int
 ) -> None:
     remote.instead["tools/call"] = lambda asked: JSONResponse(

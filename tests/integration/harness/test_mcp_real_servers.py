@@ -218,19 +218,19 @@ def results(remote: str, tmp_path_factory: pytest.TempPathFactory) -> Results:
     return Results(by_task=by_task, report=report, asked=models.requests, folder=folder)
 
 
-def test_tasks_in_order_see_what_those_before_them_did(results: Results) -> None:
+def test_real_servers__ordered_tasks_share_state(results: Results) -> None:
     """All tasks of the run may be made at once."""
     assert "likes engines" in (results["graph: read"].response or "")
     assert results["graph: read again"].outcome is AttemptOutcome.SCORED
     assert "Ada" not in (results["graph: read again"].response or "")
 
 
-def test_a_server_sees_path_and_what_is_declared(results: Results) -> None:
+def test_real_servers__environment_is_path_and_declared_variables(results: Results) -> None:
     found = json.loads(results["environment"].response or "")
     assert found == {"PATH": os.environ["PATH"], "DECLARED": "yes"}
 
 
-def test_an_image_is_recorded_by_type_and_size(results: Results) -> None:
+def test_real_servers__image_is_recorded_by_type_and_size(results: Results) -> None:
     [called] = results["image"].tool_calls
     [image] = [each for each in called.content if each.kind is ContentKind.IMAGE]
     assert image.mime_type == "image/png"
@@ -239,7 +239,7 @@ def test_an_image_is_recorded_by_type_and_size(results: Results) -> None:
 
 
 @pytest.mark.parametrize("task", ["missing tool", "wrong arguments", "outside"])
-def test_what_a_tool_refuses_is_an_error_of_the_task(results: Results, task: str) -> None:
+def test_real_servers__rejected_arguments_are_a_task_error(results: Results, task: str) -> None:
     result = results[task]
     assert result.outcome is AttemptOutcome.AGENT_ERROR
     assert result.error is not None
@@ -249,29 +249,29 @@ def test_what_a_tool_refuses_is_an_error_of_the_task(results: Results, task: str
 
 
 @pytest.mark.parametrize("task", ["too long", "too long from afar"])
-def test_an_operation_that_takes_too_long_is_left(results: Results, task: str) -> None:
+def test_real_servers__long_operation_is_cancelled(results: Results, task: str) -> None:
     assert results[task].outcome is AttemptOutcome.TIMEOUT
 
 
-def test_a_server_over_http_answers_as_one_beside_us(results: Results) -> None:
+def test_real_servers__http_server_answers_like_stdio(results: Results) -> None:
     assert results["echo from afar"].response == "Echo: hello"
     tools = {server.name: [tool.name for tool in server.tools] for server in results.report.servers}
     assert tools["distant"] == tools["everything"]
     assert len(tools["everything"]) == 13
 
 
-def test_files_are_written_and_memories_kept(results: Results) -> None:
+def test_real_servers__files_and_memories_are_stored(results: Results) -> None:
     assert (results.folder / "a.txt").read_text() == "written"
     assert "likes engines" in (results.folder / "memory.jsonl").read_text()
 
 
-def test_the_time_in_tokyo_is_told(results: Results) -> None:
+def test_real_servers__time_in_tokyo_is_converted(results: Results) -> None:
     """Berlin is at +1 or +2, Tokyo at +9: noon is 20:00 or 19:00 there."""
     assert results["convert"].outcome is AttemptOutcome.SCORED
     assert any(hour in (results["convert"].response or "") for hour in ("T20:00", "T19:00"))
 
 
-def test_servers_introduce_themselves(results: Results) -> None:
+def test_real_servers__facts_are_recorded(results: Results) -> None:
     servers = {server.name: server for server in results.report.servers}
     assert set(servers) == {"distant", "everything", "filesystem", "memory", "time"}
     assert len(servers["everything"].prompts) == 4
@@ -282,7 +282,7 @@ def test_servers_introduce_themselves(results: Results) -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_every_provider_s_model_adds_up(results: Results, provider: Provider) -> None:
+def test_real_servers__every_provider_can_call_tools(results: Results, provider: Provider) -> None:
     result = results[f"sum with {provider}"]
     assert (result.outcome, result.ending) == (AttemptOutcome.SCORED, ConversationEnding.NATURAL)
     assert result.response == "The sum is 42."
@@ -290,7 +290,7 @@ def test_every_provider_s_model_adds_up(results: Results, provider: Provider) ->
     assert [call.cumulative_input for call in result.llm_calls] == [50, 120]
 
 
-def test_tools_of_two_servers_bear_their_names(results: Results) -> None:
+def test_real_servers__two_servers_prefix_tool_names(results: Results) -> None:
     assert results["sum of two servers"].response == "The sum is 42."
     names = {
         each["function"]["name"]
@@ -311,7 +311,7 @@ def ask(
     return report.results[0], server.requests
 
 
-def test_without_tools_none_are_mentioned() -> None:
+def test_provider_request__omits_empty_tools() -> None:
     result, [asked] = ask(ends("Hello."))
     assert result.response == "Hello."
     assert "tools" not in asked.body
@@ -319,14 +319,14 @@ def test_without_tools_none_are_mentioned() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_busy_provider_is_asked_again(status: int) -> None:
+def test_provider_request__busy_provider_is_retried(status: int) -> None:
     busy = Raw(status=status, body=b'{"error": {"message": "busy"}}', headers=NOW)
     result, asked = ask(busy, ends("Hello."))
     assert (result.outcome, len(asked)) == (AttemptOutcome.SCORED, 2)
 
 
 @pytest.mark.parametrize("status", [401, 429, 500])
-def test_a_provider_that_never_answers_is_an_error_and_no_pass(status: int) -> None:
+def test_provider_request__unavailable_provider_is_an_error(status: int) -> None:
     broken = Raw(status=status, body=b'{"error": {"message": "broken"}}', headers=NOW)
     result, _ = ask(broken)
     assert (result.outcome, result.passed) == (AttemptOutcome.INFRA_ERROR, None)
@@ -335,7 +335,7 @@ def test_a_provider_that_never_answers_is_an_error_and_no_pass(status: int) -> N
     assert result.error.detail.startswith(f"the model did not answer: m: {status}")
 
 
-def test_a_provider_that_wants_us_to_wait_does_not_outlast_the_task() -> None:
+def test_provider_request__retry_after_does_not_exceed_the_timeout() -> None:
     later = Raw(status=429, body=b'{"error": {"message": "busy"}}', headers={"Retry-After": "100"})
     result, asked = ask(later, ends("Hello."), timeout_s=0.5)
     assert result.outcome is AttemptOutcome.TIMEOUT

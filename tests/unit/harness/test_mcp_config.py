@@ -83,7 +83,7 @@ def task(text: str) -> str:
         ("+7", 7),
     ],
 )
-def test_plain_scalars_follow_the_core_schema(text: str, value: object) -> None:
+def test_yaml_parser__plain_scalars_follow_core_schema(text: str, value: object) -> None:
     read = parse_yaml(f"a: {text}\n".encode()).value["a"]
     assert (read, type(read)) == (value, type(value))
 
@@ -107,7 +107,7 @@ def test_plain_scalars_follow_the_core_schema(text: str, value: object) -> None:
         (b"#" * (MAX_BYTES + 1), SourcePosition(1, 1), "larger than"),
     ],
 )
-def test_what_is_refused_is_told_with_its_place(
+def test_yaml_parser__rejected_text_is_reported_with_position(
     text: bytes, place: SourcePosition, said: str
 ) -> None:
     with pytest.raises(InvalidYaml) as raised:
@@ -116,19 +116,19 @@ def test_what_is_refused_is_told_with_its_place(
     assert said in raised.value.text
 
 
-def test_a_bench_has_the_defaults_of_the_specification() -> None:
+def test_benchmark__defaults_are_those_of_the_specification() -> None:
     found = bench(inspected(SCENARIO))
     assert found.defaults.timeout == 120
     assert found.defaults.model == "openai/gpt-5-mini"
     assert found.defaults.system_prompt is None
 
 
-def test_an_unknown_key_is_told_with_line_column_and_a_suggestion() -> None:
+def test_loader__unknown_key_is_reported_with_position_and_suggestion() -> None:
     file = inspected(task("prompt: hi\ntag: [compare]"))
     assert errors(file) == ["b.yaml:6:9 unknown key 'tag'. Did you mean tags?"]
 
 
-def test_every_mistake_of_a_file_is_told_at_once() -> None:
+def test_loader__all_errors_of_a_file_are_reported_together() -> None:
     file = inspected(
         "servers:\n  a:\n    type: stdio\n    comand: x\n  b:\n    type: http\n    url: ftp://x\n"
         "scenarios:\n  - name: s\n    tasks: []\n"
@@ -137,20 +137,20 @@ def test_every_mistake_of_a_file_is_told_at_once() -> None:
     assert places == ["b.yaml:4:5", "b.yaml:7:10", "b.yaml:10:12"]
 
 
-def test_an_empty_file_is_no_bench() -> None:
+def test_loader__empty_file_is_invalid() -> None:
     for text in ("", "- name: s"):
         [error] = errors(inspected(text))
         assert error == "b.yaml:1:1 a benchmark file must be a mapping with `scenarios:`"
 
 
 @pytest.mark.parametrize("url", ["http:///mcp", "http://127.0.0.1:99999/mcp", "http://a:b/mcp"])
-def test_an_address_without_a_host_or_with_a_wrong_port_is_a_mistake(url: str) -> None:
+def test_http_server__url_without_host_or_with_invalid_port_is_an_error(url: str) -> None:
     server = f"servers:\n  web:\n    type: http\n    url: {url}\n"
     [error] = errors(inspected(server + task("prompt: hi")))
     assert error.startswith("b.yaml:4:10 servers/web/http/url: write a URL")
 
 
-def test_a_value_of_the_wrong_type_is_not_turned_into_another() -> None:
+def test_loader__value_of_wrong_type_is_not_converted() -> None:
     file = inspected(task("prompt: hi\ntimeout: no"))
     assert errors(file) == [
         "b.yaml:6:18 scenarios/0/tasks/0/harness/timeout: input should be a valid number"
@@ -158,7 +158,7 @@ def test_a_value_of_the_wrong_type_is_not_turned_into_another() -> None:
     assert any("YAML 1.1" in text for text in warnings(file))
 
 
-def test_a_server_or_evaluator_that_nobody_defined_is_a_mistake_of_the_file() -> None:
+def test_lint__undefined_server_or_evaluator_is_an_error() -> None:
     file = inspected("servers:\n  time:\n    type: stdio\n    command: x\n" + task(
         "prompt: hi\nserver: [tme]\nevaluate: accuracy"
     ))  # fmt: skip
@@ -168,29 +168,29 @@ def test_a_server_or_evaluator_that_nobody_defined_is_a_mistake_of_the_file() ->
     ]
 
 
-def test_a_direct_task_names_its_tool_and_one_server() -> None:
+def test_lint__direct_task_needs_tool_and_one_server() -> None:
     [tool, server] = errors(inspected(task("type: direct")))
     assert "add the key tool" in tool
     assert "exactly one server" in server
 
 
-def test_only_a_whole_line_ends_a_prompt() -> None:
+def test_split_prompts__only_a_whole_line_is_a_delimiter() -> None:
     text = "Say ---PROMPT--- aloud.\n  ---PROMPT---\t\r\nAgain.\n---PROMPT---"
     assert split_prompts(text) == ("Say ---PROMPT--- aloud.", "Again.")
 
 
-def test_a_prompt_of_delimiters_alone_is_a_mistake() -> None:
+def test_lint__prompt_of_delimiters_only_is_an_error() -> None:
     file = inspected(task("prompt: |\n  ---PROMPT---\n\n  ---PROMPT---"))
     assert errors(file) == ["b.yaml:5:17 the prompt contains no text; add some"]
 
 
-def test_names_that_stand_twice_are_mistakes() -> None:
+def test_lint__duplicate_names_are_errors() -> None:
     twice = "      - name: compare:base\n        prompt: hi\n"
     file = inspected(f"scenarios:\n  - name: s\n    tasks:\n{twice}{twice}")
     assert errors(file) == ["b.yaml:6:15 another task is already named 'compare:base'"]
 
 
-def test_names_and_tags_against_the_conventions_are_warned_of() -> None:
+def test_lint__names_and_tags_against_conventions_are_warnings() -> None:
     file = inspected("scenarios:\n  - name: s\n    tasks:\n      - name: Base\n"
                      "        prompt: hi\n        tags: [compare, bse]\n")  # fmt: skip
     assert file.errors == []
@@ -200,7 +200,7 @@ def test_names_and_tags_against_the_conventions_are_warned_of() -> None:
     ]
 
 
-def test_variables_are_filled_in_from_secrets_and_prompts_are_left_alone() -> None:
+def test_variables__expand_from_secrets_but_not_in_prompts() -> None:
     servers = (
         "servers:\n  web:\n    type: http\n    url: ${URL:-http://127.0.0.1:1/mcp}\n"
         '    headers:\n      Authorization: "Bearer ${TOKEN}"\n'
@@ -215,7 +215,7 @@ def test_variables_are_filled_in_from_secrets_and_prompts_are_left_alone() -> No
     assert "${PRICE}" in found.scenarios[0].tasks[0].prompt  # type: ignore[union-attr]
 
 
-def test_a_variable_without_a_value_is_told_with_its_name_and_the_file_to_mend() -> None:
+def test_variables__missing_value_names_variable_and_file() -> None:
     servers = "servers:\n  web:\n    type: http\n    url: http://a/${MY_VAR}\n"
     [error] = errors(inspected(servers + SCENARIO, {"MY_VAR": "of the host"}))
     assert error.startswith("b.yaml:4:10 servers/web/url: the variable MY_VAR has no value")
@@ -223,7 +223,7 @@ def test_a_variable_without_a_value_is_told_with_its_name_and_the_file_to_mend()
     assert "of the host" not in error
 
 
-def test_the_environment_of_a_program_comes_from_secrets_first_and_then_from_the_host() -> None:
+def test_variables__env_uses_secrets_before_host() -> None:
     servers = (
         "servers:\n  a:\n    type: stdio\n    command: x\n    pass_env: [LANG]\n    env:\n"
         "      HOME: ${HOME}\n      KEY: ${KEY}\n      PLAIN: v\n"
@@ -234,38 +234,38 @@ def test_the_environment_of_a_program_comes_from_secrets_first_and_then_from_the
     assert a.env == {"HOME": "/h", "KEY": "secret", "PLAIN": "v", "LANG": "C"}
 
 
-def test_arguments_of_a_program_are_not_filled_in_from_the_host() -> None:
+def test_variables__program_arguments_do_not_use_host() -> None:
     servers = "servers:\n  a:\n    type: stdio\n    command: x\n    args: ['${HOME}']\n"
     [error] = errors(inspected(servers + SCENARIO, {"HOME": "/h"}))
     assert error.startswith("b.yaml:5:12 servers/a/args/0: the variable HOME has no value")
 
 
-def test_a_variable_that_is_passed_on_must_be_set() -> None:
+def test_pass_env__unset_variable_is_an_error() -> None:
     servers = "servers:\n  a:\n    type: stdio\n    command: x\n    pass_env: [NOBODY]\n"
     [error] = errors(inspected(servers + SCENARIO))
     assert "the variable NOBODY is not set" in error
 
 
-def test_a_header_that_still_holds_a_variable_is_refused() -> None:
+def test_headers__unexpanded_variable_is_an_error() -> None:
     servers = "servers:\n  w:\n    type: http\n    url: http://a\n    headers: {A: '${T}'}\n"
     [error] = errors(inspected(servers + SCENARIO, T="${OTHER}"))
     assert "the header still contains a variable" in error
 
 
 @pytest.mark.parametrize("secret", ["hidden\n", "hid\rden", "hiddén", "hid\0den"])
-def test_a_header_that_cannot_be_sent_is_a_mistake_that_does_not_tell_it(secret: str) -> None:
+def test_headers__invalid_value_is_not_quoted_in_error(secret: str) -> None:
     server = "servers:\n  w:\n    type: http\n    url: http://a/\n    headers: {X-Key: '${KEY}'}\n"
     [error] = errors(inspected(server + task("prompt: hi"), KEY=secret))
     assert error.startswith("b.yaml:5:22 servers/w/http/headers/X-Key: a header must be one line")
     assert "hid" not in error
 
 
-def test_the_name_of_a_header_is_one_word() -> None:
+def test_headers__name_must_be_one_word() -> None:
     server = "servers:\n  w:\n    type: http\n    url: http://a/\n    headers: {X Key: a}\n"
     assert len(errors(inspected(server + task("prompt: hi")))) == 1
 
 
-def test_expanded_text_is_not_expanded_again() -> None:
+def test_variables__expanded_text_is_not_expanded_again() -> None:
     values = {"A": "${B}", "B": "no", "EMPTY": ""}
     assert expand_variables("x${A}y", values.get) == "x${B}y"
     assert expand_variables("[${EMPTY:-default}]", values.get) == "[]"
@@ -276,7 +276,7 @@ def test_expanded_text_is_not_expanded_again() -> None:
             expand_variables(malformed, values.get)
 
 
-def test_secrets_are_texts_as_they_stand_there(tmp_path: Path) -> None:
+def test_secrets__values_are_text_as_written(tmp_path: Path) -> None:
     path = tmp_path / "bench-secrets.yaml"
     path.write_text("PIN: 0123\nRATE: 1e5\nYES: yes\nNONE:\nQUOTED: 'a: b'\n")
     values = {"PIN": "0123", "RATE": "1e5", "YES": "yes", "NONE": "", "QUOTED": "a: b"}
@@ -284,9 +284,7 @@ def test_secrets_are_texts_as_they_stand_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["KEY: [hidden]", "- hidden", "KEY: 'hidden", "A: 1\nA: hidden"])
-def test_a_file_of_secrets_that_cannot_be_used_is_told_without_what_it_holds(
-    tmp_path: Path, text: str
-) -> None:
+def test_secrets__invalid_file_is_reported_without_its_content(tmp_path: Path, text: str) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(text)
     with pytest.raises(InvalidSecretsFile) as raised:
@@ -295,7 +293,7 @@ def test_a_file_of_secrets_that_cannot_be_used_is_told_without_what_it_holds(
     assert "hidden" not in f"{raised.value}{raised.value.extra}"
 
 
-def test_a_file_of_secrets_is_looked_for_in_the_project_and_then_of_the_user(
+def test_secrets__project_file_comes_before_user_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -313,7 +311,7 @@ def test_a_file_of_secrets_is_looked_for_in_the_project_and_then_of_the_user(
         find_secrets(tmp_path / "nowhere.yaml")
 
 
-def test_the_schema_knows_every_key_and_no_other() -> None:
+def test_benchmark_schema__has_every_key_and_no_other() -> None:
     schema = benchmark_schema()
     assert set(schema["properties"]) == set(McpBenchmark.model_fields)
     assert {each["additionalProperties"] for each in schema["$defs"].values()

@@ -35,7 +35,7 @@ def asked(path: Path) -> Iterator[HarnessTask]:
 
 
 @pytest.mark.parametrize("path", TOOL_FILES, ids=lambda path: path.name)
-def test_the_bench_of_a_tool_compares_nothing_and_asks_no_judge(path: Path) -> None:
+def test_demo_tool_benchmarks__have_no_comparison_and_no_judge(path: Path) -> None:
     found = bench(path)
     evaluators = [task.evaluate for scenario in found.scenarios for task in scenario.tasks]
     for each in [*evaluators, *found.evaluators.values()]:
@@ -45,7 +45,7 @@ def test_the_bench_of_a_tool_compares_nothing_and_asks_no_judge(path: Path) -> N
         assert "compare" not in task.tags
 
 
-def test_code_for_the_one_tool_stands_in_a_fence_and_gives_its_result_back() -> None:
+def test_demo_features__code_is_fenced_and_returns_a_result() -> None:
     tasks = [*asked(FOLDER / "features.yaml"), *asked(FOLDER / "compare.yaml")]
     coded = {each.name for each in tasks if "__ot" in each.prompt}
     plain = {each.name for each in tasks if INVOCATION.search(each.prompt)}
@@ -54,7 +54,7 @@ def test_code_for_the_one_tool_stands_in_a_fence_and_gives_its_result_back() -> 
     assert "compare:onetool" in plain
 
 
-def test_features_are_what_only_a_model_can_show() -> None:
+def test_demo_features__all_tasks_use_a_model() -> None:
     names = {task.name for task in asked(FOLDER / "features.yaml")}
     assert {name.split(":")[1] for name in names} == {"alias", "snippet", "proxy", "ot"}
     assert {f"feature:ot:{each}" for each in ("tools", "config", "health", "push")} <= names
@@ -67,7 +67,7 @@ def flaws(document: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_editors_take_the_benches_of_the_demo(path: Path) -> None:
+def test_demo_benchmarks__match_the_schema(path: Path) -> None:
     assert flaws(parse_yaml(path.read_bytes()).value) == []
 
 
@@ -80,13 +80,13 @@ def test_editors_take_the_benches_of_the_demo(path: Path) -> None:
         ({"name": "a", "prompt": "p", "timeout": "1 s"}, "$.scenarios[0].tasks[0]"),
     ],
 )
-def test_editors_are_told_where_a_mistake_stands(task: dict[str, Any], place: str) -> None:
+def test_benchmark_schema__error_has_the_path_of_the_flaw(task: dict[str, Any], place: str) -> None:
     sound = {"scenarios": [{"name": "s", "tasks": [{"name": "a", "prompt": "p"}]}]}
     assert flaws(sound) == []
     assert flaws({"scenarios": [{"name": "s", "tasks": [task]}]}) == [place]
 
 
-def test_the_page_names_every_tag_of_the_taxonomy() -> None:
+def test_page__lists_every_tag_of_the_taxonomy() -> None:
     page = (FOLDER.parents[1] / "docs" / "ot-bench.md").read_text()
     table = page.partition("| Tags of | |\n")[2].partition("\n\n")[0]
     listed = [re.findall(r"`([^`]+)`", row) for row in table.splitlines()[1:]]

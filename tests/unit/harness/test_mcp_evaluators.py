@@ -45,7 +45,7 @@ def passes(response: str, expected: Any) -> bool:
     return all(each.passed for each in judged(response, expected=expected))
 
 
-def test_a_text_is_found_anywhere_with_its_own_case() -> None:
+def test_contains__is_case_sensitive() -> None:
     assert passes("It is Paris.", "Paris")
     assert not passes("It is paris.", "Paris")
 
@@ -55,7 +55,7 @@ def test_a_text_is_found_anywhere_with_its_own_case() -> None:
     ["42", "It is 42.", "42%", "$42", "(42)", "**42**", "42.0", "a=42,b=1", "[1,42,200]", "4.2e1",
      '{"n":42}', "[100,42]", "answer:42", "4_2? no, 42", "10-42"],
 )  # fmt: skip
-def test_a_number_is_found_where_it_stands_by_itself(answer: str) -> None:
+def test_number__separate_number_is_found(answer: str) -> None:
     assert passes(answer, 42)
 
 
@@ -63,11 +63,11 @@ def test_a_number_is_found_where_it_stands_by_itself(answer: str) -> None:
     "answer", ["142", "420", "42.5", "-42", "4.42", "v42", "42nd", "10:42", "1.42.3",
                "1,042", "0x42", "4,2", ""],
 )  # fmt: skip
-def test_a_number_is_not_found_within_another(answer: str) -> None:
+def test_number__part_of_another_number_is_not_found(answer: str) -> None:
     assert not passes(answer, 42)
 
 
-def test_thousands_may_be_grouped_and_signs_count() -> None:
+def test_number__grouped_thousands_and_signs() -> None:
     assert passes("1,234,567.5 in all", 1234567.5)
     assert passes("[100,200]", 200)
     assert passes("it fell to -3", -3)
@@ -77,25 +77,23 @@ def test_thousands_may_be_grouped_and_signs_count() -> None:
 
 @settings(max_examples=50)
 @given(number=st.integers(-(10**12), 10**12), digit=st.integers(1, 9))
-def test_any_integer_is_found_alone_and_in_prose_but_not_with_a_digit_before(
-    number: int, digit: int
-) -> None:
+def test_number__any_integer_in_prose_but_not_after_a_digit(number: int, digit: int) -> None:
     assert passes(f"the result is {number}, as said", number)
     assert not passes(f"{digit}{abs(number)}", abs(number))
 
 
 @given(st.text())
-def test_numbers_of_any_text_are_finite_numbers(text: str) -> None:
+def test_number__any_text_has_finite_numbers(text: str) -> None:
     assert all(each.is_finite() for each in numbers_in(text))
 
 
-def test_booleans_are_looked_for_as_json_writes_them() -> None:
+def test_literal__booleans_are_spelled_as_in_json() -> None:
     assert passes('{"ok": true}', True)
     assert not passes("True", True)
     assert not passes("untrue", True)
 
 
-def test_all_items_of_a_list_must_be_found_and_each_is_told() -> None:
+def test_expected_list__all_elements_must_match() -> None:
     found = judged("a and 7", expected=["a", 7, {"regex": r"b\b"}])
     assert [(each.type, each.passed) for each in found] == [
         ("contains", True),
@@ -104,7 +102,7 @@ def test_all_items_of_a_list_must_be_found_and_each_is_told() -> None:
     ]
 
 
-def test_a_pattern_is_searched_for_and_may_be_unwanted() -> None:
+def test_regex__match_and_expected_non_match() -> None:
     assert passes("HTTP 200 OK", {"regex": r"HTTP \d{3}"})
     [unwanted] = judged("no error here", regex="error", expect_match=False)
     assert unwanted.passed is False
@@ -112,11 +110,11 @@ def test_a_pattern_is_searched_for_and_may_be_unwanted() -> None:
     assert absent.passed is True
 
 
-def test_a_pattern_takes_time_linear_in_the_answer() -> None:
+def test_regex__time_is_linear_in_the_answer() -> None:
     assert not passes("a" * 200_000, {"regex": "(a+)+$x"})
 
 
-def test_values_of_a_mapping_are_compared_and_more_may_be_there() -> None:
+def test_fields__values_must_match_and_extra_keys_are_allowed() -> None:
     answer = (
         'Here you are:\n```json\n{"city": "Oslo", "days": [{"t": 3.0, "x": 1}], "ok": true}\n```'
     )
@@ -130,7 +128,7 @@ def test_values_of_a_mapping_are_compared_and_more_may_be_there() -> None:
     assert not passes("city: Oslo", {"city": "Oslo"})
 
 
-def test_an_expected_error_is_evaluated_like_an_answer() -> None:
+def test_expect_error__error_text_is_evaluated_like_an_answer() -> None:
     [found] = judged("", error="timed out after 3 s", expect_error=True, expected="timed out")
     assert found.passed is True
     [other] = judged("", error="connection refused", expect_error=True, expected=["timed out"])
@@ -156,19 +154,19 @@ def finds(check: str, wanted: Any) -> tuple[bool | None, str]:
     return found.passed, found.reason
 
 
-def test_tools_that_were_to_be_called_were_called() -> None:
+def test_called__lists_tools_that_were_never_called() -> None:
     assert finds("called", "get") == (True, "called")
     assert finds("called", ["a/get", "put"]) == (True, "called")
     assert finds("called", ["get", "b/get"]) == (False, "never called: b/get")
 
 
-def test_tools_are_called_one_after_the_other() -> None:
+def test_order__tools_must_be_called_in_order() -> None:
     assert finds("order", ["get", "put", "get"]) == (True, "called in this order")
     assert finds("order", ["get", "get"]) == (True, "called in this order")
     assert finds("order", ["put", "get", "get"]) == (False, "no call of get after get")
 
 
-def test_a_call_has_the_arguments_that_were_to_be_given() -> None:
+def test_called_with__arguments_must_be_included() -> None:
     def given(**arguments: Any) -> tuple[bool | None, str]:
         return finds("called_with", {"tool": "get", "arguments": arguments})
 
@@ -178,7 +176,7 @@ def test_a_call_has_the_arguments_that_were_to_be_given() -> None:
     assert finds("called_with", {"tool": "x", "arguments": {}}) == (False, "never called: x")
 
 
-def test_a_judge_is_given_the_answer_and_what_is_expected() -> None:
+def test_judge__prompt_holds_answer_and_expected_value() -> None:
     asked = []
 
     async def ask(model: str, system: str, prompt: str) -> str:
@@ -201,7 +199,7 @@ def test_a_judge_is_given_the_answer_and_what_is_expected() -> None:
     assert "to 100 (fully)" in system
 
 
-def test_a_score_without_a_threshold_is_neither_pass_nor_fail() -> None:
+def test_judge__score_without_threshold_has_no_verdict() -> None:
     async def ask(model: str, system: str, prompt: str) -> str:
         return '{"score": 0.5, "reason": "half"}'
 
@@ -220,7 +218,7 @@ def test_a_score_without_a_threshold_is_neither_pass_nor_fail() -> None:
         ("{not json} 10/10", 100, 100),
     ],
 )
-def test_a_score_is_read(answer: str, scale: int, score: float) -> None:
+def test_judge__score_is_parsed(answer: str, scale: int, score: float) -> None:
     assert read_score(answer, scale).score == pytest.approx(score)
 
 
@@ -229,12 +227,12 @@ def test_a_score_is_read(answer: str, scale: int, score: float) -> None:
     ["", "good", '{"score": "80"}', '{"score": true}', '{"score": 101}', '{"score": -1}',
      '{"score": NaN}', "11/10", "8/100", "{" * 5000],
 )  # fmt: skip
-def test_an_answer_without_a_score_is_an_error_of_the_judge(answer: str) -> None:
+def test_judge__answer_without_score_is_a_judge_error(answer: str) -> None:
     with pytest.raises(JudgeError):
         read_score(answer, 100)
 
 
-def test_a_long_answer_loses_its_middle_before_it_is_judged() -> None:
+def test_judge__long_answer_is_cut_in_the_middle() -> None:
     spec = EvaluatorConfig(prompt="{response}", model="j")
     prompt = judge_prompt(spec, "a" * 100_000 + "middle" + "z" * 100_000)
     assert len(prompt) < 110_000
@@ -265,24 +263,24 @@ def test_a_long_answer_loses_its_middle_before_it_is_judged() -> None:
         ({"checks": {"called_with": {"tool": "a", "arguments": []}}}, "a mapping of arguments"),
     ],
 )
-def test_an_evaluator_that_could_never_judge_is_told_of_before_the_run(
+def test_validate_evaluator__unusable_configuration_is_reported(
     spec: dict[str, Any], said: str
 ) -> None:
     assert any(said in text for text in validate_evaluator(EvaluatorConfig(**spec)))
 
 
-def test_a_sound_evaluator_has_no_complaints() -> None:
+def test_validate_evaluator__valid_configuration_has_no_errors() -> None:
     sound = EvaluatorConfig(expected=["a", 1, {"regex": "b"}], prompt="{response}", model="m")
     assert list(validate_evaluator(sound)) == []
     assert list(validate_evaluator(EvaluatorConfig(expect_error=True))) == []
 
 
-def test_a_scale_is_one_of_two() -> None:
+def test_evaluator_config__scale_is_1_or_100() -> None:
     with pytest.raises(ValidationError):
         EvaluatorConfig.model_validate({"prompt": "p", "model": "m", "scale": 10})
 
 
-def test_what_is_built_in() -> None:
+def test_registry__built_in_evaluators() -> None:
     built_in = {each.name for each in EVALUATORS.loaded if each.origin == "built-in"}
     of_answers = {"contains", "fields", "judge", "literal", "number", "regex"}
     assert built_in == of_answers | {"called", "called_with", "order"}
@@ -297,11 +295,11 @@ JSON = st.recursive(
 
 @settings(max_examples=40)
 @given(st.dictionaries(st.text().filter(lambda key: key != "regex"), JSON, min_size=1, max_size=3))
-def test_any_mapping_is_found_in_its_own_json(value: Any) -> None:
+def test_fields__any_mapping_matches_its_own_json(value: Any) -> None:
     assert "regex" in json.dumps(value) or passes(f"so: {json.dumps(value)}.", value)
 
 
-def test_an_evaluator_that_fails_is_an_error_of_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluate__exception_of_a_plugin_is_a_judge_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def find(wanted: Any, evidence: EvaluatorEvidence) -> Any:
         raise IndexError(f"{wanted} of {evidence.response}")
 

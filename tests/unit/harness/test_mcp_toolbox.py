@@ -27,13 +27,13 @@ def offering(name: str, *tools: str, **more: Any) -> Offering:
     return Offering(name, ServerFacts(file="f", name=name, tools=listed, **given))
 
 
-def test_a_single_server_s_tools_are_called_as_it_calls_them() -> None:
+def test_toolbox__single_server_keeps_tool_names() -> None:
     box = Toolbox([offering("files", "read", "write")])
     assert box.names() == ["read", "write"]
     assert [tool.description for tool in box.tools] == ["Does read.", "Does write."]
 
 
-def test_tools_of_several_servers_bear_the_server_s_name() -> None:
+def test_toolbox__several_servers_prefix_tool_names() -> None:
     box = Toolbox([offering("a", "read"), offering("b", "read")])
     assert box.names() == ["a__read", "b__read"]
     assert [tool.description for tool in box.tools] == ["[a] Does read.", "[b] Does read."]
@@ -43,11 +43,11 @@ def test_tools_of_several_servers_bear_the_server_s_name() -> None:
     assert box.find("read") is None
 
 
-def test_a_second_server_changes_names_even_without_tools() -> None:
+def test_toolbox__second_server_without_tools_adds_prefix() -> None:
     assert Toolbox([offering("a", "read"), offering("b")]).names() == ["a__read"]
 
 
-def test_what_providers_do_not_take_in_a_name_is_replaced() -> None:
+def test_toolbox__invalid_characters_in_names_are_replaced() -> None:
     box = Toolbox([offering("a", "files.read/all", "x" * 100)])
     assert box.names() == ["files_read_all", "x" * MAX_NAME_CHARS]
     route = box.find("files_read_all")
@@ -55,13 +55,13 @@ def test_what_providers_do_not_take_in_a_name_is_replaced() -> None:
     assert route.tool == "files.read/all"
 
 
-def test_names_that_become_the_same_are_numbered() -> None:
+def test_toolbox__equal_names_are_numbered() -> None:
     box = Toolbox([offering("a", "read.it", "read/it", "x" * 64, "x" * 65)])
     assert box.names() == ["read_it", "read_it_2", "x" * 64, "x" * 60 + "_2"]
     assert [box.find(name) is not None for name in box.names()] == [True] * 4
 
 
-def test_a_model_is_told_what_servers_say_of_themselves() -> None:
+def test_system_message__holds_instructions_prompts_and_resources() -> None:
     talkative = offering(
         "a", "read", instructions="Read first.", prompts=("p", "q"), resources=("demo://1",)
     )
@@ -74,6 +74,6 @@ def test_a_model_is_told_what_servers_say_of_themselves() -> None:
     )
 
 
-def test_without_servers_a_model_is_told_what_the_file_says() -> None:
+def test_system_message__without_servers_is_the_prompt_of_the_file() -> None:
     assert system_message(None, []) == ""
     assert system_message("Be brief.", []) == "Be brief."

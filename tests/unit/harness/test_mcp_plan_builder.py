@@ -81,7 +81,7 @@ def planned(
     )
 
 
-def test_a_task_has_the_defaults_of_its_type_and_of_the_file() -> None:
+def test_plan_tasks__applies_defaults_of_type_and_file() -> None:
     base, _, _ = planned()
     assert (base.timeout_s, base.model, base.system_prompt) == (90, "of-the-file", "Be brief.")
     assert (base.max_turns, base.budget_limits) == (5, BudgetLimits(tokens=1000))
@@ -90,7 +90,7 @@ def test_a_task_has_the_defaults_of_its_type_and_of_the_file() -> None:
     assert base.evaluator.expected == 4
 
 
-def test_a_task_overrides_each_of_them() -> None:
+def test_plan_tasks__task_overrides_defaults() -> None:
     _, every, _ = planned()
     assert (every.timeout_s, every.model, every.system_prompt) == (5, "of-the-task", None)
     assert (every.max_turns, every.budget_limits) == (2, BudgetLimits(tokens=1000, cost_usd=0.5))
@@ -98,7 +98,7 @@ def test_a_task_overrides_each_of_them() -> None:
     assert every.prompts == ("first", "second")
 
 
-def test_a_direct_task_needs_no_model() -> None:
+def test_plan_tasks__direct_task_has_no_model() -> None:
     _, _, direct = planned()
     assert (direct.type, direct.model, direct.tool) == (TaskType.DIRECT, "", "echo")
     assert direct.arguments == {"x": 1, "y": 2}
@@ -106,7 +106,7 @@ def test_a_direct_task_needs_no_model() -> None:
     assert direct.tags == ("direct",)
 
 
-def test_a_task_may_do_without_the_server_of_its_type() -> None:
+def test_plan_tasks__null_server_removes_default() -> None:
     text = BENCH.replace("harness: {", "harness: {server: a, ").replace(
         "prompt: hi,", "prompt: hi, server: null,"
     )
@@ -124,16 +124,16 @@ def test_a_task_may_do_without_the_server_of_its_type() -> None:
         (TaskSelection(scenarios=["one"], tags=["compare"]), ["compare:base"]),
     ],
 )
-def test_tasks_are_chosen_by_patterns(selection: TaskSelection, names: list[str]) -> None:
+def test_plan_tasks__selects_by_patterns(selection: TaskSelection, names: list[str]) -> None:
     assert [task.name for task in planned(selection=selection)] == names
 
 
-def test_a_choice_that_leaves_nothing_is_an_error() -> None:
+def test_plan_tasks__empty_selection_is_an_error() -> None:
     with pytest.raises(NoTaskSelected):
         planned(selection=TaskSelection(tags=["nobody"]))
 
 
-def test_several_models_are_run_one_by_one_and_direct_tasks_once() -> None:
+def test_plan_tasks__repeats_model_tasks_per_model_and_direct_tasks_once() -> None:
     tasks = planned(models=["m1", "m2"], timeout_s=1.0)
     assert [(task.name, task.model) for task in tasks] == [
         ("compare:base", "m1"),
@@ -145,7 +145,7 @@ def test_several_models_are_run_one_by_one_and_direct_tasks_once() -> None:
     assert {task.timeout_s for task in tasks} == {1.0}
 
 
-def test_models_are_asked_at_openrouter_unless_somebody_says_otherwise() -> None:
+def test_plan_tasks__default_endpoint_is_openrouter() -> None:
     keys = ModelKeys(
         secrets=Secrets(values={"OPENROUTER_API_KEY": "of-the-router"}),
         environment={"OPENAI_API_KEY": "openai", "ANTHROPIC_API_KEY": "anthropic"},
@@ -164,7 +164,7 @@ def test_models_are_asked_at_openrouter_unless_somebody_says_otherwise() -> None
     assert (own.base_url, own.api_key) == ("http://127.0.0.1:2/v1", "of-the-file")
 
 
-def test_a_key_that_is_missing_is_told_before_anything_is_asked() -> None:
+def test_require_keys__missing_key_is_named() -> None:
     keys = ModelKeys(secrets=Secrets(searched_paths=(Path("config/bench-secrets.yaml"),)))
     base, _, direct = planned(keys=keys)
     with pytest.raises(MissingKey) as raised:
@@ -173,7 +173,7 @@ def test_a_key_that_is_missing_is_told_before_anything_is_asked() -> None:
     require_keys([direct], keys)
 
 
-def test_trials_come_one_round_after_another() -> None:
+def test_run_plan__orders_attempts_by_trial() -> None:
     plan = RunPlan(tasks=planned(), trials=2)
     assert [(each.task.name, each.trial) for each in plan.attempts()] == [
         (name, trial)
@@ -182,7 +182,7 @@ def test_trials_come_one_round_after_another() -> None:
     ]
 
 
-def test_the_hash_of_a_task_tells_what_is_asked_and_not_where_it_stands() -> None:
+def test_content_hash__depends_on_content_not_on_names() -> None:
     base, every, _ = planned()
     assert base.content_hash() == planned(BENCH.replace("name: one", "name: uno"))[0].content_hash()
     assert (
@@ -195,7 +195,7 @@ def test_the_hash_of_a_task_tells_what_is_asked_and_not_where_it_stands() -> Non
     assert every.content_hash() == planned(with_key)[1].content_hash()
 
 
-def test_attempts_in_order_stand_in_one_queue_for_each_trial_and_all_others_alone() -> None:
+def test_missing_queues__ordered_scenario_is_one_queue_per_trial() -> None:
     """Of a queue nothing is missing or all of it: what is after needs what was before."""
     tasks = [
         harness_task(name=name, scenario="kept", in_order=True, share_servers=True)

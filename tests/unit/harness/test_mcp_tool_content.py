@@ -19,26 +19,26 @@ def words(*blocks: mcp_types.ContentBlock, **more: object) -> str:
     return render_text(parse_contents(result(*blocks, **more)))
 
 
-def test_texts_are_read_one_below_the_other() -> None:
+def test_tool_content__texts_are_joined_by_lines() -> None:
     first, second = mcp_types.TextContent(text="one"), mcp_types.TextContent(text="two")
     assert words(first, second) == "one\ntwo"
 
 
 @pytest.mark.parametrize("data", [b"", b"a", b"ab", b"abc", b"abcd"])
-def test_of_an_image_its_type_and_size_are_known(data: bytes) -> None:
+def test_tool_content__image_becomes_type_and_size(data: bytes) -> None:
     image = mcp_types.ImageContent(data=base64.b64encode(data).decode(), mime_type="image/png")
     [content] = parse_contents(result(image))
     assert content == Content(kind=ContentKind.IMAGE, mime_type="image/png", size=len(data))
     assert words(image) == f"[image, image/png, {len(data)} bytes]"
 
 
-def test_a_sound_is_named_and_a_link_followed_by_nobody() -> None:
+def test_tool_content__audio_and_links_are_described() -> None:
     sound = mcp_types.AudioContent(data=PICTURE, mime_type="audio/wav")
     link = mcp_types.ResourceLink(name="log", uri="demo://log/1")
     assert words(sound, link) == "[audio, audio/wav, 7 bytes]\n[resource link, demo://log/1]"
 
 
-def test_an_embedded_text_is_read_and_embedded_bytes_are_named() -> None:
+def test_tool_content__embedded_text_is_read_and_bytes_are_described() -> None:
     text = mcp_types.EmbeddedResource(
         resource=mcp_types.TextResourceContents(uri="demo://a", text="inside", mime_type="text/x")
     )
@@ -48,19 +48,19 @@ def test_an_embedded_text_is_read_and_embedded_bytes_are_named() -> None:
     assert words(text, blob) == "inside\n[resource, 7 bytes]"
 
 
-def test_what_is_structured_is_read_where_no_text_says_the_same() -> None:
+def test_tool_content__structured_content_is_used_without_text() -> None:
     both = parse_contents(result(mcp_types.TextContent(text="n is 1"), structuredContent={"n": 1}))
     assert [each.kind for each in both] == [ContentKind.TEXT, ContentKind.STRUCTURED]
     assert render_text(both) == "n is 1"
     assert words(structuredContent={"n": 1}) == '{"n": 1}'
 
 
-def test_an_empty_result_stays_empty_and_is_said_to_be_so() -> None:
+def test_tool_content__empty_result_has_a_fixed_text() -> None:
     assert parse_contents(result()) == ()
     assert words() == EMPTY_RESULT_TEXT
     assert words(mcp_types.TextContent(text="")) == ""
 
 
-def test_a_long_text_is_cut_and_tells_how_much_is_missing() -> None:
+def test_truncate__long_text_ends_with_omitted_count() -> None:
     assert truncate("abcdef", 6) == "abcdef"
     assert truncate("abcdef", 4) == "abcd\n[2 more characters omitted]"

@@ -50,21 +50,21 @@ def favourites(text: str, path: str = "config/ot-bench.yaml") -> None:
 BENCHES = Favorite(name="all", path="../benches")
 
 
-def test_files_below_a_folder_are_found_and_hidden_ones_are_not() -> None:
+def test_iter_benchmark_files__skips_hidden_files_and_folders() -> None:
     found = [str(path) for path in iter_benchmark_files(Path("../benches"))]
     assert found == ["../benches/a.yml", "../benches/b.yaml", "../benches/deep/c.yaml"]
 
 
-def test_a_hidden_folder_that_is_a_favorite_itself_is_looked_into() -> None:
+def test_iter_benchmark_files__searches_a_hidden_start_folder() -> None:
     assert [path.name for path in iter_benchmark_files(Path("../benches/.git"))] == ["d.yaml"]
 
 
-def test_a_favorite_that_is_a_file_is_picked_at_once() -> None:
+def test_pick_file__file_favorite_needs_one_choice() -> None:
     file = Favorite(name="first", path="../benches/b.yaml")
     assert pick_file([BENCHES, file], choosing("first")) == Path("../benches/b.yaml")
 
 
-def test_a_folder_opens_a_second_list_of_relative_paths_with_descriptions() -> None:
+def test_pick_file__folder_opens_second_list_with_descriptions() -> None:
     offered = []
 
     def pick(question: str, choices: Sequence[PickerChoice]) -> PickerChoice | None:
@@ -78,17 +78,17 @@ def test_a_folder_opens_a_second_list_of_relative_paths_with_descriptions() -> N
     ]
 
 
-def test_whoever_picks_nothing_gets_nothing() -> None:
+def test_pick_file__cancelled_picker_returns_none() -> None:
     assert pick_file([BENCHES], choosing()) is None
     assert pick_file([BENCHES], choosing("all")) is None
 
 
-def test_a_folder_without_benches_is_told() -> None:
+def test_pick_file__folder_without_benchmark_is_an_error() -> None:
     with pytest.raises(UnreadableInput, match="config contains no YAML file"):
         pick_file([Favorite(name="none", path="config")], choosing("none"))
 
 
-def test_favorites_stand_in_the_project_unless_a_variable_names_a_file() -> None:
+def test_read_favorites__environment_variable_overrides_project_file() -> None:
     favourites("favorites: [{name: project, path: a}]")
     favourites("favorites: [{name: other, path: b}]", "other.yaml")
     assert [each.name for each in read_favorites({})] == ["project"]
@@ -98,7 +98,7 @@ def test_favorites_stand_in_the_project_unless_a_variable_names_a_file() -> None
 
 
 @pytest.mark.parametrize("text", [None, "", "favorites: []"])
-def test_without_favorites_it_is_said_that_there_are_none(text: str | None) -> None:
+def test_read_favorites__missing_or_empty_file_is_an_error(text: str | None) -> None:
     if text is not None:
         favourites(text)
     with pytest.raises(NoFavorites, match=r"no favorites are configured in config/ot-bench\.yaml"):
@@ -108,7 +108,7 @@ def test_without_favorites_it_is_said_that_there_are_none(text: str | None) -> N
 @pytest.mark.parametrize(
     "text", ["favorites: [{name: x}]", "favorite: []", "favorites: [", "- a", "favorites: x"]
 )
-def test_a_file_of_favorites_that_cannot_be_used_is_named(text: str) -> None:
+def test_read_favorites__invalid_file_is_named(text: str) -> None:
     favourites(text)
     with pytest.raises(InvalidFavorites, match=r"config/ot-bench\.yaml"):
         read_favorites({})
