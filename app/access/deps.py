@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fastapi import BackgroundTasks, Request
+from fastapi import BackgroundTasks, Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.openapi.models import HTTPBearer
 from fastapi.security.base import SecurityBase
@@ -77,9 +77,10 @@ class RoleRequirement(SecurityBase):
         return caller
 
 
-def require_role(role: RoleName) -> RoleRequirement:
-    """The dependency of a route: `dependencies=[Depends(require_role("run"))]`."""
-    return RoleRequirement(role)
+# The dependencies of a route that requires a role: `dependencies=READ`.
+READ = [Depends(RoleRequirement("read"))]
+RUN = [Depends(RoleRequirement("run"))]
+ADMIN = [Depends(RoleRequirement("admin"))]
 
 
 def get_caller(request: Request) -> Caller:
@@ -87,7 +88,7 @@ def get_caller(request: Request) -> Caller:
     caller: Caller | None = getattr(request.state, "caller", None)
     if caller is None:
         raise RuntimeError(
-            f"{request.method} {request.url.path} declares no role; add Depends(require_role(…))"
+            f"{request.method} {request.url.path} declares no role; add dependencies=READ"
         )
     return caller
 

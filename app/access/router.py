@@ -3,11 +3,11 @@
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 from sqlalchemy.orm import Session
 
 from app.access import queries, service
-from app.access.deps import require_role
+from app.access.deps import ADMIN
 from app.access.idempotency import Idempotent
 from app.access.queries import AuditFilter
 from app.access.schemas import ApiKeyCreate, ApiKeyCreated, ApiKeyPatch, ApiKeyView, AuditEntryView
@@ -19,10 +19,8 @@ PATH = "/keys"
 
 KeyId = Annotated[str, Path(alias="keyId")]
 
-router = APIRouter(prefix=PATH, tags=["access"], dependencies=[Depends(require_role("admin"))])
-audit_router = APIRouter(
-    prefix="/audit", tags=["access"], dependencies=[Depends(require_role("admin"))]
-)
+router = APIRouter(prefix=PATH, tags=["access"], dependencies=ADMIN)
+audit_router = APIRouter(prefix="/audit", tags=["access"], dependencies=ADMIN)
 
 
 @router.post("", status_code=201, response_model=ApiKeyCreated)

@@ -44,7 +44,5 @@ agents.add_create(
     help_text="Create an agent and print its ID.",
     describe=describe_created,
 )
-agents.add_update(
-    "app.agents.schemas:AgentPatch", "app.agents.schemas:AgentCreate", options=OPTIONS
-)
+agents.add_update("app.agents.schemas:AgentPatch", options=OPTIONS)
 agents.add_delete(help_text="Delete an agent that no run or benchmark refers to.")

@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 
-from app.access.deps import require_role
+from app.access.deps import ADMIN, READ, RUN
 from app.access.idempotency import Idempotent
 from app.agents import queries, service
 from app.agents.models import Agent
@@ -21,9 +21,7 @@ router = APIRouter(prefix="/agents", tags=["agents"], responses=PROBLEMS)
 AgentId = Annotated[str, Path(alias="agentId")]
 
 
-@router.post(
-    "", status_code=201, response_model=AgentView, dependencies=[Depends(require_role("admin"))]
-)
+@router.post("", status_code=201, response_model=AgentView, dependencies=ADMIN)
 def create_agent(body: AgentCreate, res: Res, once: Idempotent) -> Response:
     """Create an agent. The secret key is stored encrypted and never returned."""
     return once(
@@ -33,7 +31,7 @@ def create_agent(body: AgentCreate, res: Res, once: Idempotent) -> Response:
     )
 
 
-@router.get("", dependencies=[Depends(require_role("read"))])
+@router.get("", dependencies=READ)
 def list_agents(
     res: Res, page: PageParams, archived: Annotated[bool, Query()] = False
 ) -> Page[AgentView]:
@@ -45,14 +43,14 @@ def list_agents(
         )
 
 
-@router.get("/{agentId}", dependencies=[Depends(require_role("read"))])
+@router.get("/{agentId}", dependencies=READ)
 def get_agent(agent_id: AgentId, res: Res, tagged: IfNoneMatch) -> AgentView:
     """Show an agent."""
     with res.db.read_statement() as session:
         return tagged(agent_view(queries.get_agent(session, agent_id), res))
 
 
-@router.patch("/{agentId}", dependencies=[Depends(require_role("admin"))])
+@router.patch("/{agentId}", dependencies=ADMIN)
 def change_agent(agent_id: AgentId, body: AgentPatch, res: Res, match: IfMatch) -> AgentView:
     """Change the given fields. A new langfuseUrl requires langfuseSecretKey too."""
     with res.db.begin() as session:
@@ -63,7 +61,7 @@ def change_agent(agent_id: AgentId, body: AgentPatch, res: Res, match: IfMatch) 
         return match.etag(agent_view(agent, res))
 
 
-@router.put("/{agentId}", dependencies=[Depends(require_role("admin"))])
+@router.put("/{agentId}", dependencies=ADMIN)
 def replace_agent(agent_id: AgentId, body: AgentBody, res: Res, match: IfMatch) -> AgentView:
     """Replace all fields; an omitted field gets its default, an omitted secret stays."""
     with res.db.begin() as session:
@@ -72,7 +70,7 @@ def replace_agent(agent_id: AgentId, body: AgentBody, res: Res, match: IfMatch) 
         return match.etag(agent_view(agent, res))
 
 
-@router.post("/{agentId}/check", dependencies=[Depends(require_role("run"))])
+@router.post("/{agentId}/check", dependencies=RUN)
 def check_agent(agent_id: AgentId, res: Res) -> AgentCheck:
     """Check the agent's Langfuse credentials; the response says what is wrong."""
     with res.db.read() as session:
@@ -85,7 +83,7 @@ def check_agent(agent_id: AgentId, res: Res) -> AgentCheck:
     return check
 
 
-@router.delete("/{agentId}", status_code=204, dependencies=[Depends(require_role("admin"))])
+@router.delete("/{agentId}", status_code=204, dependencies=ADMIN)
 def delete_agent(agent_id: AgentId, res: Res, match: IfMatch) -> None:
     """Delete an agent that no run, benchmark or schedule refers to; otherwise archive it."""
     with res.db.begin() as session:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AliasChoices, Field, HttpUrl, SecretStr, field_validator
 
-from app.core.schemas import UNSET, Identifier, LongText, ShortText, WireModel
+from app.core.schemas import Identifier, LongText, ShortText, WireModel, patch_of
 
 HANDOVER_SPELLING = "The spelling with two l of the original system is accepted too."
 
@@ -43,11 +43,16 @@ SecretKey = Annotated[
 ]
 
 
-class _LangfuseFields(WireModel):
+class AgentBody(WireModel):
+    """All fields of an agent; an omitted field gets its default."""
+
     langfuse_project_name: ProjectName = None
     langfuse_url: Url = None
     langfuse_public_key: PublicKey = None
     langfuse_secret_key: SecretKey = None
+    name: ShortText
+    description: LongText | None = None
+    archived: bool = False
 
     @field_validator("langfuse_url")
     @classmethod
@@ -61,26 +66,15 @@ class _LangfuseFields(WireModel):
         return value
 
 
-class AgentBody(_LangfuseFields):
-    """All fields of an agent; an omitted field gets its default."""
-
-    name: ShortText
-    description: LongText | None = None
-    archived: bool = False
-
-
 class AgentCreate(AgentBody):
     """A new agent, and the Langfuse project that holds its traces."""
 
     id: Identifier | None = None
 
 
-class AgentPatch(_LangfuseFields):
+@patch_of
+class AgentPatch(AgentBody):
     """The fields to change; null clears a field."""
-
-    name: ShortText = UNSET
-    description: LongText | None = None
-    archived: bool = UNSET
 
 
 class AgentView(WireModel):

@@ -180,11 +180,7 @@ rules.add_create(
     help_text="Create an alert rule and print its ID.",
     describe=describe_rule,
 )
-rules.add_update(
-    "app.alerts.schemas:AlertConfigPatch",
-    "app.alerts.schemas:AlertConfigCreate",
-    options=RULE_OPTIONS,
-)
+rules.add_update("app.alerts.schemas:AlertConfigPatch", options=RULE_OPTIONS)
 rules.add_switches(
     enable="Enable an alert rule for the runs that end from now on.",
     disable="Disable an alert rule and resolve its open incidents.",

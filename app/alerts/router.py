@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
-from app.access.deps import get_caller, require_role
+from app.access.deps import ADMIN, READ, RUN, get_caller
 from app.access.idempotency import Idempotent
 from app.alerts import queries, rule_tests, service
 from app.alerts.models import AlertEvent, AlertRule
@@ -54,12 +54,7 @@ REVIEW_PRECISION = 0.5
 MIN_ACKNOWLEDGED = 5
 
 
-@alert_configs.post(
-    "",
-    status_code=201,
-    response_model=AlertConfigView,
-    dependencies=[Depends(require_role("admin"))],
-)
+@alert_configs.post("", status_code=201, response_model=AlertConfigView, dependencies=ADMIN)
 def create_alert_config(body: AlertConfigCreate, once: Idempotent, res: Res) -> Response:
     """Create an alert rule. It judges every run that completes from now on."""
     return once(
@@ -68,7 +63,7 @@ def create_alert_config(body: AlertConfigCreate, once: Idempotent, res: Res) -> 
     )
 
 
-@alert_configs.get("", dependencies=[Depends(require_role("read"))])
+@alert_configs.get("", dependencies=READ)
 def list_alert_configs(
     res: Res,
     page: PageParams,
@@ -84,7 +79,7 @@ def list_alert_configs(
         return Page(items=_views(session, rows.rows), next_cursor=rows.next_cursor)
 
 
-@alert_configs.post("/backtest", dependencies=[Depends(require_role("read"))])
+@alert_configs.post("/backtest", dependencies=READ)
 def backtest_alert_config(body: BacktestRequest, res: Res) -> BacktestView:
     """Replay a rule over stored runs: the alerts it would have sent and its false alarms per month."""
     now = res.clock()
@@ -93,13 +88,13 @@ def backtest_alert_config(body: BacktestRequest, res: Res) -> BacktestView:
     return history.backtest(rule_tests.backtest_start(body, now))
 
 
-@alert_configs.get("/{alertConfigId}", dependencies=[Depends(require_role("read"))])
+@alert_configs.get("/{alertConfigId}", dependencies=READ)
 def get_alert_config(rule_id: RuleId, res: Res, tagged: IfNoneMatch) -> AlertConfigView:
     with res.db.read() as session:
         return tagged(_view(session, queries.get_rule(session, rule_id)))
 
 
-@alert_configs.patch("/{alertConfigId}", dependencies=[Depends(require_role("admin"))])
+@alert_configs.patch("/{alertConfigId}", dependencies=ADMIN)
 def change_alert_config(
     rule_id: RuleId, body: AlertConfigPatch, res: Res, match: IfMatch
 ) -> AlertConfigView:
@@ -107,7 +102,7 @@ def change_alert_config(
     return _update(rule_id, changed_fields(body), res, match)
 
 
-@alert_configs.put("/{alertConfigId}", dependencies=[Depends(require_role("admin"))])
+@alert_configs.put("/{alertConfigId}", dependencies=ADMIN)
 def replace_alert_config(
     rule_id: RuleId, body: AlertConfigBody, res: Res, match: IfMatch
 ) -> AlertConfigView:
@@ -115,9 +110,7 @@ def replace_alert_config(
     return _update(rule_id, all_fields(body), res, match)
 
 
-@alert_configs.delete(
-    "/{alertConfigId}", status_code=204, dependencies=[Depends(require_role("admin"))]
-)
+@alert_configs.delete("/{alertConfigId}", status_code=204, dependencies=ADMIN)
 def delete_alert_config(rule_id: RuleId, res: Res, match: IfMatch) -> None:
     """Delete a rule. Its open incidents are resolved, its alerts stay."""
     with res.db.begin() as session:
@@ -125,7 +118,7 @@ def delete_alert_config(rule_id: RuleId, res: Res, match: IfMatch) -> None:
         delete_rule(session, rule_id, res.clock())
 
 
-@alert_configs.post("/{alertConfigId}/test", dependencies=[Depends(require_role("run"))])
+@alert_configs.post("/{alertConfigId}/test", dependencies=RUN)
 def test_alert_config(rule_id: RuleId, res: Res) -> RuleTestView:
     """Assess the newest run of each agent, and send a test message to the recipients of the rule."""
     with res.db.read() as session:
@@ -135,7 +128,7 @@ def test_alert_config(rule_id: RuleId, res: Res) -> RuleTestView:
         return rule_tests.send_test(session, queries.get_rule(session, rule_id), assessments)
 
 
-@alerts.get("", dependencies=[Depends(require_role("read"))])
+@alerts.get("", dependencies=READ)
 def list_alerts(
     res: Res,
     page: PageParams,
@@ -153,13 +146,13 @@ def list_alerts(
         return Page(items=items, next_cursor=rows.next_cursor)
 
 
-@alerts.get("/{alertId}", dependencies=[Depends(require_role("read"))])
+@alerts.get("/{alertId}", dependencies=READ)
 def get_alert(alert_id: AlertId, res: Res) -> AlertView:
     with res.db.read() as session:
         return event_view(queries.get_event(session, alert_id))
 
 
-@alerts.post("/{alertId}/ack", dependencies=[Depends(require_role("run"))])
+@alerts.post("/{alertId}/ack", dependencies=RUN)
 def acknowledge_alert(
     alert_id: AlertId, body: Acknowledgement, request: Request, res: Res
 ) -> AlertView:
@@ -169,9 +162,7 @@ def acknowledge_alert(
         return event_view(service.acknowledge(session, alert_id, body.verdict, by, res.clock()))
 
 
-@silences.post(
-    "", status_code=201, response_model=SilenceView, dependencies=[Depends(require_role("run"))]
-)
+@silences.post("", status_code=201, response_model=SilenceView, dependencies=RUN)
 def create_silence(body: SilenceCreate, once: Idempotent, res: Res) -> Response:
     """Create a silence: matching alerts are recorded but not sent until it ends."""
     return once(
@@ -182,7 +173,7 @@ def create_silence(body: SilenceCreate, once: Idempotent, res: Res) -> Response:
     )
 
 
-@silences.get("", dependencies=[Depends(require_role("read"))])
+@silences.get("", dependencies=READ)
 def list_silences(
     res: Res,
     page: PageParams,
@@ -195,13 +186,13 @@ def list_silences(
         return Page(items=items, next_cursor=rows.next_cursor)
 
 
-@silences.get("/{silenceId}", dependencies=[Depends(require_role("read"))])
+@silences.get("/{silenceId}", dependencies=READ)
 def get_silence(silence_id: SilenceId, res: Res) -> SilenceView:
     with res.db.read() as session:
         return SilenceView.model_validate(queries.get_silence(session, silence_id))
 
 
-@silences.patch("/{silenceId}", dependencies=[Depends(require_role("run"))])
+@silences.patch("/{silenceId}", dependencies=RUN)
 def change_silence(silence_id: SilenceId, body: SilencePatch, res: Res) -> SilenceView:
     """Change the given fields. A matcher that is not given stays."""
     with res.db.begin() as session:
@@ -209,7 +200,7 @@ def change_silence(silence_id: SilenceId, body: SilencePatch, res: Res) -> Silen
         return SilenceView.model_validate(silence)
 
 
-@silences.delete("/{silenceId}", status_code=204, dependencies=[Depends(require_role("run"))])
+@silences.delete("/{silenceId}", status_code=204, dependencies=RUN)
 def delete_silence(silence_id: SilenceId, res: Res) -> None:
     """End a silence now."""
     with res.db.begin() as session:

@@ -7,7 +7,15 @@ from typing import Annotated, Any, Literal, Protocol
 from pydantic import Field
 
 from app.alerts.rules import AlertOutcome, AlertStatus, Condition, NoDataPolicy, RuleSpec
-from app.core.schemas import UNSET, Identifier, Instant, LongText, ShortText, StoredText, WireModel
+from app.core.schemas import (
+    Identifier,
+    Instant,
+    LongText,
+    ShortText,
+    StoredText,
+    WireModel,
+    patch_of,
+)
 from app.notifications.types import MessageSeverity
 
 A_YEAR_MINUTES = 366 * 24 * 60
@@ -116,26 +124,9 @@ class AlertConfigCreate(AlertConfigBody):
     id: Identifier | None = None
 
 
-class AlertConfigPatch(WireModel):
+@patch_of
+class AlertConfigPatch(AlertConfigBody):
     """The fields to change; null clears a field."""
-
-    name: ShortText = UNSET
-    benchmark_id: Identifier = UNSET
-    agent_id: Identifier | None = None
-    metric: Metric = None
-    kpi: Kpi = None
-    condition: Condition = UNSET
-    threshold: Threshold = None
-    severity: MessageSeverity = UNSET
-    channels: Names = UNSET
-    recipients: Recipients = UNSET
-    enabled: bool = UNSET
-    cooldown_minutes: Cooldown = UNSET
-    for_runs: ForRuns = UNSET
-    keep_firing_for_runs: KeepFiring = UNSET
-    no_data: NoDataPolicy = UNSET
-    baseline_runs: BaselineRuns = UNSET
-    minimum_effect: Effect = None
 
 
 class AlertStateView(WireModel):

@@ -142,11 +142,7 @@ benchmarks.add_create(
     help_text="Create a benchmark and print its ID.",
     describe=describe_created,
 )
-benchmarks.add_update(
-    "app.benchmarks.schemas:BenchmarkPatch",
-    "app.benchmarks.schemas:BenchmarkCreate",
-    options=OPTIONS,
-)
+benchmarks.add_update("app.benchmarks.schemas:BenchmarkPatch", options=OPTIONS)
 benchmarks.add_delete(help_text="Delete a benchmark that no run refers to.")
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 from sqlalchemy.orm import Session
 
-from app.access.deps import require_role
+from app.access.deps import ADMIN, READ
 from app.access.idempotency import Idempotent
 from app.benchmarks import queries, service
 from app.benchmarks.event_triggers import EventTriggers
@@ -39,9 +39,7 @@ BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
 KpiId = Annotated[str, Path(alias="kpiId")]
 
 
-@router.post(
-    "", status_code=201, response_model=BenchmarkView, dependencies=[Depends(require_role("admin"))]
-)
+@router.post("", status_code=201, response_model=BenchmarkView, dependencies=ADMIN)
 def create_benchmark(body: BenchmarkCreate, res: Res, once: Idempotent) -> Response:
     """Create a benchmark with its dataset, its metrics and, as `measures`, its KPIs."""
     return once(
@@ -53,7 +51,7 @@ def create_benchmark(body: BenchmarkCreate, res: Res, once: Idempotent) -> Respo
     )
 
 
-@router.get("", dependencies=[Depends(require_role("read"))])
+@router.get("", dependencies=READ)
 def list_benchmarks(
     res: Res, page: PageParams, archived: Annotated[bool, Query()] = False
 ) -> Page[BenchmarkView]:
@@ -63,14 +61,14 @@ def list_benchmarks(
         return Page(items=benchmark_views(session, rows.rows), next_cursor=rows.next_cursor)
 
 
-@router.get("/{benchmarkId}", dependencies=[Depends(require_role("read"))])
+@router.get("/{benchmarkId}", dependencies=READ)
 def get_benchmark(benchmark_id: BenchmarkId, res: Res, tagged: IfNoneMatch) -> BenchmarkView:
     """Show a benchmark."""
     with res.db.read() as session:
         return tagged(benchmark_view(session, queries.get_benchmark(session, benchmark_id)))
 
 
-@router.patch("/{benchmarkId}", dependencies=[Depends(require_role("admin"))])
+@router.patch("/{benchmarkId}", dependencies=ADMIN)
 def change_benchmark(
     benchmark_id: BenchmarkId, body: BenchmarkPatch, res: Res, match: IfMatch
 ) -> BenchmarkView:
@@ -78,7 +76,7 @@ def change_benchmark(
     return _edit_benchmark(benchmark_id, changed_fields(body), res, match)
 
 
-@router.put("/{benchmarkId}", dependencies=[Depends(require_role("admin"))])
+@router.put("/{benchmarkId}", dependencies=ADMIN)
 def replace_benchmark(
     benchmark_id: BenchmarkId, body: BenchmarkBody, res: Res, match: IfMatch
 ) -> BenchmarkView:
@@ -86,7 +84,7 @@ def replace_benchmark(
     return _edit_benchmark(benchmark_id, all_fields(body), res, match)
 
 
-@router.delete("/{benchmarkId}", status_code=204, dependencies=[Depends(require_role("admin"))])
+@router.delete("/{benchmarkId}", status_code=204, dependencies=ADMIN)
 def delete_benchmark(benchmark_id: BenchmarkId, res: Res, match: IfMatch) -> None:
     """Delete a benchmark without runs and schedules; otherwise archive it."""
     with res.db.begin() as session:
@@ -94,12 +92,7 @@ def delete_benchmark(benchmark_id: BenchmarkId, res: Res, match: IfMatch) -> Non
         service.delete_benchmark(session, benchmark_id)
 
 
-@router.post(
-    "/{benchmarkId}/kpis",
-    status_code=201,
-    response_model=KpiView,
-    dependencies=[Depends(require_role("admin"))],
-)
+@router.post("/{benchmarkId}/kpis", status_code=201, response_model=KpiView, dependencies=ADMIN)
 def create_kpi(benchmark_id: BenchmarkId, body: KpiCreate, res: Res, once: Idempotent) -> Response:
     """Create a KPI; its formula is checked."""
     return once(
@@ -111,7 +104,7 @@ def create_kpi(benchmark_id: BenchmarkId, body: KpiCreate, res: Res, once: Idemp
     )
 
 
-@router.get("/{benchmarkId}/kpis", dependencies=[Depends(require_role("read"))])
+@router.get("/{benchmarkId}/kpis", dependencies=READ)
 def list_kpis(benchmark_id: BenchmarkId, res: Res, page: PageParams) -> Page[KpiView]:
     """List the current KPIs of a benchmark, sorted by name."""
     with res.db.read() as session:
@@ -122,14 +115,14 @@ def list_kpis(benchmark_id: BenchmarkId, res: Res, page: PageParams) -> Page[Kpi
         )
 
 
-@router.get("/{benchmarkId}/kpis/{kpiId}", dependencies=[Depends(require_role("read"))])
+@router.get("/{benchmarkId}/kpis/{kpiId}", dependencies=READ)
 def get_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res, tagged: IfNoneMatch) -> KpiView:
     """Show the current revision of a KPI."""
     with res.db.read() as session:
         return tagged(KpiView.model_validate(queries.get_kpi(session, benchmark_id, kpi_id)))
 
 
-@router.patch("/{benchmarkId}/kpis/{kpiId}", dependencies=[Depends(require_role("admin"))])
+@router.patch("/{benchmarkId}/kpis/{kpiId}", dependencies=ADMIN)
 def change_kpi(
     benchmark_id: BenchmarkId, kpi_id: KpiId, body: KpiPatch, res: Res, match: IfMatch
 ) -> KpiView:
@@ -137,7 +130,7 @@ def change_kpi(
     return _edit_kpi(benchmark_id, kpi_id, changed_fields(body), res, match)
 
 
-@router.put("/{benchmarkId}/kpis/{kpiId}", dependencies=[Depends(require_role("admin"))])
+@router.put("/{benchmarkId}/kpis/{kpiId}", dependencies=ADMIN)
 def replace_kpi(
     benchmark_id: BenchmarkId, kpi_id: KpiId, body: KpiBody, res: Res, match: IfMatch
 ) -> KpiView:
@@ -145,9 +138,7 @@ def replace_kpi(
     return _edit_kpi(benchmark_id, kpi_id, all_fields(body), res, match)
 
 
-@router.delete(
-    "/{benchmarkId}/kpis/{kpiId}", status_code=204, dependencies=[Depends(require_role("admin"))]
-)
+@router.delete("/{benchmarkId}/kpis/{kpiId}", status_code=204, dependencies=ADMIN)
 def delete_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res, match: IfMatch) -> None:
     """Remove a KPI from later runs; its history stays."""
     with res.db.begin() as session:

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from app.benchmarks.event_triggers import EventTriggers
 from app.core.errors import Invalid
-from app.core.schemas import UNSET, Identifier, JsonObject, LongText, ShortText, WireModel
+from app.core.schemas import Identifier, JsonObject, LongText, ShortText, WireModel, patch_of
 from app.core.strict_json import MalformedJson, parse_json
 from app.harness.harness_config import HarnessConfig
 from app.metrics.types import Direction
@@ -117,18 +117,9 @@ class KpiCreate(KpiBody):
     id: Identifier | None = None
 
 
-class KpiPatch(WireModel):
+@patch_of
+class KpiPatch(KpiBody):
     """The fields to change; null clears a field."""
-
-    name: ShortText = UNSET
-    formula: Annotated[str, Field(min_length=1, max_length=4096)] = UNSET
-    description: LongText | None = None
-    direction: KpiDirection = UNSET
-    unit: ShortText | None = None
-    threshold_min: float | None = None
-    threshold_max: float | None = None
-    gate: IsGate = UNSET
-    min_effect: MinEffect = None
 
 
 class KpiView(KpiBody):
@@ -263,29 +254,9 @@ class BenchmarkCreate(BenchmarkBody):
     id: Identifier | None = None
 
 
-class BenchmarkPatch(WireModel):
+@patch_of
+class BenchmarkPatch(BenchmarkBody):
     """The fields to change; null clears a field, `measures` replaces the whole list."""
-
-    metadata: Metadata = UNSET
-    dataset_ref: ShortText | None = None
-    run_name: ShortText | None = None
-    task_def: LongText | None = None
-    features: Features = None
-    evaluates: Evaluates = UNSET
-    source: ShortText = UNSET
-    metrics: MetricList = UNSET
-    measures: Measures = UNSET
-    min_coverage: Share = UNSET
-    max_error_share: Share = UNSET
-    keep_days: KeepDays | None = None
-    triggers: EventTriggers = UNSET
-    late_scores: LateScores = UNSET
-    write_back: WriteBackConfig = UNSET
-    harness: HarnessConfig | None = None
-    cluster_field: ClusterField = None
-    baseline: BaselineConfig = UNSET
-    judge_calibration: JudgeCalibration | None = None
-    archived: bool = UNSET
 
 
 class BenchmarkView(WireModel):

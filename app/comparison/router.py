@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Path, Query
 
-from app.access.deps import require_role
+from app.access.deps import ADMIN, READ
 from app.benchmarks.queries import get_benchmark
 from app.benchmarks.schemas import BaselineConfig
 from app.comparison import baselines, power
@@ -18,7 +18,7 @@ router = APIRouter(prefix="/benchmarks", tags=["benchmarks"], responses=PROBLEMS
 BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
 
 
-@router.get("/{benchmarkId}/baseline", dependencies=[Depends(require_role("read"))])
+@router.get("/{benchmarkId}/baseline", dependencies=READ)
 def get_baseline(benchmark_id: BenchmarkId, res: Res) -> BaselineView:
     """The baselines of new runs: the pinned run of their agent, otherwise the runs `mode` selects."""
     with res.db.read() as session:
@@ -32,7 +32,7 @@ def get_baseline(benchmark_id: BenchmarkId, res: Res) -> BaselineView:
         )
 
 
-@router.put("/{benchmarkId}/baseline", dependencies=[Depends(require_role("admin"))])
+@router.put("/{benchmarkId}/baseline", dependencies=ADMIN)
 def pin_baseline(benchmark_id: BenchmarkId, body: BaselinePin, res: Res) -> PinnedView:
     """Pin a completed, valid run as the baseline of later runs of its agent."""
     with res.db.begin() as session:
@@ -41,9 +41,7 @@ def pin_baseline(benchmark_id: BenchmarkId, body: BaselinePin, res: Res) -> Pinn
         return PinnedView.model_validate(pinned)
 
 
-@router.delete(
-    "/{benchmarkId}/baseline", status_code=204, dependencies=[Depends(require_role("admin"))]
-)
+@router.delete("/{benchmarkId}/baseline", status_code=204, dependencies=ADMIN)
 def unpin_baseline(
     benchmark_id: BenchmarkId,
     res: Res,
@@ -58,7 +56,7 @@ def unpin_baseline(
         baselines.unpin_baseline(session, benchmark_id, agent_id)
 
 
-@router.post("/{benchmarkId}/power", dependencies=[Depends(require_role("read"))])
+@router.post("/{benchmarkId}/power", dependencies=READ)
 def estimate_power(benchmark_id: BenchmarkId, body: PowerRequest, res: Res) -> Page[PowerView]:
     """The minimum detectable effect of each KPI and metric, estimated from stored runs, and the
     trials or items that detect a smaller drop.

@@ -23,9 +23,7 @@ from app.core.strict_json import MAX_INTEGER, MIN_INTEGER, reject_unacceptable
 from app.core.text import unstorable_reason
 
 T = TypeVar("T")
-
-UNSET: Any = None
-"""Default of a PATCH field that cannot be null; the field is read only when it was sent."""
+M = TypeVar("M", bound=BaseModel)
 
 _STRICT_MARK = "mosaico_tight"
 
@@ -120,6 +118,18 @@ class Page(WireModel, Generic[T]):
 
     items: list[T]
     next_cursor: str | None = None
+
+
+def patch_of(schema: type[M]) -> type[M]:
+    """Class decorator: make every field of a subclass optional, for the body of a PATCH.
+
+    The types stay: null is valid only where it is valid in the complete body. The default is never
+    read, because `changed_fields` gives the fields that were sent.
+    """
+    for field in schema.model_fields.values():
+        field.default, field.default_factory = None, None
+    schema.model_rebuild(force=True)
+    return schema
 
 
 def all_fields(model: BaseModel) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 
-from app.access.deps import require_role
+from app.access.deps import READ
 from app.core.errors import ErrorItem, Invalid
 from app.core.keyset import PageParams
 from app.core.problem_documents import PROBLEMS
@@ -35,7 +35,7 @@ from app.kpis.schemas import (
 router = APIRouter(tags=["KPIs"], responses=PROBLEMS)
 
 
-@router.get("/kpi-history", dependencies=[Depends(require_role("read"))])
+@router.get("/kpi-history", dependencies=READ)
 def list_kpi_history(
     res: Res,
     page: PageParams,
@@ -60,7 +60,7 @@ def list_kpi_history(
         return Page(items=items, next_cursor=rows.next_cursor)
 
 
-@router.post("/kpi-formulas/validate", dependencies=[Depends(require_role("read"))])
+@router.post("/kpi-formulas/validate", dependencies=READ)
 def validate_formula(body: FormulaBody) -> FormulaValidationView:
     """Check a formula without saving it: returns all errors, or the canonical form."""
     result = validate(body.formula)
@@ -80,7 +80,7 @@ def validate_formula(body: FormulaBody) -> FormulaValidationView:
     )
 
 
-@router.post("/kpi-formulas/evaluate", dependencies=[Depends(require_role("read"))])
+@router.post("/kpi-formulas/evaluate", dependencies=READ)
 def evaluate_formula(body: FormulaEvaluation) -> FormulaValueView:
     """Evaluate a formula with given values. A missing value makes the result undefined."""
     result = validate(body.formula)
@@ -91,7 +91,7 @@ def evaluate_formula(body: FormulaEvaluation) -> FormulaValueView:
     return FormulaValueView(value=value.value, undefined_reason=value.reason)
 
 
-@router.get("/kpi-formulas/help", dependencies=[Depends(require_role("read"))])
+@router.get("/kpi-formulas/help", dependencies=READ)
 def describe_formulas() -> dict[str, Any]:
     """Describe the formula language: functions, statistics, operators, limits."""
     return help_document()

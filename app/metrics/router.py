@@ -1,8 +1,8 @@
 """HTTP routes of metrics."""
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 
-from app.access.deps import require_role
+from app.access.deps import READ
 from app.core.problem_documents import PROBLEMS
 from app.metrics.registry import METRICS, options_of
 from app.metrics.schemas import BrokenPluginView, MetricCatalogue, MetricOptionView, MetricView
@@ -10,7 +10,7 @@ from app.metrics.schemas import BrokenPluginView, MetricCatalogue, MetricOptionV
 router = APIRouter(prefix="/metrics", tags=["metrics"], responses=PROBLEMS)
 
 
-@router.get("", dependencies=[Depends(require_role("read"))])
+@router.get("", dependencies=READ)
 def list_metrics() -> MetricCatalogue:
     """List the installed metrics with unit, range, direction and version."""
     broken = [

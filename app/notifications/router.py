@@ -3,11 +3,11 @@
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from sqlalchemy.orm import Session
 
-from app.access.deps import require_role
+from app.access.deps import ADMIN, READ, RUN
 from app.access.idempotency import Idempotent
 from app.core.keyset import PageParams, PageQuery
 from app.core.problem_documents import PROBLEMS
@@ -36,9 +36,6 @@ NotificationId = Annotated[str, Path(alias="notificationId")]
 EndpointId = Annotated[str, Path(alias="endpointId")]
 DeliveryId = Annotated[str, Path(alias="deliveryId")]
 
-READ = [Depends(require_role("read"))]
-RUN = [Depends(require_role("run"))]
-ADMIN = [Depends(require_role("admin"))]
 
 inbox_router = APIRouter(prefix="/notifications", tags=["notifications"], responses=PROBLEMS)
 endpoints_router = APIRouter(prefix="/endpoints", tags=["notifications"], responses=PROBLEMS)

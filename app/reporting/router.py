@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 
-from app.access.deps import require_role
+from app.access.deps import READ
 from app.core.errors import Invalid
 from app.core.problem_documents import PROBLEMS
 from app.core.web.deps import Res
@@ -21,7 +21,7 @@ RunId = Annotated[str, Path(alias="runId")]
     "/{runId}/plot",
     response_class=Response,
     responses={200: {"content": {SVG: {"schema": {"type": "string"}}}}},
-    dependencies=[Depends(require_role("read"))],
+    dependencies=READ,
 )
 def plot_run(
     run_id: RunId,

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from app.access.deps import require_role
+from app.access.deps import ADMIN, READ, RUN
 from app.access.idempotency import Idempotent
 from app.comparison import stored_run_comparison
 from app.comparison.schemas import Comparison
@@ -45,9 +45,7 @@ MAX_BASELINE_RUNS = 30
 RunId = Annotated[str, Path(alias="runId")]
 
 
-@router.post(
-    "", status_code=201, response_model=RunView, dependencies=[Depends(require_role("run"))]
-)
+@router.post("", status_code=201, response_model=RunView, dependencies=RUN)
 def start_run(body: RunCreate, once: Idempotent) -> Response:
     """Start a benchmark run. It runs in the background; follow it at `/{runId}/events`."""
     return once(
@@ -65,7 +63,7 @@ def start_run(body: RunCreate, once: Idempotent) -> Response:
     )
 
 
-@router.get("", dependencies=[Depends(require_role("read"))])
+@router.get("", dependencies=READ)
 def list_runs(
     res: Res,
     page: PageParams,
@@ -90,7 +88,7 @@ def list_runs(
     return Page(items=[run_columns_view(run) for run in rows.rows], next_cursor=rows.next_cursor)
 
 
-@router.get("/compare", dependencies=[Depends(require_role("read"))])
+@router.get("/compare", dependencies=READ)
 def compare_runs(
     res: Res,
     baseline: Annotated[
@@ -110,24 +108,19 @@ def compare_runs(
     return stored_run_comparison.compare_in_child(res.db, baseline, candidate, metric=metric)
 
 
-@router.get("/{runId}", dependencies=[Depends(require_role("read"))])
+@router.get("/{runId}", dependencies=READ)
 def get_run(run_id: RunId, res: Res) -> RunView:
     return run_columns_view(queries.get_run_columns(res.db, run_id))
 
 
-@router.post("/{runId}/cancel", dependencies=[Depends(require_role("run"))])
+@router.post("/{runId}/cancel", dependencies=RUN)
 def cancel_run(run_id: RunId, res: Res) -> RunView:
     """Cancel a pending or running run; its workers stop at their next checkpoint."""
     with res.db.begin() as session:
         return run_view(service.cancel_run(session, run_id, res.clock()))
 
 
-@router.post(
-    "/{runId}/retry",
-    status_code=201,
-    response_model=RunView,
-    dependencies=[Depends(require_role("run"))],
-)
+@router.post("/{runId}/retry", status_code=201, response_model=RunView, dependencies=RUN)
 def retry_run(run_id: RunId, once: Idempotent) -> Response:
     """Start a new attempt of a run that failed or was cancelled, at most three times."""
     return once(
@@ -135,12 +128,7 @@ def retry_run(run_id: RunId, once: Idempotent) -> Response:
     )
 
 
-@router.post(
-    "/{runId}/rescore",
-    status_code=201,
-    response_model=RunView,
-    dependencies=[Depends(require_role("run"))],
-)
+@router.post("/{runId}/rescore", status_code=201, response_model=RunView, dependencies=RUN)
 def rescore_run(run_id: RunId, once: Idempotent) -> Response:
     """Score the traces of a completed run again in a new run, with the current metrics, formulas and
     baseline. The source is not read again, and the values of the old run stay.
@@ -150,7 +138,7 @@ def rescore_run(run_id: RunId, once: Idempotent) -> Response:
     )
 
 
-@router.get("/{runId}/results", dependencies=[Depends(require_role("read"))])
+@router.get("/{runId}/results", dependencies=READ)
 def list_run_results(run_id: RunId, res: Res, page: PageParams) -> Page[TraceResultView]:
     """List the measured traces with their values, in the order of the source."""
     with res.db.read() as session:
@@ -161,7 +149,7 @@ def list_run_results(run_id: RunId, res: Res, page: PageParams) -> Page[TraceRes
         return Page(items=items, next_cursor=rows.next_cursor)
 
 
-@router.get("/{runId}/metrics", dependencies=[Depends(require_role("read"))])
+@router.get("/{runId}/metrics", dependencies=READ)
 def list_run_metrics(run_id: RunId, res: Res) -> Page[MetricAggregateView]:
     """List the metrics of a completed run: mean, standard deviation, percentiles, missing values."""
     with res.db.read() as session:
@@ -169,7 +157,7 @@ def list_run_metrics(run_id: RunId, res: Res) -> Page[MetricAggregateView]:
         return Page(items=[MetricAggregateView.model_validate(metric) for metric in metrics])
 
 
-@router.get("/{runId}/llm-usage", dependencies=[Depends(require_role("read"))])
+@router.get("/{runId}/llm-usage", dependencies=READ)
 def list_run_llm_usage(run_id: RunId, res: Res) -> Page[LlmUsageView]:
     """What a run spent on the models that its metrics asked; none of it is the agent's cost."""
     with res.db.read() as session:
@@ -177,7 +165,7 @@ def list_run_llm_usage(run_id: RunId, res: Res) -> Page[LlmUsageView]:
         return Page(items=[LlmUsageView.model_validate(usage) for usage in usage_rows])
 
 
-@router.get("/{runId}/kpis", dependencies=[Depends(require_role("read"))])
+@router.get("/{runId}/kpis", dependencies=READ)
 def list_run_kpis(run_id: RunId, res: Res) -> Page[KpiValueView]:
     """List the KPI values of a completed run, by name."""
     with res.db.read() as session:
@@ -185,11 +173,7 @@ def list_run_kpis(run_id: RunId, res: Res) -> Page[KpiValueView]:
         return Page(items=[KpiValueView.model_validate(kpi) for kpi in kpis])
 
 
-@router.get(
-    "/{runId}/events",
-    response_class=StreamingResponse,
-    dependencies=[Depends(require_role("read"))],
-)
+@router.get("/{runId}/events", response_class=StreamingResponse, dependencies=READ)
 def follow_run(run_id: RunId, request: Request, res: Res, hub: Hub) -> StreamingResponse:
     """Stream the run as server-sent events: one for each change, until it has ended."""
 
@@ -200,7 +184,7 @@ def follow_run(run_id: RunId, request: Request, res: Res, hub: Hub) -> Streaming
     return stream_events(request, hub, run_id, snapshot)
 
 
-@router.delete("/{runId}", status_code=204, dependencies=[Depends(require_role("admin"))])
+@router.delete("/{runId}", status_code=204, dependencies=ADMIN)
 def delete_run(run_id: RunId, res: Res) -> None:
     """Delete a run that has ended, with its values and its KPI history."""
     with res.db.begin() as session:

@@ -158,7 +158,6 @@ schedules.add_create(
 )
 schedules.add_update(
     "app.schedules.schemas:SchedulePatch",
-    "app.schedules.schemas:ScheduleCreate",
     options=OPTIONS,
     describe=describe_next_run,
 )

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 
-from app.access.deps import require_role
+from app.access.deps import ADMIN, READ, RUN
 from app.access.idempotency import Idempotent
 from app.core.keyset import PageParams
 from app.core.problem_documents import PROBLEMS
@@ -34,9 +34,7 @@ summary_router = APIRouter(tags=["schedules"], responses=PROBLEMS)
 ScheduleId = Annotated[str, Path(alias="scheduleId")]
 
 
-@router.post(
-    "", status_code=201, response_model=ScheduleView, dependencies=[Depends(require_role("admin"))]
-)
+@router.post("", status_code=201, response_model=ScheduleView, dependencies=ADMIN)
 def create_schedule(body: ScheduleCreate, once: Idempotent) -> Response:
     """Create a schedule. The cron expression has six fields, second first."""
     return once(
@@ -47,7 +45,7 @@ def create_schedule(body: ScheduleCreate, once: Idempotent) -> Response:
     )
 
 
-@router.get("", dependencies=[Depends(require_role("read"))])
+@router.get("", dependencies=READ)
 def list_schedules(
     res: Res,
     page: PageParams,
@@ -64,20 +62,20 @@ def list_schedules(
         return Page(items=items, next_cursor=rows.next_cursor)
 
 
-@router.post("/preview", dependencies=[Depends(require_role("read"))])
+@router.post("/preview", dependencies=READ)
 def preview_schedule(body: PreviewRequest, res: Res) -> PreviewView:
     """Preview an expression: description, next instants, and the effect of clock changes."""
     return preview.preview(body, res.clock())
 
 
-@router.get("/{scheduleId}", dependencies=[Depends(require_role("read"))])
+@router.get("/{scheduleId}", dependencies=READ)
 def get_schedule(schedule_id: ScheduleId, res: Res, tagged: IfNoneMatch) -> ScheduleView:
     """Show a schedule."""
     with res.db.read() as session:
         return tagged(ScheduleView.model_validate(queries.get_schedule(session, schedule_id)))
 
 
-@router.patch("/{scheduleId}", dependencies=[Depends(require_role("admin"))])
+@router.patch("/{scheduleId}", dependencies=ADMIN)
 def change_schedule(
     schedule_id: ScheduleId, body: SchedulePatch, res: Res, match: IfMatch
 ) -> ScheduleView:
@@ -85,7 +83,7 @@ def change_schedule(
     return _edit_schedule(schedule_id, changed_fields(body), res, match)
 
 
-@router.put("/{scheduleId}", dependencies=[Depends(require_role("admin"))])
+@router.put("/{scheduleId}", dependencies=ADMIN)
 def replace_schedule(
     schedule_id: ScheduleId, body: ScheduleBody, res: Res, match: IfMatch
 ) -> ScheduleView:
@@ -93,7 +91,7 @@ def replace_schedule(
     return _edit_schedule(schedule_id, all_fields(body), res, match)
 
 
-@router.delete("/{scheduleId}", status_code=204, dependencies=[Depends(require_role("admin"))])
+@router.delete("/{scheduleId}", status_code=204, dependencies=ADMIN)
 def delete_schedule(schedule_id: ScheduleId, res: Res, match: IfMatch) -> None:
     """Delete a schedule and its fires; runs that it started stay."""
     with res.db.begin() as session:
@@ -101,12 +99,7 @@ def delete_schedule(schedule_id: ScheduleId, res: Res, match: IfMatch) -> None:
         service.delete_schedule(session, schedule_id)
 
 
-@router.post(
-    "/{scheduleId}/trigger",
-    status_code=201,
-    response_model=FireView,
-    dependencies=[Depends(require_role("run"))],
-)
+@router.post("/{scheduleId}/trigger", status_code=201, response_model=FireView, dependencies=RUN)
 def trigger_schedule(schedule_id: ScheduleId, once: Idempotent) -> Response:
     """Fire a schedule now, enabled or not; the next scheduled run does not change."""
     return once(
@@ -118,7 +111,7 @@ def trigger_schedule(schedule_id: ScheduleId, once: Idempotent) -> Response:
     )
 
 
-@router.get("/{scheduleId}/fires", dependencies=[Depends(require_role("read"))])
+@router.get("/{scheduleId}/fires", dependencies=READ)
 def list_fires(schedule_id: ScheduleId, res: Res, page: PageParams) -> Page[FireView]:
     """List the due instants, newest first, with the run or the reason why there is none."""
     with res.db.read() as session:
@@ -127,7 +120,7 @@ def list_fires(schedule_id: ScheduleId, res: Res, page: PageParams) -> Page[Fire
         return Page(items=[fire_view(fire) for fire in rows.rows], next_cursor=rows.next_cursor)
 
 
-@summary_router.get("/daily-summary", dependencies=[Depends(require_role("read"))])
+@summary_router.get("/daily-summary", dependencies=READ)
 def get_daily_summary(
     res: Res,
     day: Annotated[

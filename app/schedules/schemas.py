@@ -5,7 +5,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.core.schemas import UNSET, Identifier, Instant, LongText, ShortText, StoredText, WireModel
+from app.core.schemas import (
+    Identifier,
+    Instant,
+    LongText,
+    ShortText,
+    StoredText,
+    WireModel,
+    patch_of,
+)
 from app.schedules.cron import DstPolicy
 from app.schedules.rules import ConcurrencyPolicy, FireStatus, MisfirePolicy
 
@@ -67,23 +75,9 @@ class ScheduleCreate(ScheduleBody):
     id: Identifier | None = None
 
 
-class SchedulePatch(WireModel):
+@patch_of
+class SchedulePatch(ScheduleBody):
     """The fields to change; null clears a field."""
-
-    name: ShortText = UNSET
-    description: LongText | None = None
-    benchmark_id: Identifier = UNSET
-    agent_id: Identifier = UNSET
-    cron_expression: CronText = UNSET
-    timezone: ZoneName = UNSET
-    dst_policy: DstPolicy = UNSET
-    enabled: bool = UNSET
-    run_name_pattern: RunNamePattern = None
-    misfire_policy: MisfirePolicy = UNSET
-    catchup_window_seconds: CatchupSeconds = UNSET
-    concurrency_policy: ConcurrencyPolicy = UNSET
-    auto_disable_on_failure: bool = UNSET
-    max_consecutive_failures: MaxFailures = UNSET
 
 
 class ScheduleView(WireModel):

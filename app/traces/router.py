@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 
-from app.access.deps import require_role
+from app.access.deps import READ, RUN
 from app.access.idempotency import Idempotent
 from app.core.keyset import PageParams
 from app.core.problem_documents import PROBLEMS
@@ -53,7 +53,7 @@ RESULT_BODY: dict[str, Any] = {
     status_code=201,
     response_model=LocalDatasetView,
     openapi_extra=NDJSON_BODY,
-    dependencies=[Depends(require_role("run"))],
+    dependencies=RUN,
 )
 def upload_traces(
     upload: NdjsonUpload,
@@ -86,7 +86,7 @@ def upload_traces(
     status_code=201,
     response_model=LocalDatasetView,
     openapi_extra=RESULT_BODY,
-    dependencies=[Depends(require_role("run"))],
+    dependencies=RUN,
 )
 def import_results(
     upload: JsonUpload,
@@ -118,7 +118,7 @@ def import_results(
     )
 
 
-@router.get("", dependencies=[Depends(require_role("read"))])
+@router.get("", dependencies=READ)
 def list_local_datasets(
     res: Res, page: PageParams, name: Annotated[str | None, Query()] = None
 ) -> Page[LocalDatasetView]:
@@ -129,14 +129,14 @@ def list_local_datasets(
         return Page(items=items, next_cursor=rows.next_cursor)
 
 
-@router.get("/{datasetId}", dependencies=[Depends(require_role("read"))])
+@router.get("/{datasetId}", dependencies=READ)
 def get_local_dataset(dataset_id: DatasetId, res: Res) -> LocalDatasetView:
     """Get an upload."""
     with res.db.read() as session:
         return LocalDatasetView.model_validate(queries.get_local_dataset(session, dataset_id))
 
 
-@router.delete("/{datasetId}", status_code=204, dependencies=[Depends(require_role("run"))])
+@router.delete("/{datasetId}", status_code=204, dependencies=RUN)
 def delete_local_dataset(dataset_id: DatasetId, res: Res) -> None:
     """Delete an upload. Runs that read it keep their copies of its traces."""
     with res.db.begin() as session:

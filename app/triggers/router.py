@@ -8,7 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from app.access.deps import require_role
+from app.access.deps import ADMIN, READ
 from app.access.idempotency import Idempotent
 from app.benchmarks.queries import get_benchmark
 from app.core.keyset import PageParams
@@ -34,7 +34,6 @@ from app.triggers.signatures import verify_langfuse_signature, verify_standard_s
 BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
 SecretId = Annotated[str, Path(alias="secretId")]
 
-ADMIN = [Depends(require_role("admin"))]
 
 webhooks = APIRouter(prefix="/webhooks", tags=["triggers"], responses=PROBLEMS)
 webhook_secrets = APIRouter(
@@ -50,7 +49,7 @@ events = APIRouter(
     prefix="/trigger-events",
     tags=["triggers"],
     responses=PROBLEMS,
-    dependencies=[Depends(require_role("read"))],
+    dependencies=READ,
 )
 
 

@@ -199,15 +199,11 @@ class Resource:
     def add_update(
         self,
         schema: str,
-        create_schema: str,
         *,
         options: Mapping[str, FieldOption] = NOTHING,
         describe: Callable[[JSON], Sequence[str]] = lambda _: (),
     ) -> None:
-        """Add `update`, which changes the fields whose options are given.
-
-        Fields without a description in `schema` have that of `create_schema`.
-        """
+        """Add `update`, which changes the fields whose options are given."""
 
         def run(values: Values, fields: "Sequence[SchemaOption]") -> None:
             from app.core.console.api_client import open_api
@@ -226,8 +222,7 @@ class Resource:
         def load() -> Any:
             from app.core.console.schema_options import clear_option, update_options
 
-            schemas = import_object(schema), import_object(create_schema)
-            fields = update_options(*schemas, self.noun, options)
+            fields = update_options(import_object(schema), self.noun, options)
             parameters = [CommandParameter("id", self.argument, ...)]
             parameters += [field.parameter for field in fields]
             parameters += [*clear_option(fields), self._file, OUTPUT]

@@ -81,25 +81,13 @@ def create_options(
 
 
 def update_options(
-    schema: type[BaseModel],
-    create_schema: type[BaseModel],
-    noun: str,
-    overrides: Mapping[str, FieldOption],
+    schema: type[BaseModel], noun: str, overrides: Mapping[str, FieldOption]
 ) -> list[SchemaOption]:
-    """The options of an update command: a field without its option keeps its value.
-
-    A field that `schema` does not describe has the description of `create_schema`.
-    """
-    descriptions = {
-        path: field.description for path, field in _list_fields(create_schema, overrides)
-    }
-    options = []
-    for path, field in _list_fields(schema, overrides):
-        override = overrides.get(path[-1], FieldOption())
-        if not (override.help or field.description):
-            override = override._replace(help=descriptions.get(path))
-        options.append(_to_option(path, field, noun, override, ""))
-    return options
+    """The options of an update command: a field without its option keeps its value."""
+    return [
+        _to_option(path, field, noun, overrides.get(path[-1], FieldOption()), "")
+        for path, field in _list_fields(schema, overrides)
+    ]
 
 
 def clear_option(options: Sequence[SchemaOption]) -> list[CommandParameter]:

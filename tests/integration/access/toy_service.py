@@ -9,12 +9,12 @@ from typing import Annotated, Any, NamedTuple
 import anyio
 import anyio.to_thread
 import httpx
-from fastapi import APIRouter, Depends, FastAPI, Query, Response
+from fastapi import APIRouter, FastAPI, Query, Response
 from pydantic import SecretStr
 from sqlalchemy import Column, MetaData, Table, Text, insert
 from sqlalchemy.orm import Session
 
-from app.access.deps import require_role
+from app.access.deps import ADMIN, READ, RUN
 from app.access.idempotency import Idempotent
 from app.access.router import router as api_keys
 from app.core import problem_documents
@@ -69,19 +69,19 @@ class Workshop:
 
 
 def toy_app(resources: Resources, workshop: Workshop) -> FastAPI:
-    router = APIRouter(prefix="/toys", dependencies=[Depends(require_role("read"))])
+    router = APIRouter(prefix="/toys", dependencies=READ)
 
     @router.get("")
     def list_toys() -> list[str]:
         return []
 
-    @router.post("", response_model=ToyView, dependencies=[Depends(require_role("run"))])
+    @router.post("", response_model=ToyView, dependencies=RUN)
     def make_toy(
         body: ToyCreate, once: Idempotent, colour: Annotated[str | None, Query()] = None
     ) -> Response:
         return once(body, lambda session: workshop.make(session, body.name))
 
-    @router.post("/{toy_id}/copies", dependencies=[Depends(require_role("run"))])
+    @router.post("/{toy_id}/copies", dependencies=RUN)
     def copy_toy(toy_id: str, once: Idempotent) -> Response:
         return once(
             None,
@@ -89,7 +89,7 @@ def toy_app(resources: Resources, workshop: Workshop) -> FastAPI:
             location=lambda toy: f"/toys/{toy.id}",
         )
 
-    @router.delete("/{toy_id}", status_code=204, dependencies=[Depends(require_role("admin"))])
+    @router.delete("/{toy_id}", status_code=204, dependencies=ADMIN)
     def break_toy(toy_id: str) -> None:
         return None
 

@@ -112,7 +112,7 @@ def widgets_cli() -> CommandGroup:
         help_text="Create a widget.",
         describe=lambda widget: [f"widget {widget['id']} is created"],
     )
-    widgets.add_update(f"{__name__}:WidgetPatch", f"{__name__}:WidgetCreate")
+    widgets.add_update(f"{__name__}:WidgetPatch")
     widgets.add_delete(help_text="Delete a widget.")
     widgets.add_switches(enable="Enable a widget.", disable="Disable a widget.")
     widgets.add_action("paint", help_text="Paint a widget.", report=lambda _: None, body={})
