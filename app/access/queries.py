@@ -64,11 +64,9 @@ def get_key(session: Session, key_id: str) -> ApiKeyView:
 
 def list_keys(session: Session, query: PageQuery) -> Page[ApiKeyView]:
     """All API keys, newest first, revoked ones too."""
-    rows, next_cursor = select_page(
-        session, select(ApiKey), keys=[ApiKey.created_at, ApiKey.id], query=query
-    )
-    items = [ApiKeyView.model_validate(row) for row in rows]
-    return Page[ApiKeyView](items=items, next_cursor=next_cursor)
+    keys = [ApiKey.created_at, ApiKey.id]
+    rows = select_page(session, select(ApiKey), keys=keys, query=query)
+    return rows.to_page(ApiKeyView.model_validate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +96,8 @@ def list_audit_entries(
         statement = statement.where(AuditEntry.at >= since)
     if until is not None:
         statement = statement.where(AuditEntry.at < until)
-    rows, next_cursor = select_page(session, statement, keys=[AuditEntry.seq], query=query)
-    return Page(items=[AuditEntryView.model_validate(row) for row in rows], next_cursor=next_cursor)
+    rows = select_page(session, statement, keys=[AuditEntry.seq], query=query)
+    return rows.to_page(AuditEntryView.model_validate)
 
 
 def _to_identity(row: ApiKey) -> KeyIdentity:

@@ -12,7 +12,7 @@ from app.agents.schemas import AgentBody, AgentCheck, AgentCreate, AgentPatch, A
 from app.core.keyset import PageParams
 from app.core.problem_documents import PROBLEMS
 from app.core.resources import Resources
-from app.core.schemas import Page, changed_fields
+from app.core.schemas import Page, changed_fields, view_of_row
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch
 
@@ -38,9 +38,7 @@ def list_agents(
     """List agents, newest first; `archived=true` lists the archived ones."""
     with res.db.read_statement() as session:
         rows = queries.list_agents(session, page, archived=archived)
-        return Page(
-            items=[agent_view(agent, res) for agent in rows.rows], next_cursor=rows.next_cursor
-        )
+        return rows.to_page(lambda agent: agent_view(agent, res))
 
 
 @router.get("/{agentId}", dependencies=READ)
@@ -92,17 +90,9 @@ def delete_agent(agent_id: AgentId, res: Res, match: IfMatch) -> None:
 
 
 def agent_view(agent: Agent, res: Resources) -> AgentView:
-    return AgentView(
-        id=agent.id,
-        name=agent.name,
-        description=agent.description,
-        langfuse_project_name=agent.langfuse_project_name,
+    return view_of_row(
+        AgentView,
+        agent,
         langfuse_url=agent.langfuse_url or res.options["langfuse_default_url"],
-        langfuse_public_key=agent.langfuse_public_key,
         secret_set=agent.langfuse_secret_key is not None,
-        credentials_refused_at=agent.credentials_refused_at,
-        archived=agent.archived,
-        revision=agent.revision,
-        created_at=agent.created_at,
-        updated_at=agent.updated_at,
     )

@@ -20,11 +20,9 @@ from app.alerts.schemas import (
     AlertConfigView,
     AlertEventState,
     AlertPrecisionView,
-    AlertStateView,
     AlertView,
     BacktestRequest,
     BacktestView,
-    ContributingTrace,
     RuleTestView,
     SilenceCreate,
     SilencePatch,
@@ -33,7 +31,7 @@ from app.alerts.schemas import (
 from app.core.keyset import PageParams
 from app.core.problem_documents import PROBLEMS
 from app.core.resources import Resources
-from app.core.schemas import Page, all_fields, changed_fields
+from app.core.schemas import Page, all_fields, changed_fields, view_of_row
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
 from app.notifications.models import Endpoint
@@ -141,9 +139,7 @@ def list_alerts(
     """List alerts, newest first."""
     alert_filter = AlertFilter(benchmark_id, agent_id, run_id, rule_id, state)
     with res.db.read() as session:
-        rows = queries.list_events(session, page, alert_filter)
-        items = [event_view(event) for event in rows.rows]
-        return Page(items=items, next_cursor=rows.next_cursor)
+        return queries.list_events(session, page, alert_filter).to_page(event_view)
 
 
 @alerts.get("/{alertId}", dependencies=READ)
@@ -182,8 +178,7 @@ def list_silences(
     """List silences, newest first."""
     with res.db.read() as session:
         rows = queries.list_silences(session, page, active_at=res.clock() if active else None)
-        items = [SilenceView.model_validate(silence) for silence in rows.rows]
-        return Page(items=items, next_cursor=rows.next_cursor)
+        return rows.to_page(SilenceView.model_validate)
 
 
 @silences.get("/{silenceId}", dependencies=READ)
@@ -208,28 +203,12 @@ def delete_silence(silence_id: SilenceId, res: Res) -> None:
 
 
 def event_view(event: AlertEvent) -> AlertView:
-    return AlertView(
-        id=event.id,
-        state=AlertEventState(event.state),
+    return view_of_row(
+        AlertView,
+        event,
         alert_config_id=event.rule_id,
-        name=event.name,
-        severity=event.severity,
-        benchmark_id=event.benchmark_id,
-        agent_id=event.agent_id,
-        run_id=event.run_id,
         run_url=f"/api/v1/benchmark-runs/{event.run_id}" if event.run_id else None,
-        incident_id=event.incident_id,
-        value=event.value,
-        baseline=event.baseline,
-        explanation=event.explanation,
-        details=event.details,
-        contributing_traces=[ContributingTrace.model_validate(trace) for trace in event.traces],
-        silence_id=event.silence_id,
-        notification_id=event.notification_id,
-        verdict=event.verdict,
-        acknowledged_at=event.acknowledged_at,
-        acknowledged_by=event.acknowledged_by,
-        created_at=event.created_at,
+        contributing_traces=event.traces,
     )
 
 
@@ -254,12 +233,12 @@ def _views(session: Session, rules: Iterable[AlertRule]) -> list[AlertConfigView
     counts = queries.count_acknowledged(session, rule_ids)
     endpoint_ids = {endpoint_id for rule in rules for endpoint_id in rule.endpoints}
     endpoints = get_endpoints_by_id(session, endpoint_ids)
-    columns = AlertConfigView.model_fields.keys() - {"recipients", "states", "precision"}
     return [
-        AlertConfigView(
-            **{name: getattr(rule, name) for name in columns},
+        view_of_row(
+            AlertConfigView,
+            rule,
             recipients=_recipients(rule, endpoints),
-            states=[AlertStateView.model_validate(state) for state in states[rule.id]],
+            states=states[rule.id],
             precision=_precision(counts.get(rule.id, AcknowledgedCount())),
         )
         for rule in rules

@@ -9,26 +9,21 @@ from sqlalchemy.orm import Session
 from app.access.deps import ADMIN, READ
 from app.access.idempotency import Idempotent
 from app.benchmarks import queries, service
-from app.benchmarks.event_triggers import EventTriggers
 from app.benchmarks.models import Benchmark
 from app.benchmarks.schemas import (
-    BaselineConfig,
     BenchmarkBody,
     BenchmarkCreate,
     BenchmarkPatch,
     BenchmarkView,
-    JudgeCalibration,
     KpiBody,
     KpiCreate,
     KpiPatch,
     KpiView,
-    MetricSelection,
-    WriteBackConfig,
 )
 from app.core.keyset import PageParams
 from app.core.problem_documents import PROBLEMS
 from app.core.resources import Resources
-from app.core.schemas import Page, all_fields, changed_fields
+from app.core.schemas import Page, all_fields, changed_fields, view_of_row
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
 from app.harness.harness_config import parse_harness
@@ -109,10 +104,7 @@ def list_kpis(benchmark_id: BenchmarkId, res: Res, page: PageParams) -> Page[Kpi
     """List the current KPIs of a benchmark, sorted by name."""
     with res.db.read() as session:
         queries.get_benchmark(session, benchmark_id)
-        rows = queries.list_kpis(session, benchmark_id, page)
-        return Page(
-            items=[KpiView.model_validate(kpi) for kpi in rows.rows], next_cursor=rows.next_cursor
-        )
+        return queries.list_kpis(session, benchmark_id, page).to_page(KpiView.model_validate)
 
 
 @router.get("/{benchmarkId}/kpis/{kpiId}", dependencies=READ)
@@ -170,37 +162,16 @@ def benchmark_view(session: Session, benchmark: Benchmark) -> BenchmarkView:
 
 def benchmark_views(session: Session, benchmarks: Sequence[Benchmark]) -> list[BenchmarkView]:
     ids = [benchmark.id for benchmark in benchmarks]
-    agents, kpis = (
-        queries.get_agent_ids_by_benchmark(session, ids),
-        queries.get_kpis_by_benchmark(session, ids),
-    )
+    agents = queries.get_agent_ids_by_benchmark(session, ids)
+    kpis = queries.get_kpis_by_benchmark(session, ids)
     return [
-        BenchmarkView(
-            id=benchmark.id,
+        view_of_row(
+            BenchmarkView,
+            benchmark,
             metadata=benchmark.metadata_,
-            dataset_ref=benchmark.dataset_ref,
-            run_name=benchmark.run_name,
-            task_def=benchmark.task_def,
-            features=benchmark.features,
             evaluates=agents.get(benchmark.id, []),
-            source=benchmark.source,
-            metrics=[MetricSelection.model_validate(metric) for metric in benchmark.metrics],
-            measures=[KpiView.model_validate(kpi) for kpi in kpis.get(benchmark.id, [])],
-            min_coverage=benchmark.min_coverage,
-            max_error_share=benchmark.max_error_share,
-            keep_days=benchmark.keep_days,
-            triggers=EventTriggers.model_validate(benchmark.triggers),
-            late_scores=benchmark.late_scores,
-            write_back=WriteBackConfig.model_validate(benchmark.write_back),
+            measures=kpis.get(benchmark.id, []),
             harness=parse_harness(benchmark.harness) if benchmark.harness is not None else None,
-            cluster_field=benchmark.cluster_field,
-            baseline=BaselineConfig.model_validate(benchmark.baseline),
-            judge_calibration=benchmark.judge_calibration
-            and JudgeCalibration.model_validate(benchmark.judge_calibration),
-            archived=benchmark.archived,
-            revision=benchmark.revision,
-            created_at=benchmark.created_at,
-            updated_at=benchmark.updated_at,
         )
         for benchmark in benchmarks
     ]

@@ -18,10 +18,12 @@ from sqlalchemy.sql.elements import KeyedColumnElement
 
 from app.core.db import Database, compile_sql
 from app.core.errors import ErrorItem, Invalid
+from app.core.schemas import Page
 from app.core.strict_json import MAX_INTEGER, MIN_INTEGER
 from app.core.text import unstorable_reason
 
 T = TypeVar("T")
+V = TypeVar("V")
 S = TypeVar("S", bound=Select[Any])
 
 DEFAULT_LIMIT = 50
@@ -68,6 +70,10 @@ class PageRows(NamedTuple, Generic[T]):
 
     rows: list[T]
     next_cursor: str | None
+
+    def to_page(self, to_view: Callable[[T], V]) -> Page[V]:
+        """The page as a response body, each row as a view."""
+        return Page(items=[to_view(row) for row in self.rows], next_cursor=self.next_cursor)
 
 
 def select_page(

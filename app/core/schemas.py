@@ -132,6 +132,12 @@ def patch_of(schema: type[M]) -> type[M]:
     return schema
 
 
+def view_of_row(view: type[M], row: object, **computed: Any) -> M:
+    """The view of a database row: `computed` fields, and the columns that have the other names."""
+    columns = {name: getattr(row, name) for name in view.model_fields.keys() - computed.keys()}
+    return view(**columns, **computed)
+
+
 def all_fields(model: BaseModel) -> dict[str, Any]:
     """All fields by attribute name; nested bodies stay models."""
     return {name: getattr(model, name) for name in type(model).model_fields}

@@ -56,8 +56,7 @@ def list_kpi_history(
             since=since,
             until=until,
         )
-        items = [KpiValueView.model_validate(row) for row in rows.rows]
-        return Page(items=items, next_cursor=rows.next_cursor)
+        return rows.to_page(KpiValueView.model_validate)
 
 
 @router.post("/kpi-formulas/validate", dependencies=READ)

@@ -11,7 +11,7 @@ from app.access.deps import ADMIN, READ, RUN
 from app.access.idempotency import Idempotent
 from app.core.keyset import PageParams, PageQuery
 from app.core.problem_documents import PROBLEMS
-from app.core.schemas import Page
+from app.core.schemas import Page, view_of_row
 from app.core.web.deps import Hub, Res
 from app.core.web.sse import EventSnapshot, stream_events
 from app.notifications import endpoints, queries, service
@@ -52,9 +52,7 @@ def list_notifications(
 ) -> Page[NotificationView]:
     """List the messages of the inbox, newest first."""
     with res.db.read() as session:
-        rows = queries.list_notifications(session, page, unread=unread)
-        items = [notification_view(row) for row in rows.rows]
-        return Page(items=items, next_cursor=rows.next_cursor)
+        return queries.list_notifications(session, page, unread=unread).to_page(notification_view)
 
 
 @inbox_router.get("/events", response_class=StreamingResponse, dependencies=READ)
@@ -139,8 +137,7 @@ def list_endpoints(
     """List endpoints, newest first."""
     with res.db.read() as session:
         rows = queries.list_endpoints(session, page, channel=channel, disabled=disabled)
-        items = [endpoint_view(row) for row in rows.rows]
-        return Page(items=items, next_cursor=rows.next_cursor)
+        return rows.to_page(endpoint_view)
 
 
 @endpoints_router.get("/{endpointId}", dependencies=READ)
@@ -227,21 +224,15 @@ def inbox_view(session: Session) -> InboxView:
 
 
 def notification_view(row: Notification) -> NotificationView:
-    return NotificationView(
-        id=row.id, created_at=row.created_at, read_at=row.read_at, **message_fields(row.message)
-    )
+    return view_of_row(NotificationView, row, **message_fields(row.message))
 
 
 def endpoint_view(row: Endpoint) -> EndpointView:
-    names = EndpointView.model_fields.keys() - {"secret_set"}
-    columns = {name: getattr(row, name) for name in names}
-    return EndpointView(**columns, secret_set=row.secret is not None)
+    return view_of_row(EndpointView, row, secret_set=row.secret is not None)
 
 
 def delivery_view(row: Delivery, endpoint: Endpoint) -> DeliveryView:
-    names = DeliveryView.model_fields.keys() - {"channel", "recipient"}
-    columns = {name: getattr(row, name) for name in names}
-    return DeliveryView(**columns, channel=endpoint.channel, recipient=endpoint.recipient)
+    return view_of_row(DeliveryView, row, channel=endpoint.channel, recipient=endpoint.recipient)
 
 
 def delivery_views(session: Session, rows: list[Delivery]) -> list[DeliveryView]:

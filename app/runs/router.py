@@ -85,7 +85,7 @@ def list_runs(
         since=since,
         until=until,
     )
-    return Page(items=[run_columns_view(run) for run in rows.rows], next_cursor=rows.next_cursor)
+    return rows.to_page(run_columns_view)
 
 
 @router.get("/compare", dependencies=READ)
@@ -145,8 +145,7 @@ def list_run_results(run_id: RunId, res: Res, page: PageParams) -> Page[TraceRes
         run = queries.get_run(session, run_id)
         rules.require_traces(run.id, run.purged_at)
         rows = queries.list_trace_results(session, run, page)
-        items = [trace_result_view(run.metric_keys or [], row) for row in rows.rows]
-        return Page(items=items, next_cursor=rows.next_cursor)
+        return rows.to_page(lambda row: trace_result_view(run.metric_keys or [], row))
 
 
 @router.get("/{runId}/metrics", dependencies=READ)

@@ -11,7 +11,7 @@ from app.access.idempotency import Idempotent
 from app.core.keyset import PageParams
 from app.core.problem_documents import PROBLEMS
 from app.core.resources import Resources
-from app.core.schemas import Page, all_fields, changed_fields
+from app.core.schemas import Page, all_fields, changed_fields, view_of_row
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
 from app.schedules import daily_summary, firing, preview, queries, service
@@ -58,8 +58,7 @@ def list_schedules(
         rows = queries.list_schedules(
             session, page, benchmark_id=benchmark_id, agent_id=agent_id, enabled=enabled
         )
-        items = [ScheduleView.model_validate(schedule) for schedule in rows.rows]
-        return Page(items=items, next_cursor=rows.next_cursor)
+        return rows.to_page(ScheduleView.model_validate)
 
 
 @router.post("/preview", dependencies=READ)
@@ -116,8 +115,7 @@ def list_fires(schedule_id: ScheduleId, res: Res, page: PageParams) -> Page[Fire
     """List the due instants, newest first, with the run or the reason why there is none."""
     with res.db.read() as session:
         queries.get_schedule(session, schedule_id)
-        rows = queries.list_fires(session, schedule_id, page)
-        return Page(items=[fire_view(fire) for fire in rows.rows], next_cursor=rows.next_cursor)
+        return queries.list_fires(session, schedule_id, page).to_page(fire_view)
 
 
 @summary_router.get("/daily-summary", dependencies=READ)
@@ -148,13 +146,4 @@ def fire_view(fire: ScheduleFire) -> FireView:
     skip_detail = next(
         (text for reason, text in SKIP_DETAILS.items() if reason == fire.reason), None
     )
-    return FireView(
-        due_at=fire.due_at,
-        range_end=fire.range_end,
-        fired_at=fire.fired_at,
-        triggered_by=fire.triggered_by,
-        status=fire.status,
-        reason=fire.reason,
-        detail=fire.detail or skip_detail,
-        run_id=fire.run_id,
-    )
+    return view_of_row(FireView, fire, detail=fire.detail or skip_detail)

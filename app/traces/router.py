@@ -125,8 +125,7 @@ def list_local_datasets(
     """List the uploads, newest first."""
     with res.db.read() as session:
         rows = queries.list_local_datasets(session, page, name=name)
-        items = [LocalDatasetView.model_validate(dataset) for dataset in rows.rows]
-        return Page(items=items, next_cursor=rows.next_cursor)
+        return rows.to_page(LocalDatasetView.model_validate)
 
 
 @router.get("/{datasetId}", dependencies=READ)

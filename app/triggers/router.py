@@ -115,8 +115,7 @@ def list_webhook_secrets(
     with res.db.read() as session:
         get_benchmark(session, benchmark_id)
         rows = queries.list_secrets(session, benchmark_id, page)
-        items = [WebhookSecretView.model_validate(row) for row in rows.rows]
-        return Page(items=items, next_cursor=rows.next_cursor)
+        return rows.to_page(WebhookSecretView.model_validate)
 
 
 @webhook_secrets.delete("/{secretId}", status_code=204)
@@ -141,9 +140,7 @@ def create_langfuse_secret(body: LangfuseSecretCreate, once: Idempotent, res: Re
 def list_langfuse_secrets(page: PageParams, res: Res) -> Page[LangfuseSecretView]:
     """List the secrets of Langfuse events, newest first."""
     with res.db.read() as session:
-        rows = queries.list_secrets(session, None, page)
-        items = [LangfuseSecretView.model_validate(row) for row in rows.rows]
-        return Page(items=items, next_cursor=rows.next_cursor)
+        return queries.list_secrets(session, None, page).to_page(LangfuseSecretView.model_validate)
 
 
 @langfuse_secrets.delete("/{secretId}", status_code=204)
@@ -163,8 +160,7 @@ def list_trigger_events(
     """List the trigger events of the last seven days, newest first."""
     with res.db.read() as session:
         rows = queries.list_events(session, page, status=status, event_type=event_type)
-        items = [TriggerEventView.model_validate(row) for row in rows.rows]
-        return Page(items=items, next_cursor=rows.next_cursor)
+        return rows.to_page(TriggerEventView.model_validate)
 
 
 @events.get("/{eventId}")
