@@ -32,6 +32,9 @@ class Size(WireModel):
     height: int | None = None
 
 
+Weight = Annotated[float | None, Field(description="Weight in kg.")]
+
+
 class WidgetCreate(WireModel):
     """A request body with a field of each kind."""
 
@@ -39,7 +42,7 @@ class WidgetCreate(WireModel):
     name: str
     color: Color = Color.RED
     tags: list[str] = Field(default=["new"])
-    weight: Annotated[float | None, Field(description="Weight in kg.")] = None
+    weight: Weight = None
     active: bool = True
     agent_id: str | None = None
     secret_key: SecretStr | None = None
@@ -52,7 +55,7 @@ class WidgetCreate(WireModel):
 class WidgetPatch(WireModel):
     name: str = ""
     tags: list[str] = Field(default=[])
-    weight: float | None = None
+    weight: Weight = None
 
 
 class RecordingApi:

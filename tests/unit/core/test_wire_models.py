@@ -1,6 +1,6 @@
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import given
@@ -17,6 +17,7 @@ from app.core.schemas import (
     StoredText,
     WireModel,
     changed_fields,
+    patch_of,
 )
 
 
@@ -155,3 +156,31 @@ def test_exactly_the_integers_of_64_bits_are_taken(number: int) -> None:
     except ValidationError:
         taken = False
     assert taken is fits
+
+
+class Complete(WireModel):
+    name: Annotated[str, Field(min_length=1, description="Name to show.")]
+    note: str | None = None
+    tags: list[str] = Field(default_factory=list)
+
+
+@patch_of
+class Patch(Complete):
+    """The fields to change."""
+
+
+def test_patch_of__fields_are_optional_and_keep_their_types() -> None:
+    assert changed_fields(Patch()) == {}
+    assert changed_fields(Patch.model_validate({"note": None})) == {"note": None}
+    with pytest.raises(ValidationError):
+        Patch.model_validate({"name": None})
+    with pytest.raises(ValidationError):
+        Patch.model_validate({"name": ""})
+
+
+def test_patch_of__keeps_descriptions_and_the_complete_schema() -> None:
+    patch_schema, complete_schema = Patch.model_json_schema(), Complete.model_json_schema()
+    assert patch_schema["properties"]["name"]["description"] == "Name to show."
+    assert "required" not in patch_schema
+    assert complete_schema["required"] == ["name"]
+    assert Complete(name="a").tags == []
