@@ -1,17 +1,12 @@
 """`mosaico keys`: manage API keys. `mosaico audit`: read the audit log."""
 
-from typing import Annotated
-
-import typer
-
-from app.core.console.resource import FieldOption, Limit, Resource
-from app.core.console.table import JSON, Column, field, format_cell, print_page, time_field
-from app.core.console.terminal import CommandGroup, Format, OutputFormat
-
-AUDIT_PATH = "/audit"
+from app.core.console.resource import FieldOption, Resource, text_filter
+from app.core.console.table import JSON, Column, field, format_cell, time_field
+from app.core.console.terminal import CommandGroup
 
 cli = CommandGroup("keys", help="Manage API keys.")
 audit = CommandGroup("audit", help="Show the audit log.")
+audit_entries = Resource(group=audit, noun="audit entry", path="/audit")
 keys = Resource(group=cli, noun="key", path="/keys")
 
 COLUMNS = (
@@ -75,25 +70,13 @@ keys.add_delete(
 )
 
 
-@audit.command("audit")
-def show_audit(
-    actor: Annotated[
-        str | None, typer.Option("--actor", help="Filter by the ID of the API key that was used.")
-    ] = None,
-    action: Annotated[
-        str | None, typer.Option("--action", help="Filter by action, such as create_agent.")
-    ] = None,
-    resource: Annotated[
-        str | None, typer.Option("--resource", help="Filter by resource type, such as agents.")
-    ] = None,
-    limit: Limit = 50,
-    output: Format = OutputFormat.TABLE,
-) -> None:
-    """Show the audit log, newest first. Requires an admin key."""
-    from app.core.console.api_client import open_api
-
-    with open_api() as api:
-        page = api.page(
-            AUDIT_PATH, limit=limit, actorId=actor, action=action, resourceType=resource
-        )
-    print_page(page, AUDIT_COLUMNS, output)
+audit_entries.add_list(
+    AUDIT_COLUMNS,
+    name="audit",
+    filters={
+        "actorId": text_filter("--actor", "Filter by the ID of the API key that was used."),
+        "action": text_filter("--action", "Filter by action, such as create_agent."),
+        "resourceType": text_filter("--resource", "Filter by resource type, such as agents."),
+    },
+    help_text="Show the audit log, newest first. Requires an admin key.",
+)

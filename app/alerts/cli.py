@@ -12,6 +12,7 @@ from app.core.console.resource import (
     flag_filter,
     id_argument,
     id_filter,
+    print_change,
 )
 from app.core.console.shell_completion import complete_ids
 from app.core.console.table import JSON, field, format_cell, print_page, time_field
@@ -167,9 +168,8 @@ def acknowledge_alert(
 
     with open_api() as api:
         acknowledged = api.post(f"/alerts/{quote_segment(alert)}/ack", {"verdict": verdict})
-    if output is OutputFormat.JSON:
-        print_json(acknowledged)
-    print_status(f"alert {format_cell(alert)} is acknowledged as {verdict}")
+    line = f"alert {format_cell(alert)} is acknowledged as {verdict}"
+    print_change(acknowledged, output, [line])
 
 
 rules.add_list(RULE_COLUMNS, filters=FILTERS, help_text="List alert rules, newest first.")

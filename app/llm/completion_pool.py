@@ -5,7 +5,6 @@ import threading
 from collections.abc import Coroutine
 from functools import cache
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from app.core.http.throttle import MAX_IN_FLIGHT
@@ -49,12 +48,7 @@ class CompletionPool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # Without `.result()`: see the class.
         asyncio.run_coroutine_threadsafe(self._shut_down(), model_event_loop())
 

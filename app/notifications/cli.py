@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.core.console.resource import FieldOption, Resource, flag_filter, text_filter
+from app.core.console.resource import FieldOption, Resource, flag_filter, print_change, text_filter
 from app.core.console.shell_completion import complete_ids
 from app.core.console.table import JSON, Column, field, format_cell, format_time, time_field
 from app.core.console.terminal import (
@@ -14,7 +14,6 @@ from app.core.console.terminal import (
     CommandGroup,
     Format,
     OutputFormat,
-    print_json,
     print_result,
     print_status,
 )
@@ -85,12 +84,9 @@ def send_test(
     with open_api() as api:
         queued = api.post(f"{INBOX}/test", {"channel": channel.upper(), "recipient": recipient})
         delivery = _await_first_attempt(lambda: api.get(f"{DELIVERIES}/{queued['id']}"))
-    if output is OutputFormat.JSON:
-        print_json(delivery)
-    else:
-        print_result(format_cell(delivery["status"]))
     recipient_text, outcome = format_cell(delivery["recipient"]), _describe_outcome(delivery)
-    print_status(f"delivery {format_cell(delivery['id'])} to {recipient_text}: {outcome}")
+    line = f"delivery {format_cell(delivery['id'])} to {recipient_text}: {outcome}"
+    print_change(delivery, output, [line], delivery["status"])
     if delivery["status"] != "DELIVERED":
         raise typer.Exit(EXIT_UNSUCCESSFUL)
 
@@ -195,12 +191,10 @@ def mark_read(
     target = "read-all" if notification is None else f"{quote_segment(notification)}/read"
     with open_api() as api:
         response = api.post(f"{INBOX}/{target}")
-    if output is OutputFormat.JSON:
-        print_json(response)
-    if notification is None:
-        print_status("all notifications are read")
-    else:
-        print_status(f"notification {format_cell(notification)} is read")
+    line = "all notifications are read"
+    if notification is not None:
+        line = f"notification {format_cell(notification)} is read"
+    print_change(response, output, [line])
 
 
 def _print_body(section: JSON, *, indent: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from app.comparison.cli import print_explanations
-from app.core.console.resource import Resource, id_argument, id_filter
+from app.core.console.resource import Resource, id_argument, id_filter, print_change
 from app.core.console.table import (
     JSON,
     Column,
@@ -226,11 +226,9 @@ def cancel_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
 
     with open_api() as api:
         run = api.post(f"{_path(run_id)}/cancel")
-    if output is OutputFormat.JSON:
-        print_json(run)
     shown_id = format_cell(run["id"])
-    print_status(f"run {shown_id} is cancelled")
-    print_status(f"to start it again: `mosaico runs retry {shown_id}`")
+    lines = [f"run {shown_id} is cancelled", f"to start it again: `mosaico runs retry {shown_id}`"]
+    print_change(run, output, lines)
 
 
 @cli.command("retry")
@@ -251,11 +249,7 @@ def _start_from(run_id: str, action: str, output: OutputFormat) -> None:
     with open_api() as api:
         run = api.post(f"{_path(run_id)}/{action}")
         _print_started(api, run)
-    if output is OutputFormat.JSON:
-        print_json(run)
-    else:
-        print_result(format_cell(run["id"]))
-    print_status(f"next: `mosaico runs watch {format_cell(run['id'])}`")
+    print_change(run, output, [f"next: `mosaico runs watch {format_cell(run['id'])}`"], run["id"])
 
 
 def _path(run_id: str) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from app.core.console.resource import Resource, text_filter
+from app.core.console.resource import Resource, print_change, text_filter
 from app.core.console.table import (
     JSON,
     Column,
@@ -18,9 +18,6 @@ from app.core.console.terminal import (
     CommandGroup,
     Format,
     OutputFormat,
-    print_json,
-    print_result,
-    print_status,
 )
 
 PATH = "/local-datasets"
@@ -107,10 +104,8 @@ datasets.add_delete(help_text="Delete an upload. Runs that used it keep their co
 
 
 def _print_stored(dataset: JSON, output: OutputFormat) -> None:
-    if output is OutputFormat.JSON:
-        print_json(dataset)
-    else:
-        print_result(format_cell(dataset["id"]))
-    size = format_bytes(dataset["sizeBytes"])
-    print_status(f"{dataset['traceCount']} traces ({size}) are stored")
-    print_status(f"next: `mosaico benchmarks create --dataset {format_cell(dataset['name'])}`")
+    lines = [
+        f"{dataset['traceCount']} traces ({format_bytes(dataset['sizeBytes'])}) are stored",
+        f"next: `mosaico benchmarks create --dataset {format_cell(dataset['name'])}`",
+    ]
+    print_change(dataset, output, lines, dataset["id"])

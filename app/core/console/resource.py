@@ -38,7 +38,9 @@ from app.core.console.terminal import (
 )
 
 if TYPE_CHECKING:
-    from app.core.console.api_client import QueryValue
+    from contextlib import AbstractContextManager
+
+    from app.core.console.api_client import ApiClient, QueryValue
     from app.core.console.schema_options import SchemaOption
 
 Values = Mapping[str, Any]
@@ -122,22 +124,21 @@ class Resource:
         help_text: str,
         filters: Values = NOTHING,
         limit: int = 50,
+        name: str = "list",
     ) -> None:
         """Add `list`; `filters` are its options by the name of the query parameter."""
 
         def run(values: Values) -> None:
-            from app.core.console.api_client import open_api
-
             # A flag that is not set is not sent: `false` would filter as well.
-            parameters: dict[str, QueryValue] = {name: values[name] or None for name in filters}
-            with open_api() as api:
+            parameters: dict[str, QueryValue] = {key: values[key] or None for key in filters}
+            with _open_api() as api:
                 page = api.page(self.path, limit=values["limit"], **parameters)
             print_page(page, columns, values["output"])
 
         self._add(
-            "list",
+            name,
             run,
-            *(CommandParameter(name, annotation) for name, annotation in filters.items()),
+            *(CommandParameter(key, annotation) for key, annotation in filters.items()),
             CommandParameter("limit", Limit, limit),
             OUTPUT,
             help_text=help_text,
@@ -152,9 +153,7 @@ class Resource:
         """Add `show`; `print_one` prints one resource for people."""
 
         def run(values: Values) -> None:
-            from app.core.console.api_client import open_api
-
-            with open_api() as api:
+            with _open_api() as api:
                 resource = api.get(self._path_of(values["id"]))
             if values["output"] is OutputFormat.JSON:
                 print_json(resource)
@@ -177,9 +176,7 @@ class Resource:
         """Add `create`; `describe` gives the status lines, `result_field` the printed result."""
 
         def run(values: Values, fields: "Sequence[SchemaOption]") -> None:
-            from app.core.console.api_client import open_api
-
-            with open_api() as api:
+            with _open_api() as api:
                 created = api.post(self.path, read_body(values, fields))
             print_change(created, values["output"], describe(created), created[result_field])
 
@@ -206,15 +203,13 @@ class Resource:
         """Add `update`, which changes the fields whose options are given."""
 
         def run(values: Values, fields: "Sequence[SchemaOption]") -> None:
-            from app.core.console.api_client import open_api
-
             body = read_body(values, fields)
             clear_fields(body, values, fields)
             if not body:
                 raise WrongUsage(
                     "the command names no field to change", hint="add an option or --file; see -h"
                 )
-            with open_api() as api:
+            with _open_api() as api:
                 updated = api.patch(self._path_of(values["id"]), body)
             label = f"{self.noun} {format_cell(values['id'])}"
             print_change(updated, values["output"], [f"{label} is updated", *describe(updated)])
@@ -246,10 +241,8 @@ class Resource:
         """Add `delete`, which asks first; `describe` adds details to the ID in the question."""
 
         def run(values: Values) -> None:
-            from app.core.console.api_client import open_api
-
             path = self._path_of(values["id"])
-            with open_api() as api:
+            with _open_api() as api:
                 # Read first: a missing resource is reported before the question, and the ETag makes
                 # the deletion fail if somebody changes the resource while the question stands.
                 resource, etag = api.get_with_etag(path)
@@ -294,11 +287,9 @@ class Resource:
         """
 
         def run(values: Values) -> None:
-            from app.core.console.api_client import open_api
-
             fields = {key: values[key] for key in parameters if values[key] is not None}
             content = {**(body or {}), **fields} if parameters or body is not None else None
-            with open_api() as api:
+            with _open_api() as api:
                 response = api.post(f"{self._path_of(values['id'])}/{endpoint or name}", content)
             if values["output"] is OutputFormat.JSON:
                 print_json(response)
@@ -323,9 +314,7 @@ class Resource:
         enabled: bool,
     ) -> None:
         def run(values: Values) -> None:
-            from app.core.console.api_client import open_api
-
-            with open_api() as api:
+            with _open_api() as api:
                 updated = api.patch(self._path_of(values["id"]), {"enabled": enabled})
             label = f"{self.noun} {format_cell(values['id'])}"
             print_change(updated, values["output"], [f"{label} is {name}d", *describe(updated)])
@@ -456,6 +445,13 @@ def import_object(location: str) -> Any:
     """The object at `module:attribute`."""
     module, _, attribute = location.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def _open_api() -> "AbstractContextManager[ApiClient]":
+    # Imported when a command runs: the HTTP client takes long to import, and `--help` needs none.
+    from app.core.console.api_client import open_api
+
+    return open_api()
 
 
 def _set_field(body: JSON, path: Sequence[str], value: Any) -> None:
