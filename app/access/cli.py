@@ -57,7 +57,6 @@ keys.add_create(
 )
 keys.add_update(
     "app.access.schemas:ApiKeyPatch",
-    "app.access.schemas:ApiKeyCreate",
     options={
         "name": FieldOption(help=OPTIONS["name"].help),
         "expiresAt": FieldOption(help="Expiry with its UTC offset, such as 2027-01-31T12:00:00Z."),

@@ -253,11 +253,7 @@ silences.add_create(
     "\n\nThe alerts are still recorded.",
     describe=describe_silence,
 )
-silences.add_update(
-    "app.alerts.schemas:SilencePatch",
-    "app.alerts.schemas:SilenceCreate",
-    options=SILENCE_OPTIONS,
-)
+silences.add_update("app.alerts.schemas:SilencePatch", options=SILENCE_OPTIONS)
 silences.add_delete(help_text="End a silence now.")
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from app.alerts.rules import AlertOutcome, AlertStatus, Condition, NoDataPolicy, RuleSpec
 from app.core.schemas import (
+    UNSET,
     Identifier,
     Instant,
     LongText,

@@ -25,6 +25,9 @@ from app.core.text import unstorable_reason
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
+UNSET: Any = None
+"""Default of a PATCH field that cannot be null; the field is read only when it was sent."""
+
 _STRICT_MARK = "mosaico_tight"
 
 MAX_TEXT = 64 * 1024

@@ -146,11 +146,7 @@ endpoints.add_create(
     help_text="Create an endpoint, or update the existing one of the recipient, and print its ID.",
     describe=describe_endpoint,
 )
-endpoints.add_update(
-    "app.notifications.schemas:EndpointPatch",
-    "app.notifications.schemas:EndpointBody",
-    options=ENDPOINT_OPTIONS,
-)
+endpoints.add_update("app.notifications.schemas:EndpointPatch", options=ENDPOINT_OPTIONS)
 endpoints.add_action(
     "enable",
     help_text="Enable an endpoint again and send the messages that were held for it.",
