@@ -100,7 +100,7 @@ def bench_file(text: str, name: str = "bench.yaml") -> Path:
     return path
 
 
-def answers(asked: ReceivedRequest) -> ScriptedReply:
+def answers(request: ReceivedRequest) -> ScriptedReply:
     """Says 42 [/x]: what looks like markup must break nothing."""
     message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="It is 42 [/x]."),))
     return ScriptedReply(
@@ -204,11 +204,11 @@ def test_resume__makes_only_missing_attempts(model: ModelServer) -> None:
 def test_run__interrupted_run_keeps_finished_attempts(
     model: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def ended_by_somebody(attempt: object, *rest: object) -> object:
+    async def ended_by_somebody(attempt: object, *arguments: object) -> object:
         if attempt.task.name == "compare:mcp":  # type: ignore[attr-defined]
             signal.raise_signal(signal.SIGINT)
             await asyncio.sleep(LIMIT_S)
-        return await run_attempt(attempt, *rest)  # type: ignore[arg-type]
+        return await run_attempt(attempt, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr("app.harness.mcp.run.run_attempt", ended_by_somebody)
     done = ot_bench(
@@ -232,9 +232,9 @@ def test_run__interrupted_run_keeps_finished_attempts(
 
 
 def test_run__rejected_model_does_not_stop_others() -> None:
-    def plan(asked: ReceivedRequest) -> ScriptedReply | Raw:
+    def plan(request: ReceivedRequest) -> ScriptedReply | Raw:
         refused = Raw(status=401, body=b'{"error": {"message": "not for you"}}')
-        return refused if asked.body["model"] == "closed" else answers(asked)
+        return refused if request.body["model"] == "closed" else answers(request)
 
     with model_server(plan) as server:
         done = ot_bench(
@@ -383,8 +383,8 @@ def test_validate__demo_benchmarks_follow_conventions() -> None:
         document = yaml.safe_load(path.read_text())
         assert document["description"]
         prompt = document["defaults"].get("system_prompt")
-        wanted = "Execute code and return results. Never retry successful calls."
-        assert prompt == (wanted if path.name == "features.yaml" else None)
+        expected_text = "Execute code and return results. Never retry successful calls."
+        assert prompt == (expected_text if path.name == "features.yaml" else None)
 
 
 def test_list__demo_comparison_has_all_server_sets() -> None:
@@ -435,10 +435,10 @@ def test_run__tui_picks_a_favorite() -> None:
 def test_resume__failed_run_continues_from_journal(
     model: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(attempt: object, *rest: object) -> object:
+    async def broken(attempt: object, *arguments: object) -> object:
         if attempt.task.name == "compare:mcp":  # type: ignore[attr-defined]
             raise RuntimeError("of the program")
-        return await run_attempt(attempt, *rest)  # type: ignore[arg-type]
+        return await run_attempt(attempt, *arguments)  # type: ignore[arg-type]
 
     file = bench_file(ASKING)
     arguments = ("run", file, "--base-url", model.openai_url, "--concurrency", "1")
@@ -450,11 +450,11 @@ def test_resume__failed_run_continues_from_journal(
     assert "continue it with --resume r.yaml" in done.stderr
     journal = journal_of(Path("r.yaml"))
     before = journal.read_bytes()
-    for named, asked in (("r.yaml", 2), (journal.name, 3), ("r.yaml", 4)):
+    for named, request_count in (("r.yaml", 2), (journal.name, 3), ("r.yaml", 4)):
         # A result of before does not hide what was kept after it.
         journal.write_bytes(before)
         assert ot_bench(*arguments, "--resume", named).exit_code == 0
-        assert len(model.requests) == asked
+        assert len(model.requests) == request_count
         assert len(read_report(Path("r.yaml")).results) == 2
         assert not journal.exists()
 

@@ -82,17 +82,17 @@ def test_conversation__model_uses_a_tool_and_answers() -> None:
 def test_conversation__without_servers_has_no_tools_and_no_system_message() -> None:
     model = scripted(says("42"))
     result = run(harness_task(), model=model).result
-    [asked] = model.requests
-    assert (asked.tools, asked.system) == ((), "")
+    [request] = model.requests
+    assert (request.tools, request.system) == ((), "")
     assert (result.outcome, result.response) == (AttemptOutcome.SCORED, "42")
 
 
 def test_conversation__single_server_keeps_tool_names() -> None:
     model = scripted(says("Done."))
     run(harness_task(faults(), system_prompt="Be brief."), model=model)
-    [asked] = model.requests
-    assert (asked.tools[0].name, asked.tools[0].description) == ("echo", "Does echo.")
-    assert asked.system == (
+    [request] = model.requests
+    assert (request.tools[0].name, request.tools[0].description) == ("echo", "Does echo.")
+    assert request.system == (
         "Be brief.\n\nInstructions of faults:\nExpect the worst.\n\nYou have 15 tools of 1 server."
     )
 
@@ -119,16 +119,16 @@ def test_conversation__sends_prompts_in_order_and_keeps_last_answer() -> None:
         "Second.",
     ]
     assert result.response == "two"
-    assert [len(asked.messages) for asked in model.requests] == [1, 3, 5]
+    assert [len(request.messages) for request in model.requests] == [1, 3, 5]
     assert len(result.llm_calls) == 3
 
 
 class Thoughtful(ScriptedModel):
     """Takes its time for each answer."""
 
-    async def turn(self, *asked: Any) -> Turn:
+    async def turn(self, *arguments: Any) -> Turn:
         await asyncio.sleep(0.05)
-        return await super().turn(*asked)
+        return await super().turn(*arguments)
 
 
 def test_conversation__latency_is_that_of_the_model() -> None:
@@ -171,8 +171,8 @@ def test_conversation__invalid_arguments_are_reported_to_the_model() -> None:
     )
     model = scripted(Turn(message=message, stop=StopReason.TOOL_USE, usage=None), says("Sorry."))
     result = run(harness_task(faults()), model=model).result
-    [told] = results_of(result.messages[2])
-    assert (told.content, told.is_error) == ("the arguments are not valid JSON", True)
+    [tool_result] = results_of(result.messages[2])
+    assert (tool_result.content, tool_result.is_error) == ("the arguments are not valid JSON", True)
     assert result.outcome is AttemptOutcome.SCORED
 
 
@@ -244,13 +244,13 @@ def test_conversation__server_death_ends_the_task() -> None:
 class Asleep(ScriptedModel):
     """Never answers; knows whether it was left alone."""
 
-    left = False
+    is_cancelled = False
 
     async def turn(self, *_: object) -> Turn:
         try:
             await asyncio.sleep(3600)
         except asyncio.CancelledError:
-            self.left = True
+            self.is_cancelled = True
             raise
         raise AssertionError
 
@@ -261,14 +261,14 @@ def test_timeout__cancels_request_and_sends_no_more() -> None:
     assert (result.outcome, result.ending) == (AttemptOutcome.TIMEOUT, ConversationEnding.ERROR)
     assert result.error is not None
     assert result.error.detail == "not completed within its timeout of 0.05 s; it was waiting for m"
-    assert model.left
+    assert model.is_cancelled
 
 
 def test_conversation__long_tool_result_is_truncated_for_the_model_only() -> None:
     model = scripted(calls(("huge", {"bytes": 500_000})), says("Long."))
     result = run(harness_task(faults()), model=model).result
-    [told] = results_of(result.messages[2])
-    assert told.content.endswith("\n[100000 more characters omitted]")
+    [tool_result] = results_of(result.messages[2])
+    assert tool_result.content.endswith("\n[100000 more characters omitted]")
     assert result.tool_calls[0].content[0].text == "x" * 500_000
 
 
@@ -369,8 +369,8 @@ def test_judge__unusable_answer_is_a_judge_error() -> None:
 class SleepingJudge(Asleep):
     """Answers tasks at once, and judges for ever."""
 
-    async def turn(self, *asked: object) -> Turn:
-        return await super().turn() if "judge" in str(asked[0]) else says("Blue.")
+    async def turn(self, *arguments: object) -> Turn:
+        return await super().turn() if "judge" in str(arguments[0]) else says("Blue.")
 
 
 def test_judge__timeout_is_that_of_the_task() -> None:
@@ -380,7 +380,7 @@ def test_judge__timeout_is_that_of_the_task() -> None:
     assert result.error is not None
     assert result.error.kind is ErrorKind.JUDGE
     assert result.error.detail == "the judge did not answer within 0.2 s"
-    assert judge.left
+    assert judge.is_cancelled
 
 
 def test_server_pool__each_task_has_its_own_servers() -> None:
@@ -391,9 +391,9 @@ def test_server_pool__each_task_has_its_own_servers() -> None:
 def test_server_pool__scenario_shares_a_server() -> None:
     tasks = [direct_task(faults(), "count", name=n, share_servers=True) for n in ("a", "b", "c")]
     other = direct_task(faults(), "count", name="d", scenario="other", share_servers=True)
-    found = [result.response for result in run(*tasks, other).report.results]
-    assert sorted(str(each) for each in found[:3]) == ["1", "2", "3"]
-    assert found[3] == "1"
+    responses = [result.response for result in run(*tasks, other).report.results]
+    assert sorted(str(response) for response in responses[:3]) == ["1", "2", "3"]
+    assert responses[3] == "1"
 
 
 def test_server_pool__restarts_a_dead_shared_server() -> None:
@@ -408,10 +408,10 @@ def test_server_pool__restarts_a_dead_shared_server() -> None:
 def test_server_pool__restarts_a_hanging_shared_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """It stays alive, answers no ping either, and would hold up every task after this one."""
     monkeypatch.setattr("app.harness.mcp.mcp_server.PING_TIMEOUT_S", 0.1)
-    wanted = [("count", 60.0), ("hang", 0.2), ("count", 60.0)]
+    calls_and_timeouts = [("count", 60.0), ("hang", 0.2), ("count", 60.0)]
     tasks = [
         direct_task(faults(), tool, name=str(n), share_servers=True, timeout_s=timeout_s)
-        for n, (tool, timeout_s) in enumerate(wanted)
+        for n, (tool, timeout_s) in enumerate(calls_and_timeouts)
     ]
     report = run(*tasks, concurrency=1).report
     assert [result.response for result in report.results] == ["1", None, "1"]
@@ -450,8 +450,8 @@ def test_run_plan__reports_changed_tools_of_a_restarted_server() -> None:
         for name, habits in (("a", ()), ("b", ()), ("c", ("toolless",)))
     ]
     ran = run(*tasks, concurrency=1)
-    seen = [event for event in ran.events if isinstance(event, ServerSeen)]
-    assert [event.changed for event in seen] == [False, True]
+    server_events = [event for event in ran.events if isinstance(event, ServerSeen)]
+    assert [event.changed for event in server_events] == [False, True]
 
 
 def test_run_plan__runs_only_missing_attempts() -> None:
@@ -476,7 +476,7 @@ def test_run_plan__repeats_every_task_per_trial() -> None:
 
 
 def test_run_plan__cancellation_keeps_sent_results_and_stops_the_rest() -> None:
-    told: list[str] = []
+    lines: list[str] = []
 
     async def cancel() -> None:
         plan = RunPlan(
@@ -487,7 +487,7 @@ def test_run_plan__cancellation_keeps_sent_results_and_stops_the_rest() -> None:
 
         def listen(event: object) -> None:
             if isinstance(event, AttemptEnded):
-                told.append(event.result.task)
+                lines.append(event.result.task)
             elif isinstance(event, AttemptBegan):
                 began.append(event)
                 if len(began) == 2:
@@ -502,4 +502,4 @@ def test_run_plan__cancellation_keeps_sent_results_and_stops_the_rest() -> None:
             await running
 
     asyncio.run(cancel())
-    assert told == ["a"]
+    assert lines == ["a"]

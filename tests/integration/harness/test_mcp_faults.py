@@ -28,9 +28,9 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture(autouse=True)
 def mark(request: pytest.FixtureRequest) -> Iterator[str]:
     """A variable that every program of a test carries; all of them have ended with the test."""
-    said = f"FAULTS_OF={os.getpid()}-{abs(hash(request.node.name))}"
-    yield said
-    until(lambda: not processes_of(said), what="all servers have ended")
+    marker_variable = f"FAULTS_OF={os.getpid()}-{abs(hash(request.node.name))}"
+    yield marker_variable
+    until(lambda: not processes_of(marker_variable), what="all servers have ended")
 
 
 def marked(mark: str) -> dict[str, str]:
@@ -55,13 +55,13 @@ def test_stdio_server__environment_is_path_and_declared_variables(
     monkeypatch.setenv("SECRET_OF_THE_HOST", "x")
     ran = call(mark, "environment")
     assert ran.result.response is not None
-    found = json.loads(ran.result.response)
-    found.pop("LC_CTYPE", None)  # the interpreter of the server sets it itself
-    assert found == {"PATH": os.environ["PATH"], **marked(mark)}
+    environment = json.loads(ran.result.response)
+    environment.pop("LC_CTYPE", None)  # the interpreter of the server sets it itself
+    assert environment == {"PATH": os.environ["PATH"], **marked(mark)}
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments", "said"),
+    ("tool", "arguments", "message"),
     [
         ("die", {}, "it ended with exit code 3; its stderr ends with: out of luck"),
         ("garble", {}, "it wrote an invalid message"),
@@ -71,14 +71,14 @@ def test_stdio_server__environment_is_path_and_declared_variables(
     ],
 )
 def test_stdio_server__death_or_invalid_output_is_an_infrastructure_error(
-    mark: str, tool: str, arguments: dict[str, object], said: str
+    mark: str, tool: str, arguments: dict[str, object], message: str
 ) -> None:
     ran = call(mark, tool, **arguments)
     assert ran.result.outcome is AttemptOutcome.INFRA_ERROR
     kind, detail = error_of(ran)
     assert kind is ErrorKind.SERVER_DIED
     assert detail.startswith("server 'faults' is gone: ")
-    assert said in detail
+    assert message in detail
 
 
 def test_stdio_server__error_response_is_a_result(mark: str) -> None:
@@ -120,8 +120,8 @@ def test_server_info__non_finite_number_in_schema_is_a_start_error(mark: str) ->
 
 @pytest.mark.parametrize("text", ["\ud800", 300 * "[" + 300 * "]"])
 def test_stdio_server__unsendable_arguments_are_a_task_error(mark: str, text: str) -> None:
-    given = json.loads(text) if text.startswith("[") else text
-    ran = call(mark, "echo", text=given)
+    arguments = json.loads(text) if text.startswith("[") else text
+    ran = call(mark, "echo", text=arguments)
     assert (error_of(ran)[0], ran.result.outcome) == (ErrorKind.TOOL, AttemptOutcome.AGENT_ERROR)
 
 
@@ -286,10 +286,10 @@ def test_stdio_server__unread_input_does_not_delay_the_end(mark: str) -> None:
     async def call_twice() -> None:
         around = ServerEnvironment(path=os.environ["PATH"])
         async with running_servers([faults(env=marked(mark))], "bench.yaml", around) as [server]:
-            for tool, given in (("hang", {}), ("echo", {"text": "x" * 1_000_000})):
+            for tool, arguments in (("hang", {}), ("echo", {"text": "x" * 1_000_000})):
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(0.2):
-                        await server.call(tool, given)
+                        await server.call(tool, arguments)
 
     asyncio.run(call_twice())
 

@@ -41,11 +41,11 @@ class Remote:
             response = self.answer(await request.json())
         await response(scope, receive, send)
 
-    def answer(self, asked: JSON) -> Response:
-        method = asked["method"]
+    def answer(self, request: JSON) -> Response:
+        method = request["method"]
         if method in self.instead:
-            return self.instead[method](asked)
-        if "id" not in asked:
+            return self.instead[method](request)
+        if "id" not in request:
             return Response(status_code=202)
         results: dict[str, JSON] = {
             "initialize": {
@@ -57,8 +57,8 @@ class Remote:
             "tools/call": {"content": [{"type": "text", "text": "hello"}]},
         }
         if method not in results:
-            return JSONResponse(error(asked["id"], -32601, "Method not found"), 404)
-        return JSONResponse({"jsonrpc": "2.0", "id": asked["id"], "result": results[method]})
+            return JSONResponse(error(request["id"], -32601, "Method not found"), 404)
+        return JSONResponse({"jsonrpc": "2.0", "id": request["id"], "result": results[method]})
 
 
 def error(number: int, code: int, message: str) -> JSON:
@@ -84,7 +84,7 @@ def test_http_server__tools_can_be_called(remote: Remote) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         (Response("{}", 401), "answered 401 Unauthorized; correct its headers"),
         (Response("no", 403), "answered 403 Forbidden; correct its headers"),
@@ -106,7 +106,7 @@ def test_http_server__tools_can_be_called(remote: Remote) -> None:
     ],
 )
 def test_http_server__non_mcp_response_is_reported_with_a_remedy(
-    remote: Remote, answer: Response, told: str
+    remote: Remote, answer: Response, message: str
 ) -> None:
     """Of the address only its host: the rest may hold secrets."""
     remote.instead["initialize"] = lambda _: answer
@@ -114,11 +114,11 @@ def test_http_server__non_mcp_response_is_reported_with_a_remedy(
     assert result.outcome is AttemptOutcome.INFRA_ERROR
     assert result.error is not None
     assert result.error.kind is ErrorKind.SERVER_START
-    assert result.error.detail == f"server 'web' does not start: {remote.host} {told}"
+    assert result.error.detail == f"server 'web' does not start: {remote.host} {message}"
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         (Response("oops", 500), "answered 500 Internal Server Error; check its log"),
         (Response("no", 401), "answered 401 Unauthorized; correct its headers"),
@@ -128,19 +128,19 @@ def test_http_server__non_mcp_response_is_reported_with_a_remedy(
     ],
 )
 def test_http_server__failure_during_a_call_is_not_an_expected_tool_error(
-    remote: Remote, answer: Response, told: str
+    remote: Remote, answer: Response, message: str
 ) -> None:
     remote.instead["tools/call"] = lambda _: answer
     result = called(remote, evaluator=EvaluatorConfig(expect_error=True, regex="."))
     assert (result.outcome, result.passed) == (AttemptOutcome.INFRA_ERROR, None)
     assert result.error is not None
     assert result.error.kind is ErrorKind.SERVER_DIED
-    assert result.error.detail.startswith(f"server 'web' is gone: {remote.host} {told}")
+    assert result.error.detail.startswith(f"server 'web' is gone: {remote.host} {message}")
 
 
 def test_http_server__repeated_header_is_masked(remote: Remote) -> None:
-    remote.instead["initialize"] = lambda asked: JSONResponse(
-        error(asked["id"], -32600, "who is Bearer sekret-of-mine?")
+    remote.instead["initialize"] = lambda request: JSONResponse(
+        error(request["id"], -32600, "who is Bearer sekret-of-mine?")
     )
     server = HttpServer(
         type="http",
@@ -158,8 +158,8 @@ def test_http_server__repeated_header_is_masked(remote: Remote) -> None:
 def test_http_server__json_rpc_error_is_a_result_for_any_status(
     remote: Remote, status: int, code: int
 ) -> None:
-    remote.instead["tools/call"] = lambda asked: JSONResponse(
-        error(asked["id"], code, "no such zone"), status
+    remote.instead["tools/call"] = lambda request: JSONResponse(
+        error(request["id"], code, "no such zone"), status
     )
     result = called(remote, evaluator=EvaluatorConfig(expect_error=True, expected="no such zone"))
     assert (result.outcome, result.passed) == (AttemptOutcome.SCORED, True), result.error

@@ -95,8 +95,8 @@ def test_export__run_command_writes_to_langfuse(
         }
         done = CliRunner().invoke(cli, ["run", "colours.yaml", "--langfuse"], env=environment)
         assert done.exit_code == 1, done.output
-        [told] = [line for line in done.stderr.splitlines() if "in Langfuse" in line]
-        assert told.startswith("2 attempts are in Langfuse: dataset 'colours', run 'bench-")
+        [summary_line] = [line for line in done.stderr.splitlines() if "in Langfuse" in line]
+        assert summary_line.startswith("2 attempts are in Langfuse: dataset 'colours', run 'bench-")
         traces = collect_all(
             langfuse, dataset_ref="colours", run_name=None, late_scores=True, now=utc_now()
         ).traces

@@ -36,14 +36,14 @@ def _evaluators() -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget_limits", "told"),
+    ("budget_limits", "message"),
     [
         (BudgetLimits(tokens=110), "the run reached its limit of tokens"),
         (BudgetLimits(cost_usd=0.0002), "the run reached its limit of cost"),
     ],
 )
 def test_run_budget__exhausted_budget_skips_remaining_tasks(
-    budget_limits: BudgetLimits, told: str
+    budget_limits: BudgetLimits, message: str
 ) -> None:
     """One answer takes 100 + 10 tokens, or 200 millionths of a dollar. Nor does a server start that
     could not, and the limit is not the error that a task expects.
@@ -61,7 +61,7 @@ def test_run_budget__exhausted_budget_skips_remaining_tasks(
     assert [attempt_result.outcome for attempt_result in report.results] == BOTH_SKIPPED
     assert {
         attempt_result.error.detail for attempt_result in report.results if attempt_result.error
-    } == {told}
+    } == {message}
     assert len(model.requests) == 1
     assert decide_exit(gate_figures(report), 0.0) is HarnessExit.ERRORS
 

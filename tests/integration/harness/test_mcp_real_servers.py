@@ -49,8 +49,8 @@ def endpoint(server: ModelServer, provider: Provider) -> LlmEndpoint:
     return LlmEndpoint(provider=provider, base_url=url, api_key="key-of-the-tests")
 
 
-def asks(tool: str, **given: object) -> ScriptedReply:
-    use = ToolUseBlock(id="call_1", name=tool, input=given)
+def asks(tool: str, **arguments: object) -> ScriptedReply:
+    use = ToolUseBlock(id="call_1", name=tool, input=arguments)
     return ScriptedReply(
         message=ChatMessage(role=MessageRole.ASSISTANT, content=(use,)),
         stop=StopReason.TOOL_USE,
@@ -68,19 +68,21 @@ def ends(text: str) -> ScriptedReply:
 
 def in_turn(*answers: ScriptedReply | Raw) -> Callable[[ReceivedRequest], ScriptedReply | Raw]:
     """Each request gets the next answer, and the last one for ever."""
-    left = list(answers)
-    return lambda _: left.pop(0) if len(left) > 1 else left[0]
+    remaining_answers = list(answers)
+    return lambda _: (
+        remaining_answers.pop(0) if len(remaining_answers) > 1 else remaining_answers[0]
+    )
 
 
-def use_sum(asked: ReceivedRequest) -> ScriptedReply:
+def use_sum(request: ReceivedRequest) -> ScriptedReply:
     """Asks for the sum, and says what it was told."""
-    if asked.turn == 0:
-        return asks(name_of_sum(asked), a=19, b=23)
-    return ends("The sum is 42." if "42" in json.dumps(asked.body) else "No idea.")
+    if request.turn == 0:
+        return asks(name_of_sum(request), a=19, b=23)
+    return ends("The sum is 42." if "42" in json.dumps(request.body) else "No idea.")
 
 
-def name_of_sum(asked: ReceivedRequest) -> str:
-    tools: list[str] = [each.get("function", each)["name"] for each in asked.body["tools"]]
+def name_of_sum(request: ReceivedRequest) -> str:
+    tools: list[str] = [tool.get("function", tool)["name"] for tool in request.body["tools"]]
     return next(name for name in tools if name.endswith("get-sum"))
 
 
@@ -132,7 +134,7 @@ class Results:
 
     by_task: dict[str, TaskResult]
     report: McpReport
-    asked: list[ReceivedRequest]
+    requests: list[ReceivedRequest]
     folder: Path
 
     def __getitem__(self, task: str) -> TaskResult:
@@ -150,10 +152,10 @@ def results(remote: str, tmp_path_factory: pytest.TempPathFactory) -> Results:
     distant = http("distant", remote)
 
     def call(
-        name: str, server: PlannedServer, tool: str, timeout_s: float = 60, **given: object
+        name: str, server: PlannedServer, tool: str, timeout_s: float = 60, **arguments: object
     ) -> PlannedTask:
         return direct_task(
-            server, tool, name=name, arguments=given, timeout_s=timeout_s, share_servers=True
+            server, tool, name=name, arguments=arguments, timeout_s=timeout_s, share_servers=True
         )
 
     long = {"duration": 3600, "steps": 10}
@@ -184,11 +186,11 @@ def results(remote: str, tmp_path_factory: pytest.TempPathFactory) -> Results:
                     tool,
                     name=name,
                     scenario="graph",
-                    arguments=given,
+                    arguments=arguments,
                     share_servers=True,
                     in_order=True,
                 )
-                for name, tool, given in [
+                for name, tool, arguments in [
                     ("graph: write", "create_entities", {"entities": [entity]}),
                     ("graph: read", "open_nodes", {"names": ["Ada"]}),
                     ("graph: delete", "delete_entities", {"entityNames": ["Ada"]}),
@@ -215,7 +217,7 @@ def results(remote: str, tmp_path_factory: pytest.TempPathFactory) -> Results:
         plan = RunPlan(tasks=tuple(tasks), concurrency=len(tasks))
         report = asyncio.run(run_plan(plan, lambda _: None))
     by_task = {result.task: result for result in report.results}
-    return Results(by_task=by_task, report=report, asked=models.requests, folder=folder)
+    return Results(by_task=by_task, report=report, requests=models.requests, folder=folder)
 
 
 def test_real_servers__ordered_tasks_share_state(results: Results) -> None:
@@ -226,13 +228,13 @@ def test_real_servers__ordered_tasks_share_state(results: Results) -> None:
 
 
 def test_real_servers__environment_is_path_and_declared_variables(results: Results) -> None:
-    found = json.loads(results["environment"].response or "")
-    assert found == {"PATH": os.environ["PATH"], "DECLARED": "yes"}
+    environment = json.loads(results["environment"].response or "")
+    assert environment == {"PATH": os.environ["PATH"], "DECLARED": "yes"}
 
 
 def test_real_servers__image_is_recorded_by_type_and_size(results: Results) -> None:
     [called] = results["image"].tool_calls
-    [image] = [each for each in called.content if each.kind is ContentKind.IMAGE]
+    [image] = [content for content in called.content if content.kind is ContentKind.IMAGE]
     assert image.mime_type == "image/png"
     assert image.size is not None
     assert f"[image, image/png, {image.size} bytes]" in called.text
@@ -293,10 +295,10 @@ def test_real_servers__every_provider_can_call_tools(results: Results, provider:
 def test_real_servers__two_servers_prefix_tool_names(results: Results) -> None:
     assert results["sum of two servers"].response == "The sum is 42."
     names = {
-        each["function"]["name"]
-        for asked in results.asked
-        for each in asked.body.get("tools", ())
-        if "function" in each
+        tool["function"]["name"]
+        for request in results.requests
+        for tool in request.body.get("tools", ())
+        if "function" in tool
     }
     assert {"everything__get-sum", "memory__read_graph", "get-sum"} <= names
 
@@ -312,17 +314,17 @@ def ask(
 
 
 def test_provider_request__omits_empty_tools() -> None:
-    result, [asked] = ask(ends("Hello."))
+    result, [request] = ask(ends("Hello."))
     assert result.response == "Hello."
-    assert "tools" not in asked.body
-    assert [message["role"] for message in asked.body["messages"]] == ["user"]
+    assert "tools" not in request.body
+    assert [message["role"] for message in request.body["messages"]] == ["user"]
 
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_provider_request__busy_provider_is_retried(status: int) -> None:
     busy = Raw(status=status, body=b'{"error": {"message": "busy"}}', headers=NOW)
-    result, asked = ask(busy, ends("Hello."))
-    assert (result.outcome, len(asked)) == (AttemptOutcome.SCORED, 2)
+    result, requests = ask(busy, ends("Hello."))
+    assert (result.outcome, len(requests)) == (AttemptOutcome.SCORED, 2)
 
 
 @pytest.mark.parametrize("status", [401, 429, 500])
@@ -337,6 +339,6 @@ def test_provider_request__unavailable_provider_is_an_error(status: int) -> None
 
 def test_provider_request__retry_after_does_not_exceed_the_timeout() -> None:
     later = Raw(status=429, body=b'{"error": {"message": "busy"}}', headers={"Retry-After": "100"})
-    result, asked = ask(later, ends("Hello."), timeout_s=0.5)
+    result, requests = ask(later, ends("Hello."), timeout_s=0.5)
     assert result.outcome is AttemptOutcome.TIMEOUT
-    assert len(asked) <= 1
+    assert len(requests) <= 1

@@ -90,15 +90,15 @@ def results(service: Service, run: JSON) -> dict[str, JSON]:
     }
 
 
-def calls_then_answers(asked: ReceivedRequest) -> ScriptedReply:
+def calls_then_answers(request: ReceivedRequest) -> ScriptedReply:
     """Calls the tool of the server once, and says what it was told."""
-    if asked.turn == 0:
+    if request.turn == 0:
         use = ToolUseBlock(id="c", name="echo", input={"text": "blue"})
         message, stop = ChatMessage(role=MessageRole.ASSISTANT, content=(use,)), StopReason.TOOL_USE
     else:
         message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="It is blue."),))
         stop = StopReason.END
-    usage = Usage(input_tokens=100 * (asked.turn + 1), output_tokens=10)
+    usage = Usage(input_tokens=100 * (request.turn + 1), output_tokens=10)
     return ScriptedReply(message=message, stop=stop, usage=usage)
 
 
@@ -123,15 +123,15 @@ def test_mcp_run__has_metrics_like_any_other_run(service: Service, folder: Path)
             if name.lower() == "authorization"
         }
     assert (run["status"], run["tracesTotal"], run["validity"]) == ("COMPLETED", 3, "VALID"), run
-    found = {
+    outcomes = {
         metric["metric"]: metric
         for metric in service.listed(f"/benchmark-runs/{run['id']}/metrics")
     }
-    assert found["TASK_PASSED"]["mean"] == pytest.approx(2 / 3)
-    assert found["TASK_SCORE"]["mean"] == pytest.approx((1 + 1 + 1 / 2) / 3)
-    assert found["TOOL_CALL_SUCCESS_RATE"]["mean"] == 1
-    assert found["INPUT_TOKENS"]["sum"] == 300
-    assert found["COST_USD"]["sum"] == pytest.approx(500e-6)
+    assert outcomes["TASK_PASSED"]["mean"] == pytest.approx(2 / 3)
+    assert outcomes["TASK_SCORE"]["mean"] == pytest.approx((1 + 1 + 1 / 2) / 3)
+    assert outcomes["TOOL_CALL_SUCCESS_RATE"]["mean"] == 1
+    assert outcomes["INPUT_TOKENS"]["sum"] == 300
+    assert outcomes["COST_USD"]["sum"] == pytest.approx(500e-6)
     kpis = {kpi["name"]: kpi["value"] for kpi in service.listed("/kpi-history")}
     assert kpis == {"pass rate": pytest.approx(2 / 3)}
     assert sorted(results(service, run)) == [
@@ -142,10 +142,10 @@ def test_mcp_run__has_metrics_like_any_other_run(service: Service, folder: Path)
 
 def test_mcp_run__regression_fires_alert(service: Service, folder: Path) -> None:
     """In the first night both tasks pass, in the second one of them: 50 % less, more than 10 %."""
-    said = iter(["blue", "blue", "blue", "red"])
+    answers = iter(["blue", "blue", "blue", "red"])
 
     def plan(_: ReceivedRequest) -> ScriptedReply:
-        message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text=next(said)),))
+        message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text=next(answers)),))
         return ScriptedReply(
             message=message, stop=StopReason.END, usage=Usage(input_tokens=100, output_tokens=10)
         )
@@ -198,7 +198,7 @@ def test_mcp_run__invalid_file_fails_before_start(
     """Nor is a variable of the service itself ever given to a server."""
     monkeypatch.setenv("MOSAICO_MASTER_KEY", "of-the-service")
     benchmark(service, {})
-    for text, code, told in [
+    for text, code, error_message in [
         (bench(DIRECT, env={"X": "${MOSAICO_MASTER_KEY}"}), "BAD_BENCHMARK_FILE", "MASTER_KEY"),
         (bench({**DIRECT, "server": "fault"}), "BAD_BENCHMARK_FILE", "faults"),
         (bench(DIRECT).replace("direct", "drect"), "BAD_BENCHMARK_FILE", "drect"),
@@ -206,7 +206,7 @@ def test_mcp_run__invalid_file_fails_before_start(
         (folder / "bench.yaml").write_text(text)
         run = service.completed()
         assert (run["status"], run["errorCode"]) == ("FAILED", code)
-        assert told in run["errorMessage"]
+        assert error_message in run["errorMessage"]
         assert "of-the-service" not in run["errorMessage"]
 
 
@@ -237,9 +237,9 @@ def test_mcp_run__exhausted_budget_starts_no_attempt(service: Service, folder: P
         run = service.completed()
         assert [request.prompt for request in server.requests] == ["a", "b"]
     assert (run["status"], run["validity"]) == ("COMPLETED", "INVALID")
-    found = {name[-3:]: item["outcome"] for name, item in results(service, run).items()}
+    outcomes = {name[-3:]: item["outcome"] for name, item in results(service, run).items()}
     skipped = dict.fromkeys(("a#1", "b#1"), "infra_error")
-    assert found == {"a#0": "scored", "b#0": "scored", **skipped}
+    assert outcomes == {"a#0": "scored", "b#0": "scored", **skipped}
 
 
 def test_mcp_run__usage_before_kill_counts(service_resources: Resources, folder: Path) -> None:
@@ -254,8 +254,8 @@ def test_mcp_run__usage_before_kill_counts(service_resources: Resources, folder:
     outputs = [
         (trace.trace_id[-3:], trace.error) for page in remaining_pages for trace in page.traces
     ]
-    told = "run limit: the run reached its limit of cost"
-    assert outputs == [("b#0", None), ("a#1", told), ("b#1", told)]
+    error_message = "run limit: the run reached its limit of cost"
+    assert outputs == [("b#0", None), ("a#1", error_message), ("b#1", error_message)]
 
 
 def test_mcp_run__cost_limit_without_price_fails(service: Service, folder: Path) -> None:

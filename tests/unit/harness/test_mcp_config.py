@@ -40,16 +40,16 @@ def _evaluators() -> None:
 
 
 def inspected(text: str, environment: dict[str, str] | None = None, **secrets: str) -> LoadedFile:
-    found = Secrets(values=secrets, searched_paths=(Path("config/bench-secrets.yaml"),))
-    return lint(load_text(text.encode(), "b.yaml", found, environment or {}))
+    secret_values = Secrets(values=secrets, searched_paths=(Path("config/bench-secrets.yaml"),))
+    return lint(load_text(text.encode(), "b.yaml", secret_values, environment or {}))
 
 
 def errors(file: LoadedFile) -> list[str]:
-    return [f"{format_position(file, each)} {each.text}" for each in file.errors]
+    return [f"{format_position(file, finding)} {finding.text}" for finding in file.errors]
 
 
 def warnings(file: LoadedFile) -> list[str]:
-    return [each.text for each in file.findings if each.severity is LintSeverity.WARNING]
+    return [finding.text for finding in file.findings if finding.severity is LintSeverity.WARNING]
 
 
 def bench(file: LoadedFile) -> McpBenchmark:
@@ -89,7 +89,7 @@ def test_yaml_parser__plain_scalars_follow_core_schema(text: str, value: object)
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "said"),
+    ("text", "position", "message"),
     [
         (b"a: &x 1\nb: 2", SourcePosition(1, 4), "aliases"),
         (b"a: *x", SourcePosition(1, 4), "aliases"),
@@ -108,19 +108,19 @@ def test_yaml_parser__plain_scalars_follow_core_schema(text: str, value: object)
     ],
 )
 def test_yaml_parser__rejected_text_is_reported_with_position(
-    text: bytes, place: SourcePosition, said: str
+    text: bytes, position: SourcePosition, message: str
 ) -> None:
     with pytest.raises(InvalidYaml) as raised:
         parse_yaml(text)
-    assert raised.value.position == place
-    assert said in raised.value.text
+    assert raised.value.position == position
+    assert message in raised.value.text
 
 
 def test_benchmark__defaults_are_those_of_the_specification() -> None:
-    found = bench(inspected(SCENARIO))
-    assert found.defaults.timeout == 120
-    assert found.defaults.model == "openai/gpt-5-mini"
-    assert found.defaults.system_prompt is None
+    benchmark = bench(inspected(SCENARIO))
+    assert benchmark.defaults.timeout == 120
+    assert benchmark.defaults.model == "openai/gpt-5-mini"
+    assert benchmark.defaults.system_prompt is None
 
 
 def test_loader__unknown_key_is_reported_with_position_and_suggestion() -> None:
@@ -133,8 +133,8 @@ def test_loader__all_errors_of_a_file_are_reported_together() -> None:
         "servers:\n  a:\n    type: stdio\n    comand: x\n  b:\n    type: http\n    url: ftp://x\n"
         "scenarios:\n  - name: s\n    tasks: []\n"
     )
-    places = [error.split()[0] for error in errors(file)]
-    assert places == ["b.yaml:4:5", "b.yaml:7:10", "b.yaml:10:12"]
+    positions = [error.split()[0] for error in errors(file)]
+    assert positions == ["b.yaml:4:5", "b.yaml:7:10", "b.yaml:10:12"]
 
 
 def test_loader__empty_file_is_invalid() -> None:
@@ -205,14 +205,14 @@ def test_variables__expand_from_secrets_but_not_in_prompts() -> None:
         "servers:\n  web:\n    type: http\n    url: ${URL:-http://127.0.0.1:1/mcp}\n"
         '    headers:\n      Authorization: "Bearer ${TOKEN}"\n'
     )
-    found = bench(inspected(servers + SCENARIO, TOKEN="s3cret"))
-    web = found.servers["web"]
+    benchmark = bench(inspected(servers + SCENARIO, TOKEN="s3cret"))
+    web = benchmark.servers["web"]
     assert isinstance(web, HttpServer)
     assert (web.url, web.headers) == (
         "http://127.0.0.1:1/mcp", {"Authorization": "Bearer s3cret"},
     )  # fmt: skip
-    assert "s3cret" not in repr(found)
-    assert "${PRICE}" in found.scenarios[0].tasks[0].prompt  # type: ignore[union-attr]
+    assert "s3cret" not in repr(benchmark)
+    assert "${PRICE}" in benchmark.scenarios[0].tasks[0].prompt  # type: ignore[union-attr]
 
 
 def test_variables__missing_value_names_variable_and_file() -> None:
@@ -314,5 +314,5 @@ def test_secrets__project_file_comes_before_user_file(
 def test_benchmark_schema__has_every_key_and_no_other() -> None:
     schema = benchmark_schema()
     assert set(schema["properties"]) == set(McpBenchmark.model_fields)
-    assert {each["additionalProperties"] for each in schema["$defs"].values()
-            if each.get("type") == "object"} == {False}  # fmt: skip
+    assert {definition["additionalProperties"] for definition in schema["$defs"].values()
+            if definition.get("type") == "object"} == {False}  # fmt: skip

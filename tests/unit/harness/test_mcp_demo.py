@@ -23,9 +23,9 @@ INVOCATION = re.compile(r"__ot\n```python\n(?:.*\n)*return .*\n```\n?\Z")
 
 
 def bench(path: Path) -> McpBenchmark:
-    found = load_file(path, Secrets(), {}, expand_variables=False).bench
-    assert found is not None
-    return found
+    benchmark = load_file(path, Secrets(), {}, expand_variables=False).bench
+    assert benchmark is not None
+    return benchmark
 
 
 def asked(path: Path) -> Iterator[HarnessTask]:
@@ -36,10 +36,10 @@ def asked(path: Path) -> Iterator[HarnessTask]:
 
 @pytest.mark.parametrize("path", TOOL_FILES, ids=lambda path: path.name)
 def test_demo_tool_benchmarks__have_no_comparison_and_no_judge(path: Path) -> None:
-    found = bench(path)
-    evaluators = [task.evaluate for scenario in found.scenarios for task in scenario.tasks]
-    for each in [*evaluators, *found.evaluators.values()]:
-        assert each is None or isinstance(each, str) or each.prompt is None
+    benchmark = bench(path)
+    evaluators = [task.evaluate for scenario in benchmark.scenarios for task in scenario.tasks]
+    for evaluator in [*evaluators, *benchmark.evaluators.values()]:
+        assert evaluator is None or isinstance(evaluator, str) or evaluator.prompt is None
     for task in asked(path):
         assert task.server is not None
         assert "compare" not in task.tags
@@ -47,8 +47,8 @@ def test_demo_tool_benchmarks__have_no_comparison_and_no_judge(path: Path) -> No
 
 def test_demo_features__code_is_fenced_and_returns_a_result() -> None:
     tasks = [*asked(FOLDER / "features.yaml"), *asked(FOLDER / "compare.yaml")]
-    coded = {each.name for each in tasks if "__ot" in each.prompt}
-    plain = {each.name for each in tasks if INVOCATION.search(each.prompt)}
+    coded = {task.name for task in tasks if "__ot" in task.prompt}
+    plain = {task.name for task in tasks if INVOCATION.search(task.prompt)}
     # How the tool is invoked is what these two are about.
     assert coded - plain == {"feature:alias:search", "feature:snippet:brief"}
     assert "compare:onetool" in plain
@@ -57,7 +57,7 @@ def test_demo_features__code_is_fenced_and_returns_a_result() -> None:
 def test_demo_features__all_tasks_use_a_model() -> None:
     names = {task.name for task in asked(FOLDER / "features.yaml")}
     assert {name.split(":")[1] for name in names} == {"alias", "snippet", "proxy", "ot"}
-    assert {f"feature:ot:{each}" for each in ("tools", "config", "health", "push")} <= names
+    assert {f"feature:ot:{topic}" for topic in ("tools", "config", "health", "push")} <= names
 
 
 def flaws(document: Any) -> list[str]:
@@ -72,7 +72,7 @@ def test_demo_benchmarks__match_the_schema(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "place"),
+    ("task", "json_path"),
     [
         ({"name": "a", "prompt": "p", "tag": ["x"]}, "$.scenarios[0].tasks[0]"),
         ({"name": "a", "prompt": "p", "type": "direct"}, "$.scenarios[0].tasks[0]"),
@@ -80,10 +80,12 @@ def test_demo_benchmarks__match_the_schema(path: Path) -> None:
         ({"name": "a", "prompt": "p", "timeout": "1 s"}, "$.scenarios[0].tasks[0]"),
     ],
 )
-def test_benchmark_schema__error_has_the_path_of_the_flaw(task: dict[str, Any], place: str) -> None:
+def test_benchmark_schema__error_has_the_path_of_the_flaw(
+    task: dict[str, Any], json_path: str
+) -> None:
     sound = {"scenarios": [{"name": "s", "tasks": [{"name": "a", "prompt": "p"}]}]}
     assert flaws(sound) == []
-    assert flaws({"scenarios": [{"name": "s", "tasks": [task]}]}) == [place]
+    assert flaws({"scenarios": [{"name": "s", "tasks": [task]}]}) == [json_path]
 
 
 def test_page__lists_every_tag_of_the_taxonomy() -> None:

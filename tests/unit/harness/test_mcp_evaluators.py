@@ -42,7 +42,7 @@ def judged(response: str, *, error: str | None = None, **spec: Any) -> tuple[Eva
 
 
 def passes(response: str, expected: Any) -> bool:
-    return all(each.passed for each in judged(response, expected=expected))
+    return all(evaluation.passed for evaluation in judged(response, expected=expected))
 
 
 def test_contains__is_case_sensitive() -> None:
@@ -84,7 +84,7 @@ def test_number__any_integer_in_prose_but_not_after_a_digit(number: int, digit: 
 
 @given(st.text())
 def test_number__any_text_has_finite_numbers(text: str) -> None:
-    assert all(each.is_finite() for each in numbers_in(text))
+    assert all(number.is_finite() for number in numbers_in(text))
 
 
 def test_literal__booleans_are_spelled_as_in_json() -> None:
@@ -94,8 +94,8 @@ def test_literal__booleans_are_spelled_as_in_json() -> None:
 
 
 def test_expected_list__all_elements_must_match() -> None:
-    found = judged("a and 7", expected=["a", 7, {"regex": r"b\b"}])
-    assert [(each.type, each.passed) for each in found] == [
+    evaluations = judged("a and 7", expected=["a", 7, {"regex": r"b\b"}])
+    assert [(evaluation.type, evaluation.passed) for evaluation in evaluations] == [
         ("contains", True),
         ("number", True),
         ("regex", False),
@@ -129,8 +129,8 @@ def test_fields__values_must_match_and_extra_keys_are_allowed() -> None:
 
 
 def test_expect_error__error_text_is_evaluated_like_an_answer() -> None:
-    [found] = judged("", error="timed out after 3 s", expect_error=True, expected="timed out")
-    assert found.passed is True
+    [evaluation] = judged("", error="timed out after 3 s", expect_error=True, expected="timed out")
+    assert evaluation.passed is True
     [other] = judged("", error="connection refused", expect_error=True, expected=["timed out"])
     assert other.passed is False
     [alone] = judged("", error="connection refused", expect_error=True)
@@ -139,19 +139,21 @@ def test_expect_error__error_text_is_evaluated_like_an_answer() -> None:
     assert (none.passed, none.reason) == (False, "an error was expected, but none occurred")
 
 
-def finds(check: str, wanted: Any) -> tuple[bool | None, str]:
+def finds(check: str, expected: Any) -> tuple[bool | None, str]:
     """What a check says of three calls: a/get with 1, b/put, a/get with 2."""
     calls = [
-        replace(tool_call(server, tool), arguments=given)
-        for server, tool, given in (
+        replace(tool_call(server, tool), arguments=arguments)
+        for server, tool, arguments in (
             ("a", "get", {"n": 1}),
             ("b", "put", {}),
             ("a", "get", {"n": 2}),
         )
     ]
     evidence = EvaluatorEvidence(response="", tool_calls=calls)
-    [found] = asyncio.run(evaluate(EvaluatorConfig(checks={check: wanted}), evidence, nobody))
-    return found.passed, found.reason
+    [evaluation] = asyncio.run(
+        evaluate(EvaluatorConfig(checks={check: expected}), evidence, nobody)
+    )
+    return evaluation.passed, evaluation.reason
 
 
 def test_called__lists_tools_that_were_never_called() -> None:
@@ -177,10 +179,10 @@ def test_called_with__arguments_must_be_included() -> None:
 
 
 def test_judge__prompt_holds_answer_and_expected_value() -> None:
-    asked = []
+    requests = []
 
     async def ask(model: str, system: str, prompt: str) -> str:
-        asked.append((model, system, prompt))
+        requests.append((model, system, prompt))
         return 'Well.\n{"score": 80, "reason": "nearly"} and more'
 
     spec = EvaluatorConfig(
@@ -189,12 +191,14 @@ def test_judge__prompt_holds_answer_and_expected_value() -> None:
         min_score=75,
         expected="four",
     )
-    found = asyncio.run(evaluate(spec, EvaluatorEvidence(response="{expected}"), ask))
-    assert [(each.type, each.passed, each.score) for each in found] == [
+    evaluations = asyncio.run(evaluate(spec, EvaluatorEvidence(response="{expected}"), ask))
+    assert [
+        (evaluation.type, evaluation.passed, evaluation.score) for evaluation in evaluations
+    ] == [
         ("contains", False, None),
         ("judge", True, 0.8),
     ]
-    [(model, system, prompt)] = asked
+    [(model, system, prompt)] = requests
     assert (model, prompt) == ("j", "Is {expected} right? Expected: four {other}")
     assert "to 100 (fully)" in system
 
@@ -204,8 +208,8 @@ def test_judge__score_without_threshold_has_no_verdict() -> None:
         return '{"score": 0.5, "reason": "half"}'
 
     spec = EvaluatorConfig(prompt="{response}", model="j", scale=1)
-    [found] = asyncio.run(evaluate(spec, EvaluatorEvidence(response="x"), ask))
-    assert (found.passed, found.score, found.reason) == (None, 0.5, "0.5 of 1: half")
+    [evaluation] = asyncio.run(evaluate(spec, EvaluatorEvidence(response="x"), ask))
+    assert (evaluation.passed, evaluation.score, evaluation.reason) == (None, 0.5, "0.5 of 1: half")
 
 
 @pytest.mark.parametrize(
@@ -241,7 +245,7 @@ def test_judge__long_answer_is_cut_in_the_middle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ({"prompt": "{response}"}, "a judge prompt needs a model"),
         ({"prompt": "Is it {expected}?", "model": "m", "expected": "a"}, "lacks the answer"),
@@ -264,9 +268,9 @@ def test_judge__long_answer_is_cut_in_the_middle() -> None:
     ],
 )
 def test_validate_evaluator__unusable_configuration_is_reported(
-    spec: dict[str, Any], said: str
+    spec: dict[str, Any], message: str
 ) -> None:
-    assert any(said in text for text in validate_evaluator(EvaluatorConfig(**spec)))
+    assert any(message in text for text in validate_evaluator(EvaluatorConfig(**spec)))
 
 
 def test_validate_evaluator__valid_configuration_has_no_errors() -> None:
@@ -281,7 +285,7 @@ def test_evaluator_config__scale_is_1_or_100() -> None:
 
 
 def test_registry__built_in_evaluators() -> None:
-    built_in = {each.name for each in EVALUATORS.loaded if each.origin == "built-in"}
+    built_in = {plugin.name for plugin in EVALUATORS.loaded if plugin.origin == "built-in"}
     of_answers = {"contains", "fields", "judge", "literal", "number", "regex"}
     assert built_in == of_answers | {"called", "called_with", "order"}
 
@@ -300,8 +304,8 @@ def test_fields__any_mapping_matches_its_own_json(value: Any) -> None:
 
 
 def test_evaluate__exception_of_a_plugin_is_a_judge_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def find(wanted: Any, evidence: EvaluatorEvidence) -> Any:
-        raise IndexError(f"{wanted} of {evidence.response}")
+    def find(expected: Any, evidence: EvaluatorEvidence) -> Any:
+        raise IndexError(f"{expected} of {evidence.response}")
 
     criterion = Evaluator(summary="s", select=select_check("broken"), evaluate=find)
     monkeypatch.setattr(EVALUATORS, "_items", {**EVALUATORS._items, "broken": criterion})

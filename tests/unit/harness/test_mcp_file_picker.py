@@ -32,13 +32,13 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def choosing(*labels: str) -> ShowPicker:
     """Somebody who picks these lines one after the other, and nothing once they are used up."""
-    left = list(labels)
+    remaining_labels = list(labels)
 
     def pick(_: str, choices: Sequence[PickerChoice]) -> PickerChoice | None:
-        if not left:
+        if not remaining_labels:
             return None
-        wanted = left.pop(0)
-        return next(each for each in choices if each.label.startswith(wanted))
+        label = remaining_labels.pop(0)
+        return next(choice for choice in choices if choice.label.startswith(label))
 
     return pick
 
@@ -51,8 +51,8 @@ BENCHES = Favorite(name="all", path="../benches")
 
 
 def test_iter_benchmark_files__skips_hidden_files_and_folders() -> None:
-    found = [str(path) for path in iter_benchmark_files(Path("../benches"))]
-    assert found == ["../benches/a.yml", "../benches/b.yaml", "../benches/deep/c.yaml"]
+    paths = [str(path) for path in iter_benchmark_files(Path("../benches"))]
+    assert paths == ["../benches/a.yml", "../benches/b.yaml", "../benches/deep/c.yaml"]
 
 
 def test_iter_benchmark_files__searches_a_hidden_start_folder() -> None:
@@ -68,7 +68,7 @@ def test_pick_file__folder_opens_second_list_with_descriptions() -> None:
     offered = []
 
     def pick(question: str, choices: Sequence[PickerChoice]) -> PickerChoice | None:
-        offered.append((question, [each.label for each in choices]))
+        offered.append((question, [choice.label for choice in choices]))
         return choices[-1]
 
     assert pick_file([BENCHES], pick) == Path("../benches/deep/c.yaml")
@@ -91,8 +91,10 @@ def test_pick_file__folder_without_benchmark_is_an_error() -> None:
 def test_read_favorites__environment_variable_overrides_project_file() -> None:
     favourites("favorites: [{name: project, path: a}]")
     favourites("favorites: [{name: other, path: b}]", "other.yaml")
-    assert [each.name for each in read_favorites({})] == ["project"]
-    assert [each.name for each in read_favorites({"OT_BENCH_CONFIG": "other.yaml"})] == ["other"]
+    assert [favorite.name for favorite in read_favorites({})] == ["project"]
+    assert [favorite.name for favorite in read_favorites({"OT_BENCH_CONFIG": "other.yaml"})] == [
+        "other"
+    ]
     with pytest.raises(UnreadableInput):
         read_favorites({"OT_BENCH_CONFIG": "nowhere.yaml"})
 

@@ -72,12 +72,12 @@ def planned(
     *,
     keys: ModelKeys | None = None,
     selection: TaskSelection | None = None,
-    **given: Any,
+    **overrides: Any,
 ) -> tuple[PlannedTask, ...]:
     file = lint(load_text(text.encode(), "b.yaml", Secrets(), {}))
     assert file.errors == []
     return plan_tasks(
-        [file], selection or TaskSelection(), PlanOverrides(**given), keys or ModelKeys()
+        [file], selection or TaskSelection(), PlanOverrides(**overrides), keys or ModelKeys()
     )
 
 
@@ -175,7 +175,7 @@ def test_require_keys__missing_key_is_named() -> None:
 
 def test_run_plan__orders_attempts_by_trial() -> None:
     plan = RunPlan(tasks=planned(), trials=2)
-    assert [(each.task.name, each.trial) for each in plan.attempts()] == [
+    assert [(attempt.task.name, attempt.trial) for attempt in plan.attempts()] == [
         (name, trial)
         for trial in (0, 1)
         for name in ("compare:base", "compare:all-mcps", "tool:x:y")
@@ -205,12 +205,13 @@ def test_missing_queues__ordered_scenario_is_one_queue_per_trial() -> None:
 
     def queues(plan: RunPlan) -> list[list[str]]:
         return [
-            [f"{each.task.name}#{each.trial}" for each in queue] for queue in plan.missing_queues()
+            [f"{attempt.task.name}#{attempt.trial}" for attempt in queue]
+            for queue in plan.missing_queues()
         ]
 
     assert queues(plan) == [
         ["write#0", "read#0"], ["alone#0"], ["write#1", "read#1"], ["alone#1"],
     ]  # fmt: skip
-    made = [each.key for each in plan.attempts()]
-    rest = replace(plan, stored_keys=frozenset((made[0], made[2], made[3], made[4])))
-    assert queues(rest) == [["write#0", "read#0"], ["alone#1"]]
+    keys = [attempt.key for attempt in plan.attempts()]
+    remaining_plan = replace(plan, stored_keys=frozenset((keys[0], keys[2], keys[3], keys[4])))
+    assert queues(remaining_plan) == [["write#0", "read#0"], ["alone#1"]]

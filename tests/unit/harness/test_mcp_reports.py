@@ -46,8 +46,8 @@ ERROR = AttemptError(kind=ErrorKind.SERVER_START, detail="'time' does not start"
 NASTY = "[/x] [bold]a[/bold] :smile: <b>&</b> ]]> \x00\x1b[31m =1+1"
 
 
-def erred(task: str = "compare:mcp", **given: object) -> TaskResult:
-    return result(task, outcome=AttemptOutcome.INFRA_ERROR, error=ERROR, evaluations=(), **given)
+def erred(task: str = "compare:mcp", **fields: object) -> TaskResult:
+    return result(task, outcome=AttemptOutcome.INFRA_ERROR, error=ERROR, evaluations=(), **fields)
 
 
 def rich_report() -> McpReport:

@@ -50,7 +50,7 @@ def test_tool_content__embedded_text_is_read_and_bytes_are_described() -> None:
 
 def test_tool_content__structured_content_is_used_without_text() -> None:
     both = parse_contents(result(mcp_types.TextContent(text="n is 1"), structuredContent={"n": 1}))
-    assert [each.kind for each in both] == [ContentKind.TEXT, ContentKind.STRUCTURED]
+    assert [content.kind for content in both] == [ContentKind.TEXT, ContentKind.STRUCTURED]
     assert render_text(both) == "n is 1"
     assert words(structuredContent={"n": 1}) == '{"n": 1}'
 

@@ -23,8 +23,8 @@ def offering(name: str, *tools: str, **more: Any) -> Offering:
         ToolFacts(name=tool, description=f"Does {tool}.", input_schema={}, tokens=1)
         for tool in tools
     )
-    given: dict[str, Any] = {"version": None, "instructions": None, **more}
-    return Offering(name, ServerFacts(file="f", name=name, tools=listed, **given))
+    facts: dict[str, Any] = {"version": None, "instructions": None, **more}
+    return Offering(name, ServerFacts(file="f", name=name, tools=listed, **facts))
 
 
 def test_toolbox__single_server_keeps_tool_names() -> None:
