@@ -1,12 +1,12 @@
-"""A1, A2: requests a second through the whole service, beside an ordinary asynchronous ORM route.
+"""A1 and A2: requests per second of the whole service, compared with an asynchronous ORM route.
 
-All are real servers in processes of their own, on the same tables and with an API key in each
-request. The peer is what the framework's documentation shows: `async def`, an `AsyncSession` for
-each request, a `response_model`; it looks its key up through the ORM, as the service does when it
-has not seen a key for a second. It has the driver that the service has, psycopg; what it would cost
-on asyncpg, the fastest there is, stands beside each figure.
+All contenders are real servers in processes of their own, with the same tables and an API key in
+each request. The peer follows the documentation of the framework: `async def`, an `AsyncSession`
+per request, a `response_model`. It looks up the key through the ORM, as the service does for a key
+that it has not seen for a second. It uses the same driver as the service, psycopg; the cost with
+asyncpg, the fastest driver, is printed as well.
 
-`MOSAICO_BENCH_ROWS=1000000` for a list as long as the promise says; the default takes seconds.
+Set `MOSAICO_BENCH_ROWS=1000000` for a list of the promised length; the default takes seconds.
 """
 
 import json
@@ -72,7 +72,7 @@ class Server(NamedTuple):
     process: subprocess.Popen[str]
 
     def cpu_seconds(self) -> float:
-        """What it has computed so far: on a busy machine this tells more than the clock."""
+        """Processor seconds used so far, which load on the machine affects less than the clock."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write("\n")
@@ -81,14 +81,14 @@ class Server(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What so many requests cost: seconds of the clock, and of the server's processor."""
+    """The cost of some requests: wall-clock seconds, and processor seconds of the server."""
 
     seconds: float
     cpu_seconds: float
 
 
 class Load(NamedTuple):
-    """One kind of request; `body` makes a new one for each."""
+    """One type of request; `body` creates the body of each."""
 
     name: str
     method: str
@@ -136,10 +136,10 @@ def _compared(load: Load, servers: Sequence[Server], token: str) -> BenchRow:
         f"≥ {A1_GOAL:g}× an asynchronous ORM route, with an API key",
         ratio,
         ratio >= A1_GOAL,
-        f"{_each_ms(our.cpu_seconds):.2f} ms of processor a request against"
+        f"{_each_ms(our.cpu_seconds):.2f} ms of processor time per request compared with"
         f" {_each_ms(their.cpu_seconds):.2f} ms (on asyncpg {_each_ms(fastest.cpu_seconds):.2f} ms,"
-        f" {fastest.cpu_seconds / our.cpu_seconds:.2f}×); {REQUESTS / our.seconds:,.0f} requests a"
-        f" second against {REQUESTS / their.seconds:,.0f}"
+        f" {fastest.cpu_seconds / our.cpu_seconds:.2f}×); {REQUESTS / our.seconds:,.0f} requests"
+        f" per second compared with {REQUESTS / their.seconds:,.0f}"
         f" ({REQUESTS / fastest.seconds:,.0f}); {ROWS:,} runs",
     )
 
@@ -155,7 +155,7 @@ def _median_cost(costs: list[Cost]) -> Cost:
 
 
 def _last_page(url: str, port: int, token: str) -> BenchRow:
-    """A late page of the list against its first: page 10 000, or the last full one of fewer rows."""
+    """Compare page 10 000 of the list, or the last full page of fewer rows, with page 1."""
     page = min(10_000, ROWS // PAGE - 1)
     db = Database(url, pool_size=1)
     with db.read() as session:
@@ -175,8 +175,8 @@ def _last_page(url: str, port: int, token: str) -> BenchRow:
         f"page {page:,} of a list ≤ {A2_GOAL:g}× page 1",
         ratio,
         ratio <= A2_GOAL,
-        f"{_each_ms(seconds.ours_seconds, PAGES):.2f} ms against"
-        f" {_each_ms(seconds.peer_seconds, PAGES):.2f} ms a page of {PAGE}; {ROWS:,} runs",
+        f"{_each_ms(seconds.ours_seconds, PAGES):.2f} ms compared with"
+        f" {_each_ms(seconds.peer_seconds, PAGES):.2f} ms per page of {PAGE} runs; {ROWS:,} runs",
     )
 
 
@@ -185,7 +185,7 @@ def _each_ms(seconds: float, requests: int = REQUESTS) -> float:
 
 
 def _send_all(port: int, load: Load, token: str, requests: int) -> None:
-    """So many requests over `CLIENTS` connections that stay open."""
+    """Send the requests over `CLIENTS` persistent connections."""
     raw = [_raw(load, token) for _ in range(requests)]
     shares = [raw[number::CLIENTS] for number in range(CLIENTS)]
     threads = [threading.Thread(target=_send_share, args=(port, share)) for share in shares]
@@ -206,7 +206,7 @@ def _raw(load: Load, token: str) -> bytes:
 
 
 def _send_share(port: int, requests: list[bytes]) -> None:
-    """A client that costs next to nothing: what is measured is the server."""
+    """A client with negligible cost, so that the server is measured."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for request in requests:
@@ -233,7 +233,7 @@ def _some(connection: socket.socket) -> bytes:
 
 
 def _filled(url: str) -> str:
-    """A database with `ROWS` runs, and a key to it."""
+    """Create a database with `ROWS` runs and an API key."""
     upgrade(url)
     db = Database(url, pool_size=1, name="bench")
     with db.begin() as session:
@@ -285,7 +285,7 @@ def _server(kind: str, url: str) -> Iterator[Server]:
 
 
 def service_app(url: str) -> FastAPI:
-    """The whole service, with every layer, limit and record that it has."""
+    """The whole service with all its layers."""
     from app.main import create_app, tune_garbage_collector
 
     app = create_app(
@@ -304,7 +304,7 @@ def service_app(url: str) -> FastAPI:
 
 
 def orm_app(url: str, driver: str = "psycopg") -> FastAPI:
-    """The peer: the same tables and views behind routes as the framework's documentation has."""
+    """The peer: the same tables and views with routes after the framework's documentation."""
     address = make_url(url).set(drivername=f"postgresql+{driver}")
     engine = create_async_engine(address, pool_size=20, max_overflow=20)
     sessions = async_sessionmaker(engine, expire_on_commit=False)

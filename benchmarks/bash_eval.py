@@ -1,4 +1,4 @@
-"""B1, B2: recorded bash commands executed anew, and what the agent loop adds to a model's turn."""
+"""B1 and B2: replay of recorded bash commands, and the overhead of the agent loop per model turn."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ ROUNDS = 3
 
 
 def measure() -> Iterator[BenchRow]:
-    """The time of the recorded commands where the recordings are, and that of a turn."""
+    """Time the recorded commands if the recordings exist, and one turn."""
     load_checks()
     if all((DATA / "runs" / name).exists() for name in RECORDINGS):
         yield _replay()
@@ -58,7 +58,7 @@ def _turn() -> BenchRow:
         goal=f"≤ {1000 * TURN_GOAL_SECONDS:g} ms",
         ratio=seconds / TURN_GOAL_SECONDS,
         holds=seconds <= TURN_GOAL_SECONDS,
-        note=f"{1000 * seconds:.2f} ms with a model that answers at once",
+        note=f"{1000 * seconds:.2f} ms with a model without latency",
     )
 
 

@@ -1,4 +1,4 @@
-"""Row C1: how long a person waits for `mosaico --version` and `mosaico --help`."""
+"""C1: wall-clock time of `mosaico --version` and `mosaico --help`."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ CALLS = (Call("--version", 0.25), Call("--help", 0.35))
 
 
 def measure() -> Iterator[BenchRow]:
-    """One row a call, timed beside an interpreter that starts and does nothing."""
+    """One row per call, compared with an interpreter that does nothing."""
     for call in CALLS:
         timed = interleave(_process("-m", "app.cli", call.option), _process("-c", "pass"))
         yield BenchRow(

@@ -1,7 +1,7 @@
 """M1c: memory of each process for a run that is collected from Langfuse.
 
-It is of 100 000 traces, or of as many as MOSAICO_BENCH_TRACES says. It takes minutes, so it is
-measured only when it is named.
+The run has 100 000 traces, or the number in MOSAICO_BENCH_TRACES. It takes minutes, so this group
+is measured only when it is named.
 """
 
 import os
@@ -46,7 +46,7 @@ def _run(client: httpx.Client, count: int) -> float:
 
 @contextmanager
 def _langfuse() -> Iterator[str]:
-    """The address of a stand-in that makes up each trace when it is asked for it."""
+    """The URL of a fake server that generates each trace on request."""
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.collection"], stdout=subprocess.PIPE, text=True
     )

@@ -1,6 +1,6 @@
-"""Row K1: a compiled KPI beside the lambda that one would write by hand, and two evaluators.
+"""K1: a compiled KPI compared with a hand-written lambda and two evaluators.
 
-The peers get their formula parsed beforehand; only evaluating is timed.
+The peers get their formula parsed beforehand; only the evaluation is timed.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ VALUES = {"ROUGE": 0.42, "BLEU": 0.17, "F1_SCORE": 0.63}
 
 
 class Case(NamedTuple):
-    """One formula, the lambda for it, and the same as a Python expression."""
+    """A formula, the equivalent lambda, and the equivalent Python expression."""
 
     text: str
     by_hand: Callable[..., float]
@@ -41,7 +41,7 @@ CASES = (
 
 
 def measure() -> Iterator[BenchRow]:
-    """One row per formula against the lambda, and one per evaluator."""
+    """One row per formula for the lambda, and one per evaluator."""
     for case in CASES:
         yield _beside_lambda(case)
         yield _beside("simpleeval", _simpleeval(case.expression), case)

@@ -1,8 +1,8 @@
-"""H1 and H2: reading a run from Langfuse, 50 ms away, beside a loop over its pages and beside one
-request for each trace.
+"""H1 and H2: reading a run from Langfuse with a latency of 50 ms per request.
 
-The server is the stand-in of the tests in a process of its own. It keeps every answer that it has
-given, so that after a first round it costs nobody anything but its 50 ms.
+Compared with a sequential loop over pages and with one request per trace. The server is the fake
+of the tests in a process of its own. It caches its responses, so that after a first round only the
+latency counts.
 """
 
 import asyncio
@@ -39,17 +39,17 @@ from tests.support.langfuse.server import FakeServer
 LATENCY_S: Final = 0.05
 TRACES: Final = 3_000
 ROUNDS: Final = 3
-ONE_BY_ONE: Final = 60
+SINGLE_TRACES: Final = 60
 SMALL_TRACES: Final = 1_000
 PAGE: Final = 100
-CALLS_PAGE: Final = 1_000
-CALLS_EACH: Final = 1
+CALLS_PER_PAGE: Final = 1_000
+CALLS_PER_ITEM: Final = 1
 LARGE, SMALL = "large", "small"
 _BEGINNING: Final = datetime(2020, 1, 1, tzinfo=UTC)
 
 
-class Place(NamedTuple):
-    """Where the server is and how to get in."""
+class ServerAccess(NamedTuple):
+    """The URL and the keys of the server."""
 
     url: str
     public_key: str
@@ -73,34 +73,34 @@ def measure() -> Iterator[BenchRow]:
         yield from _requests(server)
 
 
-def _speed(server: Place) -> Iterator[BenchRow]:
-    """Every contender once before it counts: the server must have made its answers."""
+def _speed(server: ServerAccess) -> Iterator[BenchRow]:
+    """The speed rows; each contender runs once before it is timed, to fill the response cache."""
     contenders = (lambda: read_all(server, server.query(LARGE)), lambda: loop_over_pages(server))
     for work in (*contenders, lambda: read_bare(server)):
         work()
     ours_s, peer_s = interleave(*contenders, repeat=ROUNDS)
     bare_s = statistics.median(_timed(lambda: read_bare(server)) for _ in range(ROUNDS))
-    one_by_one_s = read_one_by_one(server) / ONE_BY_ONE
+    one_by_one_s = read_one_by_one(server) / SINGLE_TRACES
     yield BenchRow(
         "H1 page loop",
         "≥ 5× a sequential loop over pages with the SDK's models",
         peer_s / ours_s,
         peer_s / ours_s >= 5,
-        f"{TRACES} traces: {ours_s:.2f} s beside {peer_s:.2f} s; the same loop without any models"
+        f"{TRACES} traces: {ours_s:.2f} s compared with {peer_s:.2f} s; the same loop without models"
         f" takes {bare_s:.2f} s",
     )
     apart_s = one_by_one_s * TRACES
     yield BenchRow(
         "H1 one by one",
-        "≥ 300× one request for each trace",
+        "≥ 300× one request per trace",
         apart_s / ours_s,
         apart_s / ours_s >= 300,
-        f"{one_by_one_s * 1000:.0f} ms for each of {ONE_BY_ONE} traces, {TRACES} would take"
+        f"{one_by_one_s * 1000:.0f} ms for each of {SINGLE_TRACES} traces, {TRACES} would take"
         f" {apart_s:.0f} s",
     )
 
 
-def _requests(server: Place) -> Iterator[BenchRow]:
+def _requests(server: ServerAccess) -> Iterator[BenchRow]:
     for name, dataset, traces, late in (
         ("H2 small run", SMALL, SMALL_TRACES, False),
         ("H2 late scores", SMALL, SMALL_TRACES, True),
@@ -108,45 +108,46 @@ def _requests(server: Place) -> Iterator[BenchRow]:
     ):
         collection = read_all(server, server.query(dataset, late_scores=late))
         pages = math.ceil(traces / PAGE)
-        allowed = pages + math.ceil(traces * CALLS_EACH / CALLS_PAGE) + 4 + (pages if late else 0)
+        allowed = (
+            pages + math.ceil(traces * CALLS_PER_ITEM / CALLS_PER_PAGE) + 4 + (pages if late else 0)
+        )
         allowed += collection.windows
         yield BenchRow(
             name,
-            "≤ ⌈n/100⌉ + ⌈calls/1000⌉ + 4, one more for each stretch of time, ⌈n/100⌉ for late"
-            " scores",
+            "≤ ⌈n/100⌉ + ⌈calls/1000⌉ + 4, one more per time window, ⌈n/100⌉ more for late scores",
             collection.requests / allowed,
             collection.requests <= allowed,
-            f"{collection.requests} requests for {traces} traces in {collection.windows} stretches,"
-            f" {allowed} are allowed",
+            f"{collection.requests} requests for {traces} traces in {collection.windows} time windows,"
+            f" {allowed} allowed",
         )
 
 
-class Made(NamedTuple):
-    """What a collection asked for; `windows` are stretches of time beyond the first."""
+class CollectionRequests(NamedTuple):
+    """The requests of a collection; `windows` counts the time windows after the first."""
 
     requests: int
     windows: int
 
 
-def read_all(server: Place, query: TraceQuery) -> Made:
+def read_all(server: ServerAccess, query: TraceQuery) -> CollectionRequests:
     """Collect a whole run as a worker does, without storing it."""
-    _post(server, "/forget")
+    _post(server, "/clear")
     source = TRACE_SOURCES.get("langfuse").open(_resources())
     expected = SMALL_TRACES if query.dataset_ref == SMALL else TRACES
     trace_count = sum(len(page.traces) for page in source.pages(query, None))
     if trace_count != expected:
         raise RuntimeError(f"{trace_count} traces instead of {expected}")
-    requests = _post(server, "/asked")
+    requests = _post(server, "/requests")
     starts = {
         (request["path"], request["from"])
         for request in requests
         if request["path"] in ("rows", "observations")
     }
-    return Made(requests=len(requests), windows=max(len(starts) - 2, 0))
+    return CollectionRequests(requests=len(requests), windows=max(len(starts) - 2, 0))
 
 
-def loop_over_pages(server: Place) -> int:
-    """The same run with the SDK: one page after the other, then the calls."""
+def loop_over_pages(server: ServerAccess) -> int:
+    """Read the same run with the SDK: one page after the other, then the calls."""
     client = _sdk(server)
     [run] = client.experiments.list(from_start_time=_BEGINNING, name=LARGE).data
     cursor, count = None, 0
@@ -165,7 +166,7 @@ def loop_over_pages(server: Place) -> int:
         calls = client.observations.get_many(
             from_start_time=run.start_time,
             fields="core,usage",
-            limit=CALLS_PAGE,
+            limit=CALLS_PER_PAGE,
             filter=json.dumps(
                 [
                     {"type": "string", "column": "experimentId", "operator": "=", "value": run.id},
@@ -179,8 +180,8 @@ def loop_over_pages(server: Place) -> int:
             return count
 
 
-def read_bare(server: Place) -> int:
-    """The same loop with plain JSON, to see what the models cost."""
+def read_bare(server: ServerAccess) -> int:
+    """The same loop with plain JSON, which shows the cost of the SDK's models."""
     auth = (server.public_key, server.secret_key)
     with httpx.Client(base_url=f"{server.url}/api/public", auth=auth, trust_env=False) as client:
         ever: dict[str, Any] = {"fromStartTime": "2020-01-01T00:00:00Z"}
@@ -189,7 +190,7 @@ def read_bare(server: Place) -> int:
         rows: dict[str, Any] = {"experimentId": run["id"], "fields": "core,io,scores"}
         rows["limit"] = PAGE
         spans: dict[str, Any] = {"filter": json.dumps(calls), "fields": "core,usage"}
-        spans["limit"] = CALLS_PAGE
+        spans["limit"] = CALLS_PER_PAGE
         count = 0
         for path, page_size in (("/experiment-items", rows), ("/v2/observations", spans)):
             cursor: dict[str, Any] = {}
@@ -201,12 +202,12 @@ def read_bare(server: Place) -> int:
         return count
 
 
-def read_one_by_one(server: Place) -> float:
-    """Seconds for the calls of each of some traces, asked for trace by trace."""
+def read_one_by_one(server: ServerAccess) -> float:
+    """Seconds for reading the calls of `SINGLE_TRACES` traces with one request each."""
     client = _sdk(server)
     [run] = client.experiments.list(from_start_time=_BEGINNING, name=LARGE).data
     rows = client.experiments.list_items(
-        from_start_time=run.start_time, experiment_id=run.id, limit=ONE_BY_ONE
+        from_start_time=run.start_time, experiment_id=run.id, limit=SINGLE_TRACES
     ).data
 
     def read() -> None:
@@ -224,7 +225,7 @@ def _timed(work: object) -> float:
     return time.perf_counter() - started
 
 
-def _sdk(server: Place) -> LangfuseAPI:
+def _sdk(server: ServerAccess) -> LangfuseAPI:
     return LangfuseAPI(
         base_url=server.url, username=server.public_key, password=server.secret_key, timeout=60
     )
@@ -240,29 +241,29 @@ def _resources() -> Resources:
     )
 
 
-def _post(server: Place, path: str) -> list[dict[str, str]]:
+def _post(server: ServerAccess, path: str) -> list[dict[str, str]]:
     with httpx.Client(trust_env=False, timeout=60) as client:
         requests: list[dict[str, str]] = client.post(f"{server.url}{path}").json()
         return requests
 
 
-class Remembering:
-    """The stand-in, with every answer kept, each given after the same time."""
+class CachingServer:
+    """The fake server with cached responses, each sent after the same latency."""
 
     def __init__(self, server: FakeServer) -> None:
         self._server = server
-        self._answers: dict[bytes, list[Message]] = {}
-        self._asked: list[dict[str, str]] = []
+        self._responses: dict[bytes, list[Message]] = {}
+        self._requests: list[dict[str, str]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "POST":
-            await self._tell(scope["path"], send)
+            await self._send_requests(scope["path"], send)
             return
         due = asyncio.get_running_loop().time() + LATENCY_S
-        question = scope["raw_path"].partition(b"?")[0] + b"?" + scope["query_string"]
-        answer = self._answers.get(question)
+        request_line = scope["raw_path"].partition(b"?")[0] + b"?" + scope["query_string"]
+        answer = self._responses.get(request_line)
         if answer is None:
-            answer = self._answers[question] = []
+            answer = self._responses[request_line] = []
 
             async def keep(message: Message) -> None:
                 answer.append(message)
@@ -277,18 +278,20 @@ class Remembering:
         query = httpx.QueryParams(scope["query_string"].decode())
         kinds = {"experiment-items": "rows", "observations": "observations"}
         name = scope["path"].rsplit("/", 1)[-1]
-        self._asked.append({"path": kinds.get(name, name), "from": query.get("fromStartTime", "")})
+        self._requests.append(
+            {"path": kinds.get(name, name), "from": query.get("fromStartTime", "")}
+        )
 
-    async def _tell(self, path: str, send: Send) -> None:
-        body = json.dumps(self._asked).encode()
-        if path == "/forget":
-            self._asked.clear()
+    async def _send_requests(self, path: str, send: Send) -> None:
+        body = json.dumps(self._requests).encode()
+        if path == "/clear":
+            self._requests.clear()
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": body})
 
 
 @contextmanager
-def _server() -> Iterator[Place]:
+def _server() -> Iterator[ServerAccess]:
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.langfuse"],
         stdin=subprocess.PIPE,
@@ -297,7 +300,7 @@ def _server() -> Iterator[Place]:
     )
     assert process.stdout is not None
     try:
-        yield Place(*process.stdout.readline().split())
+        yield ServerAccess(*process.stdout.readline().split())
     finally:
         process.terminate()
         process.communicate(timeout=30)
@@ -307,21 +310,21 @@ def _serve() -> None:
     stand_in = FakeServer(
         mode="events_only", version="4.16.0", public_key="pk-bench", secret_key="sk-bench"
     )
-    hands = FakeLangfuse(server=stand_in, url="")
+    builder = FakeLangfuse(server=stand_in, url="")
     tone = ScorePlan(name="Tone", value=0.5)
     for name, items in ((LARGE, TRACES), (SMALL, SMALL_TRACES)):
-        hands.experiment(
+        builder.experiment(
             dataset=name,
             run=name,
             items=items,
-            calls_per_item=CALLS_EACH,
+            calls_per_item=CALLS_PER_ITEM,
             scores=[tone],
             every=timedelta(seconds=5),
         )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        print(url, hands.public_key, hands.secret_key, flush=True)
-        app = Remembering(stand_in)
+        print(url, builder.public_key, builder.secret_key, flush=True)
+        app = CachingServer(stand_in)
         config = uvicorn.Config(app, log_config=None, lifespan="off", ws="none")
         uvicorn.Server(config).run(sockets=[listener])
 

@@ -1,7 +1,7 @@
-"""H1 to H3: what ot-bench adds to a call of a tool, to a turn of a model, and 32 tasks at once.
+"""H1 to H3: the overhead of ot-bench per tool call and per model turn, and 32 concurrent tasks.
 
-The first two are seconds of the processor, which other load on the machine leaves alone; the server
-has a process of its own.
+H1 and H2 are processor seconds, which other load on the machine does not affect; the server has a
+process of its own.
 """
 
 import asyncio
@@ -31,47 +31,47 @@ TURN_GOAL_SECONDS = 0.002
 IN_FLIGHT = 32
 SLOW_TURNS = 5
 SLOW_TURN_SECONDS = 0.2
-TOGETHER_GOAL = 1.5
+CONCURRENT_GOAL = 1.5
 ROUNDS = 3
-GIVEN = {"text": "x" * 100}
+ARGUMENTS = {"text": "x" * 100}
 
 
 def measure() -> Iterator[BenchRow]:
-    """All three with a server that answers at once, on one core."""
+    """All three rows with a server without latency, on one core."""
     with one_core():
         yield _call()
         yield _turn()
-        yield _together()
+        yield _concurrent_tasks()
 
 
 def _call() -> BenchRow:
-    theirs = min(asyncio.run(_seconds_of_the_sdk()) for _ in range(ROUNDS))
-    ours = min(_seconds_of_an_attempt() for _ in range(ROUNDS))
+    theirs = min(asyncio.run(_sdk_seconds()) for _ in range(ROUNDS))
+    ours = min(_attempt_seconds() for _ in range(ROUNDS))
     return BenchRow(
         name="H1 a direct call",
         goal=f"≤ {1000 * CALL_GOAL_SECONDS:g} ms over the SDK",
         ratio=(ours - theirs) / CALL_GOAL_SECONDS,
         holds=ours - theirs <= CALL_GOAL_SECONDS,
-        note=f"{1000 * ours:.2f} ms of processor an attempt, {1000 * theirs:.2f} ms the SDK's own call",
+        note=f"{1000 * ours:.2f} ms of processor time per attempt, {1000 * theirs:.2f} ms per call of the SDK",
     )
 
 
-async def _seconds_of_the_sdk() -> float:
+async def _sdk_seconds() -> float:
     program = StdioServerParameters(command=sys.executable, args=["-I", "-S", str(FAULTS)])
     async with stdio_client(program) as (reads, writes), ClientSession(reads, writes) as session:
         await session.initialize()
-        await session.call_tool("echo", GIVEN)
+        await session.call_tool("echo", ARGUMENTS)
         began = time.process_time()
         for _ in range(CALLS):
-            await session.call_tool("echo", GIVEN)
+            await session.call_tool("echo", ARGUMENTS)
         return (time.process_time() - began) / CALLS
 
 
-def _seconds_of_an_attempt() -> float:
-    """From the end of the first attempt, which starts the server, to that of the last."""
+def _attempt_seconds() -> float:
+    """Processor seconds per attempt, without the first one, which starts the server."""
     server = faults()
     tasks = [
-        direct_task(server, "echo", name=str(n), arguments=GIVEN, share_servers=True)
+        direct_task(server, "echo", name=str(n), arguments=ARGUMENTS, share_servers=True)
         for n in range(CALLS + 1)
     ]
     ended = _run(tasks, ScriptedModel(lambda _: says("")), concurrency=1).processor
@@ -79,49 +79,51 @@ def _seconds_of_an_attempt() -> float:
 
 
 def _turn() -> BenchRow:
-    seconds = min(_seconds_of_a_turn() for _ in range(ROUNDS))
+    seconds = min(_turn_seconds() for _ in range(ROUNDS))
     return BenchRow(
         name="H2 a turn with a call",
         goal=f"≤ {1000 * TURN_GOAL_SECONDS:g} ms",
         ratio=seconds / TURN_GOAL_SECONDS,
         holds=seconds <= TURN_GOAL_SECONDS,
-        note=f"{1000 * seconds:.2f} ms of processor, the SDK's call included",
+        note=f"{1000 * seconds:.2f} ms of processor time, including the SDK's call",
     )
 
 
-def _seconds_of_a_turn() -> float:
+def _turn_seconds() -> float:
     server = faults()
     tasks = [
         harness_task(server, name=str(n), max_turns=TURNS, share_servers=True) for n in range(2)
     ]
-    endless = ScriptedModel(lambda _: calls(("echo", GIVEN)))
+    endless = ScriptedModel(lambda _: calls(("echo", ARGUMENTS)))
     ended = _run(tasks, endless, concurrency=1).processor
     return (ended[-1] - ended[0]) / TURNS
 
 
-def _together() -> BenchRow:
+def _concurrent_tasks() -> BenchRow:
     ideal = SLOW_TURNS * SLOW_TURN_SECONDS
-    model = SlowModel(_asks_a_while)
+    model = SlowModel(_call_until_last_turn)
     server = faults()
     tasks = [harness_task(server, name=str(n), share_servers=True) for n in range(IN_FLIGHT)]
-    ran = min((_run(tasks, model, concurrency=IN_FLIGHT) for _ in range(ROUNDS)), key=_whole)
+    ran = min(
+        (_run(tasks, model, concurrency=IN_FLIGHT) for _ in range(ROUNDS)), key=_total_seconds
+    )
     return BenchRow(
         name="H3 tasks at once",
-        goal=f"≤ {TOGETHER_GOAL:g} times one of them",
-        ratio=_whole(ran) / ideal,
-        holds=_whole(ran) <= TOGETHER_GOAL * ideal and model.most == IN_FLIGHT,
-        note=f"{model.most} in flight on one core, {_whole(ran):.2f} s for {ideal:.2f} s of waiting",
+        goal=f"≤ {CONCURRENT_GOAL:g} times one task",
+        ratio=_total_seconds(ran) / ideal,
+        holds=_total_seconds(ran) <= CONCURRENT_GOAL * ideal and model.most == IN_FLIGHT,
+        note=f"{model.most} in flight on one core, {_total_seconds(ran):.2f} s for {ideal:.2f} s of waiting",
     )
 
 
-def _asks_a_while(request: Request) -> Turn:
+def _call_until_last_turn(request: Request) -> Turn:
     request_count = len(request.messages) // 2
-    return calls(("echo", GIVEN)) if request_count + 1 < SLOW_TURNS else says("Done.")
+    return calls(("echo", ARGUMENTS)) if request_count + 1 < SLOW_TURNS else says("Done.")
 
 
 @dataclass(slots=True)
 class SlowModel(ScriptedModel):
-    """Takes its time, as models do, and knows how many asked it at once."""
+    """A model with latency that counts its concurrent requests."""
 
     now: int = 0
     most: int = 0
@@ -136,7 +138,7 @@ class SlowModel(ScriptedModel):
 
 @dataclass(slots=True)
 class Timed:
-    """When the first attempt began, and when each ended: by the clock and by the processor."""
+    """The start of the first attempt and the end of each, by the clock and by processor time."""
 
     began: float = 0.0
     ended: list[float] = field(default_factory=list)
@@ -150,7 +152,7 @@ class Timed:
             self.processor.append(time.process_time())
 
 
-def _whole(timed: Timed) -> float:
+def _total_seconds(timed: Timed) -> float:
     return timed.ended[-1] - timed.began
 
 
@@ -163,7 +165,7 @@ def _run(tasks: list[PlannedTask], model: Llm, *, concurrency: int) -> Timed:
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """Whatever runs or is started meanwhile shares one core."""
+    """Limit this process, and those it starts in the block, to one core."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(before)})
     try:

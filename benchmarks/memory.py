@@ -1,4 +1,4 @@
-"""M1: memory of each process of the service, while it works on few traces and on many."""
+"""M1: memory of each process of the service for a small and a large run."""
 
 import json
 import os
@@ -23,15 +23,15 @@ FEW, MANY = 2_000, 100_000
 LIMIT_MIB = {"api": 150, "worker": 300, "pool child": 200}
 
 
-class Peak(NamedTuple):
+class PeakMemory(NamedTuple):
     """The largest resident size of a process so far, in MiB."""
 
     role: str
     mib: float
 
 
-class Served(NamedTuple):
-    """A service in processes of its own, whose parent is `pid`."""
+class RunningService(NamedTuple):
+    """A service in processes of its own; `pid` is their parent."""
 
     client: httpx.Client
     pid: int
@@ -49,7 +49,7 @@ def measure() -> Iterator[BenchRow]:
 def measure_peaks(
     name: str, parent: int, few: int, many: int, run: Callable[[int], float]
 ) -> Iterator[BenchRow]:
-    """A row for each process after a run of so many traces; `run` tells how long it took."""
+    """One row per process after a run of `many` traces; `run` returns its seconds."""
     run(few)
     before = {peak.role: peak.mib for peak in _peaks(parent)}
     seconds = run(many)
@@ -78,7 +78,7 @@ def _uploaded_run(client: httpx.Client, traces: int) -> float:
 
 
 def run_to_end(client: httpx.Client, body: dict[str, str]) -> float:
-    """Start a run and wait for it; how many seconds it took."""
+    """Start a run and wait for its end; returns its seconds."""
     run = client.post("/benchmark-runs", json=body).raise_for_status().json()
     path = f"/benchmark-runs/{run['id']}"
     while run["completedAt"] is None:
@@ -91,7 +91,7 @@ def run_to_end(client: httpx.Client, body: dict[str, str]) -> float:
 
 
 @contextmanager
-def served() -> Iterator[Served]:
+def served() -> Iterator[RunningService]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     key = "a-key-for-the-benchmark-of-memory"
@@ -117,7 +117,7 @@ def served() -> Iterator[Served]:
                 trust_env=False,
                 timeout=300,
             ) as client:
-                yield Served(client, process.pid)
+                yield RunningService(client, process.pid)
         finally:
             process.terminate()
             process.communicate(timeout=60)
@@ -132,18 +132,18 @@ def _wait(process: "subprocess.Popen[str]") -> None:
 
 
 def _reachable() -> str | None:
-    """A place that an unprivileged database may enter, when this runs as root."""
+    """A folder that an unprivileged database can enter, if this process runs as root."""
     return "/var/lib" if os.geteuid() == 0 else None
 
 
-def _peaks(parent: int) -> Iterator[Peak]:
-    """The processes of the service below `serve`, by role; of several children the largest."""
+def _peaks(parent: int) -> Iterator[PeakMemory]:
+    """The peak of each role among the processes below `serve`: its largest process."""
     measured: dict[str, float] = {}
     for pid, line in _descendants(parent):
         role = _role(line)
         if role:
             measured[role] = max(measured.get(role, 0), _peak_mib(pid))
-    return (Peak(role, mib) for role, mib in measured.items())
+    return (PeakMemory(role, mib) for role, mib in measured.items())
 
 
 def _role(line: str) -> str | None:

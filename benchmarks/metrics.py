@@ -1,7 +1,8 @@
-"""Rows T1–T4: our metrics, through the engine, beside rouge-score, sacrebleu and naive sets.
+"""T1 to T4: our metrics, through the engine, compared with rouge-score, sacrebleu and naive sets.
 
 Both sides compute ROUGE, ROUGE_1, ROUGE_2, BLEU, ACCURACY, PRECISION, RECALL and F1_SCORE of the
-same pairs (T3: the three ROUGEs, stemmed). Every value of T1–T3 is compared before it is timed.
+same pairs (T3: the three ROUGE metrics, stemmed). Every value of T1 to T3 is compared before it is
+timed.
 """
 
 import json
@@ -35,7 +36,7 @@ class Pair(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """What rouge-score and sacrebleu say of one pair."""
+    """The values of rouge-score and sacrebleu for one pair."""
 
     rouge_l: float
     rouge_1: float
@@ -52,7 +53,7 @@ class Task(NamedTuple):
 
 
 def measure() -> Iterator[BenchRow]:
-    """The rows T1–T4, one after the other."""
+    """The rows T1 to T4."""
     short, source = _short_pairs()
     yield _warm(Task("T1", 10, f"8 metrics, {source}", short))
     yield _warm(Task("T2", 34, "8 metrics, 300 words a text", _pairs(20, 300, 300)))
@@ -63,8 +64,8 @@ def measure() -> Iterator[BenchRow]:
 def _warm(task: Task) -> BenchRow:
     ours, peer = _our_work(task), _peer_work(task)
     _compare(task.name, ours(), peer())
-    # Both sides work about equally long a turn, so that neither is cold for more of it than the other
-    # and a busy moment of the machine weighs the same.
+    # Both sides work about equally long per round: caches are equally warm, and load on the machine
+    # affects both alike.
     ours_passes = round(PASSES * task.goal)
     timed = interleave(
         _repeated(ours, ours_passes), _repeated(peer, PASSES), clock=time.process_time
@@ -139,7 +140,7 @@ def _peer_work(task: Task) -> Callable[[], list[Scores]]:
 
 
 def naive_overlap(pair: Pair) -> tuple[float, float, float, float]:
-    """Accuracy, precision, recall and F1 of sets of words, as anybody would first write them."""
+    """Accuracy, precision, recall and F1 of sets of words in the most direct implementation."""
     expected, output = set(pair.expected.lower().split()), set(pair.output.lower().split())
     common = len(expected & output)
     precision = common / len(output) if output else 0.0
@@ -165,7 +166,7 @@ def _short_pairs() -> tuple[Sequence[Pair], str]:
 
 
 def _pairs(count: int, expected_words: int, output_words: int) -> list[Pair]:
-    """Distinct pairs with the word frequencies, signs and common stretches of prose."""
+    """Distinct pairs with the word frequencies, punctuation and common passages of prose."""
     chance = random.Random(20_261_121)
     vocabulary = [_word(chance) for _ in range(4000)]
     weights = [1 / rank for rank in range(1, len(vocabulary) + 1)]
@@ -191,7 +192,7 @@ def _word(chance: random.Random) -> str:
 
 
 def _cold() -> BenchRow:
-    """A new process for each side and round; imports and the making of the pairs are not timed."""
+    """A new process for each side and round; imports and the generation of pairs are not timed."""
     ours, peer = [], []
     for _ in range(COLD_ROUNDS):
         ours.append(_seconds_of_child("ours"))

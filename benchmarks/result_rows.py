@@ -1,4 +1,4 @@
-"""One row of a benchmark, and how two contenders are timed fairly."""
+"""One row of a benchmark, and the fair timing of two contenders."""
 
 import gc
 import statistics
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class BenchRow(NamedTuple):
-    """What was compared, the goal in words, the ratio reached, and whether it holds."""
+    """The name of a measurement, its goal in words, the measured ratio, and whether it holds."""
 
     name: str
     goal: str
@@ -30,7 +30,7 @@ def interleave(
     repeat: int = 7,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Interleaved:
-    """Time both in turn, so that a busy minute of the machine hits both alike.
+    """Time both in turn, so that load on the machine affects both alike.
 
     `time.process_time` is the fairer clock for work that neither waits nor starts processes.
     """
@@ -43,7 +43,7 @@ def interleave(
 
 def _seconds(work: Callable[[], object], clock: Callable[[], float]) -> float:
     gc.collect()
-    gc.disable()  # as timeit does: what one side leaves behind is not the other's work
+    gc.disable()  # as timeit does: garbage of one side must not cost the other time
     try:
         started = clock()
         work()

@@ -1,6 +1,6 @@
-"""W1 and W2: what a second worker brings, and what is left to do for an unchanged run.
+"""W1 and W2: the speed-up by a second worker, and the work left for an unchanged run.
 
-A worker has one process for metrics, so that two of them have two processors' worth of work.
+A worker has one metric process here, so two workers can use two processors.
 """
 
 import signal
@@ -21,7 +21,7 @@ WARM_UP_TRACES: Final = 200
 ROUNDS: Final = 3
 W1_GOAL: Final = 1.4
 
-# From the moment on at which the shards are on the queue.
+# Measured from the moment at which the shards are enqueued.
 SCORING_S = """
     SELECT extract(epoch FROM max(done_at) - min(collection.completed_at))::float8
     FROM run_shards JOIN benchmark_runs AS run ON run.seq = run_seq
@@ -29,8 +29,8 @@ SCORING_S = """
 """
 
 
-class Taken(NamedTuple):
-    """Seconds of a whole run, and of its scoring alone."""
+class RunTiming(NamedTuple):
+    """Seconds of a whole run, and of its scoring only."""
 
     run: JSON
     whole_s: float
@@ -40,18 +40,20 @@ class Taken(NamedTuple):
 def measure() -> Iterator[BenchRow]:
     with deployment_with_workers() as deployment:
         deployment.service.benchmark("scale")
-        alone, together = [], []
+        one_worker, two_workers = [], []
         for number in range(ROUNDS):
-            alone.append(_with_workers(deployment, 1, f"one-{number}"))
-            together.append(_with_workers(deployment, 2, f"two-{number}"))
-        yield _second_worker(alone, together)
+            one_worker.append(_with_workers(deployment, 1, f"one-{number}"))
+            two_workers.append(_with_workers(deployment, 2, f"two-{number}"))
+        yield _second_worker(one_worker, two_workers)
         yield _unchanged(deployment)
 
 
-def _second_worker(alone: list[Taken], together: list[Taken]) -> BenchRow:
-    one_s, two_s = (median(timing.whole_s for timing in some) for some in (alone, together))
-    scoring = median(timing.scoring_s for timing in alone) / median(
-        timing.scoring_s for timing in together
+def _second_worker(one_worker: list[RunTiming], two_workers: list[RunTiming]) -> BenchRow:
+    one_s, two_s = (
+        median(timing.whole_s for timing in timings) for timings in (one_worker, two_workers)
+    )
+    scoring = median(timing.scoring_s for timing in one_worker) / median(
+        timing.scoring_s for timing in two_workers
     )
     return BenchRow(
         "W1",
@@ -59,12 +61,12 @@ def _second_worker(alone: list[Taken], together: list[Taken]) -> BenchRow:
         one_s / two_s,
         one_s / two_s >= W1_GOAL,
         f"{TRACES} traces x 6 metrics: {one_s:.1f} s with one worker, {two_s:.1f} s with two;"
-        f" {scoring:.2f}x of scoring alone",
+        f" {scoring:.2f}x of scoring only",
     )
 
 
 def _unchanged(deployment: Deployment) -> BenchRow:
-    """A run, and the same once more."""
+    """Time a run and its repetition."""
     workers = _start(deployment, 1)
     _upload(deployment, "again", TRACES)
     first, again = _run(deployment, "again"), _run(deployment, "again")
@@ -76,12 +78,12 @@ def _unchanged(deployment: Deployment) -> BenchRow:
         ratio,
         computed == 0 and again.run["metricsReused"] == first.run["metricsComputed"],
         f"{again.whole_s:.1f} s after {first.whole_s:.1f} s; {computed} values computed,"
-        f" {again.run['metricsReused']} taken over",
+        f" {again.run['metricsReused']} reused",
     )
 
 
-def _with_workers(deployment: Deployment, count: int, name: str) -> Taken:
-    """A run of traces that nobody measured, by workers that are warm."""
+def _with_workers(deployment: Deployment, count: int, name: str) -> RunTiming:
+    """Time a run of new traces with warm workers."""
     workers = _start(deployment, count)
     _upload(deployment, f"{name}-warm", WARM_UP_TRACES)
     _run(deployment, f"{name}-warm")
@@ -107,9 +109,9 @@ def _upload(deployment: Deployment, name: str, count: int) -> None:
     deployment.service.upload(traces, run_name=name)
 
 
-def _run(deployment: Deployment, name: str) -> Taken:
+def _run(deployment: Deployment, name: str) -> RunTiming:
     started = deployment.service.start(benchmarkId="scale", runName=name)
     run = deployment.completed_run(started["id"])
     began, ended = (datetime.fromisoformat(run[key]) for key in ("startedAt", "completedAt"))
     scoring_s = float(deployment.rows.value(SCORING_S, run["id"]))
-    return Taken(run, (ended - began).total_seconds(), scoring_s)
+    return RunTiming(run, (ended - began).total_seconds(), scoring_s)

@@ -1,6 +1,6 @@
-"""S1: 10 000 schedules that are due in one second, beside APScheduler with its own job store.
+"""S1: 10 000 schedules that are due in the same second, compared with APScheduler and its job store.
 
-Both begin with the rows in place and take turns; after a minute no new turn begins.
+Both sides start with the rows in place and take turns; after a minute no new round starts.
 """
 
 import pickle
@@ -32,7 +32,7 @@ LATEST_S = 2.0
 GOAL = 20.0
 GRACE_S = 3600
 PATIENCE_S = 240.0
-LEAD = timedelta(seconds=8)  # a scheduler that starts computes everything anew
+LEAD = timedelta(seconds=8)  # a starting scheduler recomputes every schedule
 
 _samples: list[float] = []
 
@@ -63,14 +63,14 @@ STARTS = text(
 
 
 class Lateness(NamedTuple):
-    """How many fired, and seconds from the due instant to the last of them."""
+    """The number of fires, and the seconds from the due instant to the last fire."""
 
     fired: int
     last_s: float
 
 
 class Round(NamedTuple):
-    """One turn of each."""
+    """One measurement of each side."""
 
     ours: Lateness
     peer: Lateness
@@ -82,7 +82,7 @@ def measure() -> Iterator[BenchRow]:
     with _database() as db:
         while not rounds or (len(rounds) < ROUNDS and time.monotonic() - begun < ENOUGH_S):
             rounds.append(Round(_ours(db), _peer(db)))
-    ours, peer = (_usual([durations[side] for durations in rounds]) for side in (0, 1))
+    ours, peer = (_typical([durations[side] for durations in rounds]) for side in (0, 1))
     ratio = peer.last_s / ours.last_s
     holds = ours.fired == peer.fired == SCHEDULES and ours.last_s <= LATEST_S and ratio >= GOAL
     yield BenchRow(
@@ -91,18 +91,18 @@ def measure() -> Iterator[BenchRow]:
         ratio,
         holds,
         f"{ours.fired} due in one second, each once: the last {ours.last_s:.2f} s late"
-        f" against {peer.last_s:.1f} s ({peer.fired}); median of {len(rounds)}",
+        f" compared with {peer.last_s:.1f} s ({peer.fired}); median of {len(rounds)}",
     )
 
 
-def _usual(rounds: list[Lateness]) -> Lateness:
+def _typical(rounds: list[Lateness]) -> Lateness:
     return Lateness(
         min(lateness.fired for lateness in rounds), median(each.last_s for each in rounds)
     )
 
 
 def _ours(db: Database) -> Lateness:
-    """From due to committed: the fire, the job that starts the run, the next instant."""
+    """Lateness of the commit with the fire, the job of its run and the next instant."""
     due = _whole_second(datetime.now(UTC) + LEAD)
     cron = f"{due.second} {due.minute} * * * *"
     with db.begin() as session:
@@ -122,7 +122,7 @@ def _ours(db: Database) -> Lateness:
 
 
 def _peer(db: Database) -> Lateness:
-    """The same number of cron jobs that do nothing but note the time."""
+    """The same number of cron jobs that only record the time."""
     _samples.clear()
     store = SQLAlchemyJobStore(engine=db.engine)
     scheduler = BackgroundScheduler(
@@ -142,7 +142,7 @@ def _peer(db: Database) -> Lateness:
 
 
 def _fill_store(db: Database, store: SQLAlchemyJobStore, first: Job) -> None:
-    """More jobs like the first one, at once: one by one they take longer than they take to fire."""
+    """Insert copies of the first job at once: adding jobs one by one is slower than firing them."""
     state = first.__getstate__()
     rows = [
         {

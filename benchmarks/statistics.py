@@ -1,8 +1,8 @@
-"""Row V1: a night's verdicts, from two runs of 1000 items × 5 trials to 20 KPIs with intervals.
+"""V1: the verdicts of a run, from two runs of 1000 items × 5 trials to 20 KPIs with intervals.
 
-The peer is scipy's `bootstrap` on the same work: for every KPI, the items' means of its metrics in
-both runs are resampled together as often, and the formula, written by hand for numpy, is computed
-of all resamples at once. It knows no trials, so it gets their means beforehand.
+The peer is scipy's `bootstrap` for the same work: for each KPI, the item means of its metrics in
+both runs are resampled together equally often, and a hand-written numpy formula is computed for
+all resamples at once. It has no concept of trials, so it gets their means beforehand.
 """
 
 import time
@@ -51,7 +51,7 @@ class Night(NamedTuple):
 
 
 def measure() -> Iterator[BenchRow]:
-    """One row against scipy, and one for the seconds."""
+    """One row for the comparison with scipy, and one for the seconds."""
     night, formulas = _night(), _formulas()
     ours, peer = interleave(
         lambda: _verdicts(night, formulas),
@@ -72,7 +72,7 @@ def measure() -> Iterator[BenchRow]:
         goal="faster",
         ratio=peer / ours,
         holds=peer > ours,
-        note=f"{peer:.2f} s against {ours:.2f} s of CPU: {shape}",
+        note=f"{peer:.2f} s compared with {ours:.2f} s of CPU: {shape}",
     )
 
 
@@ -130,7 +130,7 @@ def _night() -> Night:
 
 
 def _formulas() -> list[CompiledFormula]:
-    """Of neighbouring metrics, five of each kind."""
+    """Formulas of neighboring metrics, five of each form."""
     return [
         compile_formula(TEXTS[k % len(TEXTS)].format(a=k, b=(k + 1) % KPIS)) for k in range(KPIS)
     ]

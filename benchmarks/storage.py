@@ -1,4 +1,4 @@
-"""D1–D3: writing and keeping the metric values of runs, beside narrow rows through an ORM's core."""
+"""D1 to D3: writing and storing metric values, compared with narrow rows through SQLAlchemy Core."""
 
 import random
 import tempfile
@@ -21,7 +21,7 @@ from tests.support.postgres import cluster, drop_database, make_database
 
 METRICS = ("ROUGE", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE")
 SHARD = SHARD_TRACES
-SHARDS = 15  # 180 000 values a round
+SHARDS = 15  # 180 000 values per round
 ROUNDS = 5
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -54,8 +54,8 @@ def measure() -> Iterator[BenchRow]:
             f"≥ {D1_GOAL:g}× narrow rows by SQLAlchemy executemany, both idempotent",
             ratio,
             ratio >= D1_GOAL,
-            f"{values} values: {values / seconds.ours_seconds:,.0f} a second"
-            f" against {values / seconds.peer_seconds:,.0f}",
+            f"{values} values: {values / seconds.ours_seconds:,.0f} per second"
+            f" compared with {values / seconds.peer_seconds:,.0f}",
         )
         yield _bytes_per_trace(db)
         yield _stored_aggregates(db)
@@ -68,15 +68,15 @@ def _bytes_per_trace(db: Database) -> BenchRow:
     bytes_per_trace = size / count
     return BenchRow(
         "D2",
-        f"≤ {D2_GOAL_BYTES:g} bytes a trace with indexes, 6 metrics",
+        f"≤ {D2_GOAL_BYTES:g} bytes per trace with indexes, 6 metrics",
         bytes_per_trace,
         bytes_per_trace <= D2_GOAL_BYTES,
-        f"{bytes_per_trace:.0f} bytes a trace over {count} traces",
+        f"{bytes_per_trace:.0f} bytes per trace for {count} traces",
     )
 
 
 def _stored_aggregates(db: Database) -> BenchRow:
-    """Database time of both answers, for a run among those written above."""
+    """Database time of both queries, for a run that was written above."""
     with db.read() as session:
         ours = median(_explained(session, OURS, 25))
         narrow = median(_explained(session, NARROW_MEANS, 5))
@@ -85,7 +85,7 @@ def _stored_aggregates(db: Database) -> BenchRow:
         f"≤ {D3_GOAL_MS:g} ms for the stored aggregates of a run",
         ours,
         ours <= D3_GOAL_MS,
-        f"{ours:.3f} ms; averaging narrow rows {narrow:.1f} ms",
+        f"{ours:.3f} ms; the average over narrow rows takes {narrow:.1f} ms",
     )
 
 
@@ -102,7 +102,7 @@ def _explained(session: object, query: str, repeat: int) -> list[float]:
 
 
 def _write_ours(db: Database, number: int, shards: list[list[TraceMeasurements]]) -> None:
-    """As the worker does it: take the shard over, then write it in one transaction."""
+    """Acquire the shard, then write it in one transaction, as a worker does."""
     run_id = _make_run(db, number)
     for shard, measured in enumerate(shards):
         with db.begin() as session:
@@ -132,7 +132,7 @@ def _write_narrow(db: Database, number: int, shards: list[list[TraceMeasurements
 
 
 def _make_run(db: Database, number: int) -> str:
-    """A running run with its shards, as planning leaves it."""
+    """A running run with its shards, before the first one is measured."""
     plan = (
         '{"benchmark_id":"b","benchmark_revision":1,"agent_id":"a","agent_revision":1,'
         '"source":"local","dataset_ref":"d","run_name":null,"metrics":[],"kpis":[],'

@@ -1,6 +1,6 @@
-"""Row R1: how long after the death of its worker a run is complete, by the step that it was in.
+"""R1: the time from the death of a worker to the completion of its run, per step of the run.
 
-A new worker is started at the moment of the kill; undisturbed, the run takes about a second.
+A new worker is started at the moment of the kill; an undisturbed run takes about a second.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ GOAL_S = 15.0
 
 
 def measure() -> Iterator[BenchRow]:
-    """A worker is killed that is in each step of a run at once, of as many runs."""
+    """Kill a worker in each step of a run, with one run per step."""
     with deployment_with_workers() as deployment:
         steps = tuple(step for step in STEPS if step != "writing back")  # the run is complete then
         seconds = kill_in(deployment, steps, run_undisturbed(deployment))

@@ -1,4 +1,4 @@
-"""Traces of the length of real ones, as they are uploaded: 16 words expected, 97 answered."""
+"""Traces as long as real ones: 16 expected words, 97 words in the output."""
 
 from tests.support.service import JSON
 
@@ -7,7 +7,7 @@ WORDS = SENTENCE.split()
 
 
 def long_pair(number: int) -> JSON:
-    """One trace; no two are alike."""
+    """A trace; each number gives a different one."""
     expected = expected_of(number)
     return {
         "traceId": f"t-{number}",

@@ -1,4 +1,4 @@
-"""Requests to a model server: what is sent, what is read, what is retried."""
+"""Requests to a model server: request bodies, responses and retries."""
 
 from array import array
 from collections.abc import Iterator, Sequence

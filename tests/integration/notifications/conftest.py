@@ -1,4 +1,4 @@
-"""A service whose clock a test sets, and a receiver of webhooks that does as the test says."""
+"""A service with a settable clock, and a webhook receiver that the test controls."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Slack and Teams, through servers that stand where the names of their hosts lead."""
+"""Slack and Teams, with local servers in place of their hosts."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""The summary of the day before, sent once to those who ask for it."""
+"""The daily summary is sent once to each endpoint that receives it."""
 
 import json
 from datetime import UTC, date, datetime, time, timedelta

@@ -1,4 +1,4 @@
-"""From a message to its deliveries: at least once, with one id, and never in anybody's way."""
+"""Deliveries: at least once, with one message ID, without delaying other endpoints."""
 
 import json
 import threading

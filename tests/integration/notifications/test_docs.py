@@ -1,4 +1,4 @@
-"""What the page about notifications shows is what happens."""
+"""The examples of docs/notifications.md give the documented results."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Mails, through real servers: with and without TLS and passwords, with good and bad addresses."""
+"""Mails through real servers: with and without TLS and passwords, valid and invalid addresses."""
 
 import datetime as dt
 import socket

@@ -1,4 +1,4 @@
-"""Whoever knows the address of a chat can write there: it is stored sealed and shown cut short."""
+"""Chat URLs are credentials: they are stored encrypted and shown redacted."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""The inbox: read and unread, followed as a stream, on the command line."""
+"""The inbox: read and unread, the event stream, the command line."""
 
 import json
 from collections.abc import Iterator

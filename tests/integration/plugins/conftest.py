@@ -1,3 +1,5 @@
+"""Fixtures: the installed sample distribution, and a service that has loaded it."""
+
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,27 +16,29 @@ MEMORY_BYTES = 512 * 1024**2
 
 
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the sample distribution is installed."""
+def installed_plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which the sample distribution is installed."""
     return install_sample(tmp_path_factory.mktemp("plugins"))
 
 
 @pytest.fixture
-def failures(plugins: None, monkeypatch: pytest.MonkeyPatch, installed: Path) -> list[LoadedPlugin]:
-    """The sample distribution is loaded, and this is what failed."""
-    return load_sample(monkeypatch, installed)
+def failed_plugins(
+    plugins: None, monkeypatch: pytest.MonkeyPatch, installed_plugins: Path
+) -> list[LoadedPlugin]:
+    """The plugins of the loaded sample distribution that failed."""
+    return load_sample(monkeypatch, installed_plugins)
 
 
 @pytest.fixture
-def pool(failures: list[LoadedPlugin]) -> Iterator[ProcessPool]:
-    """A child process that has loaded the sample distribution, too."""
+def pool(failed_plugins: list[LoadedPlugin]) -> Iterator[ProcessPool]:
+    """A pool whose child process has loaded the sample distribution."""
     pool = ProcessPool(1, warm_up=load_metrics, memory_bytes=MEMORY_BYTES)
     yield pool
     pool.close()
 
 
 @pytest.fixture
-def extended(service_resources: Resources, pool: ProcessPool) -> Iterator[Service]:
+def extended_service(service_resources: Resources, pool: ProcessPool) -> Iterator[Service]:
     """The service with the sample distribution."""
     with running_service(service_resources, pool) as running:
         yield running

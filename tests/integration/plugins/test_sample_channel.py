@@ -1,4 +1,4 @@
-"""A channel of another distribution: the outbox is the same, and its failures cost nothing else."""
+"""A channel of another distribution uses the outbox; its failures affect its deliveries only."""
 
 import sys
 from typing import Any
@@ -12,21 +12,21 @@ from app.notifications.service import publish
 from app.notifications.types import DeliveryTarget, NotificationMessage
 from tests.support.service import JSON, Service
 
-TOLD = NotificationMessage(topic="test.told", title="The pelican has landed")
+MESSAGE = NotificationMessage(topic="test.told", title="The pelican has landed")
 
 
 @pytest.fixture
-def arrived(failures: list[LoadedPlugin]) -> Any:
+def arrived_messages(failed_plugins: list[LoadedPlugin]) -> Any:
     by_recipient = sys.modules["mosaico_sample.channel"].ARRIVED
     by_recipient.clear()
     return by_recipient
 
 
-def tell(service: Service, *recipients: str) -> None:
+def publish_to(service: Service, *recipients: str) -> None:
     targets, res = [DeliveryTarget("SAMPLE_PIGEON", row) for row in recipients], service.resources
     with res.db.begin() as session:
         endpoints = ensure_endpoints(session, targets, res.secrets)
-        publish(session, TOLD, [endpoint.id for endpoint in endpoints])
+        publish(session, MESSAGE, [endpoint.id for endpoint in endpoints])
 
 
 def deliveries(service: Service) -> dict[str, JSON]:
@@ -34,21 +34,28 @@ def deliveries(service: Service) -> dict[str, JSON]:
     return {row["recipient"]: row for row in service.get("/deliveries")["items"]}
 
 
-def test_plugin_channel__is_listed_with_the_built_in_ones(arrived: Any) -> None:
+def test_plugin_channel__is_listed_with_the_built_in_ones(arrived_messages: Any) -> None:
     assert {"EMAIL", "SLACK", "TEAMS", "WEBHOOK", "SAMPLE_PIGEON"} <= set(CHANNELS.names())
 
 
-def test_plugin_channel__delivers_through_the_outbox(extended: Service, arrived: Any) -> None:
-    tell(extended, "loft-7")
-    [delivery] = deliveries(extended).values()
+def test_plugin_channel__delivers_through_the_outbox(
+    extended_service: Service, arrived_messages: Any
+) -> None:
+    publish_to(extended_service, "loft-7")
+    [delivery] = deliveries(extended_service).values()
     assert delivery["status"] == "DELIVERED"
-    [outgoing] = arrived
-    assert (outgoing.message_id, outgoing.body) == (delivery["notificationId"], TOLD.title.encode())
+    [outgoing] = arrived_messages
+    assert (outgoing.message_id, outgoing.body) == (
+        delivery["notificationId"],
+        MESSAGE.title.encode(),
+    )
 
 
-def test_plugin_channel__exception_fails_one_delivery_only(extended: Service, arrived: Any) -> None:
-    tell(extended, "loft-lost", "loft-7")
-    by_recipient = deliveries(extended)
+def test_plugin_channel__exception_fails_one_delivery_only(
+    extended_service: Service, arrived_messages: Any
+) -> None:
+    publish_to(extended_service, "loft-lost", "loft-7")
+    by_recipient = deliveries(extended_service)
     assert by_recipient["loft-7"]["status"] == "DELIVERED"
     failed_delivery = by_recipient["loft-lost"]
     assert (failed_delivery["status"], failed_delivery["attempts"]) == ("PENDING", 1)
@@ -56,19 +63,21 @@ def test_plugin_channel__exception_fails_one_delivery_only(extended: Service, ar
     assert failed_delivery["dueAt"] is not None
 
 
-def test_plugin_channel__checks_recipients(extended: Service, arrived: Any) -> None:
+def test_plugin_channel__checks_recipients(
+    extended_service: Service, arrived_messages: Any
+) -> None:
     body = {"channel": "SAMPLE_PIGEON", "recipient": "roof"}
-    problem = extended.refused(422, "POST", "/notifications/test", body)
+    problem = extended_service.refused(422, "POST", "/notifications/test", body)
     assert problem["errors"] == [
         {"pointer": "/recipient", "detail": "is no loft; write it as loft-7"}
     ]
 
 
 def test_plugin_channel__missing_channel_is_reported_and_retried(
-    extended: Service, arrived: Any, monkeypatch: pytest.MonkeyPatch
+    extended_service: Service, arrived_messages: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tell(extended, "loft-7")
+    publish_to(extended_service, "loft-7")
     monkeypatch.setattr(CHANNELS, "_items", {})
-    [delivery] = deliveries(extended).values()
+    [delivery] = deliveries(extended_service).values()
     assert delivery["status"] == "PENDING"
     assert "not installed on this worker" in delivery["detail"]

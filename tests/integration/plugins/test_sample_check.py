@@ -1,4 +1,4 @@
-"""A check of another distribution, as datasets and the commands of bashkit-eval meet it."""
+"""A check of another distribution in datasets and in the commands of bashkit-eval."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from app.harness.bash.cli import cli
 
 
 def bashkit_eval(command: str, folder: Path, check: str) -> str:
-    """What the command says of one task, on which `echo 1234` is run."""
+    """The output of the command for one task that runs `echo 1234`."""
     task = {"id": "t", "category": "c", "prompt": "p", "expectations": [{"check": check}]}
     (folder / "tasks.jsonl").write_text(json.dumps(task))
     (folder / "play.jsonl").write_text(json.dumps({"id": "t", "turns": [["echo 1234"]]}))
@@ -23,16 +23,16 @@ def bashkit_eval(command: str, folder: Path, check: str) -> str:
 
 
 def test_plugin_check__invalid_check_is_reported_and_others_load(
-    failures: list[LoadedPlugin],
+    failed_plugins: list[LoadedPlugin],
 ) -> None:
-    [failure] = [plugin for plugin in failures if plugin.kind == "check"]
+    [failure] = [plugin for plugin in failed_plugins if plugin.kind == "check"]
     assert failure.name == "unfit"
     assert "must be a Check" in (failure.error or "")
     assert {"sample_quiet", "exit_code"} <= set(CHECKS.names())
     assert "sample_unfit" not in CHECKS.names()
 
 
-@pytest.mark.usefixtures("failures")
+@pytest.mark.usefixtures("failed_plugins")
 def test_plugin_check__results_count_like_built_in_ones(tmp_path: Path) -> None:
     assert "[PASS] t" in bashkit_eval("run", tmp_path, "sample_quiet:5")
     completed = bashkit_eval("run", tmp_path, "sample_quiet:4")
@@ -40,7 +40,7 @@ def test_plugin_check__results_count_like_built_in_ones(tmp_path: Path) -> None:
     assert "expected <= 4, got 5" in completed
 
 
-@pytest.mark.usefixtures("failures")
+@pytest.mark.usefixtures("failed_plugins")
 def test_plugin_check__warnings_are_shown_by_lint(tmp_path: Path) -> None:
     assert "'few' is not a number of characters" in bashkit_eval(
         "lint", tmp_path, "sample_quiet:few"

@@ -1,4 +1,4 @@
-"""Another distribution adds metrics and trace sources; what it does wrong costs nothing else."""
+"""Another distribution adds metrics and trace sources; its errors affect nothing else."""
 
 import json
 import os
@@ -30,14 +30,14 @@ def by_metric(service: Service, run: JSON) -> dict[str, JSON]:
 
 
 def test_plugins__load_error_is_reported_once_and_registers_nothing(
-    failures: list[LoadedPlugin],
+    failed_plugins: list[LoadedPlugin],
 ) -> None:
-    metrics = {failure.name: failure for failure in failures if failure.kind == "metric"}
+    metrics = {failure.name: failure for failure in failed_plugins if failure.kind == "metric"}
     assert metrics.keys() == BROKEN.keys()
     for name, complaint in BROKEN.items():
         assert complaint in (metrics[name].error or "")
         assert metrics[name].origin.startswith(ORIGIN)
-    sources = [failure for failure in failures if failure.kind == "trace source"]
+    sources = [failure for failure in failed_plugins if failure.kind == "trace source"]
     assert [failure.name for failure in sources] == ["unfit"]
     assert "must be a SourceSpec" in (sources[0].error or "")
     assert "SAMPLE_HALF" not in METRICS.names()  # registered before its plugin failed
@@ -45,7 +45,7 @@ def test_plugins__load_error_is_reported_once_and_registers_nothing(
     assert METRICS.canonical_name("LATENCY") == "LATENCY_MS"
 
 
-@pytest.mark.usefixtures("failures")
+@pytest.mark.usefixtures("failed_plugins")
 def test_plugins__loaded_ones_are_listed_with_built_in_ones() -> None:
     assert {"SAMPLE_BREVITY", "SAMPLE_HANGS", "ROUGE"} <= set(METRICS.names())
     assert METRICS.canonical_name("SAMPLE_SHORTNESS") == "SAMPLE_BREVITY"
@@ -55,11 +55,11 @@ def test_plugins__loaded_ones_are_listed_with_built_in_ones() -> None:
     assert origins["ROUGE"] == "built-in"
 
 
-def test_plugins_command__shows_origin_and_load_errors(installed: Path) -> None:
+def test_plugins_command__shows_origin_and_load_errors(installed_plugins: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "app.cli", "plugins", "--format", "json"],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(installed)},
+        env=os.environ | {"PYTHONPATH": str(installed_plugins)},
         capture_output=True,
         text=True,
         timeout=120,
@@ -74,8 +74,8 @@ def test_plugins_command__shows_origin_and_load_errors(installed: Path) -> None:
     assert loaded["sample-counting"]["kind"] == "trace source"
 
 
-def test_metric_catalog__shows_metrics_and_broken_plugins(extended: Service) -> None:
-    catalogue = extended.get("/metrics")
+def test_metric_catalog__shows_metrics_and_broken_plugins(extended_service: Service) -> None:
+    catalogue = extended_service.get("/metrics")
     metrics = {metric["key"]: metric for metric in catalogue["items"]}
     sample = metrics["SAMPLE_BREVITY"]
     assert sample["origin"] == f"{ORIGIN}metrics:register)"
@@ -85,31 +85,33 @@ def test_metric_catalog__shows_metrics_and_broken_plugins(extended: Service) -> 
     assert broken.keys() == BROKEN.keys()
 
 
-def test_plugins__run_uses_source_and_metrics_of_another_distribution(extended: Service) -> None:
+def test_plugins__run_uses_source_and_metrics_of_another_distribution(
+    extended_service: Service,
+) -> None:
     # Twelve answers of three words on two pages: each is 2/3 as brief as it could be; a run needed
     # 12·2 of its 12·3 words.
-    extended.agent()
-    extended.benchmark(
+    extended_service.agent()
+    extended_service.benchmark(
         source="sample-counting",
         datasetRef="12",
         metrics=["SAMPLE_SHORTNESS"],
         measures=[{"name": "brevity", "formula": "SAMPLE_SHORTNESS + SAMPLE_BREVITY.max"}],
     )
-    run = extended.completed()
+    run = extended_service.completed()
     assert (run["status"], run["tracesTotal"]) == ("COMPLETED", 12)
-    brevity = by_metric(extended, run)["SAMPLE_BREVITY"]
+    brevity = by_metric(extended_service, run)["SAMPLE_BREVITY"]
     assert brevity["n"] == 12
     assert brevity["mean"] == pytest.approx(2 / 3, abs=1e-15)
     assert brevity["version"] == "1+words=2"
 
 
-def test_plugin_metric__run_value_comes_from_the_provider(extended: Service) -> None:
+def test_plugin_metric__run_value_comes_from_the_provider(extended_service: Service) -> None:
     # Answers of 1, 2 and 6 words: 1, 1 and 2/6 by themselves; the run needed 6 words of 9.
-    extended.agent()
-    extended.benchmark(metrics=["SAMPLE_BREVITY"])
+    extended_service.agent()
+    extended_service.benchmark(metrics=["SAMPLE_BREVITY"])
     texts = ["a", "a b", "a b c d e f"]
-    extended.upload([pair(number, output=text) for number, text in enumerate(texts)])
-    run = extended.completed()
-    brevity = by_metric(extended, run)["SAMPLE_BREVITY"]
+    extended_service.upload([pair(number, output=text) for number, text in enumerate(texts)])
+    run = extended_service.completed()
+    brevity = by_metric(extended_service, run)["SAMPLE_BREVITY"]
     assert brevity["mean"] == 6 / 9
     assert brevity["min"] == 2 / 6

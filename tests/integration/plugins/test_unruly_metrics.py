@@ -1,4 +1,4 @@
-"""A provider that raises, hangs, leaks, exits or crashes costs the trace that it did it on."""
+"""A provider that raises, hangs, leaks, exits or crashes loses the value of that trace only."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -14,18 +14,18 @@ from tests.support.service import JSON, Service, pair
 CALL_TIMEOUT_S: Final = 2.0  # generous beside the milliseconds that a sound call takes
 
 
-def measured(service: Service, outputs: list[str], metrics: list[str]) -> JSON:
+def completed_run(service: Service, outputs: list[str], metrics: list[str]) -> JSON:
     """A completed run over traces with these outputs."""
     service.agent()
     service.benchmark(metrics=metrics)
     service.upload([pair(number, output=text) for number, text in enumerate(outputs)])
     run = service.start()
-    work(service)
+    run_jobs(service)
     return service.get(f"/benchmark-runs/{run['id']}")
 
 
-def work(service: Service, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
-    """Do the jobs that wait, one at a time."""
+def run_jobs(service: Service, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
+    """Run the waiting jobs, one at a time."""
     worker = Worker(
         service.resources, HANDLERS, service.pool, concurrency=1, call_timeout_s=call_timeout_s
     )
@@ -41,7 +41,7 @@ def rows(service: Service, run: JSON) -> list[JSON]:
     return service.listed(f"/benchmark-runs/{run['id']}/results")
 
 
-def test_unruly_metric__crash_loses_one_value_of_one_trace(extended: Service) -> None:
+def test_unruly_metric__crash_loses_one_value_of_one_trace(extended_service: Service) -> None:
     # Each trace but the first is a disaster for the metric that it names, and for no other. The
     # one that takes memory asks for more at once than a child may have.
     kinds = {
@@ -53,70 +53,72 @@ def test_unruly_metric__crash_loses_one_value_of_one_trace(extended: Service) ->
         "SAMPLE_HANGS": "HANG",
     }
     disasters = [f"{name.removeprefix('SAMPLE_')} 4096" for name in kinds]
-    run = measured(extended, ["a b c d", *disasters, "x"], [*kinds, "ROUGE"])
+    run = completed_run(extended_service, ["a b c d", *disasters, "x"], [*kinds, "ROUGE"])
     assert run["status"] == "COMPLETED"
-    sound, *broken, last = rows(extended, run)
+    sound, *broken, last = rows(extended_service, run)
     assert sound["values"] == dict.fromkeys([*kinds, "ROUGE"], 1.0)
     assert last["values"] == dict.fromkeys(kinds, 1.0) | {"ROUGE": 0.0}
     for row, (name, kind) in zip(broken, kinds.items(), strict=True):
         assert row["values"] == last["values"] | {name: None}
         assert row["missing"][name]["failed"] == kind
         assert row["missing"].keys() == {name}
-    metrics = extended.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    metrics = extended_service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
     by_metric = {metric["metric"]: (metric["n"], metric["missing"]) for metric in metrics}
     assert by_metric == {name: (7, {kind: 1}) for name, kind in kinds.items()} | {"ROUGE": (8, {})}
 
 
 def test_unruly_metric__hanging_on_every_trace_is_disabled_after_three(
-    extended: Service,
+    extended_service: Service,
 ) -> None:
     # Trace by trace it would hang for 81 times its limit: once for all, twice for each of 40.
-    run = measured(extended, ["HANGS"] * 40, ["SAMPLE_HANGS", "ROUGE"])
+    run = completed_run(extended_service, ["HANGS"] * 40, ["SAMPLE_HANGS", "ROUGE"])
     assert run["status"] == "COMPLETED"
-    by_metric = rows(extended, run)
+    by_metric = rows(extended_service, run)
     assert [row["values"] for row in by_metric] == [{"SAMPLE_HANGS": None, "ROUGE": 0.0}] * 40
     assert [row["missing"]["SAMPLE_HANGS"]["failed"] for row in by_metric] == ["HANG"] * 40
     details = [row["missing"]["SAMPLE_HANGS"]["detail"] for row in by_metric]
     assert (
         details
-        == ["no answer within 2 s"] * 3
+        == ["no result within 2 s"] * 3
         + ["not computed: the metric was lost on 3 traces before"] * 37
     )
-    hangs, rouge = extended.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    hangs, rouge = extended_service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
     assert (hangs["n"], hangs["missing"]) == (0, {"HANG": 40})
     assert (rouge["n"], rouge["missing"]) == (40, {})
 
 
-def test_unruly_metric__cancelled_run_frees_the_worker_while_it_hangs(extended: Service) -> None:
+def test_unruly_metric__cancelled_run_frees_the_worker_while_it_hangs(
+    extended_service: Service,
+) -> None:
     timeout_s = 6.0
-    extended.agent()
-    extended.benchmark(metrics=["SAMPLE_HANGS", "ROUGE"])
-    extended.benchmark("bench-002", metrics=["ROUGE"])
-    extended.upload([pair(number, output="HANGS") for number in range(40)])
-    hanging = extended.start()
+    extended_service.agent()
+    extended_service.benchmark(metrics=["SAMPLE_HANGS", "ROUGE"])
+    extended_service.benchmark("bench-002", metrics=["ROUGE"])
+    extended_service.upload([pair(number, output="HANGS") for number in range(40)])
+    hanging = extended_service.start()
     with ThreadPoolExecutor(1) as threads:
-        working = threads.submit(work, extended, timeout_s)
-        until(lambda: is_scoring(extended), what="the metric is asked")
-        extended.post(f"/benchmark-runs/{hanging['id']}/cancel")
-        waiting = extended.start(benchmarkId="bench-002")
+        working = threads.submit(run_jobs, extended_service, timeout_s)
+        until(lambda: is_scoring(extended_service), what="the metric is asked")
+        extended_service.post(f"/benchmark-runs/{hanging['id']}/cancel")
+        waiting = extended_service.start(benchmarkId="bench-002")
         # One call hangs, the one that is under way; otherwise seven would, for 42 s together.
         working.result(timeout=5 * timeout_s)
-    assert extended.get(f"/benchmark-runs/{hanging['id']}")["status"] == "CANCELLED"
-    assert extended.get(f"/benchmark-runs/{waiting['id']}")["status"] == "COMPLETED"
+    assert extended_service.get(f"/benchmark-runs/{hanging['id']}")["status"] == "CANCELLED"
+    assert extended_service.get(f"/benchmark-runs/{waiting['id']}")["status"] == "COMPLETED"
 
 
-def test_unruly_metric__small_leaks_lose_no_value(extended: Service) -> None:
+def test_unruly_metric__small_leaks_lose_no_value(extended_service: Service) -> None:
     # Twelve times 100 MiB that are never given back, in children that may take 512 MiB.
-    run = measured(extended, ["LEAKS 100"] * 12, ["SAMPLE_LEAKS"])
-    assert [row["values"]["SAMPLE_LEAKS"] for row in rows(extended, run)] == [1.0] * 12
+    run = completed_run(extended_service, ["LEAKS 100"] * 12, ["SAMPLE_LEAKS"])
+    assert [row["values"]["SAMPLE_LEAKS"] for row in rows(extended_service, run)] == [1.0] * 12
 
 
 def test_unruly_metric__crash_in_summarize_loses_the_run_value_only(
-    extended: Service,
+    extended_service: Service,
 ) -> None:
-    run = measured(extended, ["a b c d", "x"], ["SAMPLE_SUMMARY", "ROUGE"])
+    run = completed_run(extended_service, ["a b c d", "x"], ["SAMPLE_SUMMARY", "ROUGE"])
     assert run["status"] == "COMPLETED"
-    summary, rouge = extended.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    summary, rouge = extended_service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
     assert (summary["mean"], summary["n"], summary["max"]) == (None, 2, 0.5)
     assert summary["missing"] == {"DIED": 1}
     assert rouge["mean"] == 0.5

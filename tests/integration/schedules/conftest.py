@@ -1,4 +1,4 @@
-"""A service with something to schedule, and a clock that the test sets."""
+"""A service with a benchmark to schedule, and a clock that the test sets."""
 
 from collections.abc import Callable
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Runs that stand still, and the summary of a day."""
+"""Stalled runs, and the daily summary."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

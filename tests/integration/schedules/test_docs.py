@@ -1,4 +1,4 @@
-"""What the page about schedules shows is what happens."""
+"""The examples of docs/schedules.md give the documented results."""
 
 import subprocess
 import sys

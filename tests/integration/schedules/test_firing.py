@@ -1,4 +1,4 @@
-"""What becomes of due instants: runs, overlaps, failures, edits and clocks that jump."""
+"""Due instants: runs, overlaps, failures, edits and clock jumps."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Schedules over the API: what they are made of, and what is refused."""
+"""Schedules over the API: fields and validation errors."""
 
 import re
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Whether a failed model request is sent again: decisions without a clock or a network."""
+"""Retry decisions for model requests, without a clock or a network."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Which failures of a provider are tried again, and after how long."""
+"""The failures of a provider that are retried, and the wait before each retry."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Statistics of a column, by hand first, then as numpy has them."""
+"""Statistics of a column: known values and a comparison with numpy."""
 
 import math
 import random

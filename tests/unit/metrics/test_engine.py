@@ -1,4 +1,4 @@
-"""The engine gives a row for every trace, whatever a provider does."""
+"""The engine returns a row for every trace, whatever a provider does."""
 
 import math
 import pickle

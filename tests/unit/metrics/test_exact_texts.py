@@ -1,4 +1,4 @@
-"""EXACT_MATCH, CONTAINS, EDIT_SIMILARITY and JSON_VALID, by hand first."""
+"""EXACT_MATCH, CONTAINS, EDIT_SIMILARITY and JSON_VALID: known values first."""
 
 import json
 from typing import Any

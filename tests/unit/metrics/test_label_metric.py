@@ -1,4 +1,4 @@
-"""Precision, recall, F1 and accuracy of labels: by hand, as scikit-learn prints them, as laws."""
+"""Label metrics: known values, values of scikit-learn, and properties."""
 
 import json
 from collections.abc import Sequence
@@ -92,9 +92,7 @@ BY_HAND: Final = answers("aabbc", "abbba")
         ("ACCURACY", "weighted", 3 / 5),
     ],
 )
-def test_the_value_of_a_run_is_that_found_by_hand(
-    key: str, mode: str, expected_value: float
-) -> None:
+def test_label_metric__equals_known_values(key: str, mode: str, expected_value: float) -> None:
     assert of_run(BY_HAND, key, labels=mode) == pytest.approx(expected_value, abs=1e-15)
 
 
@@ -112,7 +110,7 @@ def test_the_value_of_a_run_is_that_found_by_hand(
         ("PRECISION", "d", None),  # neither expected nor given: nothing is known of it
     ],
 )
-def test_in_binary_mode_only_the_positive_label_counts(
+def test_binary_mode__only_the_positive_label_counts(
     key: str, positive: str, expected_value: float | None
 ) -> None:
     assert of_run(BY_HAND, key, labels="binary", positive=positive) == expected_value
@@ -142,7 +140,7 @@ def test_in_binary_mode_only_the_positive_label_counts(
         ("01222", "00221", "ACCURACY", "macro", "0.60"),
     ],
 )
-def test_the_value_of_a_run_is_that_of_scikit_learn(
+def test_label_metric__equals_the_examples_of_scikit_learn(
     expected: str, predicted_label: str, key: str, mode: str, printed: str
 ) -> None:
     value = of_run(answers(expected, predicted_label), key, labels=mode)
@@ -177,7 +175,7 @@ any_answers = st.lists(st.builds(Answer, labels, labels | st.none()), min_size=1
 
 
 @given(answered_pairs, st.sampled_from(KEYS), st.sampled_from(MODES))
-def test_the_value_of_a_run_is_that_of_its_confusion_matrix(
+def test_label_metric__equals_the_confusion_matrix(
     pairs: list[Answer], key: str, mode: str
 ) -> None:
     assert of_run(pairs, key, labels=mode) == pytest.approx(
@@ -186,15 +184,13 @@ def test_the_value_of_a_run_is_that_of_its_confusion_matrix(
 
 
 @given(any_answers, st.sampled_from([*KEYS, "ACCURACY"]))
-def test_micro_precision_recall_and_f1_are_the_accuracy_failures_included(
-    pairs: list[Answer], key: str
-) -> None:
+def test_micro_average__equals_accuracy_with_failures(pairs: list[Answer], key: str) -> None:
     right = sum(pair.expected == pair.given for pair in pairs)
     assert of_run(pairs, key, labels="micro") == pytest.approx(right / len(pairs), abs=1e-15)
 
 
 @given(any_answers, st.data())
-def test_however_a_run_is_cut_and_merged_no_bit_changes(
+def test_label_summary__any_split_and_order_gives_the_same_bits(
     pairs: list[Answer], data: st.DataObject
 ) -> None:
     provider = metric("F1_SCORE", labels="macro")
@@ -207,7 +203,7 @@ def test_however_a_run_is_cut_and_merged_no_bit_changes(
 
 
 @given(answered_pairs, st.integers(0, 39), st.sampled_from([*KEYS, "ACCURACY"]))
-def test_an_agent_that_fails_where_it_was_wrong_or_right_is_never_better_for_it(
+def test_agent_failure__never_improves_a_label_metric(
     pairs: list[Answer], position: int, key: str
 ) -> None:
     position %= len(pairs)
@@ -221,7 +217,7 @@ def test_an_agent_that_fails_where_it_was_wrong_or_right_is_never_better_for_it(
         assert worse <= better + 1e-12
 
 
-def test_a_failure_lowers_precision_and_recall_of_the_label_that_was_expected() -> None:
+def test_agent_failure__lowers_the_expected_label() -> None:
     # a: right 1, expected 2, given 1 and one failure; b: right 1 of 1.
     pairs = [Answer("a", "a"), Answer("a", None), Answer("b", "b")]
     assert of_run(pairs, "PRECISION", labels="macro") == (1 / 2 + 1) / 2
@@ -233,7 +229,7 @@ def test_a_failure_lowers_precision_and_recall_of_the_label_that_was_expected() 
     assert of_run(pairs, "RECALL", labels="binary", positive="a") == 1.0
 
 
-def test_one_failure_among_many_answers_changes_a_macro_average_by_little() -> None:
+def test_agent_failure__one_of_many_changes_macro_average_slightly() -> None:
     pairs = [*answers("ab" * 500, "ab" * 500), Answer("a", None)]
     value = of_run(pairs, "PRECISION", labels="macro")
     assert isinstance(value, float)
@@ -244,9 +240,7 @@ def test_one_failure_among_many_answers_changes_a_macro_average_by_little() -> N
     ("expected", "predicted_label"),
     [("Positive", " positive\n"), ("Straße", "STRASSE"), ("a  b", "A b")],
 )
-def test_labels_are_equal_where_accuracy_finds_texts_equal(
-    expected: str, predicted_label: str
-) -> None:
+def test_labels__are_compared_like_texts_of_accuracy(expected: str, predicted_label: str) -> None:
     pair = [Answer(expected, predicted_label)]
     assert of_run(pair, "PRECISION", labels="macro") == 1.0
     assert of_run(pair, "PRECISION", labels="binary", positive=predicted_label) == 1.0
@@ -254,7 +248,7 @@ def test_labels_are_equal_where_accuracy_finds_texts_equal(
     assert measure(traces(pair)[0], [provider]).values == (1.0,)
 
 
-def test_a_trace_has_one_for_its_right_label_and_nothing_for_a_failure() -> None:
+def test_label_metric__trace_value_is_one_or_zero() -> None:
     provider = provider_for(MetricRef.of("F1_SCORE", {"labels": "macro"}))
     rows = [
         measure(trace, [provider])
@@ -263,7 +257,7 @@ def test_a_trace_has_one_for_its_right_label_and_nothing_for_a_failure() -> None
     assert [row.values[0] for row in rows] == [1.0, 0.0, 0.0]
 
 
-def test_long_answers_are_told_apart_and_kept_short() -> None:
+def test_long_labels__are_distinct_and_stored_as_digests() -> None:
     long = "x" * 100_000
     pairs = [Answer(long, long), Answer(long, long + "y")]
     assert of_run(pairs, "ACCURACY", labels="macro") == 1 / 2
@@ -271,7 +265,7 @@ def test_long_answers_are_told_apart_and_kept_short() -> None:
     assert len(json.dumps(summarize_with(provider, [1.0, 1.0], traces(pairs)))) < 200
 
 
-def test_texts_that_are_no_labels_have_no_value_of_the_run() -> None:
+def test_too_many_labels__run_value_fails() -> None:
     pairs = [Answer("a", str(number)) for number in range(MAX_LABELS)]
     failure = of_run(pairs, "F1_SCORE", labels="macro")
     assert isinstance(failure, MetricFailed)
@@ -286,7 +280,7 @@ def test_texts_that_are_no_labels_have_no_value_of_the_run() -> None:
 
 
 @pytest.mark.parametrize("key", [*KEYS, "ACCURACY"])
-def test_the_positive_label_is_named_exactly_in_binary_mode(key: str) -> None:
+def test_positive_option__is_required_in_binary_mode_only(key: str) -> None:
     with pytest.raises(Invalid, match="needs the option positive"):
         provider_for(MetricRef.of(key, {"labels": "binary"}))
     for options in ({"positive": "yes"}, {"positive": "yes", "labels": "macro"}):
@@ -296,7 +290,7 @@ def test_the_positive_label_is_named_exactly_in_binary_mode(key: str) -> None:
         provider_for(MetricRef.of(key, {"labels": "makro"}))
 
 
-def test_each_mode_is_a_version_of_its_own() -> None:
+def test_label_mode__is_part_of_the_version() -> None:
     modes = [{}, *({"labels": mode} for mode in MODES), {"labels": "binary", "positive": "yes"}]
     versions = [provider_for(MetricRef.of("RECALL", dict(mode))).spec.version for mode in modes]
     assert versions == [
@@ -311,7 +305,7 @@ def test_each_mode_is_a_version_of_its_own() -> None:
     st.sampled_from((*KEYS, "ACCURACY")),
     st.sampled_from((*MODES, "binary")),
 )
-def test_many_tables_at_once_have_the_values_that_each_has_alone(
+def test_values_of_counts__equal_the_values_of_single_tables(
     runs: list[list[tuple[str, str | None]]], key: str, mode: str
 ) -> None:
     options: dict[str, OptionValue] = {"labels": mode}

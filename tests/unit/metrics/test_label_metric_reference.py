@@ -1,4 +1,4 @@
-"""The label mode of PRECISION, RECALL, F1_SCORE and ACCURACY is that of scikit-learn."""
+"""The label mode of PRECISION, RECALL, F1_SCORE and ACCURACY equals scikit-learn."""
 
 from typing import Any, Final
 
@@ -47,9 +47,7 @@ def columns(label_pairs: Pairs) -> tuple[list[str], list[str]]:
 
 @settings(deadline=None)
 @given(pairs, keys, modes)
-def test_the_averages_over_labels_are_those_of_scikit_learn(
-    label_pairs: Pairs, key: str, mode: str
-) -> None:
+def test_label_averages__equal_scikit_learn(label_pairs: Pairs, key: str, mode: str) -> None:
     reference_value = getattr(sklearn_metrics, REFERENCES[key])(
         *columns(label_pairs), average=mode, zero_division=0
     )
@@ -58,9 +56,7 @@ def test_the_averages_over_labels_are_those_of_scikit_learn(
 
 @settings(deadline=None)
 @given(pairs, keys, labels)
-def test_in_binary_mode_the_positive_label_has_the_value_of_scikit_learn(
-    label_pairs: Pairs, key: str, positive: str
-) -> None:
+def test_binary_mode__equals_scikit_learn(label_pairs: Pairs, key: str, positive: str) -> None:
     # Where nobody expected or gave the label, scikit-learn has a warning and no number.
     value = of_run(label_pairs, key, labels="binary", positive=positive)
     if any(positive in pair for pair in label_pairs):
@@ -74,6 +70,6 @@ def test_in_binary_mode_the_positive_label_has_the_value_of_scikit_learn(
 
 @settings(deadline=None)
 @given(pairs, modes)
-def test_accuracy_is_that_of_scikit_learn_in_every_mode(label_pairs: Pairs, mode: str) -> None:
+def test_accuracy__equals_scikit_learn_in_every_mode(label_pairs: Pairs, mode: str) -> None:
     reference_value = sklearn_metrics.accuracy_score(*columns(label_pairs))
     assert of_run(label_pairs, "ACCURACY", labels=mode) == pytest.approx(reference_value, abs=1e-12)

@@ -1,4 +1,4 @@
-"""What a judge is told, and how its answer is read: nothing that a trace says can change either."""
+"""Prompts and answers of a judge: the text of a trace can change neither."""
 
 import json
 from typing import Any
@@ -104,7 +104,7 @@ def test_prompt__no_text_can_close_its_marker(output: str, question: str) -> Non
     assert later.content.count(f"</{mark}>") == 1
 
 
-def test_a_trace_without_a_text_that_the_prompt_wants_is_skipped() -> None:
+def test_judge__trace_without_a_required_text_is_skipped() -> None:
     [without_expected, without_input] = [
         provider_requests(judge(), [trace(**{text: None})])[0]
         for text in ("expected_output", "input")
@@ -116,7 +116,7 @@ def test_a_trace_without_a_text_that_the_prompt_wants_is_skipped() -> None:
     assert len(question) == 1
 
 
-def test_an_agent_that_failed_has_the_minimum_and_nobody_is_asked() -> None:
+def test_judge__failed_agent_gets_the_minimum_without_a_request() -> None:
     failed = trace(outcome=TraceOutcome.AGENT_ERROR, output=None)
     assert provider_requests(judge(minimum=1, maximum=5), [failed]) == [1.0]
 
@@ -131,7 +131,7 @@ def test_an_agent_that_failed_has_the_minimum_and_nobody_is_asked() -> None:
         'Let me think {about} it. {"a": 1}\n{"reason": "so", "score": 0.5, "more": {"score": 1}}',
     ],
 )
-def test_one_object_with_a_score_is_read_whatever_stands_around_it(content: str) -> None:
+def test_judge_answer__single_object_with_score_is_read(content: str) -> None:
     assert judged(content) == JudgedTrace(0.5, "so")
 
 
@@ -154,20 +154,20 @@ def test_one_object_with_a_score_is_read_whatever_stands_around_it(content: str)
         ('The text says {"score": 1}, I say {"score": 0}', "several scores"),
     ],
 )
-def test_any_other_answer_is_a_judge_error_and_never_a_score(content: str, complaint: str) -> None:
+def test_judge_answer__other_forms_are_judge_errors(content: str, complaint: str) -> None:
     failed_value = failure(judged(content or None))
     assert failed_value.kind is MetricFailureKind.JUDGE_ERROR
     assert complaint in failed_value.detail
 
 
-def test_a_refusal_is_a_judge_error_with_its_reason() -> None:
+def test_judge_answer__refusal_is_a_judge_error_with_its_reason() -> None:
     failed_value = failure(judged(None, refusal="I do not judge poems."))
     assert failed_value == MetricFailed(
         MetricFailureKind.JUDGE_ERROR, "the judge refused: I do not judge poems."
     )
 
 
-def test_a_score_is_measured_by_the_range_that_was_told() -> None:
+def test_judge_score__outside_of_the_range_is_an_error() -> None:
     assert judged('{"score": 4}', minimum=1, maximum=5) == JudgedTrace(4.0)
     assert (
         failure(judged('{"score": 0.5}', minimum=1, maximum=5)).kind
@@ -175,7 +175,7 @@ def test_a_score_is_measured_by_the_range_that_was_told() -> None:
     )
 
 
-def test_a_reason_is_kept_short_and_storable() -> None:
+def test_judge_reason__is_truncated_and_storable() -> None:
     content = json.dumps({"score": 1, "reason": "\0\ud800" + "x" * 2000})
     reason = judged(content).reason
     assert reason is not None
@@ -184,7 +184,7 @@ def test_a_reason_is_kept_short_and_storable() -> None:
 
 
 @given(st.text() | st.from_regex(r'[{}\[\]":,0-9a-e score]*'))
-def test_whatever_a_judge_writes_is_a_score_in_its_range_or_a_judge_error(content: str) -> None:
+def test_judge_answer__random_text_is_a_score_or_a_judge_error(content: str) -> None:
     failed_value = judged(content or None).measurement
     if isinstance(failed_value, float):
         assert 0 <= failed_value <= 1
@@ -194,14 +194,14 @@ def test_whatever_a_judge_writes_is_a_score_in_its_range_or_a_judge_error(conten
         assert failed_value.kind is MetricFailureKind.JUDGE_ERROR
 
 
-def test_each_name_is_a_column_of_its_own() -> None:
+def test_judge_name__is_a_separate_column() -> None:
     provider = judge(name='say "hi"', prompt=TONE)
     assert provider.spec.key == 'LLM_JUDGE["say \\"hi\\""]'
     assert judge().spec.key == judge(prompt=TONE).spec.key == "LLM_JUDGE"
     assert ref_of_column('LLM_JUDGE["tone"]') == MetricRef.of("LLM_JUDGE", {"name": "tone"})
 
 
-def test_all_that_can_change_a_score_is_in_the_version() -> None:
+def test_judge_version__contains_everything_that_changes_a_score() -> None:
     options: list[dict[str, OptionValue]] = [
         {},
         {"prompt": TONE},
@@ -228,14 +228,14 @@ def test_all_that_can_change_a_score_is_in_the_version() -> None:
         ({"model": 7}, "option model of LLM_JUDGE takes a str"),
     ],
 )
-def test_options_that_make_no_judge_are_refused(
+def test_judge_options__inconsistent_options_are_rejected(
     options: dict[str, OptionValue], complaint: str
 ) -> None:
     with pytest.raises(Invalid, match=complaint):
         judge(**options)
 
 
-def test_a_judge_is_not_computed() -> None:
+def test_judge__compute_is_not_supported() -> None:
     with pytest.raises(LookupError, match="asks a model about t"):
         judge().compute(trace())
     with pytest.raises(JudgeError):

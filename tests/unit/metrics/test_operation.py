@@ -1,4 +1,4 @@
-"""Time, money, tokens, tools, turns and failures: what each figure of a trace becomes."""
+"""Operational metrics: duration, cost, tokens, tools, turns and failures of a trace."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ NOT_TOLD = MetricSkipped(SkipReason.NOT_SUPPORTED)
 @pytest.mark.parametrize(
     "outcome", [TraceOutcome.SCORED, TraceOutcome.AGENT_ERROR, TraceOutcome.TIMEOUT]
 )
-def test_a_figure_is_that_of_the_trace_also_when_the_agent_failed(
+def test_operational_metric__failed_trace_keeps_its_value(
     key: str, expected_value: float, outcome: TraceOutcome
 ) -> None:
     assert measured(told(outcome=outcome, output=None), key) == expected_value
@@ -74,13 +74,13 @@ def test_a_figure_is_that_of_the_trace_also_when_the_agent_failed(
 
 @pytest.mark.parametrize("key", FIGURES)
 @pytest.mark.parametrize("outcome", [TraceOutcome.SCORED, TraceOutcome.AGENT_ERROR])
-def test_a_figure_that_the_source_does_not_tell_is_missing_never_zero(
+def test_operational_metric__unknown_value_is_missing_not_zero(
     key: str, outcome: TraceOutcome
 ) -> None:
     assert measured(trace(outcome=outcome), key) == NOT_TOLD
 
 
-def test_a_figure_that_is_zero_is_zero() -> None:
+def test_operational_metric__zero_is_a_value() -> None:
     nothing = told(
         latency_ms=0.0, cost_usd=0.0, input_tokens=0, output_tokens=0, tool_calls=(), turns=0
     )
@@ -89,7 +89,7 @@ def test_a_figure_that_is_zero_is_zero() -> None:
     assert measured(nothing, "TOOL_CALL_SUCCESS_RATE") == NOT_TOLD  # no call, no share
 
 
-def test_a_total_of_which_one_half_is_unknown_is_unknown() -> None:
+def test_total_tokens__unknown_part_makes_the_total_unknown() -> None:
     assert measured(trace(input_tokens=5), "TOTAL_TOKENS") == NOT_TOLD
     assert measured(trace(output_tokens=5), "TOTAL_TOKENS") == NOT_TOLD
 
@@ -102,7 +102,7 @@ def test_a_total_of_which_one_half_is_unknown_is_unknown() -> None:
         (TraceOutcome.JUDGE_ERROR, SkipReason.JUDGE_ERROR),
     ],
 )
-def test_what_was_not_the_agents_doing_is_skipped(
+def test_operational_metric__infrastructure_and_judge_errors_are_skipped(
     key: str, outcome: TraceOutcome, reason: SkipReason
 ) -> None:
     assert measured(told(outcome=outcome), key) == MetricSkipped(reason)
@@ -116,14 +116,14 @@ def test_what_was_not_the_agents_doing_is_skipped(
         (TraceOutcome.TIMEOUT, 0.0, 1.0),
     ],
 )
-def test_status_is_one_for_an_answer_and_the_error_rate_for_a_failure(
+def test_status_and_error_rate__depend_on_the_outcome(
     outcome: TraceOutcome, status: float, rate: float
 ) -> None:
     assert measured(trace(outcome=outcome), "STATUS") == status
     assert measured(trace(outcome=outcome), "ERROR_RATE") == rate
 
 
-def test_errors_are_the_failure_of_the_agent_and_those_of_its_tools() -> None:
+def test_error_count__includes_agent_and_tool_failures() -> None:
     broken = (ToolCall(name="a", ok=False), ToolCall(name="b", ok=False), ToolCall(name="c"))
     assert measured(trace(), "ERROR_COUNT") == 0.0
     assert measured(trace(outcome=TraceOutcome.TIMEOUT), "ERROR_COUNT") == 1.0
@@ -133,7 +133,7 @@ def test_errors_are_the_failure_of_the_agent_and_those_of_its_tools() -> None:
     )
 
 
-def test_the_mean_status_of_a_run_is_one_only_without_a_failure() -> None:
+def test_status_mean__is_one_only_without_failures() -> None:
     outcomes = [
         TraceOutcome.SCORED,
         TraceOutcome.SCORED,

@@ -1,4 +1,4 @@
-"""How the name of a metric becomes a provider."""
+"""The registry turns the name of a metric into a provider."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def _loaded() -> None:
     load_metrics()
 
 
-def test_a_reference_is_a_name_or_an_object_with_options() -> None:
+def test_metric_reference__name_or_object_with_options_is_accepted() -> None:
     assert parse_ref("ROUGE") == MetricRef.of("ROUGE")
     assert parse_ref({"key": "ROUGE"}) == MetricRef.of("ROUGE")
     with_options = parse_ref({"key": "ROUGE", "options": {"useStemmer": True}})
@@ -43,23 +43,23 @@ def test_a_reference_is_a_name_or_an_object_with_options() -> None:
     "value",
     [7, None, {}, {"key": 7}, {"key": "ROUGE", "option": {}}, ["ROUGE"]],
 )
-def test_any_other_form_of_a_reference_is_refused(value: object) -> None:
+def test_metric_reference__other_forms_are_rejected(value: object) -> None:
     with pytest.raises(Invalid, match="a metric is a name or"):
         parse_ref(value)
 
 
 @pytest.mark.parametrize("options", [[], "useStemmer", {"useStemmer": None}, {"useStemmer": [1]}])
-def test_options_that_are_no_object_of_scalars_are_refused(options: object) -> None:
+def test_metric_options__non_scalar_values_are_rejected(options: object) -> None:
     with pytest.raises(Invalid, match="options of ROUGE are an object"):
         parse_ref({"key": "ROUGE", "options": options})
 
 
-def test_an_unknown_metric_is_refused_with_the_nearest_name() -> None:
+def test_unknown_metric__error_suggests_the_nearest_name() -> None:
     with pytest.raises(NotFound, match=r"'ROGUE'.*Did you mean ROUGE"):
         provider_for(MetricRef.of("ROGUE"))
 
 
-def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
+def test_unknown_option__error_suggests_the_nearest_name() -> None:
     with pytest.raises(Invalid, match=r"ROUGE has no option 'usestemer'.*Did you mean useStemmer"):
         provider_for(MetricRef.of("ROUGE", {"usestemer": True}))
     with pytest.raises(Invalid, match=r"BLEU has no option 'x'\. It has no options"):
@@ -67,35 +67,35 @@ def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
 
 
 @pytest.mark.parametrize("value", [1, "true", 0.0])
-def test_an_option_of_another_type_is_refused(value: float | str) -> None:
+def test_metric_option__value_of_another_type_is_rejected(value: float | str) -> None:
     with pytest.raises(Invalid, match="option useStemmer of ROUGE takes a bool such as False"):
         provider_for(MetricRef.of("ROUGE", {"useStemmer": value}))
 
 
-def test_an_option_changes_the_version_and_the_value() -> None:
+def test_metric_option__changes_version_and_value() -> None:
     plain, stemmed = providers_for(
         (MetricRef.of("ROUGE"), MetricRef.of("ROUGE", {"useStemmer": True}))
     )
     assert (plain.spec.version, stemmed.spec.version) == ("1", "1+useStemmer")
 
 
-def test_a_version_tells_every_option_in_use() -> None:
+def test_metric_version__contains_every_option_in_use() -> None:
     assert version_with("3", use_stemmer=False, beta=0) == "3"
     assert version_with("3", use_stemmer=True, beta=2) == "3+beta=2+useStemmer"
 
 
-def test_the_options_of_a_metric_are_those_of_its_factory() -> None:
+def test_metric_options__come_from_the_factory_signature() -> None:
     assert [option.name for option in options_of(METRICS.get("ROUGE"))] == ["useStemmer"]
     assert options_of(METRICS.get("BLEU")) == ()
 
 
-def test_default_references_are_checked() -> None:
+def test_default_references__unknown_names_are_rejected() -> None:
     assert default_refs(["BLEU"]) == (MetricRef.of("BLEU"),)
     with pytest.raises(NotFound):
         default_refs(["BLUE"])
 
 
-def test_an_alias_is_another_name_and_not_another_metric() -> None:
+def test_metric_alias__names_the_same_metric() -> None:
     assert provider_for(MetricRef.of("LATENCY")).spec.key == "LATENCY_MS"
     assert column_of("LATENCY") == column_of("LATENCY_MS") == "LATENCY_MS"
     assert ref_of_column("LATENCY") == MetricRef.of("LATENCY_MS")
@@ -107,12 +107,12 @@ def test_an_alias_is_another_name_and_not_another_metric() -> None:
         provider_for(MetricRef.of("LATENCYY"))
 
 
-def test_a_column_that_is_a_score_is_no_alias() -> None:
+def test_score_column__is_not_an_alias() -> None:
     assert column_of('SCORE["LATENCY"]') == 'SCORE["LATENCY"]'
     assert ref_of_column('SCORE["LATENCY"]') == MetricRef.of("SCORE", {"name": "LATENCY"})
 
 
-def test_an_option_takes_one_of_its_choices() -> None:
+def test_metric_option__only_its_choices_are_accepted() -> None:
     labels = options_of(METRICS.get("RECALL"))[0]
     assert labels.choices == ("", "macro", "micro", "weighted", "binary")
     assert list(option_errors(MetricRef.of("RECALL", {"labels": "all", "x": 1}))) == [
@@ -159,14 +159,14 @@ def demanding(setting: str) -> Named:
         ("no factory", "not callable"),
     ],
 )
-def test_what_makes_no_metric_of_its_name_is_refused(factory: Any, complaint: str) -> None:
+def test_registration__invalid_factory_is_rejected(factory: Any, complaint: str) -> None:
     with pytest.raises((InvalidMetric, TypeError), match=complaint):
         METRICS.register("NAMED", factory)
     assert "NAMED" not in METRICS.names()
 
 
 @pytest.mark.parametrize("taken_name", ["ROUGE", "LATENCY"])
-def test_a_name_or_an_alias_is_given_once(taken_name: str) -> None:
+def test_registration__duplicate_name_or_alias_is_rejected(taken_name: str) -> None:
     with pytest.raises(DuplicateName, match=taken_name):
         METRICS.register("NAMED", Named, aliases=[taken_name])
     with pytest.raises(DuplicateName, match=taken_name):
@@ -175,13 +175,13 @@ def test_a_name_or_an_alias_is_given_once(taken_name: str) -> None:
     assert METRICS.find("NAMED") is None
 
 
-def test_loading_twice_registers_nothing_twice() -> None:
+def test_load_metrics__second_call_registers_nothing() -> None:
     before = METRICS.names()
     load_metrics()
     assert METRICS.names() == before
 
 
-def test_the_table_of_the_documentation_is_that_of_the_registry() -> None:
+def test_metric_docs__table_equals_the_registry() -> None:
     page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
     for key in METRICS.names():
         assert row_of(key) in page.splitlines(), f"docs/metrics.md lacks this line:\n{row_of(key)}"

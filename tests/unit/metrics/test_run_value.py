@@ -1,4 +1,4 @@
-"""The value of a whole run, whatever a provider does with it."""
+"""The value of a whole run, also with failing providers."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ def failing(*_: object) -> Any:
     raise KeyError("lost")
 
 
-def test_parts_are_summarized_merged_and_read_off() -> None:
+def test_run_value__is_computed_from_merged_summaries() -> None:
     provider = Characters()
     notes = [summarize_with(provider, [0.5], [trace]) for trace in TRACES]
     assert notes == [{"summary": 1}, {"summary": 2}, {"summary": 4}]
@@ -49,11 +49,11 @@ def test_parts_are_summarized_merged_and_read_off() -> None:
     assert merge_with(provider, notes[:1]) == notes[0]
 
 
-def test_a_trace_without_a_value_is_not_summarized() -> None:
+def test_run_summary__traces_without_a_value_are_left_out() -> None:
     assert summarize_with(Characters(), [0.5, None, 0.0], TRACES) == {"summary": 5}
 
 
-def test_a_metric_may_have_no_value_of_a_run() -> None:
+def test_run_value__may_be_undefined() -> None:
     assert run_value(Characters(read=lambda _: None), {"summary": 1}) is None
 
 
@@ -68,7 +68,7 @@ def test_a_metric_may_have_no_value_of_a_run() -> None:
         (lambda _: 10**400, MetricFailureKind.NOT_A_NUMBER),
     ],
 )
-def test_a_value_that_is_none_is_a_failure(
+def test_run_value__non_number_is_a_failure(
     read: Callable[[Any], Any], kind: MetricFailureKind
 ) -> None:
     value = run_value(Characters(read=read), {"summary": 1})
@@ -81,14 +81,14 @@ def test_a_value_that_is_none_is_a_failure(
     [failing, lambda _: {1, 2}, lambda _: math.nan, lambda _: "\x00", lambda _: "\ud800",
      lambda _: 2**70],
 )  # fmt: skip
-def test_a_summary_that_cannot_be_stored_is_a_failure(summary: Callable[[int], Any]) -> None:
+def test_run_summary__unstorable_summary_is_a_failure(summary: Callable[[int], Any]) -> None:
     provider = Characters(summary=summary)
     note = summarize_with(provider, [0.5], TRACES[:1])
     assert note["failed"] == "RAISED"
     assert isinstance(run_value(provider, note), MetricFailed)
 
 
-def test_one_part_that_failed_leaves_the_run_without_a_value() -> None:
+def test_run_value__failed_shard_fails_the_run_value() -> None:
     sound, broken = Characters(), Characters(summary=failing)
     notes = [summarize_with(sound, [0.5], TRACES[:1]), summarize_with(broken, [0.5], TRACES[1:2])]
     for order in (notes, notes[::-1], [*notes, notes[0]]):

@@ -1,4 +1,4 @@
-"""The cosine of two vectors: by hand, as numpy finds it, as laws; and when no model is asked."""
+"""The cosine of two vectors: known values, a comparison with numpy, properties, and no requests for known values."""
 
 import math
 from array import array
@@ -64,7 +64,7 @@ def judged(*answers: ModelAnswer, texts: tuple[str, str] = ("a", "b")) -> Judged
         ([1, 1], [1, 0], 1 / math.sqrt(2)),
     ],
 )
-def test_the_cosine_is_that_found_by_hand(
+def test_cosine__equals_known_values(
     first: list[float], second: list[float], expected_value: float
 ) -> None:
     assert cosine(first, second) == pytest.approx(expected_value, abs=1e-15)
@@ -85,7 +85,7 @@ def test_cosine__equals_numpy(pair_: tuple[list[float], list[float]]) -> None:
 
 
 @given(vectors)
-def test_the_cosine_is_symmetric_in_its_range_and_one_for_the_same(
+def test_cosine__is_symmetric_bounded_and_one_for_equal_vectors(
     pair_: tuple[list[float], list[float]],
 ) -> None:
     first, second = pair_
@@ -124,7 +124,7 @@ def test_semantic_similarity__requests_one_embedding_per_text() -> None:
     ]
 
 
-def test_what_is_known_without_a_model_is_not_asked() -> None:
+def test_semantic_similarity__known_values_send_no_request() -> None:
     assert provider_requests(
         similarity(),
         [pair(None, "x"), pair("x", None), pair("x", None, TraceOutcome.TIMEOUT)],
@@ -153,6 +153,6 @@ def test_semantic_similarity__invalid_vectors_are_judge_errors(
     assert complaint in result_measurement.detail
 
 
-def test_similarity_is_not_computed() -> None:
+def test_semantic_similarity__compute_is_not_supported() -> None:
     with pytest.raises(LookupError, match="asks a model about t"):
         similarity().compute(pair("a", "b"))

@@ -1,4 +1,4 @@
-"""How texts are cut, compared and remembered."""
+"""Tokenizing, comparing and caching of texts."""
 
 import random
 import tracemalloc
@@ -35,13 +35,13 @@ def common_grams_by_counting(first: Sequence[bytes], second: Sequence[bytes], n:
     return (next(grams) & next(grams)).total()
 
 
-def test_the_common_subsequence_keeps_the_order_of_both_texts() -> None:
+def test_common_subsequence__keeps_the_order_of_both_texts() -> None:
     # a b c d a b   beside   b d c a b a: b c a b (or b d a b) is longest, 4 words.
     counts = count_for_rouge(ReferenceMasks.of(b"a b c d a b".split()), b"b d c a b a".split())
     assert counts.subsequence == 4
 
 
-def test_an_n_gram_counts_at_most_as_often_as_the_reference_holds_it() -> None:
+def test_n_grams__count_is_clipped_to_the_reference() -> None:
     # the ×2 and cat ×1 in the reference; the output has the ×3, cat ×1: 2 + 1 words.
     # Of its pairs (the the, the the, the cat) only "the cat" is in the reference.
     reference, output = (
@@ -53,14 +53,14 @@ def test_an_n_gram_counts_at_most_as_often_as_the_reference_holds_it() -> None:
     assert count_grams(reference, output, 3) == (5, 4, [3, 1, 0])
 
 
-def test_words_with_others_between_them_are_no_pair() -> None:
+def test_bigrams__separated_words_do_not_match() -> None:
     # "a b" is in the reference; in the output x stands between a and b.
     counts = count_for_rouge(ReferenceMasks.of([b"a", b"b"]), [b"a", b"x", b"b"])
     assert counts == (2, 3, 2, 0, 2)
 
 
 @given(words, words)
-def test_the_common_subsequence_is_that_of_the_textbook_table(
+def test_common_subsequence__equals_the_textbook_table(
     first: list[bytes], second: list[bytes]
 ) -> None:
     expected = common_subsequence_by_table(first, second)
@@ -68,9 +68,7 @@ def test_the_common_subsequence_is_that_of_the_textbook_table(
 
 
 @given(words, words)
-def test_common_n_grams_are_those_that_counting_finds(
-    first: list[bytes], second: list[bytes]
-) -> None:
+def test_n_grams__equal_direct_counting(first: list[bytes], second: list[bytes]) -> None:
     expected = [common_grams_by_counting(first, second, n) for n in range(1, 5)]
     reference = ReferenceMasks.of(first)
     assert list(count_grams(reference, second, 4).common) == expected
@@ -79,9 +77,7 @@ def test_common_n_grams_are_those_that_counting_finds(
 
 
 @given(words, words)
-def test_texts_of_many_words_are_compared_strip_by_strip_with_the_same_result(
-    first: list[bytes], second: list[bytes]
-) -> None:
+def test_long_texts__strips_give_the_same_counts(first: list[bytes], second: list[bytes]) -> None:
     in_one_piece = ReferenceMasks.of(first)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_overlap, "_STRIP", 3)
@@ -91,7 +87,7 @@ def test_texts_of_many_words_are_compared_strip_by_strip_with_the_same_result(
 
 
 @given(st.lists(st.sampled_from(["a", "an", "the", "b", "c", "The,"]), max_size=20).map(" ".join))
-def test_the_common_words_of_squad_are_those_that_counting_finds(output: str) -> None:
+def test_squad_overlap__equals_direct_counting(output: str) -> None:
     expected = "the b b c"
     # Without articles the expected text has b ×2 and c ×1.
     output_counts = Counter(word for word in output.split() if word in "bc")
@@ -112,7 +108,7 @@ def test_the_common_words_of_squad_are_those_that_counting_finds(output: str) ->
         ("東京 is", ["東京", "is"]),
     ],
 )
-def test_squad_words_have_neither_case_nor_punctuation_nor_articles(
+def test_squad_words__case_punctuation_and_articles_are_removed(
     given_text: str, expected: list[str]
 ) -> None:
     assert [word.decode() for word in squad_words(given_text)] == expected
@@ -132,7 +128,7 @@ def test_squad_words_have_neither_case_nor_punctuation_nor_articles(
         ("New York", "New", False),
     ],
 )
-def test_accuracy_looks_past_case_blanks_and_encoding_only(
+def test_equal_ignoring_case__ignores_case_white_space_and_encoding_only(
     expected: str, output: str, *, same: bool
 ) -> None:
     assert text_overlap.equal_ignoring_case(expected, output) is same

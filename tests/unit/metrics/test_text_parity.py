@@ -1,4 +1,4 @@
-"""Our words and values are those of the reference libraries, on texts meant to break them."""
+"""Tokens and values equal those of the reference libraries on adversarial texts."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -85,7 +85,7 @@ def assert_bleu_is_equal(expected: str, output: str) -> None:
 
 
 @pytest.mark.parametrize("expected", ADVERSARIAL)
-def test_every_pair_of_adversarial_texts_scores_as_the_references_say(expected: str) -> None:
+def test_text_metrics__adversarial_pairs_equal_the_references(expected: str) -> None:
     for output in ADVERSARIAL:
         assert_rouge_is_equal(expected, output, stemmed=False)
         assert_rouge_is_equal(expected, output, stemmed=True)
@@ -95,7 +95,7 @@ def test_every_pair_of_adversarial_texts_scores_as_the_references_say(expected: 
 @settings(max_examples=300, deadline=None)
 @given(texts, texts)
 @example("a.b", "a .b")
-def test_any_two_texts_score_as_the_references_say(expected: str, output: str) -> None:
+def test_text_metrics__random_pairs_equal_the_references(expected: str, output: str) -> None:
     assert_rouge_is_equal(expected, output, stemmed=False)
     assert_rouge_is_equal(expected, output, stemmed=True)
     assert_bleu_is_equal(expected, output)
@@ -103,7 +103,7 @@ def test_any_two_texts_score_as_the_references_say(expected: str, output: str) -
 
 @settings(max_examples=500, deadline=None)
 @given(texts)
-def test_any_text_is_cut_into_the_words_of_the_references(text: str) -> None:
+def test_tokenizers__tokens_equal_the_references(text: str) -> None:
     assert [
         word.decode() for word in rouge_words(text)
     ] == rouge_tokenizers.DefaultTokenizer().tokenize(text)
@@ -113,7 +113,7 @@ def test_any_text_is_cut_into_the_words_of_the_references(text: str) -> None:
     assert [word.decode("utf-8", "surrogatepass") for word in bleu_words(text)] == theirs
 
 
-def test_texts_of_100_000_characters_score_as_the_references_say() -> None:
+def test_text_metrics__texts_of_100_000_characters_equal_the_references() -> None:
     other = LONG.replace("fox", "wolf").replace(". the", ". A")
     assert_bleu_is_equal(LONG, other)
     # The reference fills a table of n·m cells for ROUGE-L, so the long text meets a short one.
@@ -121,7 +121,7 @@ def test_texts_of_100_000_characters_score_as_the_references_say() -> None:
     assert_rouge_is_equal(LONG, "the lazy dogs, and a fox", stemmed=False)
 
 
-def test_one_word_of_100_000_characters_scores_as_the_references_say() -> None:
+def test_text_metrics__word_of_100_000_characters_equals_the_references() -> None:
     for word in ("x" * 100_000, "9" * 100_000, "漢" * 100_000, "." * 100_000):
         assert_bleu_is_equal(word, word)
         assert_rouge_is_equal(word, f"{word} {word}", stemmed=False)

@@ -1,4 +1,4 @@
-"""When a delivery is tried again, and when nobody tries any more."""
+"""Retries, pauses and dead letters of deliveries."""
 
 from datetime import UTC, datetime, timedelta
 

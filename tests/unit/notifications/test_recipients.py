@@ -1,4 +1,4 @@
-"""Which recipients a channel takes, and whom a rule tells."""
+"""Validation of recipients, and the delivery targets of a rule."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Names and texts of users, in every channel: they are shown and do nothing."""
+"""User texts in every channel are shown without effect."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Random cron expressions beside a plain reading of what they mean, which knows nothing of ours."""
+"""Random cron expressions, and an independent brute-force evaluation of them."""
 
 import calendar
 from collections.abc import Callable

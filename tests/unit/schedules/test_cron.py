@@ -1,4 +1,4 @@
-"""When cron expressions fire: given instants, given mistakes, and a brute-force reading."""
+"""Cron expressions: reference instants, rejected expressions, and a brute-force comparison."""
 
 import json
 import re

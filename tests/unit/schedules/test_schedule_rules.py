@@ -1,4 +1,4 @@
-"""What one tick does with a schedule that is due."""
+"""The plan of one tick for a due schedule."""
 
 import itertools
 from datetime import UTC, datetime, timedelta

@@ -1,1 +1,1 @@
-"""A distribution that extends the product from outside."""
+"""A separate distribution whose plugins extend the product."""

@@ -1,4 +1,4 @@
-"""A channel whose messages are carried by pigeons; some of them get lost."""
+"""A channel that stores messages in memory; one recipient raises an error."""
 
 from collections.abc import Callable
 

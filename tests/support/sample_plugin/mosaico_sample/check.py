@@ -1,4 +1,4 @@
-"""A check of a bash task: limits the total length of the output of all calls."""
+"""A check of a bash task: limits the total output of all calls."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,4 +1,4 @@
-"""A plugin that adds a metric of its own, and then takes a name that is taken."""
+"""A plugin that registers a metric and then a name that is already in use."""
 
 from collections.abc import Callable
 
@@ -7,8 +7,8 @@ from app.metrics.types import MetricSpec
 from .metrics import Brevity
 
 
-class Half(Brevity):
-    """Sound in itself; gone with the rest of its plugin."""
+class DiscardedMetric(Brevity):
+    """A valid metric that is discarded with its plugin."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -16,5 +16,5 @@ class Half(Brevity):
 
 
 def register(add: Callable[..., object]) -> None:
-    add("SAMPLE_HALF", Half, aliases=["SAMPLE_PART"])
-    add("LATENCY", Half)
+    add("SAMPLE_HALF", DiscardedMetric, aliases=["SAMPLE_PART"])
+    add("LATENCY", DiscardedMetric)

@@ -1,4 +1,4 @@
-"""A metric with everything that a metric can have: options, a batch form, a value of the run."""
+"""A metric with all optional parts: options, a batch form, a value of the run."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,13 +7,16 @@ from app.traces.types import Trace
 
 
 class Brevity:
-    """1 for an output of at most `words` words, less for a longer one; of a run, over all words."""
+    """1 for at most `words` words, `words` divided by the number of words otherwise.
+
+    The value of a run uses the words of all its outputs.
+    """
 
     def __init__(self, *, words: int = 2) -> None:
         self._words = words
         self.spec = MetricSpec(
             key="SAMPLE_BREVITY",
-            description="How much of an answer was needed",
+            description="Share of the output that was needed",
             source="deployment rule of the sample",
             version=f"1+words={words}",
             direction=Direction.HIGHER_IS_BETTER,

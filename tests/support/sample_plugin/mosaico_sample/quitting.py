@@ -1,4 +1,4 @@
-"""A module that wants to end whoever imports it."""
+"""A module that exits the process on import."""
 
 import sys
 

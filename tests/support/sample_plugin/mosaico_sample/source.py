@@ -1,4 +1,4 @@
-"""A source of as many traces as the dataset's name says, ten on a page."""
+"""A trace source: the dataset name is the number of traces; pages of ten."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,8 +6,8 @@ from app.traces.registry import SourceSpec, TracePage, TraceQuery
 from app.traces.types import Trace
 
 
-class Counting:
-    """Every trace says its number, once for itself and once for the answer."""
+class CountingSource:
+    """Produces numbered traces whose output repeats the number three times."""
 
     def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
         start, total = int(cursor or 0), int(query.dataset_ref or 0)
@@ -25,4 +25,4 @@ class Counting:
 
 
 def register(add: Callable[..., object]) -> None:
-    add("sample-counting", SourceSpec(open=lambda resources: Counting()))  # noqa: ARG005
+    add("sample-counting", SourceSpec(open=lambda resources: CountingSource()))  # noqa: ARG005

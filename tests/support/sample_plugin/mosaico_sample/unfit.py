@@ -1,4 +1,4 @@
-"""A plugin of things that are neither a metric nor a source."""
+"""Plugins that register objects which are neither a metric nor a source."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Metrics that do what a trace tells them to: 1 for most, and a disaster for the word they know."""
+"""Metrics that fail in a certain way when the output of a trace is their own name."""
 
 import ctypes
 import os
@@ -35,7 +35,7 @@ def _leak(mebibytes: str) -> None:
     KEPT.append(bytearray(int(mebibytes) << 20))
 
 
-DISASTERS: dict[str, Callable[[str], None]] = {
+FAILURES: dict[str, Callable[[str], None]] = {
     "RAISES": _raise,
     "HANGS": _hang,
     "EXITS": _exit,
@@ -45,8 +45,8 @@ DISASTERS: dict[str, Callable[[str], None]] = {
 }
 
 
-class Unruly:
-    """1, unless the output is its own name, perhaps with a number: `LEAKS 100`."""
+class FailingMetric:
+    """1, unless the output is the metric's name, optionally with a number: `LEAKS 100`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -58,12 +58,12 @@ class Unruly:
     def compute(self, trace: Trace) -> float:
         name, _, detail = (trace.output or "").partition(" ")
         if name == self._name:
-            DISASTERS[name](detail)
+            FAILURES[name](detail)
         return 1.0
 
 
-class UnrulySummary(Unruly):
-    """Sound on every trace, and a disaster when the run is summarized."""
+class FailingSummary(FailingMetric):
+    """Valid for every trace; its process exits when the run is summarized."""
 
     def __init__(self) -> None:
         super().__init__("SUMMARY")
@@ -82,10 +82,10 @@ class UnrulySummary(Unruly):
 
 
 def register(add: Callable[..., object]) -> None:
-    for name in DISASTERS:
+    for name in FAILURES:
         add(f"SAMPLE_{name}", _factory(name))
-    add("SAMPLE_SUMMARY", UnrulySummary)
+    add("SAMPLE_SUMMARY", FailingSummary)
 
 
 def _factory(name: str) -> Callable[[], MetricProvider]:
-    return lambda: Unruly(name)
+    return lambda: FailingMetric(name)
