@@ -5,6 +5,7 @@ import signal
 import threading
 from datetime import timedelta
 
+from app.core.batch_delete import delete_in_batches
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.runs.stalled_runs import fail_runs_without_progress
@@ -34,7 +35,10 @@ def run_scheduler(settings: Settings) -> None:
                     STALLED_RUNS_INTERVAL_S,
                     lambda: fail_stalled_runs(resources, stale_after),
                 ),
-                "delete-old-fires": (DELETE_INTERVAL_S, lambda: delete_fires(resources)),
+                "delete-old-fires": (
+                    DELETE_INTERVAL_S,
+                    lambda: delete_in_batches(resources.db, delete_old_fires, resources.clock),
+                ),
             },
         )
         ticker.start()
@@ -50,11 +54,3 @@ def fail_stalled_runs(resources: Resources, stale_after: timedelta) -> None:
         run_ids = fail_runs_without_progress(session, resources.clock(), stale_after)
     if run_ids:
         log.warning("failed %d stalled runs: %s", len(run_ids), ", ".join(run_ids))
-
-
-def delete_fires(resources: Resources) -> None:
-    """Delete old fires in batches, each in a transaction of its own."""
-    deleted = 1
-    while deleted:
-        with resources.db.begin() as session:
-            deleted = delete_old_fires(session, resources.clock())

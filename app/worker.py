@@ -8,6 +8,7 @@ import threading
 
 from app.access.rate_limits import delete_old_windows
 from app.access.service import delete_expired_responses
+from app.core.batch_delete import delete_in_batches
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.jobs.handlers import HANDLERS
@@ -103,12 +104,12 @@ def _report_missed_schedules(resources: Resources) -> None:
 
 
 def _purge(resources: Resources) -> None:
-    """Forget what nobody may ask for any more: old answers, jobs that ended a week ago, runs that
-    are older than their benchmark keeps them, what models answered a month ago.
+    """Delete expired rows: stored responses, finished jobs, trigger events, notifications, traces of
+    runs that are older than `keepDays`, and cached answers of models.
     """
     with resources.db.begin() as session:
         delete_old_windows(session, resources.clock().timestamp())
-    for purge_some in (
+    for delete_some in (
         delete_expired_responses,
         delete_finished_jobs,
         delete_expired_events,
@@ -116,7 +117,4 @@ def _purge(resources: Resources) -> None:
         purge_expired_runs,
         evict_expired_answers,
     ):
-        purged = 1
-        while purged:
-            with resources.db.begin() as session:
-                purged = purge_some(session, resources.clock())
+        delete_in_batches(resources.db, delete_some, resources.clock)

@@ -114,9 +114,6 @@ class Registry(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         return iter(self._items.values())
 
-    def __len__(self) -> int:
-        return len(self._items)
-
     @property
     def loaded(self) -> list[LoadedPlugin]:
         """All loaded plugins and all failures."""

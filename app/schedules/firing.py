@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import delete, select, text
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.access.audit import AuditActor, AuditResource, record_action
+from app.core.batch_delete import delete_batch
 from app.core.errors import Conflict, Invalid
 from app.jobs.queue import enqueue_many
 from app.results.queries import get_run
@@ -278,12 +279,7 @@ def record_run_end(session: Session, run_id: str, now: datetime) -> None:
 def delete_old_fires(session: Session, now: datetime) -> int:
     """Delete a batch of fires older than `FIRES_RETENTION`; returns the number deleted."""
     is_old = ScheduleFire.due_at < now - FIRES_RETENTION
-    # PostgreSQL's DELETE has no LIMIT, hence the subquery.
-    batch = select(ScheduleFire.seq).where(is_old).limit(DELETE_BATCH)
-    deleted = session.execute(
-        delete(ScheduleFire).where(ScheduleFire.seq.in_(batch)).returning(ScheduleFire.seq)
-    )
-    return len(deleted.all())
+    return delete_batch(session, ScheduleFire, is_old, DELETE_BATCH)
 
 
 def _count_failure(schedule: ScheduleConfig, error: str, now: datetime) -> None:

@@ -5,7 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.scheduler import delete_fires, fail_stalled_runs
+from app.core.batch_delete import delete_in_batches
+from app.scheduler import fail_stalled_runs
+from app.schedules.firing import delete_old_fires
 from tests.support.service import JSON, Service
 from tests.support.stored import DatabaseReader
 
@@ -52,7 +54,7 @@ def test_fail_stalled_runs__recent_shard_is_progress(
     assert rows.status(run["id"]) == "RUNNING"
 
 
-def test_delete_fires__old_fires_are_deleted_in_batches(
+def test_delete_old_fires__old_fires_are_deleted_in_batches(
     prepared_service: Service,
     rows: DatabaseReader,
     due: Callable[..., JSON],
@@ -65,7 +67,8 @@ def test_delete_fires__old_fires_are_deleted_in_batches(
         " SELECT 's-1', now() - n * interval '1 day', now(), 'SCHEDULED', 'STARTED'"
         " FROM generate_series(398, 405) AS n"
     )
-    delete_fires(prepared_service.resources)
+    resources = prepared_service.resources
+    delete_in_batches(resources.db, delete_old_fires, resources.clock)
     days = "SELECT extract(day FROM now() - due_at)::int FROM schedule_fires ORDER BY 1"
     assert [day for (day,) in rows.all(days)] == [398, 399]
 
