@@ -61,7 +61,7 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def test_only_streams_the_worker_loop_and_the_harness_are_async() -> None:
+def test_modules__only_listed_ones_are_async() -> None:
     async_modules = {
         name_of(path)
         for path in sources()
@@ -72,7 +72,7 @@ def test_only_streams_the_worker_loop_and_the_harness_are_async() -> None:
     assert {name for name in async_modules if not name.startswith(rooms)} <= MAY_BE_ASYNC
 
 
-def test_only_named_places_catch_every_exception() -> None:
+def test_modules__only_listed_ones_catch_every_exception() -> None:
     catching_modules = {
         name_of(path)
         for path in sources()
@@ -81,7 +81,7 @@ def test_only_named_places_catch_every_exception() -> None:
     assert catching_modules <= MAY_CATCH_EVERYTHING
 
 
-def test_every_module_of_the_product_that_says_anything_says_what_it_is() -> None:
+def test_modules__have_a_docstring() -> None:
     """Files whose role is fixed by their name need no sentence of their own."""
     roles = {"router", "service", "queries", "models", "schemas", "__init__"}
     silent = [
@@ -94,16 +94,16 @@ def test_every_module_of_the_product_that_says_anything_says_what_it_is() -> Non
     assert silent == []
 
 
-def test_the_example_environment_names_every_setting() -> None:
+def test_env_example__lists_every_setting() -> None:
     assert (ROOT / ".env.example").read_text() == render_env_example()
 
 
 @pytest.mark.parametrize("field", Settings.model_fields)
-def test_every_setting_is_in_the_documentation(field: str) -> None:
+def test_settings_page__lists_every_setting(field: str) -> None:
     assert f"`{variable_name(field)}`" in (ROOT / "docs" / "settings.md").read_text()
 
 
-def test_lock_files_hold_hashes_and_no_addresses() -> None:
+def test_lock_files__contain_hashes_and_no_urls() -> None:
     for name in ("requirements.lock", "requirements-dev.lock"):
         lock = (ROOT / name).read_text()
         assert "://" not in lock
@@ -111,11 +111,11 @@ def test_lock_files_hold_hashes_and_no_addresses() -> None:
         assert lock.count("--hash=sha256:") >= len(pins)
 
 
-def test_nothing_secret_lies_in_the_tree() -> None:
+def test_tree__contains_no_secrets() -> None:
     assert [name_of(path) for path in sources() if SECRET_WORDS.search(path.read_text())] == []
 
 
-def test_pytest_may_look_at_a_reference_of_the_tests_without_loading_it() -> None:
+def test_reference__inspection_by_pytest_does_not_load_it() -> None:
     reference = Reference("no_such_module")
     assert not hasattr(reference, "_mock_name")
     with pytest.raises(ModuleNotFoundError):

@@ -25,26 +25,26 @@ def commands() -> set[str]:
     return set(root.commands)
 
 
-def test_every_service_of_ours_runs_a_command_that_exists() -> None:
+def test_compose__every_service_runs_an_existing_command() -> None:
     assert set(OURS) == {"migrate", "api", "worker", "scheduler"}
     assert {service["command"][0] for service in OURS.values()} <= commands()
     assert set(re.findall(r"`mosaico (\w+)", GUIDE)) <= commands()
 
 
-def test_the_program_that_dumps_the_embedded_database_came_with_it() -> None:
+def test_embedded_postgres__includes_pg_dump() -> None:
     named = re.findall(r'program\("(\w+)"\)', GUIDE)
     assert named == ["pg_dump"]
     for name in (*named, "pg_restore"):
         assert packaged_binaries().program(name).is_file()
 
 
-def test_every_setting_that_is_named_exists() -> None:
+def test_compose__every_named_setting_exists() -> None:
     of_compose = {name for service in OURS.values() for name in service["environment"]}
     named = of_compose | set(re.findall(r"\bMOSAICO_\w+", GUIDE + DOCKERFILE))
     assert named <= VARIABLES
 
 
-def test_every_setting_of_the_operator_reaches_the_containers() -> None:
+def test_compose__every_setting_reaches_the_containers() -> None:
     """Apart from those that the image decides."""
     of_the_image = {"MOSAICO_DATA_DIR", "MOSAICO_HOST", "MOSAICO_PORT", "MOSAICO_LOG_FORMAT"}
     of_one_machine = {"MOSAICO_MASTER_KEY_FILE"}
@@ -52,7 +52,7 @@ def test_every_setting_of_the_operator_reaches_the_containers() -> None:
         assert set(service["environment"]) == VARIABLES - of_the_image - of_one_machine
 
 
-def test_workers_read_the_datasets_of_the_operator_and_write_none() -> None:
+def test_compose__workers_mount_the_datasets_read_only() -> None:
     worker = OURS["worker"]
     inside = worker["environment"]["MOSAICO_HARNESS_DIR"]
     assert f"${{MOSAICO_HARNESS_DIR:-datasets}}:{inside}:ro" in worker["volumes"]
@@ -60,7 +60,7 @@ def test_workers_read_the_datasets_of_the_operator_and_write_none() -> None:
     assert set(COMPOSE["x-mosaico"]["volumes"]) < set(worker["volumes"])
 
 
-def test_a_service_of_ours_waits_for_the_schema_and_has_no_rights_to_spare() -> None:
+def test_compose__services_wait_for_the_schema_with_minimal_rights() -> None:
     for name, service in OURS.items():
         awaited = {"db": "service_healthy"}
         if name != "migrate":
@@ -71,24 +71,24 @@ def test_a_service_of_ours_waits_for_the_schema_and_has_no_rights_to_spare() -> 
         assert service["security_opt"] == ["no-new-privileges:true"]
 
 
-def test_no_service_is_ended_before_it_can_hand_back_its_work() -> None:
+def test_compose__stop_grace_period_covers_the_shutdown() -> None:
     """An API takes 2 s, a worker 9; see `app.main.GRACE_S` and `app.worker.STOP_S`."""
     graces = {name: of["stop_grace_period"] for name, of in OURS.items() if name != "migrate"}
     assert graces == {"api": "10s", "worker": "15s", "scheduler": "10s"}
 
 
-def test_every_image_names_its_version() -> None:
+def test_images__have_a_pinned_version() -> None:
     images = [of["image"] for of in COMPOSE["services"].values() if of["image"] != "mosaico"]
     images += re.findall(r"^ARG PYTHON=(.+)$", DOCKERFILE, re.MULTILINE)
     assert images
     assert all(re.search(r"\d+\.\d+", image) for image in images)
 
 
-def test_the_image_runs_as_a_user_that_is_not_root() -> None:
+def test_image__runs_as_a_non_root_user() -> None:
     assert re.findall(r"^USER (.+)$", DOCKERFILE, re.MULTILINE) == ["10001"]
 
 
-def test_what_the_image_is_built_from_is_sent_to_the_builder() -> None:
+def test_dockerignore__includes_all_sources_of_the_image() -> None:
     allowed = {
         line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if "!" in line
     }

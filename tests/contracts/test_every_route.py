@@ -76,25 +76,25 @@ def operations(document: dict[str, Any], route: RouteContext) -> list[dict[str, 
     return [offered[method.lower()] for method in route.methods or ()]
 
 
-def test_there_are_routes() -> None:
+def test_routes__exist() -> None:
     assert ROUTES
 
 
 @every_route
-def test_a_route_declares_the_role_it_needs(route: RouteContext) -> None:
+def test_route__declares_its_role(route: RouteContext) -> None:
     declared = roles(route.dependant) or is_signed(route.dependant)
     assert declared, "add dependencies=[Depends(require(…))]"
 
 
 @every_route
-def test_a_route_that_changes_something_needs_more_than_reading(route: RouteContext) -> None:
+def test_route__change_requires_more_than_the_read_role(route: RouteContext) -> None:
     exempt = re.search(r"/(validate|evaluate|preview|backtest|power)$", route.path or "")
     if CHANGING & (route.methods or set()) and not exempt:
         assert {"run", "admin"} & set(roles(route.dependant)) or is_signed(route.dependant)
 
 
 @every_route
-def test_a_route_answers_401_to_strangers(route: RouteContext, client: httpx.Client) -> None:
+def test_route__missing_key_gives_401(route: RouteContext, client: httpx.Client) -> None:
     path = re.sub(r"\{[^}]*\}", "some-id", route.path or "")
     for method in route.methods or ():
         response = client.request(method, path, json={} if method in CHANGING else None)
@@ -106,7 +106,7 @@ def test_a_route_answers_401_to_strangers(route: RouteContext, client: httpx.Cli
 
 
 @every_route
-def test_a_route_documents_its_problems(route: RouteContext, document: dict[str, Any]) -> None:
+def test_route__documents_its_problems(route: RouteContext, document: dict[str, Any]) -> None:
     for operation in operations(document, route):
         for status in PROBLEMS:
             documented = operation["responses"][str(status)]
@@ -114,7 +114,7 @@ def test_a_route_documents_its_problems(route: RouteContext, document: dict[str,
 
 
 @every_route
-def test_a_route_says_what_it_is_for(route: RouteContext, document: dict[str, Any]) -> None:
+def test_route__has_a_summary(route: RouteContext, document: dict[str, Any]) -> None:
     for operation in operations(document, route):
         assert operation["summary"]
         assert operation["tags"]
@@ -123,17 +123,17 @@ def test_a_route_says_what_it_is_for(route: RouteContext, document: dict[str, An
 
 
 @every_route
-def test_no_route_answers_at_two_spellings(route: RouteContext) -> None:
+def test_route__has_one_spelling(route: RouteContext) -> None:
     assert route.path == PREFIX or not (route.path or "").endswith("/")
 
 
-def test_operation_ids_are_unique(document: dict[str, Any]) -> None:
+def test_openapi__operation_ids_are_unique(document: dict[str, Any]) -> None:
     ids = [each["operationId"] for path in document["paths"].values() for each in path.values()]
     assert len(ids) == len(set(ids))
 
 
 @pytest.mark.xdist_group("sdks of models")  # it loads every module, and those with them
-def test_the_page_of_errors_is_up_to_date() -> None:
+def test_error_page__is_up_to_date() -> None:
     written = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
     assert written == render_errors_page(), (
         "run: python -m app.core.web.problem_pages > docs/errors.md"

@@ -97,12 +97,12 @@ def provider(key: str) -> MetricProvider:
     return provider_for(MetricRef.of(key))
 
 
-def test_a_metric_is_registered_under_the_key_of_its_spec(key: str) -> None:
+def test_metric__is_registered_under_the_key_of_its_spec(key: str) -> None:
     assert METRICS.get(key)().spec.key.partition("[")[0] == key  # SCORE["…"] names one of many
     assert key == key.upper()
 
 
-def test_a_spec_says_what_is_measured_and_who_defined_it(provider: MetricProvider) -> None:
+def test_metric_spec__has_description_and_source(provider: MetricProvider) -> None:
     spec = provider.spec
     assert spec.description
     assert spec.source
@@ -111,7 +111,9 @@ def test_a_spec_says_what_is_measured_and_who_defined_it(provider: MetricProvide
     assert spec is provider.spec  # read for every trace, so it must be made once
 
 
-def test_the_range_is_in_order_and_holds_the_worst_value(provider: MetricProvider) -> None:
+def test_metric_spec__range_is_ordered_and_contains_the_worst_value(
+    provider: MetricProvider,
+) -> None:
     spec = provider.spec
     low = -math.inf if spec.minimum is None else spec.minimum
     high = math.inf if spec.maximum is None else spec.maximum
@@ -121,7 +123,7 @@ def test_the_range_is_in_order_and_holds_the_worst_value(provider: MetricProvide
         assert spec.direction is not Direction.NEITHER
 
 
-def test_every_value_is_measured_in_its_range_or_missing_with_a_reason(
+def test_metric__value_is_in_range_or_missing_with_a_reason(
     provider: MetricProvider,
 ) -> None:
     for trace in traces():
@@ -132,13 +134,13 @@ def test_every_value_is_measured_in_its_range_or_missing_with_a_reason(
             assert not row.missing
 
 
-def test_the_same_trace_has_the_same_value_again(key: str, provider: MetricProvider) -> None:
+def test_metric__same_trace_gives_the_same_value(key: str, provider: MetricProvider) -> None:
     again = provider_for(MetricRef.of(key))
     for trace in traces():
         assert measured(trace, provider) == measured(trace, again)
 
 
-def test_a_metric_does_without_the_texts_that_it_does_not_need(provider: MetricProvider) -> None:
+def test_metric__works_without_the_texts_that_it_does_not_need(provider: MetricProvider) -> None:
     needs = provider.spec.needs
     trace = Trace(
         trace_id="t",
@@ -164,7 +166,7 @@ def variants(key: str) -> Iterator[MetricProvider]:
                 yield provider_for(ref)
 
 
-def test_every_option_changes_the_version_or_the_column(key: str, provider: MetricProvider) -> None:
+def test_metric__every_option_changes_version_or_column(key: str, provider: MetricProvider) -> None:
     names_and_versions = {(provider.spec.key, provider.spec.version)}
     for other in variants(key):
         named = (other.spec.key, other.spec.version)
@@ -173,15 +175,13 @@ def test_every_option_changes_the_version_or_the_column(key: str, provider: Metr
     assert len(names_and_versions) > 1 or not options_of(METRICS.get(key))
 
 
-def test_a_metric_with_options_keeps_its_promises_too(key: str) -> None:
+def test_metric__with_options_fulfills_the_same_contract(key: str) -> None:
     for other in variants(key):
-        test_the_range_is_in_order_and_holds_the_worst_value(other)
-        test_every_value_is_measured_in_its_range_or_missing_with_a_reason(other)
+        test_metric_spec__range_is_ordered_and_contains_the_worst_value(other)
+        test_metric__value_is_in_range_or_missing_with_a_reason(other)
 
 
-def test_the_value_of_a_run_is_the_same_however_its_traces_are_cut(
-    key: str, provider: MetricProvider
-) -> None:
+def test_metric__run_value_is_independent_of_shards(key: str, provider: MetricProvider) -> None:
     for variant in (provider, *variants(key)):
         if isinstance(variant, RunMetric):
             rows = [measure(trace, [variant]) for trace in traces()]

@@ -85,7 +85,7 @@ def collected(resources: Resources, collection_id: int) -> list[Trace]:
 
 
 @every_source
-def test_every_trace_comes_once_in_order_and_whole(
+def test_trace_source__returns_each_trace_once_in_order(
     case: Case, service_resources: Resources
 ) -> None:
     lines = [{"traceId": f"t-{number}"} for number in range(COUNT)]
@@ -101,7 +101,7 @@ def test_every_trace_comes_once_in_order_and_whole(
 
 
 @every_source
-def test_reading_goes_on_after_any_page_with_the_same_traces(
+def test_trace_source__resumes_after_any_page_with_the_same_traces(
     case: Case, service_resources: Resources
 ) -> None:
     query = case.fill(service_resources, [{"traceId": f"t-{n}"} for n in range(COUNT)])
@@ -113,7 +113,9 @@ def test_reading_goes_on_after_any_page_with_the_same_traces(
 
 
 @every_source
-def test_nothing_to_read_is_told_with_a_code(case: Case, service_resources: Resources) -> None:
+def test_trace_source__missing_dataset_fails_with_a_code(
+    case: Case, service_resources: Resources
+) -> None:
     source = TRACE_SOURCES.get(case.name).open(service_resources)
     for query in (
         TraceQuery(dataset_ref="absent", run_name=None),
@@ -125,7 +127,7 @@ def test_nothing_to_read_is_told_with_a_code(case: Case, service_resources: Reso
 
 
 @every_source
-def test_a_collection_that_is_stopped_and_goes_on_holds_each_trace_once(
+def test_collection__interrupted_and_resumed_contains_each_trace_once(
     case: Case, service_resources: Resources
 ) -> None:
     query = case.fill(service_resources, [FULL, *({"traceId": f"t-{n}"} for n in range(COUNT))])
@@ -148,7 +150,7 @@ def test_a_collection_that_is_stopped_and_goes_on_holds_each_trace_once(
         assert (collection.trace_count, collection.completed_at) == (COUNT + 1, NOW)
 
 
-def test_pages_of_long_lines_are_short(
+def test_trace_source__long_lines_give_short_pages(
     service_resources: Resources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queries, "MAX_PAGE_BYTES", 8000)
@@ -161,7 +163,7 @@ def test_pages_of_long_lines_are_short(
     assert [len(page.traces) for page in source.pages(query, None)] == [3, 3, 1]
 
 
-def test_an_upload_that_is_replaced_while_it_is_read_is_noticed(
+def test_upload_source__replaced_upload_is_detected_while_reading(
     service_resources: Resources,
 ) -> None:
     query = fill_local(service_resources, [{"traceId": f"t-{n}"} for n in range(COUNT)])

@@ -19,7 +19,7 @@ def admin(app: FastAPI, give_out: GiveOut) -> Client:
     return Client(app, give_out("admin"))
 
 
-def test_a_key_is_shown_once_and_works(admin: Client, app: FastAPI) -> None:
+def test_create_key__key_is_shown_once_and_works(admin: Client, app: FastAPI) -> None:
     made = admin.post("/keys", json=NEW)
     key = made.json()
     assert made.status_code == 201
@@ -36,7 +36,7 @@ def test_a_key_is_shown_once_and_works(admin: Client, app: FastAPI) -> None:
     assert key["token"] not in shown.text + admin.get("/keys").text
 
 
-def test_a_repeated_request_gets_the_same_key_and_the_database_never_its_text(
+def test_create_key__replay_returns_the_same_key_and_its_text_is_not_stored(
     admin: Client, db: Database
 ) -> None:
     first, again = (
@@ -52,7 +52,7 @@ def test_a_repeated_request_gets_the_same_key_and_the_database_never_its_text(
     assert first.json()["token"].split("_")[3] not in stored
 
 
-def test_the_list_shows_the_newest_first_in_pages(admin: Client, clock: Clock) -> None:
+def test_list_keys__newest_first_in_pages(admin: Client, clock: Clock) -> None:
     for number in range(3):
         clock.forward(seconds=1)
         admin.post("/keys", json={"name": f"key {number}"})
@@ -63,11 +63,11 @@ def test_the_list_shows_the_newest_first_in_pages(admin: Client, clock: Clock) -
     assert rest["nextCursor"] is None
 
 
-def test_a_key_reads_only_unless_asked_otherwise(admin: Client) -> None:
+def test_create_key__default_role_is_read(admin: Client) -> None:
     assert admin.post("/keys", json={"name": "dashboard"}).json()["role"] == "read"
 
 
-def test_a_revoked_key_ends_and_stays_in_the_list(
+def test_revoke_key__key_is_refused_and_stays_in_the_list(
     admin: Client, app: FastAPI, clock: Clock
 ) -> None:
     key = admin.post("/keys", json=NEW).json()
@@ -79,7 +79,9 @@ def test_a_revoked_key_ends_and_stays_in_the_list(
     assert Client(app, key["token"]).get("/toys").status_code == 401
 
 
-def test_a_key_that_expires_stops_then(admin: Client, app: FastAPI, clock: Clock) -> None:
+def test_create_key__key_is_refused_after_its_expiry(
+    admin: Client, app: FastAPI, clock: Clock
+) -> None:
     tomorrow = START + timedelta(days=1)
     key = admin.post("/keys", json={**NEW, "expiresAt": tomorrow.isoformat()}).json()
     client = Client(app, key["token"])
@@ -99,13 +101,15 @@ def test_a_key_that_expires_stops_then(admin: Client, app: FastAPI, clock: Clock
         ({"token": "mine"}, "/token"),
     ],
 )
-def test_a_wrong_field_is_named(admin: Client, change: dict[str, str], pointer: str) -> None:
+def test_create_key__invalid_field_is_named(
+    admin: Client, change: dict[str, str], pointer: str
+) -> None:
     answer = admin.post("/keys", json={**NEW, **change})
     assert answer.status_code == 422
     assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
 
 
-def test_an_unknown_key_is_not_found(admin: Client) -> None:
+def test_keys__unknown_id_is_not_found(admin: Client) -> None:
     for answer in (
         admin.get("/keys/nobody"),
         admin.patch("/keys/nobody", json={"name": "x"}),
@@ -115,7 +119,7 @@ def test_an_unknown_key_is_not_found(admin: Client) -> None:
 
 
 @pytest.mark.parametrize("role", ["read", "run"])
-def test_only_an_admin_key_manages_keys(app: FastAPI, give_out: GiveOut, role: str) -> None:
+def test_keys__require_the_admin_role(app: FastAPI, give_out: GiveOut, role: str) -> None:
     client = Client(app, give_out(role))
     answers = [
         client.get("/keys"),
@@ -127,9 +131,7 @@ def test_only_an_admin_key_manages_keys(app: FastAPI, give_out: GiveOut, role: s
     assert [answer.status_code for answer in answers] == [403] * 5
 
 
-def test_the_last_admin_key_is_not_revoked_before_there_is_another(
-    admin: Client, app: FastAPI, clock: Clock
-) -> None:
+def test_revoke_key__last_admin_key_is_refused(admin: Client, app: FastAPI, clock: Clock) -> None:
     (mine,) = admin.get("/keys").json()["items"]
     in_an_hour = (START + timedelta(hours=1)).isoformat()
     for other in (NEW, {"name": "guest", "role": "admin", "expiresAt": in_an_hour}):
@@ -145,7 +147,7 @@ def test_the_last_admin_key_is_not_revoked_before_there_is_another(
     assert Client(app, successor["token"]).get("/keys").status_code == 200
 
 
-def test_two_administrators_cannot_revoke_each_other_at_once(
+def test_revoke_key__concurrent_requests_cannot_revoke_the_last_two_admin_keys(
     app: FastAPI, give_out: GiveOut
 ) -> None:
     for _ in range(5):

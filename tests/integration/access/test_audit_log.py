@@ -37,7 +37,7 @@ def key_id(service: Service) -> str:
     return str(key["id"])
 
 
-def test_every_change_leaves_who_did_what_to_what_with_which_fields(service: Service) -> None:
+def test_audit_log__every_change_has_actor_action_resource_and_fields(service: Service) -> None:
     service.agent(langfuseSecretKey="sk-lf-canary")
     service.patch("/agents/agent-001", {"description": "d", "langfuseSecretKey": "sk-lf-second"})
     service.benchmark()
@@ -61,7 +61,7 @@ def test_every_change_leaves_who_did_what_to_what_with_which_fields(service: Ser
     assert "sk-lf" not in service.send("GET", "/audit").text
 
 
-def test_a_thing_that_is_named_as_a_part_of_the_address_is_no_other_thing(
+def test_audit_log__resource_ids_equal_to_path_segments_are_not_confused(
     service: Service,
 ) -> None:
     service.agent("agents")
@@ -85,7 +85,7 @@ def test_a_thing_that_is_named_as_a_part_of_the_address_is_no_other_thing(
     ]
 
 
-def test_a_line_names_key_request_and_address(service: Service) -> None:
+def test_audit_log__entry_contains_key_request_and_path(service: Service) -> None:
     service.post("/agents", {"id": "a", "name": "A"}, **{"X-Request-Id": "night-7"})
     (line,) = lines(service)
     assert line.pop("at").endswith("Z")
@@ -104,7 +104,7 @@ def test_a_line_names_key_request_and_address(service: Service) -> None:
     }
 
 
-def test_what_is_read_refused_or_repeated_leaves_none(service: Service) -> None:
+def test_audit_log__reads_refusals_and_replays_have_no_entry(service: Service) -> None:
     once = {"Idempotency-Key": "k"}
     service.post("/agents", {"id": "a", "name": "A"}, **once)
     service.post("/agents", {"id": "a", "name": "A"}, **once)
@@ -115,7 +115,7 @@ def test_what_is_read_refused_or_repeated_leaves_none(service: Service) -> None:
     assert [line["action"] for line in lines(service)] == ["create_agent"]
 
 
-def test_a_change_by_a_key_without_the_role_is_told_as_refused(service: Service) -> None:
+def test_audit_log__insufficient_role_is_recorded_as_refused(service: Service) -> None:
     reader = service.post("/keys", {"name": "reader", "role": "read"})
     headers = {"Authorization": f"Bearer {reader['token']}"}
     service.refused(403, "DELETE", "/agents/a", headers=headers)
@@ -128,7 +128,7 @@ def test_a_change_by_a_key_without_the_role_is_told_as_refused(service: Service)
     )
 
 
-def test_the_list_is_filtered_and_paged(service: Service) -> None:
+def test_audit_log__list_is_filtered_and_paged(service: Service) -> None:
     for number in range(5):
         service.agent(f"a-{number}")
     service.patch("/agents/a-3", {"name": "x"})
@@ -144,7 +144,7 @@ def test_the_list_is_filtered_and_paged(service: Service) -> None:
     service.refused(422, "GET", "/audit?outcome=maybe")
 
 
-def test_other_actors_are_recorded_with_the_request_that_they_act_for(service: Service) -> None:
+def test_record_action__other_actors_carry_the_request_id(service: Service) -> None:
     with begun(service) as session, bind_correlation({"request_id": "r-1"}):
         schedule = AuditActor(type="schedule", id="nightly")
         record_action(session, schedule, "start_run", AuditResource("benchmark-runs", "run-1"))
@@ -157,7 +157,7 @@ def test_other_actors_are_recorded_with_the_request_that_they_act_for(service: S
     assert (line["method"], line["path"], line["fields"]) == (None, None, [])
 
 
-def test_a_change_that_fails_takes_its_line_along(service: Service) -> None:
+def test_record_action__rollback_removes_the_entry(service: Service) -> None:
     with begun(service) as session:
         record_action(
             session, AuditActor(type="event", id="e"), "start_run", AuditResource("runs", None)
@@ -166,7 +166,7 @@ def test_a_change_that_fails_takes_its_line_along(service: Service) -> None:
     assert lines(service) == []
 
 
-def test_the_log_is_only_added_to_even_by_who_owns_it(service: Service) -> None:
+def test_audit_log__is_append_only_even_for_its_owner(service: Service) -> None:
     service.agent()
     for change in (
         "UPDATE audit_log SET action = 'x'",
@@ -178,7 +178,7 @@ def test_the_log_is_only_added_to_even_by_who_owns_it(service: Service) -> None:
     assert len(lines(service)) == 1
 
 
-def test_of_a_refused_request_no_more_is_kept_than_a_line_needs(service: Service) -> None:
+def test_audit_log__refused_request_is_truncated(service: Service) -> None:
     with begun(service) as session:
         reader = create_key(session, "reader", "read", now=utc_now()).token.reveal()
     given = {"Authorization": f"Bearer {reader}"}
@@ -195,7 +195,7 @@ def test_of_a_refused_request_no_more_is_kept_than_a_line_needs(service: Service
     assert {len(name) for name in created["fields"]} == {200}
 
 
-def test_only_administrators_read_it(service: Service) -> None:
+def test_audit_log__requires_the_admin_role(service: Service) -> None:
     with begun(service) as session:
         runner = create_key(session, "runner", "run", now=utc_now()).token.reveal()
     service.refused(403, "GET", "/audit", headers={"Authorization": f"Bearer {runner}"})

@@ -41,7 +41,7 @@ def edit(service: Service, method: str, path: str, if_match: str | None) -> http
     return service.send(method, path, body, headers=headers)
 
 
-def test_an_edit_that_names_what_was_read_is_done_and_gives_the_next_tag(
+def test_if_match__current_etag_edits_and_returns_the_next_etag(
     service: Service,
 ) -> None:
     for path in LEAVES_FIRST:
@@ -53,7 +53,7 @@ def test_an_edit_that_names_what_was_read_is_done_and_gives_the_next_tag(
         assert edit(service, "DELETE", path, tag(service, path)).status_code == 204
 
 
-def test_an_edit_of_what_has_changed_since_is_refused_and_changes_nothing(
+def test_if_match__stale_etag_is_refused_and_changes_nothing(
     service: Service,
 ) -> None:
     for path, method in product(THINGS, ["PATCH", "PUT", "DELETE"]):
@@ -68,7 +68,7 @@ def test_an_edit_of_what_has_changed_since_is_refused_and_changes_nothing(
         assert service.get(path) == shown
 
 
-def test_a_star_and_no_tag_edit_whatever_is_there(service: Service) -> None:
+def test_if_match__star_and_missing_header_edit_without_a_check(service: Service) -> None:
     for path in LEAVES_FIRST:
         assert edit(service, "PATCH", path, "*").status_code == 200
         assert edit(service, "PUT", path, None).status_code == 200
@@ -76,7 +76,7 @@ def test_a_star_and_no_tag_edit_whatever_is_there(service: Service) -> None:
         assert edit(service, "DELETE", path, "*").status_code == 404
 
 
-def test_who_knows_the_present_state_gets_304_without_a_body(service: Service) -> None:
+def test_if_none_match__current_etag_gives_304_without_a_body(service: Service) -> None:
     for path in THINGS:
         known = tag(service, path)
         for header in (known, f'"7", W/{known}', "*"):
@@ -87,18 +87,18 @@ def test_who_knows_the_present_state_gets_304_without_a_body(service: Service) -
         assert service.send("GET", path, headers={"If-None-Match": known}).status_code == 200
 
 
-def test_what_is_created_has_a_tag_too(service: Service) -> None:
+def test_create__response_has_an_etag(service: Service) -> None:
     made = service.send("POST", "/agents", {"id": "agent-002", "name": "Heron"})
     assert made.headers["ETag"] == tag(service, "/agents/agent-002")
 
 
-def test_an_edit_of_a_kpi_is_an_edit_of_its_benchmark(service: Service) -> None:
+def test_if_match__kpi_edit_changes_the_etag_of_its_benchmark(service: Service) -> None:
     stale = tag(service, "/benchmarks/bench-001")
     service.patch(KPI, {"formula": "BLEU"})
     assert edit(service, "PUT", "/benchmarks/bench-001", stale).status_code == 412
 
 
-def test_of_two_who_edit_the_same_state_one_wins(service: Service) -> None:
+def test_if_match__only_one_of_two_edits_of_the_same_version_succeeds(service: Service) -> None:
     known = tag(service, "/agents/agent-001")
     answers = [edit(service, "PATCH", "/agents/agent-001", known) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [200, 412]
@@ -112,7 +112,7 @@ def strict(service_resources: Resources, metric_pool: ProcessPool) -> Iterator[S
         yield running
 
 
-def test_where_the_operator_wants_it_an_edit_without_a_tag_is_refused(strict: Service) -> None:
+def test_require_if_match__edit_without_if_match_is_refused(strict: Service) -> None:
     for path in THINGS:
         for method in ("PATCH", "PUT", "DELETE"):
             refused = edit(strict, method, path, None)
@@ -121,7 +121,7 @@ def test_where_the_operator_wants_it_an_edit_without_a_tag_is_refused(strict: Se
         assert edit(strict, "PATCH", path, tag(strict, path)).status_code == 200
 
 
-def test_the_description_tells_of_the_conditions(service: Service) -> None:
+def test_openapi__describes_conditional_requests(service: Service) -> None:
     paths = service.client.get("/openapi.json").json()["paths"]
     agent = paths["/api/v1/agents/{agentId}"]
     assert "304" in agent["get"]["responses"]

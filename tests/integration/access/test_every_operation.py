@@ -90,7 +90,7 @@ def told(answer: httpx.Response) -> dict[str, object]:
     return problem
 
 
-def test_every_operation_is_asked_that_the_description_has(service: Service) -> None:
+def test_operations__cover_the_openapi_description(service: Service) -> None:
     document = service.client.get("/openapi.json").json()["paths"]
     described = {
         (method.upper(), path)
@@ -102,7 +102,7 @@ def test_every_operation_is_asked_that_the_description_has(service: Service) -> 
     assert len(described) >= 40
 
 
-def test_without_a_valid_key_every_operation_says_the_same(
+def test_operations__invalid_keys_get_the_same_response_everywhere(
     stranger: httpx.Client, keys: dict[str, str | None]
 ) -> None:
     for kind in ("none", "bad", "revoked", "expired"):
@@ -114,7 +114,7 @@ def test_without_a_valid_key_every_operation_says_the_same(
     assert invalid[0] == invalid[1] == told(ask(stranger, OPERATIONS[0], keys["expired"]))
 
 
-def test_a_key_without_the_role_is_told_the_role_and_nothing_of_what_exists(
+def test_operations__insufficient_role_names_the_role_and_reveals_nothing(
     service: Service, stranger: httpx.Client, keys: dict[str, str | None]
 ) -> None:
     service.benchmark("some-id")

@@ -68,7 +68,7 @@ def revoke(db: Database, token: str) -> None:
         session.execute(update(ApiKey).where(ApiKey.id == key).values(revoked_at=START))
 
 
-def test_the_first_start_leaves_a_key_that_only_the_owner_can_read(
+def test_first_admin_key__first_start_writes_a_key_for_the_owner_only(
     db: Database, tmp_path: Path
 ) -> None:
     first = ensure(db, tmp_path)
@@ -77,14 +77,14 @@ def test_the_first_start_leaves_a_key_that_only_the_owner_can_read(
     assert opens(db, token_in(tmp_path))
 
 
-def test_the_next_start_makes_nothing(db: Database, tmp_path: Path) -> None:
+def test_first_admin_key__next_start_creates_nothing(db: Database, tmp_path: Path) -> None:
     ensure(db, tmp_path)
     token = token_in(tmp_path)
     assert ensure(db, tmp_path) == FirstKey(path=tmp_path / "admin.key", created=False)
     assert (token_in(tmp_path), len(rows(db))) == (token, 1)
 
 
-def test_the_database_holds_the_digest_and_never_the_key(db: Database, tmp_path: Path) -> None:
+def test_first_admin_key__database_stores_only_the_digest(db: Database, tmp_path: Path) -> None:
     ensure(db, tmp_path)
     with db.read() as session:
         row = session.execute(text("SELECT row_to_json(k)::text FROM api_keys k")).scalar_one()
@@ -94,9 +94,7 @@ def test_the_database_holds_the_digest_and_never_the_key(db: Database, tmp_path:
     assert secret.encode().hex() not in row
 
 
-def test_a_lost_file_means_a_new_key_and_the_end_of_the_old_one(
-    db: Database, tmp_path: Path
-) -> None:
+def test_first_admin_key__lost_file_replaces_the_key(db: Database, tmp_path: Path) -> None:
     ensure(db, tmp_path)
     lost = token_in(tmp_path)
     (tmp_path / "admin.key").unlink()
@@ -104,7 +102,9 @@ def test_a_lost_file_means_a_new_key_and_the_end_of_the_old_one(
     assert (opens(db, lost), opens(db, token_in(tmp_path))) == (False, True)
 
 
-def test_the_key_in_the_file_is_registered_in_a_new_database(db: Database, tmp_path: Path) -> None:
+def test_first_admin_key__new_database_registers_the_key_of_the_file(
+    db: Database, tmp_path: Path
+) -> None:
     ensure(db, tmp_path)
     token = token_in(tmp_path)
     with db.begin() as session:
@@ -113,7 +113,7 @@ def test_the_key_in_the_file_is_registered_in_a_new_database(db: Database, tmp_p
     assert (token_in(tmp_path), opens(db, token)) == (token, True)
 
 
-def test_a_database_from_another_folder_takes_the_key_of_this_one(
+def test_first_admin_key__key_file_of_another_folder_is_registered(
     db: Database, tmp_path: Path
 ) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
@@ -128,7 +128,7 @@ def test_a_database_from_another_folder_takes_the_key_of_this_one(
     assert [row.revoked for row in rows(db) if row.name == FIRST_KEY_NAME].count(False) == 1
 
 
-def test_a_revoked_first_key_is_replaced_when_nobody_else_could_administer(
+def test_first_admin_key__revoked_key_is_replaced_without_another_admin(
     db: Database, tmp_path: Path
 ) -> None:
     ensure(db, tmp_path)
@@ -138,7 +138,7 @@ def test_a_revoked_first_key_is_replaced_when_nobody_else_could_administer(
     assert (opens(db, old), opens(db, token_in(tmp_path))) == (False, True)
 
 
-def test_a_revoked_first_key_stays_revoked_while_another_admin_key_exists(
+def test_first_admin_key__revoked_key_stays_revoked_with_another_admin(
     db: Database, tmp_path: Path
 ) -> None:
     ensure(db, tmp_path)
@@ -152,7 +152,7 @@ def test_a_revoked_first_key_stays_revoked_while_another_admin_key_exists(
     assert not opens(db, old)
 
 
-def test_an_expired_admin_key_and_keys_of_lesser_roles_do_not_count(
+def test_first_admin_key__expired_keys_and_lesser_roles_are_not_admins(
     db: Database, tmp_path: Path
 ) -> None:
     ensure(db, tmp_path)
@@ -165,7 +165,7 @@ def test_an_expired_admin_key_and_keys_of_lesser_roles_do_not_count(
 
 
 @pytest.mark.parametrize("content", ["", "something else", "mosaico_admin_x_y_z"])
-def test_a_file_that_holds_no_key_is_refused_and_kept(
+def test_first_admin_key__file_without_a_key_is_refused_and_kept(
     db: Database, tmp_path: Path, content: str
 ) -> None:
     path = tmp_path / "admin.key"
@@ -176,14 +176,14 @@ def test_a_file_that_holds_no_key_is_refused_and_kept(
     assert (path.read_text(), rows(db)) == (content, [])
 
 
-def test_a_file_that_others_can_read_is_refused(db: Database, tmp_path: Path) -> None:
+def test_first_admin_key__file_readable_by_others_is_refused(db: Database, tmp_path: Path) -> None:
     ensure(db, tmp_path)
     (tmp_path / "admin.key").chmod(0o644)
     with pytest.raises(UnsafeSecretFile, match="chmod 600"):
         ensure(db, tmp_path)
 
 
-def test_a_file_with_the_id_of_a_key_and_another_secret_is_refused(
+def test_first_admin_key__known_id_with_another_secret_is_refused(
     db: Database, tmp_path: Path
 ) -> None:
     ensure(db, tmp_path)
@@ -193,42 +193,48 @@ def test_a_file_with_the_id_of_a_key_and_another_secret_is_refused(
         ensure(db, tmp_path)
 
 
-def test_a_configured_key_is_registered_and_no_file_is_made(db: Database, tmp_path: Path) -> None:
+def test_configured_admin_key__is_registered_without_a_file(db: Database, tmp_path: Path) -> None:
     assert ensure(db, tmp_path, CONFIGURED) == FirstKey(path=None, created=False)
     assert opens(db, CONFIGURED.reveal())
     assert [row.id for row in rows(db)] == ["admin-env"]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_configured_key_may_end_with_a_line_break(db: Database, tmp_path: Path) -> None:
+def test_configured_admin_key__trailing_line_break_is_ignored(db: Database, tmp_path: Path) -> None:
     ensure(db, tmp_path, Secret(f"{CONFIGURED.reveal()}\n"))
     assert opens(db, CONFIGURED.reveal())
 
 
-def test_an_empty_variable_is_no_key(db: Database, tmp_path: Path) -> None:
+def test_configured_admin_key__empty_variable_counts_as_not_set(
+    db: Database, tmp_path: Path
+) -> None:
     assert ensure(db, tmp_path, Secret("")).created
 
 
-def test_a_key_of_ours_can_be_configured(db: Database, tmp_path: Path) -> None:
+def test_configured_admin_key__generated_key_is_accepted(db: Database, tmp_path: Path) -> None:
     token = generate_token("admin").text
     ensure(db, tmp_path, Secret(token))
     assert opens(db, token)
 
 
-def test_a_changed_variable_replaces_the_key(db: Database, tmp_path: Path) -> None:
+def test_configured_admin_key__changed_variable_replaces_the_key(
+    db: Database, tmp_path: Path
+) -> None:
     ensure(db, tmp_path, CONFIGURED)
     ensure(db, tmp_path, OTHER)
     assert (opens(db, CONFIGURED.reveal()), opens(db, OTHER.reveal())) == (False, True)
     assert len(rows(db)) == 1
 
 
-def test_a_removed_variable_ends_its_key(db: Database, tmp_path: Path) -> None:
+def test_configured_admin_key__removed_variable_deletes_the_key(
+    db: Database, tmp_path: Path
+) -> None:
     ensure(db, tmp_path, CONFIGURED)
     assert ensure(db, tmp_path).created
     assert not opens(db, CONFIGURED.reveal())
 
 
-def test_a_configured_key_that_was_revoked_stays_so_until_the_variable_changes(
+def test_configured_admin_key__revoked_key_stays_revoked_until_the_variable_changes(
     db: Database, tmp_path: Path
 ) -> None:
     ensure(db, tmp_path, CONFIGURED)
@@ -242,7 +248,9 @@ def test_a_configured_key_that_was_revoked_stays_so_until_the_variable_changes(
     assert opens(db, OTHER.reveal())
 
 
-def test_a_short_configured_key_is_refused_without_showing_it(db: Database, tmp_path: Path) -> None:
+def test_configured_admin_key__short_key_is_refused_without_showing_it(
+    db: Database, tmp_path: Path
+) -> None:
     with pytest.raises(BadAdminKey, match=r"MOSAICO_ADMIN_KEY.*24") as refusal:
         ensure(db, tmp_path, Secret("too-short"))
     assert "too-short" not in str(refusal.value)
@@ -252,7 +260,7 @@ def test_a_short_configured_key_is_refused_without_showing_it(db: Database, tmp_
 PROCESSES = 4
 
 
-def test_processes_that_start_at_once_make_one_key(
+def test_first_admin_key__concurrent_starts_create_one_key(
     db: Database, database_url: str, tmp_path: Path
 ) -> None:
     context = multiprocessing.get_context("spawn")

@@ -31,7 +31,9 @@ def remembered(db: Database) -> int:
         return session.scalar(select(func.count()).select_from(IdempotencyKey)) or 0
 
 
-def test_without_a_key_each_request_creates(client: Client, toys: Toys, db: Database) -> None:
+def test_create__without_idempotency_key_each_request_creates(
+    client: Client, toys: Toys, db: Database
+) -> None:
     first, second = client.post("/toys", json=BEAR), client.post("/toys", json=BEAR)
     assert (first.status_code, first.headers["Location"]) == (201, "/toys/toy-1")
     assert first.json() == {"id": "toy-1", "name": "bear"}
@@ -39,7 +41,9 @@ def test_without_a_key_each_request_creates(client: Client, toys: Toys, db: Data
     assert (toys(), remembered(db)) == (2, 0)
 
 
-def test_a_repeated_request_gets_the_first_answer_again(client: Client, toys: Toys) -> None:
+def test_idempotency_key__repeated_request_gets_the_first_response(
+    client: Client, toys: Toys
+) -> None:
     first = client.post("/toys", **with_key("k"))
     again = client.post("/toys", **with_key("k"))
     assert (again.status_code, again.content) == (first.status_code, first.content)
@@ -52,7 +56,9 @@ def test_a_repeated_request_gets_the_first_answer_again(client: Client, toys: To
     assert toys() == 1
 
 
-def test_two_hundred_requests_at_once_with_one_key_make_one_toy(client: Client, toys: Toys) -> None:
+def test_idempotency_key__200_concurrent_requests_create_one_toy(
+    client: Client, toys: Toys
+) -> None:
     answers = client.all_at_once([Call("POST", "/toys", with_key("k"))] * 200)
     statuses = Counter(answer.status_code for answer in answers)
     assert set(statuses) <= {201, 409}
@@ -63,7 +69,7 @@ def test_two_hundred_requests_at_once_with_one_key_make_one_toy(client: Client, 
     assert toys() == 1
 
 
-def test_two_processes_do_not_both_make_it(
+def test_idempotency_key__concurrent_processes_create_one_toy(
     resources: Resources, client: Client, toys: Toys, database_url: str
 ) -> None:
     others = [Database(database_url, pool_size=2) for _ in range(4)]
@@ -96,7 +102,7 @@ def test_two_processes_do_not_both_make_it(
     assert (statuses[201] >= 1, toys()) == (True, 1)
 
 
-def test_the_answer_survives_a_restart(
+def test_idempotency_key__response_survives_a_restart(
     client: Client, resources: Resources, toys: Toys, database_url: str
 ) -> None:
     first = client.post("/toys", **with_key("k"))
@@ -119,7 +125,7 @@ def test_the_answer_survives_a_restart(
         ("/toys?colour=red", {"name": "bear"}),
     ],
 )
-def test_another_request_with_the_same_key_is_refused(
+def test_idempotency_key__reuse_for_another_request_is_refused(
     client: Client, toys: Toys, path: str, body: dict[str, Any]
 ) -> None:
     client.post("/toys", **with_key("k"))
@@ -129,7 +135,7 @@ def test_another_request_with_the_same_key_is_refused(
     assert toys() == 1
 
 
-def test_a_body_with_another_secret_is_another_request(client: Client) -> None:
+def test_idempotency_key__secrets_are_part_of_the_request(client: Client) -> None:
     client.post("/toys", **with_key("k", {"name": "bear", "secret": "one"}))
     statuses = [
         client.post("/toys", **with_key("k", {"name": "bear", "secret": secret})).status_code
@@ -138,7 +144,7 @@ def test_a_body_with_another_secret_is_another_request(client: Client) -> None:
     assert statuses == [201, 422]
 
 
-def test_the_same_body_written_differently_is_the_same_request(client: Client, toys: Toys) -> None:
+def test_idempotency_key__json_formatting_does_not_matter(client: Client, toys: Toys) -> None:
     for body in ('{"name": "bear", "secret": "s"}', '{ "secret":"s","name":"b\\u0065ar" }'):
         answer = client.post(
             "/toys",
@@ -149,7 +155,7 @@ def test_the_same_body_written_differently_is_the_same_request(client: Client, t
     assert toys() == 1
 
 
-def test_a_key_belongs_to_its_api_key_and_its_path(
+def test_idempotency_key__is_bound_to_api_key_and_path(
     app: FastAPI, client: Client, give_out: Callable[..., str], toys: Toys
 ) -> None:
     client.post("/toys", **with_key("k"))
@@ -167,14 +173,14 @@ def test_a_key_belongs_to_its_api_key_and_its_path(
     assert toys() == 4
 
 
-def test_a_key_does_not_open_what_the_role_does_not(
+def test_idempotency_key__does_not_replace_the_required_role(
     app: FastAPI, give_out: Callable[..., str], toys: Toys
 ) -> None:
     answer = Client(app, give_out("read")).post("/toys", **with_key("k"))
     assert (answer.status_code, toys()) == (403, 0)
 
 
-def test_while_the_first_is_under_way_the_second_is_told_to_wait(
+def test_idempotency_key__request_in_flight_gives_409_with_retry_after(
     client: Client, workshop: Workshop, toys: Toys
 ) -> None:
     started, may_end = threading.Event(), threading.Event()
@@ -197,7 +203,7 @@ def test_while_the_first_is_under_way_the_second_is_told_to_wait(
     assert toys() == 1
 
 
-def test_a_refused_request_leaves_nothing_and_may_be_repeated(
+def test_idempotency_key__refused_request_stores_nothing(
     client: Client, workshop: Workshop, toys: Toys, db: Database
 ) -> None:
     refused = client.post("/toys", **with_key("k", {"name": "broken"}))
@@ -206,7 +212,7 @@ def test_a_refused_request_leaves_nothing_and_may_be_repeated(
     assert toys() == 1
 
 
-def test_a_crash_leaves_nothing_and_the_retry_succeeds(
+def test_idempotency_key__crash_stores_nothing_and_the_retry_succeeds(
     client: Client, workshop: Workshop, toys: Toys, db: Database
 ) -> None:
     def crash(_session: Session) -> None:
@@ -221,7 +227,7 @@ def test_a_crash_leaves_nothing_and_the_retry_succeeds(
     assert toys() == 1
 
 
-def test_a_lost_connection_leaves_nothing_and_the_retry_succeeds(
+def test_idempotency_key__lost_connection_stores_nothing_and_the_retry_succeeds(
     client: Client, workshop: Workshop, toys: Toys, db: Database
 ) -> None:
     def lose(session: Session) -> None:
@@ -236,7 +242,7 @@ def test_a_lost_connection_leaves_nothing_and_the_retry_succeeds(
 
 
 @pytest.mark.parametrize("key", [b"", b"x" * 256, b"caf\xc3\xa9", b"a\x7fb", b"a\tb"])
-def test_a_key_must_be_up_to_255_printable_characters(
+def test_idempotency_key__unprintable_or_too_long_text_is_refused(
     client: Client, toys: Toys, key: bytes
 ) -> None:
     answer = client.post("/toys", json=BEAR, headers=[(b"Idempotency-Key", key)])
@@ -245,11 +251,11 @@ def test_a_key_must_be_up_to_255_printable_characters(
     assert toys() == 0
 
 
-def test_a_key_of_255_printable_characters_is_fine(client: Client) -> None:
+def test_idempotency_key__255_printable_characters_are_accepted(client: Client) -> None:
     assert client.post("/toys", **with_key("~" * 255)).status_code == 201
 
 
-def test_after_a_day_the_key_is_new_again(
+def test_idempotency_key__expires_after_a_day(
     client: Client, clock: Clock, toys: Toys, db: Database
 ) -> None:
     client.post("/toys", **with_key("k"))
@@ -260,7 +266,9 @@ def test_after_a_day_the_key_is_new_again(
     assert (toys(), remembered(db)) == (2, 1)
 
 
-def test_answers_are_forgotten_after_a_day(client: Client, clock: Clock, db: Database) -> None:
+def test_delete_expired_responses__deletes_responses_older_than_a_day(
+    client: Client, clock: Clock, db: Database
+) -> None:
     client.post("/toys", **with_key("old"))
     clock.forward(hours=1)
     client.post("/toys", **with_key("new"))
@@ -272,7 +280,7 @@ def test_answers_are_forgotten_after_a_day(client: Client, clock: Clock, db: Dat
         assert delete_expired_responses(session, clock()) == 0
 
 
-def test_a_stored_answer_is_sealed(client: Client, db: Database) -> None:
+def test_idempotency_key__stored_response_is_encrypted(client: Client, db: Database) -> None:
     client.post("/toys", **with_key("k", {"name": "bear", "secret": "hush"}))
     with db.read() as session:
         row = session.execute(
@@ -282,7 +290,7 @@ def test_a_stored_answer_is_sealed(client: Client, db: Database) -> None:
     assert [word for word in ("bear", "hush", str(client.token)) if word in row] == []
 
 
-def test_a_route_that_declares_no_role_cannot_use_it(client: Client) -> None:
+def test_idempotent__route_without_a_role_is_an_error(client: Client) -> None:
     with pytest.raises(ExceptionGroup) as failure:
         client.post("/careless", headers={"Idempotency-Key": "k"})
     assert "declares no role" in str(failure.value.exceptions[0])

@@ -37,7 +37,7 @@ def limited(resources: Resources, workshop: Workshop) -> FastAPI:
     return app
 
 
-def test_a_key_is_told_what_is_left_and_when_there_is_more(
+def test_rate_limit__headers_show_remaining_requests_and_reset(
     limited: FastAPI, give_out: GiveOut
 ) -> None:
     client = Client(limited, give_out("read"))
@@ -53,7 +53,7 @@ def test_a_key_is_told_what_is_left_and_when_there_is_more(
     assert "MOSAICO_RATE_LIMIT" in refused.json()["detail"]
 
 
-def test_each_key_has_a_limit_of_its_own_and_refused_requests_count_too(
+def test_rate_limit__is_per_key_and_counts_refused_requests(
     limited: FastAPI, give_out: GiveOut
 ) -> None:
     one, other = Client(limited, give_out("read")), Client(limited, give_out("read"))
@@ -61,12 +61,12 @@ def test_each_key_has_a_limit_of_its_own_and_refused_requests_count_too(
     assert other.get("/toys").status_code == 200
 
 
-def test_without_a_limit_no_header_tells_of_one(app: FastAPI, give_out: GiveOut) -> None:
+def test_rate_limit__no_limit_sends_no_headers(app: FastAPI, give_out: GiveOut) -> None:
     app.add_middleware(ResponseHeadersMiddleware)
     assert "RateLimit" not in Client(app, give_out("read")).get("/toys").headers
 
 
-def test_the_next_minute_starts_anew(db: Database) -> None:
+def test_request_limiter__count_restarts_each_minute(db: Database) -> None:
     now = Seconds(659.0)
     limit = RequestLimiter(db, 2, now=now)
     assert [limit.count_request("k").exceeded for _ in range(3)] == [False, False, True]
@@ -75,7 +75,7 @@ def test_the_next_minute_starts_anew(db: Database) -> None:
     assert (limit.count_request("k").remaining, limit.count_request("k").resets_s) == (1, 60)
 
 
-def test_processes_hear_of_each_other_once_a_second(db: Database) -> None:
+def test_request_limiter__processes_synchronize_once_a_second(db: Database) -> None:
     now = Seconds()
     first, second = RequestLimiter(db, 10, now=now), RequestLimiter(db, 10, now=now)
     for _ in range(6):
@@ -91,7 +91,7 @@ def test_processes_hear_of_each_other_once_a_second(db: Database) -> None:
     assert [second.count_request("k").exceeded for _ in range(4)] == [False, False, False, True]
 
 
-def test_a_database_that_is_away_leaves_each_process_its_own_count() -> None:
+def test_request_limiter__without_database_each_process_counts_alone() -> None:
     gone = Database("postgresql://nobody@127.0.0.1:1/gone", pool_size=1)
     limit = RequestLimiter(gone, 2, now=Seconds())
     limit.count_request("k")
@@ -100,7 +100,7 @@ def test_a_database_that_is_away_leaves_each_process_its_own_count() -> None:
     gone.dispose()
 
 
-def test_minutes_that_are_over_are_forgotten(db: Database) -> None:
+def test_delete_old_windows__deletes_past_minutes(db: Database) -> None:
     for minute in (1, 5, 10):
         now = Seconds(minute * 60.0)
         limit = RequestLimiter(db, 10, now=now)
@@ -111,7 +111,7 @@ def test_minutes_that_are_over_are_forgotten(db: Database) -> None:
         assert session.query(RateWindow.minute).order_by("minute").all() == [(5,), (10,)]
 
 
-def test_wrong_keys_of_one_address_are_slowed_and_right_ones_never(
+def test_failure_limiter__limits_invalid_keys_but_never_valid_ones(
     app: FastAPI, give_out: GiveOut
 ) -> None:
     stranger = Client(app, "a guess of the admin key, one of many")
@@ -124,7 +124,7 @@ def test_wrong_keys_of_one_address_are_slowed_and_right_ones_never(
     assert Client(app, give_out("read")).get("/toys").status_code == 200
 
 
-def test_while_an_address_is_slowed_no_guess_is_looked_up_even_a_right_one(
+def test_failure_limiter__limited_address_looks_up_no_guess_even_a_right_one(
     app: FastAPI, db: Database, resources: Resources
 ) -> None:
     key = Secret("the key that the operator chose")
@@ -134,7 +134,7 @@ def test_while_an_address_is_slowed_no_guess_is_looked_up_even_a_right_one(
     assert Client(app, key.reveal()).get("/toys").status_code == 429
 
 
-def test_a_chosen_key_that_was_valid_before_is_not_locked_out(
+def test_failure_limiter__configured_key_used_before_is_not_locked_out(
     app: FastAPI, db: Database, resources: Resources
 ) -> None:
     owner = Client(app, "the key that the operator chose")
@@ -146,7 +146,7 @@ def test_a_chosen_key_that_was_valid_before_is_not_locked_out(
     assert owner.get("/toys").status_code == 200
 
 
-def test_an_address_may_be_wrong_again_when_it_has_waited() -> None:
+def test_failure_limiter__allows_one_more_failure_after_two_seconds() -> None:
     now = Seconds()
     failures = FailureLimiter(now=now)
     for _ in range(FAILURE_BURST):
@@ -162,7 +162,7 @@ def test_an_address_may_be_wrong_again_when_it_has_waited() -> None:
     assert failures.retry_after_s("192.0.2.1") == 2
 
 
-def test_many_addresses_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_limiter__number_of_addresses_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.access.rate_limits.MAX_ADDRESSES", 3)
     failures = FailureLimiter(now=Seconds())
     for number in range(10):
@@ -181,5 +181,7 @@ def test_many_addresses_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) 
         ("testclient", "testclient"),
     ],
 )
-def test_an_address_stands_for_its_network(address: str | None, network: str) -> None:
+def test_client_network__ipv6_address_gives_its_64_network(
+    address: str | None, network: str
+) -> None:
     assert client_network(address) == network

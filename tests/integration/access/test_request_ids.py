@@ -27,7 +27,7 @@ def ready(service: Service) -> Service:
     return service
 
 
-def test_the_jobs_of_a_request_and_those_of_its_jobs_carry_its_id(
+def test_request_id__is_carried_by_jobs_and_their_jobs(
     ready: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: dict[str, JSON] = {}
@@ -51,7 +51,7 @@ def test_the_jobs_of_a_request_and_those_of_its_jobs_carry_its_id(
     assert [seen[step] for step in steps] == [known] * len(steps)
 
 
-def test_an_id_that_is_none_is_replaced_and_shown_in_the_problem(service: Service) -> None:
+def test_request_id__invalid_id_is_replaced_and_shown_in_the_problem(service: Service) -> None:
     for offered in ("a b", "x" * 65, "", "ä"):
         headers = [(b"X-Request-Id", offered.encode())]
         answer = service.client.get("/api/v1/agents/nobody", headers=headers)
@@ -60,7 +60,7 @@ def test_an_id_that_is_none_is_replaced_and_shown_in_the_problem(service: Servic
         assert answer.json()["instance"] == given
 
 
-def test_calls_to_others_say_for_which_request_they_are_made() -> None:
+def test_outbound_headers__contain_request_id_and_traceparent() -> None:
     assert outbound_headers() == {}
     with bind_correlation({"request_id": "r-1", "traceparent": TRACEPARENT, "other": "x"}):
         assert get_correlation() == {"request_id": "r-1", "traceparent": TRACEPARENT}
@@ -75,12 +75,12 @@ def test_calls_to_others_say_for_which_request_they_are_made() -> None:
     "text",
     ["", TRACEPARENT.upper(), "ff" + TRACEPARENT[2:], "00-" + "0" * 32 + TRACEPARENT[35:], "x"],
 )
-def test_what_is_no_traceparent_is_not_handed_on(text: str) -> None:
+def test_is_traceparent__invalid_text_is_rejected(text: str) -> None:
     assert is_traceparent(TRACEPARENT)
     assert not is_traceparent(text)
 
 
-def test_two_hundred_requests_at_once_with_one_key_start_one_run(ready: Service) -> None:
+def test_idempotency_key__200_concurrent_requests_start_one_run(ready: Service) -> None:
     body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
     headers = {**ready.client.headers, "Idempotency-Key": "tonight"}
     with (

@@ -57,7 +57,7 @@ def read_only_keys(db: Database) -> Iterator[None]:
     ("role", "statuses"),
     [("read", (200, 403, 403)), ("run", (200, 201, 403)), ("admin", (200, 201, 204))],
 )
-def test_a_role_opens_its_operations_and_those_of_lesser_roles(
+def test_roles__include_the_operations_of_lesser_roles(
     app: FastAPI, give_out: GiveOut, role: RoleName, statuses: tuple[int, int, int]
 ) -> None:
     client = Client(app, give_out(role))
@@ -66,7 +66,7 @@ def test_a_role_opens_its_operations_and_those_of_lesser_roles(
     assert tuple(answer.status_code for answer in found) == statuses
 
 
-def test_a_refusal_names_the_role_that_is_needed(app: FastAPI, give_out: GiveOut) -> None:
+def test_require_role__refusal_names_the_required_role(app: FastAPI, give_out: GiveOut) -> None:
     answer = Client(app, give_out("read")).post("/toys", json={"name": "bear"})
     assert answer.json()["type"] == "/problems/forbidden"
     assert (
@@ -75,7 +75,7 @@ def test_a_refusal_names_the_role_that_is_needed(app: FastAPI, give_out: GiveOut
 
 
 @pytest.mark.parametrize("method", ["get", "post", "delete"])
-def test_a_request_without_a_key_is_told_how_to_send_one(app: FastAPI, method: str) -> None:
+def test_require_role__missing_key_is_refused_with_a_remedy(app: FastAPI, method: str) -> None:
     path = "/toys/toy-1" if method == "delete" else "/toys"
     answer = getattr(Client(app), method)(path)
     assert answer.status_code == 401
@@ -83,12 +83,12 @@ def test_a_request_without_a_key_is_told_how_to_send_one(app: FastAPI, method: s
     assert "Authorization: Bearer" in answer.json()["detail"]
 
 
-def test_a_key_sent_by_another_scheme_is_no_key(app: FastAPI, give_out: GiveOut) -> None:
+def test_require_role__key_in_another_scheme_is_refused(app: FastAPI, give_out: GiveOut) -> None:
     answer = Client(app).get("/toys", headers={"Authorization": f"Basic {give_out('read')}"})
     assert answer.status_code == 401
 
 
-def test_unknown_mistyped_expired_and_revoked_keys_get_the_same_answer(
+def test_require_role__all_invalid_keys_get_the_same_response(
     app: FastAPI, db: Database, give_out: GiveOut
 ) -> None:
     good = give_out("admin")
@@ -124,7 +124,7 @@ def test_unknown_mistyped_expired_and_revoked_keys_get_the_same_answer(
     assert Client(app, good).get("/toys").status_code == 200
 
 
-def test_the_configured_admin_key_may_be_a_sentence(
+def test_configured_admin_key__can_be_a_sentence(
     app: FastAPI, db: Database, tmp_path: Path
 ) -> None:
     key = Secret("a sentence that only we know: 2 + 2!")
@@ -133,7 +133,7 @@ def test_the_configured_admin_key_may_be_a_sentence(
     assert Client(app, key.reveal() + "!").get("/toys").status_code == 401
 
 
-def test_a_key_with_anothers_id_is_refused_by_its_secret(db: Database, give_out: GiveOut) -> None:
+def test_find_key__id_of_another_key_is_refused(db: Database, give_out: GiveOut) -> None:
     mine, other = give_out("read"), give_out("admin")
     body, _, _ = mine.replace(key_id(mine), key_id(other)).rpartition("_")
     forged = f"{body}_{zlib.crc32(body.encode()):08x}"
@@ -143,7 +143,7 @@ def test_a_key_with_anothers_id_is_refused_by_its_secret(db: Database, give_out:
         assert queries.find_key(session, forged) is None
 
 
-def test_digests_are_compared_in_constant_time(
+def test_find_key__compares_digests_in_constant_time(
     db: Database, give_out: GiveOut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token, compared = give_out("read"), []
@@ -158,7 +158,7 @@ def test_digests_are_compared_in_constant_time(
     assert compared == [32]
 
 
-def test_a_revoked_key_stops_within_a_second(db: Database, give_out: GiveOut) -> None:
+def test_key_cache__revoked_key_is_refused_within_a_second(db: Database, give_out: GiveOut) -> None:
     token, seconds = give_out("read"), [100.0]
     ring = KeyCache(db, Clock(), monotonic=lambda: seconds[0])
     assert ring.find_key(token) is not None
@@ -171,7 +171,7 @@ def test_a_revoked_key_stops_within_a_second(db: Database, give_out: GiveOut) ->
     assert key_cache.CACHE_TTL_S < 1
 
 
-def test_an_expired_key_stops_at_once(db: Database, give_out: GiveOut) -> None:
+def test_key_cache__expired_key_is_refused_at_once(db: Database, give_out: GiveOut) -> None:
     clock = Clock()
     token = give_out("read", expires_at=START + timedelta(seconds=1))
     ring = KeyCache(db, clock, monotonic=lambda: 100.0)
@@ -180,7 +180,7 @@ def test_an_expired_key_stops_at_once(db: Database, give_out: GiveOut) -> None:
     assert ring.find_key(token) is None
 
 
-def test_a_key_costs_one_query_a_second_and_a_mistyped_one_none(
+def test_key_cache__one_query_per_key_and_second_none_for_mistyped_keys(
     db: Database, give_out: GiveOut
 ) -> None:
     token, asked = give_out("read"), list[str]()
@@ -199,7 +199,7 @@ def test_a_key_costs_one_query_a_second_and_a_mistyped_one_none(
     assert len(asked) == 1
 
 
-def test_strangers_do_not_fill_the_memory_and_many_keys_do_not_either(
+def test_key_cache__number_of_entries_is_limited(
     db: Database, give_out: GiveOut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(key_cache, "MAX_ENTRIES", 3)
@@ -212,7 +212,7 @@ def test_strangers_do_not_fill_the_memory_and_many_keys_do_not_either(
         assert len(ring._entries) <= 3
 
 
-def test_the_use_of_a_key_is_noted_once_a_minute(
+def test_record_use__writes_once_a_minute(
     db: Database, resources: Resources, give_out: GiveOut
 ) -> None:
     clock, token = Clock(), give_out("read")
@@ -231,7 +231,7 @@ def test_the_use_of_a_key_is_noted_once_a_minute(
     assert seen == [START, START, START + timedelta(seconds=60)]
 
 
-def test_a_refused_request_leaves_no_trace_of_use(
+def test_record_use__refused_request_is_not_recorded(
     app: FastAPI, db: Database, give_out: GiveOut
 ) -> None:
     token = give_out("read")
@@ -239,7 +239,7 @@ def test_a_refused_request_leaves_no_trace_of_use(
     assert last_used(db, token) is None
 
 
-def test_a_database_that_cannot_be_written_to_still_answers_reads(
+def test_record_use__read_only_database_still_serves_reads(
     app: FastAPI, db: Database, give_out: GiveOut, read_only_keys: None
 ) -> None:
     token = give_out("read")
@@ -247,7 +247,7 @@ def test_a_database_that_cannot_be_written_to_still_answers_reads(
     assert last_used(db, token) is None
 
 
-def test_a_database_that_is_gone_is_no_reason_to_call_a_key_invalid(
+def test_require_role__missing_database_gives_503_not_401(
     resources: Resources, give_out: GiveOut
 ) -> None:
     token = give_out("read")
@@ -261,7 +261,7 @@ def test_a_database_that_is_gone_is_no_reason_to_call_a_key_invalid(
     assert answer.headers["Retry-After"]
 
 
-def test_swagger_is_told_of_the_bearer_scheme_and_of_the_idempotency_key(app: FastAPI) -> None:
+def test_openapi__describes_bearer_scheme_and_idempotency_key(app: FastAPI) -> None:
     api = app.openapi()
     scheme = api["components"]["securitySchemes"]["ApiKey"]
     post = api["paths"]["/toys"]["post"]

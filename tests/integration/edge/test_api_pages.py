@@ -5,7 +5,7 @@ import pytest
 
 
 @pytest.mark.parametrize("path", ["/docs", "/swagger-ui.html"])
-def test_the_api_page_loads_only_files_of_this_service(path: str, client: httpx.Client) -> None:
+def test_api_page__loads_only_files_of_this_service(path: str, client: httpx.Client) -> None:
     page = client.get(path)
     assert page.headers["content-type"].startswith("text/html")
     loaded = re.findall(r'(?:src|href)="([^"]+)"', page.text)
@@ -15,16 +15,16 @@ def test_the_api_page_loads_only_files_of_this_service(path: str, client: httpx.
         assert client.get(address).status_code == 200, address
 
 
-def test_the_api_page_holds_no_inline_script_or_style(client: httpx.Client) -> None:
+def test_api_page__has_no_inline_script_or_style(client: httpx.Client) -> None:
     page = client.get("/docs").text
     assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", page) == []
 
 
-def test_keys_are_not_kept_by_the_browser(client: httpx.Client) -> None:
+def test_api_page__keys_are_not_stored_in_the_browser(client: httpx.Client) -> None:
     assert "persistAuthorization: false" in client.get("/static/swagger-init.js").text
 
 
-def test_the_description_offers_bearer_keys_and_problem_documents(client: httpx.Client) -> None:
+def test_openapi__describes_bearer_keys_and_problem_documents(client: httpx.Client) -> None:
     document = client.get("/openapi.json").json()
     schemes = document["components"]["securitySchemes"]
     assert (schemes["ApiKey"]["type"], schemes["ApiKey"]["scheme"]) == ("http", "bearer")

@@ -87,7 +87,7 @@ class Events:
         return {}
 
 
-def test_a_stream_starts_with_the_present_state(service: Service) -> None:
+def test_event_stream__starts_with_the_current_state(service: Service) -> None:
     service.shelf.snapshots = [progress(3)]
     with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
         assert response.headers["content-type"].startswith("text/event-stream")
@@ -95,7 +95,7 @@ def test_a_stream_starts_with_the_present_state(service: Service) -> None:
         assert Events(response).next() == {"event": "progress", "id": "3", "data": '{"done":3}'}
 
 
-def test_an_announcement_at_commit_wakes_the_streams_of_its_key_only(service: Service) -> None:
+def test_event_stream__commit_wakes_only_streams_of_its_key(service: Service) -> None:
     service.shelf.snapshots = [progress(1)]
     with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
         events = Events(response)
@@ -110,7 +110,7 @@ def test_an_announcement_at_commit_wakes_the_streams_of_its_key_only(service: Se
         assert service.shelf.taken == taken + 1
 
 
-def test_a_stream_ends_after_the_final_snapshot(service: Service) -> None:
+def test_event_stream__ends_after_the_final_snapshot(service: Service) -> None:
     service.shelf.snapshots = [progress(1), progress(2, final=True)]
     with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
         events = Events(response)
@@ -121,7 +121,7 @@ def test_a_stream_ends_after_the_final_snapshot(service: Service) -> None:
     eventually(lambda: service.hub.open_streams == 0)
 
 
-def test_a_burst_of_announcements_is_one_event(service: Service) -> None:
+def test_event_stream__burst_of_notifications_is_coalesced(service: Service) -> None:
     service.hub.coalesce_s = 0.5
     service.shelf.snapshots = [progress(0)]
     with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
@@ -139,7 +139,7 @@ def test_a_burst_of_announcements_is_one_event(service: Service) -> None:
     assert service.shelf.taken - taken < 20
 
 
-def test_a_client_that_returns_is_not_told_the_same_twice(service: Service) -> None:
+def test_event_stream__last_event_id_skips_the_known_state(service: Service) -> None:
     service.hub.heartbeat_s = 0.1
     service.shelf.snapshots = [progress(7)]
     back = {"Last-Event-ID": "7"}
@@ -150,14 +150,14 @@ def test_a_client_that_returns_is_not_told_the_same_twice(service: Service) -> N
         assert any(line == "id: 8" for line in lines)
 
 
-def test_a_client_that_has_seen_the_end_is_told_to_stop_asking(service: Service) -> None:
+def test_event_stream__client_with_the_final_event_gets_204(service: Service) -> None:
     service.shelf.snapshots = [progress(9, final=True)]
     back = {"Last-Event-ID": "9"}
     assert service.client.get(f"{THINGS}/run-1/events", headers=back).status_code == 204
     assert service.client.get(f"{THINGS}/run-1/events").status_code == 200
 
 
-def test_what_the_first_snapshot_raises_is_the_answer(
+def test_event_stream__error_of_the_first_snapshot_is_the_response(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing() -> EventSnapshot:
@@ -169,7 +169,7 @@ def test_what_the_first_snapshot_raises_is_the_answer(
     assert response.headers["content-type"] == "application/problem+json"
 
 
-def test_a_client_that_leaves_is_forgotten_at_once(service: Service) -> None:
+def test_event_stream__disconnected_client_is_removed_at_once(service: Service) -> None:
     with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
         events = Events(response)
         assert events.next()
@@ -177,9 +177,7 @@ def test_a_client_that_leaves_is_forgotten_at_once(service: Service) -> None:
     eventually(lambda: service.hub.open_streams == 0)
 
 
-def test_the_hub_listens_again_after_its_connection_was_cut(
-    service: Service, database_url: str
-) -> None:
+def test_event_hub__reconnects_after_a_lost_connection(service: Service, database_url: str) -> None:
     service.shelf.snapshots = [progress(1)]
     with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
         events = Events(response)
@@ -197,7 +195,7 @@ def test_the_hub_listens_again_after_its_connection_was_cut(
         assert events.next()["id"] == "2"
 
 
-def test_idle_streams_take_no_threads_and_one_connection(
+def test_event_hub__idle_streams_share_one_connection_and_no_threads(
     service: Service, database_url: str
 ) -> None:
     service.client.get(THINGS)
@@ -221,7 +219,7 @@ def test_idle_streams_take_no_threads_and_one_connection(
         response.close()
 
 
-def test_a_stopping_server_ends_its_streams_properly(database_url: str) -> None:
+def test_event_stream__stopping_server_ends_the_stream_cleanly(database_url: str) -> None:
     app = toy_app(database_url, Shelf())
     with httpx.Client(timeout=LIVENESS_S) as stays:
         with serving(app, lifespan=True, server_class=Server) as client:

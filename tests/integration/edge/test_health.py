@@ -14,7 +14,7 @@ from tests.support.http import serving
 LIVENESS_S = 60
 
 
-def test_without_a_database_the_process_lives_and_is_not_ready(client: httpx.Client) -> None:
+def test_health__without_database_alive_but_not_ready(client: httpx.Client) -> None:
     assert client.get("/healthz").json() == {"status": "ok"}
     response = client.get("/readyz")
     assert response.status_code == 503
@@ -22,7 +22,7 @@ def test_without_a_database_the_process_lives_and_is_not_ready(client: httpx.Cli
     assert int(response.headers["retry-after"]) > 0
 
 
-def test_the_service_is_ready_while_every_connection_and_thread_is_busy(database_url: str) -> None:
+def test_readiness__is_independent_of_busy_connections_and_threads(database_url: str) -> None:
     app = toy_app(database_url, Shelf())
     db: Database = app.state.resources.db
     release, busy = threading.Event(), threading.Semaphore(0)
@@ -47,7 +47,7 @@ def test_the_service_is_ready_while_every_connection_and_thread_is_busy(database
     db.dispose()
 
 
-def test_a_database_that_hangs_makes_the_service_unready_and_not_stuck(database_url: str) -> None:
+def test_readiness__hanging_database_gives_503_in_time(database_url: str) -> None:
     app = toy_app(database_url, Shelf())
     over = threading.Event()
     app.state.probe.db.ping = lambda: over.wait(LIVENESS_S)
@@ -60,7 +60,7 @@ def test_a_database_that_hangs_makes_the_service_unready_and_not_stuck(database_
     app.state.resources.db.dispose()
 
 
-def test_requests_are_counted_by_route_and_never_by_address(client: httpx.Client) -> None:
+def test_prometheus__requests_are_counted_by_route_not_by_path(client: httpx.Client) -> None:
     for name in ("one", "two"):
         client.get(f"{THINGS}/{name}/conflict")
     client.get("/no-such-address-at-all")
@@ -94,7 +94,7 @@ def queue(database_url: str) -> Database:
     return Database(database_url, pool_size=1)
 
 
-def test_the_queue_is_told_by_depth_and_by_age_of_its_oldest_job(queue: Database) -> None:
+def test_query_queues__gives_depth_and_age_of_the_oldest_job(queue: Database) -> None:
     # Of `runs` two jobs wait: one deferred 30 s ago, one due for 90 s; the oldest is 90 s old.
     states = {(state.queue, state.status): state for state in query_queues(queue)}
     assert {key: state.depth for key, state in states.items()} == {
@@ -106,7 +106,7 @@ def test_the_queue_is_told_by_depth_and_by_age_of_its_oldest_job(queue: Database
     queue.dispose()
 
 
-def test_a_database_without_job_tables_has_no_queues(queue: Database) -> None:
+def test_query_queues__missing_job_tables_give_no_queues(queue: Database) -> None:
     with queue.begin() as session:
         session.execute(text("DROP TABLE procrastinate_events, procrastinate_jobs"))
     assert query_queues(queue) == []

@@ -64,7 +64,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_body_is_refused_with_a_remedy_and_stores_nothing(
+def test_request_body__hostile_body_is_refused_with_a_remedy(
     name: str, client: httpx.Client, shelf: Shelf
 ) -> None:
     problem = refused(post(client, HOSTILE[name]), 400, 422)
@@ -72,7 +72,7 @@ def test_a_hostile_body_is_refused_with_a_remedy_and_stores_nothing(
     assert shelf.things == []
 
 
-def test_a_body_of_2_mib_is_refused_by_its_declared_length(
+def test_request_body__2_mib_are_refused_by_content_length(
     client: httpx.Client, shelf: Shelf
 ) -> None:
     body = b'{"name": "a", "text": "' + b"x" * 2 * MIB + b'"}'
@@ -80,7 +80,7 @@ def test_a_body_of_2_mib_is_refused_by_its_declared_length(
     assert shelf.things == []
 
 
-def test_a_body_of_2_mib_in_chunks_is_refused_by_counting(
+def test_request_body__2_mib_in_chunks_are_refused_by_counting(
     client: httpx.Client, shelf: Shelf
 ) -> None:
     chunks = (b" " * 65_536 for _ in range(32))
@@ -88,7 +88,7 @@ def test_a_body_of_2_mib_in_chunks_is_refused_by_counting(
     assert shelf.things == []
 
 
-def test_a_body_of_just_1_mib_is_parsed(client: httpx.Client, shelf: Shelf) -> None:
+def test_request_body__exactly_1_mib_is_accepted(client: httpx.Client, shelf: Shelf) -> None:
     start = b'{"name": "a"'
     body = start + b" " * (MIB - len(start) - 1) + b"}"
     assert len(body) == MIB
@@ -96,13 +96,15 @@ def test_a_body_of_just_1_mib_is_parsed(client: httpx.Client, shelf: Shelf) -> N
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "jsonp", ""])
-def test_another_content_type_is_refused(kind: str, client: httpx.Client, shelf: Shelf) -> None:
+def test_request_body__other_content_type_is_refused(
+    kind: str, client: httpx.Client, shelf: Shelf
+) -> None:
     refused(post(client, b'{"name": "a"}', **{"Content-Type": kind}), 415)
     assert shelf.things == []
 
 
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON"])
-def test_a_charset_beside_the_content_type_is_fine(
+def test_request_body__charset_parameter_is_accepted(
     kind: str, client: httpx.Client, shelf: Shelf
 ) -> None:
     assert post(client, b'{"name": "a"}', **{"Content-Type": kind}).status_code == 201
@@ -124,11 +126,11 @@ def test_a_charset_beside_the_content_type_is_fine(
         f"{THINGS}?cursor=" + "A" * 2000,
     ],
 )
-def test_a_hostile_address_is_refused(address: str, client: httpx.Client) -> None:
+def test_request_path__hostile_path_is_refused(address: str, client: httpx.Client) -> None:
     refused(client.get(address), 400, 404, 422)
 
 
-def test_a_client_that_leaves_in_the_middle_of_its_body_stores_nothing(
+def test_request_body__interrupted_upload_stores_nothing(
     client: httpx.Client, shelf: Shelf
 ) -> None:
     address = (client.base_url.host, client.base_url.port or 80)
@@ -156,7 +158,7 @@ thing_like = st.fixed_dictionaries(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(body=json_values | thing_like)
-def test_no_json_makes_the_service_fail(body: Any, client: httpx.Client) -> None:
+def test_request_body__no_json_causes_a_server_error(body: Any, client: httpx.Client) -> None:
     raw = json.dumps(body).encode()
     response = post(client, raw)
     assert response.status_code < 500, raw
@@ -166,7 +168,9 @@ def test_no_json_makes_the_service_fail(body: Any, client: httpx.Client) -> None
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(text=st.text(min_size=1))
-def test_no_path_or_parameter_makes_the_service_fail(text: str, client: httpx.Client) -> None:
+def test_request_path__no_path_or_parameter_causes_a_server_error(
+    text: str, client: httpx.Client
+) -> None:
     assert client.get(THINGS, params={"share": text, "cursor": text}).status_code < 500
     path = httpx.QueryParams({"x": text.encode("utf-8", "surrogatepass")})
     assert client.get(f"{THINGS}/{str(path)[2:]}").status_code < 500

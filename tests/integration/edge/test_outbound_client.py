@@ -93,22 +93,24 @@ def outbound() -> Iterator[httpx.Client]:
         yield client
 
 
-def test_it_says_who_is_calling(url: str, outbound: httpx.Client) -> None:
+def test_outbound_client__sends_a_user_agent(url: str, outbound: httpx.Client) -> None:
     seen = outbound.get(f"{url}/headers").json()
     assert seen["user-agent"].startswith("mosaico/")
     assert seen["accept-encoding"] == "gzip"
 
 
-def test_compressed_answers_are_read(url: str, outbound: httpx.Client) -> None:
+def test_outbound_client__decompresses_responses(url: str, outbound: httpx.Client) -> None:
     assert outbound.get(f"{url}/zipped").text == "x" * 10_000
 
 
-def test_an_answer_is_read_to_its_cap_and_no_further(url: str, outbound: httpx.Client) -> None:
+def test_outbound_client__response_is_read_up_to_the_size_limit(
+    url: str, outbound: httpx.Client
+) -> None:
     with pytest.raises(OversizedResponse, match="1048576 bytes"):
         outbound.get(f"{url}/large")
 
 
-def test_the_cap_counts_what_a_compressed_answer_unfolds_to(
+def test_outbound_client__size_limit_counts_decompressed_bytes(
     url: str, outbound: httpx.Client
 ) -> None:
     with pytest.raises(OversizedResponse):
@@ -116,20 +118,20 @@ def test_the_cap_counts_what_a_compressed_answer_unfolds_to(
 
 
 @pytest.mark.parametrize("path", ["cut", "more", "strange"])
-def test_an_answer_that_cannot_be_unpacked_is_an_error(
+def test_outbound_client__invalid_compression_is_an_error(
     path: str, url: str, outbound: httpx.Client
 ) -> None:
     with pytest.raises(httpx.DecodingError):
         outbound.get(f"{url}/{path}")
 
 
-def test_an_answer_without_a_byte_is_empty_however_it_would_have_been_packed(
+def test_outbound_client__empty_body_is_empty_with_any_encoding(
     url: str, outbound: httpx.Client
 ) -> None:
     assert outbound.get(f"{url}/nothing").content == b""
 
 
-def test_a_trickling_answer_ends_at_the_deadline_of_the_whole_request(url: str) -> None:
+def test_outbound_client__slow_response_ends_at_the_deadline(url: str) -> None:
     # 2,000 drops, one each 0.05 s, would take 100 s; none of them alone is late.
     with outbound_client(timeout_s=0.5, max_bytes=MIB, policy=PRIVATE_SERVERS) as client:
         began = time.monotonic()
@@ -138,7 +140,7 @@ def test_a_trickling_answer_ends_at_the_deadline_of_the_whole_request(url: str) 
         assert time.monotonic() - began < 60
 
 
-def test_a_name_that_is_not_resolved_ends_at_the_deadline_too(url: str) -> None:
+def test_outbound_client__slow_name_resolution_ends_at_the_deadline(url: str) -> None:
     over = threading.Event()
 
     def stuck(_host: str, _port: int) -> list[IPAddress]:
@@ -153,11 +155,13 @@ def test_a_name_that_is_not_resolved_ends_at_the_deadline_too(url: str) -> None:
         over.set()
 
 
-def test_redirects_are_shown_and_not_followed(url: str, outbound: httpx.Client) -> None:
+def test_outbound_client__redirects_are_not_followed(url: str, outbound: httpx.Client) -> None:
     assert outbound.get(f"{url}/away").status_code == 307
 
 
-def test_proxies_of_the_environment_are_not_used(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outbound_client__proxies_of_the_environment_are_ignored(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
     with outbound_client(timeout_s=10, max_bytes=MIB, policy=PRIVATE_SERVERS) as client:
@@ -165,24 +169,22 @@ def test_proxies_of_the_environment_are_not_used(url: str, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "0xa9fea9fe", "[::ffff:169.254.169.254]"])
-def test_the_credentials_of_the_machine_are_out_of_reach(host: str, outbound: httpx.Client) -> None:
+def test_outbound_client__metadata_services_are_refused(host: str, outbound: httpx.Client) -> None:
     with pytest.raises(RefusedAddress):
         outbound.get(f"http://{host}/latest/meta-data")
 
 
-def test_nobody_at_the_address_is_a_transport_error(outbound: httpx.Client) -> None:
+def test_outbound_client__refused_connection_is_a_transport_error(outbound: httpx.Client) -> None:
     with pytest.raises(httpx.ConnectError):
         outbound.get("http://127.0.0.1:1/")
 
 
-def test_whoever_follows_a_redirect_gets_no_further_than_with_its_address(
-    url: str, outbound: httpx.Client
-) -> None:
+def test_outbound_client__redirect_target_is_checked_too(url: str, outbound: httpx.Client) -> None:
     with pytest.raises(RefusedAddress, match="never called"):
         outbound.get(f"{url}/away", follow_redirects=True)
 
 
-def test_what_was_checked_is_what_is_dialled_whatever_the_name_answers_next(url: str) -> None:
+def test_outbound_client__connects_to_the_checked_address_despite_dns_rebinding(url: str) -> None:
     answers = iter([["127.0.0.1"], ["10.0.0.7"], ["169.254.169.254"]])
 
     def rebinding(host: str, port: int) -> Sequence[IPAddress]:
@@ -199,7 +201,7 @@ def test_what_was_checked_is_what_is_dialled_whatever_the_name_answers_next(url:
                 client.get(f"http://rebind.example.:{port}/headers")
 
 
-def test_a_server_of_this_machine_is_refused_unless_it_is_allowed(url: str) -> None:
+def test_outbound_client__local_server_is_refused_unless_allowed(url: str) -> None:
     with (
         outbound_client(timeout_s=10, max_bytes=MIB, policy=PUBLIC_ONLY) as client,
         pytest.raises(RefusedAddress, match=r"MOSAICO_OUTBOUND_ALLOW=127\.0\.0\.1/32"),
@@ -207,7 +209,7 @@ def test_a_server_of_this_machine_is_refused_unless_it_is_allowed(url: str) -> N
         client.get(f"{url}/headers")
 
 
-def test_what_a_server_repeats_of_the_credentials_is_not_shown() -> None:
+def test_redact_credentials__removes_credentials_that_a_server_repeats() -> None:
     # base64 of "me:s3cret-key"
     sent = httpx.Request(
         "GET", "https://x/", headers={"Authorization": "Basic bWU6czNjcmV0LWtleQ=="}

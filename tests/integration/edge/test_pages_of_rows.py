@@ -75,16 +75,16 @@ def walk(db: Database, limit: int, *, descending: bool = True) -> list[str]:
 
 
 @pytest.mark.parametrize("limit", [1, 4, 5, 24, 25, 26, 200])
-def test_pages_of_any_size_hold_every_row_once_newest_first(db: Database, limit: int) -> None:
+def test_select_page__pages_of_any_size_contain_each_row_once(db: Database, limit: int) -> None:
     assert walk(db, limit) == [f"row-{n:02}" for n in reversed(range(ROWS))]
 
 
-def test_a_list_can_go_the_other_way(db: Database) -> None:
+def test_select_page__supports_ascending_order(db: Database) -> None:
     assert walk(db, 7, descending=False) == [f"row-{n:02}" for n in range(ROWS)]
 
 
 @pytest.mark.parametrize("limit", [1, 7, 25])
-def test_a_list_straight_from_the_driver_has_the_same_pages(db: Database, limit: int) -> None:
+def test_query_page__gives_the_same_pages_as_select_page(db: Database, limit: int) -> None:
     columns = PageRow.__table__.c
     keys = [columns.created_at, columns.id]
     pages = {
@@ -105,7 +105,7 @@ def test_a_list_straight_from_the_driver_has_the_same_pages(db: Database, limit:
     assert found == walk(db, limit)
 
 
-def test_rows_that_arrive_or_go_meanwhile_move_no_other_row(db: Database) -> None:
+def test_select_page__inserted_and_deleted_rows_shift_nothing(db: Database) -> None:
     with db.begin() as session:
         first = select_page(session, select(PageRow), keys=KEYS, query=PageQuery(limit=10))
         session.add(PageRow(id="row-99", created_at=START + timedelta(days=1), rank=99))
@@ -117,13 +117,13 @@ def test_rows_that_arrive_or_go_meanwhile_move_no_other_row(db: Database) -> Non
 
 
 @pytest.mark.parametrize("values", [[], ["row-1"], [1, "row-1"], ["row-1", START], [START, "a", 1]])
-def test_a_cursor_of_another_list_is_refused(db: Database, values: list[str]) -> None:
+def test_select_page__cursor_of_another_list_is_refused(db: Database, values: list[str]) -> None:
     query = PageQuery(cursor=encode_cursor(values))
     with db.read() as session, pytest.raises(BadCursor, match="start again"):
         select_page(session, select(PageRow), keys=KEYS, query=query)
 
 
-def test_a_cursor_with_a_hostile_text_stays_a_text(db: Database) -> None:
+def test_select_page__hostile_text_in_a_cursor_stays_a_text(db: Database) -> None:
     query = PageQuery(cursor=encode_cursor([START, "'; DROP TABLE page_rows; --"]))
     with db.read() as session:
         assert select_page(session, select(PageRow), keys=KEYS, query=query).rows == []

@@ -38,13 +38,13 @@ def status(session: Session) -> TransactionStatus:
     return connection.info.transaction_status
 
 
-def test_a_read_of_one_statement_opens_no_transaction(db: Database) -> None:
+def test_read_statement__opens_no_transaction(db: Database) -> None:
     with db.read_statement() as session:
         backend(session)
         assert status(session) == TransactionStatus.IDLE
 
 
-def test_a_connection_that_was_glanced_through_is_as_good_as_another(db: Database) -> None:
+def test_read_statement__connection_can_begin_transactions_afterwards(db: Database) -> None:
     with db.read_statement() as session:
         pid = backend(session)
     with db.read() as session:
@@ -55,7 +55,7 @@ def test_a_connection_that_was_glanced_through_is_as_good_as_another(db: Databas
         assert status(session) == TransactionStatus.INTRANS
 
 
-def test_a_connection_that_died_in_the_pool_is_replaced_unseen(
+def test_pool__idle_dead_connection_is_replaced_without_an_error(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, "PING_AFTER_IDLE_S", 0.0)
@@ -64,7 +64,7 @@ def test_a_connection_that_died_in_the_pool_is_replaced_unseen(
         assert backend(session) != ended
 
 
-def test_one_that_died_while_it_was_trusted_is_told_once(
+def test_read_statement__recently_used_dead_connection_fails_once(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, "PING_AFTER_IDLE_S", AN_HOUR_S)
@@ -80,14 +80,14 @@ ITSELF = compile_sql(
 )
 
 
-def test_a_row_is_found_by_column_and_outside_of_transactions(db: Database) -> None:
+def test_fetch_row__returns_columns_outside_of_transactions(db: Database) -> None:
     row = db.fetch_row(ITSELF, {"said": "50% of 'it'"})
     with db.read_statement() as session:
         assert row == {"pid": backend(session), "x": "50% of 'it'"}
     assert db.fetch_row("SELECT 1 WHERE false", {}) is None
 
 
-def test_a_row_on_a_dead_connection_is_told_once_and_the_connection_replaced(
+def test_fetch_row__dead_connection_fails_once_and_is_replaced(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, "PING_AFTER_IDLE_S", AN_HOUR_S)
@@ -117,7 +117,7 @@ def keep(db: Database, *words: str) -> None:
             assert row == {"word": word, "kind": "noun", "seen": 7}
 
 
-def test_a_row_past_the_session_is_written_in_its_transaction(db: Database) -> None:
+def test_insert_row__writes_in_the_transaction_of_the_session(db: Database) -> None:
     KeptTables.metadata.create_all(db.engine)
     with pytest.raises(psycopg.errors.UniqueViolation):
         keep(db, "first", "first")

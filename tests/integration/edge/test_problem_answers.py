@@ -5,7 +5,7 @@ from app.core.web.security_headers import CONTENT_SECURITY_POLICY
 from tests.integration.edge.toy_things import THINGS
 
 
-def test_an_unforeseen_failure_shows_its_request_id_and_nothing_else(client: httpx.Client) -> None:
+def test_problems__unexpected_error_shows_only_its_request_id(client: httpx.Client) -> None:
     response = client.get(f"{THINGS}/a/broken", headers={"X-Request-Id": "my-own-id"})
     assert response.status_code == 500
     assert response.headers["content-type"] == "application/problem+json"
@@ -16,7 +16,9 @@ def test_an_unforeseen_failure_shows_its_request_id_and_nothing_else(client: htt
     assert "RuntimeError" not in response.text
 
 
-def test_what_an_error_carries_is_in_its_document_and_its_headers(client: httpx.Client) -> None:
+def test_problems__document_and_headers_contain_the_details_of_the_error(
+    client: httpx.Client,
+) -> None:
     response = client.get(f"{THINGS}/a/conflict")
     assert response.status_code == 409
     assert response.headers["x-why"] == "use"
@@ -26,19 +28,19 @@ def test_what_an_error_carries_is_in_its_document_and_its_headers(client: httpx.
     assert "headers" not in problem
 
 
-def test_a_place_in_a_text_is_told_as_a_span(client: httpx.Client) -> None:
+def test_problems__position_in_a_text_is_a_span(client: httpx.Client) -> None:
     problem = client.get(f"{THINGS}/a/formula").json()
     assert problem["errors"] == [{"pointer": "/formula", "detail": "ends here", "span": [3, 5]}]
 
 
-def test_a_lost_database_says_when_to_come_back(client: httpx.Client) -> None:
+def test_problems__missing_database_has_retry_after(client: httpx.Client) -> None:
     response = client.get(f"{THINGS}/a/away")
     assert response.status_code == 503
     assert int(response.headers["retry-after"]) > 0
     assert response.json()["type"] == "/problems/database-unavailable"
 
 
-def test_every_method_of_an_address_is_allowed_in_the_refusal(client: httpx.Client) -> None:
+def test_problems__405_lists_all_allowed_methods(client: httpx.Client) -> None:
     response = client.delete(THINGS)
     assert response.status_code == 405
     assert response.headers["allow"] == "GET, POST"
@@ -46,13 +48,13 @@ def test_every_method_of_an_address_is_allowed_in_the_refusal(client: httpx.Clie
 
 
 @pytest.mark.parametrize("path", ["/api/v1/nothing", f"{THINGS}/", "/nothing", "/static/nothing"])
-def test_an_unknown_address_is_a_problem_document_too(path: str, client: httpx.Client) -> None:
+def test_problems__unknown_path_is_a_problem_document(path: str, client: httpx.Client) -> None:
     response = client.get(path)
     assert response.status_code == 404
     assert response.headers["content-type"] == "application/problem+json"
 
 
-def test_each_wrong_field_is_named_by_a_pointer(client: httpx.Client) -> None:
+def test_problems__each_invalid_field_has_a_pointer(client: httpx.Client) -> None:
     body = {"parts": [{"partCount": 1}, {"partCount": "x"}], "nmae": "a"}
     problem = client.post(THINGS, json=body).json()
     assert {item["pointer"]: item["detail"] for item in problem["errors"]} == {
@@ -62,25 +64,25 @@ def test_each_wrong_field_is_named_by_a_pointer(client: httpx.Client) -> None:
     }
 
 
-def test_a_wrong_parameter_is_named(client: httpx.Client) -> None:
+def test_problems__invalid_parameter_is_named(client: httpx.Client) -> None:
     problem = client.get(THINGS, params={"limit": "0"}).json()
     assert [item["pointer"] for item in problem["errors"]] == ["limit"]
 
 
-def test_a_wrong_value_is_not_repeated(client: httpx.Client) -> None:
+def test_problems__invalid_value_is_not_repeated(client: httpx.Client) -> None:
     response = client.post(THINGS, json={"name": "a", "share": "hunter2hunter2"})
     assert response.status_code == 422
     assert "hunter2" not in response.text
 
 
 @pytest.mark.parametrize("offered", ["", "a b", "<script>", "x" * 65])
-def test_a_strange_request_id_is_replaced(offered: str, client: httpx.Client) -> None:
+def test_request_id__invalid_id_is_replaced(offered: str, client: httpx.Client) -> None:
     response = client.get("/healthz", headers={"X-Request-Id": offered})
     assert response.headers["x-request-id"] not in ("", offered)
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/docs", f"{THINGS}/a/broken", "/nothing", THINGS])
-def test_every_answer_carries_the_security_headers(path: str, client: httpx.Client) -> None:
+def test_responses__have_the_security_headers(path: str, client: httpx.Client) -> None:
     headers = client.get(path).headers
     assert headers["content-security-policy"] == CONTENT_SECURITY_POLICY
     assert headers["x-content-type-options"] == "nosniff"
@@ -89,7 +91,7 @@ def test_every_answer_carries_the_security_headers(path: str, client: httpx.Clie
     assert ("no-store" in headers.get("cache-control", "")) is path.startswith("/api/")
 
 
-def test_a_problem_type_can_be_looked_up(client: httpx.Client) -> None:
+def test_problem_page__describes_a_problem_type(client: httpx.Client) -> None:
     found = client.get("/problems/database-unavailable").json()
     assert found["status"] == 503
     assert "try again" in found["description"]

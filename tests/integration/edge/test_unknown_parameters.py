@@ -1,7 +1,7 @@
 from tests.support.service import Service
 
 
-def test_a_misspelt_filter_is_refused_and_not_ignored(service: Service) -> None:
+def test_query_parameters__unknown_filter_is_refused(service: Service) -> None:
     answer = service.client.get("/api/v1/benchmark-runs?benchmarkid=nope&limit=5&x%00=1")
     assert answer.status_code in (400, 422)
     answer = service.client.get("/api/v1/benchmark-runs?benchmarkid=nope&limit=5")
@@ -11,7 +11,7 @@ def test_a_misspelt_filter_is_refused_and_not_ignored(service: Service) -> None:
     assert "Did you mean benchmarkId" in error["detail"]
 
 
-def test_a_route_without_parameters_says_that_it_has_none(service: Service) -> None:
+def test_query_parameters__route_without_parameters_refuses_any(service: Service) -> None:
     answer = service.client.get("/api/v1/metrics?limit=5")
     assert answer.status_code == 422
     assert "it has none" in answer.json()["errors"][0]["detail"]

@@ -69,7 +69,7 @@ def reader(
         yield connection
 
 
-def test_every_query_of_the_dashboard_finds_what_there_is(
+def test_dashboard__every_query_returns_the_stored_rows(
     reader: "psycopg.Connection[Any]",
 ) -> None:
     found = {
@@ -88,13 +88,13 @@ def test_every_query_of_the_dashboard_finds_what_there_is(
         assert reader.execute(as_grafana_sends_it(query).encode()).fetchall()
 
 
-def test_its_role_may_read_no_table(reader: "psycopg.Connection[Any]") -> None:
+def test_dashboard_role__cannot_read_tables(reader: "psycopg.Connection[Any]") -> None:
     for table in ("endpoints", "collected_traces", "benchmark_runs", "api_keys"):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             reader.execute(f"SELECT 1 FROM {table}".encode())
 
 
-def test_every_panel_has_the_fields_that_its_kind_draws() -> None:
+def test_dashboard__every_panel_has_the_fields_of_its_type() -> None:
     for panel in DASHBOARD["panels"]:
         [target] = panel["targets"]
         times = " AS time" in target["rawSql"]

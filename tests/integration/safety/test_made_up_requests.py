@@ -29,7 +29,7 @@ def fuzzer(service: Service) -> Iterator[Fuzzer]:
         root.handlers[:], root.level = before
 
 
-def test_made_up_requests_get_the_answers_of_the_description(fuzzer: Fuzzer) -> None:
+def test_generated_requests__responses_match_the_openapi_description(fuzzer: Fuzzer) -> None:
     for operation in fuzzer.operations():
         fuzzer.attack(operation, examples=2, seed=0)
     assert fuzzer.unreached() == []
@@ -37,7 +37,7 @@ def test_made_up_requests_get_the_answers_of_the_description(fuzzer: Fuzzer) -> 
 
 @pytest.mark.prove
 @pytest.mark.parametrize("seed", SEEDS)
-def test_many_made_up_requests_get_the_answers_of_the_description(
+def test_many_generated_requests__responses_match_the_openapi_description(
     fuzzer: Fuzzer, seed: int
 ) -> None:
     examples = int(os.environ.get("MOSAICO_TEST_FUZZ_EXAMPLES", EXAMPLES))

@@ -245,7 +245,7 @@ def forms(secret: str) -> Iterator[str]:
     yield secret.encode().hex()
 
 
-def test_none_of_the_planted_secrets_is_shown_or_stored(scene: Scene, here: str) -> None:
+def test_planted_secrets__are_neither_shown_nor_stored(scene: Scene, here: str) -> None:
     with serving(talkative_server()) as talkative:
         send_in_every_way(scene, str(talkative.base_url).rstrip("/"))
         fail_in_every_way(scene, here)

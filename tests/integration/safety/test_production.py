@@ -95,7 +95,7 @@ def bare_database(fresh_database_url: str) -> Iterator[str]:
     ],
     ids=["no key", "a bad setting", "a superuser", "no schema"],
 )
-def test_bad_configuration_ends_at_once_with_one_line_and_no_secret(
+def test_start__invalid_configuration_ends_with_one_line_without_secrets(
     command: str,
     environment: dict[str, str],
     code: int,
@@ -122,20 +122,20 @@ def test_bad_configuration_ends_at_once_with_one_line_and_no_secret(
 
 
 @pytest.mark.parametrize("key", [PHRASE, SEQUENCE])
-def test_a_key_that_somebody_made_up_is_not_for_production(key: str) -> None:
+def test_production__invented_master_key_is_refused(key: str) -> None:
     assert master_key(settings(master_key=key)) == key
     with pytest.raises(BadMasterKey, match="openssl rand -base64 32") as refused:
         master_key(settings(master_key=key, env="production"))
     assert key not in str(refused.value)
 
 
-def test_random_keys_are_for_production() -> None:
+def test_production__random_master_key_is_accepted() -> None:
     for _ in range(500):
         key = base64.b64encode(secrets.token_bytes(32)).decode()
         assert master_key(settings(master_key=key, env="production")) == key
 
 
-def test_the_master_key_may_be_in_a_mounted_file(tmp_path: Path) -> None:
+def test_master_key_file__mounted_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "master"
     file.write_text(f"{GOOD_KEY}\n")
     file.chmod(0o440)
@@ -143,7 +143,7 @@ def test_the_master_key_may_be_in_a_mounted_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o444, 0o460, 0o644])
-def test_a_mounted_file_that_everybody_may_read_is_refused(mode: int, tmp_path: Path) -> None:
+def test_master_key_file__readable_by_others_is_refused(mode: int, tmp_path: Path) -> None:
     file = tmp_path / "master"
     file.write_text(GOOD_KEY)
     file.chmod(mode)
@@ -151,7 +151,7 @@ def test_a_mounted_file_that_everybody_may_read_is_refused(mode: int, tmp_path: 
         master_key(settings(master_key_file=file))
 
 
-def test_one_master_key_at_a_time(tmp_path: Path) -> None:
+def test_master_key__variable_and_file_together_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "master"
     with pytest.raises(BadMasterKey, match="holds no key"):
         master_key(settings(master_key_file=file))
@@ -160,7 +160,9 @@ def test_one_master_key_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("attributes", ["SUPERUSER", "BYPASSRLS", "IN ROLE postgres"])
-def test_a_role_that_no_rule_holds_back_is_refused(attributes: str, role_with: RoleWith) -> None:
+def test_require_restricted_role__privileged_role_is_refused(
+    attributes: str, role_with: RoleWith
+) -> None:
     db = Database(role_with(attributes), pool_size=1)
     with db.read() as session, pytest.raises(PrivilegedDatabaseRole, match=r"docs/security\.md"):
         require_restricted_role(session)
@@ -177,7 +179,7 @@ def restricted(
     db.dispose()
 
 
-def test_the_service_needs_no_more_than_the_role_of_the_documentation(
+def test_restricted_role__is_sufficient_for_the_service(
     restricted: Service, restricted_url: str
 ) -> None:
     with restricted.resources.db.read() as session:
@@ -211,7 +213,7 @@ def test_the_service_needs_no_more_than_the_role_of_the_documentation(
         ({"show_docs": False}, False),
     ],
 )
-def test_the_description_of_the_api_is_shown_to_everybody_only_where_it_is_wanted(
+def test_show_docs__description_is_public_only_when_configured(
     given: dict[str, object], shown: bool, service_resources: Resources
 ) -> None:
     app = create_app(service_resources, show_docs=settings(**given).shows_docs)
@@ -221,7 +223,7 @@ def test_the_description_of_the_api_is_shown_to_everybody_only_where_it_is_wante
         assert client.get("/healthz").status_code == 200
 
 
-def test_production_calls_public_servers_encrypted_only() -> None:
+def test_production__public_servers_are_called_over_https_only() -> None:
     assert outbound_policy(settings(env="production")).public_ports == {HTTPS_PORT}
     assert outbound_policy(settings()).public_ports == {80, HTTPS_PORT}
 
@@ -239,7 +241,7 @@ def test_production_calls_public_servers_encrypted_only() -> None:
         ({"env": "production"}, False),
     ],
 )
-def test_private_networks_are_open_where_only_this_machine_can_ask(
+def test_local_network_settings__loopback_service_may_call_private_networks(
     given: dict[str, object], at_home: bool
 ) -> None:
     opened = local_network_settings(settings(**given)).get("MOSAICO_OUTBOUND_ALLOW", "")

@@ -38,12 +38,12 @@ WHOLE = f"{BODY}_{zlib.crc32(BODY.encode()):08x}"
         ("", []),
     ],
 )
-def test_a_role_may_do_what_lesser_roles_may(role: str, allowed: list[str]) -> None:
+def test_role_allows__includes_lesser_roles(role: str, allowed: list[str]) -> None:
     assert [needed for needed in ROLES if role_allows(role, needed)] == allowed
 
 
 @given(st.sampled_from(ROLES))
-def test_a_new_key_says_its_role_its_id_and_its_checksum(role: RoleName) -> None:
+def test_generate_token__contains_role_id_and_checksum(role: RoleName) -> None:
     token = generate_token(role)
     prefix, said, key_id, secret, checksum = token.text.split("_")
     assert (prefix, said, key_id) == ("mosaico", role, token.key_id)
@@ -54,13 +54,13 @@ def test_a_new_key_says_its_role_its_id_and_its_checksum(role: RoleName) -> None
     assert parse_token(token.text) == token
 
 
-def test_no_two_keys_are_alike() -> None:
+def test_generate_token__keys_are_unique() -> None:
     assert len({generate_token("read").text for _ in range(1000)}) == 1000
     assert len({generate_token("read").key_id for _ in range(1000)}) == 1000
 
 
 @given(st.data())
-def test_a_key_with_one_character_mistyped_is_no_key_of_ours(data: st.DataObject) -> None:
+def test_classify_key__one_wrong_character_is_not_valid(data: st.DataObject) -> None:
     text = WHOLE
     at = data.draw(st.integers(0, len(text) - 1))
     character = data.draw(
@@ -72,22 +72,22 @@ def test_a_key_with_one_character_mistyped_is_no_key_of_ours(data: st.DataObject
 
 
 @given(st.text())
-def test_any_other_text_is_foreign(text: str) -> None:
+def test_classify_key__any_other_text_is_unknown(text: str) -> None:
     assert classify_key(text) is KeyFormat.UNKNOWN
     assert parse_token(text) is None
 
 
-def test_two_characters_exchanged_are_told_apart_by_the_checksum() -> None:
+def test_classify_key__swapped_characters_have_a_bad_checksum() -> None:
     assert classify_key(WHOLE) is KeyFormat.VALID
     assert classify_key(WHOLE.replace("_abab", "_baab")) is KeyFormat.BAD_CHECKSUM
     assert classify_key(WHOLE + "\n") is KeyFormat.UNKNOWN
 
 
-def test_the_digest_is_sha_256_of_the_whole_text() -> None:
+def test_hash_token__is_sha_256_of_the_whole_text() -> None:
     assert hash_token("abc") == hashlib.sha256(b"abc").digest()
 
 
-def test_a_configured_key_needs_24_characters() -> None:
+def test_configured_key_error__requires_24_characters() -> None:
     assert "23 characters" in (configured_key_error("x" * 23) or "")
     assert configured_key_error("x" * 24) is None
     assert configured_key_error("four words and 2 spaces!") is None
@@ -95,11 +95,11 @@ def test_a_configured_key_needs_24_characters() -> None:
 
 
 @pytest.mark.parametrize("text", ["ä" * 24, "x" * 24 + "\n", "x" * 12 + "\0" + "x" * 12])
-def test_a_configured_key_must_fit_into_a_header(text: str) -> None:
+def test_configured_key_error__must_fit_into_a_header(text: str) -> None:
     assert "header" in (configured_key_error(text) or "")
 
 
-def test_a_configured_key_of_ours_must_be_whole() -> None:
+def test_configured_key_error__generated_key_must_be_complete() -> None:
     text = generate_token("admin").text
     assert configured_key_error(text) is None
     damaged = text[:-1] + ("0" if text[-1] != "0" else "1")
@@ -107,7 +107,7 @@ def test_a_configured_key_of_ours_must_be_whole() -> None:
 
 
 @given(st.text(max_size=2000))
-def test_the_fault_of_a_configured_key_never_repeats_it(text: str) -> None:
+def test_configured_key_error__never_contains_the_key(text: str) -> None:
     fault = configured_key_error(text)
     assert fault is None or len(text) < 10 or text not in fault
 
@@ -122,7 +122,7 @@ def test_the_fault_of_a_configured_key_never_repeats_it(text: str) -> None:
         (1, True, False),
     ],
 )
-def test_a_key_is_usable_until_it_expires_or_is_revoked(
+def test_is_usable__until_expiry_or_revocation(
     expires_in_s: int | None, revoked: bool, usable: bool
 ) -> None:
     expires_at = None if expires_in_s is None else NOW + timedelta(seconds=expires_in_s)
@@ -144,7 +144,7 @@ def test_a_key_is_usable_until_it_expires_or_is_revoked(
         (KeyFileState.REVOKED, False, True, FirstKeyAction.NONE),
     ],
 )
-def test_the_first_key_is_made_only_when_nobody_could_administer_otherwise(
+def test_decide_first_key_action__creates_only_without_another_admin(
     file: KeyFileState, lost: bool, other_admin: bool, step: FirstKeyAction
 ) -> None:
     state = FirstKeyState(key_file=file, file_lost=lost, has_other_admin=other_admin)

@@ -14,12 +14,12 @@ values = st.lists(
 
 
 @given(values)
-def test_a_cursor_gives_back_the_values_it_was_made_of(row: list[CursorValue]) -> None:
+def test_decode_cursor__returns_the_encoded_values(row: list[CursorValue]) -> None:
     assert decode_cursor(encode_cursor(row)) == row
 
 
 @given(st.text(max_size=100))
-def test_any_text_is_a_cursor_or_is_refused(text: str) -> None:
+def test_decode_cursor__any_text_is_decoded_or_refused(text: str) -> None:
     blamed = "cursor"
     try:
         decode_cursor(text)
@@ -28,7 +28,7 @@ def test_any_text_is_a_cursor_or_is_refused(text: str) -> None:
     assert blamed == "cursor"
 
 
-def test_an_instant_keeps_its_microseconds_and_its_offset() -> None:
+def test_decode_cursor__instant_keeps_microseconds_and_offset() -> None:
     instant = datetime(2026, 11, 21, 8, 0, 0, 123456, tzinfo=timezone(timedelta(hours=1)))
     assert decode_cursor(encode_cursor([instant])) == [instant]
 
@@ -54,6 +54,6 @@ def test_an_instant_keeps_its_microseconds_and_its_offset() -> None:
         "[" * 5000,
     ],
 )
-def test_a_forged_cursor_is_refused(document: str) -> None:
+def test_decode_cursor__forged_cursor_is_refused(document: str) -> None:
     with pytest.raises(BadCursor):
         decode_cursor(base64.urlsafe_b64encode(document.encode()).decode())

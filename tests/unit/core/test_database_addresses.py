@@ -7,16 +7,16 @@ NOBODY = "postgresql://user:hunter2hunter2@127.0.0.1:1/none"
 
 
 @pytest.mark.parametrize("url", ["nonsense", "mysql://u@h/d", "postgresql://h:port/d", ""])
-def test_what_is_no_address_of_a_postgres_is_refused(url: str) -> None:
+def test_database_url__invalid_url_is_refused(url: str) -> None:
     with pytest.raises(BadDatabaseUrl, match="postgresql://user:password@host/name"):
         sqlalchemy_url(url)
 
 
-def test_both_spellings_of_the_scheme_are_read() -> None:
+def test_database_url__accepts_both_schemes() -> None:
     assert libpq_url("postgres://u:p@h/d") == "postgresql://u:p@h/d"
 
 
-def test_a_server_that_is_not_there_is_unavailable_and_its_password_unsaid() -> None:
+def test_database__unreachable_server_is_unavailable_without_showing_the_password() -> None:
     for attempt in (upgrade, require_current_schema):
         with pytest.raises(DatabaseUnavailable, match="correct DATABASE_URL") as raised:
             attempt(NOBODY)

@@ -210,15 +210,17 @@ def refuse(url: str, policy: OutboundPolicy) -> str:
     return str(refused.value)
 
 
-def test_there_are_more_than_eighty_of_them() -> None:
+def test_hostile_urls__are_more_than_eighty() -> None:
     assert len({*LOOPBACK, *PRIVATE, *METADATA, *NAMED, *TRICKS}) > 120
 
 
 @pytest.mark.parametrize("url", [*LOOPBACK, *PRIVATE, *METADATA, *NAMED, *TRICKS], ids=repr)
-def test_a_hostile_url_is_refused(url: str) -> None:
+def test_network_policy__hostile_url_is_refused(url: str) -> None:
     assert refuse(url, PUBLIC_ONLY)
 
 
 @pytest.mark.parametrize("url", METADATA, ids=repr)
-def test_metadata_is_refused_although_private_networks_are_allowed(url: str) -> None:
+def test_network_policy__metadata_is_refused_although_private_networks_are_allowed(
+    url: str,
+) -> None:
     assert refuse(url, PRIVATE_SERVERS)

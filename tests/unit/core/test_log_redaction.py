@@ -29,7 +29,7 @@ def redacted(**event: Any) -> str:
         f"whsec_{SECRET}",
     ],
 )
-def test_what_looks_like_a_secret_is_masked_in_any_text(text: str) -> None:
+def test_redaction__secret_patterns_are_masked_in_any_text(text: str) -> None:
     assert SECRET not in redact_text(text)
     assert MASK in redact_text(text)
 
@@ -38,38 +38,38 @@ def test_what_looks_like_a_secret_is_masked_in_any_text(text: str) -> None:
     "name",
     ["password", "langfuse_secret_key", "apiKey", "Authorization", "set-cookie", "access_token"],
 )
-def test_a_field_with_the_name_of_a_secret_is_masked(name: str) -> None:
+def test_redaction__fields_with_secret_names_are_masked(name: str) -> None:
     assert SECRET not in redacted(**{name: SECRET})
     assert SECRET not in redacted(request={"headers": [{name: SECRET}]})
 
 
 @pytest.mark.parametrize("name", ["input_tokens", "output_tokens", "secret_set", "api_key_id"])
-def test_counts_and_ids_are_not_mistaken_for_secrets(name: str) -> None:
+def test_redaction__counts_and_ids_are_kept(name: str) -> None:
     assert not is_secret_name(name)
 
 
-def test_ordinary_texts_stay_as_they_are() -> None:
+def test_redaction__ordinary_texts_are_unchanged() -> None:
     text = "run run-0192 of https://langfuse.example:3000/api took 3 s, 58 of 58 scored"
     assert redact_text(text) == text
 
 
-def test_an_endless_text_is_cut() -> None:
+def test_redaction__long_text_is_truncated() -> None:
     assert len(redact_text("x" * 100_000)) < 5_000
 
 
-def test_a_nest_that_holds_itself_ends() -> None:
+def test_redaction__recursive_structure_ends() -> None:
     nest: dict[str, Any] = {}
     nest["self"] = nest
     assert "…" in redacted(nest=nest)
 
 
 @given(st.text())
-def test_any_text_can_be_logged(text: str) -> None:
+def test_redaction__any_text_can_be_logged(text: str) -> None:
     assert isinstance(redact_text(text), str)
 
 
 @pytest.mark.parametrize("log_format", ["json", "console"])
-def test_logs_of_libraries_and_tracebacks_pass_the_same_masks(
+def test_redaction__applies_to_library_logs_and_tracebacks(
     log_format: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = logging.getLogger()

@@ -40,7 +40,7 @@ EVERYTHING = OutboundPolicy(allowed=parse_networks("0.0.0.0/0,::/0"))
         "::169.254.169.254",
     ],
 )
-def test_where_clouds_keep_their_credentials_is_never_called(address: str) -> None:
+def test_network_policy__metadata_addresses_are_always_refused(address: str) -> None:
     assert "never called" in str(EVERYTHING.refusal_reason(ip_address(address), 80))
 
 
@@ -77,7 +77,7 @@ def test_where_clouds_keep_their_credentials_is_never_called(address: str) -> No
         "::10.0.0.7",
     ],
 )
-def test_what_is_no_public_server_is_refused_until_it_is_allowed(address: str) -> None:
+def test_network_policy__non_public_address_needs_to_be_allowed(address: str) -> None:
     assert "MOSAICO_OUTBOUND_ALLOW" in str(PUBLIC_ONLY.refusal_reason(ip_address(address), 443))
     assert EVERYTHING.refusal_reason(ip_address(address), 443) is None
 
@@ -86,7 +86,7 @@ def test_what_is_no_public_server_is_refused_until_it_is_allowed(address: str) -
     "address",
     ["93.184.216.34", "2606:2800::1", "::ffff:93.184.216.34", "64:ff9b::5db8:d822", "172.32.0.1"],
 )
-def test_public_servers_are_called_at_the_ports_of_the_web(address: str) -> None:
+def test_network_policy__public_address_allows_web_ports_only(address: str) -> None:
     for port in (80, 443):
         assert PUBLIC_ONLY.refusal_reason(ip_address(address), port) is None
     for port in (22, 25, 3000, 5432, 6379):
@@ -94,12 +94,12 @@ def test_public_servers_are_called_at_the_ports_of_the_web(address: str) -> None
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "10.0.0.7", "192.168.1.5", "fd12::1"])
-def test_a_server_of_ones_own_is_called_at_any_port(address: str) -> None:
+def test_network_policy__allowed_network_allows_any_port(address: str) -> None:
     assert PRIVATE_SERVERS.refusal_reason(ip_address(address), 3000) is None
     assert not is_public(ip_address(address))
 
 
-def test_a_listed_network_is_allowed_and_its_neighbour_is_not() -> None:
+def test_network_policy__allows_only_the_listed_network() -> None:
     policy = OutboundPolicy(allowed=parse_networks("10.1.0.0/16, 192.168.1.5,fd12::/16"))
     for address in ("10.1.255.255", "192.168.1.5", "fd12::9", "::ffff:10.1.0.1"):
         assert policy.refusal_reason(ip_address(address), 3000) is None
@@ -108,7 +108,7 @@ def test_a_listed_network_is_allowed_and_its_neighbour_is_not() -> None:
 
 
 @pytest.mark.parametrize("text", ["10.0.0.0/33", "10.0.0.1/8", "home", "*", "1", "10.0.0.0-9"])
-def test_a_list_that_is_no_list_of_networks_says_how_to_write_one(text: str) -> None:
+def test_parse_networks__invalid_list_is_refused_with_a_remedy(text: str) -> None:
     with pytest.raises(ValueError, match=r"write networks as 10\.0\.0\.0/8,192\.168\.1\.5"):
         parse_networks(f"192.168.0.0/16,{text}")
 
@@ -116,13 +116,13 @@ def test_a_list_that_is_no_list_of_networks_says_how_to_write_one(text: str) -> 
 @pytest.mark.parametrize(
     "host", ["0xa9fea9fe", "2852039166", "0251.0376.0251.0376", "169.254.43518"]
 )
-def test_other_spellings_of_the_address_lead_to_the_same_refusal(host: str) -> None:
+def test_network_policy__other_spellings_of_an_address_are_refused(host: str) -> None:
     # 169.254.169.254 is a9fe a9fe in hexadecimal, 2852039166 as one number.
     with pytest.raises(RefusedAddress, match=r"169\.254\.169\.254"):
         resolve_allowed_addresses(host, 80, EVERYTHING)
 
 
-def test_a_name_with_one_address_that_is_refused_is_refused() -> None:
+def test_network_policy__name_with_one_refused_address_is_refused() -> None:
     both = [ip_address("93.184.216.34"), ip_address("10.0.0.7")]
     with pytest.raises(RefusedAddress, match=r"two\.example is at 10\.0\.0\.7.*=10\.0\.0\.7/32"):
         resolve_allowed_addresses("two.example", 443, PUBLIC_ONLY, lambda *_: both)
@@ -138,10 +138,10 @@ def test_a_name_with_one_address_that_is_refused_is_refused() -> None:
         "http://example.org:443/",
     ],
 )
-def test_what_no_client_calls_is_refused_by_its_url(url: str) -> None:
+def test_network_policy__invalid_url_is_refused(url: str) -> None:
     with pytest.raises(RefusedAddress):
         check_url(httpx.URL(url))
 
 
-def test_a_plain_url_passes() -> None:
+def test_network_policy__plain_url_is_accepted() -> None:
     check_url(httpx.URL("https://cloud.langfuse.com/api/public/traces?page=1"))

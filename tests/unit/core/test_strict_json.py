@@ -23,12 +23,12 @@ documents = st.recursive(
 
 
 @given(documents)
-def test_what_the_standard_parser_reads_without_doubt_is_read_the_same(document: Any) -> None:
+def test_parse_json__agrees_with_the_standard_parser(document: Any) -> None:
     assert parse_json(json.dumps(document).encode()) == document
 
 
 @given(st.binary(max_size=200) | st.text(alphabet='{}[]",:\\u0dNaI1e-. ', max_size=60))
-def test_any_bytes_give_a_value_or_an_error_with_a_remedy(raw: bytes | str) -> None:
+def test_parse_json__any_bytes_give_a_value_or_an_error_with_a_remedy(raw: bytes | str) -> None:
     told = "send"
     try:
         parse_json(raw)
@@ -53,7 +53,7 @@ def test_any_bytes_give_a_value_or_an_error_with_a_remedy(raw: bytes | str) -> N
         ('{"a/b": {"c~d": NaN}}', "/a~1b/c~0d", "NaN"),
     ],
 )
-def test_an_unacceptable_value_is_named_by_a_pointer(text: str, pointer: str, detail: str) -> None:
+def test_parse_json__unacceptable_value_has_a_pointer(text: str, pointer: str, detail: str) -> None:
     with pytest.raises(Invalid) as caught:
         parse_json(text)
     (item,) = caught.value.errors
@@ -61,19 +61,19 @@ def test_an_unacceptable_value_is_named_by_a_pointer(text: str, pointer: str, de
     assert detail in item.detail
 
 
-def test_the_largest_integers_of_64_bits_are_read() -> None:
+def test_parse_json__accepts_the_largest_64_bit_integers() -> None:
     assert parse_json("[9223372036854775807, -9223372036854775808]") == [2**63 - 1, -(2**63)]
 
 
-def test_a_whole_surrogate_pair_is_one_character() -> None:
+def test_parse_json__surrogate_pair_is_one_character() -> None:
     assert parse_json('"\\ud83d\\ude00"') == "😀"
 
 
-def test_an_escaped_backslash_before_u0000_is_no_nul() -> None:
+def test_parse_json__escaped_backslash_before_u0000_is_not_nul() -> None:
     assert parse_json('"\\\\u0000"') == "\\u0000"
 
 
-def test_64_levels_are_read_and_65_are_not() -> None:
+def test_parse_json__accepts_64_levels_but_not_65() -> None:
     assert parse_json("[" * MAX_DEPTH + "]" * MAX_DEPTH)
     with pytest.raises(Invalid, match="cannot be stored") as caught:
         parse_json("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1))
@@ -81,22 +81,22 @@ def test_64_levels_are_read_and_65_are_not() -> None:
 
 
 @pytest.mark.parametrize("depth", [1_000, 100_000])
-def test_no_depth_exhausts_the_stack(depth: int) -> None:
+def test_parse_json__no_depth_exhausts_the_stack(depth: int) -> None:
     with pytest.raises(Invalid):
         parse_json("[" * depth + "]" * depth)
 
 
-def test_a_syntax_error_is_told_with_line_and_column() -> None:
+def test_parse_json__syntax_error_has_line_and_column() -> None:
     with pytest.raises(MalformedJson, match="line 2, column 3"):
         parse_json('{"a": 1,\n  oops}')
 
 
-def test_bytes_that_are_not_utf8_are_told_with_their_place() -> None:
+def test_parse_json__invalid_utf8_has_a_byte_position() -> None:
     with pytest.raises(MalformedJson, match="byte 6"):
         parse_json(b'{"a":"\xff"}')
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, {"a": [math.nan]}, 2**63, "\ud800", "\x00"])
-def test_a_value_made_in_the_program_is_checked_the_same(value: Any) -> None:
+def test_reject_unacceptable__checks_python_values_alike(value: Any) -> None:
     with pytest.raises(Invalid):
         reject_unacceptable(value)

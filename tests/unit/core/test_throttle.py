@@ -24,7 +24,7 @@ def abandon(_: float) -> None:
     raise Cancelled
 
 
-def test_nobody_asks_before_the_time_that_the_server_named() -> None:
+def test_throttle__waits_until_the_time_of_retry_after() -> None:
     clock = Clock()
     turns = Throttle(clock)
     with turns.slot(clock.pause):
@@ -37,7 +37,7 @@ def test_nobody_asks_before_the_time_that_the_server_named() -> None:
         assert clock.pauses == [7.0]
 
 
-def test_a_ninth_request_waits_and_can_be_abandoned_meanwhile() -> None:
+def test_throttle__ninth_request_waits_and_can_be_cancelled() -> None:
     turns = Throttle()
     taken = [turns.slot(abandon) for _ in range(MAX_IN_FLIGHT)]
     for turn in taken:
@@ -49,13 +49,13 @@ def test_a_ninth_request_waits_and_can_be_abandoned_meanwhile() -> None:
         pass
 
 
-def test_a_turn_ends_with_an_error_too() -> None:
+def test_throttle__error_releases_the_slot() -> None:
     turns = Throttle()
     for _ in range(MAX_IN_FLIGHT + 1):
         with pytest.raises(ZeroDivisionError), turns.slot(abandon):
             raise ZeroDivisionError
 
 
-def test_whoever_asks_one_server_takes_the_same_turns() -> None:
+def test_throttle__is_shared_per_server() -> None:
     assert get_throttle("https://a.example") is get_throttle("https://a.example")
     assert get_throttle("https://a.example") is not get_throttle("https://b.example")

@@ -50,7 +50,7 @@ def refusal(**fields: Any) -> str:
     return "; ".join(error["msg"] for error in caught.value.errors())
 
 
-def test_fields_are_camel_case_on_the_wire_and_snake_case_in_python() -> None:
+def test_wire_model__camel_case_in_json_snake_case_in_python() -> None:
     sample = Sample.model_validate({"freeText": "a", "parts": [{"partCount": 2}]})
     assert sample.free_text == "a"
     assert sample.model_dump(mode="json", by_alias=True)["parts"] == [{"partCount": 2}]
@@ -81,34 +81,34 @@ def test_fields_are_camel_case_on_the_wire_and_snake_case_in_python() -> None:
         {"colour": "blue"},
     ],
 )
-def test_what_a_field_does_not_mean_is_refused(fields: dict[str, Any]) -> None:
+def test_wire_model__value_of_another_type_is_refused(fields: dict[str, Any]) -> None:
     assert refusal(**fields)
 
 
-def test_an_integer_is_a_number_where_a_share_is_asked_for() -> None:
+def test_wire_model__integer_is_accepted_as_float() -> None:
     assert Sample.model_validate({"share": 1}).share == 1.0
 
 
-def test_times_and_choices_come_as_texts() -> None:
+def test_wire_model__times_and_enums_are_read_from_texts() -> None:
     sample = Sample.model_validate({"dueAt": "2026-11-21T08:00:00Z", "colour": "red"})
     assert sample.due_at == datetime(2026, 11, 21, 8, tzinfo=UTC)
 
 
-def test_a_stored_text_may_be_longer_than_a_text_of_a_client() -> None:
+def test_wire_model__stored_text_can_exceed_the_request_limit() -> None:
     assert len(Sample(stored="x" * 100_000).stored) == 100_000
 
 
 @pytest.mark.parametrize("identifier", ["", "-a", "a b", "a/b", "a\n", "é", "a" * 65])
-def test_an_identifier_is_plain(identifier: str) -> None:
+def test_identifier__special_characters_are_refused(identifier: str) -> None:
     assert refusal(id=identifier)
 
 
 @pytest.mark.parametrize("name", ["", "   ", "a\nb", "a\x1bb", "x" * 201])
-def test_a_name_is_one_printable_line(name: str) -> None:
+def test_display_name__must_be_one_printable_line(name: str) -> None:
     assert refusal(name=name)
 
 
-def test_a_name_loses_the_spaces_around_it() -> None:
+def test_display_name__surrounding_spaces_are_removed() -> None:
     assert Sample(name="  nightly run ").name == "nightly run"
 
 
@@ -116,22 +116,22 @@ def test_a_name_loses_the_spaces_around_it() -> None:
     "extras",
     [{"a": float("nan")}, {"a": ["\x00"]}, {"\ud800": 1}, {"a": 2**63}, {"a": "x" * 65_536}],
 )
-def test_a_json_object_holds_only_what_can_be_stored(extras: dict[str, Any]) -> None:
+def test_json_object__unstorable_content_is_refused(extras: dict[str, Any]) -> None:
     assert refusal(extras=extras)
 
 
-def test_a_refusal_does_not_show_what_was_sent() -> None:
+def test_wire_model__error_does_not_show_the_value() -> None:
     with pytest.raises(ValidationError) as caught:
         Sample.model_validate({"share": "hunter2"})
     assert "hunter2" not in str(caught.value)
 
 
-def test_absent_means_keep_and_null_means_clear() -> None:
+def test_patch__absent_keeps_and_null_clears() -> None:
     assert changed_fields(Sample.model_validate({"share": None})) == {"share": None}
     assert changed_fields(Sample.model_validate({})) == {}
 
 
-def test_the_last_page_says_null() -> None:
+def test_page__last_page_has_null_cursor() -> None:
     page = Page[Part](items=[Part(part_count=1)])
     assert page.model_dump_json() == '{"items":[{"partCount":1}],"nextCursor":null}'
 
@@ -139,7 +139,7 @@ def test_the_last_page_says_null() -> None:
 @pytest.mark.parametrize(
     "text", ["2099-01-01T00:00:00", "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"]
 )
-def test_an_instant_has_a_zone_and_is_one_in_utc_too(text: str) -> None:
+def test_instant__requires_a_zone_and_fits_into_utc(text: str) -> None:
     instants = TypeAdapter(Instant)
     assert (
         instants.validate_python("2026-11-22T07:00:00+01:00").isoformat().endswith("06:00:00+00:00")
@@ -149,7 +149,7 @@ def test_an_instant_has_a_zone_and_is_one_in_utc_too(text: str) -> None:
 
 
 @given(st.integers())
-def test_exactly_the_integers_of_64_bits_are_taken(number: int) -> None:
+def test_integer__accepts_exactly_64_bits(number: int) -> None:
     fits = -(2**63) <= number < 2**63
     try:
         taken = Part.model_validate({"partCount": number}).part_count == number
