@@ -1,6 +1,6 @@
-"""An MCP server over stdio that behaves badly on demand: `python fault_server.py [habit…]`.
+"""A faulty MCP server over stdio: `python fault_server.py [habit…]`.
 
-Without the SDK, so that it starts at once and can say what no SDK would.
+It does not use the SDK, so it starts fast and can send messages that no SDK would send.
 """
 
 import json
@@ -15,13 +15,13 @@ from typing import Any
 
 JSON = dict[str, Any]
 
-# Habits: what it does at its start, whatever it is asked.
-MUTE = "mute"  # answers nothing
-DYING = "dying"  # says why on its standard error, and ends
-DEAF = "deaf"  # ends neither with its input nor on SIGTERM
-CHATTY = "chatty"  # writes its log to its standard output
-TOOLLESS = "toolless"  # knows of no tools at all
-BOUNDLESS = "boundless"  # lists a tool whose schema holds a number that is not finite
+# Habits: faults that do not depend on the request.
+MUTE = "mute"  # never answers
+DYING = "dying"  # writes a reason to stderr and exits
+DEAF = "deaf"  # ignores the end of its input and SIGTERM
+CHATTY = "chatty"  # writes log lines to stdout
+TOOLLESS = "toolless"  # does not support tools
+BOUNDLESS = "boundless"  # lists a tool with a non-finite number in its schema
 
 TEXT: JSON = {"type": "object", "properties": {"text": {"type": "string"}}}
 SIZE: JSON = {"type": "object", "properties": {"bytes": {"type": "integer"}}}
@@ -47,7 +47,7 @@ SLEEPER = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(3600)"]
 
 
 class Server:
-    """Answers line by line until its input ends."""
+    """Answers each line of its input."""
 
     def __init__(self, habits: list[str]) -> None:
         self.habits = habits
@@ -91,7 +91,7 @@ class Server:
         send({"jsonrpc": "2.0", "id": request["id"], "result": result})
 
     def page(self, start: int) -> JSON:
-        """Ten tools at a time."""
+        """One page of ten tools."""
         if BOUNDLESS in self.habits:
             schema = {**SIZE, "maxProperties": float("inf")}
             return {"tools": [{"name": "boundless", "inputSchema": schema}]}
@@ -113,13 +113,13 @@ class Server:
             case "environment":
                 return text(json.dumps(dict(os.environ)))
             case "family":
-                # It inherits the pipes, as the children of careless servers do.
+                # The child inherits the pipes, as children of careless servers do.
                 return text(str(subprocess.Popen(SLEEPER).pid))
         return ANSWERS.get(tool) or text(arguments.get("text", ""))
 
 
 def nothing() -> None:
-    """Most tools do no more than to answer."""
+    """Most tools only answer."""
 
 
 def die() -> None:

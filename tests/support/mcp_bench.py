@@ -1,4 +1,4 @@
-"""Runs of ot-bench without its files: tasks, a model that plays a script, what was told."""
+"""Runs of ot-bench without files: tasks, a scripted model, events."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ ENDPOINT = LlmEndpoint(provider=Provider.OPENAI, base_url="http://127.0.0.1:1/v1
 def calls(
     *uses: tuple[str, dict[str, Any]], text: str = "", tokens: tuple[int, int] | None = None
 ) -> Turn:
-    """A turn that asks for tools, or only says something."""
+    """A turn with tool calls, or with text only."""
     blocks: list[TextBlock | ToolUseBlock] = [TextBlock(text=text)] if text else []
     blocks += [
         ToolUseBlock(id=f"call_{n}", name=name, input=arguments)
@@ -48,7 +48,7 @@ def says(text: str, tokens: tuple[int, int] | None = None) -> Turn:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a model was asked."""
+    """A request to the model."""
 
     system: str
     messages: tuple[ChatMessage, ...]
@@ -60,7 +60,7 @@ Play = Callable[[Request], Turn]
 
 @dataclass(slots=True)
 class ScriptedModel:
-    """Answers by a function of the request, or with turns in their order, the last for ever."""
+    """Answers with a function of the request."""
 
     play: Play
     model: str = "m"
@@ -75,10 +75,11 @@ class ScriptedModel:
         return self.play(request)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """There is nothing to close."""
 
 
 def scripted(*turns: Turn) -> ScriptedModel:
+    """A model that answers with these turns in order; the last one repeats."""
     remaining_turns = list(turns)
     return ScriptedModel(
         lambda _: remaining_turns.pop(0) if len(remaining_turns) > 1 else remaining_turns[0]
@@ -108,7 +109,7 @@ def direct_task(server: PlannedServer, tool: str, **more: Any) -> PlannedTask:
 
 @dataclass(slots=True)
 class Ran:
-    """A report, and what was told on the way to it."""
+    """A report and the events of its run."""
 
     report: McpReport
     events: list[Event]
@@ -125,7 +126,7 @@ def run(
     budget_limits: BudgetLimits | None = None,
     **more: Any,
 ) -> Ran:
-    """Run tasks; every model they name is this one."""
+    """Run tasks; `model` answers for every model name."""
     scripted_model = model or scripted(says("Done."))
     events: list[Event] = []
     plan = RunPlan(tasks=tasks, **more)

@@ -1,4 +1,4 @@
-"""Results of ot-bench as small as a test wants them."""
+"""Small results of ot-bench for tests."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def result(task: str = "compare:base", **fields: Any) -> TaskResult:
 
 
 def llm_calls(*inputs: int | None) -> tuple[LlmCall, ...]:
-    """Requests with these tokens read, ten written each."""
+    """Requests with these input tokens and ten output tokens each."""
     read: int | None = 0
     calls = []
     for tokens in inputs:
@@ -61,7 +61,7 @@ def tool_call(server: str, tool: str, *, is_error: bool = False) -> McpToolCall:
 
 
 def server(name: str, **tools: int) -> ServerFacts:
-    """A server whose tools take so many tokens."""
+    """A server with tools of these token counts."""
     listed = tuple(
         ToolFacts(name=tool, description="", input_schema={}, tokens=tokens)
         for tool, tokens in tools.items()

@@ -1,4 +1,4 @@
-"""Servers for MCP: those of the protocol's makers, installed once, and one that misbehaves."""
+"""MCP servers for tests: the reference servers, installed once, and a faulty server."""
 
 import fcntl
 import hashlib
@@ -27,7 +27,7 @@ Environment = Mapping[str, str] | None
 def stdio(
     name: str, command: str, *args: str, timeout: float = 60, env: Environment = None
 ) -> PlannedServer:
-    """A server that is started, with these variables besides PATH."""
+    """A stdio server with these variables in addition to PATH."""
     config = StdioServer(
         type="stdio", command=command, args=list(args), env=dict(env or {}), timeout=timeout
     )
@@ -41,16 +41,16 @@ def http(name: str, url: str, *, timeout: float = 60) -> PlannedServer:
 def faults(
     *habits: str, name: str = "faults", timeout: float = 60, env: Environment = None
 ) -> PlannedServer:
-    """The server of `tests.support.fault_server` with its habits."""
+    """The server of `tests.support.fault_server` with these habits."""
     program = [sys.executable, "-I", "-S", str(FAULTS)]
     return stdio(name, *program, *habits, timeout=timeout, env=env)
 
 
 @cache
 def node_programs() -> Path:
-    """The folder of programs of `npm_servers`, installed into the user's cache when they are not.
+    """The folder of the programs of `npm_servers`, installed into the user's cache if missing.
 
-    What is installed is what the lock says, whichever registry npm is told to use.
+    The lock file determines the versions, whichever registry npm uses.
     """
     if shutil.which("npm") is None:
         pytest.skip("Node is not installed: real servers of npm cannot be started")
@@ -58,7 +58,7 @@ def node_programs() -> Path:
     cache_of_tests = platformdirs.user_cache_path("mosaico-tests", ensure_exists=True)
     folder = cache_of_tests / f"npm-{hashlib.sha256(lock).hexdigest()[:16]}"
     folder.mkdir(exist_ok=True)
-    with (folder / "lock").open("w") as alone:  # several workers of the tests come at once
+    with (folder / "lock").open("w") as alone:  # several test workers may install at once
         fcntl.flock(alone, fcntl.LOCK_EX)
         if not (folder / "complete").exists():
             _install(folder)

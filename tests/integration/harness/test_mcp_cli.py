@@ -1,4 +1,4 @@
-"""`ot-bench` as a user meets it: answers, files, exit codes."""
+"""The command line of `ot-bench`: output, files, exit codes."""
 
 import asyncio
 import csv

@@ -1,4 +1,4 @@
-"""A model with tools: what it is told, what it may use, and how its work ends."""
+"""Conversations of models with tools: requests, limits, errors, endings."""
 
 import asyncio
 from collections.abc import Mapping
@@ -124,7 +124,7 @@ def test_conversation__sends_prompts_in_order_and_keeps_last_answer() -> None:
 
 
 class Thoughtful(ScriptedModel):
-    """Takes its time for each answer."""
+    """Delays each answer."""
 
     async def turn(self, *arguments: Any) -> Turn:
         await asyncio.sleep(0.05)
@@ -242,7 +242,7 @@ def test_conversation__server_death_ends_the_task() -> None:
 
 
 class Asleep(ScriptedModel):
-    """Never answers; knows whether it was left alone."""
+    """Never answers; records whether its request was cancelled."""
 
     is_cancelled = False
 
@@ -339,7 +339,7 @@ def test_expect_error__rejected_key_is_not_a_tool_error() -> None:
 
 
 def judged(answer: str) -> TaskResult:
-    """What becomes of the answer of a model when another judges it like this."""
+    """The result of a task whose judge gives this answer."""
 
     def play(request: Request) -> Turn:
         return says(answer if "judge" in request.system else "Blue.", (10, 2))
@@ -367,7 +367,7 @@ def test_judge__unusable_answer_is_a_judge_error() -> None:
 
 
 class SleepingJudge(Asleep):
-    """Answers tasks at once, and judges for ever."""
+    """Answers tasks at once, but never answers as a judge."""
 
     async def turn(self, *arguments: object) -> Turn:
         return await super().turn() if "judge" in str(arguments[0]) else says("Blue.")
@@ -406,7 +406,7 @@ def test_server_pool__restarts_a_dead_shared_server() -> None:
 
 
 def test_server_pool__restarts_a_hanging_shared_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stays alive, answers no ping either, and would hold up every task after this one."""
+    """The process lives but ignores pings; every later task would wait for it."""
     monkeypatch.setattr("app.harness.mcp.mcp_server.PING_TIMEOUT_S", 0.1)
     calls_and_timeouts = [("count", 60.0), ("hang", 0.2), ("count", 60.0)]
     tasks = [

@@ -1,4 +1,4 @@
-"""Servers that misbehave: each ends its task in the documented state, and none is left behind."""
+"""Faulty servers: each fault leads to the documented error, and no process stays behind."""
 
 import asyncio
 import json
@@ -27,14 +27,14 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(autouse=True)
 def mark(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A variable that every program of a test carries; all of them have ended with the test."""
+    """A variable that marks all processes of a test; the test checks that all have ended."""
     marker_variable = f"FAULTS_OF={os.getpid()}-{abs(hash(request.node.name))}"
     yield marker_variable
     until(lambda: not processes_of(marker_variable), what="all servers have ended")
 
 
 def marked(mark: str) -> dict[str, str]:
-    """The variable as an environment."""
+    """An environment with the variable."""
     name, _, value = mark.partition("=")
     return {name: value}
 
@@ -82,7 +82,7 @@ def test_stdio_server__death_or_invalid_output_is_an_infrastructure_error(
 
 
 def test_stdio_server__error_response_is_a_result(mark: str) -> None:
-    """-32000 is what the SDK says of connections that closed, and what many servers say of errors."""
+    """-32000 is the code of the SDK for a closed connection, and of many servers for other errors."""
     server = faults(env=marked(mark))
     tasks = [
         direct_task(server, tool, name=name, share_servers=True)
@@ -95,7 +95,7 @@ def test_stdio_server__error_response_is_a_result(mark: str) -> None:
 
 
 def test_server_pool__lost_shared_server_ends_before_its_successor_starts(mark: str) -> None:
-    """It closes its output and runs on; the third task finds the third server."""
+    """The server closes its output but keeps running; the third task uses the third server."""
     server = faults(env=marked(mark))
     tasks = tuple(
         direct_task(server, tool, name=str(n), share_servers=True)
@@ -229,7 +229,7 @@ def test_stdio_server__ignored_sigterm_leads_to_sigkill(mark: str) -> None:
 
 
 def test_stdio_server__cancellation_kills_at_once(tmp_path: Path) -> None:
-    """Left in peace, it would write a file when its input ends."""
+    """After a graceful stop the server would write a file."""
     env = {"PATH": os.environ["PATH"], "FILE": str(tmp_path / "said")}
     tidy = 'echo > "$FILE.begun"; read line; echo bye > "$FILE"'
 
@@ -281,7 +281,7 @@ def test_process_reaper__servers_end_with_a_killed_parent(mark: str) -> None:
 
 
 def test_stdio_server__unread_input_does_not_delay_the_end(mark: str) -> None:
-    """The second call fills its pipe, and nobody empties that."""
+    """The second call fills the pipe, which the server does not read."""
 
     async def call_twice() -> None:
         around = ServerEnvironment(path=os.environ["PATH"])

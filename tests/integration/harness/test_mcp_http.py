@@ -1,4 +1,4 @@
-"""Servers over HTTP that answer with something else than MCP: who is to mend what."""
+"""HTTP servers with responses that are not MCP: the message names the remedy."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ def _evaluators() -> None:
 
 @dataclass(slots=True)
 class Remote:
-    """A server with one tool; what it says to a method may be replaced."""
+    """A server with one tool; the response to a method can be replaced."""
 
     url: str = ""
     host: str = ""
@@ -108,7 +108,7 @@ def test_http_server__tools_can_be_called(remote: Remote) -> None:
 def test_http_server__non_mcp_response_is_reported_with_a_remedy(
     remote: Remote, answer: Response, message: str
 ) -> None:
-    """Of the address only its host: the rest may hold secrets."""
+    """The message names only the host: the rest of a URL may hold secrets."""
     remote.instead["initialize"] = lambda _: answer
     result = called(remote)
     assert result.outcome is AttemptOutcome.INFRA_ERROR

@@ -1,4 +1,4 @@
-"""A recorded run of ot-bench becomes the traces of a run, and flows like any other."""
+"""The import of a recorded ot-bench run as traces."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A run of ot-bench that the SDK of Langfuse wrote, read back as a benchmark would read it."""
+"""The export of an ot-bench run to Langfuse, read back like a benchmark reads it."""
 
 import json
 import sys

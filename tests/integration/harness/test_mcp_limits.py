@@ -1,4 +1,4 @@
-"""What all tasks of a run of ot-bench may use together."""
+"""The budget of a whole ot-bench run."""
 
 from dataclasses import replace
 

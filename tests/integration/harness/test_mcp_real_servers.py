@@ -1,4 +1,4 @@
-"""Servers of the protocol's makers, driven by a model behind the real SDKs of the providers."""
+"""Reference MCP servers, called by a scripted model behind the providers' real SDKs."""
 
 import asyncio
 import json
@@ -67,7 +67,7 @@ def ends(text: str) -> ScriptedReply:
 
 
 def in_turn(*answers: ScriptedReply | Raw) -> Callable[[ReceivedRequest], ScriptedReply | Raw]:
-    """Each request gets the next answer, and the last one for ever."""
+    """Each request gets the next answer; the last one repeats."""
     remaining_answers = list(answers)
     return lambda _: (
         remaining_answers.pop(0) if len(remaining_answers) > 1 else remaining_answers[0]
@@ -75,7 +75,7 @@ def in_turn(*answers: ScriptedReply | Raw) -> Callable[[ReceivedRequest], Script
 
 
 def use_sum(request: ReceivedRequest) -> ScriptedReply:
-    """Asks for the sum, and says what it was told."""
+    """Calls the sum tool, then repeats its result."""
     if request.turn == 0:
         return asks(name_of_sum(request), a=19, b=23)
     return ends("The sum is 42." if "42" in json.dumps(request.body) else "No idea.")
@@ -88,7 +88,7 @@ def name_of_sum(request: ReceivedRequest) -> str:
 
 @contextmanager
 def everything_over_http(port: int) -> Iterator[bool]:
-    """The server on a port; False when somebody else has taken it."""
+    """Start the server on a port; False when the port is in use."""
     program = [str(node_programs() / "mcp-server-everything"), "streamableHttp"]
     env = {"PATH": os.environ["PATH"], "PORT": str(port)}
     with subprocess.Popen(
@@ -117,7 +117,7 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module")
 def remote() -> Iterator[str]:
-    """The address of `everything` over streamable HTTP."""
+    """The URL of `everything` over streamable HTTP."""
     node_programs()
     for _ in range(10):
         port = free_port()
@@ -130,7 +130,7 @@ def remote() -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """One run with all servers, each started once, and what the models were asked."""
+    """One run with all servers, each started once, and the requests to the models."""
 
     by_task: dict[str, TaskResult]
     report: McpReport
@@ -221,7 +221,7 @@ def results(remote: str, tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 def test_real_servers__ordered_tasks_share_state(results: Results) -> None:
-    """All tasks of the run may be made at once."""
+    """The concurrency of the run would allow all tasks at once."""
     assert "likes engines" in (results["graph: read"].response or "")
     assert results["graph: read again"].outcome is AttemptOutcome.SCORED
     assert "Ada" not in (results["graph: read again"].response or "")
@@ -268,7 +268,7 @@ def test_real_servers__files_and_memories_are_stored(results: Results) -> None:
 
 
 def test_real_servers__time_in_tokyo_is_converted(results: Results) -> None:
-    """Berlin is at +1 or +2, Tokyo at +9: noon is 20:00 or 19:00 there."""
+    """Berlin is UTC+1 or UTC+2, Tokyo UTC+9: noon in Berlin is 20:00 or 19:00 in Tokyo."""
     assert results["convert"].outcome is AttemptOutcome.SCORED
     assert any(hour in (results["convert"].response or "") for hour in ("T20:00", "T19:00"))
 
@@ -306,7 +306,7 @@ def test_real_servers__two_servers_prefix_tool_names(results: Results) -> None:
 def ask(
     *answers: ScriptedReply | Raw, timeout_s: float = 60
 ) -> tuple[TaskResult, list[ReceivedRequest]]:
-    """A task without tools at a provider that answers like this."""
+    """A task without tools, with these answers of the provider."""
     with model_server(in_turn(*answers)) as server:
         task = harness_task(endpoint=endpoint(server, Provider.OPENAI), timeout_s=timeout_s)
         report = asyncio.run(run_plan(RunPlan(tasks=(task,)), lambda _: None))

@@ -1,4 +1,4 @@
-"""A benchmark whose traces are made by models and servers of MCP, as a YAML of the operator says."""
+"""Benchmarks whose traces are produced by ot-bench from a YAML file of the operator."""
 
 import dataclasses
 import json

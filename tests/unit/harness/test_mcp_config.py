@@ -1,4 +1,4 @@
-"""Benchmark files: what is read, what is refused and where, which variables are filled in."""
+"""Benchmark files: parsing, errors with positions, expansion of variables."""
 
 from pathlib import Path
 
@@ -59,7 +59,7 @@ def bench(file: LoadedFile) -> McpBenchmark:
 
 
 def task(text: str) -> str:
-    """A file with one task, whose lines begin on line 5."""
+    """A file with one task; the lines of the task start on line 5."""
     lines = "".join(f"        {line}\n" for line in text.splitlines())
     return f"scenarios:\n  - name: s\n    tasks:\n      - name: compare:base\n{lines}"
 

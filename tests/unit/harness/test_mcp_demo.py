@@ -1,4 +1,4 @@
-"""The benches of the demo, as the specification wants them, and what editors are told of their form."""
+"""The demo benchmarks and the JSON Schema."""
 
 import re
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def bench(path: Path) -> McpBenchmark:
 
 
 def asked(path: Path) -> Iterator[HarnessTask]:
-    """The tasks of a file that a model works on."""
+    """The harness tasks of a file."""
     for scenario in bench(path).scenarios:
         yield from (task for task in scenario.tasks if isinstance(task, HarnessTask))
 

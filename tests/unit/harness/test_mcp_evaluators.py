@@ -1,4 +1,4 @@
-"""What evaluators say of answers."""
+"""Evaluators of answers."""
 
 import asyncio
 import json
@@ -140,7 +140,7 @@ def test_expect_error__error_text_is_evaluated_like_an_answer() -> None:
 
 
 def finds(check: str, expected: Any) -> tuple[bool | None, str]:
-    """What a check says of three calls: a/get with 1, b/put, a/get with 2."""
+    """The outcome of a check of three calls: a/get with 1, b/put, a/get with 2."""
     calls = [
         replace(tool_call(server, tool), arguments=arguments)
         for server, tool, arguments in (

@@ -1,4 +1,4 @@
-"""Which files somebody is offered to pick from, and how they are called."""
+"""The file picker: favorites, folders and labels."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ from app.harness.mcp.file_picker import (
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A project with benches, of which some are hidden."""
+    """A project with visible and hidden benchmark files."""
     project = tmp_path / "project"
     for name in ("b.yaml", "a.yml", "deep/c.yaml", "notes.txt", ".hidden.yaml", ".git/d.yaml"):
         path = tmp_path / "benches" / name
@@ -31,7 +31,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def choosing(*labels: str) -> ShowPicker:
-    """Somebody who picks these lines one after the other, and nothing once they are used up."""
+    """A user who picks these labels in order, then cancels."""
     remaining_labels = list(labels)
 
     def pick(_: str, choices: Sequence[PickerChoice]) -> PickerChoice | None:

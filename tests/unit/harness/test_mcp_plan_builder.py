@@ -1,4 +1,4 @@
-"""From benchmark files to what is run."""
+"""The plan of a run, built from benchmark files."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -196,7 +196,7 @@ def test_content_hash__depends_on_content_not_on_names() -> None:
 
 
 def test_missing_queues__ordered_scenario_is_one_queue_per_trial() -> None:
-    """Of a queue nothing is missing or all of it: what is after needs what was before."""
+    """A queue is complete or repeated as a whole: later attempts depend on earlier ones."""
     tasks = [
         harness_task(name=name, scenario="kept", in_order=True, share_servers=True)
         for name in ("write", "read")

@@ -1,4 +1,4 @@
-"""What results come to: figures, gate, reports, files."""
+"""Reports of a run: figures, gate, files."""
 
 import csv
 import io

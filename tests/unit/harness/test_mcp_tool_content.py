@@ -1,4 +1,4 @@
-"""What tools answer, as it is recorded and as a model reads it."""
+"""Tool results: recorded parts, and the text for the model."""
 
 import base64
 

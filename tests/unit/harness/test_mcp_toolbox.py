@@ -1,4 +1,4 @@
-"""By which names a model calls the tools of servers, and what it is told of them."""
+"""Names of tools for the model, and the system message."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ from app.harness.mcp.types import McpToolCall, ServerFacts, ToolFacts
 
 @dataclass(slots=True)
 class Offering:
-    """A server that is only looked at."""
+    """A server whose tools are only listed."""
 
     name: str
     facts: ServerFacts
