@@ -15,6 +15,7 @@ from app.runs.metric_columns import MetricColumns
 from app.runs.scoring import RunValues
 
 SHARDS_PER_READ = 16
+# Short read transactions: a run can have millions of traces.
 TRACES_PER_READ = 2000
 
 
@@ -27,7 +28,9 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
     tally = columns.tally()
     aggregates = _with_run_values(job, lease, columns.aggregates())
     kpis = evaluate_kpis(
-        plan.kpis, lambda key, statistic: aggregates[column_of(key)].statistic(statistic)
+        # By column, because a formula may name a metric by an alias.
+        plan.kpis,
+        lambda key, statistic: aggregates[column_of(key)].statistic(statistic),
     )
     validity = add_reason(
         assess_validity(
@@ -71,6 +74,8 @@ def _read_columns(job: JobContext, lease: RunLease) -> MetricColumns:
             )
         if not rows:
             with job.resources.db.read() as session:
+                # Traces that the source counted and did not deliver lower the coverage, as if they
+                # had no value.
                 columns.add_absent(count_absent_traces(session, lease))
             return columns
         for row in rows:

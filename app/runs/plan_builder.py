@@ -44,6 +44,7 @@ def make_plan(session: Session, run_id: str, llm: LlmServer | None) -> RunPlan:
         agent_revision=agent.revision,
         source=benchmark.source,
         dataset_ref=benchmark.dataset_ref,
+        # What was requested for this run comes before the default of the benchmark.
         run_name=run.run_name or benchmark.run_name,
         metrics=tuple(_metrics([parse_ref(metric) for metric in benchmark.metrics], kpis, llm)),
         kpis=tuple(_planned_kpi(kpi) for kpi in kpis),
@@ -95,6 +96,8 @@ def _metrics(
     planned = {metric.column: metric for metric in (_metric(ref, llm) for ref in refs)}
     for kpi in kpis:
         for reference in compile_formula(kpi.formula).references:
+            # A formula may use a metric that the benchmark does not list: it is measured with
+            # default options.
             if column_of(reference.key) not in planned:
                 metric = _metric(ref_of_column(reference.key), llm)
                 planned[metric.column] = metric

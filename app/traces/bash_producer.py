@@ -67,6 +67,7 @@ class BashProducer:
                     ProducedTrace(
                         index=index_of[result.task.id, result.trial],
                         trace=trace_of(result),
+                        # An attempt without a score is made again when the run is retried.
                         is_settled=result.score is not None,
                     )
                     for result in results

@@ -38,6 +38,7 @@ from app.traces.trace_producer import (
 
 SERVICE_PREFIX: Final = "MOSAICO_"  # the service's own variables, which no MCP server may read
 
+# The outcomes for which the agent is responsible; after all others a retry makes the attempt again.
 _SETTLED: Final = (AttemptOutcome.SCORED, AttemptOutcome.AGENT_ERROR, AttemptOutcome.TIMEOUT)
 
 
@@ -55,6 +56,8 @@ class McpProducer:
 
     @property
     def fingerprint(self) -> str:
+        # The content of every task: an edited task must not be completed with attempts of the old
+        # one.
         content = ",".join(
             f"{_key_text(attempt)}#{attempt.task.content_hash()}" for attempt in self._attempts()
         )
@@ -79,6 +82,7 @@ class McpProducer:
                 for result in results:
                     if result.error is not None and result.error.kind is ErrorKind.PROVIDER:
                         rejection = result.error.detail
+                    # A skipped attempt sent no request, so it says nothing about the provider.
                     elif result.outcome is not AttemptOutcome.SKIPPED:
                         any_answer = True
                 produced = [_produced(result, index_of[result.key]) for result in results]
@@ -86,6 +90,8 @@ class McpProducer:
                 # servers; their traces are not stored twice.
                 yield [trace for trace in produced if trace.index in indexes]
         finally:
+            # Also when the consumer stops: it cancels the attempts in progress, which would go on
+            # to cost money.
             pages.close()
         if rejection and not any_answer:
             raise CollectionFailed(
@@ -152,6 +158,7 @@ def mcp_producer(
     )
     overrides = PlanOverrides(models=[settings.model] if settings.model else [])
     tasks = plan_tasks([file], selection, overrides, keys)
+    # Before any model runs: a missing key would otherwise fail attempt by attempt.
     require_keys(tasks, keys)
     plan = RunPlan(
         tasks=tasks,

@@ -21,12 +21,14 @@ from app.benchmarks.event_triggers import (
 )
 from app.core.text import unstorable_reason
 
+# The tolerance of Standard Webhooks; it limits how long a recorded call can be replayed.
 CLOCK_TOLERANCE_S = 300
 MAX_SECRETS = 20
 SECRET_BYTES = 32
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the public prefix of secrets
 LANGFUSE_PREFIX = "lf-whsec_"
 SCHEME = "v1"
+# Each costs a comparison with every key: an unauthenticated sender must not choose how many.
 MAX_SIGNATURES = 10
 MAX_TEXT_CHARS = 200
 

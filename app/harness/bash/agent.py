@@ -95,6 +95,8 @@ async def attempt_task(
     loop = _AgentLoop(task, llm, limits, budget)
     failure: LlmError | None = None
     ending = ConversationEnding.ERROR
+    # Tells whether the time went by while the provider was being retried, which is not the agent's
+    # fault.
     with track_retries() as retries:
         try:
             async with asyncio.timeout(limits.time_s):
@@ -139,6 +141,7 @@ class _AgentLoop:
         Raises: LlmError, also when the budget of the run is exhausted: the model did not fail.
         """
         while self._turns < self._max_turns:
+            # Before each turn, because the cost of a turn is known only after it.
             exhausted = self._budget.own_exhausted()
             if exhausted is not None:
                 return _ENDINGS[exhausted]
@@ -150,6 +153,7 @@ class _AgentLoop:
             self._turns += 1
             self._budget.add_usage(turn.usage)
             self._messages.append(turn.message)
+            # A tool call in a truncated turn may be incomplete, so it is not run.
             if turn.stop is StopReason.TRUNCATED:
                 return ConversationEnding.TRUNCATED
             uses = turn.message.tool_uses()
@@ -211,4 +215,5 @@ def tool_text(result: ToolCallResult) -> str:
 def _timeout_ms(argument: Any) -> int | None:
     """The timeout of a call; an invalid one is ignored."""
     is_number = isinstance(argument, int | float) and not isinstance(argument, bool)
+    # Bounded, because a model may send any number, and the sandbox takes 64 bits.
     return int(min(argument, LONGEST_TIMEOUT_MS)) if is_number and argument >= 0 else None

@@ -55,6 +55,7 @@ def map_row(
         expected_output=normalize_raw_text(row.get("expectedOutput")),
         output=None if failed else output,
         error=error_text(output) if failed else None,
+        # Writers put tags on the row, into its metadata, or on the calls.
         tags=first_tags(row.get("tags"), metadata.get("tags")) or usage.tags,
         url=link(task.trace_id, task.id),
         input_tokens=usage.input_tokens,
@@ -82,4 +83,5 @@ def error_text(output: str | None) -> str:
 
 def task_latency_ms(task: TaskSpan) -> float | None:
     """The duration of a task in milliseconds; None while it has no end."""
+    # Not negative: the clock of a writer may be set back during a task.
     return None if task.end is None else float(max(task.end - task.start, 0))
