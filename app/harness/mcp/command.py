@@ -76,7 +76,7 @@ def usable_files(
 ) -> list[LoadedFile]:
     """The benchmark files with their variables expanded.
 
-    Raises: UnreadableInput, InvalidMcpFile when a file has errors, BadSecrets.
+    Raises: UnreadableInput, InvalidBenchmarkFile when a file has errors, InvalidSecretsFile.
     """
     found_secrets = find_secrets(secrets)
     files = [lint(load_file(path, found_secrets, environment)) for path in paths]
@@ -87,7 +87,7 @@ def usable_files(
 def make_plan(options: McpRunOptions, *, environment: Mapping[str, str], now: datetime) -> RunPlan:
     """The attempts that the options ask for. Starts no server and sends no request.
 
-    Raises: UnreadableInput, InvalidMcpFile, BadSecrets, NothingSelected, NoPrice, InvalidResultFile,
+    Raises: UnreadableInput, InvalidBenchmarkFile, InvalidSecretsFile, NoTaskSelected, NoPrice, InvalidResultFile,
     WrongUsage.
     """
     files = usable_files(options.files, options.secrets, environment)
