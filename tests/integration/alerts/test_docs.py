@@ -1,13 +1,12 @@
 """The commands and names in docs/alerts.md."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 from app.alerts.rules import AlertStatus, Condition, NoDataPolicy
 from app.alerts.schemas import AlertConfigBody
 from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
+from tests.support.page_commands import command_environment, run_command
 from tests.support.service import Service, pair, working
 
 PAGE = "docs/alerts.md"
@@ -17,28 +16,11 @@ def test_docs_alerts__commands_answer_as_shown(benchmark_service: Service, tmp_p
     for name, right in (("monday", 4), ("tuesday", 2)):
         traces = [pair(number, "yes", "yes" if number < right else "no") for number in range(4)]
         benchmark_service.upload(traces, run_name=name)
-    key = benchmark_service.client.headers["Authorization"].removeprefix("Bearer ")
-    url = str(benchmark_service.client.base_url).rstrip("/")
-    environment = {
-        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
-        "MOSAICO_URL": url,
-        "MOSAICO_API_KEY": key,
-        "KEY": key,
-        "API": f"{url}/api/v1",
-        "MOSAICO_DATA_DIR": str(tmp_path),
-    }
+    environment = command_environment(benchmark_service, tmp_path)
     with working(benchmark_service):
         for block in blocks(PAGE, "console"):
             for command, output in examples(block):
-                done = subprocess.run(
-                    ["bash", "-c", command],
-                    env=environment,
-                    cwd=tmp_path,
-                    capture_output=True,
-                    text=True,
-                    timeout=120,
-                    check=False,
-                )
+                done = run_command(command, environment, tmp_path)
                 transcript = f"{command}\n{done.stdout}{done.stderr}"
                 assert matches(done.stdout.replace('":', '": ').replace(',"', ', "'), output), (
                     transcript

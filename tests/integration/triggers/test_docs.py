@@ -1,11 +1,11 @@
 """The examples of docs/triggers.md work with curl and openssl."""
 
 import re
-import subprocess
 from pathlib import Path
 
 from tests.contracts.test_every_route import ROUTES, roles
 from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
+from tests.support.page_commands import command_environment, run_command
 from tests.support.service import Service, pair
 
 PAGE = "docs/triggers.md"
@@ -20,22 +20,10 @@ def test_triggers_page__commands_answer_as_shown(service: Service, tmp_path: Pat
     for script in blocks(PAGE, "sh"):
         [name] = re.findall(r"^# (\S+)", script)
         (tmp_path / name).write_text(script)
-    environment = {
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
-        "KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
-    }
+    environment = command_environment(service, tmp_path)
     documented = [example for block in blocks(PAGE, "console") for example in examples(block)]
     for command, output in documented:
-        done = subprocess.run(
-            ["bash", "-c", command],
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = run_command(command, environment, tmp_path)
         assert done.returncode == 0, done.stderr
         assert matches(done.stdout, output), f"{command}\n{done.stdout}"
     assert len(documented) == 6
