@@ -79,7 +79,7 @@ def app(resources: Resources, workshop: Workshop) -> FastAPI:
 
 @pytest.fixture
 def give_out(db: Database) -> Callable[..., str]:
-    """Gives out a key and returns its text."""
+    """Creates an API key and returns its text."""
 
     def give(role: RoleName, *, now: datetime = START, expires_at: datetime | None = None) -> str:
         with db.begin() as session:
@@ -97,7 +97,7 @@ def client(app: FastAPI, give_out: Callable[..., str]) -> Client:
 
 @pytest.fixture
 def toys(db: Database) -> Callable[[], int]:
-    """How many toys there are."""
+    """Number of stored toys."""
 
     def count() -> int:
         with db.read() as session:

@@ -1,3 +1,5 @@
+"""The REST resource of API keys: create, list, expire, revoke."""
+
 from collections.abc import Callable
 from datetime import timedelta
 

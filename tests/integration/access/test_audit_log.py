@@ -1,4 +1,4 @@
-"""Each change leaves a line, in its own transaction; nothing takes it away again."""
+"""Audit log: each change writes an entry in its own transaction, and entries cannot be removed."""
 
 import random
 from contextlib import AbstractContextManager
@@ -17,7 +17,7 @@ from tests.support.service import JSON, Service, pair
 
 
 def lines(service: Service, **wanted: str) -> list[JSON]:
-    """What the log has, oldest first."""
+    """The entries of the audit log, oldest first."""
     return service.listed("/audit", **wanted)[::-1]
 
 

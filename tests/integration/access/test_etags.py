@@ -1,4 +1,4 @@
-"""Edits name what they edit, and readers what they know."""
+"""ETags: conditional edits and conditional reads."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -106,7 +106,7 @@ def test_if_match__only_one_of_two_edits_of_the_same_version_succeeds(service: S
 
 @pytest.fixture
 def strict(service_resources: Resources, metric_pool: ProcessPool) -> Iterator[Service]:
-    """The same service where the operator wants If-Match."""
+    """The same service with MOSAICO_REQUIRE_IF_MATCH."""
     options: JSON = {**service_resources.options, "require_if_match": "yes"}
     with running_service(replace(service_resources, options=options), metric_pool) as running:
         yield running

@@ -1,4 +1,4 @@
-"""Every operation of the description, asked with every kind of key: nothing leaks."""
+"""Every operation of the OpenAPI description, called with every kind of key: nothing leaks."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from app.core.problem_documents import MEDIA_TYPE
 from tests.contracts.test_every_route import ROUTES, roles
 from tests.support.service import Service
 
-# Who calls these signs each request; `app.triggers` checks that.
+# These routes check the signature of the request instead of an API key (`app.triggers`).
 SIGNED = re.compile(r"/api/v1/webhooks/(benchmarks/[^/]+/runs|langfuse)$")
 BODIES = {"POST", "PUT", "PATCH"}
 
@@ -43,7 +43,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def keys(service: Service) -> dict[str, str | None]:
-    """A key of each kind, by what it is."""
+    """A key of each kind, by kind."""
     now = utc_now()
     found: dict[str, str | None] = {"none": None, "bad": "x" * 40}
     given: list[tuple[str, RoleName]] = [
@@ -64,7 +64,7 @@ def keys(service: Service) -> dict[str, str | None]:
 
 @pytest.fixture
 def stranger(service: Service) -> Iterator[httpx.Client]:
-    """A client without a key of its own."""
+    """A client without an API key."""
     with httpx.Client(base_url=service.client.base_url, trust_env=False, timeout=30) as client:
         yield client
 
@@ -77,13 +77,13 @@ def ask(stranger: httpx.Client, operation: Operation, token: str | None) -> http
         json={} if operation.method in BODIES else None,
     ) as answer:
         if answer.headers.get("content-type", "").startswith("text/event-stream"):
-            return answer  # it may have no end
+            return answer  # the stream may be endless
         answer.read()
     return answer
 
 
 def told(answer: httpx.Response) -> dict[str, object]:
-    """The whole problem, but for what tells requests apart."""
+    """The problem document without the request ID."""
     problem: dict[str, object] = answer.json()
     assert answer.headers["content-type"] == MEDIA_TYPE
     del problem["instance"]

@@ -1,3 +1,5 @@
+"""The first admin key: created at the first start, or configured by the operator."""
+
 import multiprocessing
 import stat
 from datetime import timedelta
@@ -61,7 +63,7 @@ def rows(db: Database) -> list[Row]:
 
 
 def revoke(db: Database, token: str) -> None:
-    """As somebody with the database at hand does it, who may revoke the last admin key too."""
+    """Revoke a key directly in the database, even the last admin key."""
     parsed = parse_token(token)
     key = parsed.key_id if parsed else CONFIGURED_KEY_ID
     with db.begin() as session:

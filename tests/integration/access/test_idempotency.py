@@ -1,3 +1,5 @@
+"""Idempotency keys: a repeated create request creates once and gets the stored response."""
+
 import json
 import threading
 from collections import Counter

@@ -1,4 +1,4 @@
-"""How often a key may ask, over all processes, and how often an address may be wrong."""
+"""Rate limits: requests per key over all processes, and invalid keys per address."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +20,7 @@ GiveOut = Callable[..., str]
 
 
 class Seconds:
-    """A clock that goes when it is told to."""
+    """A clock that a test moves."""
 
     def __init__(self, now: float = 600.0) -> None:
         self.now = now
@@ -31,7 +31,7 @@ class Seconds:
 
 @pytest.fixture
 def limited(resources: Resources, workshop: Workshop) -> FastAPI:
-    """The toy service where each key may ask three times a minute."""
+    """The toy service with a limit of three requests per minute and key."""
     app = toy_app(replace(resources, options={"rate_limit": "3"}), workshop)
     app.add_middleware(ResponseHeadersMiddleware)
     return app
@@ -152,7 +152,7 @@ def test_failure_limiter__allows_one_more_failure_after_two_seconds() -> None:
     for _ in range(FAILURE_BURST):
         assert failures.retry_after_s("192.0.2.1") == 0
         failures.record_failure("192.0.2.1")
-    assert failures.retry_after_s("192.0.2.1") == 2  # 30 a minute: one more each 2 s
+    assert failures.retry_after_s("192.0.2.1") == 2  # 30 per minute: one every 2 s
     assert failures.retry_after_s("192.0.2.2") == 0
     now.now += 1.5
     assert failures.retry_after_s("192.0.2.1") == 1

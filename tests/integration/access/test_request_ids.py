@@ -1,4 +1,4 @@
-"""One id for a request and all that it brings about; one run for one Idempotency-Key."""
+"""Request IDs in jobs, problems and outbound calls; one run for one Idempotency-Key."""
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor

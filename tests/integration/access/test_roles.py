@@ -1,3 +1,5 @@
+"""Authentication and roles: valid and invalid keys, the key cache, the recorded use of a key."""
+
 import hmac
 import zlib
 from collections.abc import Callable, Iterator

@@ -53,7 +53,7 @@ class Clock:
 
 @dataclass
 class Workshop:
-    """Makes toys; a test may have it do something before it is done."""
+    """Creates toys; a test can set an action that runs before the creation ends."""
 
     before_it_ends: Callable[[Session], None] = lambda _session: None
     calls: int = 0

@@ -1,4 +1,4 @@
-"""The toy service on a real server, without a database and with one."""
+"""The toy service on a real server, with and without a database."""
 
 from collections.abc import Iterator
 

@@ -1,3 +1,5 @@
+"""The Swagger page and the OpenAPI description."""
+
 import re
 
 import httpx

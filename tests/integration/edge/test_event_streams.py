@@ -1,3 +1,5 @@
+"""Server-sent events: snapshots, notifications, reconnection and the end of a stream."""
+
 import json
 import threading
 import time
@@ -47,7 +49,7 @@ def served(database_url: str) -> Iterator[Service]:
 
 @pytest.fixture
 def service(served: Service) -> Service:
-    """The service with no stream open, and heartbeats too rare to play a part."""
+    """The service without open streams, and with heartbeats too rare to matter."""
     eventually(lambda: served.hub.listening and served.hub.open_streams == 0)
     served.hub.heartbeat_s, served.hub.coalesce_s = 60.0, 0.1
     served.shelf.snapshots = []

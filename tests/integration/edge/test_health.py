@@ -1,3 +1,5 @@
+"""Liveness, readiness and the Prometheus metrics of a process."""
+
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,3 +1,5 @@
+"""Hostile request bodies and paths are refused and store nothing."""
+
 import json
 import socket
 from collections.abc import Iterator

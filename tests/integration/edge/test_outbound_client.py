@@ -1,3 +1,5 @@
+"""The outbound HTTP client: size limits, deadlines, redirects and checked addresses."""
+
 import gzip
 import threading
 import time

@@ -1,3 +1,5 @@
+"""Keyset pagination on a real table."""
+
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 

@@ -1,3 +1,5 @@
+"""The connection pool: reads without a transaction, and dead connections."""
+
 from collections.abc import Iterator
 
 import psycopg

@@ -1,3 +1,5 @@
+"""Problem documents of every kind of error, and the headers of all responses."""
+
 import httpx
 import pytest
 

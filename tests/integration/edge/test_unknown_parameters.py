@@ -1,3 +1,5 @@
+"""Unknown query parameters are refused."""
+
 from tests.support.service import Service
 
 

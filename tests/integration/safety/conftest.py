@@ -1,4 +1,4 @@
-"""Roles of the database beside the one that owns everything."""
+"""Database roles with fewer privileges than the owner."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,7 +21,7 @@ _numbers = count()
 
 @pytest.fixture
 def role_with(superuser_url: str, fresh_database_url: str, worker_id: str) -> Iterator[RoleWith]:
-    """Makes a role with some attributes; gives the address of the test's database for it."""
+    """Creates a role with the given attributes and returns the URL of the test database for it."""
     database = urlsplit(fresh_database_url).path.lstrip("/")
     here = url_of(superuser_url, database)
     with ExitStack() as roles:

@@ -1,4 +1,4 @@
-"""Requests made up from the description of the API, and what every answer must be like."""
+"""Requests generated from the OpenAPI description, and the checks of every response."""
 
 import json
 from collections import defaultdict
@@ -31,15 +31,15 @@ CHECKS = [
     response_schema_conformance,
     response_headers_conformance,
 ]
-# Turned away before the route has done anything.
+# Refused before the route did anything.
 TURNED_AWAY = {400, 401, 404, 405, 408, 413, 415, 422, 429}
 ANSWERS_WITHIN_S = 60
-# Who signs is known by a secret, not by a key; a made up request gets no further.
+# These routes check a signature, which a generated request does not have.
 SIGNED = {
     "POST /api/v1/webhooks/benchmarks/{benchmarkId}/runs",
     "POST /api/v1/webhooks/langfuse",
 }
-# Followed until the client leaves.
+# These streams end only when the client disconnects.
 ENDLESS = {"GET /api/v1/notifications/events"}
 ORDER = ["post", "get", "patch", "put", "delete"]
 
@@ -49,10 +49,10 @@ Request = Case[Any]
 
 @dataclass
 class Fuzzer:
-    """Sends made up requests to a service; `seen` are the statuses of each operation.
+    """Sends generated requests to a service; `seen` are the statuses of each operation.
 
-    `known` are values that mean something, by the name of a parameter or field, or by operation
-    and name; `bodies` are good ones, by operation.
+    `known` are IDs and names that exist, by parameter or field name, or by operation and name;
+    `bodies` are valid bodies, by operation.
     """
 
     service: Service
@@ -62,7 +62,7 @@ class Fuzzer:
     session: requests.Session = field(default_factory=requests.Session)
 
     def operations(self) -> list[Operation]:
-        """What the description names; what changes comes last, and parts before the whole."""
+        """The described operations: changes last, and sub-resources before their parents."""
         document = self.service.client.get("/openapi.json").json()
         found = schemathesis.openapi.from_dict(document).get_all_operations()
         operations = [each.ok() for each in found if isinstance(each, Ok)]
@@ -70,8 +70,8 @@ class Fuzzer:
         return sorted(operations, key=_turn)
 
     def attack(self, operation: Operation, *, examples: int, seed: int) -> None:
-        """Make up requests to one operation: all of it, all but the names of things, all but these
-        and the body where a good one is known.
+        """Generate requests to one operation: entirely generated, with existing IDs, and with existing
+        IDs and a valid body if there is one.
         """
         made_up = operation.as_strategy()
         changes = [_leave, self._name, *([self._write] if operation.label in self.bodies else [])]
@@ -79,7 +79,7 @@ class Fuzzer:
             _attack(made_up, self._send, change, examples=examples, seed=seed)
 
     def unreached(self) -> list[str]:
-        """The operations that have turned every request away."""
+        """The operations that refused every request."""
         return [
             name
             for name, statuses in self.seen.items()
@@ -141,7 +141,7 @@ def _turn(operation: Operation) -> tuple[bool, int, int]:
 
 
 def _leave(_: Request) -> None:
-    """All of the request is made up."""
+    """Keep the generated request unchanged."""
 
 
 @schemathesis.serializer("application/x-ndjson")
@@ -150,7 +150,7 @@ def _lines(_: SerializationContext, value: Any) -> bytes:
 
 
 def fuzzer_of(service: Service) -> Fuzzer:
-    """A fuzzer that knows one thing of each kind, and how to write one."""
+    """A fuzzer with one resource of each kind, and valid bodies."""
     kpi = {"name": "quality", "formula": "ROUGE"}
     schedule = {
         "name": "nightly",

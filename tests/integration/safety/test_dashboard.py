@@ -1,4 +1,4 @@
-"""The dashboard's queries, by a role that may read its views and nothing else."""
+"""The queries of the Grafana dashboard, run by a role that can read only its views."""
 
 import json
 import re
@@ -24,7 +24,7 @@ OTHERS = [
 
 
 def as_grafana_sends_it(query: str) -> str:
-    """The query with what Grafana puts in the place of its macros and variables."""
+    """The query with the macros and variables of Grafana replaced."""
     query = re.sub(
         r"\$__timeFilter\((\w+)\)", r"\1 BETWEEN now() - interval '30 days' AND now()", query
     )
@@ -32,7 +32,7 @@ def as_grafana_sends_it(query: str) -> str:
 
 
 def seed(service: Service) -> None:
-    """Two nights; the second fires an alert, and its message was sent to somebody who is away."""
+    """Two runs: the second one fires an alert, whose message has an unreachable recipient."""
     service.agent()
     service.benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
     service.post(
@@ -56,12 +56,12 @@ def seed(service: Service) -> None:
 def reader(
     service: Service, role_with: RoleWith, superuser_url: str
 ) -> Iterator["psycopg.Connection[Any]"]:
-    """The role that the page describes, on a database with data."""
+    """A connection with the documented role, on a database with data."""
     seed(service)
     url = role_with("")
     address = urlsplit(url)
     [commands] = [each for each in blocks("docs/deployment.md", "sql") if "mosaico_grafana" in each]
-    _, rest = commands.split(";", 1)  # the role is there already
+    _, rest = commands.split(";", 1)  # the role already exists
     here = url_of(superuser_url, address.path.lstrip("/"))
     with psycopg.connect(here, autocommit=True) as connection:
         connection.execute(rest.replace("mosaico_grafana", str(address.username)).encode())

@@ -1,4 +1,4 @@
-"""Whatever is sent: no error of the server, and no answer that the description does not name."""
+"""No generated request causes a server error or an undocumented response."""
 
 import logging
 import os
@@ -12,8 +12,8 @@ from tests.integration.safety.fuzzing import Fuzzer, fuzzer_of
 from tests.support.service import Service
 
 SEEDS = (1, 2, 3)
-# So many of each of the three kinds, to each operation and with each seed: together some 70,000
-# requests, about 20 minutes on a quiet machine of two cores. MOSAICO_TEST_FUZZ_EXAMPLES for others.
+# Examples of each of the three kinds, per operation and seed: about 70,000 requests in total, 20
+# minutes on a quiet machine with two cores. MOSAICO_TEST_FUZZ_EXAMPLES sets another number.
 EXAMPLES = "75"
 
 

@@ -36,7 +36,7 @@ def key() -> str:
 
 
 def talkative_server() -> FastAPI:
-    """Refuses everybody, and says with what they came."""
+    """A server that refuses every request and repeats its credentials."""
     app = FastAPI()
 
     @app.get("/{path:path}")
@@ -50,7 +50,7 @@ def talkative_server() -> FastAPI:
 
 @dataclass(slots=True)
 class Scene:
-    """A service in production, everything it was ever told that is secret, all that it said."""
+    """A service in production mode, all secrets that it received, and all its responses."""
 
     client: httpx.Client
     programs: Programs
@@ -64,7 +64,7 @@ class Scene:
         return response
 
     def shown_once(self, name: str, path: str, body: object, member: str) -> str:
-        """Create what is a secret itself; the answer is its only copy."""
+        """Create a resource that is a secret; the response is its only copy."""
         headers = {"Idempotency-Key": canary()}
         response = self.client.post(path, json=body, headers=headers)
         assert response.status_code == 201, response.text
@@ -78,7 +78,7 @@ class Scene:
 
 @pytest.fixture
 def here(superuser_url: str, fresh_database_url: str) -> str:
-    """The test's database, for a superuser."""
+    """URL of the test database for a superuser."""
     return url_of(superuser_url, urlsplit(fresh_database_url).path.lstrip("/"))
 
 
@@ -127,7 +127,7 @@ def _answers(client: httpx.Client) -> bool:
 
 
 def send_in_every_way(scene: Scene, talkative: str) -> None:
-    """Secrets where they belong, and where they do not."""
+    """Send secrets in the right fields and in wrong ones."""
     planted, api = scene.planted, "/api/v1"
     for name in ("agent", "changed agent"):
         planted[f"secret of an {name}"] = canary("sk-lf-")
@@ -196,7 +196,7 @@ def send_in_every_way(scene: Scene, talkative: str) -> None:
 
 
 def fail_in_every_way(scene: Scene, here: str) -> None:
-    """A run that its server refuses, tables that are gone, connections that end."""
+    """Cause errors: a refused run, a missing table, terminated connections."""
     body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
     run_id = scene.ask("POST", "/api/v1/benchmark-runs", status=201, json=body).json()["id"]
 
@@ -238,7 +238,7 @@ def dumped(url: str) -> str:
 
 
 def forms(secret: str) -> Iterator[str]:
-    """A secret as it is, and as it goes over the wire in other clothes."""
+    """A secret as plain text and in its encodings."""
     yield secret
     yield base64.b64encode(secret.encode()).decode().rstrip("=")[:-1]
     yield base64.b64encode(f"pk-lf-1:{secret}".encode()).decode()

@@ -1,4 +1,4 @@
-"""What production does not start with, told by real processes in one line without a secret."""
+"""Production mode refuses insecure settings, with one line that contains no secret."""
 
 import base64
 import os
@@ -42,7 +42,7 @@ def settings(**given: object) -> Settings:
 
 
 class Refusal(NamedTuple):
-    """A process that did not start: what it said, and what that took of a processor."""
+    """A process that did not start: its exit code, its output and its CPU time."""
 
     code: int
     said: str

@@ -1,3 +1,5 @@
+"""Rules of API keys, roles and the first admin key."""
+
 import hashlib
 import zlib
 from datetime import UTC, datetime, timedelta

@@ -1,3 +1,5 @@
+"""Encoding and decoding of pagination cursors."""
+
 import base64
 from datetime import UTC, datetime, timedelta, timezone
 

@@ -1,3 +1,5 @@
+"""Database URLs."""
+
 import pytest
 
 from app.core.db import BadDatabaseUrl, DatabaseUnavailable, libpq_url, sqlalchemy_url

@@ -1,3 +1,5 @@
+"""Redaction of secrets in logs."""
+
 import logging
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""The network policy: which addresses an outbound call may use."""
+
 from ipaddress import ip_address
 
 import httpx

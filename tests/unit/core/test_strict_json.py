@@ -1,3 +1,5 @@
+"""Strict JSON parsing."""
+
 import json
 import math
 from typing import Any

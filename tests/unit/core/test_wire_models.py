@@ -1,3 +1,5 @@
+"""The base model of requests and responses, and its field types."""
+
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any
