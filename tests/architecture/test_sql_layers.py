@@ -23,7 +23,9 @@ TABLE_NAME = re.compile(r"\b(?:FROM|JOIN|UPDATE|INTO|TABLE)\s+(?:ONLY\s+)?\"?([a
 def layer_ranks() -> dict[str, int]:
     """The height of each top-level package or module of `app`, 0 for the lowest layer."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    layers = next(each["layers"] for each in contracts["contracts"] if each["id"] == "layers")
+    layers = next(
+        contract["layers"] for contract in contracts["contracts"] if contract["id"] == "layers"
+    )
     return {
         name.strip(" ()"): rank
         for rank, layer in enumerate(reversed(layers))

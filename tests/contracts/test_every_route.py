@@ -100,8 +100,8 @@ def test_route__missing_key_gives_401(route: RouteContext, client: httpx.Client)
         response = client.request(method, path, json={} if method in CHANGING else None)
         assert response.status_code == 401
         assert response.headers["content-type"] == MEDIA_TYPE
-        wanted = "Signature" if is_signed(route.dependant) else "Bearer"
-        assert response.headers["www-authenticate"] == wanted
+        expected_scheme = "Signature" if is_signed(route.dependant) else "Bearer"
+        assert response.headers["www-authenticate"] == expected_scheme
         assert "send" in response.json()["detail"]
 
 
@@ -128,7 +128,11 @@ def test_route__has_one_spelling(route: RouteContext) -> None:
 
 
 def test_openapi__operation_ids_are_unique(document: dict[str, Any]) -> None:
-    ids = [each["operationId"] for path in document["paths"].values() for each in path.values()]
+    ids = [
+        operation["operationId"]
+        for path in document["paths"].values()
+        for operation in path.values()
+    ]
     assert len(ids) == len(set(ids))
 
 

@@ -22,10 +22,10 @@ def admin(app: FastAPI, give_out: GiveOut) -> Client:
 
 
 def test_create_key__key_is_shown_once_and_works(admin: Client, app: FastAPI) -> None:
-    made = admin.post("/keys", json=NEW)
-    key = made.json()
-    assert made.status_code == 201
-    assert made.headers["Location"] == f"/keys/{key['id']}"
+    created = admin.post("/keys", json=NEW)
+    key = created.json()
+    assert created.status_code == 201
+    assert created.headers["Location"] == f"/keys/{key['id']}"
     assert (key["name"], key["role"], key["expiresAt"], key["revokedAt"]) == (
         "nightly build",
         "run",
@@ -33,9 +33,9 @@ def test_create_key__key_is_shown_once_and_works(admin: Client, app: FastAPI) ->
         None,
     )
     assert Client(app, key["token"]).post("/toys", json={"name": "bear"}).status_code == 201
-    shown = admin.get(made.headers["Location"])
-    assert shown.json().keys() == key.keys() - {"token"}
-    assert key["token"] not in shown.text + admin.get("/keys").text
+    shown_key = admin.get(created.headers["Location"])
+    assert shown_key.json().keys() == key.keys() - {"token"}
+    assert key["token"] not in shown_key.text + admin.get("/keys").text
 
 
 def test_create_key__replay_returns_the_same_key_and_its_text_is_not_stored(
@@ -59,10 +59,10 @@ def test_list_keys__newest_first_in_pages(admin: Client, clock: Clock) -> None:
         clock.forward(seconds=1)
         admin.post("/keys", json={"name": f"key {number}"})
     page = admin.get("/keys?limit=2").json()
-    rest = admin.get(f"/keys?limit=2&cursor={page['nextCursor']}").json()
-    names = [key["name"] for key in page["items"] + rest["items"]]
+    last_page = admin.get(f"/keys?limit=2&cursor={page['nextCursor']}").json()
+    names = [key["name"] for key in page["items"] + last_page["items"]]
     assert names == ["key 2", "key 1", "key 0", "admin key"]
-    assert rest["nextCursor"] is None
+    assert last_page["nextCursor"] is None
 
 
 def test_create_key__default_role_is_read(admin: Client) -> None:

@@ -181,11 +181,11 @@ def test_audit_log__is_append_only_even_for_its_owner(service: Service) -> None:
 def test_audit_log__refused_request_is_truncated(service: Service) -> None:
     with begun(service) as session:
         reader = create_key(session, "reader", "read", now=utc_now()).token.reveal()
-    given = {"Authorization": f"Bearer {reader}"}
+    headers = {"Authorization": f"Bearer {reader}"}
     letters = "".join(random.Random(7).choices(ascii_letters, k=6_000))
-    service.refused(403, "DELETE", f"/agents/{letters}", headers=given)
+    service.refused(403, "DELETE", f"/agents/{letters}", headers=headers)
     body = {f"{number:03}-{letters}": 0 for number in range(150)}
-    service.refused(403, "POST", "/agents", body, headers=given)
+    service.refused(403, "POST", "/agents", body, headers=headers)
     deleted, created = lines(service, outcome="refused")
     assert (deleted["resourceId"], deleted["path"]) == (
         letters[:200],

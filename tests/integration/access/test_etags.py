@@ -60,12 +60,12 @@ def test_if_match__stale_etag_is_refused_and_changes_nothing(
         stale = tag(service, path)
         assert service.send("PATCH", path, OTHERWISE[path]).status_code == 200
         assert edit(service, "PATCH", path, None).status_code == 200
-        shown = service.get(path)
-        for wanted in (stale, f'"77", {stale}', "W/" + tag(service, path), '"', "nonsense", "1"):
-            refused = edit(service, method, path, wanted)
+        current_view = service.get(path)
+        for if_match in (stale, f'"77", {stale}', "W/" + tag(service, path), '"', "nonsense", "1"):
+            refused = edit(service, method, path, if_match)
             assert refused.status_code == 412
             assert refused.json()["type"] == "/problems/precondition-failed"
-        assert service.get(path) == shown
+        assert service.get(path) == current_view
 
 
 def test_if_match__star_and_missing_header_edit_without_a_check(service: Service) -> None:
@@ -78,18 +78,18 @@ def test_if_match__star_and_missing_header_edit_without_a_check(service: Service
 
 def test_if_none_match__current_etag_gives_304_without_a_body(service: Service) -> None:
     for path in THINGS:
-        known = tag(service, path)
-        for header in (known, f'"7", W/{known}', "*"):
+        current_etag = tag(service, path)
+        for header in (current_etag, f'"7", W/{current_etag}', "*"):
             answer = service.send("GET", path, headers={"If-None-Match": header})
             assert (answer.status_code, answer.content) == (304, b"")
-            assert answer.headers["ETag"] == known
+            assert answer.headers["ETag"] == current_etag
         edit(service, "PATCH", path, None)
-        assert service.send("GET", path, headers={"If-None-Match": known}).status_code == 200
+        assert service.send("GET", path, headers={"If-None-Match": current_etag}).status_code == 200
 
 
 def test_create__response_has_an_etag(service: Service) -> None:
-    made = service.send("POST", "/agents", {"id": "agent-002", "name": "Heron"})
-    assert made.headers["ETag"] == tag(service, "/agents/agent-002")
+    created = service.send("POST", "/agents", {"id": "agent-002", "name": "Heron"})
+    assert created.headers["ETag"] == tag(service, "/agents/agent-002")
 
 
 def test_if_match__kpi_edit_changes_the_etag_of_its_benchmark(service: Service) -> None:
@@ -99,8 +99,8 @@ def test_if_match__kpi_edit_changes_the_etag_of_its_benchmark(service: Service) 
 
 
 def test_if_match__only_one_of_two_edits_of_the_same_version_succeeds(service: Service) -> None:
-    known = tag(service, "/agents/agent-001")
-    answers = [edit(service, "PATCH", "/agents/agent-001", known) for _ in range(2)]
+    current_etag = tag(service, "/agents/agent-001")
+    answers = [edit(service, "PATCH", "/agents/agent-001", current_etag) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [200, 412]
 
 

@@ -45,21 +45,21 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 def keys(service: Service) -> dict[str, str | None]:
     """A key of each kind, by kind."""
     now = utc_now()
-    found: dict[str, str | None] = {"none": None, "bad": "x" * 40}
-    given: list[tuple[str, RoleName]] = [
+    tokens: dict[str, str | None] = {"none": None, "bad": "x" * 40}
+    key_roles: list[tuple[str, RoleName]] = [
         ("read", "read"),
         ("run", "run"),
         ("revoked", "admin"),
         ("expired", "admin"),
     ]
-    for name, role in given:
+    for name, role in key_roles:
         ended = now if name == "expired" else None
         with service.resources.db.begin() as session:
             key = create_key(session, name, role, now=now - timedelta(days=1), expires_at=ended)
             if name == "revoked":
                 revoke_key(session, key.id, now=now)
-        found[name] = key.token.reveal()
-    return found
+        tokens[name] = key.token.reveal()
+    return tokens
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def stranger(service: Service) -> Iterator[httpx.Client]:
         yield client
 
 
-def ask(stranger: httpx.Client, operation: Operation, token: str | None) -> httpx.Response:
+def send_request(stranger: httpx.Client, operation: Operation, token: str | None) -> httpx.Response:
     with stranger.stream(
         operation.method,
         re.sub(r"\{[^}]*\}", "some-id", operation.path),
@@ -82,7 +82,7 @@ def ask(stranger: httpx.Client, operation: Operation, token: str | None) -> http
     return answer
 
 
-def told(answer: httpx.Response) -> dict[str, object]:
+def problem_without_instance(answer: httpx.Response) -> dict[str, object]:
     """The problem document without the request ID."""
     problem: dict[str, object] = answer.json()
     assert answer.headers["content-type"] == MEDIA_TYPE
@@ -98,7 +98,7 @@ def test_operations__cover_the_openapi_description(service: Service) -> None:
         if path.startswith("/api/") and not SIGNED.search(path)
         for method in operations
     }
-    assert {(each.method, each.path) for each in OPERATIONS} == described
+    assert {(operation.method, operation.path) for operation in OPERATIONS} == described
     assert len(described) >= 40
 
 
@@ -106,12 +106,19 @@ def test_operations__invalid_keys_get_the_same_response_everywhere(
     stranger: httpx.Client, keys: dict[str, str | None]
 ) -> None:
     for kind in ("none", "bad", "revoked", "expired"):
-        answers = [ask(stranger, operation, keys[kind]) for operation in OPERATIONS]
+        answers = [send_request(stranger, operation, keys[kind]) for operation in OPERATIONS]
         assert {answer.status_code for answer in answers} == {401}
         assert {answer.headers["www-authenticate"] for answer in answers} == {"Bearer"}
-        assert len({json.dumps(told(answer)) for answer in answers}) == 1
-    invalid = [told(ask(stranger, OPERATIONS[0], keys[kind])) for kind in ("bad", "revoked")]
-    assert invalid[0] == invalid[1] == told(ask(stranger, OPERATIONS[0], keys["expired"]))
+        assert len({json.dumps(problem_without_instance(answer)) for answer in answers}) == 1
+    invalid = [
+        problem_without_instance(send_request(stranger, OPERATIONS[0], keys[kind]))
+        for kind in ("bad", "revoked")
+    ]
+    assert (
+        invalid[0]
+        == invalid[1]
+        == problem_without_instance(send_request(stranger, OPERATIONS[0], keys["expired"]))
+    )
 
 
 def test_operations__insufficient_role_names_the_role_and_reveals_nothing(
@@ -120,11 +127,11 @@ def test_operations__insufficient_role_names_the_role_and_reveals_nothing(
     service.benchmark("some-id")
     for kind, role in (("read", "read"), ("run", "run")):
         for operation in OPERATIONS:
-            answer = ask(stranger, operation, keys[kind])
+            answer = send_request(stranger, operation, keys[kind])
             if role_allows(role, operation.role):  # type: ignore[arg-type]
                 assert answer.status_code not in (401, 403), operation
                 continue
-            problem = told(answer)
+            problem = problem_without_instance(answer)
             assert (answer.status_code, problem["type"]) == (403, "/problems/forbidden"), operation
             needs = f"requires an API key with the role {operation.role}, yours has the role {role}"
             assert needs in str(problem["detail"])

@@ -45,7 +45,7 @@ def token_in(folder: Path) -> str:
     return (folder / "admin.key").read_text().strip()
 
 
-def opens(db: Database, token: str) -> bool:
+def is_admin_token(db: Database, token: str) -> bool:
     """Whether a token is that of a usable admin key."""
     with db.read() as session:
         key = queries.find_key(session, token)
@@ -58,8 +58,8 @@ def opens(db: Database, token: str) -> bool:
 
 def rows(db: Database) -> list[Row]:
     with db.read() as session:
-        found = session.scalars(select(ApiKey).order_by(ApiKey.created_at, ApiKey.id))
-        return [Row(key.id, key.name, key.revoked_at is not None) for key in found]
+        stored_keys = session.scalars(select(ApiKey).order_by(ApiKey.created_at, ApiKey.id))
+        return [Row(key.id, key.name, key.revoked_at is not None) for key in stored_keys]
 
 
 def revoke(db: Database, token: str) -> None:
@@ -76,7 +76,7 @@ def test_first_admin_key__first_start_writes_a_key_for_the_owner_only(
     first = ensure(db, tmp_path)
     assert first == FirstKey(path=tmp_path / "admin.key", created=True)
     assert stat.S_IMODE((tmp_path / "admin.key").stat().st_mode) == 0o600
-    assert opens(db, token_in(tmp_path))
+    assert is_admin_token(db, token_in(tmp_path))
 
 
 def test_first_admin_key__next_start_creates_nothing(db: Database, tmp_path: Path) -> None:
@@ -98,10 +98,10 @@ def test_first_admin_key__database_stores_only_the_digest(db: Database, tmp_path
 
 def test_first_admin_key__lost_file_replaces_the_key(db: Database, tmp_path: Path) -> None:
     ensure(db, tmp_path)
-    lost = token_in(tmp_path)
+    lost_token = token_in(tmp_path)
     (tmp_path / "admin.key").unlink()
     assert ensure(db, tmp_path).created
-    assert (opens(db, lost), opens(db, token_in(tmp_path))) == (False, True)
+    assert (is_admin_token(db, lost_token), is_admin_token(db, token_in(tmp_path))) == (False, True)
 
 
 def test_first_admin_key__new_database_registers_the_key_of_the_file(
@@ -112,7 +112,7 @@ def test_first_admin_key__new_database_registers_the_key_of_the_file(
     with db.begin() as session:
         session.execute(text("TRUNCATE api_keys"))
     assert not ensure(db, tmp_path).created
-    assert (token_in(tmp_path), opens(db, token)) == (token, True)
+    assert (token_in(tmp_path), is_admin_token(db, token)) == (token, True)
 
 
 def test_first_admin_key__key_file_of_another_folder_is_registered(
@@ -120,13 +120,13 @@ def test_first_admin_key__key_file_of_another_folder_is_registered(
 ) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     ensure(db, there)
-    moved = token_in(there)
+    moved_token = token_in(there)
     with db.begin() as session:
         session.execute(text("TRUNCATE api_keys"))
     ensure(db, here)
     (there / "admin.key").rename(here / "admin.key")
     ensure(db, here)
-    assert opens(db, moved)
+    assert is_admin_token(db, moved_token)
     assert [row.revoked for row in rows(db) if row.name == FIRST_KEY_NAME].count(False) == 1
 
 
@@ -137,7 +137,7 @@ def test_first_admin_key__revoked_key_is_replaced_without_another_admin(
     old = token_in(tmp_path)
     revoke(db, old)
     assert ensure(db, tmp_path).created
-    assert (opens(db, old), opens(db, token_in(tmp_path))) == (False, True)
+    assert (is_admin_token(db, old), is_admin_token(db, token_in(tmp_path))) == (False, True)
 
 
 def test_first_admin_key__revoked_key_stays_revoked_with_another_admin(
@@ -151,7 +151,7 @@ def test_first_admin_key__revoked_key_stays_revoked_with_another_admin(
     assert ensure(db, tmp_path) == FirstKey(path=None, created=False)
     (tmp_path / "admin.key").unlink()
     assert ensure(db, tmp_path) == FirstKey(path=None, created=False)
-    assert not opens(db, old)
+    assert not is_admin_token(db, old)
 
 
 def test_first_admin_key__expired_keys_and_lesser_roles_are_not_admins(
@@ -197,14 +197,14 @@ def test_first_admin_key__known_id_with_another_secret_is_refused(
 
 def test_configured_admin_key__is_registered_without_a_file(db: Database, tmp_path: Path) -> None:
     assert ensure(db, tmp_path, CONFIGURED) == FirstKey(path=None, created=False)
-    assert opens(db, CONFIGURED.reveal())
+    assert is_admin_token(db, CONFIGURED.reveal())
     assert [row.id for row in rows(db)] == ["admin-env"]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_configured_admin_key__trailing_line_break_is_ignored(db: Database, tmp_path: Path) -> None:
     ensure(db, tmp_path, Secret(f"{CONFIGURED.reveal()}\n"))
-    assert opens(db, CONFIGURED.reveal())
+    assert is_admin_token(db, CONFIGURED.reveal())
 
 
 def test_configured_admin_key__empty_variable_counts_as_not_set(
@@ -216,7 +216,7 @@ def test_configured_admin_key__empty_variable_counts_as_not_set(
 def test_configured_admin_key__generated_key_is_accepted(db: Database, tmp_path: Path) -> None:
     token = generate_token("admin").text
     ensure(db, tmp_path, Secret(token))
-    assert opens(db, token)
+    assert is_admin_token(db, token)
 
 
 def test_configured_admin_key__changed_variable_replaces_the_key(
@@ -224,7 +224,10 @@ def test_configured_admin_key__changed_variable_replaces_the_key(
 ) -> None:
     ensure(db, tmp_path, CONFIGURED)
     ensure(db, tmp_path, OTHER)
-    assert (opens(db, CONFIGURED.reveal()), opens(db, OTHER.reveal())) == (False, True)
+    assert (is_admin_token(db, CONFIGURED.reveal()), is_admin_token(db, OTHER.reveal())) == (
+        False,
+        True,
+    )
     assert len(rows(db)) == 1
 
 
@@ -233,7 +236,7 @@ def test_configured_admin_key__removed_variable_deletes_the_key(
 ) -> None:
     ensure(db, tmp_path, CONFIGURED)
     assert ensure(db, tmp_path).created
-    assert not opens(db, CONFIGURED.reveal())
+    assert not is_admin_token(db, CONFIGURED.reveal())
 
 
 def test_configured_admin_key__revoked_key_stays_revoked_until_the_variable_changes(
@@ -242,12 +245,12 @@ def test_configured_admin_key__revoked_key_stays_revoked_until_the_variable_chan
     ensure(db, tmp_path, CONFIGURED)
     revoke(db, CONFIGURED.reveal())
     ensure(db, tmp_path, CONFIGURED)
-    assert not opens(db, CONFIGURED.reveal())
+    assert not is_admin_token(db, CONFIGURED.reveal())
     ensure(db, tmp_path)
     ensure(db, tmp_path, CONFIGURED)
-    assert not opens(db, CONFIGURED.reveal())
+    assert not is_admin_token(db, CONFIGURED.reveal())
     ensure(db, tmp_path, OTHER)
-    assert opens(db, OTHER.reveal())
+    assert is_admin_token(db, OTHER.reveal())
 
 
 def test_configured_admin_key__short_key_is_refused_without_showing_it(
@@ -279,5 +282,5 @@ def test_first_admin_key__concurrent_starts_create_one_key(
         process.join(60)
     assert answers == [False, False, False, True]
     assert len(rows(db)) == 1
-    assert opens(db, token_in(tmp_path))
+    assert is_admin_token(db, token_in(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["admin.key"]

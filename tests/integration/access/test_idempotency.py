@@ -28,7 +28,7 @@ def with_key(key: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     return {"headers": {"Idempotency-Key": key}, "json": body or BEAR}
 
 
-def remembered(db: Database) -> int:
+def count_responses(db: Database) -> int:
     with db.read() as session:
         return session.scalar(select(func.count()).select_from(IdempotencyKey)) or 0
 
@@ -40,7 +40,7 @@ def test_create__without_idempotency_key_each_request_creates(
     assert (first.status_code, first.headers["Location"]) == (201, "/toys/toy-1")
     assert first.json() == {"id": "toy-1", "name": "bear"}
     assert second.headers["Location"] == "/toys/toy-2"
-    assert (toys(), remembered(db)) == (2, 0)
+    assert (toys(), count_responses(db)) == (2, 0)
 
 
 def test_idempotency_key__repeated_request_gets_the_first_response(
@@ -74,7 +74,7 @@ def test_idempotency_key__200_concurrent_requests_create_one_toy(
 def test_idempotency_key__concurrent_processes_create_one_toy(
     resources: Resources, client: Client, toys: Toys, database_url: str
 ) -> None:
-    others = [Database(database_url, pool_size=2) for _ in range(4)]
+    databases = [Database(database_url, pool_size=2) for _ in range(4)]
     apps = [
         toy_app(
             Resources(
@@ -85,7 +85,7 @@ def test_idempotency_key__concurrent_processes_create_one_toy(
             ),
             Workshop(),
         )
-        for db in others
+        for db in databases
     ]
     for app in apps:  # FastAPI builds its routes at their first use, and silences warnings then
         app.openapi()
@@ -98,7 +98,7 @@ def test_idempotency_key__concurrent_processes_create_one_toy(
 
     with ThreadPoolExecutor(len(apps)) as pool:
         statuses = Counter(pool.map(send, apps))
-    for db in others:
+    for db in databases:
         db.dispose()
     assert set(statuses) <= {201, 409}
     assert (statuses[201] >= 1, toys()) == (True, 1)
@@ -209,7 +209,7 @@ def test_idempotency_key__refused_request_stores_nothing(
     client: Client, workshop: Workshop, toys: Toys, db: Database
 ) -> None:
     refused = client.post("/toys", **with_key("k", {"name": "broken"}))
-    assert (refused.status_code, toys(), remembered(db)) == (409, 0, 0)
+    assert (refused.status_code, toys(), count_responses(db)) == (409, 0, 0)
     assert client.post("/toys", **with_key("k")).status_code == 201
     assert toys() == 1
 
@@ -223,7 +223,7 @@ def test_idempotency_key__crash_stores_nothing_and_the_retry_succeeds(
     workshop.before_it_ends = crash
     with pytest.raises(ExceptionGroup):
         client.post("/toys", **with_key("k"))
-    assert (toys(), remembered(db)) == (0, 0)
+    assert (toys(), count_responses(db)) == (0, 0)
     workshop.before_it_ends = lambda _session: None
     assert client.post("/toys", **with_key("k")).status_code == 201
     assert toys() == 1
@@ -237,7 +237,7 @@ def test_idempotency_key__lost_connection_stores_nothing_and_the_retry_succeeds(
 
     workshop.before_it_ends = lose
     assert client.post("/toys", **with_key("k")).status_code == 503
-    assert (toys(), remembered(db)) == (0, 0)
+    assert (toys(), count_responses(db)) == (0, 0)
     workshop.before_it_ends = lambda _session: None
     assert client.post("/toys", **with_key("k")).status_code == 201
     assert toys() == 1
@@ -265,7 +265,7 @@ def test_idempotency_key__expires_after_a_day(
     assert client.post("/toys", **with_key("k")).headers["Location"] == "/toys/toy-1"
     clock.forward(seconds=1)
     assert client.post("/toys", **with_key("k", {"name": "horse"})).status_code == 201
-    assert (toys(), remembered(db)) == (2, 1)
+    assert (toys(), count_responses(db)) == (2, 1)
 
 
 def test_delete_expired_responses__deletes_responses_older_than_a_day(
@@ -277,7 +277,7 @@ def test_delete_expired_responses__deletes_responses_older_than_a_day(
     clock.forward(hours=23)
     with db.begin() as session:
         assert delete_expired_responses(session, clock()) == 1
-    assert remembered(db) == 1
+    assert count_responses(db) == 1
     with db.begin() as session:
         assert delete_expired_responses(session, clock()) == 0
 

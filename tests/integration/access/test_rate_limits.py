@@ -43,8 +43,8 @@ def test_rate_limit__headers_show_remaining_requests_and_reset(
     client = Client(limited, give_out("read"))
     answers = [client.get("/toys") for _ in range(4)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
-    left = [answer.headers["RateLimit"].partition(";t=")[0] for answer in answers]
-    assert left == ['"minute";r=2', '"minute";r=1', '"minute";r=0', '"minute";r=0']
+    remaining = [answer.headers["RateLimit"].partition(";t=")[0] for answer in answers]
+    assert remaining == ['"minute";r=2', '"minute";r=1', '"minute";r=0', '"minute";r=0']
     assert {answer.headers["RateLimit-Policy"] for answer in answers} == {'"minute";q=3;w=60'}
     refused = answers[-1]
     assert 1 <= int(refused.headers["Retry-After"]) <= 60
@@ -56,8 +56,13 @@ def test_rate_limit__headers_show_remaining_requests_and_reset(
 def test_rate_limit__is_per_key_and_counts_refused_requests(
     limited: FastAPI, give_out: GiveOut
 ) -> None:
-    one, other = Client(limited, give_out("read")), Client(limited, give_out("read"))
-    assert [one.post("/toys", json={}).status_code for _ in range(4)] == [403, 403, 403, 429]
+    first_client, other = Client(limited, give_out("read")), Client(limited, give_out("read"))
+    assert [first_client.post("/toys", json={}).status_code for _ in range(4)] == [
+        403,
+        403,
+        403,
+        429,
+    ]
     assert other.get("/toys").status_code == 200
 
 

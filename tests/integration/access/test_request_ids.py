@@ -30,12 +30,12 @@ def ready(service: Service) -> Service:
 def test_request_id__is_carried_by_jobs_and_their_jobs(
     ready: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: dict[str, JSON] = {}
+    contexts: dict[str, JSON] = {}
 
     def watched(handler: JobHandler) -> JobHandler:
         def do(*job: Any, **arguments: Any) -> None:
             assert CORRELATION not in arguments
-            seen[handler.name] = structlog.contextvars.get_contextvars()
+            contexts[handler.name] = structlog.contextvars.get_contextvars()
             handler.function(*job, **arguments)
 
         return replace(handler, function=do)
@@ -46,18 +46,18 @@ def test_request_id__is_carried_by_jobs_and_their_jobs(
     run = ready.post("/benchmark-runs", body, **HEADERS)
     ready.work()
     assert ready.get(f"/benchmark-runs/{run['id']}")["status"] == "COMPLETED"
-    known = {"request_id": "night-7", "traceparent": TRACEPARENT}
+    correlation = {"request_id": "night-7", "traceparent": TRACEPARENT}
     steps = ("runs.collect", "runs.score", "runs.finish")
-    assert [seen[step] for step in steps] == [known] * len(steps)
+    assert [contexts[step] for step in steps] == [correlation] * len(steps)
 
 
 def test_request_id__invalid_id_is_replaced_and_shown_in_the_problem(service: Service) -> None:
     for offered in ("a b", "x" * 65, "", "ä"):
         headers = [(b"X-Request-Id", offered.encode())]
         answer = service.client.get("/api/v1/agents/nobody", headers=headers)
-        given = answer.headers["X-Request-Id"]
-        assert given != offered
-        assert answer.json()["instance"] == given
+        request_id = answer.headers["X-Request-Id"]
+        assert request_id != offered
+        assert answer.json()["instance"] == request_id
 
 
 def test_outbound_headers__contain_request_id_and_traceparent() -> None:
@@ -93,10 +93,10 @@ def test_idempotency_key__200_concurrent_requests_start_one_run(ready: Service) 
         ) as client,
         ThreadPoolExecutor(200) as threads,
     ):
-        asked = [
+        futures = [
             threads.submit(client.post, "/api/v1/benchmark-runs", json=body) for _ in range(200)
         ]
-        answers = [each.result() for each in asked]
+        answers = [future.result() for future in futures]
     statuses = Counter(answer.status_code for answer in answers)
     assert set(statuses) <= {201, 409}
     assert len({answer.json()["id"] for answer in answers if answer.status_code == 201}) == 1

@@ -63,9 +63,9 @@ def test_roles__include_the_operations_of_lesser_roles(
     app: FastAPI, give_out: GiveOut, role: RoleName, statuses: tuple[int, int, int]
 ) -> None:
     client = Client(app, give_out(role))
-    made = client.post("/toys", json={"name": "bear"})
-    found = (client.get("/toys"), made, client.delete("/toys/toy-1"))
-    assert tuple(answer.status_code for answer in found) == statuses
+    created = client.post("/toys", json={"name": "bear"})
+    responses = (client.get("/toys"), created, client.delete("/toys/toy-1"))
+    assert tuple(answer.status_code for answer in responses) == statuses
 
 
 def test_require_role__refusal_names_the_required_role(app: FastAPI, give_out: GiveOut) -> None:
@@ -150,9 +150,9 @@ def test_find_key__compares_digests_in_constant_time(
 ) -> None:
     token, compared = give_out("read"), []
 
-    def noting(one: bytes, other: bytes) -> bool:
-        compared.append(len(one))
-        return hmac.compare_digest(one, other)
+    def noting(first: bytes, other: bytes) -> bool:
+        compared.append(len(first))
+        return hmac.compare_digest(first, other)
 
     monkeypatch.setattr(queries, "hmac", type("Noting", (), {"compare_digest": noting}))
     with db.read() as session:
@@ -185,11 +185,11 @@ def test_key_cache__expired_key_is_refused_at_once(db: Database, give_out: GiveO
 def test_key_cache__one_query_per_key_and_second_none_for_mistyped_keys(
     db: Database, give_out: GiveOut
 ) -> None:
-    token, asked = give_out("read"), list[str]()
+    token, statements = give_out("read"), list[str]()
     ring = KeyCache(db, Clock(), monotonic=lambda: 100.0)
 
     def note(*arguments: object) -> None:
-        asked.append(str(arguments[2]))
+        statements.append(str(arguments[2]))
 
     event.listen(db.engine, "before_cursor_execute", note)
     try:
@@ -198,7 +198,7 @@ def test_key_cache__one_query_per_key_and_second_none_for_mistyped_keys(
         ring.find_key(token[:-1] + ("0" if token[-1] != "0" else "1"))
     finally:
         event.remove(db.engine, "before_cursor_execute", note)
-    assert len(asked) == 1
+    assert len(statements) == 1
 
 
 def test_key_cache__number_of_entries_is_limited(
@@ -225,12 +225,12 @@ def test_record_use__writes_once_a_minute(
         )
         for _ in range(3)
     ]  # each as a process of its own
-    seen = []
+    use_times = []
     for app in apps:
         assert Client(app, token).get("/toys").status_code == 200
-        seen.append(last_used(db, token))
+        use_times.append(last_used(db, token))
         clock.forward(seconds=30)
-    assert seen == [START, START, START + timedelta(seconds=60)]
+    assert use_times == [START, START, START + timedelta(seconds=60)]
 
 
 def test_record_use__refused_request_is_not_recorded(

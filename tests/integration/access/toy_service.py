@@ -60,12 +60,12 @@ class Workshop:
 
     def make(self, session: Session, name: str) -> ToyView:
         self.calls += 1
-        made = f"toy-{self.calls}"
-        session.execute(insert(TOYS).values(id=made, name=name))
+        toy_id = f"toy-{self.calls}"
+        session.execute(insert(TOYS).values(id=toy_id, name=name))
         self.before_it_ends(session)
         if name == "broken":
             raise Conflict("this toy cannot be made; make another one")
-        return ToyView(id=made, name=name)
+        return ToyView(id=toy_id, name=name)
 
 
 def toy_app(resources: Resources, workshop: Workshop) -> FastAPI:

@@ -102,14 +102,14 @@ def test_event_stream__commit_wakes_only_streams_of_its_key(service: Service) ->
     with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
         events = Events(response)
         assert events.next()["id"] == "1"
-        taken = service.shelf.taken
+        snapshot_count = service.shelf.taken
         service.announce("run-2")
         with pytest.raises(NotFound):
             announce_in_vain(service.db, "run-1")
         service.shelf.snapshots = [progress(2)]
         service.announce("run-1")
         assert events.next()["id"] == "2"
-        assert service.shelf.taken == taken + 1
+        assert service.shelf.taken == snapshot_count + 1
 
 
 def test_event_stream__ends_after_the_final_snapshot(service: Service) -> None:
@@ -129,7 +129,7 @@ def test_event_stream__burst_of_notifications_is_coalesced(service: Service) -> 
     with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
         events = Events(response)
         events.next()
-        taken = service.shelf.taken
+        snapshot_count = service.shelf.taken
         for number in range(1, 21):
             service.shelf.snapshots = [progress(number, final=number == 20)]
             service.announce("run-1")
@@ -138,7 +138,7 @@ def test_event_stream__burst_of_notifications_is_coalesced(service: Service) -> 
             received.append(json.loads(event["data"])["done"])
     assert received[-1] == 20
     assert len(received) < 20
-    assert service.shelf.taken - taken < 20
+    assert service.shelf.taken - snapshot_count < 20
 
 
 def test_event_stream__last_event_id_skips_the_known_state(service: Service) -> None:

@@ -38,14 +38,14 @@ def test_readiness__is_independent_of_busy_connections_and_threads(database_url:
 
     size = db.engine.pool.size()  # type: ignore[attr-defined]
     with serving(app, lifespan=True) as client, ThreadPoolExecutor(size) as callers:
-        held = [callers.submit(client.get, "/hold") for _ in range(size)]
+        requests = [callers.submit(client.get, "/hold") for _ in range(size)]
         try:
             assert all(busy.acquire(timeout=LIVENESS_S) for _ in range(size))
             assert client.get("/healthz").status_code == 200
             assert client.get("/readyz").status_code == 200
         finally:
             release.set()
-        assert [each.result().status_code for each in held] == [200] * size
+        assert [request.result().status_code for request in requests] == [200] * size
     db.dispose()
 
 

@@ -28,8 +28,10 @@ def refused(response: httpx.Response, *statuses: int) -> dict[str, Any]:
     problem: dict[str, Any] = response.json()
     assert problem["status"] == response.status_code
     assert problem["instance"] == response.headers["x-request-id"]
-    told = problem["detail"] + " ".join(item["detail"] for item in problem.get("errors", []))
-    assert any(remedy in told for remedy in REMEDIES), told
+    problem_text = problem["detail"] + " ".join(
+        item["detail"] for item in problem.get("errors", [])
+    )
+    assert any(remedy in problem_text for remedy in REMEDIES), problem_text
     return problem
 
 

@@ -96,9 +96,9 @@ def outbound() -> Iterator[httpx.Client]:
 
 
 def test_outbound_client__sends_a_user_agent(url: str, outbound: httpx.Client) -> None:
-    seen = outbound.get(f"{url}/headers").json()
-    assert seen["user-agent"].startswith("mosaico/")
-    assert seen["accept-encoding"] == "gzip"
+    request_headers = outbound.get(f"{url}/headers").json()
+    assert request_headers["user-agent"].startswith("mosaico/")
+    assert request_headers["accept-encoding"] == "gzip"
 
 
 def test_outbound_client__decompresses_responses(url: str, outbound: httpx.Client) -> None:
@@ -196,8 +196,8 @@ def test_outbound_client__connects_to_the_checked_address_despite_dns_rebinding(
     with outbound_client(
         timeout_s=10, max_bytes=MIB, policy=LOOPBACK_ONLY, resolve=rebinding
     ) as client:
-        seen = client.get(f"http://rebind.example:{port}/headers")
-        assert seen.json()["host"] == f"rebind.example:{port}"
+        response = client.get(f"http://rebind.example:{port}/headers")
+        assert response.json()["host"] == f"rebind.example:{port}"
         for _ in range(2):
             with pytest.raises(RefusedAddress):
                 client.get(f"http://rebind.example.:{port}/headers")
@@ -213,12 +213,12 @@ def test_outbound_client__local_server_is_refused_unless_allowed(url: str) -> No
 
 def test_redact_credentials__removes_credentials_that_a_server_repeats() -> None:
     # base64 of "me:s3cret-key"
-    sent = httpx.Request(
+    request = httpx.Request(
         "GET", "https://x/", headers={"Authorization": "Basic bWU6czNjcmV0LWtleQ=="}
     )
-    said = 'no "Basic bWU6czNjcmV0LWtleQ==", me:s3cret-key, s3cret-key'
-    shown = redact_credentials(said, sent)
-    assert shown == 'no "Basic [redacted]", [redacted], [redacted]'
+    server_text = 'no "Basic bWU6czNjcmV0LWtleQ==", me:s3cret-key, s3cret-key'
+    redacted_text = redact_credentials(server_text, request)
+    assert redacted_text == 'no "Basic [redacted]", [redacted], [redacted]'
     bearer = httpx.Request("GET", "https://x/", headers={"Authorization": "Bearer t0ken"})
     assert redact_credentials("your t0ken", bearer) == "your [redacted]"
     assert redact_credentials("nothing", httpx.Request("GET", "https://x/")) == "nothing"

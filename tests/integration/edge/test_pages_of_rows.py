@@ -58,7 +58,7 @@ def db(tables: Database) -> Database:
 
 
 def walk(db: Database, limit: int, *, descending: bool = True) -> list[str]:
-    found: list[str] = []
+    row_ids: list[str] = []
     cursor: str | None = None
     while True:
         with db.read() as session:
@@ -70,10 +70,10 @@ def walk(db: Database, limit: int, *, descending: bool = True) -> list[str]:
                 descending=descending,
             )
         assert len(page.rows) <= limit
-        found += [row.id for row in page.rows]
+        row_ids += [row.id for row in page.rows]
         cursor = page.next_cursor
         if cursor is None:
-            return found
+            return row_ids
 
 
 @pytest.mark.parametrize("limit", [1, 4, 5, 24, 25, 26, 200])
@@ -95,16 +95,16 @@ def test_query_page__gives_the_same_pages_as_select_page(db: Database, limit: in
         )
         for beyond in (False, True)
     }
-    found: list[str] = []
+    row_ids: list[str] = []
     query = PageQuery(limit=limit)
     while True:
         page = query_page(db, pages[query.cursor is not None], {}, keys=keys, query=query)
         assert len(page.rows) <= limit
-        found += [row["id"] for row in page.rows]
+        row_ids += [row["id"] for row in page.rows]
         if page.next_cursor is None:
             break
         query = PageQuery(limit=limit, cursor=page.next_cursor)
-    assert found == walk(db, limit)
+    assert row_ids == walk(db, limit)
 
 
 def test_select_page__inserted_and_deleted_rows_shift_nothing(db: Database) -> None:

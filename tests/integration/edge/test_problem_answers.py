@@ -94,9 +94,9 @@ def test_responses__have_the_security_headers(path: str, client: httpx.Client) -
 
 
 def test_problem_page__describes_a_problem_type(client: httpx.Client) -> None:
-    found = client.get("/problems/database-unavailable").json()
-    assert found["status"] == 503
-    assert "try again" in found["description"]
+    problem_type = client.get("/problems/database-unavailable").json()
+    assert problem_type["status"] == 503
+    assert "try again" in problem_type["description"]
     near = client.get("/problems/databse-unavailable")
     assert near.status_code == 404
     assert "database-unavailable" in near.json()["detail"]

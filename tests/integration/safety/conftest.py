@@ -30,8 +30,8 @@ def role_with(superuser_url: str, fresh_database_url: str, worker_id: str) -> It
             name = f"role_{worker_id}_{next(_numbers)}"
             roles.enter_context(_role(here, name, attributes))
             address = urlsplit(fresh_database_url)
-            place = f"{name}:{PASSWORD}@{address.hostname}:{address.port}"
-            return urlunsplit(address._replace(netloc=place))
+            netloc = f"{name}:{PASSWORD}@{address.hostname}:{address.port}"
+            return urlunsplit(address._replace(netloc=netloc))
 
         yield make
 

@@ -56,17 +56,17 @@ class Fuzzer:
     """
 
     service: Service
-    known: Mapping[str, str]
+    known_ids: Mapping[str, str]
     bodies: Mapping[str, Any]
-    seen: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    statuses: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     session: requests.Session = field(default_factory=requests.Session)
 
     def operations(self) -> list[Operation]:
         """The described operations: changes last, and sub-resources before their parents."""
         document = self.service.client.get("/openapi.json").json()
-        found = schemathesis.openapi.from_dict(document).get_all_operations()
-        operations = [each.ok() for each in found if isinstance(each, Ok)]
-        operations = [each for each in operations if each.label not in ENDLESS]
+        results = schemathesis.openapi.from_dict(document).get_all_operations()
+        operations = [result.ok() for result in results if isinstance(result, Ok)]
+        operations = [operation for operation in operations if operation.label not in ENDLESS]
         return sorted(operations, key=_turn)
 
     def attack(self, operation: Operation, *, examples: int, seed: int) -> None:
@@ -82,7 +82,7 @@ class Fuzzer:
         """The operations that refused every request."""
         return [
             name
-            for name, statuses in self.seen.items()
+            for name, statuses in self.statuses.items()
             if statuses <= TURNED_AWAY - ({401} if name in SIGNED else set())
         ]
 
@@ -93,7 +93,7 @@ class Fuzzer:
             headers={"Authorization": self.service.client.headers["Authorization"]},
             timeout=ANSWERS_WITHIN_S,
         )
-        self.seen[case.operation.label].add(response.status_code)
+        self.statuses[case.operation.label].add(response.status_code)
         case.validate_response(response, checks=CHECKS)
 
     def _name(self, case: Request) -> None:
@@ -107,7 +107,7 @@ class Fuzzer:
         case.body = self.bodies[case.operation.label]
 
     def _known(self, case: Request, name: str) -> str | None:
-        return self.known.get(f"{case.operation.label} {name}") or self.known.get(name)
+        return self.known_ids.get(f"{case.operation.label} {name}") or self.known_ids.get(name)
 
 
 def _attack(
@@ -171,7 +171,7 @@ def fuzzer_of(service: Service) -> Fuzzer:
     service.agent()
     service.benchmark(metrics=["ROUGE"], evaluates=["agent-001"], triggers={"agentUpdated": True})
     webhook = service.post("/benchmarks/bench-001/webhook-secrets", {})["id"]
-    known = {
+    known_ids = {
         "agentId": "agent-001",
         "benchmarkId": "bench-001",
         "alertConfigId": service.post("/alert-configs", rule)["id"],
@@ -188,14 +188,14 @@ def fuzzer_of(service: Service) -> Fuzzer:
         "runName": "night-2",
     }
     compare = "GET /api/v1/benchmark-runs/compare"
-    known |= {f"{compare} {side}": known["runId"] for side in ("baseline", "candidate")}
-    known["alertId"] = service.get("/alerts", state="FIRING")["items"][0]["id"]
+    known_ids |= {f"{compare} {side}": known_ids["runId"] for side in ("baseline", "candidate")}
+    known_ids["alertId"] = service.get("/alerts", state="FIRING")["items"][0]["id"]
     delivery = service.post("/notifications/test", endpoint)
-    known |= {"deliveryId": delivery["id"], "notificationId": delivery["notificationId"]}
-    known["endpointId"] = delivery["endpointId"]
+    known_ids |= {"deliveryId": delivery["id"], "notificationId": delivery["notificationId"]}
+    known_ids["endpointId"] = delivery["endpointId"]
     service.patch("/agents/agent-001", {"description": "flies"})
     service.work()
-    known["eventId"] = service.get("/trigger-events")["items"][0]["id"]
+    known_ids["eventId"] = service.get("/trigger-events")["items"][0]["id"]
     task = {"id": "t", "category": "c", "description": "d", "prompt": "p", "expectations": []}
     bash_results = {
         "provider": "scripted",
@@ -224,4 +224,4 @@ def fuzzer_of(service: Service) -> Fuzzer:
         "POST /api/v1/langfuse-secrets": secret,
         "POST /api/v1/local-datasets/import": bash_results,
     }
-    return Fuzzer(service, known, bodies)
+    return Fuzzer(service, known_ids, bodies)

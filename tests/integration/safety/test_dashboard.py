@@ -18,8 +18,12 @@ from tests.support.service import Service, pair
 DASHBOARD = json.loads(Path("docs/grafana/mosaico.json").read_text())
 PANELS = {panel["title"]: panel["targets"][0]["rawSql"] for panel in DASHBOARD["panels"]}
 OTHERS = [
-    *(each["target"]["rawSql"] for each in DASHBOARD["annotations"]["list"]),
-    *(each["query"] for each in DASHBOARD["templating"]["list"] if each["type"] == "query"),
+    *(annotation["target"]["rawSql"] for annotation in DASHBOARD["annotations"]["list"]),
+    *(
+        variable["query"]
+        for variable in DASHBOARD["templating"]["list"]
+        if variable["type"] == "query"
+    ),
 ]
 
 
@@ -60,11 +64,13 @@ def reader(
     seed(service)
     url = role_with("")
     address = urlsplit(url)
-    [commands] = [each for each in blocks("docs/deployment.md", "sql") if "mosaico_grafana" in each]
-    _, rest = commands.split(";", 1)  # the role already exists
+    [commands] = [
+        block for block in blocks("docs/deployment.md", "sql") if "mosaico_grafana" in block
+    ]
+    _, grants = commands.split(";", 1)  # the role already exists
     here = url_of(superuser_url, address.path.lstrip("/"))
     with psycopg.connect(here, autocommit=True) as connection:
-        connection.execute(rest.replace("mosaico_grafana", str(address.username)).encode())
+        connection.execute(grants.replace("mosaico_grafana", str(address.username)).encode())
     with psycopg.connect(url, autocommit=True) as connection:
         yield connection
 
@@ -72,18 +78,18 @@ def reader(
 def test_dashboard__every_query_returns_the_stored_rows(
     reader: "psycopg.Connection[Any]",
 ) -> None:
-    found = {
+    rows_by_title = {
         title: reader.execute(as_grafana_sends_it(query).encode()).fetchall()
         for title, query in PANELS.items()
     }
-    assert [title for title, rows in found.items() if not rows] == []
-    assert found["Firing now"] == [(1,)]
-    assert [(row[1], row[2]) for row in found["KPIs"]] == [
+    assert [title for title, rows in rows_by_title.items() if not rows] == []
+    assert rows_by_title["Firing now"] == [(1,)]
+    assert [(row[1], row[2]) for row in rows_by_title["KPIs"]] == [
         ("bench-001, agent-001: quality", 1.0),
         ("bench-001, agent-001: quality", 0.0),
     ]
-    assert found["Alerts"][0][1:3] == ("FIRING", "quality falls")
-    assert found["Deliveries"][0][:3] == ("WEBHOOK", "PENDING", 1)
+    assert rows_by_title["Alerts"][0][1:3] == ("FIRING", "quality falls")
+    assert rows_by_title["Deliveries"][0][:3] == ("WEBHOOK", "PENDING", 1)
     for query in OTHERS:
         assert reader.execute(as_grafana_sends_it(query).encode()).fetchall()
 

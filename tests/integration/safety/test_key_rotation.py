@@ -147,12 +147,12 @@ def test_require_known_keys__missing_key_is_refused_with_a_remedy(db: Database) 
 
 
 def test_drop_lost_secrets__clears_the_texts_of_one_key(db: Database) -> None:
-    lost = SecretBox.from_keys([LOST])
+    lost_box = SecretBox.from_keys([LOST])
     add_agents(db, BEFORE, 2)
-    add_agents(db, lost, 3, prefix="lost")
+    add_agents(db, lost_box, 3, prefix="lost")
     with db.begin() as session:
         assert drop_lost_secrets(session, COLUMNS, "%") == 0
-        assert drop_lost_secrets(session, COLUMNS, lost.encryption_key_id) == 3
+        assert drop_lost_secrets(session, COLUMNS, lost_box.encryption_key_id) == 3
     assert count_texts_by_key(db) == {BEFORE.encryption_key_id: 2}
     assert reveal_secrets(db, BEFORE)["lost-0001"] is None
 

@@ -41,9 +41,9 @@ def talkative_server() -> FastAPI:
 
     @app.get("/{path:path}")
     def refuse(path: str, request: Request) -> JSONResponse:
-        sent = request.headers.get("authorization", "")
-        plain = base64.b64decode(sent.partition(" ")[2]).decode()
-        return JSONResponse({"message": f"no: {sent}, which is {plain}"}, status_code=401)
+        authorization = request.headers.get("authorization", "")
+        plain = base64.b64decode(authorization.partition(" ")[2]).decode()
+        return JSONResponse({"message": f"no: {authorization}, which is {plain}"}, status_code=401)
 
     return app
 
@@ -207,10 +207,10 @@ def fail_in_every_way(scene: Scene, here: str) -> None:
     until(has_failed, what=scene.logs)
     scene.ask("GET", f"/api/v1/benchmark-runs/{run_id}", status=200)
     scene.planted["secret that could not be stored"] = canary("sk-lf-")
-    lost = {"name": "Egret", "langfuseSecretKey": scene.planted["secret that could not be stored"]}
+    agent = {"name": "Egret", "langfuseSecretKey": scene.planted["secret that could not be stored"]}
     with psycopg.connect(libpq_url(here), autocommit=True) as connection:
         connection.execute("ALTER TABLE agents RENAME TO away")
-        scene.ask("POST", "/api/v1/agents", status=500, json=lost)
+        scene.ask("POST", "/api/v1/agents", status=500, json=agent)
         connection.execute("ALTER TABLE away RENAME TO agents")
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -251,14 +251,14 @@ def test_planted_secrets__are_neither_shown_nor_stored(scene: Scene, here: str) 
         fail_in_every_way(scene, here)
     assert len(scene.planted) >= 20
 
-    places = {"log": scene.logs, "answers": "\n".join(scene.answers), "dump": dumped(here)}
-    assert "request failed" in places["log"]
-    assert "LANGFUSE_AUTH" in places["answers"]
-    assert "agent-001" in places["dump"]
-    found = [
-        f"{name} in the {place}"
+    outputs = {"log": scene.logs, "answers": "\n".join(scene.answers), "dump": dumped(here)}
+    assert "request failed" in outputs["log"]
+    assert "LANGFUSE_AUTH" in outputs["answers"]
+    assert "agent-001" in outputs["dump"]
+    leaks = [
+        f"{name} in the {output_name}"
         for name, secret in scene.planted.items()
-        for place, text in places.items()
+        for output_name, text in outputs.items()
         if any(form in text for form in forms(secret))
     ]
-    assert found == []
+    assert leaks == []

@@ -37,15 +37,15 @@ PHRASE = base64.b64encode(b"correct horse battery staple, ok").decode()
 SEQUENCE = base64.b64encode(bytes(range(7, 39))).decode()
 
 
-def settings(**given: object) -> Settings:
-    return Settings(_env_file=None, **given)  # type: ignore[arg-type]
+def settings(**fields: object) -> Settings:
+    return Settings(_env_file=None, **fields)  # type: ignore[arg-type]
 
 
 class Refusal(NamedTuple):
     """A process that did not start: its exit code, its output and its CPU time."""
 
     code: int
-    said: str
+    output: str
     cpu_s: float
 
 
@@ -81,7 +81,7 @@ def bare_database(fresh_database_url: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("command", "environment", "code", "told"),
+    ("command", "environment", "code", "message"),
     [
         (
             "serve",
@@ -99,7 +99,7 @@ def test_start__invalid_configuration_ends_with_one_line_without_secrets(
     command: str,
     environment: dict[str, str],
     code: int,
-    told: str,
+    message: str,
     superuser_url: str,
     fresh_database_url: str,
     bare_database: str,
@@ -107,18 +107,25 @@ def test_start__invalid_configuration_ends_with_one_line_without_secrets(
 ) -> None:
     database = urlsplit(fresh_database_url).path.lstrip("/")
     urls = {"superuser": url_of(superuser_url, database), "bare": bare_database}
-    given = {"MOSAICO_MASTER_KEY": GOOD_KEY, "DATABASE_URL": fresh_database_url, **environment}
-    given["DATABASE_URL"] = urls.get(given["DATABASE_URL"], given["DATABASE_URL"])
+    variables = {
+        "MOSAICO_MASTER_KEY": GOOD_KEY,
+        "DATABASE_URL": fresh_database_url,
+        **environment,
+    }
+    variables["DATABASE_URL"] = urls.get(variables["DATABASE_URL"], variables["DATABASE_URL"])
 
-    refused = start(tmp_path, command, given)
+    refused = start(tmp_path, command, variables)
 
-    assert refused.code == code, refused.said
-    [line] = refused.said.splitlines()
+    assert refused.code == code, refused.output
+    [line] = refused.output.splitlines()
     assert line.startswith("error: ")
-    assert told in line
+    assert message in line
     assert refused.cpu_s < 5
-    for secret in (given["MOSAICO_MASTER_KEY"], str(urlsplit(given["DATABASE_URL"]).password)):
-        assert not secret or secret not in refused.said
+    for secret in (
+        variables["MOSAICO_MASTER_KEY"],
+        str(urlsplit(variables["DATABASE_URL"]).password),
+    ):
+        assert not secret or secret not in refused.output
 
 
 @pytest.mark.parametrize("key", [PHRASE, SEQUENCE])
@@ -205,7 +212,7 @@ def test_restricted_role__is_sufficient_for_the_service(
 
 
 @pytest.mark.parametrize(
-    ("given", "shown"),
+    ("settings_fields", "is_public"),
     [
         ({}, True),
         ({"env": "production"}, False),
@@ -214,12 +221,12 @@ def test_restricted_role__is_sufficient_for_the_service(
     ],
 )
 def test_show_docs__description_is_public_only_when_configured(
-    given: dict[str, object], shown: bool, service_resources: Resources
+    settings_fields: dict[str, object], is_public: bool, service_resources: Resources
 ) -> None:
-    app = create_app(service_resources, show_docs=settings(**given).shows_docs)
+    app = create_app(service_resources, show_docs=settings(**settings_fields).shows_docs)
     with serving(app) as client:
         for path in ("/docs", "/swagger-ui.html", "/openapi.json"):
-            assert client.get(path).status_code == (200 if shown else 404)
+            assert client.get(path).status_code == (200 if is_public else 404)
         assert client.get("/healthz").status_code == 200
 
 
@@ -229,7 +236,7 @@ def test_production__public_servers_are_called_over_https_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "at_home"),
+    ("settings_fields", "at_home"),
     [
         ({}, True),
         ({"host": "localhost"}, True),
@@ -242,7 +249,7 @@ def test_production__public_servers_are_called_over_https_only() -> None:
     ],
 )
 def test_local_network_settings__loopback_service_may_call_private_networks(
-    given: dict[str, object], at_home: bool
+    settings_fields: dict[str, object], at_home: bool
 ) -> None:
-    opened = local_network_settings(settings(**given)).get("MOSAICO_OUTBOUND_ALLOW", "")
+    opened = local_network_settings(settings(**settings_fields)).get("MOSAICO_OUTBOUND_ALLOW", "")
     assert ("192.168.0.0/16" in opened) is at_home

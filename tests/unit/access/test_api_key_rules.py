@@ -47,8 +47,8 @@ def test_role_allows__includes_lesser_roles(role: str, allowed: list[str]) -> No
 @given(st.sampled_from(ROLES))
 def test_generate_token__contains_role_id_and_checksum(role: RoleName) -> None:
     token = generate_token(role)
-    prefix, said, key_id, secret, checksum = token.text.split("_")
-    assert (prefix, said, key_id) == ("mosaico", role, token.key_id)
+    prefix, token_role, key_id, secret, checksum = token.text.split("_")
+    assert (prefix, token_role, key_id) == ("mosaico", role, token.key_id)
     # 32 bytes in base32 are 256 / 5 = 51.2, so 52 characters; 10 bytes are 80 / 5 = 16.
     assert (len(secret), len(key_id)) == (52, 16)
     body = token.text.removesuffix(f"_{checksum}")
@@ -132,7 +132,7 @@ def test_is_usable__until_expiry_or_revocation(
 
 
 @pytest.mark.parametrize(
-    ("file", "lost", "other_admin", "step"),
+    ("file", "file_lost", "other_admin", "step"),
     [
         (KeyFileState.NO_FILE, False, False, FirstKeyAction.CREATE),
         (KeyFileState.NO_FILE, True, False, FirstKeyAction.CREATE),
@@ -147,7 +147,7 @@ def test_is_usable__until_expiry_or_revocation(
     ],
 )
 def test_decide_first_key_action__creates_only_without_another_admin(
-    file: KeyFileState, lost: bool, other_admin: bool, step: FirstKeyAction
+    file: KeyFileState, file_lost: bool, other_admin: bool, step: FirstKeyAction
 ) -> None:
-    state = FirstKeyState(key_file=file, file_lost=lost, has_other_admin=other_admin)
+    state = FirstKeyState(key_file=file, file_lost=file_lost, has_other_admin=other_admin)
     assert decide_first_key_action(state) is step

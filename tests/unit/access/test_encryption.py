@@ -88,8 +88,8 @@ def test_decrypt__non_canonical_base64_is_refused() -> None:
     # 12 + 3 + 16 = 31 bytes: base64 uses only 2 bits of the last character before "==".
     encrypted = BOX.encrypt("abc", **CELL)
     last = encrypted[-3]
-    others = [c for c in string.ascii_letters + string.digits + "-_" if c != last]
-    non_canonical = [f"{encrypted[:-3]}{other}==" for other in others]
+    other_characters = [c for c in string.ascii_letters + string.digits + "-_" if c != last]
+    non_canonical = [f"{encrypted[:-3]}{other}==" for other in other_characters]
     for text in [*non_canonical, encrypted.rstrip("="), encrypted + "=", encrypted + "\n"]:
         with pytest.raises(CorruptedSecret):
             BOX.decrypt(text, **CELL)
@@ -164,7 +164,7 @@ class Holder:
 def test_secret__is_masked_by_everything_but_reveal() -> None:
     secret = Secret(PLAIN)
     assert secret.reveal() == PLAIN
-    shown = [
+    representations = [
         repr(secret),
         str(secret),
         f"{secret}",
@@ -178,7 +178,7 @@ def test_secret__is_masked_by_everything_but_reveal() -> None:
         pprint.pformat(Holder(secret)),
         json.dumps({"key": secret}, default=str),
     ]
-    assert [text for text in shown if PLAIN in text] == []
+    assert [text for text in representations if PLAIN in text] == []
 
 
 def test_secret__cannot_be_serialized() -> None:
@@ -196,9 +196,9 @@ def test_secret__is_masked_in_logs_and_tracebacks(caplog: pytest.LogCaptureFixtu
     except ValueError as error:
         logging.getLogger("test").exception("failed with %s", secret)
         report = traceback.TracebackException.from_exception(error, capture_locals=True)
-        shown = caplog.text + "".join(report.format())
-    assert "failed with ********" in shown
-    assert PLAIN not in shown
+        log_text = caplog.text + "".join(report.format())
+    assert "failed with ********" in log_text
+    assert PLAIN not in log_text
 
 
 def test_decrypt__traceback_of_a_refusal_does_not_contain_the_text() -> None:

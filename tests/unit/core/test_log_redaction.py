@@ -88,8 +88,8 @@ def test_redaction__applies_to_library_logs_and_tracebacks(
     finally:
         structlog.reset_defaults()
         root.handlers[:], root.level = before
-    told = capsys.readouterr().err
-    assert SECRET not in told
-    assert told.count("req-1") == 2
-    assert "ValueError" in told
-    assert "chatter" not in told
+    log_text = capsys.readouterr().err
+    assert SECRET not in log_text
+    assert log_text.count("req-1") == 2
+    assert "ValueError" in log_text
+    assert "chatter" not in log_text

@@ -31,12 +31,12 @@ def test_parse_json__agrees_with_the_standard_parser(document: Any) -> None:
 
 @given(st.binary(max_size=200) | st.text(alphabet='{}[]",:\\u0dNaI1e-. ', max_size=60))
 def test_parse_json__any_bytes_give_a_value_or_an_error_with_a_remedy(raw: bytes | str) -> None:
-    told = "send"
+    message = "send"
     try:
         parse_json(raw)
     except Invalid as error:
-        told = str(error)
-    assert any(remedy in told for remedy in ("send", "encode", "remove"))
+        message = str(error)
+    assert any(remedy in message for remedy in ("send", "encode", "remove"))
 
 
 @pytest.mark.parametrize(

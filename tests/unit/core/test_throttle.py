@@ -39,12 +39,12 @@ def test_throttle__waits_until_the_time_of_retry_after() -> None:
 
 def test_throttle__ninth_request_waits_and_can_be_cancelled() -> None:
     turns = Throttle()
-    taken = [turns.slot(abandon) for _ in range(MAX_IN_FLIGHT)]
-    for turn in taken:
+    slots = [turns.slot(abandon) for _ in range(MAX_IN_FLIGHT)]
+    for turn in slots:
         turn.__enter__()
     with pytest.raises(Cancelled), turns.slot(abandon):
         pass
-    taken[0].__exit__(None, None, None)
+    slots[0].__exit__(None, None, None)
     with turns.slot(abandon):
         pass
 

@@ -154,10 +154,10 @@ def test_instant__requires_a_zone_and_fits_into_utc(text: str) -> None:
 def test_integer__accepts_exactly_64_bits(number: int) -> None:
     fits = -(2**63) <= number < 2**63
     try:
-        taken = Part.model_validate({"partCount": number}).part_count == number
+        accepted = Part.model_validate({"partCount": number}).part_count == number
     except ValidationError:
-        taken = False
-    assert taken is fits
+        accepted = False
+    assert accepted is fits
 
 
 class Complete(WireModel):
