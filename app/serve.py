@@ -120,7 +120,7 @@ def _end_at_end_of_file() -> None:
 
 
 @dataclass(slots=True)
-class _Child:
+class _ServiceProcess:
     """A process of the tree that is restarted when it ends."""
 
     command: str
@@ -150,8 +150,8 @@ class _Child:
 @contextlib.contextmanager
 def _running_children(
     environment: Mapping[str, str], stopping: threading.Event
-) -> Iterator[list[_Child]]:
-    children = [_Child(command, environment) for command in ("api", "worker", "scheduler")]
+) -> Iterator[list[_ServiceProcess]]:
+    children = [_ServiceProcess(command, environment) for command in ("api", "worker", "scheduler")]
     try:
         for child in children:
             child.start()
@@ -166,7 +166,7 @@ def _running_children(
             child.stop(deadline)
 
 
-def _supervise(children: list[_Child], stopping: threading.Event) -> None:
+def _supervise(children: list[_ServiceProcess], stopping: threading.Event) -> None:
     while not stopping.wait(WATCH_S):
         for child in children:
             if child.process.poll() is not None:
@@ -182,7 +182,7 @@ def _supervise(children: list[_Child], stopping: threading.Event) -> None:
 
 
 def _wait_until_ready(
-    settings: Settings, children: list[_Child], stopping: threading.Event
+    settings: Settings, children: list[_ServiceProcess], stopping: threading.Event
 ) -> bool:
     """Wait until the API is ready; False when the service is stopped before."""
     deadline = time.monotonic() + READY_S

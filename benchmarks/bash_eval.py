@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Sequence
 
-from app.harness.bash.agent import TaskLimits, attempt_task
+from app.harness.bash.agent import AttemptLimits, attempt_task
 from app.harness.bash.check_registry import load_checks
 from app.harness.bash.replay import execute
 from app.harness.bash.result_file import read_report
@@ -67,5 +67,5 @@ async def _seconds_of_a_turn() -> float:
     llm = ScriptedLlm("s", {demo_task.prompt: Script(turns=(("echo hi",),) * TURNS)})
     started = time.perf_counter()
     for _ in range(ATTEMPTS):
-        await attempt_task(demo_task, llm, TaskLimits(), Budget())
+        await attempt_task(demo_task, llm, AttemptLimits(), Budget())
     return (time.perf_counter() - started) / (ATTEMPTS * (TURNS + 1))

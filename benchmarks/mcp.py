@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from app.harness.mcp.plan import PlannedTask, RunPlan
+from app.harness.mcp.plan import McpRunPlan, PlannedTask
 from app.harness.mcp.run import run_plan
 from app.harness.mcp.types import AttemptEnded, Event
 from app.harness.results import AttemptOutcome
@@ -158,7 +158,7 @@ def _total_seconds(timed: Timed) -> float:
 
 def _run(tasks: list[PlannedTask], model: Llm, *, concurrency: int) -> Timed:
     timed = Timed()
-    plan = RunPlan(tasks=tuple(tasks), concurrency=concurrency)
+    plan = McpRunPlan(tasks=tuple(tasks), concurrency=concurrency)
     asyncio.run(run_plan(plan, timed.listen, open_llm_model=lambda *_: model))
     return timed
 

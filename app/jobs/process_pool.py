@@ -100,7 +100,7 @@ class ProcessPool:
                 child.kill()
 
     @contextmanager
-    def _replacing(self, slot: int) -> Iterator["_Child"]:
+    def _replacing(self, slot: int) -> Iterator["_PoolProcess"]:
         if self._closed:
             raise PoolClosed("the pool is closed")
         child = self._children[slot]
@@ -120,11 +120,11 @@ class ProcessPool:
             if not self._closed:
                 self._children[slot] = self._new_child()
 
-    def _new_child(self) -> "_Child":
-        return _Child(self._warm_up, self._memory_bytes)
+    def _new_child(self) -> "_PoolProcess":
+        return _PoolProcess(self._warm_up, self._memory_bytes)
 
 
-class _Child:
+class _PoolProcess:
     """One child process, started and warmed up on creation."""
 
     def __init__(self, warm_up: Callable[[], None], memory_bytes: int) -> None:

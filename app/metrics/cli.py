@@ -33,7 +33,7 @@ STATISTICS = ("mean", "n", "std", "min", "max", "p50", "p95", "p99", "coverage")
 cli = CommandGroup("score", help="Compute metrics of a trace file. No server is needed.")
 
 
-class NoTraces(AppError):
+class EmptyTraceFile(AppError):
     """A trace file is empty; write one trace per line into it."""
 
     code = "no-traces"
@@ -76,7 +76,7 @@ def score(
     """
     scores = _score_file(file, metrics, formula)
     if not scores.rows:
-        raise NoTraces(f"{file} has no traces", hint="write one JSON object per line")
+        raise EmptyTraceFile(f"{file} has no traces", hint="write one JSON object per line")
     _print_missing(scores)
     (_print_json if output is OutputFormat.JSON else _print_table)(scores)
     if scores.kpi is not None and scores.kpi.value is None:

@@ -15,10 +15,10 @@ from app.metrics.types import (
     MetricProvider,
     MetricRef,
     MetricSkipped,
+    MetricSkipReason,
     MetricSpec,
     Missing,
     Need,
-    SkipReason,
     TraceMeasurements,
 )
 from app.traces.types import Trace, TraceOutcome
@@ -31,13 +31,13 @@ _PROVIDER_ERRORS: Final = (Exception, SystemExit)  # third-party code may even e
 
 _SCORED: Final = TraceOutcome.SCORED  # looked up once: access to enum members is slow
 _NOT_THE_AGENT: Final[Mapping[TraceOutcome, MetricSkipped]] = {
-    TraceOutcome.INFRA_ERROR: MetricSkipped(SkipReason.INFRA_ERROR),
-    TraceOutcome.JUDGE_ERROR: MetricSkipped(SkipReason.JUDGE_ERROR),
+    TraceOutcome.INFRA_ERROR: MetricSkipped(MetricSkipReason.INFRA_ERROR),
+    TraceOutcome.JUDGE_ERROR: MetricSkipped(MetricSkipReason.JUDGE_ERROR),
 }
-_NO_EXPECTED: Final = MetricSkipped(SkipReason.NO_EXPECTED_OUTPUT)
-_NO_OUTPUT: Final = MetricSkipped(SkipReason.NO_OUTPUT)
-_AGENT_FAILED: Final = MetricSkipped(SkipReason.AGENT_ERROR)
-_NOT_SUPPORTED: Final = MetricSkipped(SkipReason.NOT_SUPPORTED)
+_NO_EXPECTED: Final = MetricSkipped(MetricSkipReason.NO_EXPECTED_OUTPUT)
+_NO_OUTPUT: Final = MetricSkipped(MetricSkipReason.NO_OUTPUT)
+_AGENT_FAILED: Final = MetricSkipped(MetricSkipReason.AGENT_ERROR)
+_NOT_SUPPORTED: Final = MetricSkipped(MetricSkipReason.NOT_SUPPORTED)
 
 
 def measure(trace: Trace, providers: Sequence[MetricProvider]) -> TraceMeasurements:

@@ -12,11 +12,11 @@ from app.llm.types import ModelAnswer, ModelKind, ModelRequest
 from app.metrics.engine import attempt, check_value, measure_without_computing
 from app.metrics.registry import load_metrics, provider_for
 from app.metrics.types import (
-    JudgeError,
-    JudgeScore,
+    InvalidJudgment,
     Measurement,
     MetricFailed,
     MetricFailureKind,
+    MetricJudgeScore,
     MetricRef,
     RemoteMetric,
 )
@@ -108,8 +108,8 @@ def _judge(metric: RemoteMetric, trace: AnsweredTrace) -> JudgedTrace:
     return JudgedTrace(value, reason)
 
 
-def _read(metric: RemoteMetric, trace: AnsweredTrace) -> JudgeScore | MetricFailed:
+def _read(metric: RemoteMetric, trace: AnsweredTrace) -> MetricJudgeScore | MetricFailed:
     try:
         return metric.read(*trace)
-    except JudgeError as error:
+    except InvalidJudgment as error:
         return MetricFailed(MetricFailureKind.JUDGE_ERROR, str(error)[:REASON_CHARS])

@@ -31,7 +31,7 @@ class Need(StrEnum):
     OUTPUT = "OUTPUT"
 
 
-class SkipReason(StrEnum):
+class MetricSkipReason(StrEnum):
     """Why a metric does not apply to a trace. A skipped value is missing, never zero."""
 
     NO_EXPECTED_OUTPUT = "NO_EXPECTED_OUTPUT"
@@ -135,14 +135,14 @@ class CountedMetric(RunMetric, Protocol):
     ) -> "NDArray[np.float64]": ...
 
 
-class JudgeScore(NamedTuple):
+class MetricJudgeScore(NamedTuple):
     """The value that a model gives a trace, and the reason in its words."""
 
     value: float
     reason: str | None = None
 
 
-class JudgeError(Exception):
+class InvalidJudgment(Exception):
     """The answers of a model contain no valid value; the message says why."""
 
 
@@ -155,7 +155,7 @@ class RemoteMetric(MetricProvider, Protocol):
     the benchmark does not set it, it is the operator's model of that `kind`. `compute` is not
     called.
 
-    Raises, from `read`: `JudgeError` for unusable answers.
+    Raises, from `read`: `InvalidJudgment` for unusable answers.
     """
 
     @property
@@ -163,7 +163,7 @@ class RemoteMetric(MetricProvider, Protocol):
 
     def requests(self, trace: Trace) -> Sequence[ModelRequest]: ...
 
-    def read(self, trace: Trace, answers: Sequence[ModelAnswer]) -> JudgeScore: ...
+    def read(self, trace: Trace, answers: Sequence[ModelAnswer]) -> MetricJudgeScore: ...
 
 
 class MetricFactory(Protocol):
@@ -191,7 +191,7 @@ class MetricRef:
 class MetricSkipped(NamedTuple):
     """The metric does not apply to this trace."""
 
-    reason: SkipReason
+    reason: MetricSkipReason
 
 
 class MetricFailed(NamedTuple):

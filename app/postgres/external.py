@@ -28,7 +28,7 @@ ENVIRONMENT = {
 }
 
 
-class BadDatabaseUrl(Invalid):
+class InvalidDatabaseUrl(Invalid):
     """DATABASE_URL is not a valid URL; write postgresql://user:password@host:port/name."""
 
     code = "bad-database-url"
@@ -45,12 +45,12 @@ class ExternalStatus:
 
 
 def connection_parameters(url: str) -> Mapping[str, str]:
-    """The parts of a URL by their libpq names; raises `BadDatabaseUrl` without the URL, which may contain a password."""
+    """The parts of a URL by their libpq names; raises `InvalidDatabaseUrl` without the URL, which may contain a password."""
     try:
         parts = conninfo_to_dict(re.sub(r"^postgres(ql)?\+\w+://", "postgresql://", url))
     except psycopg.ProgrammingError:
         # `from None`: the message of psycopg repeats the URL.
-        raise BadDatabaseUrl from None
+        raise InvalidDatabaseUrl from None
     return {name: str(value) for name, value in parts.items() if value is not None}
 
 

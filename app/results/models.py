@@ -10,6 +10,7 @@ from sqlalchemy.types import Text
 
 from app.core.db import Base, ModelJson
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
+from app.results.write_back_state import WriteBackState
 
 
 class BenchmarkRun(Base):
@@ -64,7 +65,7 @@ class BenchmarkRun(Base):
     error_share: Mapped[float | None]
     fingerprint: Mapped[str | None]
     verdict: Mapped[RunVerdict | None] = mapped_column(ModelJson(RunVerdict))
-    write_back: Mapped[dict[str, Any] | None]
+    write_back: Mapped[WriteBackState | None] = mapped_column(ModelJson(WriteBackState))
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     started_at: Mapped[datetime | None]
     completed_at: Mapped[datetime | None]

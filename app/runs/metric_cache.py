@@ -17,8 +17,8 @@ from app.metrics.types import (
     Measurement,
     MetricRef,
     MetricSkipped,
+    MetricSkipReason,
     Missing,
-    SkipReason,
     TraceMeasurements,
 )
 from app.results.models import BenchmarkRun, RunMetricAggregate, RunShard, TraceResult
@@ -39,7 +39,7 @@ class _CachedColumns(NamedTuple):
     reasons: dict[int, dict[str, str]]
 
 
-class SourceRun(NamedTuple):
+class CachedColumn(NamedTuple):
     """The run that measured a column, and the index of the column in its rows."""
 
     run_seq: int
@@ -148,7 +148,7 @@ def read_cached_shard(session: Session, lease: ShardLease) -> CachedShard:
     )
 
 
-def _source_runs(session: Session, lease: ShardLease) -> dict[str, SourceRun]:
+def _source_runs(session: Session, lease: ShardLease) -> dict[str, CachedColumn]:
     """The newest completed run that measured each column in the planned version."""
     versions = [(metric.column, metric.version) for metric in lease.plan.metrics]
     statement = (
@@ -163,11 +163,13 @@ def _source_runs(session: Session, lease: ShardLease) -> dict[str, SourceRun]:
         .ext(distinct_on(RunMetricAggregate.metric))
         .order_by(RunMetricAggregate.metric, RunMetricAggregate.run_seq.desc())
     )
-    return {row.metric: SourceRun(row.run_seq, row.ordinal) for row in session.execute(statement)}
+    return {
+        row.metric: CachedColumn(row.run_seq, row.ordinal) for row in session.execute(statement)
+    }
 
 
 def _read_columns(
-    session: Session, lease: ShardLease, sources: Mapping[str, SourceRun]
+    session: Session, lease: ShardLease, sources: Mapping[str, CachedColumn]
 ) -> _CachedColumns:
     cached = _CachedColumns({name: [] for name in sources}, {})
     for run_seq in {source.run_seq for source in sources.values()}:
@@ -198,7 +200,7 @@ def _measurement(value: float | None, note: Mapping[str, str]) -> Measurement | 
     # Skipped values depend on the trace only and are as valid as numbers; a failure may not happen
     # again.
     if value is None and "skipped" in note:
-        return MetricSkipped(SkipReason(note["skipped"]))
+        return MetricSkipped(MetricSkipReason(note["skipped"]))
     return value
 
 
@@ -215,7 +217,7 @@ def _trace_ids(session: Session, lease: ShardLease) -> list[str]:
 
 
 def _read_summaries(
-    session: Session, lease: ShardLease, sources: Mapping[str, SourceRun]
+    session: Session, lease: ShardLease, sources: Mapping[str, CachedColumn]
 ) -> dict[str, StoredSummary]:
     """The summaries by column that the source runs stored for a shard with the same limits."""
     statement = select(RunShard.run_seq, RunShard.summaries).where(

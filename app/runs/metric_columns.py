@@ -5,14 +5,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from app.metrics.aggregate import Aggregate, aggregate
-from app.metrics.types import SkipReason
+from app.metrics.types import MetricSkipReason
 from app.results.queries import ScoredTrace
 from app.results.rules import TraceTally
 
 NOT_COLLECTED = "NOT_COLLECTED"
 
 # Reasons for which a trace does not count as covered by a metric.
-_MISSING_TEXT_REASONS = frozenset({SkipReason.NO_EXPECTED_OUTPUT, SkipReason.NO_OUTPUT})
+_MISSING_TEXT_REASONS = frozenset({MetricSkipReason.NO_EXPECTED_OUTPUT, MetricSkipReason.NO_OUTPUT})
 
 
 class MetricColumns:

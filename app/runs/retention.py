@@ -10,7 +10,18 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Select, delete, exists, false, func, literal_column, select
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    delete,
+    exists,
+    false,
+    func,
+    literal_column,
+    select,
+    type_coerce,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -21,6 +32,7 @@ from app.jobs.queue import enqueue
 from app.results import queries
 from app.results.models import BenchmarkBaseline, BenchmarkRun, RunShard, TraceResult
 from app.results.rules import FINAL, IllegalTransition, RunStatus
+from app.results.write_back_state import UNFINISHED
 from app.traces.models import Collection
 from app.traces.queries import lock_for_deletion
 from app.traces.service import delete_positions
@@ -33,7 +45,7 @@ A_DAY: ColumnElement[timedelta] = literal_column("INTERVAL '1 day'")
 
 # The write-back still needs the traces of such a run.
 _IS_WRITTEN_BACK = func.coalesce(
-    BenchmarkRun.write_back["status"].astext.in_(("PENDING", "WRITING")), false()
+    type_coerce(BenchmarkRun.write_back, JSONB)["status"].astext.in_(UNFINISHED), false()
 )
 
 

@@ -22,6 +22,7 @@ from app.results import queries, rules
 from app.results.models import BenchmarkRun
 from app.results.queries import TraceWithResult
 from app.results.rules import RunStatus, TriggerType
+from app.results.write_back_state import WriteBackState
 from app.runs import retention, service
 from app.runs.llm_cache import list_llm_usage
 from app.runs.schemas import (
@@ -196,17 +197,13 @@ def run_view(run: BenchmarkRun) -> RunView:
 
 def run_columns_view(row: Mapping[str, Any]) -> RunView:
     columns = {name: row[name] for name in COLUMNS}
+    stored = row["write_back"]
+    state = None if stored is None else WriteBackState.model_validate(stored)
     return RunView(
         **columns,
-        write_back=write_back_view(row["write_back"]),
+        write_back=state and WriteBackView.model_validate(state),
         results=f"/api/v1/benchmark-runs/{row['id']}/results",
     )
-
-
-def write_back_view(state: dict[str, Any] | None) -> WriteBackView | None:
-    if state is None:
-        return None
-    return WriteBackView(**{name: state[name] for name in WriteBackView.model_fields})
 
 
 def trace_result_view(columns: list[str], row: TraceWithResult) -> TraceResultView:

@@ -13,8 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -28,6 +27,7 @@ from app.results import queries
 from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
 from app.results.rules import Validity
+from app.results.write_back_state import KPI_CURSOR, WriteBackState, WriteBackStatus
 from app.runs.leases import RunEnded
 from app.runs.plan_builder import record_credentials_result, trace_query
 from app.traces.models import Collection
@@ -37,20 +37,7 @@ log = logging.getLogger(__name__)
 
 # Scores between two stored positions: a worker that is killed repeats at most these.
 SCORES_PER_BATCH: Final = 400
-# Before position 0, so that KPIs come first and the cursor stays one number.
-KPI_CURSOR: Final = -1
 MAX_TURN_S: Final = 60.0
-
-
-class WriteBackStatus(StrEnum):
-    PENDING = "PENDING"
-    WRITING = "WRITING"
-    WRITTEN = "WRITTEN"
-    FAILED = "FAILED"
-    SUPERSEDED = "SUPERSEDED"
-
-
-UNFINISHED: Final = (WriteBackStatus.PENDING, WriteBackStatus.WRITING)
 
 
 class ScoresNotWritable(Conflict):
@@ -101,17 +88,15 @@ def request_write_back(session: Session, run_id: str, res: Resources) -> None:
     # Its scores would have the ids of the original run's and replace them.
     if run.rescore_of is not None or not (plan.write_back.kpis or plan.write_back.metrics):
         return
-    begin = {"at": KPI_CURSOR, "written": 0}
+    state = WriteBackState(status=WriteBackStatus.PENDING, cursor=KPI_CURSOR)
     try:
         lock = TRACE_SOURCES.get(plan.source).lock(trace_query(session, plan, res))
     except (
         AppError
     ) as error:  # the agent's secret cannot be decrypted, say: that does not affect the run
-        described = describe_error(error)
-        cause = {"error_code": described["code"], "error": described["message"]}
-        _store_state(session, run, WriteBackStatus.FAILED, **begin, **cause)
+        _store_state(session, run, state.ended(WriteBackStatus.FAILED, **describe_error(error)))
         return
-    _store_state(session, run, WriteBackStatus.PENDING, **begin)
+    _store_state(session, run, state)
     enqueue(session, "runs.write_back", run_id=run.id, lock=lock)
 
 
@@ -153,7 +138,9 @@ def write_back_failed(job: JobContext, run_id: str, code: str, message: str, **_
     """Record on the run why its scores were not all written."""
     with job.resources.db.begin() as session:
         run = queries.get_run(session, run_id, for_update=True)
-        _store_outcome(session, run, WriteBackStatus.FAILED, code, message)
+        if run.write_back is not None:
+            state = run.write_back.ended(WriteBackStatus.FAILED, code, message)
+            _store_state(session, run, state)
 
 
 def _acquire(session: Session, run_id: str, res: Resources) -> WriteBackLease | None:
@@ -163,9 +150,9 @@ def _acquire(session: Session, run_id: str, res: Resources) -> WriteBackLease | 
     Raises: `ScoresNotWritable` when the source does not take scores.
     """
     run = queries.get_run(session, run_id, for_update=True)
-    plan, done = RunPlan.model_validate(run.plan), run.write_back or {}
+    plan, state = RunPlan.model_validate(run.plan), run.write_back
     # A repeated job of a write-back that has ended.
-    if done.get("status") not in UNFINISHED:
+    if state is None or state.is_finished:
         return None
     write = TRACE_SOURCES.get(plan.source).write_scores
     collection = session.get_one(Collection, run.collection_id)
@@ -174,7 +161,7 @@ def _acquire(session: Session, run_id: str, res: Resources) -> WriteBackLease | 
             Superseded(f"the later run {later} writes its scores of the same traces")
         )
         log.info("the scores of run %s are not written: %s", run.id, cause["message"])
-        _store_outcome(session, run, WriteBackStatus.SUPERSEDED, **cause)
+        _store_state(session, run, state.ended(WriteBackStatus.SUPERSEDED, **cause))
         return None
     if write is None or collection.source_run_id is None or collection.source_run_at is None:
         raise ScoresNotWritable(
@@ -182,7 +169,7 @@ def _acquire(session: Session, run_id: str, res: Resources) -> WriteBackLease | 
             " benchmark to false"
         )
     run.fencing_token += 1
-    _store_position(session, run, done["at"], done["written"])
+    _store_state(session, run, state.moved_to(state.cursor, state.written))
     return WriteBackLease(
         run_id=run.id,
         run_seq=run.seq,
@@ -193,8 +180,8 @@ def _acquire(session: Session, run_id: str, res: Resources) -> WriteBackLease | 
         write=write,
         source_run_id=collection.source_run_id,
         source_run_at=collection.source_run_at,
-        cursor=done["at"],
-        written=done["written"],
+        cursor=state.cursor,
+        written=state.written,
     )
 
 
@@ -219,23 +206,12 @@ def _store_progress(session: Session, lease: WriteBackLease) -> None:
     run = queries.get_run(session, lease.run_id, for_update=True)
     if run.fencing_token != lease.fencing_token:
         raise RunEnded
-    _store_position(session, run, lease.cursor, lease.written)
+    assert run.write_back is not None, "a lease is acquired only on a run with a write-back"
+    _store_state(session, run, run.write_back.moved_to(lease.cursor, lease.written))
 
 
-def _store_position(session: Session, run: BenchmarkRun, at: int | None, written: int) -> None:
-    status = WriteBackStatus.WRITTEN if at is None else WriteBackStatus.WRITING
-    _store_state(session, run, status, at=at, written=written)
-
-
-def _store_outcome(
-    session: Session, run: BenchmarkRun, status: WriteBackStatus, code: str, message: str
-) -> None:
-    done = {name: (run.write_back or {}).get(name) for name in ("at", "written")}
-    _store_state(session, run, status, **done, error_code=code, error=message)
-
-
-def _store_state(session: Session, run: BenchmarkRun, status: WriteBackStatus, **more: Any) -> None:
-    run.write_back = {"status": status, "error_code": None, "error": None, **more}
+def _store_state(session: Session, run: BenchmarkRun, state: WriteBackState) -> None:
+    run.write_back = state
     session.flush()
 
 

@@ -24,10 +24,10 @@ from app.schedules.models import ScheduleConfig, ScheduleFire
 from app.schedules.queries import Timetable
 from app.schedules.rules import (
     ConcurrencyPolicy,
+    FireSkipReason,
     FireStatus,
     MisfirePolicy,
     MisfireRules,
-    SkipReason,
     TickPlan,
 )
 from app.schedules.service import disable, timing_error_message, timing_of
@@ -92,7 +92,7 @@ class NewFires(NamedTuple):
     schedule_ids: Sequence[str]
     due_at: datetime
     range_end: datetime | None = None
-    reason: SkipReason | None = None
+    reason: FireSkipReason | None = None
 
     def document(self) -> dict[str, Any]:
         return {
@@ -209,14 +209,14 @@ def start_fire(
     benchmark_id, agent_id = plan["benchmarkId"], plan["agentId"]
     # Checked under the lock: two schedules may have found the same run of the source.
     if source_run and find_judged_runs(session, benchmark_id, agent_id, [source_run]):
-        _skip(session, fire, SkipReason.NO_NEW_RUN)
+        _skip(session, fire, FireSkipReason.NO_NEW_RUN)
         return
     # Under the lock of the schedule: without it, two instants could both see no active run and
     # start two.
     active_runs = queries.list_active_runs(session, schedule.id)
     policy = ConcurrencyPolicy(plan["concurrencyPolicy"])
     if active_runs and policy is ConcurrencyPolicy.FORBID:
-        _skip(session, fire, SkipReason.OVERLAP)
+        _skip(session, fire, FireSkipReason.OVERLAP)
         return
     for run_id in active_runs if policy is ConcurrencyPolicy.REPLACE else ():
         cancel_run(session, run_id, now)
@@ -236,7 +236,7 @@ def start_fire(
     session.flush()
 
 
-def skip_fire(session: Session, seq: int, reason: SkipReason) -> None:
+def skip_fire(session: Session, seq: int, reason: FireSkipReason) -> None:
     """Record that a pending fire starts no run."""
     locked = queries.lock_fire(session, seq)
     if locked is not None and locked.fire.status == FireStatus.PENDING:
@@ -293,7 +293,7 @@ def _count_failure(schedule: ScheduleConfig, error: str, now: datetime) -> None:
         disable(schedule, f"{reason}; fix the cause, then enable the schedule", now)
 
 
-def _skip(session: Session, fire: ScheduleFire, reason: SkipReason) -> None:
+def _skip(session: Session, fire: ScheduleFire, reason: FireSkipReason) -> None:
     fire.status, fire.reason = FireStatus.SKIPPED, reason
     session.flush()
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.alerts.schemas import AlertEventState
 from app.alerts.service import EventNotice, publish_notice
-from app.schedules.rules import SKIP_DETAILS, SkipReason
+from app.schedules.rules import SKIP_DETAILS, FireSkipReason
 
 TICK_S = 60.0
 # A scheduler that is restarted fires what it missed: only a longer absence is worth an alert.
@@ -21,9 +21,9 @@ BATCH_SIZE = 100
 
 # The other reasons are not misses: another instant fired instead, or there was nothing to run.
 MISSED_REASONS = (
-    SkipReason.MISSED,
-    SkipReason.OUTSIDE_CATCHUP_WINDOW,
-    SkipReason.TOO_MANY_MISSED,
+    FireSkipReason.MISSED,
+    FireSkipReason.OUTSIDE_CATCHUP_WINDOW,
+    FireSkipReason.TOO_MANY_MISSED,
 )
 OVERDUE_DETAIL = "no scheduler fired it; start one with `mosaico scheduler`"
 

@@ -39,7 +39,7 @@ class FireStatus(StrEnum):
     """State of a due instant.
 
     PENDING: a worker is about to start the run. STARTED: the run was started. SKIPPED: no run was
-    needed, see `SkipReason`. FAILED: the run could not be started.
+    needed, see `FireSkipReason`. FAILED: the run could not be started.
     """
 
     PENDING = "PENDING"
@@ -48,7 +48,7 @@ class FireStatus(StrEnum):
     FAILED = "FAILED"
 
 
-class SkipReason(StrEnum):
+class FireSkipReason(StrEnum):
     """Why a due instant started no run."""
 
     MISSED = "MISSED"
@@ -61,18 +61,18 @@ class SkipReason(StrEnum):
 
 
 SKIP_DETAILS = {
-    SkipReason.MISSED: "no scheduler was running at that time, and misfirePolicy is SKIP",
-    SkipReason.COALESCED: "no scheduler was running at that time, and misfirePolicy FIRE_ONCE"
+    FireSkipReason.MISSED: "no scheduler was running at that time, and misfirePolicy is SKIP",
+    FireSkipReason.COALESCED: "no scheduler was running at that time, and misfirePolicy FIRE_ONCE"
     " fires only the newest missed instant",
-    SkipReason.FIRE_ALL_LIMIT: "no scheduler was running at that time, and misfirePolicy FIRE_ALL"
+    FireSkipReason.FIRE_ALL_LIMIT: "no scheduler was running at that time, and misfirePolicy FIRE_ALL"
     f" fires only the newest {FIRE_ALL_LIMIT} missed instants",
-    SkipReason.OUTSIDE_CATCHUP_WINDOW: "no scheduler was running for longer than"
+    FireSkipReason.OUTSIDE_CATCHUP_WINDOW: "no scheduler was running for longer than"
     " catchupWindowSeconds",
-    SkipReason.TOO_MANY_MISSED: "no scheduler was running for too long: only the newest"
+    FireSkipReason.TOO_MANY_MISSED: "no scheduler was running for too long: only the newest"
     f" {RECORDED_LIMIT} missed instants are processed",
-    SkipReason.OVERLAP: "an earlier run of the schedule was in progress, and concurrencyPolicy is"
+    FireSkipReason.OVERLAP: "an earlier run of the schedule was in progress, and concurrencyPolicy is"
     " FORBID",
-    SkipReason.NO_NEW_RUN: "no new complete run matches runNamePattern: there is none, or the"
+    FireSkipReason.NO_NEW_RUN: "no new complete run matches runNamePattern: there is none, or the"
     " newest one was evaluated before",
 }
 
@@ -124,7 +124,7 @@ class SkippedInstant:
 
     due_at: datetime
     range_end: datetime | None
-    reason: SkipReason
+    reason: FireSkipReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ def plan_tick(
     # Whole seconds, because `_skip_range` ends one second before this instant.
     window_start = (now - misfire_rules.catchup_window).replace(microsecond=0)
     if due_at < window_start:
-        reason = SkipReason.OUTSIDE_CATCHUP_WINDOW
+        reason = FireSkipReason.OUTSIDE_CATCHUP_WINDOW
         first = _skip_range(timing, due_at, window_start, reason, skipped)
     instants = _newest_instants(timing, first, now, skipped)
     # The instants ascend, so `missed` is a prefix and the rest is on time.
@@ -168,16 +168,16 @@ def plan_tick(
 
 def _catch_up(
     policy: MisfirePolicy, missed: Sequence[datetime], *, has_on_time: bool
-) -> tuple[Sequence[datetime], SkipReason]:
+) -> tuple[Sequence[datetime], FireSkipReason]:
     """The newest missed instants, which fire, and the reason why the older ones do not."""
     match policy:
         case MisfirePolicy.SKIP:
-            return (), SkipReason.MISSED
+            return (), FireSkipReason.MISSED
         case MisfirePolicy.FIRE_ONCE:
             # An instant on time stands in for all missed ones.
-            return missed[:0] if has_on_time else missed[-1:], SkipReason.COALESCED
+            return missed[:0] if has_on_time else missed[-1:], FireSkipReason.COALESCED
         case MisfirePolicy.FIRE_ALL:
-            return missed[-FIRE_ALL_LIMIT:], SkipReason.FIRE_ALL_LIMIT
+            return missed[-FIRE_ALL_LIMIT:], FireSkipReason.FIRE_ALL_LIMIT
 
 
 def _newest_instants(
@@ -198,7 +198,7 @@ def _newest_instants(
         if len(instants) <= RECORDED_LIMIT:
             return instants
         middle = (first + (now - first) // 2).replace(microsecond=0)
-        first = _skip_range(timing, first, middle, SkipReason.TOO_MANY_MISSED, skipped)
+        first = _skip_range(timing, first, middle, FireSkipReason.TOO_MANY_MISSED, skipped)
     return []
 
 
@@ -206,7 +206,7 @@ def _skip_range(
     timing: ScheduleTiming,
     first: datetime,
     target: datetime,
-    reason: SkipReason,
+    reason: FireSkipReason,
     skipped: list[SkippedInstant],
 ) -> datetime | None:
     """Skip the instants from `first` to before `target`, in one row; returns the next instant."""

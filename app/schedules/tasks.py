@@ -11,7 +11,7 @@ from app.core.resources import Resources
 from app.jobs.handlers import HANDLERS, JobContext, describe_error
 from app.runs.source_runs import ListedRun, match_names, select_complete_runs
 from app.schedules import firing, queries, service
-from app.schedules.rules import FireStatus, SkipReason
+from app.schedules.rules import FireSkipReason, FireStatus
 from app.schedules.service import RunLister
 from app.traces.registry import TraceQuery
 
@@ -64,7 +64,7 @@ def _start_run(res: Resources, seq: int) -> None:
     source_run = _find_newest_run(res, search) if search else None
     with res.db.begin() as session:
         if search and source_run is None:
-            firing.skip_fire(session, seq, SkipReason.NO_NEW_RUN)
+            firing.skip_fire(session, seq, FireSkipReason.NO_NEW_RUN)
         else:
             firing.start_fire(session, seq, res.clock(), source_run)
 

@@ -11,7 +11,7 @@ from app.harness.background import run_in_background
 from app.harness.budget import Budget, BudgetLimits, UsedBudget
 from app.harness.mcp.lint import lint
 from app.harness.mcp.loader import load_text, require_valid
-from app.harness.mcp.plan import LlmEndpoint, PlannedAttempt, PlannedTask, RunPlan
+from app.harness.mcp.plan import LlmEndpoint, McpRunPlan, PlannedAttempt, PlannedTask
 from app.harness.mcp.plan_builder import (
     ModelKeys,
     PlanOverrides,
@@ -47,7 +47,7 @@ class McpProducer:
     """The validated attempts of a benchmark file."""
 
     resources: Resources
-    plan: RunPlan
+    plan: McpRunPlan
     run_budget: BudgetLimits
 
     @property
@@ -100,7 +100,7 @@ class McpProducer:
             )
 
     def _run(
-        self, plan: RunPlan, send: Callable[[TaskResult], None], budget: Budget
+        self, plan: McpRunPlan, send: Callable[[TaskResult], None], budget: Budget
     ) -> Coroutine[Any, Any, McpReport]:
         # The MCP SDK takes seconds to import; a service that runs no such file does without.
         from app.harness.mcp.mcp_server import ServerEnvironment
@@ -160,7 +160,7 @@ def mcp_producer(
     tasks = plan_tasks([file], selection, overrides, keys)
     # Before any model runs: a missing key would otherwise fail attempt by attempt.
     require_keys(tasks, keys)
-    plan = RunPlan(
+    plan = McpRunPlan(
         tasks=tasks,
         trials=settings.trials,
         concurrency=settings.concurrency,

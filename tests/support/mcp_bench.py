@@ -7,7 +7,7 @@ from typing import Any
 
 from app.harness.budget import Budget, BudgetLimits
 from app.harness.mcp.config import TaskType
-from app.harness.mcp.plan import LlmEndpoint, PlannedServer, PlannedTask, RunPlan
+from app.harness.mcp.plan import LlmEndpoint, McpRunPlan, PlannedServer, PlannedTask
 from app.harness.mcp.run import run_plan
 from app.harness.mcp.types import Event, McpReport, TaskResult
 from app.llm.conversation import (
@@ -129,7 +129,7 @@ def run(
     """Run tasks; `model` answers for every model name."""
     scripted_model = model or scripted(says("Done."))
     events: list[Event] = []
-    plan = RunPlan(tasks=tasks, **more)
+    plan = McpRunPlan(tasks=tasks, **more)
     run_budget = Budget(limits=budget_limits or BudgetLimits())
     report = asyncio.run(
         run_plan(plan, events.append, open_llm_model=lambda *_: scripted_model, budget=run_budget)

@@ -54,7 +54,7 @@ _ENDINGS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskLimits:
+class AttemptLimits:
     """Limits of one attempt; its tokens and dollars are limited by a `Budget`."""
 
     max_turns: int = 10
@@ -81,7 +81,7 @@ class BashCall(NamedTuple):
 async def attempt_task(
     task: EvalTask,
     llm: Llm,
-    limits: TaskLimits,
+    limits: AttemptLimits,
     budget: Budget,
     *,
     now_s: Callable[[], float] = time.monotonic,
@@ -120,7 +120,7 @@ def _provider_timeout(loop: "_AgentLoop", retries: RetryStatus, time_s: float) -
 class _AgentLoop:
     """The conversation about one task, and its sandbox."""
 
-    def __init__(self, task: EvalTask, llm: Llm, limits: TaskLimits, budget: Budget) -> None:
+    def __init__(self, task: EvalTask, llm: Llm, limits: AttemptLimits, budget: Budget) -> None:
         self.sandbox = Sandbox(task.files, limits.sandbox)
         self._system = task.system if task.system is not None else sandbox_prompt()
         self._llm = llm

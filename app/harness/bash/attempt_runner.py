@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from app.harness.bash.agent import AgentAttempt, TaskLimits, attempt_task
+from app.harness.bash.agent import AgentAttempt, AttemptLimits, attempt_task
 from app.harness.bash.check_registry import CheckEvidence, score_attempt
 from app.harness.bash.judge import BashJudge
 from app.harness.bash.schemas import BashHarnessSettings
@@ -46,7 +46,7 @@ class RunLimits:
 
     concurrency: int = 4
     time_s: float | None = None
-    task: TaskLimits = field(default_factory=TaskLimits)
+    task: AttemptLimits = field(default_factory=AttemptLimits)
     task_budget: BudgetLimits = field(default_factory=BudgetLimits)
 
 
@@ -195,7 +195,7 @@ def open_budget(settings: BashHarnessSettings, used_budget: UsedBudget) -> Budge
 def _limits(settings: BashHarnessSettings) -> RunLimits:
     return RunLimits(
         concurrency=settings.concurrency,
-        task=TaskLimits(max_turns=settings.max_turns, time_s=settings.task_seconds),
+        task=AttemptLimits(max_turns=settings.max_turns, time_s=settings.task_seconds),
         task_budget=BudgetLimits(tokens=settings.task_tokens),
     )
 

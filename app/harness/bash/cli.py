@@ -153,7 +153,7 @@ def run(
 
     from app.core.console.input_files import InvalidInput
     from app.core.console.output_files import require_file
-    from app.harness.bash.agent import TaskLimits
+    from app.harness.bash.agent import AttemptLimits
     from app.harness.bash.attempt_runner import RunLimits
     from app.harness.bash.run import BashRunOptions, ModelChoice, run_dataset
     from app.harness.bash.sandbox import SandboxLimits
@@ -185,7 +185,7 @@ def run(
         limits=RunLimits(
             concurrency=concurrency,
             time_s=run_seconds,
-            task=TaskLimits(
+            task=AttemptLimits(
                 max_turns=max_turns,
                 time_s=task_seconds,
                 sandbox=SandboxLimits(timeout_s=call_seconds),

@@ -37,7 +37,7 @@ class TaskDiagnosis(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedRun:
+class ComparedEval:
     """One run over the common tasks. Tokens and turns are means over the tasks that all runs pass."""
 
     title: str
@@ -82,16 +82,16 @@ class ComparedCategory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunComparison:
+class EvalComparison:
     """Runs over their common tasks; categories with the largest spread come first."""
 
-    runs: tuple[ComparedRun, ...]
+    runs: tuple[ComparedEval, ...]
     tasks: tuple[ComparedTask, ...]
     pairs: tuple[ComparedPair, ...]
     categories: tuple[ComparedCategory, ...]
 
 
-def compare(reports: Sequence[EvalReport]) -> RunComparison:
+def compare(reports: Sequence[EvalReport]) -> EvalComparison:
     """Compare runs task by task.
 
     Tasks are common when their content is equal, not only their name. With several trials a task
@@ -111,7 +111,7 @@ def compare(reports: Sequence[EvalReport]) -> RunComparison:
         _compare_run(report, attempts, common, passed_by_all)
         for report, attempts in zip(reports, scored, strict=True)
     )
-    return RunComparison(
+    return EvalComparison(
         runs=runs,
         tasks=tasks,
         pairs=tuple(
@@ -139,11 +139,11 @@ def _compare_run(
     attempts: AttemptsByTask,
     common: Sequence[str],
     passed_by_all: Sequence[str],
-) -> ComparedRun:
+) -> ComparedEval:
     common_results = tuple(result for key in common for result in attempts[key])
     all_tasks = {result.task.content_hash() for result in report.results}
     easy = [result for key in passed_by_all for result in attempts[key]]
-    return ComparedRun(
+    return ComparedEval(
         title=report.title(),
         timestamp=report.timestamp,
         summary=summarize(replace(report, results=common_results)),
@@ -188,7 +188,7 @@ def _error_lines(results: Sequence[EvalResult]) -> list[str]:
     return [line[:LONGEST_ERROR] for line in lines if line]
 
 
-def _compare_categories(runs: Sequence[ComparedRun]) -> tuple[ComparedCategory, ...]:
+def _compare_categories(runs: Sequence[ComparedEval]) -> tuple[ComparedCategory, ...]:
     categories = [
         ComparedCategory(name=name, rates=tuple(run.summary.by_category[name].rate for run in runs))
         for name in runs[0].summary.by_category

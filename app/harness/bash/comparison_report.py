@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from app.core.console.terminal import escape_line
-from app.harness.bash.compare import ComparedPair, ComparedRun, RunComparison, TaskDiagnosis
+from app.harness.bash.compare import ComparedEval, ComparedPair, EvalComparison, TaskDiagnosis
 from app.harness.bash.replay import AgreementCount, ChangedCheck, ReplayedRun
 from app.harness.bash.summary import summarize
 from app.harness.reports.formatting import UNKNOWN, format_percent, format_points
@@ -16,7 +16,7 @@ class DiagnosisRow(NamedTuple):
     """A row of the diagnosis table: its name, the figure of a run, and what it measures."""
 
     name: str
-    read: Callable[[ComparedRun], str]
+    read: Callable[[ComparedEval], str]
     meaning: str
 
 
@@ -54,7 +54,7 @@ ROWS: Final = (
 )
 
 
-def comparison_report(comparison: RunComparison) -> str:
+def comparison_report(comparison: EvalComparison) -> str:
     """The runs, the diagnosis table, pairs with CI and test, categories, and differing tasks."""
     return "\n".join(_comparison_lines(comparison)) + "\n"
 
@@ -69,7 +69,7 @@ def run_letter(index: int) -> str:
     return chr(ord("A") + index) if index < ALPHABET else str(index + 1)
 
 
-def _comparison_lines(comparison: RunComparison) -> Iterable[str]:
+def _comparison_lines(comparison: EvalComparison) -> Iterable[str]:
     yield f"{len(comparison.tasks)} tasks with the same content in every run"
     for index, run in enumerate(comparison.runs):
         excluded = f", {run.excluded_tasks} tasks excluded" if run.excluded_tasks else ""

@@ -24,7 +24,7 @@ from app.harness.reports.view import (
     AttemptView,
     FigureLine,
     ReportTable,
-    RunView,
+    RunReportView,
     transcript_of,
 )
 from app.harness.results import AttemptOutcome, ConversationEnding
@@ -41,11 +41,11 @@ _ENDINGS: Final = {
 _MET: Final = {True: "yes", False: "no", None: "unknown"}
 
 
-def run_view(report: EvalReport) -> RunView:
+def run_view(report: EvalReport) -> RunReportView:
     """The view of a run that all report formats render."""
     summary = summarize(report)
     run_profile = profile(report, summary)
-    return RunView(
+    return RunReportView(
         program=f"bashkit-eval {report.title()}",
         title=f"Bash evaluation: {report.title()}",
         timestamp=report.timestamp,

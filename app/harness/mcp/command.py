@@ -12,7 +12,7 @@ from app.core.console.terminal import WrongUsage, escape_line, print_status, pri
 from app.harness.budget import Budget, BudgetLimits
 from app.harness.mcp.lint import lint
 from app.harness.mcp.loader import LoadedFile, load_file, require_valid
-from app.harness.mcp.plan import PlannedTask, RunPlan
+from app.harness.mcp.plan import McpRunPlan, PlannedTask
 from app.harness.mcp.plan_builder import (
     ModelKeys,
     PlanOverrides,
@@ -84,7 +84,9 @@ def usable_files(
     return files
 
 
-def make_plan(options: McpRunOptions, *, environment: Mapping[str, str], now: datetime) -> RunPlan:
+def make_plan(
+    options: McpRunOptions, *, environment: Mapping[str, str], now: datetime
+) -> McpRunPlan:
     """The attempts that the options ask for. Starts no server and sends no request.
 
     Raises: UnreadableInput, InvalidBenchmarkFile, InvalidSecretsFile, NoTaskSelected, NoPrice, InvalidResultFile,
@@ -93,7 +95,7 @@ def make_plan(options: McpRunOptions, *, environment: Mapping[str, str], now: da
     files = usable_files(options.files, options.secrets, environment)
     keys = ModelKeys(secrets=find_secrets(options.secrets), environment=environment)
     tasks = plan_tasks(files, options.selection, options.overrides, keys)
-    plan = RunPlan(
+    plan = McpRunPlan(
         tasks=tasks,
         trials=options.trials,
         concurrency=options.concurrency,
@@ -117,7 +119,7 @@ def make_plan(options: McpRunOptions, *, environment: Mapping[str, str], now: da
 class PreparedRun:
     """A plan whose keys and output files are checked; `csv_file` is set when CSV was asked for."""
 
-    plan: RunPlan
+    plan: McpRunPlan
     options: McpRunOptions
     output: Path
     csv_file: Path | None
@@ -246,7 +248,7 @@ def _require_distinct_files(options: McpRunOptions) -> None:
         used_paths.add(path.resolve())
 
 
-def _require_no_lost_attempts(plan: RunPlan, earlier: McpReport, path: Path) -> None:
+def _require_no_lost_attempts(plan: McpRunPlan, earlier: McpReport, path: Path) -> None:
     """Refuse to overwrite a result file whose attempts are not all part of this run."""
     planned = {attempt.key for attempt in plan.attempts()}
     lost_keys = [result.key for result in earlier.results if result.key not in planned]
@@ -259,7 +261,7 @@ def _require_no_lost_attempts(plan: RunPlan, earlier: McpReport, path: Path) -> 
         )
 
 
-def _reusable_results(plan: RunPlan, earlier: McpReport) -> tuple[TaskResult, ...]:
+def _reusable_results(plan: McpRunPlan, earlier: McpReport) -> tuple[TaskResult, ...]:
     """The earlier results that need no new attempt: scored, with unchanged content.
 
     A result is not reused when a missing attempt of its scenario needs the state that it leaves

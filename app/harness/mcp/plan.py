@@ -119,7 +119,7 @@ class PlannedAttempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlan:
+class McpRunPlan:
     """The tasks and settings of a run.
 
     `completed_results` and `known_servers` are those of an interrupted run that this run resumes;

@@ -21,7 +21,7 @@ from app.harness.reports.view import (
     AttemptView,
     FigureLine,
     ReportTable,
-    RunView,
+    RunReportView,
     TranscriptEntry,
     transcript_of,
 )
@@ -46,11 +46,11 @@ _LABELS: Final = {
 _RESULTS: Final = {True: "pass", False: "fail", None: UNKNOWN}
 
 
-def run_view(report: McpReport, *, verbose: bool = True) -> RunView:
+def run_view(report: McpReport, *, verbose: bool = True) -> RunReportView:
     """The view of a run that all report formats render; `verbose` adds every tool and request."""
     tables = [_context_table(report), *([tool_table(report)] if verbose else [])]
     plots = list(context_plots(report))
-    return RunView(
+    return RunReportView(
         program="ot-bench",
         title="ot-bench",
         timestamp=report.timestamp,

@@ -11,7 +11,7 @@ from app.harness.mcp.agent_loop.attempt import AttemptContext, run_attempt
 from app.harness.mcp.agent_loop.attempt_record import TraceSink, discard_trace
 from app.harness.mcp.agent_loop.model_pool import ModelPool, OpenModel, open_model
 from app.harness.mcp.mcp_server import ServerEnvironment
-from app.harness.mcp.plan import PlannedAttempt, RunPlan
+from app.harness.mcp.plan import McpRunPlan, PlannedAttempt
 from app.harness.mcp.server_pool import ServerPool, ServerTracker
 from app.harness.mcp.types import (
     AttemptBegan,
@@ -26,7 +26,7 @@ from app.harness.mcp.types import (
 
 
 async def run_plan(
-    plan: RunPlan,
+    plan: McpRunPlan,
     listener: Listener,
     *,
     server_environment: ServerEnvironment | None = None,
@@ -65,7 +65,10 @@ async def run_plan(
 
 
 async def _run_queues(
-    plan: RunPlan, queues: list[list[PlannedAttempt]], context: AttemptContext, listener: Listener
+    plan: McpRunPlan,
+    queues: list[list[PlannedAttempt]],
+    context: AttemptContext,
+    listener: Listener,
 ) -> None:
     queue = iter(queues)
     async with asyncio.TaskGroup() as group:
@@ -91,7 +94,7 @@ def _trace_to(key: AttemptKey, listener: Listener) -> TraceSink:
 
 
 def _report(
-    plan: RunPlan, results: dict[AttemptKey, TaskResult], tracker: ServerTracker
+    plan: McpRunPlan, results: dict[AttemptKey, TaskResult], tracker: ServerTracker
 ) -> McpReport:
     planned = [attempt.key for attempt in plan.attempts()]
     return McpReport(

@@ -1,1 +1,1 @@
-"""Reports of a run in every format, rendered from one view of the run (`view.RunView`)."""
+"""Reports of a run in every format, rendered from one view of the run (`view.RunReportView`)."""

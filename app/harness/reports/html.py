@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from app.core.text import html_page, html_table, html_text
-from app.harness.reports.view import AttemptView, ReportTable, RunView
+from app.harness.reports.view import AttemptView, ReportTable, RunReportView
 
 
-def html_report(view: RunView) -> str:
+def html_report(view: RunReportView) -> str:
     """The figures, the tables and plots, then one collapsed section per attempt."""
     overview = [view.overview] if view.overview is not None else []
     return html_page(

@@ -3,10 +3,10 @@
 from xml.etree import ElementTree as ET
 
 from app.core.text import xml_text
-from app.harness.reports.view import AttemptStatus, AttemptView, RunView
+from app.harness.reports.view import AttemptStatus, AttemptView, RunReportView
 
 
-def junit_report(view: RunView) -> str:
+def junit_report(view: RunReportView) -> str:
     """One test suite with a test case per attempt."""
     statuses = [attempt.status for attempt in view.attempts]
     suite = ET.Element(

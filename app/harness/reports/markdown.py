@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterable
 
-from app.harness.reports.view import AttemptView, ReportTable, RunView
+from app.harness.reports.view import AttemptView, ReportTable, RunReportView
 
 
-def markdown_report(view: RunView) -> str:
+def markdown_report(view: RunReportView) -> str:
     """The figures and tables, then a section per attempt with its checks."""
     overview = [view.overview] if view.overview is not None else []
     lines = [

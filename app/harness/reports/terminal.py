@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from app.core.console.terminal import escape_line
-from app.harness.reports.view import AttemptView, ReportTable, RunView
+from app.harness.reports.view import AttemptView, ReportTable, RunReportView
 
 
-def terminal_report(view: RunView) -> str:
+def terminal_report(view: RunReportView) -> str:
     """The attempts with their failures, the figures, then the tables. Foreign text is escaped."""
     lines = [
         f"{escape_line(view.title)}, {escape_line(view.timestamp)}",
@@ -27,7 +27,7 @@ def attempt_line(attempt: AttemptView) -> str:
     return escape_line(f"[{attempt.label}] {attempt.title}" + (f" - {text}" if text else ""))
 
 
-def _attempts(view: RunView) -> Iterable[str]:
+def _attempts(view: RunReportView) -> Iterable[str]:
     if view.overview is not None:
         yield from _table(view.overview)
         for attempt in view.attempts:
@@ -39,7 +39,7 @@ def _attempts(view: RunView) -> Iterable[str]:
         yield from (f"       {escape_line(failure)}" for failure in attempt.failures)
 
 
-def _figures(view: RunView) -> Iterable[str]:
+def _figures(view: RunReportView) -> Iterable[str]:
     width = max((len(figure.name) for figure in view.figures), default=0)
     return (f"  {name:<{width}} {escape_line(text)}" for name, text in view.figures)
 

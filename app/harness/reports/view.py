@@ -1,4 +1,4 @@
-"""The view of a run that every report format renders; each harness builds its own `RunView`."""
+"""The view of a run that every report format renders; each harness builds its own `RunReportView`."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -70,7 +70,7 @@ class AttemptView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunView:
+class RunReportView:
     """A run. `overview`, when given, lists the attempts as a table instead of one line each.
 
     `plots` are finished HTML fragments, shown on the HTML page only.

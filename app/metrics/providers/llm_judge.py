@@ -14,7 +14,7 @@ from typing import Any, Final
 from app.core.errors import Invalid
 from app.llm.types import ChatAnswer, ChatRequest, ModelAnswer, ModelKind, PromptMessage
 from app.metrics.registry import METRICS, version_with
-from app.metrics.types import JudgeError, JudgeScore, MetricProvider, MetricSpec, Need
+from app.metrics.types import InvalidJudgment, MetricJudgeScore, MetricProvider, MetricSpec, Need
 from app.traces.types import Trace
 
 # A change of one of the two texts can change values: increase VERSION as well.
@@ -87,21 +87,21 @@ class LlmJudge:
         )
         return (request,)
 
-    def read(self, trace: Trace, answers: Sequence[ModelAnswer]) -> JudgeScore:  # noqa: ARG002
-        """The score and the reason. Raises: `JudgeError` unless the answer has exactly one score
+    def read(self, trace: Trace, answers: Sequence[ModelAnswer]) -> MetricJudgeScore:  # noqa: ARG002
+        """The score and the reason. Raises: `InvalidJudgment` unless the answer has exactly one score
         that is a number.
         """
         answer = answers[0]
         if not isinstance(answer, ChatAnswer) or answer.content is None:
             refusal = answer.refusal if isinstance(answer, ChatAnswer) else None
-            raise JudgeError(f"the judge refused: {refusal or 'the answer is empty'}")
+            raise InvalidJudgment(f"the judge refused: {refusal or 'the answer is empty'}")
         verdict = parse_verdict(answer.content)
         score, reason = verdict["score"], verdict.get("reason")
         # No conversion of texts such as "0.9": a judge that ignores the format is not trusted with
         # the rest.
         if isinstance(score, bool) or not isinstance(score, int | float):
-            raise JudgeError(f"the score is {score!r:.80}, which is not a number")
-        return JudgeScore(score, reason if isinstance(reason, str) else None)
+            raise InvalidJudgment(f"the score is {score!r:.80}, which is not a number")
+        return MetricJudgeScore(score, reason if isinstance(reason, str) else None)
 
     def compute(self, trace: Trace) -> float:
         raise LookupError(f"{self.spec.key} asks a model about {trace.trace_id}")
@@ -196,12 +196,12 @@ def _mark(texts: Mapping[str, str | None]) -> str:
 def parse_verdict(content: str) -> Mapping[str, Any]:
     """The only JSON object with a score in the text of a judge, with or without text around it.
 
-    Raises: `JudgeError` for none or several, because one of them may be a quotation of the trace.
+    Raises: `InvalidJudgment` for none or several, because one of them may be a quotation of the trace.
     """
     documents = [document for document in _objects(content) if "score" in document]
     if len(documents) != 1:
         what = "no JSON object with a score" if not documents else "several scores"
-        raise JudgeError(f"the judge wrote {what}: {content.strip()!r:.200}")
+        raise InvalidJudgment(f"the judge wrote {what}: {content.strip()!r:.200}")
     return documents[0]
 
 

@@ -8,7 +8,7 @@ from operator import mul
 from app.llm.types import EmbeddingAnswer, EmbeddingRequest, ModelAnswer, ModelKind
 from app.metrics.registry import METRICS, version_with
 from app.metrics.text_metric import BOTH_TEXTS
-from app.metrics.types import JudgeError, JudgeScore, MetricProvider, MetricSpec
+from app.metrics.types import InvalidJudgment, MetricJudgeScore, MetricProvider, MetricSpec
 from app.traces.types import Trace
 
 
@@ -30,14 +30,16 @@ class SemanticSimilarity:
             return ()
         return [EmbeddingRequest(model=self.model, text=text) for text in texts]
 
-    def read(self, trace: Trace, answers: Sequence[ModelAnswer]) -> JudgeScore:
+    def read(self, trace: Trace, answers: Sequence[ModelAnswer]) -> MetricJudgeScore:
         if not answers:
             expected, output = _texts(trace)
-            return JudgeScore(float(expected == output))
+            return MetricJudgeScore(float(expected == output))
         vectors = [_vector(answer) for answer in answers]
         if len(vectors[0]) != len(vectors[1]):
-            raise JudgeError(f"the vectors have {len(vectors[0])} and {len(vectors[1])} numbers")
-        return JudgeScore(max(0.0, cosine(*vectors)))
+            raise InvalidJudgment(
+                f"the vectors have {len(vectors[0])} and {len(vectors[1])} numbers"
+            )
+        return MetricJudgeScore(max(0.0, cosine(*vectors)))
 
     def compute(self, trace: Trace) -> float:
         raise LookupError(f"{self.spec.key} asks a model about {trace.trace_id}")
@@ -64,18 +66,18 @@ def _texts(trace: Trace) -> tuple[str, str]:
 
 def _vector(answer: ModelAnswer) -> Sequence[float]:
     if not isinstance(answer, EmbeddingAnswer):
-        raise JudgeError("the model returned no vector")
+        raise InvalidJudgment("the model returned no vector")
     return answer.vector
 
 
 def cosine(first: Sequence[float], other: Sequence[float]) -> float:
     """The cosine of the angle between two vectors of one length, in [-1, 1].
 
-    Raises: `JudgeError` for a vector without a direction.
+    Raises: `InvalidJudgment` for a vector without a direction.
     """
     length = math.hypot(*first) * math.hypot(*other)
     if not length:
-        raise JudgeError("the model returned a vector of zeros")
+        raise InvalidJudgment("the model returned a vector of zeros")
     # Rounding can carry the quotient beyond 1, which the range of the metric would refuse.
     return min(1.0, max(-1.0, math.fsum(map(mul, first, other)) / length))
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from app.harness.bash.agent import AgentAttempt, TaskLimits, attempt_task
+from app.harness.bash.agent import AgentAttempt, AttemptLimits, attempt_task
 from app.harness.bash.attempt_runner import RunLimits, Runner, plan_trials
 from app.harness.bash.check_registry import load_checks
 from app.harness.bash.replay import is_unstable, replay
@@ -59,7 +59,7 @@ def attempt(
     async def run() -> AgentAttempt:
         llm = model_at(server, provider)
         try:
-            return await attempt_task(eval_task or task(), llm, TaskLimits(), Budget())
+            return await attempt_task(eval_task or task(), llm, AttemptLimits(), Budget())
         finally:
             await llm.close()
 

@@ -10,7 +10,7 @@ import pytest
 from app.harness.budget import BudgetLimits
 from app.harness.mcp.config import EvaluatorConfig
 from app.harness.mcp.evaluator_registry import load_evaluators
-from app.harness.mcp.plan import RunPlan
+from app.harness.mcp.plan import McpRunPlan
 from app.harness.mcp.run import run_plan
 from app.harness.mcp.types import (
     AttemptBegan,
@@ -479,7 +479,7 @@ def test_run_plan__cancellation_keeps_sent_results_and_stops_the_rest() -> None:
     lines: list[str] = []
 
     async def cancel() -> None:
-        plan = RunPlan(
+        plan = McpRunPlan(
             tasks=(harness_task(name="a"), direct_task(faults(), "hang", name="b")), concurrency=1
         )
         began: list[AttemptBegan] = []

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from app.harness.mcp.mcp_server import ServerEnvironment, running_servers
-from app.harness.mcp.plan import RunPlan
+from app.harness.mcp.plan import McpRunPlan
 from app.harness.mcp.process_reaper import ProcessReaper
 from app.harness.mcp.run import run_plan
 from app.harness.mcp.stdio_connection import ServerProgram, running_program
@@ -107,7 +107,7 @@ def test_server_pool__lost_shared_server_ends_before_its_successor_starts(mark: 
         if isinstance(event, AttemptEnded):
             running.append(len(processes_of(mark)))
 
-    report = asyncio.run(run_plan(RunPlan(tasks=tasks, concurrency=1), hear))
+    report = asyncio.run(run_plan(McpRunPlan(tasks=tasks, concurrency=1), hear))
     assert report.results[-1].response == "1"
     assert max(running) == 1
 

@@ -13,7 +13,7 @@ from socket import create_connection, create_server
 
 import pytest
 
-from app.harness.mcp.plan import LlmEndpoint, PlannedServer, PlannedTask, RunPlan
+from app.harness.mcp.plan import LlmEndpoint, McpRunPlan, PlannedServer, PlannedTask
 from app.harness.mcp.run import run_plan
 from app.harness.mcp.types import ContentKind, ErrorKind, McpReport, TaskResult
 from app.harness.results import AttemptOutcome, ConversationEnding
@@ -214,7 +214,7 @@ def results(remote: str, tmp_path_factory: pytest.TempPathFactory) -> Results:
                 share_servers=True,
             ),
         ]
-        plan = RunPlan(tasks=tuple(tasks), concurrency=len(tasks))
+        plan = McpRunPlan(tasks=tuple(tasks), concurrency=len(tasks))
         report = asyncio.run(run_plan(plan, lambda _: None))
     by_task = {result.task: result for result in report.results}
     return Results(by_task=by_task, report=report, requests=models.requests, folder=folder)
@@ -309,7 +309,7 @@ def ask(
     """A task without tools, with these answers of the provider."""
     with model_server(in_turn(*answers)) as server:
         task = harness_task(endpoint=endpoint(server, Provider.OPENAI), timeout_s=timeout_s)
-        report = asyncio.run(run_plan(RunPlan(tasks=(task,)), lambda _: None))
+        report = asyncio.run(run_plan(McpRunPlan(tasks=(task,)), lambda _: None))
     return report.results[0], server.requests
 
 

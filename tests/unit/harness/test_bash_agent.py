@@ -11,7 +11,7 @@ import pytest
 from app.harness.bash.agent import (
     BASH,
     AgentAttempt,
-    TaskLimits,
+    AttemptLimits,
     attempt_task,
     parse_call,
     tool_text,
@@ -100,7 +100,7 @@ def attempt(
 ) -> AgentAttempt:
     budget = limits.pop("budget", None) or Budget()
     return asyncio.run(
-        attempt_task(eval_task or task(), ScriptedModel(turns), TaskLimits(**limits), budget)
+        attempt_task(eval_task or task(), ScriptedModel(turns), AttemptLimits(**limits), budget)
     )
 
 
@@ -158,7 +158,7 @@ def test_turn_limit__trace_ends_with_results_of_last_turn() -> None:
 def test_system_prompt__task_prompt_overrides_sandbox_prompt() -> None:
     for system, expected in ((None, sandbox_prompt()), ("", ""), ("Own.", "Own.")):
         parrot = ScriptedModel([turn(text="Done.")])
-        asyncio.run(attempt_task(task(system=system), parrot, TaskLimits(), Budget()))
+        asyncio.run(attempt_task(task(system=system), parrot, AttemptLimits(), Budget()))
         assert parrot.systems == [expected]
 
 
@@ -176,7 +176,7 @@ def test_time_limit__server_without_answer_is_infra_error() -> None:
             await asyncio.sleep(60)
             raise AssertionError
 
-    limits = TaskLimits(time_s=0.01)
+    limits = AttemptLimits(time_s=0.01)
     agent_attempt = asyncio.run(attempt_task(task(), Silent([]), limits, Budget()))
     assert (agent_attempt.trace.ending, str(agent_attempt.failure)) == (
         ConversationEnding.ERROR,
@@ -222,7 +222,7 @@ class RecoveringModel(ScriptedModel):
 
 def test_time_limit__retried_request_is_infra_error() -> None:
     agent_attempt = asyncio.run(
-        attempt_task(task(), RecoveringModel([turn("true")]), TaskLimits(), Budget())
+        attempt_task(task(), RecoveringModel([turn("true")]), AttemptLimits(), Budget())
     )
     assert (
         agent_attempt.trace.ending,
@@ -238,7 +238,7 @@ def test_time_limit__retried_request_is_infra_error() -> None:
 
 def test_time_limit__recovered_server_leaves_timeout_to_model() -> None:
     late = RecoveringModel([turn("true")], late=3)
-    agent_attempt = asyncio.run(attempt_task(task(), late, TaskLimits(), Budget()))
+    agent_attempt = asyncio.run(attempt_task(task(), late, AttemptLimits(), Budget()))
     assert (agent_attempt.trace.ending, agent_attempt.trace.turns, agent_attempt.failure) == (
         ConversationEnding.TIME_LIMIT,
         2,
@@ -489,7 +489,7 @@ def test_llm_cache__cached_request_is_sent_once(tmp_path: Path) -> None:
         llm = CachedLlm(
             parrot, tmp_path, TurnSettings(), server=None, trial=trial, only_cached=only_cached
         )
-        return asyncio.run(attempt_task(task(), llm, TaskLimits(), Budget()))
+        return asyncio.run(attempt_task(task(), llm, AttemptLimits(), Budget()))
 
     first, again = ask(0), ask(0, only_cached=True)
     assert len(parrot.received) == 2
@@ -503,7 +503,7 @@ def test_llm_cache__invalid_file_is_requested_again(tmp_path: Path) -> None:
     parrot = ScriptedModel([turn(text="Done.")])
     llm = CachedLlm(parrot, tmp_path, TurnSettings(), server=None, trial=0, only_cached=False)
     for _ in range(2):
-        asyncio.run(attempt_task(task(), llm, TaskLimits(), Budget()))
+        asyncio.run(attempt_task(task(), llm, AttemptLimits(), Budget()))
         [file] = tmp_path.iterdir()
         file.write_text("{")
     assert len(parrot.received) == 2
@@ -511,14 +511,14 @@ def test_llm_cache__invalid_file_is_requested_again(tmp_path: Path) -> None:
 
 def test_scripted_model__plays_turns_of_its_task() -> None:
     llm = ScriptedLlm("s", {"Do it.": Script(turns=(("echo a", "echo b"), ("echo c",)))})
-    agent_attempt = asyncio.run(attempt_task(task(), llm, TaskLimits(), Budget()))
+    agent_attempt = asyncio.run(attempt_task(task(), llm, AttemptLimits(), Budget()))
     assert [tool_call.commands for tool_call in agent_attempt.trace.tool_calls] == [
         "echo a",
         "echo b",
         "echo c",
     ]
     assert agent_attempt.trace.natural_stop
-    unknown = asyncio.run(attempt_task(task(prompt="Else."), llm, TaskLimits(), Budget()))
+    unknown = asyncio.run(attempt_task(task(prompt="Else."), llm, AttemptLimits(), Budget()))
     assert unknown.failure is not None
 
 

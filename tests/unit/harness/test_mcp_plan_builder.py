@@ -11,7 +11,7 @@ from app.harness.mcp.config import TaskType
 from app.harness.mcp.evaluator_registry import load_evaluators
 from app.harness.mcp.lint import lint
 from app.harness.mcp.loader import load_text
-from app.harness.mcp.plan import PlannedTask, RunPlan
+from app.harness.mcp.plan import McpRunPlan, PlannedTask
 from app.harness.mcp.plan_builder import (
     OPENROUTER_URL,
     ModelKeys,
@@ -174,7 +174,7 @@ def test_require_keys__missing_key_is_named() -> None:
 
 
 def test_run_plan__orders_attempts_by_trial() -> None:
-    plan = RunPlan(tasks=planned(), trials=2)
+    plan = McpRunPlan(tasks=planned(), trials=2)
     assert [(attempt.task.name, attempt.trial) for attempt in plan.attempts()] == [
         (name, trial)
         for trial in (0, 1)
@@ -201,9 +201,9 @@ def test_missing_queues__ordered_scenario_is_one_queue_per_trial() -> None:
         harness_task(name=name, scenario="kept", in_order=True, share_servers=True)
         for name in ("write", "read")
     ]
-    plan = RunPlan(tasks=(*tasks, harness_task(name="alone")), trials=2)
+    plan = McpRunPlan(tasks=(*tasks, harness_task(name="alone")), trials=2)
 
-    def queues(plan: RunPlan) -> list[list[str]]:
+    def queues(plan: McpRunPlan) -> list[list[str]]:
         return [
             [f"{attempt.task.name}#{attempt.trial}" for attempt in queue]
             for queue in plan.missing_queues()

@@ -22,8 +22,8 @@ from app.metrics.types import (
     MetricFailed,
     MetricFailureKind,
     MetricSkipped,
+    MetricSkipReason,
     MetricSpec,
-    SkipReason,
     TraceMeasurements,
 )
 from app.traces.types import Trace
@@ -113,7 +113,7 @@ def test_statistic__unknown_name_suggests_the_nearest() -> None:
 def test_missing_counts__are_by_reason() -> None:
     rows = [
         TraceMeasurements("a", (0.5,), {}),
-        TraceMeasurements("b", (None,), {"M": MetricSkipped(SkipReason.NO_OUTPUT)}),
+        TraceMeasurements("b", (None,), {"M": MetricSkipped(MetricSkipReason.NO_OUTPUT)}),
         TraceMeasurements(
             "c", (None,), {"M": MetricFailed(MetricFailureKind.RAISED, "KeyError: 1")}
         ),

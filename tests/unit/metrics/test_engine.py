@@ -23,9 +23,9 @@ from app.metrics.types import (
     MetricFailureKind,
     MetricRef,
     MetricSkipped,
+    MetricSkipReason,
     MetricSpec,
     Need,
-    SkipReason,
 )
 from app.traces.types import Trace, TraceOutcome
 
@@ -163,7 +163,7 @@ def test_measure__failed_agent_gets_the_worst_value(
 
 def test_measure__failed_agent_without_a_worst_value_is_skipped() -> None:
     row = measure(trace(outcome=TraceOutcome.TIMEOUT), [FakeMetric(raising)])
-    assert row.missing == {"FAKE": MetricSkipped(SkipReason.AGENT_ERROR)}
+    assert row.missing == {"FAKE": MetricSkipped(MetricSkipReason.AGENT_ERROR)}
 
 
 @pytest.mark.parametrize("outcome", [TraceOutcome.AGENT_ERROR, TraceOutcome.TIMEOUT])
@@ -174,11 +174,11 @@ def test_measure__metric_of_failures_is_computed_for_them(outcome: TraceOutcome)
     assert measure_chunk([failed], [FakeBatch(spec=measures)])[0].values == (0.25,)
     needing = replace(measures, needs=frozenset({Need.OUTPUT}))
     assert measure(failed, [FakeMetric(raising, needing)]).missing == {
-        "FAKE": MetricSkipped(SkipReason.NO_OUTPUT)
+        "FAKE": MetricSkipped(MetricSkipReason.NO_OUTPUT)
     }
     infra_error_trace = trace(outcome=TraceOutcome.INFRA_ERROR)
     assert measure(infra_error_trace, [FakeMetric(raising, measures)]).missing == {
-        "FAKE": MetricSkipped(SkipReason.INFRA_ERROR)
+        "FAKE": MetricSkipped(MetricSkipReason.INFRA_ERROR)
     }
 
 
@@ -196,12 +196,12 @@ def test_score_within_limits__memory_error_is_raised(
 @pytest.mark.parametrize(
     ("outcome", "reason"),
     [
-        (TraceOutcome.INFRA_ERROR, SkipReason.INFRA_ERROR),
-        (TraceOutcome.JUDGE_ERROR, SkipReason.JUDGE_ERROR),
+        (TraceOutcome.INFRA_ERROR, MetricSkipReason.INFRA_ERROR),
+        (TraceOutcome.JUDGE_ERROR, MetricSkipReason.JUDGE_ERROR),
     ],
 )
 def test_measure__infra_and_judge_errors_are_skipped(
-    outcome: TraceOutcome, reason: SkipReason
+    outcome: TraceOutcome, reason: MetricSkipReason
 ) -> None:
     row = measure(trace(outcome=outcome), [FakeMetric(raising, spec(worst=0.0))])
     assert row.values == (None,)
@@ -211,16 +211,18 @@ def test_measure__infra_and_judge_errors_are_skipped(
 @pytest.mark.parametrize(
     ("given_trace", "reason"),
     [
-        (trace(expected=None), SkipReason.NO_EXPECTED_OUTPUT),
-        (trace(output=None), SkipReason.NO_OUTPUT),
-        (trace(expected=None, output=None), SkipReason.NO_EXPECTED_OUTPUT),
+        (trace(expected=None), MetricSkipReason.NO_EXPECTED_OUTPUT),
+        (trace(output=None), MetricSkipReason.NO_OUTPUT),
+        (trace(expected=None, output=None), MetricSkipReason.NO_EXPECTED_OUTPUT),
         (
             trace(expected=None, outcome=TraceOutcome.AGENT_ERROR),
-            SkipReason.NO_EXPECTED_OUTPUT,
+            MetricSkipReason.NO_EXPECTED_OUTPUT,
         ),
     ],
 )
-def test_measure__missing_text_is_the_skip_reason(given_trace: Trace, reason: SkipReason) -> None:
+def test_measure__missing_text_is_the_skip_reason(
+    given_trace: Trace, reason: MetricSkipReason
+) -> None:
     row = measure(given_trace, [FakeMetric(raising, spec(worst=0.0, needs=BOTH))])
     assert row.missing == {"FAKE": MetricSkipped(reason)}
 
@@ -232,7 +234,7 @@ def test_measure__empty_text_is_not_missing() -> None:
 
 def test_measure__unsupported_trace_is_skipped() -> None:
     row = measure(trace(), [FakeMetric(raising, accepts=False)])
-    assert row.missing == {"FAKE": MetricSkipped(SkipReason.NOT_SUPPORTED)}
+    assert row.missing == {"FAKE": MetricSkipped(MetricSkipReason.NOT_SUPPORTED)}
 
 
 def test_batch__is_computed_once_for_applicable_traces() -> None:
@@ -305,7 +307,7 @@ def test_score_chunk__can_be_pickled() -> None:
     work = pickle.loads(pickle.dumps((score_chunk, chunk, refs)))
     rows = pickle.loads(pickle.dumps(work[0](*work[1:])))
     assert rows == score_chunk(chunk, refs)
-    assert rows[1].missing == {"ROUGE": MetricSkipped(SkipReason.NO_OUTPUT)}
+    assert rows[1].missing == {"ROUGE": MetricSkipped(MetricSkipReason.NO_OUTPUT)}
 
 
 @given(st.lists(st.tuples(st.text(), st.text()), max_size=8))

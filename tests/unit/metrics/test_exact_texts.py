@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from app.metrics.engine import measure
 from app.metrics.registry import load_metrics, provider_for
-from app.metrics.types import MetricRef, MetricSkipped, SkipReason
+from app.metrics.types import MetricRef, MetricSkipped, MetricSkipReason
 from app.traces.types import Trace, TraceOutcome
 
 load_metrics()
@@ -66,7 +66,7 @@ def test_contains__examples(expected: str, output: str, as_it_is: float, any_cas
 def test_contains__empty_expected_text_is_skipped() -> None:
     trace = Trace(trace_id="t", item_id="t", expected_output="", output="anything")
     row = measure(trace, [provider_for(MetricRef.of("CONTAINS"))])
-    assert row.missing == {"CONTAINS": MetricSkipped(SkipReason.NOT_SUPPORTED)}
+    assert row.missing == {"CONTAINS": MetricSkipped(MetricSkipReason.NOT_SUPPORTED)}
 
 
 @given(st.text(min_size=1), st.text(), st.text())
@@ -93,7 +93,7 @@ def test_edit_similarity__two_huge_texts_are_skipped() -> None:
     trace = Trace(trace_id="t", item_id="t", expected_output=huge, output=huge)
     provider = provider_for(MetricRef.of("EDIT_SIMILARITY"))
     assert measure(trace, [provider]).missing == {
-        "EDIT_SIMILARITY": MetricSkipped(SkipReason.NOT_SUPPORTED)
+        "EDIT_SIMILARITY": MetricSkipped(MetricSkipReason.NOT_SUPPORTED)
     }
     assert value("EDIT_SIMILARITY", huge, "a") == pytest.approx(1 / 31_700, rel=1e-9)
 

@@ -18,14 +18,14 @@ from app.metrics.model_metrics import (
 from app.metrics.providers.llm_judge import parse_verdict
 from app.metrics.registry import load_metrics, provider_for, ref_of_column
 from app.metrics.types import (
-    JudgeError,
+    InvalidJudgment,
     MetricFailed,
     MetricFailureKind,
     MetricRef,
     MetricSkipped,
+    MetricSkipReason,
     OptionValue,
     RemoteMetric,
-    SkipReason,
 )
 from app.traces.types import Trace, TraceOutcome
 
@@ -109,8 +109,8 @@ def test_judge__trace_without_a_required_text_is_skipped() -> None:
         provider_requests(judge(), [trace(**{text: None})])[0]
         for text in ("expected_output", "input")
     ]
-    assert without_expected == MetricSkipped(SkipReason.NO_EXPECTED_OUTPUT)
-    assert without_input == MetricSkipped(SkipReason.NOT_SUPPORTED)
+    assert without_expected == MetricSkipped(MetricSkipReason.NO_EXPECTED_OUTPUT)
+    assert without_input == MetricSkipped(MetricSkipReason.NOT_SUPPORTED)
     [question] = provider_requests(judge(prompt=TONE), [trace(expected_output=None, input=None)])
     assert isinstance(question, list)
     assert len(question) == 1
@@ -238,5 +238,5 @@ def test_judge_options__inconsistent_options_are_rejected(
 def test_judge__compute_is_not_supported() -> None:
     with pytest.raises(LookupError, match="asks a model about t"):
         judge().compute(trace())
-    with pytest.raises(JudgeError):
+    with pytest.raises(InvalidJudgment):
         parse_verdict("no")

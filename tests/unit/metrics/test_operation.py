@@ -7,7 +7,7 @@ import pytest
 from app.metrics.aggregate import aggregate
 from app.metrics.engine import measure
 from app.metrics.registry import load_metrics, provider_for
-from app.metrics.types import MetricRef, MetricSkipped, Missing, SkipReason
+from app.metrics.types import MetricRef, MetricSkipped, MetricSkipReason, Missing
 from app.traces.types import ToolCall, Trace, TraceOutcome
 
 load_metrics()
@@ -47,7 +47,7 @@ def measured(measured_trace: Trace, key: str) -> float | Missing:
     return row.missing[key] if row.values[0] is None else row.values[0]
 
 
-NOT_TOLD = MetricSkipped(SkipReason.NOT_SUPPORTED)
+NOT_TOLD = MetricSkipped(MetricSkipReason.NOT_SUPPORTED)
 
 
 @pytest.mark.parametrize(
@@ -98,12 +98,12 @@ def test_total_tokens__unknown_part_makes_the_total_unknown() -> None:
 @pytest.mark.parametrize(
     ("outcome", "reason"),
     [
-        (TraceOutcome.INFRA_ERROR, SkipReason.INFRA_ERROR),
-        (TraceOutcome.JUDGE_ERROR, SkipReason.JUDGE_ERROR),
+        (TraceOutcome.INFRA_ERROR, MetricSkipReason.INFRA_ERROR),
+        (TraceOutcome.JUDGE_ERROR, MetricSkipReason.JUDGE_ERROR),
     ],
 )
 def test_operational_metric__infrastructure_and_judge_errors_are_skipped(
-    key: str, outcome: TraceOutcome, reason: SkipReason
+    key: str, outcome: TraceOutcome, reason: MetricSkipReason
 ) -> None:
     assert measured(told(outcome=outcome), key) == MetricSkipped(reason)
 

@@ -18,13 +18,13 @@ from app.metrics.model_metrics import (
 from app.metrics.providers.semantic_similarity import cosine
 from app.metrics.registry import load_metrics, provider_for
 from app.metrics.types import (
-    JudgeError,
+    InvalidJudgment,
     MetricFailed,
     MetricFailureKind,
     MetricRef,
     MetricSkipped,
+    MetricSkipReason,
     RemoteMetric,
-    SkipReason,
 )
 from app.traces.types import Trace, TraceOutcome
 
@@ -96,7 +96,7 @@ def test_cosine__is_symmetric_bounded_and_one_for_equal_vectors(
 
 
 def test_cosine__zero_vector_is_a_judge_error() -> None:
-    with pytest.raises(JudgeError, match="a vector of zeros"):
+    with pytest.raises(InvalidJudgment, match="a vector of zeros"):
         cosine([0, 0], [1, 0])
 
 
@@ -128,7 +128,11 @@ def test_semantic_similarity__known_values_send_no_request() -> None:
     assert provider_requests(
         similarity(),
         [pair(None, "x"), pair("x", None), pair("x", None, TraceOutcome.TIMEOUT)],
-    ) == [MetricSkipped(SkipReason.NO_EXPECTED_OUTPUT), MetricSkipped(SkipReason.NO_OUTPUT), 0.0]
+    ) == [
+        MetricSkipped(MetricSkipReason.NO_EXPECTED_OUTPUT),
+        MetricSkipped(MetricSkipReason.NO_OUTPUT),
+        0.0,
+    ]
 
 
 def test_semantic_similarity__negative_cosine_is_zero() -> None:

@@ -10,7 +10,13 @@ from app.jobs.handlers import JobContext, WorkerStopping
 from app.jobs.process_pool import CallLost, CallTimeout, ChildExited, OutOfMemory, ProcessPool
 from app.metrics.engine import score_within_limits
 from app.metrics.registry import load_metrics
-from app.metrics.types import MetricFailed, MetricRef, MetricSkipped, SkipReason, TraceMeasurements
+from app.metrics.types import (
+    MetricFailed,
+    MetricRef,
+    MetricSkipped,
+    MetricSkipReason,
+    TraceMeasurements,
+)
 from app.runs.leases import RunEnded
 from app.runs.scoring import score_traces, summarize
 from app.traces.types import Trace, TraceOutcome
@@ -151,8 +157,8 @@ def test_score_traces__skip_reasons_are_kept_after_a_metric_is_given_up() -> Non
     rows = score_with(FakePool(), [*pairs(3), *skipped_rows], BLEU)[3:]
     assert [row.values for row in rows] == [(None,), (None,), (0.0,), (None,)]
     assert [row.missing.get("BLEU") for row in rows[:3]] == [
-        MetricSkipped(SkipReason.INFRA_ERROR),
-        MetricSkipped(SkipReason.NO_EXPECTED_OUTPUT),
+        MetricSkipped(MetricSkipReason.INFRA_ERROR),
+        MetricSkipped(MetricSkipReason.NO_EXPECTED_OUTPUT),
         None,
     ]
     assert failures(rows) == [("HANG", NOT_TRIED)]

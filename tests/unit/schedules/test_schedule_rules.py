@@ -12,11 +12,11 @@ from app.schedules.preview import clock_notes, describe
 from app.schedules.rules import (
     FIRE_ALL_LIMIT,
     RECORDED_LIMIT,
+    FireSkipReason,
     MisfirePolicy,
     MisfireRules,
     NeverFires,
     ScheduleTiming,
-    SkipReason,
     TickPlan,
     first_instant,
     plan_tick,
@@ -51,14 +51,14 @@ def test_plan_tick__skip_records_missed_and_fires_on_time() -> None:
     tick_plan = plan("0 0 * * * *", at(9), MisfirePolicy.SKIP)
     assert tick_plan.fire == (at(12),)
     assert [skipped.due_at for skipped in tick_plan.skip] == [at(9), at(10), at(11)]
-    assert {skipped.reason for skipped in tick_plan.skip} == {SkipReason.MISSED}
+    assert {skipped.reason for skipped in tick_plan.skip} == {FireSkipReason.MISSED}
 
 
 def test_plan_tick__fire_once_fires_newest_missed_instant() -> None:
     tick_plan = plan("0 30 * * * *", at(8, 30), MisfirePolicy.FIRE_ONCE)
     assert tick_plan.fire == (at(11, 30),)
     assert [skipped.due_at for skipped in tick_plan.skip] == [at(8, 30), at(9, 30), at(10, 30)]
-    assert {skipped.reason for skipped in tick_plan.skip} == {SkipReason.COALESCED}
+    assert {skipped.reason for skipped in tick_plan.skip} == {FireSkipReason.COALESCED}
     assert tick_plan.next_run_at == at(12, 30)
 
 
@@ -73,7 +73,7 @@ def test_plan_tick__fire_all_fires_up_to_limit() -> None:
     # 10:00 to 11:59 are 120 missed minutes; 12:00 is on time.
     assert len(tick_plan.fire) == FIRE_ALL_LIMIT + 1
     assert tick_plan.fire[0] == at(10, 20)
-    assert [skipped.reason for skipped in tick_plan.skip] == [SkipReason.FIRE_ALL_LIMIT] * 20
+    assert [skipped.reason for skipped in tick_plan.skip] == [FireSkipReason.FIRE_ALL_LIMIT] * 20
 
 
 def test_plan_tick__instants_outside_catchup_window_share_one_row() -> None:
@@ -81,7 +81,7 @@ def test_plan_tick__instants_outside_catchup_window_share_one_row() -> None:
     [skipped] = tick_plan.skip
     assert (skipped.due_at, skipped.reason) == (
         at(12, day=1),
-        SkipReason.OUTSIDE_CATCHUP_WINDOW,
+        FireSkipReason.OUTSIDE_CATCHUP_WINDOW,
     )
     # 12:00:00.4 less three hours: 09:00:00 is the first instant of the window.
     assert skipped.range_end == at(8, 59) + timedelta(seconds=59)

@@ -3,13 +3,13 @@
 CollectionFailed
 ├── LangfuseAuthError       the keys are missing, wrong, or of an organization
 ├── DatasetNotFound
-├── RunNotFound
+├── SourceRunNotFound
 ├── LangfuseRateLimited     the server asks for a longer wait than a run allows
 ├── LangfuseUnavailable     no response, or a server error, in every attempt
 ├── BadResponse             a response of an unexpected form
 ├── ResponseTooLarge
 ├── RedirectRefused
-└── NoTraces
+└── SourceRunEmpty
 """
 
 import json
@@ -45,7 +45,7 @@ class DatasetNotFound(CollectionFailed):
     code = "DATASET_NOT_FOUND"
 
 
-class RunNotFound(CollectionFailed):
+class SourceRunNotFound(CollectionFailed):
     """The dataset has no run with this name; correct `runName`, or omit it to read the newest run."""
 
     code = "RUN_NOT_FOUND"
@@ -89,7 +89,7 @@ class RedirectRefused(CollectionFailed):
     code = "REDIRECT_REFUSED"
 
 
-class NoTraces(CollectionFailed):
+class SourceRunEmpty(CollectionFailed):
     """The run has no traces; check that it is the intended run, and that it has finished."""
 
     code = "NO_TRACES"

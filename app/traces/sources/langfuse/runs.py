@@ -21,7 +21,7 @@ from app.traces.sources.langfuse.errors import (
     DatasetNotFound,
     NotFoundError,
     PageTooLarge,
-    RunNotFound,
+    SourceRunNotFound,
 )
 from app.traces.sources.langfuse.json_fields import JSON, require_text
 from app.traces.sources.langfuse.page_pagination import fetch_page, iter_pages
@@ -109,7 +109,7 @@ def translate_errors() -> Iterator[None]:
             " server of version 3 or newer"
         ) from None
     except NotFoundError as error:
-        raise RunNotFound(
+        raise SourceRunNotFound(
             f"the run was deleted while it was read ({error.detail or 'not found'}); start a new"
             " run of the benchmark"
         ) from None

@@ -21,7 +21,7 @@ from app.traces.sources.langfuse.client import (
     throttle_name,
 )
 from app.traces.sources.langfuse.cursor import INITIAL_CURSOR, CollectionCursor, parse_cursor
-from app.traces.sources.langfuse.errors import BadResponse, NoTraces, RunNotFound
+from app.traces.sources.langfuse.errors import BadResponse, SourceRunEmpty, SourceRunNotFound
 from app.traces.sources.langfuse.reader import (
     ApiVersionMismatch,
     ExperimentRun,
@@ -122,7 +122,7 @@ class _CollectionReader:
 
         A run lives where its writer put it: runs of older SDKs are missing from API v4, so a server
         with both APIs is asked through both.
-        Raises: `ApiVersionMismatch` when the server offers none of them; `RunNotFound`.
+        Raises: `ApiVersionMismatch` when the server offers none of them; `SourceRunNotFound`.
         """
         dataset = self._find_dataset(client)
         offered, rejections = list[RunReader](), list[str]()
@@ -153,12 +153,14 @@ class _CollectionReader:
             return None
         return find_dataset(client, name)
 
-    def _run_not_found(self, reader: RunReader, dataset: LangfuseDataset | None) -> RunNotFound:
+    def _run_not_found(
+        self, reader: RunReader, dataset: LangfuseDataset | None
+    ) -> SourceRunNotFound:
         names = reader.list_run_names(dataset)
         subject = f"the dataset {dataset.name!r}" if dataset else "the Langfuse project"
         missing = f"no run {self.query.run_name!r}" if self.query.run_name else "no run yet"
         newest = f"; its newest runs are {', '.join(map(repr, names))}" if names else ""
-        return RunNotFound(
+        return SourceRunNotFound(
             f"{subject} has {missing} (API {reader.api}){newest}. Correct runName, or omit it to"
             " read the newest run."
         )
@@ -224,7 +226,7 @@ class _ReadPass:
     ) -> Generator[TracePage, None, CollectionCursor | None]:
         """Yield the pages; return the start of the next pass, or None when the run is read.
 
-        Raises: `NoTraces`; `BadResponse` when the server repeated itself before the end.
+        Raises: `SourceRunEmpty`; `BadResponse` when the server repeated itself before the end.
         """
         loop_detected = False
         with closing(TraceCounter()) as counter:
@@ -256,7 +258,7 @@ class _ReadPass:
                 " then retry"
             )
         if traces_read == 0:
-            raise NoTraces(
+            raise SourceRunEmpty(
                 f"the run {cursor.run.name!r} has no traces (API {cursor.api}); check that it is"
                 " the intended run, and that it has finished"
             )
