@@ -45,7 +45,7 @@ class ExpressionKind(Enum):
 def check_formula(text: str, metric_keys: Collection[str] | None = None) -> CheckedFormula:
     """Parse a formula and find every mistake in it.
 
-    `known` are the metric keys that may be used, in upper case; None accepts any. Scores that
+    `metric_keys` are the metric keys that may be used, in upper case; None accepts any. Scores that
     came with the traces and judges, by their names, are never checked: nobody knows them beforehand.
     """
     # lark takes 40 ms to import; `mosaico --help` and most requests never parse a formula.

@@ -75,7 +75,7 @@ def update_endpoint(session: Session, endpoint_id: str, body: EndpointPatch) -> 
 def decrypt_recipient(endpoint: Endpoint, box: SecretBox) -> Secret | None:
     """The complete recipient; None if it was dropped because its master key was lost.
 
-    Raises: `WrongMasterKey`, `BrokenSeal`.
+    Raises: `UnknownMasterKey`, `CorruptedSecret`.
     """
     encrypted = endpoint.address
     return None if encrypted is None else _decrypt(encrypted, endpoint, "address", box)

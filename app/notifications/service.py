@@ -236,7 +236,7 @@ def mark_all_read(session: Session, now: datetime) -> None:
 def delete_old_notifications(session: Session, now: datetime) -> int:
     """Delete a batch of notifications older than 90 days that have no pending delivery.
 
-    Returns: the number deleted; see `delete_some`.
+    Returns: the number deleted; see `delete_batch`.
     """
     # A pending delivery needs the message; HELD ones of a disabled endpoint may expire with it.
     is_pending = exists().where(

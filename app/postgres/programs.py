@@ -166,7 +166,7 @@ class PostgresBinaries:
 def packaged_binaries() -> PostgresBinaries:
     """The programs of the installed package; its Python code is never run.
 
-    Raises: `NoBinaries` when the package is missing or has no programs for this platform.
+    Raises: `PostgresBinariesMissing` when the package is missing or has no programs for this platform.
     """
     # Without importing it: the package's own code changes folders that are not ours.
     spec = importlib.util.find_spec(PACKAGE)

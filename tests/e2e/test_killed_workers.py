@@ -83,7 +83,7 @@ def test_poison_job__fails_its_run_and_the_queue_continues(
 
     run = deployment.ended_run(run_id)
     assert (run["status"], run["errorCode"]) == ("FAILED", "POISON")
-    assert "look at their logs" in run["errorMessage"]
+    assert "read their logs" in run["errorMessage"]
     deployment.completed_run(deployment.start("after"))
 
 

@@ -67,7 +67,7 @@ def test_frozen_worker__writes_nothing_and_finishes_no_job(
     other.send(signal.SIGSTOP)
     gate.open()
     frozen.send(signal.SIGCONT)
-    frozen.said("was taken over")
+    frozen.said("belongs to another worker now")
 
     assert deployment.rows.value("SELECT count(*) FROM collected_traces") == 500
     held_jobs = "SELECT status::text FROM procrastinate_jobs WHERE task_name = 'runs.collect'"

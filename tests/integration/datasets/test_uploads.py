@@ -56,7 +56,7 @@ def test_upload__is_stored_listed_shown_and_deleted(service: Service) -> None:
 def test_upload__invalid_line_rejects_the_whole_upload(service: Service) -> None:
     good = [ndjson([pair(number)]) for number in (1, 2)]
     flaws = {
-        b"{\n": "not JSON",
+        b"{\n": "not valid JSON",
         b"[1]\n": "a trace must be an object",
         b"{}\n": "traceId is missing",
         b'{"traceId": ""}\n': "traceId",
