@@ -101,7 +101,7 @@ def _stop(workers: list[Program]) -> None:
     for worker in workers:
         worker.send(signal.SIGTERM)
     for worker in workers:
-        worker.ended()
+        worker.wait_for_exit()
 
 
 def _upload(deployment: Deployment, name: str, count: int) -> None:
@@ -113,5 +113,5 @@ def _run(deployment: Deployment, name: str) -> RunTiming:
     started = deployment.service.start(benchmarkId="scale", runName=name)
     run = deployment.completed_run(started["id"])
     began, ended = (datetime.fromisoformat(run[key]) for key in ("startedAt", "completedAt"))
-    scoring_s = float(deployment.rows.value(SCORING_S, run["id"]))
+    scoring_s = float(deployment.database.value(SCORING_S, run["id"]))
     return RunTiming(run, (ended - began).total_seconds(), scoring_s)

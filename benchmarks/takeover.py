@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from benchmarks.deployment import deployment_with_workers
 from benchmarks.result_rows import BenchRow
-from tests.support.kills import STEPS, kill_in, run_undisturbed
+from tests.support.kills import STEPS, kill_worker_in, run_undisturbed
 
 GOAL_S = 15.0
 
@@ -16,7 +16,7 @@ def measure() -> Iterator[BenchRow]:
     """Kill a worker in each step of a run, with one run per step."""
     with deployment_with_workers() as deployment:
         steps = tuple(step for step in STEPS if step != "writing back")  # the run is complete then
-        seconds = kill_in(deployment, steps, run_undisturbed(deployment))
+        seconds = kill_worker_in(deployment, steps, run_undisturbed(deployment))
     for step, taken_s in seconds.items():
         yield BenchRow(
             f"R1 {step}",

@@ -1,4 +1,4 @@
-"""The API in this process, workers in processes of their own, one database."""
+"""A deployment: the API in this process, workers in child processes, one database."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The wheel in a fresh environment, started from a folder that has a package `app` of its own."""
+"""The wheel in a fresh environment, started from a folder with a foreign package `app`."""
 
 import os
 import signal
@@ -14,19 +14,19 @@ import httpx
 import pytest
 
 from app.postgres.server import EmbeddedPostgres
-from tests.support.processes import ROOT, Program
+from tests.support.processes import LIVENESS_S, ROOT, Program
 
 FOREIGN_PACKAGE = "raise SystemExit('the package `app` of the current folder was executed')\n"
 
-# Building and starting take two processors for some seconds: one at a time with the other trees.
+# Building and starting need both processors: the group runs these tests one at a time.
 pytestmark = pytest.mark.xdist_group("serve")
 
 
 @pytest.fixture(scope="module")
 def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `bin` folder of a fresh environment into which the wheel of this tree is installed.
+    """The `bin` folder of a fresh environment in which the wheel of this project is installed.
 
-    The locked requirements come from the environment of the tests: installing them again would
+    The locked requirements come from the environment of the tests: a second installation would
     take a minute and test the package index, not the wheel.
     """
     folder = tmp_path_factory.mktemp("wheel")
@@ -41,12 +41,12 @@ def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder,
         ROOT,
     ]
-    subprocess.run(build, check=True, timeout=120)
+    subprocess.run(build, check=True, timeout=LIVENESS_S)
     venv.create(folder / "venv", with_pip=False)
     python = folder / "venv" / "bin" / "python"
     [wheel] = folder.glob("mosaico-*.whl")
     install: list[str | Path] = [*pip, "--python", python, "install", *offline, wheel]
-    subprocess.run(install, check=True, timeout=120)
+    subprocess.run(install, check=True, timeout=LIVENESS_S)
     [site_packages] = (folder / "venv" / "lib").glob("python*/site-packages")
     (site_packages / "locked_requirements.pth").write_text(sysconfig.get_path("purelib"))
     return python.parent
@@ -54,7 +54,7 @@ def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def foreign_folder(tmp_path: Path) -> Iterator[Path]:
-    """A current folder in which a stranger keeps a package named `app`."""
+    """A working directory that contains a foreign package named `app`."""
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "__init__.py").write_text(FOREIGN_PACKAGE)
     yield tmp_path
@@ -67,7 +67,7 @@ def test_serve__from_a_folder_with_its_own_app_package_starts_every_process(
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     log_file = foreign_folder / "serve.log"
-    unrelated = {
+    inherited = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("MOSAICO", "PYTHONPATH"))
@@ -77,20 +77,20 @@ def test_serve__from_a_folder_with_its_own_app_package_starts_every_process(
         process = subprocess.Popen(
             [installed_wheel / "mosaico", "serve"],
             cwd=foreign_folder,
-            env=unrelated | settings,
+            env=inherited | settings,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
     try:
         serve = Program(process, log_file)
-        serve.said(f"MOSAICO runs at http://127.0.0.1:{port}")
-        health = httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False)
+        serve.wait_for_output(f"MOSAICO runs at http://127.0.0.1:{port}")
+        health = httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False, timeout=LIVENESS_S)
         assert health.is_success
         process.send_signal(signal.SIGTERM)
-        assert serve.ended() == 0
+        assert serve.wait_for_exit() == 0
         assert "was executed" not in serve.log
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait(30)
+            process.wait(LIVENESS_S)

@@ -1,4 +1,4 @@
-"""A worker is killed while it reads from Langfuse: nothing is lost or read twice."""
+"""A worker is killed while it reads from Langfuse: no trace is lost and no page is read twice."""
 
 import dataclasses
 from collections import Counter
@@ -13,12 +13,12 @@ from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
 from tests.support.langfuse.faults import NoResponseEver
 from tests.support.processes import MASTER_KEY, until
 
-ROWS = "/experiment-items"
+ITEMS_PATH = "/experiment-items"
 
 
 @pytest.fixture
 def service_resources(service_resources: Resources) -> Resources:
-    """The workers decrypt what this process encrypted."""
+    """This process and the workers use the same master key."""
     return dataclasses.replace(service_resources, secrets=SecretBox.from_keys([MASTER_KEY]))
 
 
@@ -32,7 +32,7 @@ def test_killed_collection__no_stored_page_is_read_again(
     deployment: Deployment, langfuse: FakeLangfuse
 ) -> None:
     langfuse.experiment(items=450)
-    langfuse.inject(NoResponseEver(), path=ROWS, on={4})
+    langfuse.inject(NoResponseEver(), path=ITEMS_PATH, on={4})
     deployment.service.patch(
         "/agents/agent-001",
         {
@@ -46,21 +46,21 @@ def test_killed_collection__no_stored_page_is_read_again(
     run_id = deployment.service.start(benchmarkId="in-langfuse")["id"]
 
     def hangs_after_three_pages() -> bool:
-        stored = deployment.rows.value("SELECT coalesce(max(trace_count), 0) FROM collections")
-        return bool(stored == 300 and len(langfuse.requests_for(ROWS)) == 4)
+        stored = deployment.database.value("SELECT coalesce(max(trace_count), 0) FROM collections")
+        return bool(stored == 300 and len(langfuse.requests_for(ITEMS_PATH)) == 4)
 
     until(hangs_after_three_pages, what=victim.log)
     victim.kill()
-    deployment.rows.age_heartbeats()
+    deployment.database.age_heartbeats()
     deployment.programs.worker(MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8")
 
     run = deployment.completed_run(run_id)
     assert (run["tracesTotal"], run["tracesProcessed"]) == (450, 450)
-    assert deployment.rows.value("SELECT count(DISTINCT trace_id) FROM collected_traces") == 450
+    assert deployment.database.value("SELECT count(DISTINCT trace_id) FROM collected_traces") == 450
     request_counts = Counter(
         (request.path, *sorted(request.parameters.items()))
         for request in langfuse.requests
         if request.status
     )
     assert set(request_counts.values()) == {1}
-    assert len(langfuse.requests_for(ROWS)) == 6  # five pages, one of them in two attempts
+    assert len(langfuse.requests_for(ITEMS_PATH)) == 6  # five pages, one of them in two attempts

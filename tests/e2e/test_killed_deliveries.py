@@ -1,4 +1,4 @@
-"""Workers are killed between an alert and its delivery: it arrives under one ID."""
+"""Workers are killed between an alert and its delivery: the message arrives under one ID."""
 
 import dataclasses
 import json
@@ -22,9 +22,11 @@ ROUNDS = 100
 DELIVERY = "NEW.task_name = 'notifications.deliver' AND NEW.lock = 'notifications: {host}'"
 
 
-class Point(NamedTuple):
-    """Where a worker stands when it is killed: about to write a row, in the middle of its
-    transaction, or waiting for an answer (no write). `calls` is how many the recipient gets in all.
+class KillPoint(NamedTuple):
+    """The place in which a worker is killed.
+
+    It is about to write a row inside a transaction (`write`, `condition`), or waits for the
+    response of the recipient (no write). The recipient gets `calls` requests in total.
     """
 
     write: str | None
@@ -32,44 +34,45 @@ class Point(NamedTuple):
     calls: int
 
 
-# In the order in which one alert gets there. Who cannot fetch keeps the others from jobs, too.
-POINTS: Mapping[str, Point] = {
-    "deciding": Point("INSERT ON alert_events", "NEW.rule_id = '{rule}'", 1),
-    "telling": Point("INSERT ON deliveries", "NEW.endpoint_id = '{endpoint}'", 1),
-    "claiming": Point(
+# In the order of the delivery of one alert. `fetching` is last: a worker that is blocked while it
+# fetches a job fetches no other job.
+POINTS: Mapping[str, KillPoint] = {
+    "deciding": KillPoint("INSERT ON alert_events", "NEW.rule_id = '{rule}'", 1),
+    "queueing": KillPoint("INSERT ON deliveries", "NEW.endpoint_id = '{endpoint}'", 1),
+    "claiming": KillPoint(
         "UPDATE ON endpoints",
         "NEW.id = '{endpoint}' AND OLD.secret IS NULL AND NEW.secret IS NOT NULL",
         1,
     ),
-    "sent": Point(None, "", 2),
-    "answered": Point(
+    "sent": KillPoint(None, "", 2),
+    "answered": KillPoint(
         "UPDATE ON deliveries", "NEW.endpoint_id = '{endpoint}' AND NEW.status = 'DELIVERED'", 2
     ),
-    "recorded": Point(
+    "recorded": KillPoint(
         "UPDATE ON procrastinate_jobs", f"OLD.status = 'doing' AND OLD.id = NEW.id AND {DELIVERY}", 1
     ),
-    "fetching": Point(
+    "fetching": KillPoint(
         "UPDATE ON procrastinate_jobs", f"OLD.status = 'todo' AND NEW.status = 'doing' AND {DELIVERY}", 1
     ),
 }  # fmt: skip
-STAND_STILL = """
-    CREATE OR REPLACE FUNCTION stand_still() RETURNS trigger LANGUAGE plpgsql AS $$
+WAIT_FOR_LOCK = """
+    CREATE OR REPLACE FUNCTION wait_for_lock() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
-        PERFORM set_config('lock_timeout', '60s', true);
+        PERFORM set_config('lock_timeout', '300s', true);
         PERFORM pg_advisory_xact_lock_shared(hashtextextended(TG_ARGV[0], 0));
         RETURN NEW;
     END $$
 """
-# What the machine of a dead worker would do to its connections.
-HANG_UP = """
+# The connections of a killed worker end at once, as when its machine is lost.
+TERMINATE_WAITING_SESSIONS = """
     SELECT pg_terminate_backend(pid, 60000) FROM pg_locks
     WHERE locktype = 'advisory' AND NOT granted
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
 
 
-class Told(NamedTuple):
-    """An alert that is about to fire: its rule, its recipient and the endpoint."""
+class WatchedAlert(NamedTuple):
+    """An alert that fires in the next run: its rule, its endpoint and the recipient."""
 
     point: str
     rule: str
@@ -82,12 +85,12 @@ class Told(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Scene:
-    """A service with workers, and one recipient for each point."""
+class DeliveryScenario:
+    """A service with workers, and one recipient for each kill point."""
 
     service: Service
     programs: Programs
-    rows: DatabaseReader
+    database: DatabaseReader
     receivers: Mapping[str, Receiver]
 
     def worker(self) -> Program:
@@ -95,8 +98,8 @@ class Scene:
             MOSAICO_WORKER_CONCURRENCY=str(len(POINTS) + 1), MOSAICO_METRIC_PROCESSES="1"
         )
 
-    def start(self, outcome: Told) -> None:
-        self.service.start(agentId=outcome.point)
+    def start_run(self, alert: WatchedAlert) -> None:
+        self.service.start(agentId=alert.point)
 
     def deliveries(self) -> list[JSON]:
         return self.service.listed("/deliveries")
@@ -104,15 +107,15 @@ class Scene:
 
 @pytest.fixture
 def service_resources(service_resources: Resources) -> Resources:
-    """The workers decrypt what this process encrypted."""
+    """This process and the workers use the same master key."""
     return dataclasses.replace(service_resources, secrets=SecretBox.from_keys([MASTER_KEY]))
 
 
 @pytest.fixture
-def scenario(service: Service, tmp_path: Path) -> Iterator[Scene]:
+def scenario(service: Service, tmp_path: Path) -> Iterator[DeliveryScenario]:
     url = service.resources.db.url
-    rows = DatabaseReader(url)
-    rows.execute(STAND_STILL)
+    database = DatabaseReader(url)
+    database.execute(WAIT_FOR_LOCK)
     service.benchmark(metrics=["EXACT_MATCH"])
     service.upload([pair(1, "yes", "no")])
     for point in POINTS:
@@ -127,11 +130,13 @@ def scenario(service: Service, tmp_path: Path) -> Iterator[Scene]:
                 MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8",
             )
         )
-        yield Scene(service=service, programs=started, rows=rows, receivers=receivers)
+        yield DeliveryScenario(
+            service=service, programs=started, database=database, receivers=receivers
+        )
 
 
-def rule_at(scenario: Scene, point: str, number: int) -> Told:
-    """A rule that fires for the next run of an agent, and the endpoint that it notifies."""
+def create_rule(scenario: DeliveryScenario, point: str, number: int) -> WatchedAlert:
+    """A rule that fires in the next run of an agent, and the endpoint that it notifies."""
     receiver, path = scenario.receivers[point], f"round-{number}"
     url = receiver.will(path, receiver.hang) if point == "sent" else receiver.at(path)
     endpoint = scenario.service.post("/endpoints", {"channel": "WEBHOOK", "recipient": url})
@@ -148,90 +153,92 @@ def rule_at(scenario: Scene, point: str, number: int) -> Told:
             "recipients": [url],
         },
     )
-    return Told(point, rule["id"], endpoint["id"], receiver)
+    return WatchedAlert(point, rule["id"], endpoint["id"], receiver)
 
 
 @contextmanager
-def stop_at(rows: DatabaseReader, outcome: Told) -> Iterator[HeldLock | None]:
-    """Block the worker that reaches a point; None when the recipient blocks it."""
-    point = POINTS[outcome.point]
+def block_at(rows: DatabaseReader, alert: WatchedAlert) -> Iterator[HeldLock | None]:
+    """Block the worker that reaches a kill point; None when the recipient blocks it."""
+    point = POINTS[alert.point]
     if point.write is None:
         yield None
         return
-    trigger = f'"stop {outcome.point}"'
-    where = point.condition.format(rule=outcome.rule, endpoint=outcome.endpoint, host=outcome.host)
+    trigger = f'"stop {alert.point}"'
+    where = point.condition.format(rule=alert.rule, endpoint=alert.endpoint, host=alert.host)
     rows.execute(
         f"CREATE TRIGGER {trigger} BEFORE {point.write} FOR EACH ROW"
-        f" WHEN ({where}) EXECUTE FUNCTION stand_still('{outcome.point}')"
+        f" WHEN ({where}) EXECUTE FUNCTION wait_for_lock('{alert.point}')"
     )
-    with rows.locked(outcome.point) as lock:
+    with rows.locked(alert.point) as lock:
         yield lock
     rows.execute(f"DROP TRIGGER {trigger} ON {point.write.split()[-1]}")
 
 
-def stands(outcome: Told, lock: HeldLock | None) -> bool:
-    return lock.is_awaited() if lock else bool(outcome.receiver.calls)
+def is_blocked(alert: WatchedAlert, lock: HeldLock | None) -> bool:
+    return lock.is_awaited() if lock else bool(alert.receiver.calls)
 
 
-def kill_at_every_point(scenario: Scene, number: int = 0, *, linger_s: float = 0.0) -> None:
-    """Kill a worker that is blocked at all points, one run each; another worker finishes."""
-    all_told = [rule_at(scenario, point, number) for point in POINTS]
+def kill_at_every_point(
+    scenario: DeliveryScenario, number: int = 0, *, linger_s: float = 0.0
+) -> None:
+    """Kill a worker that is blocked at every point, with one run per point; another worker finishes."""
+    alerts = [create_rule(scenario, point, number) for point in POINTS]
     victim = scenario.worker()
     with ExitStack() as stopped:
-        locks = [stopped.enter_context(stop_at(scenario.rows, outcome)) for outcome in all_told]
-        for outcome in all_told[:-1]:
-            scenario.start(outcome)
-        until(lambda: not victim.runs or all(map(stands, all_told[:-1], locks[:-1])))
-        scenario.start(all_told[-1])
-        until(lambda: not victim.runs or stands(all_told[-1], locks[-1]))
-        assert victim.runs, f"it ended with {victim.process.returncode}:\n{victim.log}"
-        time.sleep(linger_s)  # moves the kill to another moment, nothing waits for it
+        locks = [stopped.enter_context(block_at(scenario.database, alert)) for alert in alerts]
+        for alert in alerts[:-1]:
+            scenario.start_run(alert)
+        until(lambda: not victim.is_running or all(map(is_blocked, alerts[:-1], locks[:-1])))
+        scenario.start_run(alerts[-1])
+        until(lambda: not victim.is_running or is_blocked(alerts[-1], locks[-1]))
+        assert victim.is_running, (
+            f"the worker exited with {victim.process.returncode}:\n{victim.log}"
+        )
+        time.sleep(linger_s)  # only moves the kill to another moment
         victim.kill()
-        scenario.rows.all(HANG_UP)
+        scenario.database.all(TERMINATE_WAITING_SESSIONS)
     scenario.receivers["sent"].free.set()
-    scenario.rows.age_heartbeats()
-    heir = scenario.worker()
+    scenario.database.age_heartbeats()
+    rescuer = scenario.worker()
     delivered = "SELECT count(*) FROM deliveries WHERE status = 'DELIVERED'"
-    until(lambda: scenario.rows.value(delivered) == len(POINTS), what=heir.log)
-    for outcome in all_told:
-        assert_told_once(scenario, outcome)
-    heir.kill()
+    until(lambda: scenario.database.value(delivered) == len(POINTS), what=rescuer.log)
+    for alert in alerts:
+        assert_delivered_once(scenario, alert)
+    rescuer.kill()
 
 
-def assert_told_once(scenario: Scene, outcome: Told) -> None:
-    """One alert, one message, the same ID on every call, and no superfluous call."""
-    [alert] = scenario.service.listed("/alerts", alertConfigId=outcome.rule)
-    assert alert["state"] == "FIRING"
-    calls = outcome.receiver.calls
-    assert {call.headers["webhook-id"] for call in calls} == {alert["notificationId"]}, (
-        outcome.point
-    )
+def assert_delivered_once(scenario: DeliveryScenario, alert: WatchedAlert) -> None:
+    """One alert, one message, the same ID in every request, and no superfluous request."""
+    [event] = scenario.service.listed("/alerts", alertConfigId=alert.rule)
+    assert event["state"] == "FIRING"
+    calls = alert.receiver.calls
+    assert {call.headers["webhook-id"] for call in calls} == {event["notificationId"]}, alert.point
     assert len({call.body for call in calls}) == 1
     assert json.loads(calls[0].body)["type"] == "alert.firing"
-    assert len(calls) == POINTS[outcome.point].calls, outcome.point
+    assert len(calls) == POINTS[alert.point].calls, alert.point
 
 
-def forget_everything(scenario: Scene) -> None:
-    """Restore the state before the round."""
-    scenario.rows.execute("DELETE FROM alert_rules")
-    scenario.rows.execute("DELETE FROM alert_events")
-    scenario.rows.execute("DELETE FROM notifications")
+def delete_alerts(scenario: DeliveryScenario) -> None:
+    """Delete all alerts and requests of the round."""
+    scenario.database.execute("DELETE FROM alert_rules")
+    scenario.database.execute("DELETE FROM alert_events")
+    scenario.database.execute("DELETE FROM notifications")
     for receiver in scenario.receivers.values():
         receiver.calls.clear()
         receiver.free.clear()
 
 
-def test_delivery__arrives_wherever_worker_is_killed(scenario: Scene) -> None:
+def test_delivery__arrives_wherever_worker_is_killed(scenario: DeliveryScenario) -> None:
     kill_at_every_point(scenario)
     counts_query = (
         "SELECT (SELECT count(*) FROM notifications), (SELECT count(*) FROM alert_events)"
     )
-    assert scenario.rows.all(counts_query) == [(len(POINTS), len(POINTS))]
+    assert scenario.database.all(counts_query) == [(len(POINTS), len(POINTS))]
 
 
 @pytest.mark.prove
-def test_delivery__arrives_with_100_killed_workers(scenario: Scene) -> None:
+def test_delivery__arrives_with_100_killed_workers(scenario: DeliveryScenario) -> None:
     chance = random.Random(5)
     for number in range(ROUNDS):
         kill_at_every_point(scenario, number, linger_s=chance.uniform(0, 0.2))
-        forget_everything(scenario)
+        delete_alerts(scenario)

@@ -1,4 +1,4 @@
-"""A worker is killed while models work: finished tasks are paid for once."""
+"""A worker is killed during evaluations: no finished task is requested again."""
 
 import dataclasses
 import json
@@ -19,15 +19,15 @@ from tests.support.processes import LIVENESS_S, MASTER_KEY, children_of, lives, 
 from tests.support.service import JSON
 
 METRICS = ["TASK_PASSED", "INPUT_TOKENS"]
-LATE = ("Task 2", "Bench 2")
+UNANSWERED = ("Task 2", "Bench 2")
 TASKS = [
     {"id": f"t-{n}", "category": "c", "prompt": f"Task {n}", "expectations": [{"check": "stderr_empty"}]}
     for n in range(7)
 ]  # fmt: skip
 
 
-def bench(url: str) -> JSON:
-    """As many tasks for a model that has the tools of a server, which they share."""
+def ot_bench_file(url: str) -> JSON:
+    """An ot-bench file with seven tasks that share one tool server."""
     server = {"type": "stdio", "command": sys.executable, "args": ["-I", "-S", str(FAULTS)]}
     tasks = [
         {"name": f"tool:faults:{n}", "prompt": f"Bench {n}", "evaluate": {"expected": n}}
@@ -43,21 +43,22 @@ def bench(url: str) -> JSON:
 
 @pytest.fixture
 def service_resources(service_resources: Resources) -> Resources:
-    """The workers decrypt what this process encrypted."""
+    """This process and the workers use the same master key."""
     return dataclasses.replace(service_resources, secrets=SecretBox.from_keys([MASTER_KEY]))
 
 
 def test_killed_evaluation__no_finished_task_is_repeated(
     deployment: Deployment, tmp_path: Path
 ) -> None:
-    """A bash evaluation and a file of ot-bench: of each the first six of two at a time are answered
-    at once, its third task after the kill only.
+    """A bash evaluation and an ot-bench file, each with two tasks at a time.
+
+    The model answers six tasks of each at once, and the third task only after the kill.
     """
     (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in TASKS))
     killed = threading.Event()
 
     def plan(request: ReceivedRequest) -> ScriptedReply:
-        if request.prompt in LATE:
+        if request.prompt in UNANSWERED:
             killed.wait(LIVENESS_S)
         message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text=request.prompt),))
         return ScriptedReply(
@@ -66,26 +67,31 @@ def test_killed_evaluation__no_finished_task_is_repeated(
 
     environment = {"MOSAICO_HARNESS_DIR": str(tmp_path), "MOSAICO_OUTBOUND_ALLOW": "127.0.0.0/8"}
     with model_server(plan) as server:
-        (tmp_path / "bench.yaml").write_text(json.dumps(bench(server.openai_url)))
+        (tmp_path / "bench.yaml").write_text(json.dumps(ot_bench_file(server.openai_url)))
         bash = {"provider": "openai", "model": "m", "baseUrl": server.openai_url}
-        orders: dict[str, JSON] = {
+        settings: dict[str, JSON] = {
             "tasks.jsonl": {**bash, "concurrency": 2},
             "bench.yaml": {"concurrency": 2},
         }
-        for dataset, order in orders.items():
+        for dataset, harness in settings.items():
             deployment.service.benchmark(
-                dataset, source="harness", datasetRef=dataset, harness=order, metrics=METRICS
+                dataset, source="harness", datasetRef=dataset, harness=harness, metrics=METRICS
             )
         victim = deployment.programs.worker(**environment)
-        runs = [str(deployment.service.start(benchmarkId=dataset)["id"]) for dataset in orders]
+        runs = [str(deployment.service.start(benchmarkId=dataset)["id"]) for dataset in settings]
         stored = "SELECT count(*) FROM collections WHERE trace_count = 6"
-        until(lambda: deployment.rows.value(stored) == len(orders), what=victim.log)
-        until(lambda: set(LATE) <= {request.prompt for request in server.requests}, what=victim.log)
+        until(lambda: deployment.database.value(stored) == len(settings), what=victim.log)
+        until(
+            lambda: set(UNANSWERED) <= {request.prompt for request in server.requests},
+            what=victim.log,
+        )
         children = children_of(victim.pid)
         victim.kill()
         killed.set()
-        until(lambda: not any(map(lives, children)), what="the servers of a killed worker end")
-        deployment.rows.age_heartbeats()
+        until(
+            lambda: not any(map(lives, children)), what="the tool servers of a killed worker exit"
+        )
+        deployment.database.age_heartbeats()
         deployment.programs.worker(**environment)
         completed = [deployment.completed_run(run_id) for run_id in runs]
 
@@ -96,6 +102,6 @@ def test_killed_evaluation__no_finished_task_is_repeated(
         assert metric_sums == {"TASK_PASSED": 7, "INPUT_TOKENS": 70}
     prompt_counts = Counter(request.prompt for request in server.requests)
     assert {prompt: count for prompt, count in prompt_counts.items() if count > 1} == dict.fromkeys(
-        LATE, 2
+        UNANSWERED, 2
     )
     assert len(prompt_counts) == 2 * len(TASKS)

@@ -1,4 +1,4 @@
-"""A worker that is killed in any step loses nothing and doubles nothing."""
+"""A worker that is killed or frozen in any step loses and duplicates no row."""
 
 import os
 import random
@@ -7,7 +7,13 @@ import signal
 import pytest
 
 from tests.support.deployment import TRACES, Deployment
-from tests.support.kills import OUTSIDE_OF_TRANSACTIONS, STEPS, freeze_in, kill_in, run_undisturbed
+from tests.support.kills import (
+    STEPS,
+    STEPS_WITHOUT_TRANSACTION,
+    freeze_worker_in,
+    kill_worker_in,
+    run_undisturbed,
+)
 from tests.support.processes import LIVENESS_S, children_of, until
 
 ROUNDS = 25
@@ -17,35 +23,38 @@ def test_killed_worker__its_run_completes(
     deployment: Deployment,
 ) -> None:
     steps = ("collecting", "scoring", "writing", "writing back")
-    seconds = kill_in(deployment, steps, run_undisturbed(deployment))
+    seconds = kill_worker_in(deployment, steps, run_undisturbed(deployment))
 
-    assert max(seconds.values()) < LIVENESS_S, seconds  # the goal is 15 s on a quiet machine
+    assert max(seconds.values()) < LIVENESS_S, seconds  # 15 s is the target on an idle machine
 
 
 @pytest.mark.prove
 def test_frozen_worker__writes_nothing_after_its_runs_completed(
     deployment: Deployment,
 ) -> None:
-    freeze_in(deployment, OUTSIDE_OF_TRANSACTIONS, run_undisturbed(deployment))
+    freeze_worker_in(deployment, STEPS_WITHOUT_TRANSACTION, run_undisturbed(deployment))
 
 
 @pytest.mark.prove
-def test_killed_worker__no_step_loses_or_doubles_anything(
+def test_killed_worker__no_step_loses_or_duplicates_a_row(
     deployment: Deployment, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each step is killed `ROUNDS` times, at random moments around it; every run is compared,
-    row by row and bit by bit, with one that nobody disturbed.
+    """Kills each step `ROUNDS` times at random moments.
+
+    Every run must equal an undisturbed run, row by row and bit by bit.
     """
     expected = run_undisturbed(deployment)
     chance = random.Random(20_261_121)
     slowest = dict.fromkeys(STEPS, 0.0)
     for number in range(ROUNDS):
         linger_s = chance.uniform(0, 1.5)
-        seconds = kill_in(deployment, tuple(STEPS), expected, f"{number}-", linger_s=linger_s)
+        seconds = kill_worker_in(
+            deployment, tuple(STEPS), expected, f"{number}-", linger_s=linger_s
+        )
         slowest = {step: max(slowest[step], seconds[step]) for step in STEPS}
         with capsys.disabled():
             step_times = ", ".join(f"{step} {value:.1f} s" for step, value in seconds.items())
-            print(f"  kill {number + 1} of {ROUNDS}: 0 lost, 0 doubled; {step_times}")  # noqa: T201
+            print(f"  kill {number + 1} of {ROUNDS}: 0 lost, 0 duplicated; {step_times}")  # noqa: T201
     assert max(slowest.values()) < LIVENESS_S, slowest
 
 
@@ -58,9 +67,9 @@ def test_frozen_worker__writes_nothing_in_any_step(
     chance = random.Random(20_261_122)
     for number in range(ROUNDS):
         linger_s = chance.uniform(0, 1.5)
-        freeze_in(deployment, tuple(STEPS), expected, f"{number}-", linger_s=linger_s)
+        freeze_worker_in(deployment, tuple(STEPS), expected, f"{number}-", linger_s=linger_s)
         with capsys.disabled():
-            print(f"  freeze {number + 1} of {ROUNDS}: 0 written by a zombie")  # noqa: T201
+            print(f"  freeze {number + 1} of {ROUNDS}: 0 rows written by the frozen worker")  # noqa: T201
 
 
 def test_poison_job__fails_its_run_and_the_queue_continues(
@@ -70,15 +79,15 @@ def test_poison_job__fails_its_run_and_the_queue_continues(
     deployment.upload("after")
     worker = deployment.programs.worker()
     run_id = deployment.start("poison")
-    until(deployment.programs.gate("poison").was_reached)
-    # Four workers before this one, so that the test need not wait for their ends.
-    deployment.rows.execute(
+    until(deployment.programs.gate("poison").is_reached)
+    # As if four workers had been killed before: the test need not kill five of them.
+    deployment.database.execute(
         "UPDATE procrastinate_jobs SET attempts = 4"
         " WHERE task_name = 'runs.score' AND status = 'doing'"
     )
 
     worker.kill()
-    deployment.rows.age_heartbeats()
+    deployment.database.age_heartbeats()
     deployment.programs.worker()
 
     run = deployment.ended_run(run_id)
@@ -88,10 +97,10 @@ def test_poison_job__fails_its_run_and_the_queue_continues(
 
 
 def test_killed_pool_process__costs_no_value(deployment: Deployment) -> None:
-    deployment.upload("night", tags=["gate:pool"])
+    deployment.upload("run-1", tags=["gate:pool"])
     worker = deployment.programs.worker()
-    run_id = deployment.start("night")
-    until(deployment.programs.gate("pool").was_reached)
+    run_id = deployment.start("run-1")
+    until(deployment.programs.gate("pool").is_reached)
 
     for child in children_of(worker.pid):
         os.kill(child, signal.SIGKILL)

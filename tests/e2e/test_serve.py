@@ -1,4 +1,4 @@
-"""`mosaico serve` as a tree of real processes: whoever of it dies, the work goes on or all ends."""
+"""`mosaico serve` with real processes: killed processes are restarted, and a stop ends them all."""
 
 import base64
 import os
@@ -19,6 +19,7 @@ from app.jobs.process_pool import ProcessPool
 from app.postgres.server import EmbeddedPostgres
 from tests.support.deployment import TRACES, Deployment
 from tests.support.processes import (
+    LIVENESS_S,
     Program,
     Programs,
     child_named,
@@ -31,7 +32,7 @@ from tests.support.processes import (
 from tests.support.service import Service
 from tests.support.stored import DatabaseReader
 
-# One process of tests starts the tree, and once.
+# The processes start once, for all tests of this file.
 pytestmark = pytest.mark.xdist_group("serve")
 
 
@@ -42,8 +43,8 @@ def free_port() -> int:
 
 
 @dataclass(slots=True)
-class Tree:
-    """One data folder and the `serve` that runs on it now."""
+class ServiceProcesses:
+    """A data folder and the `serve` process that uses it."""
 
     programs: Programs
     port: int
@@ -54,195 +55,216 @@ class Tree:
     def data_dir(self) -> Path:
         return self.programs.folder / "data"
 
-    def again(self) -> None:
-        """Start the service once more on the same data."""
-        self.serve = started(self.programs, self.port)
+    def restart(self) -> None:
+        """Start the service again on the same data."""
+        self.serve = start_serve(self.programs, self.port)
 
     def child(self, name: str) -> int:
         return child_named(self.serve.pid, name)
 
     def processes(self) -> list[int]:
-        """All that were started with the data folder of this tree: database, API, worker."""
+        """Every process that uses the data folder: database, API, worker."""
         return [pid for pid in processes_of(str(self.data_dir)) if pid != os.getpid()]
 
-    def answers(self) -> bool:
+    def is_ready(self) -> bool:
         try:
             address = f"http://127.0.0.1:{self.port}/readyz"
-            return httpx.get(address, trust_env=False, verify=False).is_success
+            return httpx.get(address, trust_env=False, verify=False, timeout=LIVENESS_S).is_success
         except httpx.HTTPError:
             return False
 
 
-def started(programs: Programs, port: int) -> Program:
+def start_serve(programs: Programs, port: int) -> Program:
     serve = programs.start("serve", MOSAICO_PORT=str(port))
-    serve.said(f"MOSAICO runs at http://127.0.0.1:{port}")
+    serve.wait_for_output(f"MOSAICO runs at http://127.0.0.1:{port}")
     return serve
 
 
-def key_in(data_dir: Path) -> str:
+def read_admin_key(data_dir: Path) -> str:
     [key_file] = [path for path in data_dir.glob("*") if "admin" in path.name]
     assert key_file.stat().st_mode & 0o777 == 0o600
     return key_file.read_text().strip()
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory, metric_pool: ProcessPool) -> Iterator[Tree]:
-    folder, port = tmp_path_factory.mktemp("tree"), free_port()
+def service_processes(
+    tmp_path_factory: pytest.TempPathFactory, metric_pool: ProcessPool
+) -> Iterator[ServiceProcesses]:
+    folder, port = tmp_path_factory.mktemp("serve"), free_port()
     with programs(folder) as commands:
-        serve = started(commands, port)
+        serve = start_serve(commands, port)
         url = EmbeddedPostgres(folder / "data").url()
         resources = Resources(
             db=Database(url, pool_size=2),
             secrets=SecretBox.from_keys([base64.b64encode(secrets.token_bytes(32)).decode()]),
             data_dir=folder / "data",
         )
-        headers = {"Authorization": f"Bearer {key_in(folder / 'data')}"}
+        headers = {"Authorization": f"Bearer {read_admin_key(folder / 'data')}"}
         with httpx.Client(
             base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False, timeout=30
         ) as client:
             service = Service(client=client, resources=resources, pool=metric_pool)
-            tree = Tree(commands, port, serve, Deployment(service, commands, DatabaseReader(url)))
-            tree.deployment.benchmark()
-            yield tree
+            service_processes = ServiceProcesses(
+                commands, port, serve, Deployment(service, commands, DatabaseReader(url))
+            )
+            service_processes.deployment.benchmark()
+            yield service_processes
         resources.db.dispose()
     EmbeddedPostgres(folder / "data").stop()
 
 
 @pytest.fixture
-def deployment(tree: Tree) -> Deployment:
-    """The service of the tree, which runs."""
-    if not tree.serve.runs:
-        tree.again()
-    until(tree.answers, what=tree.serve.log)
-    return tree.deployment
+def deployment(service_processes: ServiceProcesses) -> Deployment:
+    """A deployment whose processes run; they are restarted when an earlier test stopped them."""
+    if not service_processes.serve.is_running:
+        service_processes.restart()
+    until(service_processes.is_ready, what=service_processes.serve.log)
+    return service_processes.deployment
 
 
-def interrupted_run(deployment: Deployment, name: str, interrupt: Callable[[], None]) -> str:
-    """A run in the middle of which something happens; its id once it has completed."""
+def complete_interrupted_run(
+    deployment: Deployment, name: str, interrupt: Callable[[], None]
+) -> str:
+    """Run a benchmark, call `interrupt` in the middle, and return the run ID after completion."""
     deployment.upload(f"gate:{name}")
     run_id = deployment.start(f"gate:{name}")
-    until(deployment.programs.gate(name).was_reached)
+    until(deployment.programs.gate(name).is_reached)
     interrupt()
     deployment.programs.gate(name).open()
     deployment.completed_run(run_id)
     return run_id
 
 
-def postmaster_of(tree: Tree) -> int:
-    pid = EmbeddedPostgres(tree.data_dir).status().pid
+def postmaster_pid(service_processes: ServiceProcesses) -> int:
+    pid = EmbeddedPostgres(service_processes.data_dir).status().pid
     assert pid is not None
     return pid
 
 
-def restart(tree: Tree) -> None:
+def restart_database(service_processes: ServiceProcesses) -> None:
     """Stop the database as an operator does, and start it again."""
-    server = EmbeddedPostgres(tree.data_dir)
+    server = EmbeddedPostgres(service_processes.data_dir)
     server.stop()
     server.acquire().release()
 
 
 def test_killed_database__the_run_completes_after_a_restart(
-    tree: Tree, deployment: Deployment
+    service_processes: ServiceProcesses, deployment: Deployment
 ) -> None:
     def kill() -> None:
-        os.kill(postmaster_of(tree), signal.SIGKILL)
-        until(tree.answers, what=tree.serve.log)
+        os.kill(postmaster_pid(service_processes), signal.SIGKILL)
+        until(service_processes.is_ready, what=service_processes.serve.log)
 
     runs = [
-        interrupted_run(deployment, "killed-database", kill),
-        interrupted_run(deployment, "restarted-database", lambda: restart(tree)),
+        complete_interrupted_run(deployment, "killed-database", kill),
+        complete_interrupted_run(
+            deployment, "restarted-database", lambda: restart_database(service_processes)
+        ),
     ]
 
-    killed, restarted = (deployment.rows.stored(run_id) for run_id in runs)
+    killed, restarted = (deployment.database.stored_run(run_id) for run_id in runs)
     assert killed == restarted
     assert len({row[0] for row in killed.results}) == len(killed.results) == TRACES
 
 
 def test_serve__killed_worker_is_restarted_and_its_run_completes(
-    tree: Tree, deployment: Deployment
+    service_processes: ServiceProcesses, deployment: Deployment
 ) -> None:
-    before = tree.child("worker")
+    before = service_processes.child("worker")
 
-    interrupted_run(deployment, "killed-worker", lambda: os.kill(before, signal.SIGKILL))
+    complete_interrupted_run(deployment, "killed-worker", lambda: os.kill(before, signal.SIGKILL))
 
-    assert tree.child("worker") != before
-    assert "restarting it" in tree.serve.log
+    assert service_processes.child("worker") != before
+    assert "restarting it" in service_processes.serve.log
 
 
-def test_serve__killed_api_is_restarted(tree: Tree, deployment: Deployment) -> None:
-    before = tree.child("api")
+def test_serve__killed_api_is_restarted(
+    service_processes: ServiceProcesses, deployment: Deployment
+) -> None:
+    before = service_processes.child("api")
 
     os.kill(before, signal.SIGKILL)
 
-    until(lambda: tree.answers() and tree.child("api") != before, what=tree.serve.log)
+    until(
+        lambda: service_processes.is_ready() and service_processes.child("api") != before,
+        what=service_processes.serve.log,
+    )
 
 
 def test_serve__second_service_on_a_used_port_names_the_port_and_exits(
-    tree: Tree, deployment: Deployment
+    service_processes: ServiceProcesses, deployment: Deployment
 ) -> None:
-    second = tree.programs.start("serve", MOSAICO_PORT=str(tree.port))
+    second = service_processes.programs.start("serve", MOSAICO_PORT=str(service_processes.port))
 
-    assert second.ended() == 69
-    assert f"port {tree.port}" in second.log
+    assert second.wait_for_exit() == 69
+    assert f"port {service_processes.port}" in second.log
     assert "MOSAICO_PORT" in second.log
     assert "Traceback" not in second.log
-    assert tree.answers()
+    assert service_processes.is_ready()
 
 
 def test_serve__second_service_shares_the_database_and_leaves_it_running(
-    tree: Tree, deployment: Deployment
+    service_processes: ServiceProcesses, deployment: Deployment
 ) -> None:
     port = free_port()
-    second = started(tree.programs, port)
+    second = start_serve(service_processes.programs, port)
     agents = httpx.get(
         f"http://127.0.0.1:{port}/api/v1/agents",
         headers=deployment.service.client.headers,
         trust_env=False,
+        timeout=LIVENESS_S,
     )
     assert [agent["id"] for agent in agents.json()["items"]] == ["agent-001"]
 
     second.send(signal.SIGINT)
 
-    assert second.ended() == 0, second.log
-    assert tree.answers()
+    assert second.wait_for_exit() == 0, second.log
+    assert service_processes.is_ready()
 
 
-def test_serve__sigterm_ends_every_process(tree: Tree, deployment: Deployment) -> None:
-    children = children_of(tree.serve.pid)
-    postmaster = postmaster_of(tree)
+def test_serve__sigterm_ends_every_process(
+    service_processes: ServiceProcesses, deployment: Deployment
+) -> None:
+    children = children_of(service_processes.serve.pid)
+    postmaster = postmaster_pid(service_processes)
 
-    assert len(tree.processes()) > len(children)
+    assert len(service_processes.processes()) > len(children)
 
-    tree.serve.send(signal.SIGTERM)
+    service_processes.serve.send(signal.SIGTERM)
 
-    assert tree.serve.ended() == 0, tree.serve.log
+    assert service_processes.serve.wait_for_exit() == 0, service_processes.serve.log
     assert not lives(postmaster)
     assert not any(map(lives, children))
-    until(lambda: not tree.processes(), what=str(tree.processes()))
-    assert tree.serve.log.rstrip().endswith("stopped")
+    until(lambda: not service_processes.processes(), what=str(service_processes.processes()))
+    assert service_processes.serve.log.rstrip().endswith("stopped")
 
 
 def test_serve__children_of_a_killed_service_end_and_the_data_remains(
-    tree: Tree, deployment: Deployment
+    service_processes: ServiceProcesses, deployment: Deployment
 ) -> None:
-    run_id = interrupted_run(deployment, "before-the-kill", lambda: None)
-    children, postmaster = children_of(tree.serve.pid), postmaster_of(tree)
+    run_id = complete_interrupted_run(deployment, "before-the-kill", lambda: None)
+    children, postmaster = (
+        children_of(service_processes.serve.pid),
+        postmaster_pid(service_processes),
+    )
 
-    tree.serve.kill()
+    service_processes.serve.kill()
 
     until(lambda: not any(map(lives, children)), what=str(children))
-    until(lambda: not lives(postmaster), what="the last child stops the database as it leaves")
-    tree.again()
+    until(lambda: not lives(postmaster), what="the last child stops the database when it exits")
+    service_processes.restart()
     assert deployment.service.get(f"/benchmark-runs/{run_id}")["status"] == "COMPLETED"
 
 
-def test_serve__log_contains_no_secret(tree: Tree, deployment: Deployment) -> None:
-    key = key_in(tree.data_dir)
-    password = deployment.rows.url.partition("://")[2].partition(":")[2].partition("@")[0]
-    logs = "".join(program.log for program in tree.programs.started)
+def test_serve__log_contains_no_secret(
+    service_processes: ServiceProcesses, deployment: Deployment
+) -> None:
+    key = read_admin_key(service_processes.data_dir)
+    password = deployment.database.url.partition("://")[2].partition(":")[2].partition("@")[0]
+    logs = "".join(program.log for program in service_processes.programs.processes)
 
     assert "MOSAICO runs at" in logs
-    for secret in (key, password, *_file_secrets(tree.data_dir)):
+    for secret in (key, password, *_file_secrets(service_processes.data_dir)):
         assert secret not in logs
 
 

@@ -3,28 +3,38 @@
 from tests.support.deployment import TRACES, Deployment
 from tests.support.processes import until
 
-MANY = 12_000
+SIX_SHARDS = 12_000
+SCORING_WORKERS = """
+    SELECT count(DISTINCT worker_id) FROM procrastinate_jobs WHERE task_name = 'runs.score'
+"""
 OPEN_JOBS = "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')"
 
 
 def test_workers__share_the_shards_of_one_run(deployment: Deployment) -> None:
-    deployment.upload("night", count=MANY)
-    first, second = deployment.programs.workers(2, MOSAICO_WORKER_CONCURRENCY="1")
+    deployment.upload("run-1", tags=["gate:shard"], tagged=0, count=SIX_SHARDS)
+    first, second = deployment.programs.workers(
+        2, MOSAICO_WORKER_CONCURRENCY="1", MOSAICO_METRIC_TIMEOUT_S="300"
+    )
 
-    run_id = deployment.start("night")
+    run_id = deployment.start("run-1")
+    # The gate holds the worker of one shard until the other worker has taken a shard, too.
+    until(lambda: deployment.database.value(SCORING_WORKERS) == 2, what=first.log + second.log)
+    deployment.programs.gate("shard").open()
 
     deployment.completed_run(run_id)
-    assert len(deployment.rows.stored(run_id).results) == MANY
-    shares = deployment.rows.all(
+    assert len(deployment.database.stored_run(run_id).results) == SIX_SHARDS
+    shares = deployment.database.all(
         """
         SELECT worker_id, count(*) FROM procrastinate_jobs
         WHERE task_name = 'runs.score' GROUP BY worker_id
         """
     )
     assert len(shares) == 2, (shares, first.log, second.log)
-    shards = deployment.rows.value("SELECT shards_total FROM benchmark_runs WHERE id = %s", run_id)
+    shards = deployment.database.value(
+        "SELECT shards_total FROM benchmark_runs WHERE id = %s", run_id
+    )
     assert sum(count for _, count in shares) == shards >= 6
-    assert "rescued" not in first.log + second.log  # busy is not dead
+    assert "rescued" not in first.log + second.log  # a busy worker still sends heartbeats
 
 
 def test_workers__a_metric_that_hangs_or_crashes_costs_one_value(
@@ -32,7 +42,7 @@ def test_workers__a_metric_that_hangs_or_crashes_costs_one_value(
 ) -> None:
     deployment.upload("hangs", tags=["hang"], count=100)
     deployment.upload("crashes", tags=["segfault"], count=100)
-    worker = deployment.programs.worker(MOSAICO_METRIC_TIMEOUT_S="1")
+    worker = deployment.programs.worker(MOSAICO_METRIC_TIMEOUT_S="3")
 
     runs = [deployment.start("hangs"), deployment.start("crashes")]
 
@@ -54,44 +64,46 @@ def test_workers__a_metric_that_hangs_or_crashes_costs_one_value(
 def test_workers__a_failing_source_fails_the_run_with_its_code(deployment: Deployment) -> None:
     deployment.programs.worker()
 
-    run = deployment.ended_run(deployment.start("nobody-uploaded-this"))
+    run = deployment.ended_run(deployment.start("unknown-run"))
 
     assert (run["status"], run["errorCode"]) == ("FAILED", "DATASET_NOT_FOUND")
     assert "upload" in run["errorMessage"]
 
 
 def test_workers__a_job_of_a_newer_version_waits(deployment: Deployment) -> None:
-    deployment.upload("night")
-    deployment.rows.execute(
+    deployment.upload("run-1")
+    deployment.database.execute(
         "INSERT INTO procrastinate_jobs (queue_name, task_name, args)"
-        " VALUES ('runs', 'runs.of_tomorrow', '{}')"
+        " VALUES ('runs', 'runs.future_task', '{}')"
     )
     deployment.programs.worker()
 
-    deployment.completed_run(deployment.start("night"))
+    deployment.completed_run(deployment.start("run-1"))
 
     waits = """
         SELECT status = 'todo' AND attempts = 0 AND scheduled_at > now()
-        FROM procrastinate_jobs WHERE task_name = 'runs.of_tomorrow'
+        FROM procrastinate_jobs WHERE task_name = 'runs.future_task'
     """
-    until(lambda: bool(deployment.rows.value(waits)))
+    until(lambda: bool(deployment.database.value(waits)))
 
 
 def test_delete_run__while_it_is_scored_leaves_nothing(
     deployment: Deployment,
 ) -> None:
-    deployment.upload("night", tags=["gate:metric"])
+    deployment.upload("run-1", tags=["gate:metric"])
     deployment.programs.worker()
-    run_id = deployment.start("night")
-    until(deployment.programs.gate("metric").was_reached)
+    run_id = deployment.start("run-1")
+    until(deployment.programs.gate("metric").is_reached)
 
     deployment.service.post(f"/benchmark-runs/{run_id}/cancel")
     deployment.service.delete(f"/benchmark-runs/{run_id}")
     deployment.programs.gate("metric").open()
 
-    until(lambda: deployment.rows.value(OPEN_JOBS) == 0)
-    assert deployment.rows.value("SELECT count(*) FROM trace_results") == 0
-    assert deployment.rows.value("SELECT count(*) FROM collected_traces") == 0
-    assert deployment.rows.value("SELECT bool_and(status = 'succeeded') FROM procrastinate_jobs")
-    deployment.completed_run(deployment.start("night"))
-    assert deployment.rows.value("SELECT count(*) FROM trace_results") == TRACES
+    until(lambda: deployment.database.value(OPEN_JOBS) == 0)
+    assert deployment.database.value("SELECT count(*) FROM trace_results") == 0
+    assert deployment.database.value("SELECT count(*) FROM collected_traces") == 0
+    assert deployment.database.value(
+        "SELECT bool_and(status = 'succeeded') FROM procrastinate_jobs"
+    )
+    deployment.completed_run(deployment.start("run-1"))
+    assert deployment.database.value("SELECT count(*) FROM trace_results") == TRACES

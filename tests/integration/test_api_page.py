@@ -17,22 +17,22 @@ PAGES = TEXT + "".join(
 )
 
 
-class Example(NamedTuple):
+class PageExample(NamedTuple):
     """A command of the page and what it prints there."""
 
     command: str
     output: str
 
 
-def examples() -> list[Example]:
+def examples() -> list[PageExample]:
     blocks = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
     commands = (
         each for block in blocks for each in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
     )
-    return [Example(*command.partition("\n")[::2]) for command in commands]
+    return [PageExample(*command.partition("\n")[::2]) for command in commands]
 
 
-class Reader:
+class PageShell:
     """Somebody who types the commands of the page, with curl and jq."""
 
     def __init__(self, service: Service, folder: Path) -> None:
@@ -84,13 +84,13 @@ class Reader:
         return re.sub(r"\$(\w+)", lambda name: self.variables[name[1]], word)
 
 
-def agrees(documented: str, printed: str) -> bool:
+def matches_output(documented: str, printed: str) -> bool:
     """Whether they are the same but for white space and what `…` stands for."""
-    pattern = ".*".join(re.escape(_squeezed(part)) for part in documented.split("…"))
-    return re.fullmatch(pattern, _squeezed(printed), re.DOTALL) is not None
+    pattern = ".*".join(re.escape(_without_spaces(part)) for part in documented.split("…"))
+    return re.fullmatch(pattern, _without_spaces(printed), re.DOTALL) is not None
 
 
-def _squeezed(text: str) -> str:
+def _without_spaces(text: str) -> str:
     return re.sub(r"\s+", "", text)
 
 
@@ -98,18 +98,18 @@ def test_api_page__commands_print_the_documented_output(service: Service, tmp_pa
     traces = re.search(r"```jsonl\n(.*?)```", TEXT, re.DOTALL)
     assert traces is not None
     (tmp_path / "traces-1.jsonl").write_text(traces[1], encoding="utf-8")
-    reader = Reader(service, tmp_path)
+    reader = PageShell(service, tmp_path)
     page_examples = examples()
     assert len(page_examples) >= 13
     for command, output in page_examples:
         printed = reader.type(command)
-        assert agrees(output, printed), f"{command}\n{printed}"
+        assert matches_output(output, printed), f"{command}\n{printed}"
 
 
 def test_api_page__comparison_detects_a_difference() -> None:
-    assert agrees('{"a": 1, …}', '{"a":1,"b":2}')
-    assert not agrees('{"a": 1, …}', '{"a":2,"b":2}')
-    assert not agrees("{}", '{"a":2}')
+    assert matches_output('{"a": 1, …}', '{"a":1,"b":2}')
+    assert not matches_output('{"a": 1, …}', '{"a":2,"b":2}')
+    assert not matches_output("{}", '{"a":2}')
 
 
 def test_api_page__every_route_is_in_one_table_with_its_role() -> None:

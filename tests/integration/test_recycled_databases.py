@@ -27,7 +27,7 @@ def own(
     own.drop()
 
 
-def written(own: Databases, name: str, rows: int) -> list[int]:
+def write_rows(own: Databases, name: str, rows: int) -> list[int]:
     """The numbers of the rows that are written, of a table from which nobody may delete."""
     with psycopg.connect(own.url(name), autocommit=True) as connection:
         return [row[0] for row in connection.execute(WRITE, [rows])]
@@ -39,7 +39,7 @@ def test_databases__returned_database_is_empty_and_counts_from_one(
 ) -> None:
     name = own.take()
     for _ in range(2):
-        assert written(own, name, rows) == list(range(1, rows + 1))
+        assert write_rows(own, name, rows) == list(range(1, rows + 1))
         own.give_back(name)
         assert own.take() == name
 
@@ -59,4 +59,4 @@ def test_databases__database_with_ended_sessions_is_replaced(own: Databases) -> 
     own.give_back(name)
     fresh = own.take()
     assert fresh != name
-    assert written(own, fresh, A_FEW) == [1, 2, 3]
+    assert write_rows(own, fresh, A_FEW) == [1, 2, 3]

@@ -22,10 +22,10 @@ from app.harness.bash.types import (
     ToolCallResult,
 )
 
-_BESIDE = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+_DEFAULT_DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
 # Recorded runs are not part of the project; where they are, tests read them.
-DATA = Path(os.environ.get("MOSAICO_TEST_DATA", _BESIDE)) / "bashkit"
+DATA = Path(os.environ.get("MOSAICO_TEST_DATA", _DEFAULT_DATA)) / "bashkit"
 
 HAIKU = "eval-anthropic-claude-haiku-4-5-20251001-2026-02-09-054558.json"
 OPUS = "eval-anthropic-claude-opus-4-6-2026-02-09-142736.json"
@@ -122,21 +122,21 @@ def trace(*calls: ToolCallResult, **more: Any) -> AgentTrace:
 
 
 def result(
-    of: EvalTask, *passed: bool, calls: Sequence[ToolCallResult] = (), **more: Any
+    eval_task: EvalTask, *passed: bool, calls: Sequence[ToolCallResult] = (), **more: Any
 ) -> EvalResult:
     """A scored attempt whose expectations passed or not, in their order."""
     results = tuple(
         ScoreResult(check=expectation.check, passed=ok, detail="d", weight=expectation.weight)
-        for expectation, ok in zip(of.expectations, passed, strict=True)
+        for expectation, ok in zip(eval_task.expectations, passed, strict=True)
     )
     score = TaskScore(
-        task_id=of.id,
+        task_id=eval_task.id,
         results=results,
         score=sum(entry.weight for entry in results if entry.passed),
         max_score=sum(entry.weight for entry in results),
     )
     fields: dict[str, Any] = {"trace": trace(*calls), **more}
-    return EvalResult(task=of, score=score, **fields)
+    return EvalResult(task=eval_task, score=score, **fields)
 
 
 def report(*results: EvalResult, **more: Any) -> EvalReport:

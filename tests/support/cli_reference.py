@@ -17,14 +17,14 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 MARK = "<!-- What follows is written by `python -m tests.support.cli_reference`. -->\n"
 
 
-class Leaf(NamedTuple):
+class LeafCommand(NamedTuple):
     """A command that is not a group, and the words that call it."""
 
     words: tuple[str, ...]
     command: Any
 
 
-def commands() -> Iterator[Leaf]:
+def commands() -> Iterator[LeafCommand]:
     """Every command, in the order of the help texts."""
     yield from _leaves((), typer.main.get_command(cli))
 
@@ -43,11 +43,11 @@ def page() -> str:
     return before + mark + reference()
 
 
-def _leaves(words: tuple[str, ...], command: Any) -> Iterator[Leaf]:
+def _leaves(words: tuple[str, ...], command: Any) -> Iterator[LeafCommand]:
     loaded = load_command(command)
     children = getattr(loaded, "commands", None)
     if children is None:
-        yield Leaf(words, loaded)
+        yield LeafCommand(words, loaded)
         return
     for name, child in children.items():
         yield from _leaves((*words, name), child)

@@ -1,4 +1,4 @@
-"""A service with real workers, and what a test does with it."""
+"""A service with real worker processes."""
 
 import json
 import re
@@ -18,17 +18,26 @@ TRACES = 2_100  # five pages to collect, two shards to score
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A service with real workers; `programs` starts them, `rows` shows what they wrote."""
+    """A service with real workers: `programs` starts them, `database` reads the rows they wrote."""
 
     service: Service
     programs: Programs
-    rows: DatabaseReader
+    database: DatabaseReader
 
-    def upload(self, run_name: str, *, tags: list[str] | None = None, count: int = TRACES) -> None:
-        """Traces that no other run has: nothing of what was measured there is used again. They are
-        few questions with one answer each, so that a judge is soon done.
+    def upload(
+        self,
+        run_name: str,
+        *,
+        tags: list[str] | None = None,
+        tagged: int = -1,
+        count: int = TRACES,
+    ) -> None:
+        """Upload traces of one run; the trace at index `tagged` has the tags.
+
+        The inputs contain the run name, so that the metric cache has no value for them. There are
+        only a few questions with one answer each, so that the judge is asked a few times only.
         """
-        pairs = varied_pairs(count, tags=tags)
+        pairs = varied_pairs(count, tags=tags, tagged=tagged)
         traces = [
             {
                 **trace,
@@ -43,32 +52,35 @@ class Deployment:
         return str(self.service.start(runName=run_name)["id"])
 
     def benchmark(self) -> None:
-        """A benchmark with the gates in it, which only the workers know."""
+        """Create a benchmark with the gate metric and the gated source.
+
+        Only the workers have these plugins, so the API would refuse their names.
+        """
         self.service.agent()
         self.service.benchmark(
             metrics=["ROUGE", "ACCURACY"],
             measures=[{"name": "quality", "formula": "WEIGHTED_SUM(ROUGE:0.5, ACCURACY.p95:0.5)"}],
         )
-        self.rows.execute(
+        self.database.execute(
             """UPDATE benchmarks SET source = 'gated', metrics = '["ROUGE", "ACCURACY", "GATE"]'"""
         )
 
-    def benchmark_with_everything(self) -> None:
-        """A judge is asked about each question, and all values are written back to the source."""
+    def add_judge_and_write_back(self) -> None:
+        """Let the benchmark use an LLM judge and write all values back to the source."""
         judge = {"key": "LLM_JUDGE", "options": {"prompt": "{input}: {output}"}}
-        self.rows.execute(
+        self.database.execute(
             "UPDATE benchmarks SET metrics = metrics || %s::jsonb, write_back = %s::jsonb",
             json.dumps([judge]),
             json.dumps({"kpis": True, "metrics": True}),
         )
 
     def ended_run(self, run_id: str) -> JSON:
-        """The run once it has ended, however it did."""
+        """Wait for the end of the run in any final status."""
 
         def is_final() -> bool:
-            return self.rows.status(run_id) in ("COMPLETED", "FAILED", "CANCELLED")
+            return self.database.status(run_id) in ("COMPLETED", "FAILED", "CANCELLED")
 
-        until(is_final, what="\n".join(program.log for program in self.programs.started))
+        until(is_final, what="\n".join(program.log for program in self.programs.processes))
         return self.service.get(f"/benchmark-runs/{run_id}")
 
     def completed_run(self, run_id: str) -> JSON:
@@ -77,25 +89,25 @@ class Deployment:
         return run
 
     def wait_for_write_back(self, run_id: str) -> None:
-        """Wait until all scores of the run stand in its source."""
+        """Wait until the source has all scores of the run."""
 
         def is_written() -> bool:
             query = "SELECT write_back ->> 'status' = 'WRITTEN' FROM benchmark_runs WHERE id = %s"
-            return bool(self.rows.value(query, run_id))
+            return bool(self.database.value(query, run_id))
 
-        until(is_written, what="\n".join(program.log for program in self.programs.started))
+        until(is_written, what="\n".join(program.log for program in self.programs.processes))
 
     def is_job_done(self, name: str, run_id: str) -> bool:
         unfinished_jobs = """
             SELECT count(*) FROM procrastinate_jobs
             WHERE task_name = %s AND args ->> 'run_id' = %s AND status IN ('todo', 'doing')
         """
-        return not self.rows.value(unfinished_jobs, name, run_id)
+        return not self.database.value(unfinished_jobs, name, run_id)
 
 
 @contextmanager
 def deployed_service(service: Service, folder: Path) -> Iterator[Deployment]:
-    """Workers of their own for a service; all have ended afterwards."""
+    """A service with its own worker processes, which end with the block."""
     url = service.resources.db.url
     with (
         model_server() as models,
@@ -117,6 +129,6 @@ def deployed_service(service: Service, folder: Path) -> Iterator[Deployment]:
 
 
 def _grade(request: ReceivedLlmRequest) -> str:
-    """A score that the question decides."""
+    """A score that depends only on the question."""
     [question] = map(int, re.findall(r"question (\d+)", request.texts[-1]))
     return json.dumps({"reason": "as asked", "score": question / QUESTIONS})

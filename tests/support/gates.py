@@ -1,7 +1,6 @@
-"""A metric and a trace source of another distribution that stop where a test wants them to, and
-that keep the scores that are written back.
+"""A metric and a trace source that wait at gates, and store the scores that are written back.
 
-Worker processes find them by entry point; the test holds the other side of each gate.
+Worker processes load them by entry point from a test distribution; the test opens the gates.
 """
 
 import json
@@ -44,14 +43,14 @@ class Gate:
     folder: Path
     name: str
 
-    def was_reached(self) -> bool:
+    def is_reached(self) -> bool:
         return self._mark("reached").exists()
 
     def open(self) -> None:
         self._mark("open").touch()
 
     def pass_through(self) -> None:
-        """What the worker does."""
+        """Wait in the worker until the gate is open."""
         self._mark("reached").touch()
         while not self._mark("open").exists():
             time.sleep(0.01)
@@ -61,15 +60,15 @@ class Gate:
 
 
 def install(folder: Path) -> None:
-    """Make `folder`, once on the path of a process, a distribution that offers the plugins."""
-    described = folder / "gates-1.0.dist-info"
-    described.mkdir(parents=True)
-    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: gates\nVersion: 1.0\n")
-    (described / "entry_points.txt").write_text(ENTRY_POINTS)
+    """Create a distribution with the plugin entry points; `folder` must be on the import path."""
+    metadata_folder = folder / "gates-1.0.dist-info"
+    metadata_folder.mkdir(parents=True)
+    (metadata_folder / "METADATA").write_text("Metadata-Version: 2.1\nName: gates\nVersion: 1.0\n")
+    (metadata_folder / "entry_points.txt").write_text(ENTRY_POINTS)
 
 
 class GateMetric:
-    """1.0 for every trace; its tags say what happens before: `gate:NAME`, `hang`, `segfault`."""
+    """1.0 for every trace; the tags `gate:NAME`, `hang` and `segfault` trigger the named behavior."""
 
     spec = MetricSpec(key="GATE", description="Waits.", source="tests")
 
@@ -114,7 +113,7 @@ class WrittenScore(NamedTuple):
 
 
 def written_scores(folder: Path, run_id: str) -> list[WrittenScore]:
-    """Everything that was ever written about a run of the source, repeats included."""
+    """Every score that was written for a run of the source, including repeated writes."""
     path = _scores_of(folder, run_id)
     lines = path.read_text().splitlines() if path.exists() else []
     return [WrittenScore(*json.loads(line)) for line in lines]
@@ -129,8 +128,8 @@ def register_metrics(register: Callable[[str, Callable[..., MetricProvider]], ob
 
 
 def register_sources(register: Callable[[str, SourceSpec], object]) -> None:
-    # A statement that is stopped by a test lasts as long as the test wants.
-    db.STATEMENT_TIMEOUT_MS = 90_000
+    # A test may hold a statement for long, for example on a loaded machine.
+    db.STATEMENT_TIMEOUT_MS = 330_000
     register("gated", SourceSpec(open=_open_gated, write_scores=_write_scores))
 
 

@@ -1,4 +1,4 @@
-"""Killing and freezing a worker in each step of a run, and comparing what comes of it."""
+"""Kill or freeze a worker in each step of a run, and compare the results with an undisturbed run."""
 
 import signal
 import time
@@ -15,7 +15,7 @@ JOBS = "SELECT id, status::text, attempts FROM procrastinate_jobs ORDER BY id"
 
 
 class WatchedWrite(NamedTuple):
-    """A row that a step writes: the run stops when it is about to."""
+    """A row that a step writes: the run waits just before the write."""
 
     event: str
     condition: str = "true"
@@ -25,8 +25,8 @@ class WatchedWrite(NamedTuple):
         return self.event.split()[-1]
 
 
-# Where a run is stopped, in the order in which it gets there. The first two wait in a page of the
-# source and in a metric, outside of any transaction; the others in the middle of one.
+# The steps in which a run is stopped, in their order. The first two wait in a page of the source
+# and in a metric, outside any transaction; the others wait inside a transaction.
 STEPS: dict[str, WatchedWrite | None] = {
     "collecting": None,
     "scoring": None,
@@ -35,7 +35,7 @@ STEPS: dict[str, WatchedWrite | None] = {
     ),
     "storing": WatchedWrite("INSERT ON collected_traces", "NEW.position = 600"),
     "sharding": WatchedWrite("INSERT ON run_shards", "NEW.shard = 1"),
-    # What the answers of a model cost is written with the answers.
+    # The usage of the LLM is written together with its cached answers.
     "keeping": WatchedWrite("INSERT ON run_llm_usage"),
     "writing": WatchedWrite("INSERT ON trace_results", f"NEW.position = {TRACES - 1}"),
     "finishing": WatchedWrite("INSERT ON run_metrics", "NEW.ordinal = 1"),
@@ -49,20 +49,20 @@ STEPS: dict[str, WatchedWrite | None] = {
         " AND (NEW.write_back ->> 'at')::int > 400",
     ),
 }
-OUTSIDE_OF_TRANSACTIONS = ("collecting", "scoring")
+STEPS_WITHOUT_TRANSACTION = ("collecting", "scoring")
 
-STAND_AT_GATE = """
-    CREATE OR REPLACE FUNCTION stand_at_gate() RETURNS trigger LANGUAGE plpgsql AS $$
+WAIT_AT_GATE = """
+    CREATE OR REPLACE FUNCTION wait_at_gate() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE
         written jsonb := to_jsonb(NEW);
-        found text;
+        name_of_run text;
     BEGIN
-        SELECT run_name INTO found FROM benchmark_runs
+        SELECT run_name INTO name_of_run FROM benchmark_runs
         WHERE seq = coalesce(written ->> 'run_seq', written ->> 'seq')::bigint
            OR collection_id = (written ->> 'collection_id')::bigint AND written ->> 'seq' IS NULL;
-        IF found = TG_ARGV[0] THEN
-            PERFORM set_config('lock_timeout', '60s', true);
-            PERFORM pg_advisory_xact_lock_shared(hashtextextended(found, 0));
+        IF name_of_run = TG_ARGV[0] THEN
+            PERFORM set_config('lock_timeout', '300s', true);
+            PERFORM pg_advisory_xact_lock_shared(hashtextextended(name_of_run, 0));
         END IF;
         RETURN NEW;
     END $$
@@ -70,37 +70,39 @@ STAND_AT_GATE = """
 
 
 class StopPoint(NamedTuple):
-    """A place where a run waits until the test lets it pass."""
+    """A place where a run waits until the test opens it."""
 
     was_reached: Callable[[], bool]
     open: Callable[[], None]
 
 
 @contextmanager
-def stops(
+def stop_points(
     deployment: Deployment, label: str, steps: Sequence[str]
 ) -> Iterator[dict[str, StopPoint]]:
-    """One stop a step, for the run of its name; all are open and gone afterwards."""
-    deployment.rows.execute(STAND_AT_GATE)
+    """One stop point per step, for the run with its name; the end of the block removes them."""
+    deployment.database.execute(WAIT_AT_GATE)
     with ExitStack() as closed:
         stops_by_step = {}
         for step in steps:
             write = STEPS[step]
             if write is None:
                 gate: Gate = deployment.programs.gate(f"{label}{step}")
-                stops_by_step[step] = StopPoint(gate.was_reached, gate.open)
+                stops_by_step[step] = StopPoint(gate.is_reached, gate.open)
             else:
                 name = run_name(label, step)
-                stops_by_step[step] = closed.enter_context(_stop_in(deployment.rows, write, name))
+                stops_by_step[step] = closed.enter_context(
+                    _stop_before_write(deployment.database, write, name)
+                )
         yield stops_by_step
 
 
 @contextmanager
-def _stop_in(rows: DatabaseReader, write: WatchedWrite, name: str) -> Iterator[StopPoint]:
+def _stop_before_write(rows: DatabaseReader, write: WatchedWrite, name: str) -> Iterator[StopPoint]:
     trigger = f'"stop {name}"'
     rows.execute(
         f"CREATE TRIGGER {trigger} BEFORE {write.event} FOR EACH ROW"
-        f" WHEN ({write.condition}) EXECUTE FUNCTION stand_at_gate('{name}')"
+        f" WHEN ({write.condition}) EXECUTE FUNCTION wait_at_gate('{name}')"
     )
     with rows.locked(name) as lock:
         yield StopPoint(lock.is_awaited, lock.release)
@@ -111,12 +113,13 @@ def run_name(label: str, step: str) -> str:
     return f"gate:{label}{step}" if step == "collecting" else f"{label}{step}"
 
 
-def stopped_in(
+def start_stopped_worker(
     deployment: Deployment, runs: dict[str, str], stops: dict[str, StopPoint], label: str
 ) -> Program:
-    """A worker that holds one run in each of these steps.
+    """A worker that is stopped in each of these steps, with one run per step.
 
-    Those that stop late start first, so that none waits for long; both shards of one may stop.
+    The runs with the latest stop points start first, so that no run waits for long. Both shards of
+    a run may stop at once, hence the two additional job slots.
     """
     for step in stops:
         tags = [f"gate:{label}{step}"] if step == "scoring" else None
@@ -131,30 +134,33 @@ def stopped_in(
 
 
 class UndisturbedRun(NamedTuple):
-    """What a run leaves that nobody disturbs: its rows, and the scores in its source."""
+    """The rows of a run without interruptions, and its scores in the source."""
 
     stored: StoredRun
     scores: set[tuple[str, str | None, float]]
 
 
 def run_undisturbed(deployment: Deployment) -> UndisturbedRun:
-    """Such a run of a benchmark that does all a benchmark can, on a worker of its own."""
-    deployment.benchmark_with_everything()
+    """Complete a run with a judge and write-back without interruptions."""
+    deployment.add_judge_and_write_back()
     worker = deployment.programs.worker()
     deployment.upload("undisturbed")
     run_id = deployment.start("undisturbed")
     deployment.completed_run(run_id)
     deployment.wait_for_write_back(run_id)
     worker.send(signal.SIGTERM)
-    assert worker.ended() == 0, worker.log
-    stored, scores = deployment.rows.stored(run_id), scores_in_source(deployment, "undisturbed")
+    assert worker.wait_for_exit() == 0, worker.log
+    stored, scores = (
+        deployment.database.stored_run(run_id),
+        source_scores(deployment, "undisturbed"),
+    )
     assert len({row[0] for row in stored.results}) == len(stored.results) == TRACES
     assert (len(stored.metrics), len(stored.kpis)) == (4, 1)
     assert len(scores) == len(stored.kpis) + sum(n for _, n, *_ in stored.metrics)
     return UndisturbedRun(stored, scores)
 
 
-def kill_in(
+def kill_worker_in(
     deployment: Deployment,
     steps: Sequence[str],
     expected: UndisturbedRun,
@@ -162,25 +168,25 @@ def kill_in(
     *,
     linger_s: float = 0.0,
 ) -> dict[str, float]:
-    """Kill a worker that is in these steps of as many runs; the seconds until each had completed."""
+    """Kill a worker in these steps, one run each; returns the seconds until each run completed."""
     runs: dict[str, str] = {}
-    with stops(deployment, label, steps) as stopped:
-        victim = stopped_in(deployment, runs, stopped, label)
-        time.sleep(linger_s)  # moves the kill to another moment, nothing waits for it
+    with stop_points(deployment, label, steps) as stopped:
+        victim = start_stopped_worker(deployment, runs, stopped, label)
+        time.sleep(linger_s)  # only moves the kill to another moment
         children = children_of(victim.pid)
-        killed_at = deployment.rows.now()
+        killed_at = deployment.database.now()
         victim.kill()
         assert children
-        until(lambda: not any(map(lives, children)), what="the children of a killed worker end")
+        until(lambda: not any(map(lives, children)), what="the children of a killed worker exit")
         for stop in stopped.values():
             stop.open()
-        complete_elsewhere(deployment, runs)
-    seconds = {step: deployment.rows.seconds_to_end(runs[step], killed_at) for step in steps}
+        complete_with_another_worker(deployment, runs)
+    seconds = {step: deployment.database.seconds_to_end(runs[step], killed_at) for step in steps}
     assert_equal_to(expected, deployment, runs, label)
     return seconds
 
 
-def freeze_in(
+def freeze_worker_in(
     deployment: Deployment,
     steps: Sequence[str],
     expected: UndisturbedRun,
@@ -188,49 +194,50 @@ def freeze_in(
     *,
     linger_s: float = 0.0,
 ) -> None:
-    """Freeze a worker that is in these steps of as many runs, let another one complete them, and
-    wake it: it must not write anything any more.
+    """Freeze a worker in these steps, one run each; another worker completes the runs.
+
+    After SIGCONT the frozen worker must not write anything.
     """
     runs: dict[str, str] = {}
-    with stops(deployment, label, steps) as stopped:
-        victim = stopped_in(deployment, runs, stopped, label)
+    with stop_points(deployment, label, steps) as stopped:
+        victim = start_stopped_worker(deployment, runs, stopped, label)
         time.sleep(linger_s)
         victim.send(signal.SIGSTOP)
         for stop in stopped.values():
             stop.open()
-        deployment.rows.age_heartbeats()
-        complete_elsewhere(deployment, runs)
-    before = {step: deployment.rows.stored(run_id) for step, run_id in runs.items()}
-    jobs = deployment.rows.all(JOBS)
+        deployment.database.age_heartbeats()
+        complete_with_another_worker(deployment, runs)
+    before = {step: deployment.database.stored_run(run_id) for step, run_id in runs.items()}
+    jobs = deployment.database.all(JOBS)
     victim.send(signal.SIGCONT)
-    until(lambda: victim.log.count("was taken over") >= len(steps), what=victim.log)
+    until(lambda: victim.log.count("belongs to another worker now") >= len(steps), what=victim.log)
     victim.send(signal.SIGTERM)
-    assert victim.ended() == 0, victim.log
-    assert {step: deployment.rows.stored(run_id) for step, run_id in runs.items()} == before
-    assert deployment.rows.all(JOBS) == jobs
+    assert victim.wait_for_exit() == 0, victim.log
+    assert {step: deployment.database.stored_run(run_id) for step, run_id in runs.items()} == before
+    assert deployment.database.all(JOBS) == jobs
     assert_equal_to(expected, deployment, runs, label)
 
 
-def complete_elsewhere(deployment: Deployment, runs: dict[str, str]) -> None:
-    """Another worker completes the runs, and ends."""
+def complete_with_another_worker(deployment: Deployment, runs: dict[str, str]) -> None:
+    """Complete the runs with another worker, which then exits."""
     rescuer = deployment.programs.worker()
     for run_id in runs.values():
         deployment.completed_run(run_id)
         deployment.wait_for_write_back(run_id)
     rescuer.send(signal.SIGTERM)
-    assert rescuer.ended() == 0, rescuer.log
+    assert rescuer.wait_for_exit() == 0, rescuer.log
 
 
 def assert_equal_to(
     expected: UndisturbedRun, deployment: Deployment, runs: dict[str, str], label: str
 ) -> None:
     for step, run_id in runs.items():
-        assert deployment.rows.stored(run_id) == expected.stored, step
-        assert scores_in_source(deployment, run_name(label, step)) == expected.scores, step
+        assert deployment.database.stored_run(run_id) == expected.stored, step
+        assert source_scores(deployment, run_name(label, step)) == expected.scores, step
 
 
-def scores_in_source(deployment: Deployment, run: str) -> set[tuple[str, str | None, float]]:
-    """What stands in the source after all that was written: one score for each id."""
+def source_scores(deployment: Deployment, run: str) -> set[tuple[str, str | None, float]]:
+    """The scores in the source, one per ID; a repeated write must not change a score."""
     rows = written_scores(deployment.programs.folder / "gates", run)
     by_id = {row.id: row for row in rows}
     assert set(by_id.values()) == set(rows), "a repeat changed a score"

@@ -46,7 +46,7 @@ Fault = Callable[[ReceivedLlmRequest], Response | None]
 
 
 @dataclass(slots=True)
-class Models:
+class ModelService:
     """The application. `judge` writes what a model says about a conversation; `faults` are tried in
     turn for each request, and the first answer of one of them is the answer.
     """
@@ -101,12 +101,14 @@ class Models:
             if answer is not None:
                 return answer
         if request.key != KEY:
-            return refusal(401, f"Incorrect API key provided: {request.key}", "invalid_api_key")
+            return error_response(
+                401, f"Incorrect API key provided: {request.key}", "invalid_api_key"
+            )
         if request.path == "/v1/embeddings":
             return JSONResponse(self._embeddings(request))
         if request.path == "/v1/chat/completions":
             return JSONResponse(completion(self.judge(request), self.usage))
-        return refusal(404, f"Unknown request URL: POST {request.path}", "unknown_url")
+        return error_response(404, f"Unknown request URL: POST {request.path}", "unknown_url")
 
     def _embeddings(self, request: ReceivedLlmRequest) -> JSON:
         rows = [
@@ -140,7 +142,7 @@ def completion(content: str | None, usage: JSON | None = None, **message: Any) -
     }
 
 
-def refusal(status: int, message: str, code: str | None = None, **headers: str) -> Response:
+def error_response(status: int, message: str, code: str | None = None, **headers: str) -> Response:
     """An error as the API words it."""
     error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
     return JSONResponse(
@@ -151,7 +153,7 @@ def refusal(status: int, message: str, code: str | None = None, **headers: str) 
 class Silence(Response):
     """No answer until somebody releases it, and none then either."""
 
-    def __init__(self, models: Models) -> None:
+    def __init__(self, models: ModelService) -> None:
         super().__init__()
         self._models = models
 
@@ -177,9 +179,9 @@ def always(answer: Response) -> Fault:
 
 
 @contextmanager
-def model_server() -> Iterator[Models]:
+def model_server() -> Iterator[ModelService]:
     """The server, until the block ends."""
-    models = Models()
+    models = ModelService()
     with serving(models) as client:
         models.url = f"{client.base_url}/v1".replace("//v1", "/v1")
         try:

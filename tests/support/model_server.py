@@ -41,7 +41,7 @@ class ScriptedReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Raw:
+class RawReply:
     """An answer that is no turn, word for word."""
 
     status: int
@@ -50,7 +50,7 @@ class Raw:
     content_type: str = "application/json"
 
 
-Plan = Callable[[ReceivedRequest], ScriptedReply | Raw]
+Plan = Callable[[ReceivedRequest], ScriptedReply | RawReply]
 
 
 @dataclass(slots=True)
@@ -75,11 +75,11 @@ def model_server(plan: Plan) -> Iterator[ModelServer]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            request = _asked(self.path, dict(self.headers), body)
+            request = _received_request(self.path, dict(self.headers), body)
             server.requests.append(request)
             answer = plan(request)
             if isinstance(answer, ScriptedReply):
-                answer = Raw(status=200, body=json.dumps(_wire(self.path, answer)).encode())
+                answer = RawReply(status=200, body=json.dumps(_wire(self.path, answer)).encode())
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.content_type)
             self.send_header("Content-Length", str(len(answer.body)))
@@ -129,7 +129,7 @@ def recorded_plan(traces: Mapping[str, AgentTrace]) -> Plan:
     return plan
 
 
-def _asked(path: str, headers: Mapping[str, str], body: JSON) -> ReceivedRequest:
+def _received_request(path: str, headers: Mapping[str, str], body: JSON) -> ReceivedRequest:
     if path.endswith("/responses"):
         items = body["input"]
         prompt = next(item["content"] for item in items if item.get("role") == "user")

@@ -31,17 +31,17 @@ def install_sample(folder: Path) -> Path:
     return target
 
 
-def keep_registries(monkeypatch: pytest.MonkeyPatch) -> None:
+def isolate_registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a test register things that are gone afterwards."""
     for registry in REGISTRIES:
-        _keep(registry, monkeypatch)
+        _isolate(registry, monkeypatch)
     parser = handover._default_parser
     monkeypatch.setattr(parser, "_keys", parser.known_metric_keys())
 
 
 def load_sample(monkeypatch: pytest.MonkeyPatch, installed: Path) -> list[LoadedPlugin]:
     """Load the sample distribution into this process; returns what failed."""
-    keep_registries(monkeypatch)
+    isolate_registries(monkeypatch)
     monkeypatch.syspath_prepend(str(installed))
     failures: list[LoadedPlugin] = []
     for registry in REGISTRIES:
@@ -50,6 +50,6 @@ def load_sample(monkeypatch: pytest.MonkeyPatch, installed: Path) -> list[Loaded
     return failures
 
 
-def _keep(registry: Registry[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def _isolate(registry: Registry[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_items", "_aliases", "_loaded"):
         monkeypatch.setattr(registry, name, getattr(registry, name).copy())

@@ -1,4 +1,4 @@
-"""Real processes of the service, and what they leave in the database."""
+"""Real processes of the service: start, wait, kill and find them."""
 
 import base64
 import contextlib
@@ -15,26 +15,28 @@ from app.serve import SUPERVISED
 from tests.support import gates
 
 ROOT = Path(__file__).resolve().parents[2]
-LIVENESS_S = 300.0  # of a machine that others load, too
+LIVENESS_S = 300.0  # generous: other test processes load the machine, too
 MASTER_KEY = base64.b64encode(bytes(range(32))).decode()
-# What the environment of a developer may set must not change what tests see.
-OURS = ("MOSAICO_", "DATABASE_URL")
+# The environment of a developer must not change the results of tests.
+SERVICE_PREFIXES = ("MOSAICO_", "DATABASE_URL")
 
 
 def until(condition: Callable[[], bool], *, within_s: float = LIVENESS_S, what: str = "") -> float:
-    """Wait for something that must come true; returns after how many seconds it did."""
+    """Wait until the condition is true; returns the waiting time in seconds."""
     started = time.monotonic()
     while not condition():
         waited_s = time.monotonic() - started
-        assert waited_s < within_s, f"it never came true: {what}"
-        # A look costs a session of the database or a walk through all processes.
+        assert waited_s < within_s, (
+            f"the condition did not become true within {within_s:g} s: {what}"
+        )
+        # A check may open a database session or list all processes, so the pauses grow.
         time.sleep(min(max(0.02, waited_s / 20), 0.5))
     return time.monotonic() - started
 
 
 @dataclass(slots=True)
 class Program:
-    """A command of the service that runs, and what it says."""
+    """A process of the service and its log."""
 
     process: "subprocess.Popen[bytes]"
     log_file: Path
@@ -48,58 +50,62 @@ class Program:
         return self.log_file.read_text(errors="replace")
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         return self.process.poll() is None
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL and wait for the exit."""
         self.process.kill()
         self.process.wait(LIVENESS_S)
 
-    def ended(self, within_s: float = LIVENESS_S) -> int:
-        """Its exit code once it has ended by itself."""
+    def wait_for_exit(self, within_s: float = LIVENESS_S) -> int:
+        """Wait for the process to exit by itself; returns its exit code."""
         try:
             return self.process.wait(within_s)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"it still runs after {within_s:g} s:\n{self.log}") from None
+            raise AssertionError(
+                f"the process still runs after {within_s:g} s:\n{self.log}"
+            ) from None
 
-    def said(self, text: str) -> None:
-        """Wait until it has said that."""
+    def wait_for_output(self, text: str) -> None:
+        """Wait until the log contains the text."""
 
-        def has_said() -> bool:
+        def is_printed() -> bool:
             if text not in self.log:
-                assert self.runs, f"it ended with {self.process.returncode}:\n{self.log}"
+                assert self.is_running, (
+                    f"the process exited with {self.process.returncode}:\n{self.log}"
+                )
                 return False
             return True
 
-        until(has_said, what=f"{text!r} in\n{self.log}")
+        until(is_printed, what=f"{text!r} in\n{self.log}")
 
 
 @dataclass(slots=True)
 class Programs:
-    """Starts commands of the service in an environment of their own."""
+    """Starts commands of the service in a separate environment."""
 
     folder: Path
     environment: Mapping[str, str]
-    started: list[Program] = field(default_factory=list)
+    processes: list[Program] = field(default_factory=list)
 
     def start(self, *command: str, **environment: str) -> Program:
-        log_file = self.folder / f"{'-'.join(command)}-{len(self.started)}.log"
+        log_file = self.folder / f"{'-'.join(command)}-{len(self.processes)}.log"
         with log_file.open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "app.cli", *command],
                 cwd=self.folder,
                 env={**self.environment, **environment, SUPERVISED: "1"},
-                stdin=subprocess.PIPE,  # when these tests are killed, it closes and they end
+                stdin=subprocess.PIPE,  # closes when the tests are killed, and the process exits
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self.started.append(Program(process, log_file))
-        return self.started[-1]
+        self.processes.append(Program(process, log_file))
+        return self.processes[-1]
 
     def worker(self, **environment: str) -> Program:
         """A worker that is ready for jobs."""
@@ -109,19 +115,19 @@ class Programs:
     def workers(self, count: int, **environment: str) -> list[Program]:
         started = [self.start("worker", **environment) for _ in range(count)]
         for program in started:
-            program.said("worker is ready")
+            program.wait_for_output("worker is ready")
         return started
 
     def gate(self, name: str) -> gates.Gate:
         return gates.Gate(self.folder / "gates", name)
 
-    def end(self) -> None:
-        """Kill what still runs, with all that it started.
+    def kill_all(self) -> None:
+        """Kill the running processes and their children.
 
-        The number of one that ended may belong to a stranger by now.
+        An exited process is skipped: its process ID may belong to another process by now.
         """
-        for program in self.started:
-            if program.runs:
+        for program in self.processes:
+            if program.is_running:
                 os.killpg(program.pid, signal.SIGKILL)
                 program.process.wait(LIVENESS_S)
             if program.process.stdin is not None:
@@ -130,11 +136,11 @@ class Programs:
 
 @contextlib.contextmanager
 def programs(folder: Path, **environment: str) -> Iterator[Programs]:
-    """Commands that know the plugins of `tests.support.gates`; all have ended afterwards."""
+    """Commands that load the plugins of `tests.support.gates`; the end of the block kills them."""
     plugins, marks = folder / "plugins", folder / "gates"
     gates.install(plugins)
     marks.mkdir()
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(SERVICE_PREFIXES)}
     settings = {
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(plugins)]),
         gates.FOLDER: str(marks),
@@ -145,11 +151,11 @@ def programs(folder: Path, **environment: str) -> Iterator[Programs]:
     try:
         yield programs
     finally:
-        programs.end()
+        programs.kill_all()
 
 
 def processes_of(text: str) -> list[int]:
-    """The processes whose environment holds a text, so also what others started for us."""
+    """The processes whose environment contains a text, including indirectly started processes."""
     pids = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -170,7 +176,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def child_named(pid: int, command: str) -> int:
-    """The child of a process that runs this command of ours; 0 when there is none."""
+    """The child process that runs this command of the service; 0 when there is none."""
     for child in children_of(pid):
         with contextlib.suppress(OSError):
             words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")

@@ -10,7 +10,7 @@ import psycopg
 from tests.support.postgres import drop_database, make_database, url_of
 
 # Everything that a test may have changed beside rows; a database that differs is thrown away.
-SHAPE = """
+SCHEMA_DIGEST = """
     SELECT md5(string_agg(part, ',' ORDER BY part)) FROM (
         SELECT concat_ws(' ', relnamespace::regnamespace, relname, relkind, relowner, relacl,
                          relrowsecurity) AS part
@@ -42,14 +42,14 @@ SHAPE = """
 """
 # A table of more pages than the planner takes an empty one for, or one that was analysed, gets new
 # files: for the next test it is as if nothing had ever been in it.
-FILLED = """
+NON_EMPTY_TABLES = """
     SELECT quote_ident(relname), reltuples >= 0 OR pg_relation_size(oid)
         + coalesce(pg_relation_size(nullif(reltoastrelid, 0)), 0) > 10 * 8192
     FROM pg_class
     WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND pg_relation_size(oid) > 0
         AND relname <> 'alembic_version'
 """
-END_OTHERS = """
+TERMINATE_OTHER_SESSIONS = """
     SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
@@ -74,7 +74,7 @@ class Databases:
     superuser_url: str
     template: str
     prefix: str
-    shape: str | None = None
+    template_digest: str | None = None
     numbers: "count[int]" = field(default_factory=count)
     free: list[str] = field(default_factory=list)
     sessions: dict[str, Session] = field(default_factory=dict)
@@ -97,13 +97,13 @@ class Databases:
         if emptied:
             self.free.append(name)
         else:
-            self._leave(name)
+            self._close_session(name)
             drop_database(self.superuser_url, name)
 
     def drop(self) -> None:
         """Leave every database and drop those that were given back."""
         for name in list(self.sessions):
-            self._leave(name)
+            self._close_session(name)
         while self.free:
             drop_database(self.superuser_url, self.free.pop())
 
@@ -112,10 +112,10 @@ class Databases:
 
     def _empty(self, name: str) -> bool:
         session = self._session(name)
-        session.execute(END_OTHERS)
-        if shape_of(session) != self._template_shape():
+        session.execute(TERMINATE_OTHER_SESSIONS)
+        if schema_digest(session) != self._template_digest():
             return False
-        filled = session.execute(FILLED).fetchall()
+        filled = session.execute(NON_EMPTY_TABLES).fetchall()
         with session.transaction():
             for table, is_large in filled:
                 emptying = f"TRUNCATE {table} CASCADE" if is_large else f"DELETE FROM {table}"
@@ -128,7 +128,7 @@ class Databases:
             self.sessions[name] = self._connect(name)
         return self.sessions[name]
 
-    def _leave(self, name: str) -> None:
+    def _close_session(self, name: str) -> None:
         if name in self.sessions:
             self.sessions.pop(name).close()
 
@@ -136,15 +136,15 @@ class Databases:
         url = url_of(self.superuser_url, name)
         return psycopg.connect(url, autocommit=True, options=WITHOUT_TRIGGERS)
 
-    def _template_shape(self) -> str:
-        if self.shape is None:
+    def _template_digest(self) -> str:
+        if self.template_digest is None:
             with self._connect(self.template) as session:
-                self.shape = shape_of(session)
-        return self.shape
+                self.template_digest = schema_digest(session)
+        return self.template_digest
 
 
-def shape_of(session: Session) -> str:
+def schema_digest(session: Session) -> str:
     """What a database is like, apart from its rows."""
-    row = session.execute(SHAPE).fetchone()
+    row = session.execute(SCHEMA_DIGEST).fetchone()
     assert row is not None
     return str(row[0])

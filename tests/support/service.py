@@ -42,7 +42,7 @@ def pair(
     }
 
 
-def _cursor(page: JSON) -> JSON:
+def _cursor_parameter(page: JSON) -> JSON:
     return {"cursor": page["nextCursor"]} if page["nextCursor"] else {}
 
 
@@ -96,7 +96,7 @@ class Service:
         items: list[JSON] = []
         page: JSON = {"nextCursor": None}
         while not items or page["nextCursor"]:
-            page = self.get(path, **parameters, **_cursor(page))
+            page = self.get(path, **parameters, **_cursor_parameter(page))
             items += page["items"]
             if not page["items"]:
                 break

@@ -1,4 +1,4 @@
-"""What a run has left in the database, in a form that two runs can be compared by."""
+"""The stored rows of a run, in a form in which two runs can be compared."""
 
 import random
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import psycopg
 from app.core.db import libpq_url
 from tests.support.service import JSON, pair
 
-WORDS = ["the", "pelican", "flew", "over", "a", "harbour", "and", "nobody", "saw", "it", "land"]
+WORDS = ["the", "pelican", "flew", "over", "a", "harbor", "and", "nobody", "saw", "it", "land"]
 
 RESULTS = """
     SELECT trace.trace_id, result.position, result.values::text, result.notes::text
@@ -34,7 +34,7 @@ RUN = """
 
 
 class StoredRun(NamedTuple):
-    """Every row of a run that a user may see; floats as Postgres prints them, to the last bit."""
+    """Every row of a run that the API shows; floats as Postgres text, exact to the last bit."""
 
     run: tuple[Any, ...]
     results: list[tuple[Any, ...]]
@@ -49,7 +49,7 @@ class HeldLock:
         self._connection = connection
 
     def is_awaited(self) -> bool:
-        """Whether a worker stands before it."""
+        """Whether another session waits for the lock."""
         query = """
             SELECT count(*) FROM pg_locks AS ours JOIN pg_locks AS theirs
               ON (theirs.classid, theirs.objid) = (ours.classid, ours.objid)
@@ -64,7 +64,7 @@ class HeldLock:
 
 
 class DatabaseReader:
-    """The database under a service, seen from outside."""
+    """Direct queries to the database of a service."""
 
     def __init__(self, url: str) -> None:
         self.url = libpq_url(url)
@@ -94,7 +94,7 @@ class DatabaseReader:
         return self.value("SELECT clock_timestamp()")
 
     def age_heartbeats(self) -> None:
-        """Let every worker seem silent for long: those that live tell otherwise in two seconds."""
+        """Make every heartbeat 30 s old; live workers renew theirs within two seconds."""
         self.execute(
             "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '30 seconds'"
         )
@@ -106,7 +106,7 @@ class DatabaseReader:
             connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [name])
             yield HeldLock(connection)
 
-    def stored(self, run_id: str) -> StoredRun:
+    def stored_run(self, run_id: str) -> StoredRun:
         return StoredRun(
             self.all(RUN, run_id)[0],
             self.all(RESULTS, run_id),
@@ -115,16 +115,16 @@ class DatabaseReader:
         )
 
 
-def varied_pairs(count: int, *, tags: list[str] | None = None) -> list[JSON]:
-    """Pairs of short texts that differ; the tags are on the last of them."""
-    chance = random.Random(7)
+def varied_pairs(count: int, *, tags: list[str] | None = None, tagged: int = -1) -> list[JSON]:
+    """Pairs of different short texts; the pair at index `tagged` has the tags."""
+    random_source = random.Random(7)
     pairs = [
         pair(
             number,
-            " ".join(chance.choices(WORDS, k=6)),
-            " ".join(chance.choices(WORDS, k=chance.randint(1, 9))),
+            " ".join(random_source.choices(WORDS, k=6)),
+            " ".join(random_source.choices(WORDS, k=random_source.randint(1, 9))),
         )
         for number in range(count)
     ]
-    pairs[-1]["tags"] = tags or []
+    pairs[tagged]["tags"] = tags or []
     return pairs

@@ -22,7 +22,7 @@ def trusted_server(
     key = ec.generate_private_key(ec.SECP256R1())
     pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
     certificate, secret = folder / "server.pem", folder / "server.key"
-    certificate.write_bytes(_signed(key, names).public_bytes(pem))
+    certificate.write_bytes(_certificate(key, names).public_bytes(pem))
     secret.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -30,7 +30,7 @@ def trusted_server(
     return context
 
 
-def _signed(key: ec.EllipticCurvePrivateKey, names: Sequence[str]) -> x509.Certificate:
+def _certificate(key: ec.EllipticCurvePrivateKey, names: Sequence[str]) -> x509.Certificate:
     who = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a server of the tests")])
     today = dt.datetime.now(dt.UTC)
     return (
@@ -41,13 +41,13 @@ def _signed(key: ec.EllipticCurvePrivateKey, names: Sequence[str]) -> x509.Certi
         .serial_number(x509.random_serial_number())
         .not_valid_before(today - dt.timedelta(days=1))
         .not_valid_after(today + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(map(_place, names)), critical=False)
+        .add_extension(x509.SubjectAlternativeName(map(_general_name, names)), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
 
 
-def _place(name: str) -> x509.GeneralName:
+def _general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:

@@ -17,7 +17,7 @@ SECRET = "whsec_" + "QUFB" * 8
 
 
 @contextmanager
-def worked_for(service: Service) -> Iterator[Api]:
+def working_api(service: Service) -> Iterator[Api]:
     """The service as the demo sees it, with somebody who does the jobs."""
     done = threading.Event()
 
@@ -39,7 +39,7 @@ def worked_for(service: Service) -> Iterator[Api]:
 def test_demo_tour__second_run_fires_alert_and_signed_webhook(
     service: Service, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with worked_for(service) as api:
+    with working_api(service) as api:
         last_run = show(api)
     output = capsys.readouterr().out
     assert (
@@ -57,7 +57,7 @@ def test_demo_tour__second_run_fires_alert_and_signed_webhook(
     assert service.get("/alert-configs/demo-rule")["channels"] == ["IN_APP"]
 
 
-def called(url: str, headers: dict[str, str]) -> None:
+def post_webhook(url: str, headers: dict[str, str]) -> None:
     assert httpx.post(url, content=b'{"type": "test"}', headers=headers).status_code == 204
 
 
@@ -76,7 +76,7 @@ def test_demo_receiver__accepts_reference_signatures(
         "webhook-signature": f"v1,bm90IG91cnM= {signature}",
     }
     with receiving() as receiver:
-        called(receiver.url, headers)
+        post_webhook(receiver.url, headers)
         call = receiver.next_call()
     assert call is not None
     assert call.document() == {"type": "test"}

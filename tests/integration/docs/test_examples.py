@@ -34,12 +34,12 @@ def examples(block: str) -> list[Example]:
     parsed_examples = []
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         lines = part.splitlines()
-        end = next(at for at, line in enumerate(lines) if not _goes_on(lines[: at + 1]))
+        end = next(at for at, line in enumerate(lines) if not _is_unfinished(lines[: at + 1]))
         parsed_examples.append(Example("\n".join(lines[: end + 1]), "\n".join(lines[end + 1 :])))
     return parsed_examples
 
 
-def _goes_on(lines: list[str]) -> bool:
+def _is_unfinished(lines: list[str]) -> bool:
     """Whether the command is not over yet: a backslash, an open quote."""
     text = "\n".join(lines)
     return text.endswith("\\") or text.count("'") % 2 == 1

@@ -27,7 +27,7 @@ from app.llm.providers import open_llm
 from tests.support.bash_eval import GPT, HAIKU, OPUS, SONNET, recorded_report, task
 from tests.support.model_server import (
     ModelServer,
-    Raw,
+    RawReply,
     ReceivedRequest,
     ScriptedReply,
     model_server,
@@ -87,8 +87,8 @@ def reply(
 
 
 def reply_in_order(
-    *answers: ScriptedReply | Raw,
-) -> Callable[[ReceivedRequest], ScriptedReply | Raw]:
+    *answers: ScriptedReply | RawReply,
+) -> Callable[[ReceivedRequest], ScriptedReply | RawReply]:
     """Each request gets the next reply; the last reply repeats."""
     remaining_replies = list(answers)
     return lambda _: (
@@ -249,7 +249,7 @@ def test_live_run__missing_usage_is_unknown(provider: Provider) -> None:
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("status", [429, 500, 503, 529])
 def test_live_run__busy_server_is_retried(provider: Provider, status: int) -> None:
-    busy = Raw(status=status, body=b'{"error": {"message": "busy"}}', headers=NOW)
+    busy = RawReply(status=status, body=b'{"error": {"message": "busy"}}', headers=NOW)
     with model_server(reply_in_order(busy, busy, reply(text="Done."))) as server:
         trace, _, failure = attempt(server, provider)
     assert failure is None
@@ -271,7 +271,7 @@ def test_live_run__busy_server_is_retried(provider: Provider, status: int) -> No
 def test_live_run__permanent_error_is_not_retried(
     provider: Provider, status: int, body: bytes
 ) -> None:
-    with model_server(reply_in_order(Raw(status=status, body=body, headers=NOW))) as server:
+    with model_server(reply_in_order(RawReply(status=status, body=body, headers=NOW))) as server:
         trace, _, failure = attempt(server, provider)
     assert len(server.requests) == 1
     assert failure is not None
@@ -282,7 +282,7 @@ def test_live_run__permanent_error_is_not_retried(
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_live_run__refused_request_affects_one_task(provider: Provider) -> None:
-    refused = Raw(status=400, body=b'{"error": {"message": "too long"}}')
+    refused = RawReply(status=400, body=b'{"error": {"message": "too long"}}')
     with model_server(reply_in_order(reply("echo x"), refused)) as server:
         trace, _, failure = attempt(server, provider)
     assert failure is not None
@@ -293,7 +293,7 @@ def test_live_run__refused_request_affects_one_task(provider: Provider) -> None:
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_live_run__redirect_is_not_followed(provider: Provider) -> None:
     with model_server(reply_in_order(reply(text="Redirected."))) as redirect_target:
-        away = Raw(status=307, headers={"Location": f"{redirect_target.url}/v1/messages"})
+        away = RawReply(status=307, headers={"Location": f"{redirect_target.url}/v1/messages"})
         with model_server(reply_in_order(away)) as server:
             _, _, failure = attempt(server, provider)
     assert failure is not None
@@ -306,7 +306,7 @@ def test_live_run__redirect_is_not_followed(provider: Provider) -> None:
 )
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_live_run__invalid_response_is_infra_error(provider: Provider, body: bytes) -> None:
-    answer = Raw(status=200, body=body, content_type="application/json")
+    answer = RawReply(status=200, body=body, content_type="application/json")
     with model_server(reply_in_order(answer)) as server:
         _, _, failure = attempt(server, provider)
     assert failure is not None

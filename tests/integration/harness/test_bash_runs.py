@@ -16,7 +16,7 @@ from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock
 from tests.support.bash_eval import HAIKU, recorded_report
 from tests.support.model_server import (
     ModelServer,
-    Raw,
+    RawReply,
     ReceivedRequest,
     ScriptedReply,
     model_server,
@@ -214,7 +214,7 @@ def test_bash_run__private_server_needs_permission(service: Service) -> None:
 
 
 def test_bash_run__rejecting_provider_fails_run(service: Service) -> None:
-    wrong = Raw(status=401, body=b'{"error": {"message": "wrong key"}}')
+    wrong = RawReply(status=401, body=b'{"error": {"message": "wrong key"}}')
     with model_server(lambda _: wrong) as server:
         benchmark(service, {"provider": "openai", "model": "m", "baseUrl": server.openai_url})
         run = service.completed()
@@ -225,8 +225,8 @@ def test_bash_run__rejecting_provider_fails_run(service: Service) -> None:
 def test_bash_run__unanswered_attempt_is_infra_error(service: Service) -> None:
     """The server fails one task: its score is missing and its cost is unknown."""
 
-    def plan(request: ReceivedRequest) -> ScriptedReply | Raw:
-        too_long = Raw(status=400, body=b'{"error": {"message": "too long"}}')
+    def plan(request: ReceivedRequest) -> ScriptedReply | RawReply:
+        too_long = RawReply(status=400, body=b'{"error": {"message": "too long"}}')
         return too_long if request.prompt == TASKS[0]["prompt"] else reply_done(request)
 
     price = {"inputUsd": 1, "outputUsd": 10}
@@ -250,9 +250,12 @@ def test_retry__keeps_scored_attempts_and_usage(service: Service) -> None:
     First run: good#0 is scored, the server refuses half#0 and rejects the key of good#1. The retry
     repeats half#0 (220 tokens in total) and good#1 (330); half#1 exceeds the limit.
     """
-    answers: list[ScriptedReply | Raw] = [Raw(status=401, body=b"{}"), Raw(status=400, body=b"{}")]
+    answers: list[ScriptedReply | RawReply] = [
+        RawReply(status=401, body=b"{}"),
+        RawReply(status=400, body=b"{}"),
+    ]
 
-    def plan(request: ReceivedRequest) -> ScriptedReply | Raw:
+    def plan(request: ReceivedRequest) -> ScriptedReply | RawReply:
         return answers.pop() if len(server.requests) > 1 and answers else reply_done(request)
 
     with model_server(plan) as server:

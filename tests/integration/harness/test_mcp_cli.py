@@ -26,7 +26,7 @@ from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock
 from tests.support.mcp_servers import FAULTS
 from tests.support.model_server import (
     ModelServer,
-    Raw,
+    RawReply,
     ReceivedRequest,
     ScriptedReply,
     model_server,
@@ -232,8 +232,8 @@ def test_run__interrupted_run_keeps_finished_attempts(
 
 
 def test_run__rejected_model_does_not_stop_others() -> None:
-    def plan(request: ReceivedRequest) -> ScriptedReply | Raw:
-        refused = Raw(status=401, body=b'{"error": {"message": "not for you"}}')
+    def plan(request: ReceivedRequest) -> ScriptedReply | RawReply:
+        refused = RawReply(status=401, body=b'{"error": {"message": "not for you"}}')
         return refused if request.body["model"] == "closed" else answers(request)
 
     with model_server(plan) as server:

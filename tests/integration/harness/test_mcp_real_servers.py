@@ -30,7 +30,7 @@ from tests.support.mcp_bench import direct_task, harness_task
 from tests.support.mcp_servers import http, node_programs, node_server, stdio
 from tests.support.model_server import (
     ModelServer,
-    Raw,
+    RawReply,
     ReceivedRequest,
     ScriptedReply,
     model_server,
@@ -66,7 +66,7 @@ def ends(text: str) -> ScriptedReply:
     )
 
 
-def in_turn(*answers: ScriptedReply | Raw) -> Callable[[ReceivedRequest], ScriptedReply | Raw]:
+def in_turn(*answers: ScriptedReply | RawReply) -> Callable[[ReceivedRequest], ScriptedReply | RawReply]:
     """Each request gets the next answer; the last one repeats."""
     remaining_answers = list(answers)
     return lambda _: (
@@ -304,7 +304,7 @@ def test_real_servers__two_servers_prefix_tool_names(results: Results) -> None:
 
 
 def ask(
-    *answers: ScriptedReply | Raw, timeout_s: float = 60
+    *answers: ScriptedReply | RawReply, timeout_s: float = 60
 ) -> tuple[TaskResult, list[ReceivedRequest]]:
     """A task without tools, with these answers of the provider."""
     with model_server(in_turn(*answers)) as server:
@@ -322,14 +322,14 @@ def test_provider_request__omits_empty_tools() -> None:
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_provider_request__busy_provider_is_retried(status: int) -> None:
-    busy = Raw(status=status, body=b'{"error": {"message": "busy"}}', headers=NOW)
+    busy = RawReply(status=status, body=b'{"error": {"message": "busy"}}', headers=NOW)
     result, requests = ask(busy, ends("Hello."))
     assert (result.outcome, len(requests)) == (AttemptOutcome.SCORED, 2)
 
 
 @pytest.mark.parametrize("status", [401, 429, 500])
 def test_provider_request__unavailable_provider_is_an_error(status: int) -> None:
-    broken = Raw(status=status, body=b'{"error": {"message": "broken"}}', headers=NOW)
+    broken = RawReply(status=status, body=b'{"error": {"message": "broken"}}', headers=NOW)
     result, _ = ask(broken)
     assert (result.outcome, result.passed) == (AttemptOutcome.INFRA_ERROR, None)
     assert result.error is not None
@@ -338,7 +338,7 @@ def test_provider_request__unavailable_provider_is_an_error(status: int) -> None
 
 
 def test_provider_request__retry_after_does_not_exceed_the_timeout() -> None:
-    later = Raw(status=429, body=b'{"error": {"message": "busy"}}', headers={"Retry-After": "100"})
+    later = RawReply(status=429, body=b'{"error": {"message": "busy"}}', headers={"Retry-After": "100"})
     result, requests = ask(later, ends("Hello."), timeout_s=0.5)
     assert result.outcome is AttemptOutcome.TIMEOUT
     assert len(requests) <= 1

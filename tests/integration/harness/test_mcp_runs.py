@@ -24,7 +24,7 @@ from app.llm.conversation import (
 from app.traces.mcp_producer import mcp_producer
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery
 from tests.support.mcp_servers import FAULTS
-from tests.support.model_server import Raw, ReceivedRequest, ScriptedReply, model_server
+from tests.support.model_server import RawReply, ReceivedRequest, ScriptedReply, model_server
 from tests.support.service import JSON, Service, pointers
 
 # The SDKs take seconds to import: one worker does it for all.
@@ -212,7 +212,7 @@ def test_mcp_run__invalid_file_fails_before_start(
 
 def test_mcp_run__rejecting_model_fails_run(service: Service, folder: Path) -> None:
     ask = {"name": "tool:faults:ask", "prompt": "Which?"}
-    wrong = Raw(status=401, body=b'{"error": {"message": "wrong key"}}')
+    wrong = RawReply(status=401, body=b'{"error": {"message": "wrong key"}}')
     with model_server(lambda _: wrong) as server:
         (folder / "bench.yaml").write_text(bench(ask, url=server.openai_url))
         benchmark(service, {"model": "other"})

@@ -22,7 +22,7 @@ from app.core.http.transport import OversizedResponse
 from app.llm.conversation import Provider, TurnSettings, user_message
 from app.llm.errors import LlmError
 from app.llm.providers import open_llm
-from tests.support.model_server import ModelServer, Raw, model_server
+from tests.support.model_server import ModelServer, RawReply, model_server
 
 # The SDKs take seconds to import: one worker imports them for all these tests.
 pytestmark = pytest.mark.xdist_group("sdks of models")
@@ -47,7 +47,7 @@ def post_request(
 
 
 def test_outbound__allowed_address_is_called() -> None:
-    with model_server(lambda _: Raw(status=200, body=b"x" * 1000)) as server:
+    with model_server(lambda _: RawReply(status=200, body=b"x" * 1000)) as server:
         assert post_request(server.url).content == b"x" * 1000
     [request] = server.requests
     assert request.headers["User-Agent"].startswith("mosaico/")
@@ -76,21 +76,21 @@ def test_outbound__internal_address_is_not_dialed(url: str) -> None:
 
 
 def test_outbound__redirect_is_returned_and_not_followed() -> None:
-    away = Raw(status=307, headers={"Location": "http://169.254.169.254/"})
+    away = RawReply(status=307, headers={"Location": "http://169.254.169.254/"})
     with model_server(lambda _: away) as server:
         assert post_request(server.url).status_code == 307
 
 
 def test_outbound__response_is_not_read_beyond_its_limit() -> None:
     with (
-        model_server(lambda _: Raw(status=200, body=b"x" * 1001)) as server,
+        model_server(lambda _: RawReply(status=200, body=b"x" * 1001)) as server,
         pytest.raises(OversizedResponse),
     ):
         post_request(server.url)
 
 
 def test_outbound__unrequested_compression_is_not_decoded() -> None:
-    packed = Raw(status=200, body=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
+    packed = RawReply(status=200, body=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
     with model_server(lambda _: packed) as server, pytest.raises(httpx2.DecodingError):
         post_request(server.url)
 
@@ -154,7 +154,7 @@ def test_outbound__sdk_gets_the_refused_address_without_retries(provider: Provid
             asyncio.run(turn())
         return caught.value
 
-    with model_server(lambda _: Raw(status=200, body=b" " * 2000)) as server:
+    with model_server(lambda _: RawReply(status=200, body=b" " * 2000)) as server:
         failure = ask(server, PUBLIC_ONLY, 1000)
         assert failure.final
         assert "MOSAICO_OUTBOUND_ALLOW" in failure.reason

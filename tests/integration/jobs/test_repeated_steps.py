@@ -22,13 +22,13 @@ def test_run_step__repetition_changes_nothing(service: Service, step: str) -> No
     service.upload([pair(1), pair(2, output="a b")])
     run = service.completed()
     rows = DatabaseReader(service.resources.db.url)
-    stored_before = rows.stored(run["id"])
+    stored_before = rows.stored_run(run["id"])
 
     step_arguments: dict[str, Any] = {"shard": 0} if step == "score" else {}
     run_job(service, f"runs.{step}", run_id=run["id"], **step_arguments)
 
     assert stored_before.run[0] == "COMPLETED"
-    assert rows.stored(run["id"]) == stored_before
+    assert rows.stored_run(run["id"]) == stored_before
     assert rows.value("SELECT count(*) FROM collected_traces") == 2
     assert rows.value("SELECT bool_and(status = 'succeeded') FROM procrastinate_jobs")
 

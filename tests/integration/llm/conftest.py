@@ -9,7 +9,7 @@ from app.core.resources import Resources
 from app.jobs.process_pool import ProcessPool
 from app.llm.retry import completion_retries
 from app.runs import llm_metrics
-from tests.support.llm import Models, model_server
+from tests.support.llm import ModelService, model_server
 from tests.support.service import Service, running_service
 
 SHORT_RETRIES = completion_retries(
@@ -18,7 +18,7 @@ SHORT_RETRIES = completion_retries(
 
 
 @pytest.fixture
-def models() -> Iterator[Models]:
+def models() -> Iterator[ModelService]:
     with model_server() as server:
         yield server
 
@@ -27,7 +27,7 @@ def models() -> Iterator[Models]:
 def service(
     service_resources: Resources,
     metric_pool: ProcessPool,
-    models: Models,
+    models: ModelService,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Service]:
     """The service with an agent; its workers use the model server and retry after short waits."""

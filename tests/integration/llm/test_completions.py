@@ -38,13 +38,13 @@ from tests.support.llm import (
     EMBEDDER,
     JUDGE,
     KEY,
-    Models,
+    ModelService,
     ReceivedLlmRequest,
     Silence,
     always,
     completion,
+    error_response,
     once,
-    refusal,
     times,
     vector_of,
 )
@@ -101,7 +101,7 @@ def sleep() -> FakeSleep:
 
 
 @pytest.fixture
-def client(models: Models, sleep: FakeSleep) -> Iterator[Client]:
+def client(models: ModelService, sleep: FakeSleep) -> Iterator[Client]:
     http = outbound_async_client(timeout_s=20, max_bytes=2**20, policy=PRIVATE_SERVERS)
     throttle = AsyncThrottle(sleep.clock, sleep)
     with Client(
@@ -121,7 +121,9 @@ def texts(*contents: str) -> list[EmbeddingRequest]:
     return [EmbeddingRequest(model=EMBEDDER, text=text) for text in contents]
 
 
-def test_client__chat_request_has_the_format_of_the_api(models: Models, client: Client) -> None:
+def test_client__chat_request_has_the_format_of_the_api(
+    models: ModelService, client: Client
+) -> None:
     models.usage = {"prompt_tokens": 12, "completion_tokens": 3, "cost": 0.0004}
     reply = client.complete([CHAT_REQUEST])
     assert reply.answers == (ChatAnswer(content='{"reason": "as good as it gets", "score": 0.75}'),)
@@ -139,7 +141,9 @@ def test_client__chat_request_has_the_format_of_the_api(models: Models, client: 
     }
 
 
-def test_client__embeddings_keep_the_order_of_the_texts(models: Models, client: Client) -> None:
+def test_client__embeddings_keep_the_order_of_the_texts(
+    models: ModelService, client: Client
+) -> None:
     reply = client.complete(texts("one", "two", "three"))
     expected_answers = tuple(
         EmbeddingAnswer(array("f", vector_of(text))) for text in ("one", "two", "three")
@@ -153,7 +157,7 @@ def test_client__embeddings_keep_the_order_of_the_texts(models: Models, client: 
     }
 
 
-def test_client__without_an_api_key_sends_no_authorization(models: Models) -> None:
+def test_client__without_an_api_key_sends_no_authorization(models: ModelService) -> None:
     models.faults.append(always(JSONResponse(completion("fine"))))
     access = replace(models.access, api_key=None)
     with Client(open_completions(access, policy=PRIVATE_SERVERS, retries=RETRIES)) as opened:
@@ -163,18 +167,18 @@ def test_client__without_an_api_key_sends_no_authorization(models: Models) -> No
 
 @pytest.mark.parametrize("status", [408, 500, 502, 503, 529])
 def test_client__server_errors_are_retried_with_growing_waits(
-    status: int, models: Models, client: Client, sleep: FakeSleep
+    status: int, models: ModelService, client: Client, sleep: FakeSleep
 ) -> None:
-    models.faults.append(times(2, refusal(status, "later")))
+    models.faults.append(times(2, error_response(status, "later")))
     client.complete([CHAT_REQUEST])
     assert len(models.requests) == 3
     assert sleep.seconds == [0.5, 1.0]  # half of 1 s and of 2 s
 
 
 def test_client__raises_after_the_last_retry(
-    models: Models, client: Client, sleep: FakeSleep
+    models: ModelService, client: Client, sleep: FakeSleep
 ) -> None:
-    models.faults.append(always(refusal(503, "the model is overloaded")))
+    models.faults.append(always(error_response(503, "the model is overloaded")))
     with pytest.raises(LlmError, match="503: the model is overloaded") as raised:
         client.complete([CHAT_REQUEST])
     assert raised.value.kind is LlmErrorKind.SERVER
@@ -182,18 +186,20 @@ def test_client__raises_after_the_last_retry(
 
 
 def test_client__rate_limit_waits_for_retry_after(
-    models: Models, client: Client, sleep: FakeSleep
+    models: ModelService, client: Client, sleep: FakeSleep
 ) -> None:
-    models.faults.append(once(refusal(429, "slow down", "rate_limit_exceeded", Retry_After="7")))
+    models.faults.append(
+        once(error_response(429, "slow down", "rate_limit_exceeded", Retry_After="7"))
+    )
     client.complete([CHAT_REQUEST])
     assert sleep.seconds == [7.0]
     assert len(models.requests) == 2
 
 
 def test_client__rate_limit_beyond_the_total_wait_is_an_error(
-    models: Models, client: Client
+    models: ModelService, client: Client
 ) -> None:
-    models.faults.append(always(refusal(429, "slow down", Retry_After="60")))
+    models.faults.append(always(error_response(429, "slow down", Retry_After="60")))
     with pytest.raises(LlmError) as raised:
         client.complete([CHAT_REQUEST])
     assert raised.value.kind is LlmErrorKind.RATE_LIMITED
@@ -204,24 +210,24 @@ def test_client__rate_limit_beyond_the_total_wait_is_an_error(
     ("answer", "error", "message"),
     [
         (
-            refusal(401, f"Incorrect API key: {KEY}"),
+            error_response(401, f"Incorrect API key: {KEY}"),
             LlmAuthError,
             r"401: Incorrect API key: \[redacted\]",
         ),
-        (refusal(401, f"{'wrong ' * 32}{KEY}"), LlmAuthError, "Correct MOSAICO_LLM_API_KEY"),
-        (refusal(403, "not yours"), LlmAuthError, "Correct MOSAICO_LLM_API_KEY"),
-        (refusal(402, "pay first"), LlmQuotaExceeded, "402: pay first"),
+        (error_response(401, f"{'wrong ' * 32}{KEY}"), LlmAuthError, "Correct MOSAICO_LLM_API_KEY"),
+        (error_response(403, "not yours"), LlmAuthError, "Correct MOSAICO_LLM_API_KEY"),
+        (error_response(402, "pay first"), LlmQuotaExceeded, "402: pay first"),
         (
-            refusal(429, "You exceeded it", "insufficient_quota"),
+            error_response(429, "You exceeded it", "insufficient_quota"),
             LlmQuotaExceeded,
             "Top up the account",
         ),
-        (refusal(404, "no model of that name"), LlmNotFoundError, "Correct the model name"),
+        (error_response(404, "no model of that name"), LlmNotFoundError, "Correct the model name"),
         (RedirectResponse("http://elsewhere.example/"), LlmRedirected, "the new address"),
     ],
 )
 def test_client__final_errors_are_raised_without_a_retry(
-    answer: Response, error: type[Invalid], message: str, models: Models, client: Client
+    answer: Response, error: type[Invalid], message: str, models: ModelService, client: Client
 ) -> None:
     models.faults.append(always(answer))
     with pytest.raises(error, match=message) as raised:
@@ -242,7 +248,7 @@ def test_client__final_errors_are_raised_without_a_retry(
     ],
 )
 def test_client__unreadable_response_is_retried_once(
-    answer: Response, models: Models, client: Client
+    answer: Response, models: ModelService, client: Client
 ) -> None:
     models.faults.append(once(answer))
     client.complete([CHAT_REQUEST])
@@ -268,7 +274,7 @@ def test_client__unreadable_response_is_retried_once(
     ],
 )
 def test_client__invalid_embeddings_are_unreadable(
-    rows: Any, models: Models, client: Client
+    rows: Any, models: ModelService, client: Client
 ) -> None:
     models.faults.append(always(JSONResponse({"data": rows})))
     with pytest.raises(LlmError) as raised:
@@ -276,14 +282,14 @@ def test_client__invalid_embeddings_are_unreadable(
     assert raised.value.kind is LlmErrorKind.UNREADABLE
 
 
-def test_client__base64_embeddings_are_read(models: Models, client: Client) -> None:
+def test_client__base64_embeddings_are_read(models: ModelService, client: Client) -> None:
     # The floats 1.0 and -2.0, four bytes each, the lowest first.
     models.faults.append(always(JSONResponse({"data": [{"embedding": "AACAPwAAAMA="}]})))
     assert client.complete(texts("a")).answers == (EmbeddingAnswer(array("f", [1.0, -2.0])),)
 
 
 def test_client__refusal_and_content_filter_are_answers_without_content(
-    models: Models, client: Client
+    models: ModelService, client: Client
 ) -> None:
     refused = completion(None, refusal="I will not.")
     filtered = completion("")
@@ -299,12 +305,12 @@ def test_client__refusal_and_content_filter_are_answers_without_content(
 
 
 def test_client__rejected_parameters_are_omitted_from_then_on(
-    models: Models, client: Client
+    models: ModelService, client: Client
 ) -> None:
     def picky(received: ReceivedLlmRequest) -> Response | None:
         for name in ("response_format", "temperature"):
             if name in received.body:
-                return refusal(400, f"Unsupported parameter: '{name}' with this model.")
+                return error_response(400, f"Unsupported parameter: '{name}' with this model.")
         return None
 
     models.faults.append(picky)
@@ -318,15 +324,15 @@ def test_client__rejected_parameters_are_omitted_from_then_on(
     ]
 
 
-def test_client__other_bad_request_is_not_retried(models: Models, client: Client) -> None:
-    models.faults.append(always(refusal(400, "maximum context length is 8 tokens")))
+def test_client__other_bad_request_is_not_retried(models: ModelService, client: Client) -> None:
+    models.faults.append(always(error_response(400, "maximum context length is 8 tokens")))
     with pytest.raises(LlmError, match="400: maximum context length") as raised:
         client.complete([CHAT_REQUEST])
     assert raised.value.kind is LlmErrorKind.REJECTED
     assert len(models.requests) == 1
 
 
-def test_client__silent_server_times_out(models: Models) -> None:
+def test_client__silent_server_times_out(models: ModelService) -> None:
     models.faults.append(always(Silence(models)))
     retries = completion_retries(attempt_timeout_s=0.2, max_retries=1, first_wait_s=0.0)
     with (
@@ -338,7 +344,7 @@ def test_client__silent_server_times_out(models: Models) -> None:
     assert len(models.requests) == 2
 
 
-def test_client__unreachable_server_and_refused_address(models: Models) -> None:
+def test_client__unreachable_server_and_refused_address(models: ModelService) -> None:
     nowhere = replace(models.access, base_url="http://127.0.0.1:1/v1", api_key=Secret("k"))
     no_waits = completion_retries(attempt_timeout_s=20.0, max_retries=2, first_wait_s=0.0)
     with Client(open_completions(nowhere, policy=PRIVATE_SERVERS, retries=no_waits)) as opened:
@@ -354,7 +360,7 @@ def test_client__unreachable_server_and_refused_address(models: Models) -> None:
 
 
 def test_client__cancelled_while_it_waits_for_a_retry_sends_nothing_more(
-    models: Models, sleep: FakeSleep
+    models: ModelService, sleep: FakeSleep
 ) -> None:
     class Cancelled(Exception):
         pass
@@ -362,7 +368,7 @@ def test_client__cancelled_while_it_waits_for_a_retry_sends_nothing_more(
     async def cancel(_: float) -> None:
         raise Cancelled
 
-    models.faults.append(always(refusal(500, "later")))
+    models.faults.append(always(error_response(500, "later")))
     http = outbound_async_client(timeout_s=20, max_bytes=2**20, policy=PRIVATE_SERVERS)
     with (
         Client(

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support.llm import Models, ReceivedLlmRequest
+from tests.support.llm import ModelService, ReceivedLlmRequest
 from tests.support.service import JSON, Service, pair
 
 WATCHED = {"key": "LLM_JUDGE", "options": {"prompt": "Judge: {output}"}}
@@ -23,7 +23,7 @@ class Mood:
 
 
 @pytest.fixture
-def mood(service: Service, models: Models) -> Mood:
+def mood(service: Service, models: ModelService) -> Mood:
     mood = Mood()
     models.judge = mood
     drift = {"metric": WATCHED, "answers": FROZEN, "maxError": 0.1}
@@ -40,7 +40,7 @@ def test_judge_calibration__unchanged_judge_leaves_the_run_valid(
 
 
 def test_judge_calibration__kinder_judge_makes_the_run_invalid(
-    service: Service, mood: Mood, models: Models
+    service: Service, mood: Mood, models: ModelService
 ) -> None:
     assert service.completed()["validity"] == "VALID"
     received = len(models.conversations)

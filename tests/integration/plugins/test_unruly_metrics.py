@@ -2,16 +2,18 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 
+import pytest
 from sqlalchemy import text
 
 from app.jobs.handlers import HANDLERS
 from app.jobs.job_runner import Worker
-from tests.support.processes import until
+from app.jobs.pool import CallTimeout, ProcessPool
+from tests.support.processes import LIVENESS_S, until
 from tests.support.service import JSON, Service, pair
 
-CALL_TIMEOUT_S: Final = 2.0  # generous beside the milliseconds that a sound call takes
+CALL_TIMEOUT_S: Final = 2.0  # a correct call takes milliseconds
 
 
 def completed_run(service: Service, outputs: list[str], metrics: list[str]) -> JSON:
@@ -42,8 +44,8 @@ def rows(service: Service, run: JSON) -> list[JSON]:
 
 
 def test_unruly_metric__crash_loses_one_value_of_one_trace(extended_service: Service) -> None:
-    # Each trace but the first is a disaster for the metric that it names, and for no other. The
-    # one that takes memory asks for more at once than a child may have.
+    # The output of a trace names the metric that fails on it. SAMPLE_LEAKS allocates more memory at
+    # once than a child process may have.
     kinds = {
         "SAMPLE_RAISES": "RAISED",
         "SAMPLE_QUITS": "RAISED",
@@ -52,11 +54,11 @@ def test_unruly_metric__crash_loses_one_value_of_one_trace(extended_service: Ser
         "SAMPLE_LEAKS": "OUT_OF_MEMORY",
         "SAMPLE_HANGS": "HANG",
     }
-    disasters = [f"{name.removeprefix('SAMPLE_')} 4096" for name in kinds]
-    run = completed_run(extended_service, ["a b c d", *disasters, "x"], [*kinds, "ROUGE"])
+    failing_outputs = [f"{name.removeprefix('SAMPLE_')} 4096" for name in kinds]
+    run = completed_run(extended_service, ["a b c d", *failing_outputs, "x"], [*kinds, "ROUGE"])
     assert run["status"] == "COMPLETED"
-    sound, *broken, last = rows(extended_service, run)
-    assert sound["values"] == dict.fromkeys([*kinds, "ROUGE"], 1.0)
+    correct, *broken, last = rows(extended_service, run)
+    assert correct["values"] == dict.fromkeys([*kinds, "ROUGE"], 1.0)
     assert last["values"] == dict.fromkeys(kinds, 1.0) | {"ROUGE": 0.0}
     for row, (name, kind) in zip(broken, kinds.items(), strict=True):
         assert row["values"] == last["values"] | {name: None}
@@ -70,7 +72,7 @@ def test_unruly_metric__crash_loses_one_value_of_one_trace(extended_service: Ser
 def test_unruly_metric__hanging_on_every_trace_is_disabled_after_three(
     extended_service: Service,
 ) -> None:
-    # Trace by trace it would hang for 81 times its limit: once for all, twice for each of 40.
+    # Without the limit it would hang 81 times: once for the batch, twice for each of 40 traces.
     run = completed_run(extended_service, ["HANGS"] * 40, ["SAMPLE_HANGS", "ROUGE"])
     assert run["status"] == "COMPLETED"
     by_metric = rows(extended_service, run)
@@ -88,9 +90,20 @@ def test_unruly_metric__hanging_on_every_trace_is_disabled_after_three(
 
 
 def test_unruly_metric__cancelled_run_frees_the_worker_while_it_hangs(
-    extended_service: Service,
+    extended_service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timeout_s = 6.0
+    timeouts: list[CallTimeout] = []
+    run_call = ProcessPool.run
+
+    def record_timeouts(*arguments: Any, **options: Any) -> Any:
+        try:
+            return run_call(*arguments, **options)
+        except CallTimeout as error:
+            timeouts.append(error)
+            raise
+
+    monkeypatch.setattr(ProcessPool, "run", record_timeouts)
     extended_service.agent()
     extended_service.benchmark(metrics=["SAMPLE_HANGS", "ROUGE"])
     extended_service.benchmark("bench-002", metrics=["ROUGE"])
@@ -101,14 +114,15 @@ def test_unruly_metric__cancelled_run_frees_the_worker_while_it_hangs(
         until(lambda: is_scoring(extended_service), what="the metric is asked")
         extended_service.post(f"/benchmark-runs/{hanging['id']}/cancel")
         waiting = extended_service.start(benchmarkId="bench-002")
-        # One call hangs, the one that is under way; otherwise seven would, for 42 s together.
-        working.result(timeout=5 * timeout_s)
+        working.result(timeout=LIVENESS_S)
+    # Only the call in progress hangs; without the cancellation it would be seven calls.
+    assert len(timeouts) < 5
     assert extended_service.get(f"/benchmark-runs/{hanging['id']}")["status"] == "CANCELLED"
     assert extended_service.get(f"/benchmark-runs/{waiting['id']}")["status"] == "COMPLETED"
 
 
 def test_unruly_metric__small_leaks_lose_no_value(extended_service: Service) -> None:
-    # Twelve times 100 MiB that are never given back, in children that may take 512 MiB.
+    # Twelve leaks of 100 MiB each, in child processes that may have 512 MiB.
     run = completed_run(extended_service, ["LEAKS 100"] * 12, ["SAMPLE_LEAKS"])
     assert [row["values"]["SAMPLE_LEAKS"] for row in rows(extended_service, run)] == [1.0] * 12
 

@@ -37,18 +37,18 @@ class OwnerProcess:
             start_new_session=True,  # a group of its own, as a terminal gives
         )
 
-    def said(self) -> str:
+    def read_line(self) -> str:
         """The next line it prints; for an owner, the URL once it holds its lease."""
         return _pipe(self.process.stdout).readline().strip()
 
-    def leave(self) -> None:
+    def release(self) -> None:
         self.process.communicate("\n", timeout=LIVENESS_SECONDS)
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         self.process.send_signal(number)
         self.process.communicate(timeout=LIVENESS_SECONDS)
 
-    def end(self) -> None:
+    def close(self) -> None:
         self.process.kill()
         self.process.wait(timeout=LIVENESS_SECONDS)
         for stream in (self.process.stdin, self.process.stdout):
@@ -117,7 +117,7 @@ def own(data_dir: Path) -> Iterator[Callable[..., OwnerProcess]]:
 
     yield start
     for owner in started:
-        owner.end()
+        owner.close()
 
 
 @pytest.fixture(scope="session")

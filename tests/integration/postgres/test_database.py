@@ -8,7 +8,7 @@ from app.postgres.server import DatabaseLease
 from tests.support.postgres import drop_database, make_database, url_of
 
 
-def ask(url: str, query: bytes) -> object:
+def query_value(url: str, query: bytes) -> object:
     with psycopg.connect(url) as connection:
         row = connection.execute(query).fetchone()
         assert row is not None
@@ -16,11 +16,14 @@ def ask(url: str, query: bytes) -> object:
 
 
 def test_role__owns_its_database_and_is_not_a_superuser(shared: DatabaseLease) -> None:
-    assert ask(shared.url, b"SELECT current_user") == "mosaico"
-    assert ask(shared.url, b"SELECT current_database()") == "mosaico"
-    assert ask(shared.url, b"SELECT usesuper FROM pg_user WHERE usename = current_user") is False
+    assert query_value(shared.url, b"SELECT current_user") == "mosaico"
+    assert query_value(shared.url, b"SELECT current_database()") == "mosaico"
+    assert (
+        query_value(shared.url, b"SELECT usesuper FROM pg_user WHERE usename = current_user")
+        is False
+    )
     owner = b"SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = current_database()"
-    assert ask(shared.url, owner) == "mosaico"
+    assert query_value(shared.url, owner) == "mosaico"
     with psycopg.connect(shared.url) as connection:
         connection.execute("CREATE TABLE of_ours (number int)")
         connection.rollback()
@@ -45,10 +48,10 @@ def test_server__is_configured_for_a_small_service(
 
 
 def test_server__collation_does_not_depend_on_the_machine(shared: DatabaseLease) -> None:
-    assert ask(shared.url, b"SELECT datlocale FROM pg_database WHERE datname = 'mosaico'") == (
-        "C.UTF-8"
-    )
-    assert ask(shared.url, "SELECT lower('ÀÉ')".encode()) == "àé"
+    assert query_value(
+        shared.url, b"SELECT datlocale FROM pg_database WHERE datname = 'mosaico'"
+    ) == ("C.UTF-8")
+    assert query_value(shared.url, "SELECT lower('ÀÉ')".encode()) == "àé"
 
 
 def test_server__connection_needs_the_password(shared: DatabaseLease) -> None:
@@ -64,7 +67,7 @@ def test_make_database__copies_a_template(shared: DatabaseLease) -> None:
         connection.execute("CREATE TABLE kept (number int)")
     copy = make_database(shared.url, "copy", template="original of a copy")
     assert copy == url_of(shared.url, "copy")
-    assert ask(copy, b"SELECT count(*) FROM kept") == 0
+    assert query_value(copy, b"SELECT count(*) FROM kept") == 0
     for name in ("copy", "original of a copy", "never made"):
         drop_database(shared.url, name)
     with pytest.raises(psycopg.OperationalError, match="does not exist"):

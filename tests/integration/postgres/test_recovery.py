@@ -20,9 +20,9 @@ from app.postgres.programs import server_account
 from app.postgres.server import EmbeddedPostgres
 from tests.integration.postgres.conftest import OwnerProcess, until
 
-Own = Callable[..., OwnerProcess]
+StartOwner = Callable[..., OwnerProcess]
 
-OWNER_THAT_NEVER_BURIES = """
+OWNER_THAT_KEEPS_ZOMBIES = """
 import ctypes, sys
 from pathlib import Path
 from app.postgres.server import EmbeddedPostgres
@@ -130,11 +130,11 @@ def test_lease__does_not_restart_a_stopped_server(postgres: EmbeddedPostgres) ->
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux adopts orphans on demand")
 def test_find_postmaster__zombie_is_not_a_running_server(
-    postgres: EmbeddedPostgres, folder: DatabaseFolder, own: Own
+    postgres: EmbeddedPostgres, folder: DatabaseFolder, own: StartOwner
 ) -> None:
     """As in a container whose first process does not bury its dead."""
-    owner = own(OWNER_THAT_NEVER_BURIES)
-    url = owner.said()
+    owner = own(OWNER_THAT_KEEPS_ZOMBIES)
+    url = owner.read_line()
     zombie = kill_server(postgres)
     with postgres.acquire() as lease:
         os.kill(zombie, 0)  # its number is still taken
@@ -151,7 +151,7 @@ def test_acquire__ignores_another_process_with_the_old_process_id(
     postgres.start()
     lock_file_lines = lock_file(folder.cluster).read_text().splitlines()
     postgres.stop()
-    with Stranger(folder) as stranger:
+    with UnrelatedProcess(folder) as stranger:
         lock_file(folder.cluster).write_text(
             "\n".join([str(stranger.pid), *lock_file_lines[1:]]) + "\n"
         )
@@ -204,7 +204,7 @@ def test_acquire__incomplete_cluster_is_created_again(
     "moment", ["data.new/PG_VERSION", "data", "log", "log/startup.log", "data/postmaster.pid"]
 )
 def test_acquire__completes_a_start_that_was_killed(
-    fresh: EmbeddedPostgres, folder: DatabaseFolder, own: Own, moment: str
+    fresh: EmbeddedPostgres, folder: DatabaseFolder, own: StartOwner, moment: str
 ) -> None:
     owner = own()
     until((folder.path / moment).exists)
@@ -226,7 +226,7 @@ def test_acquire__port_in_use_is_replaced(postgres: EmbeddedPostgres) -> None:
             assert postgres.status().port != port
 
 
-class Stranger:
+class UnrelatedProcess:
     """A living process of the account that the server runs as."""
 
     def __init__(self, folder: DatabaseFolder) -> None:

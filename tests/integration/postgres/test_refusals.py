@@ -21,7 +21,7 @@ from app.postgres.postmaster import lock_file
 from app.postgres.programs import PostgresBinaries
 from app.postgres.server import EmbeddedPostgres
 
-NOBODY_ELSE = 12345
+OTHER_USER_ID = 12345
 
 
 @pytest.fixture
@@ -108,9 +108,11 @@ def test_embedded_postgres__folder_of_another_user_is_refused(
     fresh: EmbeddedPostgres, folder: DatabaseFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.claim()
-    monkeypatch.setattr(os, "geteuid", lambda: NOBODY_ELSE)
-    for refused in _actions(fresh):
-        with pytest.raises(WrongOwner, match=rf"belongs to .*uid {os.getuid()}.*uid {NOBODY_ELSE}"):
+    monkeypatch.setattr(os, "geteuid", lambda: OTHER_USER_ID)
+    for refused in _operations(fresh):
+        with pytest.raises(
+            WrongOwner, match=rf"belongs to .*uid {os.getuid()}.*uid {OTHER_USER_ID}"
+        ):
             refused()
 
 
@@ -169,7 +171,10 @@ def test_launcher__disk_that_fills_up_raises_disk_full(
 ) -> None:
     folder.claim()
     launcher = Launcher(
-        folder=folder, binaries=_saying(tmp_path, program, words), account=None, durable=False
+        folder=folder,
+        binaries=_failing_binaries(tmp_path, program, words),
+        account=None,
+        durable=False,
     )
     if program == "pg_ctl":
         folder.cluster.mkdir()
@@ -178,7 +183,7 @@ def test_launcher__disk_that_fills_up_raises_disk_full(
     assert not folder.incomplete_cluster.exists()
 
 
-def _saying(tmp_path: Path, program: str, words: str) -> PostgresBinaries:
+def _failing_binaries(tmp_path: Path, program: str, words: str) -> PostgresBinaries:
     """Programs of which one fails with the given words."""
     binaries = PostgresBinaries(site=tmp_path / "fake")
     path = binaries.program(program)
@@ -192,7 +197,7 @@ def _modes(path: Path) -> list[int]:
     return [folder.stat().st_mode for folder in (path, *path.parents)]
 
 
-def _actions(postgres: EmbeddedPostgres) -> list[Callable[[], object]]:
+def _operations(postgres: EmbeddedPostgres) -> list[Callable[[], object]]:
     return [postgres.acquire, postgres.start, postgres.stop, postgres.status, postgres.url]
 
 

@@ -13,7 +13,7 @@ from app.postgres.errors import DatabaseNotRunning
 from app.postgres.server import EmbeddedPostgres
 from tests.integration.postgres.conftest import OwnerProcess, until
 
-Own = Callable[..., OwnerProcess]
+StartOwner = Callable[..., OwnerProcess]
 
 OWNER_WITH_A_FORKED_CHILD = """
 import os, sys
@@ -56,22 +56,22 @@ def test_release__second_call_has_no_effect(postgres: EmbeddedPostgres) -> None:
 
 
 def test_acquire__four_concurrent_processes_share_one_server(
-    fresh: EmbeddedPostgres, own: Own
+    fresh: EmbeddedPostgres, own: StartOwner
 ) -> None:
     owners = [own() for _ in range(4)]
-    urls = {owner.said() for owner in owners}
+    urls = {owner.read_line() for owner in owners}
     assert urls == {fresh.url()}
     assert fresh.status().owners == tuple(sorted(owner.process.pid for owner in owners))
     for owner in owners:
-        owner.leave()
+        owner.release()
     assert not fresh.status().running
 
 
 def test_acquire__next_owner_adopts_and_stops_the_server_of_a_killed_owner(
-    postgres: EmbeddedPostgres, own: Own
+    postgres: EmbeddedPostgres, own: StartOwner
 ) -> None:
     owner = own()
-    url = owner.said()
+    url = owner.read_line()
     pid = postgres.status().pid
     owner.kill()
     assert postgres.status().owners == ()
@@ -82,11 +82,11 @@ def test_acquire__next_owner_adopts_and_stops_the_server_of_a_killed_owner(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_server__survives_a_terminal_signal_to_an_owner(
-    postgres: EmbeddedPostgres, own: Own, number: signal.Signals
+    postgres: EmbeddedPostgres, own: StartOwner, number: signal.Signals
 ) -> None:
     with postgres.acquire() as lease:  # so that an owner that unwinds on Ctrl-C is not the last
         owner = own()
-        owner.said()
+        owner.read_line()
         os.killpg(owner.process.pid, number)
         owner.process.communicate(timeout=60)
         with psycopg.connect(lease.url) as connection:
@@ -94,10 +94,10 @@ def test_server__survives_a_terminal_signal_to_an_owner(
 
 
 def test_server__survives_a_signal_to_the_process_group_of_its_owner(
-    postgres: EmbeddedPostgres, own: Own
+    postgres: EmbeddedPostgres, own: StartOwner
 ) -> None:
     owner = own()
-    owner.said()
+    owner.read_line()
     os.killpg(owner.process.pid, signal.SIGTERM)
     owner.process.communicate(timeout=60)
     assert postgres.status().running
@@ -105,10 +105,10 @@ def test_server__survives_a_signal_to_the_process_group_of_its_owner(
 
 @pytest.mark.parametrize("program", [OWNER_WITH_A_FORKED_CHILD, OWNER_WITH_SPAWNED_CHILD])
 def test_owners__children_of_an_owner_do_not_count(
-    postgres: EmbeddedPostgres, own: Own, program: str
+    postgres: EmbeddedPostgres, own: StartOwner, program: str
 ) -> None:
     owner = own(program)
-    child = int(owner.said().removeprefix("child "))
+    child = int(owner.read_line().removeprefix("child "))
     try:
         assert postgres.status().owners == (owner.process.pid,)
         owner.process.kill()
@@ -120,13 +120,13 @@ def test_owners__children_of_an_owner_do_not_count(
 
 
 def test_start__detached_server_runs_until_it_is_stopped(
-    postgres: EmbeddedPostgres, own: Own
+    postgres: EmbeddedPostgres, own: StartOwner
 ) -> None:
     url = postgres.start()
     assert postgres.start() == url
     owner = own()
-    assert owner.said() == url
-    owner.leave()
+    assert owner.read_line() == url
+    owner.release()
     status = postgres.status()
     assert (status.running, status.detached, status.owners) == (True, True, ())
     assert postgres.stop()

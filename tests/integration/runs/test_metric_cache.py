@@ -116,7 +116,7 @@ def test_metric_cache__an_unchanged_run_computes_nothing_and_equals_to_the_last_
 
     assert (pool.told(), pool.summarized) == ({}, {"F1_SCORE": 1})
     assert counts(second) == (0, 12)
-    first_stored, other = rows.stored(first["id"]), rows.stored(second["id"])
+    first_stored, other = rows.stored_run(first["id"]), rows.stored_run(second["id"])
     assert first_stored.results == other.results
     assert first_stored.metrics == other.metrics
     assert first_stored.kpis == other.kpis
@@ -230,12 +230,12 @@ def test_metric_cache__values_outlive_the_run_they_came_from(
 ) -> None:
     counting_service.benchmark(metrics=["ROUGE"])
     donor, heir = counting_service.completed(), counting_service.completed()
-    before = rows.stored(heir["id"])
+    before = rows.stored_run(heir["id"])
 
     counting_service.delete(f"{RUNS}/{donor['id']}")
     counting_service.work()
 
-    assert rows.stored(heir["id"]) == before
+    assert rows.stored_run(heir["id"]) == before
     pool.told()
     third = counting_service.completed()
     assert (pool.told(), counts(third)) == ({}, (0, 4))

@@ -73,7 +73,7 @@ class Scene:
 
     @property
     def logs(self) -> str:
-        return "".join(program.log for program in self.programs.started)
+        return "".join(program.log for program in self.programs.processes)
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def scene(restricted_url: str, tmp_path: Path) -> Iterator[Scene]:
         ) as client,
     ):
         started.start("api")
-        started.start("worker").said("worker is ready")
+        started.start("worker").wait_for_output("worker is ready")
         scene = Scene(client, started, planted)
         until(lambda: _answers(client), what=scene.logs)
         yield scene

@@ -29,7 +29,7 @@ from app.worker import _purge
 from tests.integration.safety.conftest import PASSWORD, RoleWith
 from tests.support.http import serving
 from tests.support.postgres import drop_database, make_database, url_of
-from tests.support.processes import LIVENESS_S, OURS
+from tests.support.processes import LIVENESS_S, SERVICE_PREFIXES
 from tests.support.service import Service, pair, running_service
 
 GOOD_KEY = base64.b64encode(secrets.token_bytes(32)).decode()
@@ -50,7 +50,9 @@ class Refusal(NamedTuple):
 
 
 def start(folder: Path, command: str, environment: Mapping[str, str]) -> Refusal:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(SERVICE_PREFIXES)
+    }
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, "-m", "app.cli", command],

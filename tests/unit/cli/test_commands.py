@@ -12,14 +12,14 @@ from typer.testing import CliRunner
 
 from app.cli import COMMANDS, cli, load_entry
 from app.core.errors import AppError
-from tests.support.cli_reference import MARK, PAGE, Leaf, commands, page
+from tests.support.cli_reference import MARK, PAGE, LeafCommand, commands, page
 
 ALL = list(commands())
 NAMES = [" ".join(leaf.words) for leaf in ALL]
 HEAVY = ("sqlalchemy", "fastapi", "httpx", "lark", "rich", "psycopg", "pydantic_settings")
 
 
-def options(leaf: Leaf) -> list[Any]:
+def options(leaf: LeafCommand) -> list[Any]:
     return [
         param
         for param in leaf.command.params
@@ -94,13 +94,13 @@ def test_command_table__has_the_help_of_the_commands(name: str) -> None:
 
 
 @pytest.mark.parametrize("leaf", ALL, ids=NAMES)
-def test_help__every_command_and_option_has_a_text(leaf: Leaf) -> None:
+def test_help__every_command_and_option_has_a_text(leaf: LeafCommand) -> None:
     assert leaf.command.help
     assert all(option.help for option in options(leaf))
 
 
 @pytest.mark.parametrize("leaf", ALL, ids=NAMES)
-def test_options__only_the_documented_environment_variable_exists(leaf: Leaf) -> None:
+def test_options__only_the_documented_environment_variable_exists(leaf: LeafCommand) -> None:
     variables = {option.envvar for option in options(leaf)} - {None}
     assert variables <= {"MOSAICO_FORMAT"}
     assert leaf.command.context_settings.get("auto_envvar_prefix") is None
@@ -129,7 +129,7 @@ def test_completion_options__exist_at_the_root_only(name: str) -> None:
 
 
 @pytest.mark.parametrize("leaf", ALL, ids=NAMES)
-def test_options__none_takes_a_secret(leaf: Leaf) -> None:
+def test_options__none_takes_a_secret(leaf: LeafCommand) -> None:
     names = {name for option in options(leaf) for name in option.opts}
     assert not names & {"--key", "--api-key", "--token", "--password", "--langfuse-secret-key"}
 
@@ -138,7 +138,7 @@ def test_options__none_takes_a_secret(leaf: Leaf) -> None:
     "leaf",
     [leaf for leaf in ALL if leaf.words[-1] in ("list", "show", "status", "plugins", "score")],
 )
-def test_options__lists_and_details_have_a_json_format(leaf: Leaf) -> None:
+def test_options__lists_and_details_have_a_json_format(leaf: LeafCommand) -> None:
     assert "--format" in {name for option in options(leaf) for name in option.opts}
 
 

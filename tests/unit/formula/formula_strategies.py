@@ -33,8 +33,8 @@ from app.formula.functions import (
     FormulaFunction,
 )
 
-NOWHERE = Span(0, 0)
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+NO_SPAN = Span(0, 0)
+without_deadline = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 names = st.from_regex(r"[A-Z_][A-Z0-9_]{0,4}", fullmatch=True).filter(
     lambda name: name not in KEYWORDS and name not in FUNCTIONS
@@ -62,12 +62,12 @@ def numbers(
     draw: DrawFn, references: SearchStrategy[Reference], shapes: tuple[str, ...] = SHAPES
 ) -> Expr:
     """Trees that give a number, within the limits of the language."""
-    root = _Tree(draw, references, shapes).number(draw(st.integers(0, 4)))
+    root = _ExpressionBuilder(draw, references, shapes).number(draw(st.integers(0, 4)))
     assume(_within_limits(root))
     return root
 
 
-class _Tree(NamedTuple):
+class _ExpressionBuilder(NamedTuple):
     draw: DrawFn
     references: SearchStrategy[Reference]
     shapes: tuple[str, ...]
@@ -75,21 +75,21 @@ class _Tree(NamedTuple):
     def number(self, levels: int) -> Expr:
         shape = self.draw(st.sampled_from(self.shapes if levels else LEAVES))
         if shape == "number":
-            return Number(value=self.draw(literals), span=NOWHERE)
+            return Number(value=self.draw(literals), span=NO_SPAN)
         if shape == "metric":
-            return Metric(reference=self.draw(self.references), span=NOWHERE)
+            return Metric(reference=self.draw(self.references), span=NO_SPAN)
         if shape == "negative":
-            return Negative(operand=self.number(levels - 1), span=NOWHERE)
+            return Negative(operand=self.number(levels - 1), span=NO_SPAN)
         if shape == "arithmetic":
             left, right = self.number(levels - 1), self.number(levels - 1)
             operator = self.draw(st.sampled_from("+-*/"))
-            return Arithmetic(operator=operator, left=left, right=right, span=NOWHERE)
+            return Arithmetic(operator=operator, left=left, right=right, span=NO_SPAN)
         if shape == "choice":
             return Conditional(
                 condition=self.condition(levels - 1),
                 then=self.number(levels - 1),
                 otherwise=self.number(levels - 1),
-                span=NOWHERE,
+                span=NO_SPAN,
             )
         return self.call(FUNCTIONS[shape], levels - 1)
 
@@ -99,26 +99,26 @@ class _Tree(NamedTuple):
             Argument(value=self.number(levels), weight=self.draw(weights) if row.weighted else None)
             for _ in range(count)
         )
-        return Call(function=row.name, arguments=arguments, span=NOWHERE)
+        return Call(function=row.name, arguments=arguments, span=NO_SPAN)
 
     def condition(self, levels: int) -> Expr:
         shape = self.draw(st.sampled_from(CONDITIONS)) if levels > 0 else "comparison"
         if shape == "not":
-            return Not(operand=self.condition(levels - 1), span=NOWHERE)
+            return Not(operand=self.condition(levels - 1), span=NO_SPAN)
         if shape == "logic":
             left, right = self.condition(levels - 1), self.condition(levels - 1)
             operator = self.draw(st.sampled_from(["AND", "OR"]))
-            return Logic(operator=operator, left=left, right=right, span=NOWHERE)
+            return Logic(operator=operator, left=left, right=right, span=NO_SPAN)
         if shape == "choice":
             return Conditional(
                 condition=self.condition(levels - 1),
                 then=self.condition(levels - 1),
                 otherwise=self.condition(levels - 1),
-                span=NOWHERE,
+                span=NO_SPAN,
             )
         left, right = self.number(max(0, levels - 1)), self.number(max(0, levels - 1))
         operator = self.draw(st.sampled_from(["<", "<=", ">", ">=", "==", "!="]))
-        return Relation(operator=operator, left=left, right=right, span=NOWHERE)
+        return Relation(operator=operator, left=left, right=right, span=NO_SPAN)
 
 
 def _within_limits(root: Expr) -> bool:

@@ -3,7 +3,7 @@ from hypothesis import given
 
 from app.formula import Expr, format_expression, format_formula, parse_expression
 from app.formula.parser import parse_text
-from tests.unit.formula.formula_strategies import metrics, numbers, unhurried
+from tests.unit.formula.formula_strategies import metrics, numbers, without_deadline
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_format__canonical_text_is_upper_case_with_minimal_parentheses(
     assert format_formula(canonical) == canonical
 
 
-@unhurried
+@without_deadline
 @given(numbers(metrics))
 def test_format__canonical_text_parses_to_the_same_formula(root: Expr) -> None:
     text = format_expression(root)
@@ -46,7 +46,7 @@ def test_format__canonical_text_parses_to_the_same_formula(root: Expr) -> None:
     assert format_formula(text) == text
 
 
-@unhurried
+@without_deadline
 @given(numbers(metrics))
 def test_format__every_pair_of_parentheses_is_necessary(root: Expr) -> None:
     text = format_expression(root)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from app.formula import Mistake, check_formula, compile_formula, format_formula
 from app.formula.functions import MAX_BYTES, MAX_DEPTH, MAX_NODES
-from tests.unit.formula.formula_strategies import unhurried
+from tests.unit.formula.formula_strategies import without_deadline
 
 PIECES = (
     *("ROUGE", "bleu", ".p95", "SCORE[", '"x"', "]", "(", ")", ",", ":", "1", "0.5", "1e9", " "),
@@ -78,26 +78,26 @@ def test_parse__hostile_text_gives_errors(text: str) -> None:
     assert check_formula(text).mistakes
 
 
-@unhurried
+@without_deadline
 @given(st.text() | st.lists(st.sampled_from(PIECES)).map("".join))
 def test_parse__any_text_gives_a_formula_or_errors(text: str) -> None:
-    answer(text)
+    assert_formula_or_errors(text)
 
 
-@settings(unhurried, max_examples=300)
+@settings(without_deadline, max_examples=300)
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
 def test_parse__any_short_text_gives_a_formula_or_errors(text: str) -> None:
-    answer(text)
+    assert_formula_or_errors(text)
 
 
 @pytest.mark.prove
 def test_parse__a_million_random_texts_give_a_formula_or_errors() -> None:
     pick = random.Random(20261121)
     for _ in range(1_000_000):
-        answer("".join(pick.choices(PIECES, k=pick.randrange(1, 16))))
+        assert_formula_or_errors("".join(pick.choices(PIECES, k=pick.randrange(1, 16))))
 
 
-def answer(text: str) -> None:
+def assert_formula_or_errors(text: str) -> None:
     """Either mistakes that can be printed and point into the text, or a formula that computes."""
     mistakes = check_formula(text).mistakes
     for mistake in mistakes:

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from app.formula import Reference, compile_formula, format_expression
 from app.formula.ast import Expr
 from app.formula.rows import FormulaRows, InstabilityKind, evaluate_rows
-from tests.unit.formula.formula_strategies import FEW, numbers, unhurried
+from tests.unit.formula.formula_strategies import FEW, numbers, without_deadline
 
 A, B, C = (Reference(name, "mean") for name in "ABC")
 SEEN = st.none() | st.sampled_from([0.0, -0.0, 0.5, 1.0]) | st.floats(allow_nan=False)
 
 
-def rows_of(text: str, **columns: list[float]) -> FormulaRows:
+def evaluate_text(text: str, **columns: list[float]) -> FormulaRows:
     metric_columns = {Reference(name, "mean"): np.array(values) for name, values in columns.items()}
     return evaluate_rows(compile_formula(text), metric_columns)
 
@@ -25,7 +25,7 @@ def rows_of(text: str, **columns: list[float]) -> FormulaRows:
     root=numbers(st.sampled_from(FEW)),
     table=st.lists(st.lists(SEEN, min_size=len(FEW), max_size=len(FEW)), min_size=1, max_size=5),
 )
-@unhurried
+@without_deadline
 def test_evaluate_rows__each_row_equals_the_single_evaluation_bit_for_bit(
     root: Expr, table: list[list[float | None]]
 ) -> None:
@@ -58,33 +58,35 @@ def test_evaluate_rows__each_row_equals_the_single_evaluation_bit_for_bit(
 def test_evaluate_rows__undefined_value_affects_only_its_row(
     text: str, expected: list[float]
 ) -> None:
-    rows = rows_of(text, A=[0.5, 0.25, math.nan], B=[0.0, 2.0, 3.0])
+    rows = evaluate_text(text, A=[0.5, 0.25, math.nan], B=[0.0, 2.0, 3.0])
     np.testing.assert_array_equal(rows.values, expected)
 
 
 def test_evaluate_rows__minimum_of_nearly_tied_metrics_is_flagged() -> None:
     # Row 0: A is the smaller one; of the four resamples B is in one.
-    rows = rows_of("1 + MIN(A, B)", A=[0.5, 0.5, 0.5, 0.5, 0.7], B=[0.6] * 5)
+    rows = evaluate_text("1 + MIN(A, B)", A=[0.5, 0.5, 0.5, 0.5, 0.7], B=[0.6] * 5)
     assert rows.instabilities == ((InstabilityKind.TIE, "MIN(A, B)", 0.25),)
 
 
 def test_evaluate_rows__minimum_with_a_clear_winner_is_not_flagged() -> None:
-    assert rows_of("MIN(A, B)", A=[0.1] * 5, B=[0.6] * 5).instabilities == ()
+    assert evaluate_text("MIN(A, B)", A=[0.1] * 5, B=[0.6] * 5).instabilities == ()
 
 
 def test_evaluate_rows__condition_that_differs_in_5_percent_of_rows_is_a_cliff() -> None:
     values = [0.5, *[0.5] * 19, 0.4]
-    rows = rows_of("IF A >= 0.5 THEN 1 ELSE 0", A=values)
+    rows = evaluate_text("IF A >= 0.5 THEN 1 ELSE 0", A=values)
     assert rows.instabilities == ((InstabilityKind.CLIFF, "A >= 0.5", 0.05),)
-    assert rows_of("THRESHOLD(A, 0.5)", A=values).instabilities[0].kind is InstabilityKind.CLIFF
-    assert rows_of("THRESHOLD(A, 0.3)", A=values).instabilities == ()
+    assert (
+        evaluate_text("THRESHOLD(A, 0.5)", A=values).instabilities[0].kind is InstabilityKind.CLIFF
+    )
+    assert evaluate_text("THRESHOLD(A, 0.3)", A=values).instabilities == ()
 
 
 def test_evaluate_rows__unused_branch_is_not_flagged() -> None:
     # The minimum is computed in the second branch only, and the values as seen take the first.
-    rows = rows_of("IF C > 0 THEN 1 ELSE MIN(A, B)", A=[1, 3, 1], B=[2, 2, 2], C=[1, 1, 1])
+    rows = evaluate_text("IF C > 0 THEN 1 ELSE MIN(A, B)", A=[1, 3, 1], B=[2, 2, 2], C=[1, 1, 1])
     assert rows.instabilities == ()
 
 
 def test_evaluate_rows__formula_without_metrics_has_one_row() -> None:
-    assert rows_of("1 + 1").values.tolist() == [2.0]
+    assert evaluate_text("1 + 1").values.tolist() == [2.0]

@@ -8,7 +8,7 @@ from simpleeval import simple_eval
 from app.formula import CompiledFormula, Reference, compile_formula, format_expression
 from app.formula.ast import Expr
 from app.formula.evaluate import explain
-from tests.unit.formula.formula_strategies import ARITHMETIC, FEW, numbers, unhurried
+from tests.unit.formula.formula_strategies import ARITHMETIC, FEW, numbers, without_deadline
 
 METRICS = {"A": 0.5, "B": 0.25, "C": 0.2, "ZERO": 0.0, "MINUS": -4.0}
 VALUES = {Reference(name, "mean"): value for name, value in METRICS.items()} | {
@@ -169,32 +169,32 @@ inputs = st.dictionaries(
 )
 
 
-@unhurried
+@without_deadline
 @given(numbers(st.sampled_from(FEW)), inputs)
 def test_compile__function_and_explanation_agree_bit_for_bit(
     root: Expr, values: dict[Reference, float | None]
 ) -> None:
-    formula = as_compiled(root)
+    formula = compile_expression(root)
     fast, slow = formula.evaluate(values), explain(formula.root, formula.source, values)
     assert repr(fast) == repr(slow)
     assert (fast.value is None) != (fast.reason is None)
     assert fast.value is None or math.isfinite(fast.value)
 
 
-@unhurried
+@without_deadline
 @given(numbers(st.sampled_from(FEW)), inputs)
 def test_evaluate__is_deterministic(root: Expr, values: dict[Reference, float | None]) -> None:
-    formula = as_compiled(root)
+    formula = compile_expression(root)
     assert repr(formula.evaluate(values)) == repr(formula.evaluate(dict(values)))
 
 
-@unhurried
+@without_deadline
 @given(
     numbers(st.sampled_from(FEW[::2]), ARITHMETIC),
     st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=3),
 )
 def test_evaluate__arithmetic_equals_python(root: Expr, numbers_given: list[float]) -> None:
-    formula = as_compiled(root)
+    formula = compile_expression(root)
     values = dict(zip(FEW[::2], numbers_given, strict=True))
     value, reason = formula.evaluate(values)
     # Python goes on with an infinite part (1 / inf is 0); a formula does not.
@@ -208,5 +208,5 @@ def test_evaluate__arithmetic_equals_python(root: Expr, numbers_given: list[floa
     assert value == expected
 
 
-def as_compiled(root: Expr) -> CompiledFormula:
+def compile_expression(root: Expr) -> CompiledFormula:
     return compile_formula(format_expression(root))

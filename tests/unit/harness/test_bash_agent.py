@@ -1,7 +1,7 @@
 """The agent loop of a task and the runner around it, with scripted models."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ class ScriptedModel:
     """A model that returns the given turns in order and then repeats the last one; it raises errors."""
 
     turns: Sequence[Turn | LlmError]
-    provider: str = "parrot"
+    provider: str = "model"
     model: str = "p"
     received: list[Sequence[ChatMessage]] = field(default_factory=list)
     systems: list[str] = field(default_factory=list)
@@ -93,6 +93,35 @@ class ScriptedModel:
 
     async def close(self) -> None:
         """No connection is open."""
+
+
+@pytest.fixture
+def expire_time_limit(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Lets the outermost time limit expire in a moment, however slow the machine is."""
+    time_limits: list[asyncio.Timeout] = []
+    open_timeout = asyncio.timeout
+
+    def record_timeout(delay: float | None) -> asyncio.Timeout:
+        time_limits.append(open_timeout(delay))
+        return time_limits[-1]
+
+    monkeypatch.setattr(asyncio, "timeout", record_timeout)
+    return lambda: time_limits[0].reschedule(asyncio.get_running_loop().time() + 0.1)
+
+
+@dataclass(slots=True)
+class TimedModel(ScriptedModel):
+    """A model that lets the time limit expire after its second reply."""
+
+    expire: Callable[[], None] = lambda: None
+
+    async def turn(
+        self, system: str, messages: Sequence[ChatMessage], tools: Sequence[Tool], /
+    ) -> Turn:
+        reply = await ScriptedModel.turn(self, system, messages, tools)
+        if len(self.received) == 2:
+            self.expire()
+        return reply
 
 
 def attempt(
@@ -157,14 +186,15 @@ def test_turn_limit__trace_ends_with_results_of_last_turn() -> None:
 
 def test_system_prompt__task_prompt_overrides_sandbox_prompt() -> None:
     for system, expected in ((None, sandbox_prompt()), ("", ""), ("Own.", "Own.")):
-        parrot = ScriptedModel([turn(text="Done.")])
-        asyncio.run(attempt_task(task(system=system), parrot, AttemptLimits(), Budget()))
-        assert parrot.systems == [expected]
+        model = ScriptedModel([turn(text="Done.")])
+        asyncio.run(attempt_task(task(system=system), model, AttemptLimits(), Budget()))
+        assert model.systems == [expected]
 
 
-def test_time_limit__trace_keeps_finished_turns() -> None:
-    sandbox = SandboxLimits(timeout_s=600)
-    agent_attempt = attempt(turn("echo x"), turn("sleep 600"), time_s=1.0, sandbox=sandbox)
+def test_time_limit__trace_keeps_finished_turns(expire_time_limit: Callable[[], None]) -> None:
+    limits = AttemptLimits(sandbox=SandboxLimits(timeout_s=600))
+    model = TimedModel([turn("echo x"), turn("sleep 600")], expire=expire_time_limit)
+    agent_attempt = asyncio.run(attempt_task(task(), model, limits, Budget()))
     assert agent_attempt.trace.ending is ConversationEnding.TIME_LIMIT
     assert [tool_call.commands for tool_call in agent_attempt.trace.tool_calls] == ["echo x"]
     assert agent_attempt.failure is None
@@ -332,27 +362,27 @@ def test_runner__scores_each_task() -> None:
 
 
 def test_runner__errored_task_does_not_stop_run() -> None:
-    parrot = ScriptedModel([LlmError("overloaded"), turn("true"), turn(text="Done.")])
-    first, second = run_all(parrot, task(task_id="a"), task(task_id="b"))
+    model = ScriptedModel([LlmError("overloaded"), turn("true"), turn(text="Done.")])
+    first, second = run_all(model, task(task_id="a"), task(task_id="b"))
     assert (first.outcome, first.reason) == (AttemptOutcome.INFRA_ERROR, "overloaded")
     assert second.passed()
 
 
 def test_runner__final_error_skips_remaining_tasks() -> None:
-    parrot = ScriptedModel([LlmError("no such key", kind=LlmErrorKind.AUTH)])
-    first, second = run_all(parrot, task(task_id="a"), task(task_id="b"))
+    model = ScriptedModel([LlmError("no such key", kind=LlmErrorKind.AUTH)])
+    first, second = run_all(model, task(task_id="a"), task(task_id="b"))
     assert first.outcome is AttemptOutcome.INFRA_ERROR
     assert (second.outcome, second.reason) == (
         AttemptOutcome.SKIPPED,
         "the run was stopped: no such key",
     )
-    assert len(parrot.received) == 1
+    assert len(model.received) == 1
 
 
 def test_run_budget__is_shared_by_all_tasks() -> None:
-    parrot = ScriptedModel([turn(text="Done.")])
+    model = ScriptedModel([turn(text="Done.")])
     budget = Budget(limits=BudgetLimits(tokens=10))
-    first, second = run_all(parrot, task(task_id="a"), task(task_id="b"), budget=budget)
+    first, second = run_all(model, task(task_id="a"), task(task_id="b"), budget=budget)
     assert first.outcome is AttemptOutcome.SCORED
     assert (second.outcome, second.reason) == (
         AttemptOutcome.SKIPPED,
@@ -360,9 +390,9 @@ def test_run_budget__is_shared_by_all_tasks() -> None:
     )
 
 
-def test_run_time_limit__keeps_finished_attempts() -> None:
-    parrot = ScriptedModel([turn(text="Done."), turn("sleep 600")])
-    results = run_all(parrot, task(task_id="a"), task(task_id="b"), time_s=1.0)
+def test_run_time_limit__keeps_finished_attempts(expire_time_limit: Callable[[], None]) -> None:
+    model = TimedModel([turn(text="Done."), turn("sleep 600")], expire=expire_time_limit)
+    results = run_all(model, task(task_id="a"), task(task_id="b"), time_s=600.0)
     assert [entry.task.id for entry in results] == ["a"]
 
 
@@ -483,16 +513,16 @@ def test_read_judgement__cost_without_price_is_unknown() -> None:
 
 
 def test_llm_cache__cached_request_is_sent_once(tmp_path: Path) -> None:
-    parrot = ScriptedModel([turn("echo x"), turn(text="Done.")])
+    model = ScriptedModel([turn("echo x"), turn(text="Done.")])
 
     def ask(trial: int, *, only_cached: bool = False) -> AgentAttempt:
         llm = CachedLlm(
-            parrot, tmp_path, TurnSettings(), server=None, trial=trial, only_cached=only_cached
+            model, tmp_path, TurnSettings(), server=None, trial=trial, only_cached=only_cached
         )
         return asyncio.run(attempt_task(task(), llm, AttemptLimits(), Budget()))
 
     first, again = ask(0), ask(0, only_cached=True)
-    assert len(parrot.received) == 2
+    assert len(model.received) == 2
     assert again.trace.messages == first.trace.messages
     missing = ask(1, only_cached=True)
     assert missing.failure is not None
@@ -500,13 +530,13 @@ def test_llm_cache__cached_request_is_sent_once(tmp_path: Path) -> None:
 
 
 def test_llm_cache__invalid_file_is_requested_again(tmp_path: Path) -> None:
-    parrot = ScriptedModel([turn(text="Done.")])
-    llm = CachedLlm(parrot, tmp_path, TurnSettings(), server=None, trial=0, only_cached=False)
+    model = ScriptedModel([turn(text="Done.")])
+    llm = CachedLlm(model, tmp_path, TurnSettings(), server=None, trial=0, only_cached=False)
     for _ in range(2):
         asyncio.run(attempt_task(task(), llm, AttemptLimits(), Budget()))
         [file] = tmp_path.iterdir()
         file.write_text("{")
-    assert len(parrot.received) == 2
+    assert len(model.received) == 2
 
 
 def test_scripted_model__plays_turns_of_its_task() -> None:

@@ -9,7 +9,7 @@ import pytest
 from app.postgres.errors import DatabaseStartError, WrongOwner, user_name
 from app.postgres.programs import ServerAccount, can_enter, server_account
 
-STRANGER = ServerAccount(uid=54321, gid=54321)
+OTHER_ACCOUNT = ServerAccount(uid=54321, gid=54321)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_may_enter__other_account_needs_execute_on_every_folder(
     open_path: Path, outer: int, enters: bool
 ) -> None:
     open_path.parent.chmod(outer)
-    assert can_enter(open_path, STRANGER) is enters
+    assert can_enter(open_path, OTHER_ACCOUNT) is enters
 
 
 def test_may_enter__owner_and_group_use_their_own_permissions(open_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_may_enter__owner_and_group_use_their_own_permissions(open_path: Path) -
     open_path.chmod(0o710)
     assert can_enter(open_path, ServerAccount(uid=status.st_uid, gid=54321))
     assert can_enter(open_path, ServerAccount(uid=54321, gid=status.st_gid))
-    assert not can_enter(open_path, STRANGER)
+    assert not can_enter(open_path, OTHER_ACCOUNT)
 
 
 def test_server_account__ordinary_user_runs_the_server(
