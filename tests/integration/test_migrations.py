@@ -1,4 +1,4 @@
-"""The schema: up, down and up again on data, by two at once, and refused when it is strange."""
+"""Migrations: up and down with data, concurrent upgrades, and unknown schemas."""
 
 import os
 import subprocess

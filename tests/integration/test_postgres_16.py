@@ -1,4 +1,4 @@
-"""The oldest Postgres that the service promises to run on; the other tests use the newest."""
+"""The oldest supported Postgres version; the other tests use the newest."""
 
 import shutil
 import socket

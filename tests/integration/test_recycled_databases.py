@@ -1,4 +1,4 @@
-"""A database that a test gets is like a new one, whoever had it before."""
+"""A recycled test database is like a new one."""
 
 from collections.abc import Iterator
 

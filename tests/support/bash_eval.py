@@ -1,4 +1,4 @@
-"""Tasks, traces and files of a bash evaluation, as small as a test wants them."""
+"""Small tasks, traces and files of bash evaluations."""
 
 import os
 from collections.abc import Mapping, Sequence

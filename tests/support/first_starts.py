@@ -1,6 +1,4 @@
-"""What a process does that starts beside others on one database, alone in a file: each of them
-loads it.
-"""
+"""The body of a process in the test of concurrent first starts, in a module with few imports."""
 
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier

@@ -1,6 +1,4 @@
-"""A Postgres for the whole test run, a migrated database for each test that asks for one, and the
-service on top of it.
-"""
+"""Fixtures: one Postgres per test run, one migrated database per test, and the service."""
 
 import base64
 import importlib

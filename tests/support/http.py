@@ -1,6 +1,6 @@
-"""A real server on loopback for an application, and a client for it.
+"""A real HTTP server on loopback for an ASGI application, and a client for it.
 
-Real on purpose: what a broken client sends must pass through the same parser as in production.
+A real server is used so that malformed requests reach the same parser as in production.
 """
 
 import socket

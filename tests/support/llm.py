@@ -1,6 +1,4 @@
-"""A server of models on loopback, with the API of OpenAI: what it is asked is written down, and what
-it answers is up to the test.
-"""
+"""A local LLM server with the API of OpenAI; tests choose its responses and read its requests."""
 
 import asyncio
 import hashlib

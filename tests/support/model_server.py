@@ -1,7 +1,7 @@
-"""A server on this machine that answers as Anthropic's and OpenAI's do, by a plan of the test.
+"""A local server with the APIs of Anthropic and OpenAI that replies by the plan of a test.
 
-It speaks all three wire formats. What it says next depends on the request alone: on the task, which
-it knows by the first message, and on how often the model has spoken already.
+It speaks all three wire formats. A reply depends on the request alone: on the task (its first
+message) and on the number of earlier turns of the model.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The sample distribution, installed as users install one, and seen by one test only."""
+"""The sample plugin distribution, installed with pip and visible to one test only."""
 
 import shutil
 import subprocess

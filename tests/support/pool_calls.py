@@ -1,4 +1,4 @@
-"""What children of a pool are asked to do: they load this file and little else."""
+"""Calls for the child processes of a pool; the module imports little, so that children start fast."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""One throw-away Postgres for all tests of a run, and databases inside it."""
+"""One temporary Postgres server per test run, and its databases."""
 
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit

@@ -1,5 +1,6 @@
-"""Migrated databases that one test leaves to the next, emptied: copying one costs more than most
-tests do.
+"""Migrated databases that are emptied after a test and used again.
+
+A copy of the template takes longer than most tests.
 """
 
 from dataclasses import dataclass, field

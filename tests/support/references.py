@@ -1,7 +1,7 @@
-"""The libraries that our numbers are compared with.
+"""Third-party libraries whose results are compared with ours.
 
-They take seconds of a processor to load, and every process of a test run collects every test:
-they are loaded where a test asks for them, and those tests run in one process.
+Their import takes seconds, and each test process collects every test: they are imported on first
+use, and the tests that use them run in one process.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Results of runs that no run computed."""
+"""Constructed results of runs."""
 
 from app.kpis.verdict_types import RunVerdict, RunVerdicts
 from app.results.plan import RunPlan

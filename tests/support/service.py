@@ -1,4 +1,4 @@
-"""The service in one process: its API on a real port, its jobs done when a test says so."""
+"""The service in one process: the API on a real port, and jobs that run when a test calls `work`."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The charts of `docs/statistics.md`, drawn by the code that draws the charts of runs.
+"""The charts of `docs/statistics.md`, drawn by the code of the run charts.
 
 `python -m tests.support.statistics_pictures` writes them.
 """

@@ -1,4 +1,4 @@
-"""The demo, as far as it speaks to a service: the second run_name is told of, and it arrives."""
+"""The demo tour and its webhook receiver against a real service."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The page about the original's handover names what exists, and its requests are answered."""
+"""docs/handover.md: the named files and tests exist, and its requests work."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What the page of ot-bench shows is what happens."""
+"""docs/ot-bench.md: commands, examples and the names that it must contain."""
 
 import json
 import re

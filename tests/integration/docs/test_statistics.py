@@ -1,4 +1,4 @@
-"""docs/statistics.md: its commands answer as shown, and it explains every verdict."""
+"""docs/statistics.md: the commands print the documented output, and every verdict is explained."""
 
 import shlex
 from pathlib import Path

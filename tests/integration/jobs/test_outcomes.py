@@ -1,4 +1,4 @@
-"""Outcomes are recorded under the lease of a lease; jobs of dead workers are rescued."""
+"""Outcomes are recorded only by the holder of the lease; jobs of dead workers are rescued."""
 
 from collections.abc import Iterator
 from typing import Any

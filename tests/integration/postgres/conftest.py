@@ -1,4 +1,4 @@
-"""Servers in temporary folders, and processes that own them."""
+"""Embedded Postgres servers in temporary folders, and processes that own them."""
 
 import shutil
 import signal

@@ -1,4 +1,4 @@
-"""`mosaico db` as a user types it."""
+"""The commands `mosaico db`."""
 
 import json
 import os

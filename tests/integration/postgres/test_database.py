@@ -1,4 +1,4 @@
-"""What the applications find: a role with few rights and a database of its own."""
+"""The database of the application: role, rights, settings and templates."""
 
 import psycopg
 import pytest

@@ -1,4 +1,4 @@
-"""What a kill leaves behind, and that the next start gets over it with nothing lost."""
+"""Recovery after kills of the server or of its owner, without loss of committed rows."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What is refused, with what words, and that refusing changes nothing."""
+"""Refused folders and clusters: each error has a remedy, and nothing is changed."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Who starts the server, who finds it, who stops it."""
+"""Several owners share one server; the last one stops it."""
 
 import os
 import signal

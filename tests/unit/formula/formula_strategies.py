@@ -1,4 +1,4 @@
-"""Random formulas: every tree that a text can stand for."""
+"""Hypothesis strategies for random expression trees of formulas."""
 
 from typing import NamedTuple
 

@@ -1,3 +1,5 @@
+"""The commands `mosaico formula eval` and `mosaico formula check`."""
+
 import json
 
 import pytest

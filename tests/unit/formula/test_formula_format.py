@@ -1,3 +1,5 @@
+"""The canonical text of formulas."""
+
 import pytest
 from hypothesis import given
 

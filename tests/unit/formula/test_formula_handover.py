@@ -1,3 +1,5 @@
+"""The Python interface of the handover: parser, module functions and strategies."""
+
 import pytest
 
 from app.core.errors import Invalid

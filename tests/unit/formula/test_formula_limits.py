@@ -1,3 +1,5 @@
+"""Limits of the formula language, and arbitrary text as input."""
+
 import random
 
 import pytest

@@ -1,3 +1,5 @@
+"""Error messages of the formula checker."""
+
 import pytest
 
 from app.formula import InvalidFormula, check_formula, compile_formula

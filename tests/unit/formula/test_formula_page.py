@@ -1,4 +1,4 @@
-"""Everything that docs/formula.md shows is true."""
+"""docs/formula.md: tables, examples and commands."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A formula over many rows at once gives, row by row, what it gives for one set of values."""
+"""A formula over many rows gives in each row the value of the single evaluation."""
 
 import math
 

@@ -1,3 +1,5 @@
+"""Undefined values of formulas, and their reasons."""
+
 import math
 
 import pytest

@@ -1,3 +1,5 @@
+"""Values of formulas."""
+
 import math
 
 import pytest
