@@ -22,11 +22,11 @@ with EmbeddedPostgres(Path(sys.argv[1]), durable=False).acquire() as lease:
     print(lease.url, flush=True)
     sys.stdin.readline()
 """
-LIVENESS_SECONDS = 60
+LIVENESS_SECONDS = 300
 
 
 class OwnerProcess:
-    """Another process that holds a lease until it is told to leave, or killed."""
+    """Another process that holds a lease until it is released or killed."""
 
     def __init__(self, data_dir: Path, program: str = OWNER) -> None:
         self.process = subprocess.Popen(
@@ -38,7 +38,7 @@ class OwnerProcess:
         )
 
     def read_line(self) -> str:
-        """The next line it prints; for an owner, the URL once it holds its lease."""
+        """The next line of its output; an owner prints the URL of its lease."""
         return _pipe(self.process.stdout).readline().strip()
 
     def release(self) -> None:
@@ -61,10 +61,10 @@ def _pipe(stream: IO[str] | None) -> IO[str]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that must come true."""
+    """Wait until the condition is true."""
     deadline = time.monotonic() + LIVENESS_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, "it never came true"
+        assert time.monotonic() < deadline, "the condition did not become true in time"
         time.sleep(0.01)
 
 
@@ -75,27 +75,29 @@ def data_dir(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A data folder with a cluster that is not running: making one takes its time."""
-    path = tmp_path_factory.mktemp("made") / "data"
+def stopped_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A data folder with a cluster that is not running: it is created once, because that takes long."""
+    path = tmp_path_factory.mktemp("stopped") / "data"
     EmbeddedPostgres(path, durable=False).acquire().release()
     yield path
     shutil.rmtree(path)
 
 
 @pytest.fixture
-def postgres(fresh: EmbeddedPostgres, data_dir: Path, made: Path) -> Iterator[EmbeddedPostgres]:
-    """A server that was used before and is not running, lent: tests leave its files sound."""
-    made.rename(data_dir)
+def postgres(
+    fresh: EmbeddedPostgres, data_dir: Path, stopped_cluster: Path
+) -> Iterator[EmbeddedPostgres]:
+    """A stopped server with an existing cluster; tests must leave its files usable."""
+    stopped_cluster.rename(data_dir)
     yield fresh
     fresh.stop()
-    data_dir.rename(made)
+    data_dir.rename(stopped_cluster)
 
 
 @pytest.fixture
-def spare(fresh: EmbeddedPostgres, data_dir: Path, made: Path) -> EmbeddedPostgres:
-    """The same, copied: tests may spoil it."""
-    subprocess.run(["cp", "-a", made, data_dir], check=True)
+def spare(fresh: EmbeddedPostgres, data_dir: Path, stopped_cluster: Path) -> EmbeddedPostgres:
+    """A copy of that server; tests may damage its files."""
+    subprocess.run(["cp", "-a", stopped_cluster, data_dir], check=True)
     return fresh
 
 
