@@ -66,7 +66,9 @@ def ends(text: str) -> ScriptedReply:
     )
 
 
-def in_turn(*answers: ScriptedReply | RawReply) -> Callable[[ReceivedRequest], ScriptedReply | RawReply]:
+def in_turn(
+    *answers: ScriptedReply | RawReply,
+) -> Callable[[ReceivedRequest], ScriptedReply | RawReply]:
     """Each request gets the next answer; the last one repeats."""
     remaining_answers = list(answers)
     return lambda _: (
@@ -338,7 +340,9 @@ def test_provider_request__unavailable_provider_is_an_error(status: int) -> None
 
 
 def test_provider_request__retry_after_does_not_exceed_the_timeout() -> None:
-    later = RawReply(status=429, body=b'{"error": {"message": "busy"}}', headers={"Retry-After": "100"})
+    later = RawReply(
+        status=429, body=b'{"error": {"message": "busy"}}', headers={"Retry-After": "100"}
+    )
     result, requests = ask(later, ends("Hello."), timeout_s=0.5)
     assert result.outcome is AttemptOutcome.TIMEOUT
     assert len(requests) <= 1

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from app.jobs.handlers import HANDLERS
 from app.jobs.job_runner import Worker
-from app.jobs.pool import CallTimeout, ProcessPool
+from app.jobs.process_pool import CallTimeout, ProcessPool
 from tests.support.processes import LIVENESS_S, until
 from tests.support.service import JSON, Service, pair
 
