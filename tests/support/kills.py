@@ -45,8 +45,8 @@ STEPS: dict[str, WatchedWrite | None] = {
     ),
     "writing back": WatchedWrite(
         "UPDATE ON benchmark_runs",
-        "NEW.write_back ->> 'at' IS DISTINCT FROM OLD.write_back ->> 'at'"
-        " AND (NEW.write_back ->> 'at')::int > 400",
+        "NEW.write_back ->> 'cursor' IS DISTINCT FROM OLD.write_back ->> 'cursor'"
+        " AND (NEW.write_back ->> 'cursor')::int > 400",
     ),
 }
 STEPS_WITHOUT_TRANSACTION = ("collecting", "scoring")

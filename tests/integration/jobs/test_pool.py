@@ -25,11 +25,11 @@ GENEROUS_S = 60.0
 
 # A call that keeps the interpreter lock, in a child whose parent is then killed.
 BUSY_PARENT = """
-from app.jobs import pool
+from app.jobs import process_pool
 from tests.support.pool_calls import nothing, spin
-pool.ORPHAN_GRACE_S = -57.0  # 3 s after the start of the call, long before the parent's time limit
+process_pool.ORPHAN_GRACE_S = -57.0  # 3 s after the start of the call, long before the parent's time limit
 if __name__ == "__main__":
-    pool.ProcessPool(1, warm_up=nothing).run(spin, timeout_s=60.0)
+    process_pool.ProcessPool(1, warm_up=nothing).run(spin, timeout_s=60.0)
 """
 
 

@@ -118,7 +118,7 @@ def test_verdict__runs_without_common_items_are_two_samples(
     run = complete_run("tuesday", other_items)
     # 35 of 40 and 10 of 40, which nobody would call chance.
     assert run["verdict"]["verdict"] == "REGRESSED"
-    assert "two samples" in run["verdict"]["explanation"]
+    assert "two independent groups" in run["verdict"]["explanation"]
     [metric] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
     assert metric["verdict"]["effect"] == pytest.approx(-0.625)
     assert "UNPAIRED" in metric["verdict"]["notes"]
