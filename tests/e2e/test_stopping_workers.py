@@ -65,17 +65,15 @@ def test_frozen_worker__writes_nothing_and_finishes_no_job(
 
     # The second worker is frozen at the same page: only the first, which lost its lease, continues.
     other.send(signal.SIGSTOP)
+    # On a busy machine the first worker would rescue the job of the second one and store its page.
+    deployment.database.prolong_heartbeats()
     gate.open()
     frozen.send(signal.SIGCONT)
     frozen.wait_for_output("belongs to another worker now")
 
-    # On a busy machine the first worker may already have rescued the job of the frozen second one:
-    # then it holds a new lease, with a higher token, and its writes are legitimate.
-    stored = "SELECT (SELECT count(*) FROM collected_traces), fencing_token FROM benchmark_runs"
-    [(traces, last_token)] = deployment.database.all(f"{stored} WHERE id = %s", run_id)
-    assert traces == 500 or last_token > 2
+    assert deployment.database.value("SELECT count(*) FROM collected_traces") == 500
     held_jobs = "SELECT status::text FROM procrastinate_jobs WHERE task_name = 'runs.collect'"
-    assert last_token > 2 or deployment.database.value(held_jobs) in ("doing", "todo")
+    assert deployment.database.value(held_jobs) in ("doing", "todo")
     other.kill()
     deployment.database.age_heartbeats()
     deployment.completed_run(run_id)

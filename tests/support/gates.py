@@ -89,14 +89,17 @@ class GateMetric:
 
 
 class GatedSource:
-    """The local source; in runs named `gate:NAME` its second page waits behind the gate."""
+    """The local source; in runs named `gate:NAME` every page but the very first waits at the gate.
+
+    That includes the first page of a resumed collection: the worker that resumes it waits, too.
+    """
 
     def __init__(self, behind: TraceSource) -> None:
         self._behind = behind
 
     def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
         for number, page in enumerate(self._behind.pages(query, cursor)):
-            if number and (query.run_name or "").startswith("gate:"):
+            if (number or cursor) and (query.run_name or "").startswith("gate:"):
                 _gate((query.run_name or "").removeprefix("gate:")).pass_through()
             yield replace(page, run_id=query.run_name, run_at=SOURCE_RUN_AT)
 
