@@ -6,12 +6,11 @@
 Pure: no database, no network, no settings. `docs/formula.md` describes the language.
 """
 
-from app.formula.ast import Expr, Reference, Span
+from app.formula.ast import Expr, Reference, Span, format_expression
 from app.formula.check import check_formula, parse_expression
 from app.formula.compile import CompiledFormula, compile_formula
 from app.formula.errors import DslParseException, InvalidFormula, Mistake, UndefinedFormula
 from app.formula.evaluate import FormulaValue
-from app.formula.format import format_expression
 from app.formula.functions import help_document
 from app.formula.handover import (
     AverageFormula,

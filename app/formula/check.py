@@ -18,10 +18,10 @@ from app.formula.ast import (
     Number,
     Relation,
     Span,
+    format_expression,
     walk,
 )
 from app.formula.errors import InvalidFormula, Mistake, mistake_at
-from app.formula.format import format_expression
 from app.formula.functions import FUNCTIONS, MAX_MISTAKES, STATISTICS, FormulaFunction
 
 _MAX_LISTED_NAMES = 20

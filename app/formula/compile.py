@@ -24,12 +24,12 @@ from app.formula.ast import (
     Negative,
     Reference,
     Relation,
+    format_expression,
     references,
 )
 from app.formula.check import check_formula, parse_expression, unknown_metrics
 from app.formula.errors import InvalidFormula
 from app.formula.evaluate import FormulaValue, MetricValues, evaluate_number, explain
-from app.formula.format import format_expression
 from app.formula.functions import FUNCTIONS, equal, unequal
 
 # Formulas are stored with benchmarks: few texts, often evaluated.

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from app.core.errors import Invalid
-from app.formula.ast import Metric, Reference, references
+from app.formula.ast import Metric, Reference, format_number, references
 from app.formula.check import check_formula, parse_expression
 from app.formula.compile import CompiledFormula, compile_formula
 from app.formula.errors import InvalidFormula, Mistake, UndefinedFormula
-from app.formula.format import format_number
 from app.formula.functions import FUNCTIONS
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.traces.registry import CollectionFailed
-from app.traces.sources.langfuse.server_cache import SERVER_CACHE, ServerInfo
+from app.traces.sources.langfuse.catalog import SERVER_CACHE, ServerInfo
 from app.traces.sources.langfuse.source import LangfuseSource
 from app.traces.types import ToolCall, Trace, TraceOutcome
 from tests.integration.langfuse.collection import (

@@ -1,13 +1,15 @@
-"""Maps rows of Langfuse experiments to traces."""
+"""Maps what a Langfuse server returns to traces: rows of API v4, traces and observations of API v3."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from app.traces.sources.langfuse.json_fields import (
+    JSON,
     first_tags,
     get_object,
     get_text,
     get_time_ms,
+    normalize_json_value,
     normalize_raw_text,
     parse_embedded_json,
     parse_number,
@@ -15,11 +17,44 @@ from app.traces.sources.langfuse.json_fields import (
 )
 from app.traces.sources.langfuse.reader import TraceLink
 from app.traces.sources.langfuse.scores import select_scores
-from app.traces.sources.langfuse.usage import AgentUsage, TaskSpan
+from app.traces.sources.langfuse.usage import (
+    CALL_TYPES,
+    TASK_SPAN_NAME,
+    AgentUsage,
+    ObservedSpan,
+    TaskSpan,
+    parse_span,
+    select_descendants,
+    sum_usage,
+)
 from app.traces.types import Trace, TraceOutcome
 
 MAX_TRIAL: Final = 2**15 - 1
 ERROR_PREFIX: Final = "Error: "
+TAG_EXPECTED_OUTPUT_GONE: Final = "expected-output-gone"
+
+
+class RunItem(NamedTuple):
+    """A link from an item of the dataset to the trace, or span, that answered it."""
+
+    item_id: str
+    trace_id: str
+    span_id: str | None
+
+
+class TraceBundle(NamedTuple):
+    """Some traces by ID, with their observations and scores."""
+
+    traces: dict[str, JSON]
+    observations: dict[str, list[JSON]]
+    scores: dict[str, list[Mapping[str, Any]]]
+
+    def merge(self, other: "TraceBundle") -> "TraceBundle":
+        return TraceBundle(
+            self.traces | other.traces,
+            self.observations | other.observations,
+            self.scores | other.scores,
+        )
 
 
 def parse_task(row: Mapping[str, Any]) -> TaskSpan:
@@ -66,6 +101,73 @@ def map_row(
         turns=usage.turns,
         scores=select_scores([*(row.get("scores") or ()), *late_scores], task_id=task.id),
     )
+
+
+def map_trace(
+    item: RunItem, bundle: TraceBundle, dataset_item: JSON | None, link: TraceLink
+) -> Trace:
+    """Map a run item to a trace, with the texts of the task span, or else of the whole trace."""
+    trace, rows = bundle.traces[item.trace_id], bundle.observations.get(item.trace_id, [])
+    spans = [span for row in rows if (span := parse_span(row)) is not None]
+    task = _find_task(item, spans)
+    task_row = next((row for row in rows if task is not None and row.get("id") == task.id), {})
+    output, failed = _task_text(task_row, trace, "output"), task_row.get("level") == "ERROR"
+    usage = sum_usage(_select_agent_calls(task, spans))
+    tags = first_tags(trace.get("tags"))
+    return Trace(
+        trace_id=item.trace_id,
+        item_id=item.item_id,
+        trial=parse_trial(get_object(trace, "metadata")),
+        outcome=TraceOutcome.AGENT_ERROR if failed else TraceOutcome.SCORED,
+        input=_task_text(task_row, trace, "input"),
+        expected_output=normalize_json_value((dataset_item or {}).get("expectedOutput")),
+        output=None if failed else output,
+        error=error_text(get_text(task_row, "statusMessage") or output) if failed else None,
+        tags=tags if dataset_item is not None else (*tags, TAG_EXPECTED_OUTPUT_GONE),
+        url=link(item.trace_id, item.span_id),
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cost_usd=usage.cost_usd,
+        latency_ms=_trace_latency_ms(task, trace),
+        tool_calls=usage.tool_calls,
+        turns=usage.turns,
+        scores=select_scores(
+            [*bundle.scores.get(item.trace_id, ()), *(trace.get("scores") or ())],
+            task_id=task.id if task else "",
+        ),
+    )
+
+
+def _find_task(item: RunItem, spans: Sequence[ObservedSpan]) -> TaskSpan | None:
+    """The task span: by the name that SDKs give it, else the linked span, else the root."""
+    named = next((span for span in spans if span.name == TASK_SPAN_NAME), None)
+    linked = next((span for span in spans if span.id == item.span_id), None)
+    root = next((span for span in spans if span.parent_id is None), None)
+    span = named or linked or root
+    if span is None:
+        return None
+    return TaskSpan(id=span.id, trace_id=item.trace_id, start=span.start, end=span.end)
+
+
+def _select_agent_calls(task: TaskSpan | None, spans: Sequence[ObservedSpan]) -> list[ObservedSpan]:
+    if task is None:
+        return []
+    # The task itself can be a call: some writers link a generation directly.
+    agent_spans = [span for span in spans if span.id == task.id] + select_descendants(task, spans)
+    return [span for span in agent_spans if span.type in CALL_TYPES]
+
+
+def _task_text(task_row: JSON, trace: JSON, name: str) -> str | None:
+    text = normalize_json_value(task_row.get(name))
+    return text if text is not None else normalize_json_value(trace.get(name))
+
+
+def _trace_latency_ms(task: TaskSpan | None, trace: JSON) -> float | None:
+    """Milliseconds of the task; of the whole trace when there is no finished task."""
+    if task is not None and task.end is not None:
+        return task_latency_ms(task)
+    seconds = parse_number(trace.get("latency"))
+    return seconds * 1000 if seconds is not None and seconds >= 0 else None  # -1 means unknown
 
 
 def parse_trial(metadata: Mapping[str, Any]) -> int:

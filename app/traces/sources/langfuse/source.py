@@ -13,6 +13,18 @@ from typing import Final
 from app.core.http.throttle import CancelToken
 from app.core.resources import Resources
 from app.traces.registry import TRACE_SOURCES, SourceSpec, TracePage, TraceQuery
+from app.traces.sources.langfuse.catalog import (
+    API_VERSIONS,
+    SERVER_CACHE,
+    ServerInfo,
+    check_server,
+    find_dataset,
+    find_project_id,
+    list_runs,
+    missing_dataset_ref,
+    open_reader,
+    translate_errors,
+)
 from app.traces.sources.langfuse.client import (
     LangfuseClient,
     LangfuseCredentials,
@@ -20,30 +32,18 @@ from app.traces.sources.langfuse.client import (
     require_credentials,
     throttle_name,
 )
-from app.traces.sources.langfuse.cursor import INITIAL_CURSOR, CollectionCursor, parse_cursor
 from app.traces.sources.langfuse.errors import BadResponse, SourceRunEmpty, SourceRunNotFound
 from app.traces.sources.langfuse.reader import (
+    INITIAL_CURSOR,
     ApiVersionMismatch,
+    CollectionCursor,
     ExperimentRun,
     LangfuseDataset,
     RunReader,
+    parse_cursor,
 )
 from app.traces.sources.langfuse.retry import COLLECTION_POLICY, LangfusePolicy
-from app.traces.sources.langfuse.runs import (
-    API_VERSIONS,
-    find_dataset,
-    list_runs,
-    missing_dataset_ref,
-    open_reader,
-    translate_errors,
-)
 from app.traces.sources.langfuse.scores import write_scores
-from app.traces.sources.langfuse.server_cache import (
-    SERVER_CACHE,
-    ServerInfo,
-    check_server,
-    find_project_id,
-)
 from app.traces.sources.langfuse.threads import HEARTBEAT_S, with_heartbeat
 from app.traces.types import Trace
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from app.core.http.throttle import MAX_IN_FLIGHT
 from app.traces.sources.langfuse.client import (
@@ -20,17 +20,17 @@ from app.traces.sources.langfuse.client import (
 from app.traces.sources.langfuse.errors import BadResponse, NotFoundError, PageTooLarge
 from app.traces.sources.langfuse.json_fields import (
     JSON,
-    first_tags,
     format_time,
-    get_object,
     get_text,
     get_time_ms,
-    normalize_json_value,
-    parse_number,
     require_text,
 )
-from app.traces.sources.langfuse.mapping import error_text, parse_trial, task_latency_ms
-from app.traces.sources.langfuse.page_pagination import (
+from app.traces.sources.langfuse.mapping import (
+    RunItem,
+    TraceBundle,
+    map_trace,
+)
+from app.traces.sources.langfuse.pagination import (
     NumberedPage,
     fetch_page,
     fetch_page_in_parts,
@@ -43,18 +43,12 @@ from app.traces.sources.langfuse.reader import (
     TraceBatch,
     TraceLink,
 )
-from app.traces.sources.langfuse.scores import group_by_trace, select_scores
+from app.traces.sources.langfuse.scores import group_by_trace
 from app.traces.sources.langfuse.threads import run_in_order
 from app.traces.sources.langfuse.usage import (
-    CALL_TYPES,
     TASK_SPAN_NAME,
-    ObservedSpan,
-    TaskSpan,
-    parse_span,
-    select_descendants,
-    sum_usage,
 )
-from app.traces.types import Trace, TraceOutcome
+from app.traces.types import Trace
 
 ROWS_PER_PAGE: Final = 100
 MIN_SPLIT_IDS: Final = 1
@@ -65,30 +59,6 @@ MAX_RUN_PAGES: Final = 10
 RUN_ITEM_FIELDS: Final = ("id", "datasetItemId", "traceId", "observationId", "createdAt")
 ITEM_FIELDS: Final = ("id", "expectedOutput")
 LONG_FIELDS: Final = ("input", "output", "metadata")
-TAG_EXPECTED_OUTPUT_GONE: Final = "expected-output-gone"
-
-
-class _RunItem(NamedTuple):
-    """A link from an item of the dataset to the trace, or span, that answered it."""
-
-    item_id: str
-    trace_id: str
-    span_id: str | None
-
-
-class _TraceBundle(NamedTuple):
-    """Some traces by ID, with their observations and scores."""
-
-    traces: dict[str, JSON]
-    observations: dict[str, list[JSON]]
-    scores: dict[str, list[Mapping[str, Any]]]
-
-    def merge(self, other: "_TraceBundle") -> "_TraceBundle":
-        return _TraceBundle(
-            self.traces | other.traces,
-            self.observations | other.observations,
-            self.scores | other.scores,
-        )
 
 
 class ItemStore:
@@ -283,19 +253,19 @@ class V3Reader:
             if not missing:
                 return
 
-    def _read_traces(self, run_items: Sequence[_RunItem], items: ItemStore) -> tuple[Trace, ...]:
+    def _read_traces(self, run_items: Sequence[RunItem], items: ItemStore) -> tuple[Trace, ...]:
         linked_spans = frozenset(item.span_id for item in run_items)
         bundle = self._fetch_bundle(sorted({item.trace_id for item in run_items}), linked_spans)
         dataset_items = items.find([item.item_id for item in run_items])
         return tuple(
-            _map_trace(item, bundle, dataset_items.get(item.item_id), self.link)
+            map_trace(item, bundle, dataset_items.get(item.item_id), self.link)
             for item in run_items
             if item.trace_id in bundle.traces
         )
 
     def _fetch_bundle(
         self, trace_ids: Sequence[str], linked_spans: frozenset[str | None]
-    ) -> _TraceBundle:
+    ) -> TraceBundle:
         """Traces with observations and scores; in halves while the response is too large."""
         try:
             return self._fetch_bundle_at_once(trace_ids, linked_spans)
@@ -308,7 +278,7 @@ class V3Reader:
 
     def _fetch_bundle_at_once(
         self, trace_ids: Sequence[str], linked_spans: frozenset[str | None]
-    ) -> _TraceBundle:
+    ) -> TraceBundle:
         rows = self._iter_filtered(
             "/traces", "id", trace_ids, fields="core,io,scores,observations,metrics"
         )
@@ -323,13 +293,13 @@ class V3Reader:
             if trace_id not in traces and (trace := self._fetch_trace(trace_id)) is not None:
                 traces[trace_id] = trace
         if not traces:
-            return _TraceBundle({}, {}, {})
+            return TraceBundle({}, {}, {})
         observations: dict[str, list[JSON]] = {}
         for row in self._iter_filtered("/observations", "traceId", list(traces)):
             slim_row = _drop_long_fields(row, linked_spans)
             observations.setdefault(str(row.get("traceId")), []).append(slim_row)
         scores = group_by_trace(self._iter_filtered("/v2/scores", "traceId", list(traces)))
-        return _TraceBundle(traces, observations, dict(scores))
+        return TraceBundle(traces, observations, dict(scores))
 
     def _fetch_trace(self, trace_id: str) -> JSON | None:
         """One trace, for servers without `filter` or with a list that lags behind; None if absent."""
@@ -395,13 +365,13 @@ def _require_start(document: JSON) -> int:
     return start
 
 
-def _parse_run_items(document: JSON, *, until: int) -> list[_RunItem]:
+def _parse_run_items(document: JSON, *, until: int) -> list[RunItem]:
     """The items of a run at a time (milliseconds since 1970), deduplicated.
 
     Sorted by ID: the cursor counts items, so the order must not change when items are added.
     """
     run_items = {
-        str(item.get("id")): _RunItem(
+        str(item.get("id")): RunItem(
             item_id=require_text(item, "datasetItemId", "an item of a run"),
             trace_id=require_text(item, "traceId", "an item of a run"),
             span_id=get_text(item, "observationId"),
@@ -412,76 +382,9 @@ def _parse_run_items(document: JSON, *, until: int) -> list[_RunItem]:
     return [run_items[run_item_id] for run_item_id in sorted(run_items)]
 
 
-def _map_trace(
-    item: _RunItem, bundle: _TraceBundle, dataset_item: JSON | None, link: TraceLink
-) -> Trace:
-    """Map a run item to a trace, with the texts of the task span, or else of the whole trace."""
-    trace, rows = bundle.traces[item.trace_id], bundle.observations.get(item.trace_id, [])
-    spans = [span for row in rows if (span := parse_span(row)) is not None]
-    task = _find_task(item, spans)
-    task_row = next((row for row in rows if task is not None and row.get("id") == task.id), {})
-    output, failed = _task_text(task_row, trace, "output"), task_row.get("level") == "ERROR"
-    usage = sum_usage(_select_agent_calls(task, spans))
-    tags = first_tags(trace.get("tags"))
-    return Trace(
-        trace_id=item.trace_id,
-        item_id=item.item_id,
-        trial=parse_trial(get_object(trace, "metadata")),
-        outcome=TraceOutcome.AGENT_ERROR if failed else TraceOutcome.SCORED,
-        input=_task_text(task_row, trace, "input"),
-        expected_output=normalize_json_value((dataset_item or {}).get("expectedOutput")),
-        output=None if failed else output,
-        error=error_text(get_text(task_row, "statusMessage") or output) if failed else None,
-        tags=tags if dataset_item is not None else (*tags, TAG_EXPECTED_OUTPUT_GONE),
-        url=link(item.trace_id, item.span_id),
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cost_usd=usage.cost_usd,
-        latency_ms=_trace_latency_ms(task, trace),
-        tool_calls=usage.tool_calls,
-        turns=usage.turns,
-        scores=select_scores(
-            [*bundle.scores.get(item.trace_id, ()), *(trace.get("scores") or ())],
-            task_id=task.id if task else "",
-        ),
-    )
-
-
 def _drop_long_fields(row: JSON, linked_spans: frozenset[str | None]) -> JSON:
     """An observation without its texts, unless it can be the task; saves most of the memory."""
     is_root = row.get("parentObservationId") is None
     if is_root or row.get("name") == TASK_SPAN_NAME or row.get("id") in linked_spans:
         return row
     return {name: value for name, value in row.items() if name not in LONG_FIELDS}
-
-
-def _find_task(item: _RunItem, spans: Sequence[ObservedSpan]) -> TaskSpan | None:
-    """The task span: by the name that SDKs give it, else the linked span, else the root."""
-    named = next((span for span in spans if span.name == TASK_SPAN_NAME), None)
-    linked = next((span for span in spans if span.id == item.span_id), None)
-    root = next((span for span in spans if span.parent_id is None), None)
-    span = named or linked or root
-    if span is None:
-        return None
-    return TaskSpan(id=span.id, trace_id=item.trace_id, start=span.start, end=span.end)
-
-
-def _select_agent_calls(task: TaskSpan | None, spans: Sequence[ObservedSpan]) -> list[ObservedSpan]:
-    if task is None:
-        return []
-    # The task itself can be a call: some writers link a generation directly.
-    agent_spans = [span for span in spans if span.id == task.id] + select_descendants(task, spans)
-    return [span for span in agent_spans if span.type in CALL_TYPES]
-
-
-def _task_text(task_row: JSON, trace: JSON, name: str) -> str | None:
-    text = normalize_json_value(task_row.get(name))
-    return text if text is not None else normalize_json_value(trace.get(name))
-
-
-def _trace_latency_ms(task: TaskSpan | None, trace: JSON) -> float | None:
-    """Milliseconds of the task; of the whole trace when there is no finished task."""
-    if task is not None and task.end is not None:
-        return task_latency_ms(task)
-    seconds = parse_number(trace.get("latency"))
-    return seconds * 1000 if seconds is not None and seconds >= 0 else None  # -1 means unknown

@@ -5,7 +5,6 @@ of the experiment, which is read in step with the rows and joined by trace.
 """
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -22,6 +21,14 @@ from app.traces.sources.langfuse.json_fields import (
     require_text,
 )
 from app.traces.sources.langfuse.mapping import map_row, parse_task
+from app.traces.sources.langfuse.pagination import (
+    RowPage,
+    TimeWindow,
+    WindowRows,
+    WindowSizer,
+    fetch_with_splitting,
+    iter_newest_first,
+)
 from app.traces.sources.langfuse.reader import (
     ApiVersionMismatch,
     ExperimentRun,
@@ -30,16 +37,9 @@ from app.traces.sources.langfuse.reader import (
     TraceLink,
 )
 from app.traces.sources.langfuse.scores import group_by_trace
-from app.traces.sources.langfuse.time_windows import (
-    RowPage,
-    TimeWindow,
-    WindowRows,
-    WindowSizer,
-    fetch_with_splitting,
-    iter_newest_first,
-)
 from app.traces.sources.langfuse.usage import (
     CALL_TYPES,
+    CallStream,
     ObservedSpan,
     TaskSpan,
     parse_span,
@@ -68,9 +68,6 @@ EARLIEST_MS: Final = 1_577_836_800_000  # 2020-01-01
 DAY_MS: Final = 86_400_000
 FALLBACK_DAYS: Final = (365, 90, 14)
 
-# Servers do not order spans that started within the same minute.
-ORDER_SLACK_MS: Final = 60_000
-
 
 class _FilterCondition(NamedTuple):
     """A filter on a column: equal to the value, or to one of several values."""
@@ -93,68 +90,6 @@ class _FilterCondition(NamedTuple):
             "operator": "any of",
             "value": list(self.values),
         }
-
-
-class CallStream:
-    """The model and tool calls of an experiment, read in step with its rows.
-
-    Rows and calls both come newest first, and a call starts after its task. So when all calls since
-    the start of a row are read, the calls of that row are complete. Calls of traces whose rows have
-    not come yet are kept until then. `start` and `end` limit the start times of the calls, in
-    milliseconds since 1970.
-    """
-
-    def __init__(self, pages: Iterator[RowPage], *, start: int, end: int) -> None:
-        self._pages = pages
-        self._start = start
-        self._oldest_read = end
-        self._unclaimed = defaultdict[str, list[ObservedSpan]](list)
-
-    def read_since(self, start_ms: int) -> None:
-        """Read on until every call that started at `start_ms` or later is read.
-
-        Raises: `BadResponse` when the server repeats a page: no count reveals what is missing.
-        """
-        while self._oldest_read > start_ms - ORDER_SLACK_MS:
-            page = next(self._pages, None)
-            if page is None:
-                self._mark_complete()
-                return
-            self._store(page)
-
-    def take(self, trace_id: str) -> list[ObservedSpan]:
-        """Remove and return the calls of a trace."""
-        return self._unclaimed.pop(trace_id, [])
-
-    @property
-    def resume_before_ms(self) -> int:
-        """Every call that later rows need started before this time.
-
-        A collection that resumes reads the calls again from here, unclaimed ones included.
-        """
-        # A dictionary keeps the order of insertion, so the first unclaimed call is the newest.
-        newest = next((spans[0].start for spans in self._unclaimed.values()), self._oldest_read)
-        return max(newest, self._oldest_read) + ORDER_SLACK_MS
-
-    def _store(self, page: RowPage) -> None:
-        if page.loop_detected:
-            raise BadResponse(
-                "Langfuse returned the same page of calls twice, so tokens and costs cannot be"
-                " summed; report it to the operator of the server, then retry"
-            )
-        spans = [span for span in map(parse_span, page.rows) if span is not None]
-        for span in spans:
-            self._unclaimed[span.trace_id].append(span)
-        if not page.remaining:
-            self._mark_complete()
-        elif page.remaining[0].cursor is None:
-            # The next window is untouched, so everything after its end is read.
-            self._oldest_read = page.remaining[0].end
-        elif spans:
-            self._oldest_read = min(span.start for span in spans)
-
-    def _mark_complete(self) -> None:
-        self._oldest_read = self._start - ORDER_SLACK_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

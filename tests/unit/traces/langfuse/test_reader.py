@@ -5,8 +5,12 @@ from datetime import UTC, datetime
 import pytest
 
 from app.traces.registry import CollectionFailed
-from app.traces.sources.langfuse.cursor import INITIAL_CURSOR, CollectionCursor, parse_cursor
-from app.traces.sources.langfuse.reader import ExperimentRun
+from app.traces.sources.langfuse.reader import (
+    INITIAL_CURSOR,
+    CollectionCursor,
+    ExperimentRun,
+    parse_cursor,
+)
 
 RUN = ExperimentRun(id="e-1", name='night "1"\n', dataset_name=None, start=1, end=2, item_count=3)
 POSITION = CollectionCursor(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.traces.sources.langfuse.errors import LangfuseUnavailable, PageTooLarge
-from app.traces.sources.langfuse.time_windows import (
+from app.traces.sources.langfuse.pagination import (
     RowPage,
     TimeWindow,
     WindowRows,
