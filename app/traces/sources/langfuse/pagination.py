@@ -22,7 +22,6 @@ from app.traces.sources.langfuse.errors import BadResponse, PageTooLarge
 from app.traces.sources.langfuse.json_fields import JSON, parse_number
 from app.traces.sources.langfuse.threads import run_in_order, run_in_thread
 
-
 log = logging.getLogger(__name__)
 # At or below this page size a shorter window reduces the server's work more than fewer rows do.
 MIN_SPLIT_ROWS: Final = 10

@@ -11,7 +11,6 @@ from app.traces.registry import CollectionFailed
 from app.traces.sources.langfuse.json_fields import JSON
 from app.traces.types import Trace
 
-
 # The cursor of a collection that has read nothing yet.
 INITIAL_CURSOR: Final = '{"v":1}'
 VERSION: Final = 1
