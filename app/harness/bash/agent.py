@@ -5,6 +5,7 @@ Source: spec 013, which defines turns, calls and natural stops.
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -46,10 +47,20 @@ BASH: Final = Tool(
     },
 )
 LONGEST_TIMEOUT_MS: Final = 2**31
+# The exit code of bash for a wrong use of a command: a call that could not be run is an error of
+# the model.
+NOT_RUN_EXIT_CODE: Final = 2
 
 _ENDINGS: Final = {
     BudgetKind.TOKENS: ConversationEnding.TOKEN_LIMIT,
     BudgetKind.COST: ConversationEnding.COST_LIMIT,
+}
+
+
+_ENDING_REASONS: Final = {
+    ConversationEnding.TRUNCATED: "the response was truncated, so the call may be incomplete",
+    ConversationEnding.TIME_LIMIT: "the time limit of the task was reached",
+    ConversationEnding.ERROR: "the provider stopped answering",
 }
 
 
@@ -106,6 +117,7 @@ async def attempt_task(
             ending = ConversationEnding.ERROR if failure else ConversationEnding.TIME_LIMIT
         except LlmError as error:
             failure = error
+    loop.close_open_calls(f"not run: {_ENDING_REASONS.get(ending, ending)}")
     duration_ms = round(1000 * (now_s() - started))
     return AgentAttempt(loop.trace(ending, duration_ms), loop.sandbox, failure)
 
@@ -128,6 +140,8 @@ class _AgentLoop:
         self._budget = budget
         self._messages = [user_message(task.prompt)]
         self._calls: list[ToolCallResult] = []
+        self._open_calls: deque[ToolUseBlock] = deque()
+        self._results: list[ToolResultBlock] = []
         self._turns = 0
 
     @property
@@ -153,16 +167,27 @@ class _AgentLoop:
             self._turns += 1
             self._budget.add_usage(turn.usage)
             self._messages.append(turn.message)
+            self._open_calls = deque(turn.message.tool_uses())
             # A tool call in a truncated turn may be incomplete, so it is not run.
             if turn.stop is StopReason.TRUNCATED:
                 return ConversationEnding.TRUNCATED
-            uses = turn.message.tool_uses()
-            if not uses:
+            if not self._open_calls:
                 return ConversationEnding.NATURAL
             # Some compatible servers report "stop" although the message has tool calls; run them.
-            results = tuple([await self._execute(use) for use in uses])
-            self._messages.append(ChatMessage(role=MessageRole.TOOL_RESULT, content=results))
+            while self._open_calls:
+                await self._execute(self._open_calls[0])
+            self._append_results()
         return ConversationEnding.TURN_LIMIT
+
+    def close_open_calls(self, reason: str) -> None:
+        """Record the calls that the end of the conversation left open as errors.
+
+        Every tool call of the model is one recorded call, so that calls are counted like the
+        transcript shows them.
+        """
+        while self._open_calls:
+            self._record(self._open_calls[0], _not_run(reason), reason)
+        self._append_results()
 
     def trace(self, ending: ConversationEnding, duration_ms: int) -> AgentTrace:
         return AgentTrace(
@@ -179,24 +204,46 @@ class _AgentLoop:
             cost_usd=self._budget.cost_usd,
         )
 
-    async def _execute(self, use: ToolUseBlock) -> ToolResultBlock:
+    async def _execute(self, use: ToolUseBlock) -> None:
         call = parse_call(use)
         if call.error is not None:
-            return ToolResultBlock(tool_use_id=use.id, content=call.error, is_error=True)
+            self._record(use, _not_run(call.error), call.error)
+            return
         result = await self.sandbox.execute(call.commands, timeout_ms=call.timeout_ms)
-        self._calls.append(result)
-        return ToolResultBlock(
-            tool_use_id=use.id, content=tool_text(result), is_error=result.exit_code != 0
+        self._record(use, result, tool_text(result))
+
+    def _record(self, use: ToolUseBlock, call: ToolCallResult, text: str) -> None:
+        """Record the first open call and what the model reads about it."""
+        self._open_calls.popleft()
+        self._calls.append(call)
+        self._results.append(
+            ToolResultBlock(tool_use_id=use.id, content=text, is_error=call.exit_code != 0)
         )
+
+    def _append_results(self) -> None:
+        """Append one message with the results of all calls of a turn."""
+        if self._results:
+            results = tuple(self._results)
+            self._messages.append(ChatMessage(role=MessageRole.TOOL_RESULT, content=results))
+            self._results = []
+
+
+def _not_run(reason: str) -> ToolCallResult:
+    return ToolCallResult(
+        commands="", stdout="", stderr=reason, exit_code=NOT_RUN_EXIT_CODE, ran=False
+    )
 
 
 def parse_call(use: ToolUseBlock) -> BashCall:
-    """The commands of a tool call: `commands`, else `script`, else an empty command."""
+    """The commands of a tool call: `commands`, else `script`; without either the call is an error."""
     if use.name != BASH.name:
         return BashCall("", None, f"there is no tool {use.name!r}; use {BASH.name}")
     if use.flaw is not None:
         return BashCall("", None, f'{use.flaw}; send {{"commands": "…"}}')
-    commands = use.input.get("commands", use.input.get("script", ""))
+    commands = use.input.get("commands", use.input.get("script"))
+    if commands is None:
+        keys = ", ".join(use.input) or "no argument"
+        return BashCall("", None, f'commands is missing ({keys} given); send {{"commands": "…"}}')
     if not isinstance(commands, str):
         return BashCall("", None, 'commands must be a text; send {"commands": "…"}')
     return BashCall(commands, _timeout_ms(use.input.get("timeout_ms")))

@@ -13,6 +13,7 @@ from app.core.errors import AppError, ErrorItem
 from app.core.registry import suggest_names
 from app.core.strict_json import MalformedJson, parse_json
 from app.harness.bash.check_registry import CHECKS, split_check
+from app.harness.bash.sandbox import FILE_LIMITS, Sandbox
 from app.harness.bash.types import EvalTask, Expectation
 from app.harness.lint import LintSeverity
 from app.llm.scripted import Script, ScriptedLlm
@@ -313,6 +314,19 @@ def _lint_task(entry: DatasetTask) -> Iterable[DatasetFinding]:
         yield from _lint_check(entry, expectation.check)
     if not any(expectation.weight > 0 for expectation in entry.task.expectations):
         yield _finding(entry, "no expectation has a weight, so the task always scores 100 %")
+    yield from _lint_files(entry)
+
+
+def _lint_files(entry: DatasetTask) -> Iterable[DatasetFinding]:
+    files = entry.task.files
+    for path in Sandbox(files).lost_files(files) if files else ():
+        size = len(files[path].encode("utf-8", "surrogatepass"))
+        yield _finding(
+            entry,
+            f"the sandbox cannot hold the file {path!r} of {size:,} bytes as it is;"
+            f" its limits are {FILE_LIMITS}, and no path may be inside another file",
+            is_fatal=True,
+        )
 
 
 def _lint_check(entry: DatasetTask, text: str) -> Iterable[DatasetFinding]:

@@ -80,9 +80,12 @@ def rescore(report: EvalReport) -> ReplayedRun:
 
 
 def execute(result: EvalResult, sandbox: Sandbox) -> list[ToolCallResult]:
-    """Run the recorded commands of one attempt in order."""
+    """Run the recorded commands of one attempt in order; a call that was not run stays as it is."""
     calls = result.trace.tool_calls if result.trace else ()
-    return [sandbox.run(call.commands, timeout_ms=call.timeout_ms) for call in calls]
+    return [
+        sandbox.run(call.commands, timeout_ms=call.timeout_ms) if call.ran else call
+        for call in calls
+    ]
 
 
 def agreement(recorded: Sequence[EvalResult], replayed: Sequence[EvalResult]) -> Agreement:

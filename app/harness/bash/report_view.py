@@ -179,8 +179,9 @@ def _figures(summary: EvalSummary) -> list[FigureLine]:
     lines = [
         FigureLine(
             "Pass rate",
-            f"{format_percent(summary.pass_rate)} ({summary.total_passed} of {summary.total_tasks}"
-            " tasks met every expectation)",
+            f"{format_percent(summary.pass_rate)} ({summary.total_passed} of {summary.tasks_scored}"
+            f" {'scored ' * bool(summary.tasks_errored)}tasks met every expectation"
+            f"{_not_scored(summary)})",
         ),
         FigureLine(
             "Overall rate",
@@ -227,6 +228,13 @@ def _figures(summary: EvalSummary) -> list[FigureLine]:
             )
         )
     return lines
+
+
+def _not_scored(summary: EvalSummary) -> str:
+    """Said beside the rate, so that 100 % of few scored tasks is not read as success."""
+    if not summary.tasks_errored:
+        return ""
+    return f"; {summary.tasks_errored} of {summary.total_tasks} attempted have no score"
 
 
 def _cost(summary: EvalSummary) -> str:

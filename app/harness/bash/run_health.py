@@ -1,6 +1,7 @@
 """The healthy profile of a run, and signals that the sandbox hinders the model.
 
-Source: spec 013, "Interpreting results". The thresholds for tokens are ours: the spec has none.
+Source: spec 013, "Interpreting results". The spec gives no number for "most tasks", "frequently" and
+"high token count": these thresholds are ours.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,16 +11,19 @@ from typing import Final, NamedTuple
 from app.harness.bash.summary import summarize
 from app.harness.bash.types import EvalReport, EvalResult, EvalSummary
 
-HEALTHY_PASS_RATE: Final = 0.90
+HEALTHY_OVERALL_RATE: Final = 0.90
+HEALTHY_NATURAL_STOPS: Final = 0.50
 HEALTHY_TOOL_SUCCESS: Final = 0.80
 HEALTHY_TURNS: Final = 5.0
 HEALTHY_CATEGORY: Final = 0.70
 
 FRICTION_TOOL_SUCCESS: Final = 0.75
+FRICTION_NATURAL_STOPS: Final = 0.75
 FRICTION_CATEGORY: Final = 0.50
 FRICTION_TURNS: Final = 7.0
 LOW_PASS_RATE: Final = 0.80
 HIGH_TOKEN_RATIO: Final = 2.0  # tokens of a failed task over those of a passed one
+RETRY_TURNS: Final = 5.0  # turns of a failed task from which many tokens suggest retries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +58,8 @@ class RunProfile(NamedTuple):
 def profile(report: EvalReport, summary: EvalSummary) -> RunProfile:
     """The profile of a run.
 
-    Errored attempts make a run less healthy, but are no friction: they say nothing about the sandbox.
+    A run with errored attempts is not healthy, but they are no friction: they say nothing about the
+    sandbox.
     """
     scored = replace(
         report, results=tuple(result for result in report.results if result.score is not None)
@@ -63,10 +68,10 @@ def profile(report: EvalReport, summary: EvalSummary) -> RunProfile:
 
 
 def _traits(summary: EvalSummary) -> Iterable[HealthyTrait]:
-    rate = summary.pass_rate
+    rate, natural_stops = summary.overall_rate, summary.natural_stop_rate
     yield HealthyTrait(
-        name="pass rate > 90 %",
-        met=None if rate is None else rate > HEALTHY_PASS_RATE,
+        name="overall rate > 90 %",
+        met=None if rate is None else rate > HEALTHY_OVERALL_RATE,
         measured=_percent(rate),
     )
     tool_success = summary.tool_call_success_rate if summary.total_tool_calls else None
@@ -74,6 +79,11 @@ def _traits(summary: EvalSummary) -> Iterable[HealthyTrait]:
         name="tool call success > 80 %",
         met=None if tool_success is None else tool_success > HEALTHY_TOOL_SUCCESS,
         measured=_percent(tool_success),
+    )
+    yield HealthyTrait(
+        name="natural stop on most tasks",
+        met=None if natural_stops is None else natural_stops > HEALTHY_NATURAL_STOPS,
+        measured=_percent(natural_stops),
     )
     yield HealthyTrait(
         name="turns per task < 5",
@@ -86,8 +96,10 @@ def _traits(summary: EvalSummary) -> Iterable[HealthyTrait]:
         met=not weak if summary.by_category else None,
         measured=", ".join(weak) or "none",
     )
+    # Unknown, so that a run in which tasks have no score is never called healthy.
+    if summary.tasks_errored:
+        yield HealthyTrait(name="no task errored", met=None, measured=str(summary.tasks_errored))
     if summary.tasks_skipped:
-        # Unknown, so that a run which skipped tasks is never called healthy.
         yield HealthyTrait(name="no task skipped", met=None, measured=str(summary.tasks_skipped))
 
 
@@ -110,9 +122,18 @@ def _signals(report: EvalReport, summary: EvalSummary) -> Iterable[FrictionSigna
             measured=f"{summary.avg_turns_per_task:.1f}",
             meaning="the model retries after errors",
         )
+    natural_stops = summary.natural_stop_rate
+    if natural_stops is not None and natural_stops < FRICTION_NATURAL_STOPS:
+        yield FrictionSignal(
+            name="natural stop on fewer than 75 % of the tasks",
+            measured=_percent(natural_stops),
+            meaning="the model is stuck in a loop until a limit ends the task",
+        )
     ratio = _token_ratio(report.results)
     is_low = summary.pass_rate is not None and summary.pass_rate < LOW_PASS_RATE
-    if is_low and ratio is not None and ratio >= HIGH_TOKEN_RATIO:
+    # Long texts also take tokens: only a failed task of many turns was retried.
+    is_retried = _turns_of_failed_tasks(report.results) >= RETRY_TURNS
+    if is_low and is_retried and ratio is not None and ratio >= HIGH_TOKEN_RATIO:
         yield FrictionSignal(
             name="many tokens, few passes",
             measured=f"a failed task takes {ratio:.1f} times the tokens of a passed one",
@@ -139,6 +160,12 @@ def _token_ratio(results: Iterable[EvalResult]) -> float | None:
         return None
     failed, passed = (sum(tokens[key]) / len(tokens[key]) for key in (False, True))
     return failed / passed
+
+
+def _turns_of_failed_tasks(results: Iterable[EvalResult]) -> float:
+    """Mean turns of failed tasks; 0 without any."""
+    turns = [result.trace.turns for result in results if result.trace and not result.passed()]
+    return sum(turns) / len(turns) if turns else 0.0
 
 
 def _percent(rate: float | None) -> str:

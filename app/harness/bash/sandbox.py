@@ -31,6 +31,13 @@ class SandboxLimits:
 
 
 DEFAULT_LIMITS: Final = SandboxLimits()
+_JSON_SENTENCE: Final = "Returns JSON with stdout, stderr, exit_code."
+_TEXT_SENTENCE: Final = (
+    "Returns text: standard output, then standard error after 'STDERR: ', then 'Exit code: N' unless"
+    " it is 0."
+)
+# The file system of bashkit 0.20.1, measured; Python has no option for it.
+FILE_LIMITS: Final = "10,000,000 bytes per file, 100,000,000 bytes in total, 10,000 files"
 
 
 class Sandbox:
@@ -92,6 +99,16 @@ class Sandbox:
         # The cancellation is sticky in bashkit: without this every later call would fail.
         self._bash.clear_cancel()
 
+    def lost_files(self, files: Mapping[str, str]) -> list[str]:
+        """The paths of task files that the sandbox does not hold: bashkit drops them silently."""
+        return [path for path, text in files.items() if not self._holds(path, text)]
+
+    def _holds(self, path: str, text: str) -> bool:
+        try:
+            return self.read(path) == text.encode("utf-8", "surrogatepass")
+        except UnreadableFile:
+            return False
+
     def kind(self, path: str) -> FileKind | None:
         """The kind of a path, links followed; None when nothing exists there."""
         try:
@@ -123,4 +140,5 @@ def _call_result(
 @cache
 def sandbox_prompt() -> str:
     """The system prompt of tasks that have none of their own."""
-    return str(BashTool().system_prompt())
+    # bashkit describes its own JSON interface; the model reads the text of `agent.tool_text`.
+    return str(BashTool().system_prompt()).replace(_JSON_SENTENCE, _TEXT_SENTENCE)

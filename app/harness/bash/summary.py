@@ -25,8 +25,8 @@ def gate_figures(report: EvalReport) -> GateFigures:
 def summarize(report: EvalReport) -> EvalSummary:
     """All figures of a run, computed from its results.
 
-    An errored attempt has no score, but its maximum counts in the total, so that a run with errors
-    never reaches 100 %. Skipped attempts count only as skipped.
+    The rates are those of the scored attempts: an attempt that errored says nothing about the
+    model, and is counted beside them. Skipped attempts count only as skipped.
     """
     results = report.results
     attempted = [result for result in results if result.outcome is not AttemptOutcome.SKIPPED]
@@ -37,7 +37,7 @@ def summarize(report: EvalReport) -> EvalSummary:
     calls = sum(trace.tool_call_count for trace in traces)
     calls_ok = sum(trace.calls_ok() for trace in traces)
     judgements = judgements_of(scored)
-    score, max_score = _score(attempted), _max_score(attempted)
+    score, max_score = _score(scored), _max_score(scored)
     passed = sum(result.passed() for result in scored)
     natural_stops = sum(trace.natural_stop for trace in traces)
     return EvalSummary(
@@ -45,8 +45,8 @@ def summarize(report: EvalReport) -> EvalSummary:
         total_passed=passed,
         total_score=score,
         total_max_score=max_score,
-        pass_rate=pass_rate(passed, len(attempted)),
-        overall_rate=_rate(score, max_score) if attempted else None,
+        pass_rate=pass_rate(passed, len(scored)),
+        overall_rate=_rate(score, max_score) if scored else None,
         tasks_scored=len(scored),
         tasks_errored=len(errored),
         tasks_skipped=len(skipped),
@@ -73,7 +73,7 @@ def summarize(report: EvalReport) -> EvalSummary:
         avg_turns_per_task=_average([trace.turns for trace in traces]),
         avg_tool_calls_per_task=_average([trace.tool_call_count for trace in traces]),
         avg_duration_ms=_average([trace.duration_ms for trace in traces]),
-        by_category=_by_category(attempted),
+        by_category=_by_category(scored),
     )
 
 
@@ -108,9 +108,9 @@ def _reasons(results: Iterable[EvalResult]) -> dict[str, int]:
     return dict(Counter(result.reason or "unknown" for result in results))
 
 
-def _by_category(attempted: Sequence[EvalResult]) -> dict[str, CategorySummary]:
+def _by_category(scored: Iterable[EvalResult]) -> dict[str, CategorySummary]:
     groups: dict[str, list[EvalResult]] = {}
-    for result in attempted:
+    for result in scored:
         groups.setdefault(result.task.category, []).append(result)
     return {name: _summarize_category(groups[name]) for name in sorted(groups)}
 
@@ -131,11 +131,8 @@ def _score(results: Iterable[EvalResult]) -> float:
 
 
 def _max_score(results: Iterable[EvalResult]) -> float:
-    # The scored maximum differs from that of the task when a check changed its own weight.
-    maxima = (
-        result.score.max_score if result.score else result.task.max_score() for result in results
-    )
-    return sum(maxima, 0.0)
+    # Not that of the task: a check may change its own weight.
+    return sum((result.score.max_score for result in results if result.score is not None), 0.0)
 
 
 def _rate(score: float, max_score: float) -> float:

@@ -46,13 +46,17 @@ class EvalTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallResult:
-    """One call of the sandboxed bash; `timeout_ms` is the timeout that the model set."""
+    """One call of the sandboxed bash; `timeout_ms` is the timeout that the model set.
+
+    With `ran` false the call was not run: it is an error, and `stderr` says why.
+    """
 
     commands: str
     stdout: str
     stderr: str
     exit_code: int
     timeout_ms: int | None = None
+    ran: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +157,7 @@ class EvalResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CategorySummary:
-    """The attempts of one category; `rate` is their score over the maximum score."""
+    """The scored attempts of one category; `rate` is their score over the maximum score."""
 
     tasks: int
     passed: int
@@ -166,9 +170,8 @@ class CategorySummary:
 class EvalSummary:
     """The figures of a run.
 
-    `total_tasks` counts every attempt, errored ones included: these have no score, but their
-    maximum is part of `total_max_score`. Rates are None when the divisor is 0; averages are per
-    attempt with a trace. `total_cost_usd` sums the known costs and is None when none is known;
+    `total_tasks` counts every attempt, errored ones included; scores and rates are those of the
+    scored attempts. Rates are None when the divisor is 0; averages are per attempt with a trace. `total_cost_usd` sums the known costs and is None when none is known;
     `tasks_without_cost` counts the attempts that are missing in it.
     """
 

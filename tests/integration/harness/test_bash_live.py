@@ -211,7 +211,11 @@ def test_live_run__malformed_arguments_are_reported_to_model(
     answers = (reply("x", arguments=arguments), reply("echo better"), reply(text="Done."))
     with model_server(reply_in_order(*answers)) as server:
         trace, _, _ = attempt(server, provider)
-    assert [tool_call.commands for tool_call in trace.tool_calls] == ["echo better"]
+    assert [(call.commands, call.ran) for call in trace.tool_calls] == [
+        ("", False),
+        ("echo better", True),
+    ]
+    assert trace.calls_ok() == 1
     [flaw] = trace.messages[2].content
     assert "arguments" in getattr(flaw, "content", "")
     assert getattr(flaw, "is_error", False)

@@ -196,8 +196,44 @@ def test_time_limit__trace_keeps_finished_turns(expire_time_limit: Callable[[], 
     model = TimedModel([turn("echo x"), turn("sleep 600")], expire=expire_time_limit)
     agent_attempt = asyncio.run(attempt_task(task(), model, limits, Budget()))
     assert agent_attempt.trace.ending is ConversationEnding.TIME_LIMIT
-    assert [tool_call.commands for tool_call in agent_attempt.trace.tool_calls] == ["echo x"]
+    finished, stopped = agent_attempt.trace.tool_calls
+    assert (finished.commands, finished.ran) == ("echo x", True)
+    assert (stopped.ran, stopped.stderr) == (
+        False,
+        "not run: the time limit of the task was reached",
+    )
+    assert agent_attempt.trace.messages[-1].role is MessageRole.TOOL_RESULT
     assert agent_attempt.failure is None
+
+
+def use_of(name: str = "bash", *, flaw: str | None = None, **arguments: Any) -> ToolUseBlock:
+    return ToolUseBlock(id=f"call-{name}", name=name, input=arguments, flaw=flaw)
+
+
+def test_agent_loop__every_tool_use_block_is_one_recorded_call() -> None:
+    blocks = (
+        use_of(commands="echo one"),
+        use_of(flaw="the arguments are not JSON"),
+        use_of("python", commands="print()"),
+        use_of(cmd="echo two"),
+    )
+    mixed = replace(turn(text=""), message=ChatMessage(role=MessageRole.ASSISTANT, content=blocks))
+    recorded_trace = attempt(mixed, turn(text="Done.")).trace
+    assert recorded_trace.tool_call_count == len(recorded_trace.tool_calls) == 4
+    assert recorded_trace.calls_ok() == 1
+    assert [tool_call.ran for tool_call in recorded_trace.tool_calls] == [True, False, False, False]
+    assert [tool_call.exit_code for tool_call in recorded_trace.tool_calls] == [0, 2, 2, 2]
+    answers = recorded_trace.messages[2].content
+    assert [getattr(block, "is_error", None) for block in answers] == [False, True, True, True]
+
+
+def test_agent_loop__calls_of_truncated_turn_are_errors() -> None:
+    cut = replace(turn("rm -rf /tmp"), stop=StopReason.TRUNCATED)
+    recorded_trace = attempt(cut).trace
+    assert recorded_trace.ending is ConversationEnding.TRUNCATED
+    [tool_call] = recorded_trace.tool_calls
+    assert (tool_call.ran, recorded_trace.calls_ok()) == (False, 0)
+    assert "truncated" in tool_call.stderr
 
 
 def test_time_limit__server_without_answer_is_infra_error() -> None:
@@ -307,7 +343,7 @@ def test_provider_error__trace_keeps_finished_turns() -> None:
         ({"commands": "a"}, "a"),
         ({"script": "b"}, "b"),
         ({"commands": "a", "script": "b"}, "a"),
-        ({}, ""),
+        ({"commands": ""}, ""),
     ],
 )
 def test_parse_call__reads_commands_or_script(tool_input: dict[str, Any], commands: str) -> None:
@@ -321,6 +357,8 @@ def test_parse_call__reads_commands_or_script(tool_input: dict[str, Any], comman
         (ToolUseBlock(id="1", name="python", input={}), "there is no tool 'python'; use bash"),
         (ToolUseBlock(id="1", name="bash", input={}, flaw="bad"), "bad; send"),
         (ToolUseBlock(id="1", name="bash", input={"commands": 3}), "commands must be a text"),
+        (ToolUseBlock(id="1", name="bash", input={"cmd": "ls"}), "commands is missing (cmd given)"),
+        (ToolUseBlock(id="1", name="bash", input={}), "commands is missing (no argument given)"),
     ],
 )
 def test_parse_call__invalid_call_is_answered_with_reason(use: ToolUseBlock, reason: str) -> None:

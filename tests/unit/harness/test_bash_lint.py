@@ -54,6 +54,35 @@ def test_lint__invalid_pattern_is_error(check: str) -> None:
     assert "invalid pattern" in text
 
 
+@pytest.mark.parametrize("check", ["file_contains:/a", "file_contains:/a:", "file_line_regex:/a"])
+def test_lint__file_check_without_text_is_error(check: str) -> None:
+    [(severity, text)] = lint_checks(check)
+    assert severity is LintSeverity.ERROR
+    assert "is missing; write /path:" in text
+
+
+def lint_files(files: dict[str, str]) -> list[str]:
+    task = {
+        "id": "t",
+        "category": "c",
+        "prompt": "p",
+        "files": files,
+        "expectations": [{"check": "exit_code:0"}],
+    }
+    findings = lint(parse_dataset([json.dumps(task).encode()]))
+    assert {finding.severity for finding in findings} <= {LintSeverity.ERROR}
+    return [finding.text for finding in findings]
+
+
+def test_lint__file_that_sandbox_cannot_hold_is_error_with_limit() -> None:
+    assert lint_files({"/held.txt": "é" * 100, "/home/eval/deep/er/file": ""}) == []
+    [text] = lint_files({"/small.txt": "x", "/large.txt": "x" * 10_000_001})
+    assert "'/large.txt' of 10,000,001 bytes" in text
+    assert "10,000,000 bytes per file" in text
+    [long_name] = lint_files({"/" + "y" * 256: "x"})
+    assert "cannot hold the file" in long_name
+
+
 @pytest.mark.parametrize(
     ("check", "part"),
     [
@@ -68,7 +97,6 @@ def test_lint__invalid_pattern_is_error(check: str) -> None:
         ("exit_code:zero", "is read as 0"),
         ("tool_calls_max:few", "always passes"),
         ("file_exists:a/b", "does not begin with /"),
-        ("file_contains:/a", "the expected text is empty"),
     ],
 )
 def test_lint__check_that_may_pass_by_chance_is_warning(check: str, part: str) -> None:

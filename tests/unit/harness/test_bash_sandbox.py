@@ -25,6 +25,11 @@ def test_sandbox__has_user_host_and_directory_of_the_tasks() -> None:
     assert "bash" in sandbox_prompt()
 
 
+def test_sandbox_prompt__describes_text_results() -> None:
+    assert "JSON" not in sandbox_prompt()
+    assert "Returns text: standard output, then standard error after 'STDERR: '" in sandbox_prompt()
+
+
 def test_sandbox__state_persists_between_calls() -> None:
     sandbox = Sandbox({"/data/a": "seed\n"})
     sandbox.run("cd /data; x=1; f() { echo called; }; echo more >> a")

@@ -55,14 +55,17 @@ def test_summarize__computes_all_figures() -> None:
     }
 
 
-def test_summarize__errored_attempt_lowers_rates() -> None:
+def test_summarize__errored_attempt_is_counted_beside_rates() -> None:
     errored = EvalResult(task=TWO, outcome=AttemptOutcome.INFRA_ERROR, reason="overloaded")
     summary = summarize(report(result(ONE, True), errored))
     assert (summary.total_tasks, summary.tasks_scored, summary.tasks_errored) == (2, 1, 1)
     assert summary.error_reasons == {"overloaded": 1}
-    assert summary.pass_rate == 0.5
-    assert (summary.total_score, summary.total_max_score) == (1.0, 3.0)
-    assert summary.overall_rate == 1 / 3
+    assert (summary.pass_rate, summary.overall_rate) == (1.0, 1.0)
+    assert (summary.total_score, summary.total_max_score) == (1.0, 1.0)
+    lines = dict(run_view(report(result(ONE, True), errored)).figures)
+    assert lines["Pass rate"] == (
+        "100.0 % (1 of 1 scored tasks met every expectation; 1 of 2 attempted have no score)"
+    )
 
 
 def test_summarize__usage_of_errored_attempt_counts() -> None:
@@ -212,21 +215,34 @@ def test_profile__passing_run_with_few_turns_is_healthy() -> None:
 def test_profile__run_with_skipped_tasks_is_not_healthy() -> None:
     skipped = EvalResult(task=TWO, outcome=AttemptOutcome.SKIPPED, reason="interrupted")
     part = report(result(ONE, True, calls=[call()]), skipped)
-    assert trait_results(part) == [True, True, True, True, None]
+    assert trait_results(part) == [True, True, True, True, True, None]
     assert not profile(part, summarize(part)).is_healthy
 
 
 def test_profile__thresholds_are_exclusive() -> None:
-    # 9 of 10 tasks is 90 %, which is not above 90 %; 4 of 5 calls likewise; 5 turns are not under.
+    # 9 of 10 points are 90 %, which is not above 90 %; 4 of 5 calls likewise; half of the tasks are
+    # not most of them; 5 turns are not under 5.
     results = [
         result(
             replace(ONE, id=str(n)),
             n > 0,
-            trace=trace(*[call()] * 4, call(code=1), turns=5),
+            trace=trace(*[call()] * 4, call(code=1), turns=5, natural_stop=n < 5),
         )
         for n in range(10)
     ]
-    assert trait_results(report(*results)) == [False, False, False, True]
+    assert trait_results(report(*results)) == [False, False, False, False, True]
+
+
+def test_profile__looping_task_is_not_healthy() -> None:
+    # A task that meets its checks and is stopped by --max-turns 4.
+    looping = report(result(ONE, True, trace=trace(*[call()] * 4, turns=4, natural_stop=False)))
+    loop_profile = profile(looping, summarize(looping))
+    assert [trait.name for trait in loop_profile.traits if not trait.met] == [
+        "natural stop on most tasks"
+    ]
+    assert [signal.name for signal in loop_profile.signals] == [
+        "natural stop on fewer than 75 % of the tasks"
+    ]
 
 
 def test_profile__empty_run_is_not_healthy() -> None:
@@ -243,25 +259,33 @@ def test_friction__ignores_provider_errors() -> None:
     gone = EvalResult(task=ONE, outcome=AttemptOutcome.INFRA_ERROR, reason="503: down")
     run = report(gone)
     assert profile(run, summarize(run)).signals == []
-    assert trait_results(run) == [False, None, None, False]
+    assert trait_results(run) == [None, None, None, None, None, None]
 
 
 def test_friction__failed_tasks_with_twice_the_tokens() -> None:
     # 220 tokens of the failed one over 110 of the passed one.
-    dear = trace(call(), total_input_tokens=200, total_output_tokens=20)
+    dear = trace(call(), total_input_tokens=200, total_output_tokens=20, turns=5)
     run = report(result(ONE, True), result(replace(ONE, id="b"), False, trace=dear))
     signals = profile(run, summarize(run)).signals
     assert [signal.name for signal in signals] == ["many tokens, few passes"]
     assert "2.0 times" in signals[0].measured
 
 
+def test_friction__many_tokens_in_few_turns_are_no_retries() -> None:
+    dear = trace(call(), total_input_tokens=200, total_output_tokens=20, turns=2)
+    run = report(result(ONE, True), result(replace(ONE, id="b"), False, trace=dear))
+    assert profile(run, summarize(run)).signals == []
+
+
 def test_profile__recorded_runs_equal_reference() -> None:
-    # Haiku: 86 % of the tasks and 4.84 turns; calls 80.7 %, no category below 91 %.
+    # Haiku: 94.6 % of the points, 31 of 37 natural stops, 4.84 turns, calls 80.7 %, no category
+    # below 91 %.
     haiku = recorded_report(HAIKU)
-    assert trait_results(haiku) == [False, True, True, True]
+    assert trait_results(haiku) == [True, True, True, True, True]
+    assert profile(haiku, summarize(haiku)).is_healthy
     gpt = recorded_report(GPT)
     summary = profile(gpt, summarize(gpt))
-    assert [trait.met for trait in summary.traits] == [False, False, True, False]
+    assert [trait.met for trait in summary.traits] == [False, False, True, True, False]
     assert {signal.name for signal in summary.signals} >= {
         "tool call success < 75 %",
         "a category below 50 %",

@@ -88,7 +88,8 @@ def content_warnings(value: str, *, is_pattern: bool) -> Iterable[CheckWarning]:
     path, expected = split_path(value)
     yield from path_warnings(path)
     if not expected:
-        yield CheckWarning("the expected text is empty; write /path:text")
+        form = "pattern" if is_pattern else "text"
+        yield CheckWarning(f"the {form} is missing; write /path:{form}", is_fatal=True)
     elif is_pattern:
         try:
             compile_pattern(expected)
