@@ -1,7 +1,7 @@
 """Reads of alert rules, their states, alerts and silences."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session, aliased
 from app.alerts.models import AlertEvent, AlertRule, AlertSilence, AlertState
 from app.alerts.rules import AlertStatus
 from app.alerts.watched_values import IncidentSpan
+from app.benchmarks.kpi_watchers import KPI_WATCHERS, KpiWatcher
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
 
@@ -86,6 +87,25 @@ def list_enabled_rules(session: Session, benchmark_id: str, agent_id: str) -> li
         AlertRule.benchmark_id == benchmark_id, _judges(agent_id), AlertRule.enabled
     )
     return list(session.scalars(statement.order_by(AlertRule.id)))
+
+
+def find_kpi_watchers(
+    session: Session, benchmark_id: str, kpi_ids: Collection[str]
+) -> list[KpiWatcher]:
+    """The alert rules, enabled or not, that watch KPIs of a benchmark, by name."""
+    statement = (
+        select(AlertRule)
+        .where(AlertRule.benchmark_id == benchmark_id, AlertRule.kpi.in_(kpi_ids))
+        .order_by(AlertRule.name, AlertRule.id)
+    )
+    return [
+        KpiWatcher(str(rule.kpi), "alert rule", rule.id, rule.name)
+        for rule in session.scalars(statement)
+    ]
+
+
+# A KPI that a rule watches is not retired.
+KPI_WATCHERS.append(find_kpi_watchers)
 
 
 def lock_enabled_rules(session: Session, rule_ids: Sequence[str]) -> dict[str, AlertRule]:

@@ -15,7 +15,7 @@ from app.alerts.rules import Condition
 from app.alerts.schemas import AlertConfigCreate
 from app.alerts.service import reset_states
 from app.benchmarks.models import Benchmark
-from app.benchmarks.queries import get_benchmark, get_kpis_by_benchmark
+from app.benchmarks.queries import get_benchmark, get_kpis_by_benchmark, lock_against_edits
 from app.core.encryption import SecretBox
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
@@ -46,6 +46,8 @@ def create_rule(session: Session, body: AlertConfigCreate, box: SecretBox) -> Al
     values = all_fields(body)
     recipients = values.pop("recipients")
     rule = AlertRule(**{**values, "id": body.id or new_id()})
+    # Whoever retires a KPI locks the benchmark and then looks for the rules that watch the KPI.
+    lock_against_edits(session, rule.benchmark_id)
     validate_rule(session, rule, recipients)
     rule.endpoints = _endpoint_ids(session, rule, recipients, box)
     session.add(rule)
@@ -67,6 +69,7 @@ def update_rule(
     """
     rule = queries.get_rule(session, rule_id, for_update=True)
     benchmark_id = values.get("benchmark_id", rule.benchmark_id)
+    lock_against_edits(session, benchmark_id)
     new_values = {**values, "kpi": _find_kpi_id(session, benchmark_id, values.get("kpi"))}
     recipients = _reveal_recipients(session, rule, new_values.pop("recipients", None), box)
     changed = {

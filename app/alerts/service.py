@@ -38,7 +38,8 @@ class NotAcknowledgeable(Conflict):
 class EventNotice:
     """Something that happened to a run or a schedule itself and not to a watched value.
 
-    Notices with the same `dedup_key` are published once.
+    Notices with the same `dedup_key` are published once. Without a `severity` that of its state
+    applies.
     """
 
     state: AlertEventState
@@ -49,6 +50,7 @@ class EventNotice:
     explanation: str
     run_id: str | None = None
     run_seq: int | None = None
+    severity: MessageSeverity | None = None
 
 
 def record_decisions(
@@ -89,24 +91,46 @@ def record_decisions(
 
 
 def publish_notice(session: Session, notice: EventNotice, now: datetime) -> None:
-    """Publish a notice about a run or a schedule to the recipients of all rules about it, once.
+    """Publish a notice about a run or a schedule to the recipients of all rules about it, once."""
+    publish_notices(session, [notice], now)
 
-    Locks: the `dedup_key`, because two processes may report the same event at the same time.
+
+def publish_notices(session: Session, notices: Sequence[EventNotice], now: datetime) -> None:
+    """Publish notices, each once, to the recipients of all rules about its agent and benchmark. The
+    notices for one recipient are one message.
+
+    Locks: their `dedup_key`s, because two processes may report the same event at the same time.
     """
+    events, endpoints = [], {}
+    for notice in sorted(notices, key=lambda notice: notice.dedup_key):
+        if _is_published(session, notice):
+            continue
+        event = _notice_event(notice, now)
+        rules = queries.list_enabled_rules(session, notice.benchmark_id, notice.agent_id)
+        endpoints[event.id] = list(dict.fromkeys(id_ for rule in rules for id_ in rule.endpoints))
+        events.append(event)
+    _store_and_publish(session, events, {}, now, notice_endpoints=endpoints)
+
+
+def _is_published(session: Session, notice: EventNotice) -> bool:
+    """Whether a notice was published; otherwise its key stays locked until the transaction ends."""
     key_hash = func.hashtextextended(notice.dedup_key, 3)
     # There is no row to lock before the event exists.
     session.execute(select(func.pg_advisory_xact_lock(key_hash)))
     published = select(AlertEvent.id).where(AlertEvent.dedup_key == notice.dedup_key)
-    if session.scalar(published) is not None:
-        return
-    event = AlertEvent(
+    return session.scalar(published) is not None
+
+
+def _notice_event(notice: EventNotice, now: datetime) -> AlertEvent:
+    default_severity = (
+        MessageSeverity.CRITICAL if notice.state in CRITICAL_NOTICES else MessageSeverity.WARNING
+    )
+    return AlertEvent(
         id=new_id(),
         dedup_key=notice.dedup_key,
         state=notice.state,
         name=notice.name,
-        severity=MessageSeverity.CRITICAL
-        if notice.state in CRITICAL_NOTICES
-        else MessageSeverity.WARNING,
+        severity=notice.severity or default_severity,
         benchmark_id=notice.benchmark_id,
         agent_id=notice.agent_id,
         run_id=notice.run_id,
@@ -116,9 +140,6 @@ def publish_notice(session: Session, notice: EventNotice, now: datetime) -> None
         traces=[],
         created_at=now,
     )
-    rules = queries.list_enabled_rules(session, notice.benchmark_id, notice.agent_id)
-    endpoint_ids = list(dict.fromkeys(id_ for rule in rules for id_ in rule.endpoints))
-    _store_and_publish(session, [event], {}, now, notice_endpoints=endpoint_ids)
 
 
 def acknowledge(
@@ -322,10 +343,10 @@ def _store_and_publish(
     rules: Mapping[str, AlertRule],
     now: datetime,
     *,
-    notice_endpoints: Sequence[str] = (),
+    notice_endpoints: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
     """Store events and publish those that no silence holds back. An event goes to the endpoints of
-    its rule, and a notice, which has no rule, to `notice_endpoints`.
+    its rule, and a notice, which has no rule, to its `notice_endpoints`.
     """
     if not events:
         return
@@ -339,7 +360,7 @@ def _store_and_publish(
         if event.silence_id is not None:
             continue
         rule = rules.get(event.rule_id or "")
-        for endpoint_id in rule.endpoints if rule else notice_endpoints:
+        for endpoint_id in rule.endpoints if rule else (notice_endpoints or {}).get(event.id, ()):
             by_endpoint[endpoint_id].append(event)
     _publish(session, [event for event in events if event.silence_id is None], by_endpoint)
     # After publishing, because the events get the id of their notification there.

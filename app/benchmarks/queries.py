@@ -31,6 +31,12 @@ def get_benchmark(session: Session, benchmark_id: str, *, for_update: bool = Fal
     return benchmark
 
 
+def lock_against_edits(session: Session, benchmark_id: str) -> None:
+    """Lock a benchmark and its KPIs against edits; nothing if the benchmark does not exist."""
+    statement = select(Benchmark.id).where(Benchmark.id == benchmark_id)
+    session.execute(statement.with_for_update(read=True))
+
+
 def list_benchmarks(session: Session, query: PageQuery, *, archived: bool) -> PageRows[Benchmark]:
     statement = select(Benchmark).where(Benchmark.archived.is_(archived))
     return select_page(session, statement, keys=[Benchmark.created_at, Benchmark.id], query=query)

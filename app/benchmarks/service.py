@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from app.agents.queries import lock_existing_agents
 from app.benchmarks import queries, rules
 from app.benchmarks.event_triggers import EventTriggers
+from app.benchmarks.kpi_watchers import require_unwatched
 from app.benchmarks.models import Benchmark, BenchmarkAgent, KpiDefinition
 from app.benchmarks.schemas import (
     MAX_KPIS,
@@ -152,10 +153,15 @@ def change_kpi(
 
 
 def delete_kpi(session: Session, benchmark_id: str, kpi_id: str, now: datetime) -> None:
-    """Retire a KPI: later runs do not have it, its history stays."""
+    """Retire a KPI: later runs do not have it, its history stays.
+
+    Raises: `KpiInUse` if alert rules watch it.
+    """
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
+    kpi = queries.get_kpi(session, benchmark_id, kpi_id)
+    require_unwatched(session, benchmark_id, {kpi.id: kpi.name}, pointer="")
     # Never deleted: earlier runs and their comparisons refer to this revision.
-    queries.get_kpi(session, benchmark_id, kpi_id).retired_at = now
+    kpi.retired_at = now
     _bump_revision(session, benchmark, now)
 
 
@@ -166,9 +172,13 @@ def set_kpis(
 
     Stored KPIs are matched by id or name: changed ones get a new revision, unmatched ones are
     retired. All are retired before any is written, so that two KPIs can swap their names.
+    Raises: `KpiInUse` if alert rules watch an unmatched one.
     """
     current = queries.get_kpis_by_benchmark(session, [benchmark_id]).get(benchmark_id, [])
     matches = _match_kpis(current, bodies)
+    kept_ids = {old.id for old, _ in matches if old is not None}
+    removed = {kpi.id: kpi.name for kpi in current if kpi.id not in kept_ids}
+    require_unwatched(session, benchmark_id, removed, pointer="/measures")
     unchanged = {
         # By identity, because several revisions of a KPI have the same id.
         id(old)

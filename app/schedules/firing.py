@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 
 from app.access.audit import AuditActor, AuditResource, record_action
 from app.core.batch_delete import delete_batch
-from app.core.errors import Conflict, Invalid
+from app.core.errors import AppError, Conflict, Invalid, Unavailable
+from app.jobs.handlers import describe_error
 from app.jobs.queue import enqueue_many
-from app.results.queries import get_run
 from app.results.rules import RunStatus, TriggerType, Validity
 from app.runs.service import cancel_run, create_run
 from app.runs.source_runs import ListedRun, find_judged_runs
@@ -205,28 +205,46 @@ def start_fire(
     if locked is None or locked.fire.status != FireStatus.PENDING:
         return
     fire, schedule = locked
+    # Under the lock of the schedule: without it, two instants could both see no active run and
+    # start two.
+    active_runs = queries.list_active_runs(session, schedule.id)
+    # After that: a run that ended a moment ago may wait for its job to be counted. Each run is active
+    # above or counted here, so that the maximum of consecutive failures holds exactly.
+    _settle_ended_runs(session, schedule, now)
+    if _is_stopped(fire, schedule):
+        _skip(session, fire, FireSkipReason.DISABLED)
+        return
     plan = fire.plan or {}
     benchmark_id, agent_id = plan["benchmarkId"], plan["agentId"]
     # Checked under the lock: two schedules may have found the same run of the source.
     if source_run and find_judged_runs(session, benchmark_id, agent_id, [source_run]):
         _skip(session, fire, FireSkipReason.NO_NEW_RUN)
         return
-    # Under the lock of the schedule: without it, two instants could both see no active run and
-    # start two.
-    active_runs = queries.list_active_runs(session, schedule.id)
     policy = ConcurrencyPolicy(plan["concurrencyPolicy"])
     if active_runs and policy is ConcurrencyPolicy.FORBID:
         _skip(session, fire, FireSkipReason.OVERLAP)
         return
     for run_id in active_runs if policy is ConcurrencyPolicy.REPLACE else ():
         cancel_run(session, run_id, now)
-    run = create_run(
-        session,
-        benchmark_id,
-        agent_id,
-        trigger=TriggerType(fire.triggered_by),
-        run_name=source_run.selector if source_run else None,
-    )
+    try:
+        with session.begin_nested():
+            run = create_run(
+                session,
+                benchmark_id,
+                agent_id,
+                trigger=TriggerType(fire.triggered_by),
+                run_name=source_run.selector if source_run else None,
+            )
+    except Unavailable:
+        raise
+    except AppError as error:
+        # A person who triggers the schedule gets the error.
+        if fire.triggered_by != TriggerType.SCHEDULED:
+            raise
+        # Counted under the same lock: a fire that starts now in another worker sees it.
+        _record_start_failure(fire, schedule, now, **describe_error(error))
+        session.flush()
+        return
     # A run that a person triggered is in the audit log already, with that person as the actor.
     if run.triggered_by == TriggerType.SCHEDULED:
         actor = AuditActor(type="schedule", id=schedule.id)
@@ -248,11 +266,10 @@ def fail_fire(session: Session, seq: int, code: str, message: str, now: datetime
     locked = queries.lock_fire(session, seq)
     if locked is None or locked.fire.status != FireStatus.PENDING:
         return
-    locked.fire.status, locked.fire.reason = FireStatus.FAILED, code
-    locked.fire.detail = message
-    # A failed start by a person is that person's to see; it must not disable the schedule.
-    if locked.fire.triggered_by == TriggerType.SCHEDULED:
-        _count_failure(locked.schedule, f"{code}: {message}", now)
+    if _is_stopped(locked.fire, locked.schedule):
+        _skip(session, locked.fire, FireSkipReason.DISABLED)
+        return
+    _record_start_failure(locked.fire, locked.schedule, now, code, message)
     session.flush()
 
 
@@ -263,17 +280,34 @@ def record_run_end(session: Session, run_id: str, now: datetime) -> None:
     do neither: they show nothing about the schedule.
     """
     locked = queries.lock_fire_of_run(session, run_id)
-    # The job may be repeated, and a run that is retried ends twice: each run counts once.
-    if locked is None or locked.fire.settled_at is not None:
-        return
-    fire, schedule = locked
-    fire.settled_at = now
-    run = get_run(session, run_id)
-    if run.status == RunStatus.FAILED:
-        _count_failure(schedule, f"{run.error_code}: {run.error_message}", now)
-    elif run.status == RunStatus.COMPLETED and run.validity == Validity.VALID:
-        schedule.consecutive_failures = 0
+    if locked is not None:
+        _settle_ended_runs(session, locked.schedule, now)
+
+
+def _settle_ended_runs(session: Session, schedule: ScheduleConfig, now: datetime) -> None:
+    """Count the ended runs of a locked schedule that are not counted yet, in the order of their ends."""
+    # The job of a run may be repeated, and a run that is retried ends twice: each run counts once.
+    for fire, run in queries.list_unsettled_ends(session, schedule.id):
+        fire.settled_at = now
+        if run.status == RunStatus.FAILED:
+            _count_failure(schedule, f"{run.error_code}: {run.error_message}", now)
+        elif run.status == RunStatus.COMPLETED and run.validity == Validity.VALID:
+            schedule.consecutive_failures = 0
     session.flush()
+
+
+def _is_stopped(fire: ScheduleFire, schedule: ScheduleConfig) -> bool:
+    """Whether failures disabled the schedule after the fire was claimed; a person may still trigger it."""
+    return fire.triggered_by == TriggerType.SCHEDULED and schedule.disabled_at is not None
+
+
+def _record_start_failure(
+    fire: ScheduleFire, schedule: ScheduleConfig, now: datetime, code: str, message: str
+) -> None:
+    fire.status, fire.reason, fire.detail = FireStatus.FAILED, code, message
+    # A failed start by a person is that person's to see; it must not disable the schedule.
+    if fire.triggered_by == TriggerType.SCHEDULED:
+        _count_failure(schedule, f"{code}: {message}", now)
 
 
 def delete_old_fires(session: Session, now: datetime) -> int:

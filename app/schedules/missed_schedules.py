@@ -3,13 +3,16 @@
 It only reads stored rows and runs in workers, so it also notices that no scheduler is running.
 """
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.alerts.schemas import AlertEventState
-from app.alerts.service import EventNotice, publish_notice
+from app.alerts.service import EventNotice, publish_notices
+from app.notifications.types import MessageSeverity
 from app.schedules.rules import SKIP_DETAILS, FireSkipReason
 
 TICK_S = 60.0
@@ -17,6 +20,8 @@ TICK_S = 60.0
 OVERDUE_AFTER = timedelta(minutes=5)
 # A longer time without any worker is not reported instant by instant when they return.
 LOOKBACK = timedelta(hours=24)
+# One notice for each schedule in this time: a schedule of every minute would send one each minute.
+REPORT_INTERVAL = timedelta(hours=1)
 BATCH_SIZE = 100
 
 # The other reasons are not misses: another instant fired instead, or there was nothing to run.
@@ -27,71 +32,159 @@ MISSED_REASONS = (
 )
 OVERDUE_DETAIL = "no scheduler fired it; start one with `mosaico scheduler`"
 
-# `dedup_key` is the same for the same miss, so that each miss is reported once.
+# `dedup_key` is the same for the same event, so that each is reported once.
 # `extract(epoch ...)` instead of the timestamp's text, which depends on the time zone of the
 # session.
-UNREPORTED = text(
+SELECT_STOPPED = text(
     """
-    SELECT schedule.id, schedule.name, schedule.benchmark_id, schedule.agent_id, missed.at,
-           missed.reason, missed.detail, missed.dedup_key
+    SELECT schedule.id, schedule.name, schedule.benchmark_id, schedule.agent_id, stopped.at,
+           stopped.is_disabled, schedule.disabled_reason, stopped.dedup_key
     FROM (
-        SELECT id AS schedule_id, next_run_at AS at, 'OVERDUE' AS reason, NULL AS detail,
-               format('schedule-missed/%s/%s', id, extract(epoch FROM next_run_at)) AS dedup_key
+        SELECT id AS schedule_id, next_run_at AS at, false AS is_disabled,
+               format('schedule-overdue/%s/%s', id, extract(epoch FROM next_run_at)) AS dedup_key
         FROM schedule_configs WHERE next_run_at < cast(:now AS timestamptz) - :overdue_after
         UNION ALL
-        SELECT schedule_id, due_at, reason, detail,
-               format('schedule-missed/%s/%s', schedule_id, extract(epoch FROM due_at))
-        FROM schedule_fires
-        WHERE triggered_by = 'SCHEDULED' AND fired_at > cast(:now AS timestamptz) - :lookback
-          AND (status = 'FAILED' OR reason = ANY(:reasons))
-        UNION ALL
-        SELECT id, disabled_at, 'DISABLED', disabled_reason,
+        SELECT id, disabled_at, true,
                format('schedule-disabled/%s/%s', id, extract(epoch FROM disabled_at))
         FROM schedule_configs WHERE disabled_at > cast(:now AS timestamptz) - :lookback
-    ) AS missed
-    JOIN schedule_configs AS schedule ON schedule.id = missed.schedule_id
-    WHERE NOT EXISTS (SELECT FROM alert_events WHERE dedup_key = missed.dedup_key)
-    ORDER BY missed.at, schedule.id LIMIT :batch_size
+    ) AS stopped
+    JOIN schedule_configs AS schedule ON schedule.id = stopped.schedule_id
+    WHERE NOT EXISTS (SELECT FROM alert_events WHERE dedup_key = stopped.dedup_key)
+    ORDER BY stopped.at, schedule.id LIMIT :batch_size
+    """
+)
+# The schedules are locked, so that of two workers one reports a miss. The misses of a schedule that
+# were reported less than an hour ago wait and are counted in its next notice.
+REPORT_MISSES = text(
+    """
+    WITH missed AS (
+        SELECT seq, schedule_id FROM schedule_fires
+        WHERE triggered_by = 'SCHEDULED' AND reported_at IS NULL
+          AND fired_at > cast(:now AS timestamptz) - :lookback
+          AND (status = 'FAILED' OR reason = ANY(:reasons))
+    ), claimed AS (
+        SELECT id FROM schedule_configs
+        WHERE id IN (SELECT schedule_id FROM missed) AND NOT EXISTS (
+            SELECT FROM schedule_fires AS earlier
+            WHERE earlier.schedule_id = schedule_configs.id
+              AND earlier.reported_at > cast(:now AS timestamptz) - :report_interval)
+        ORDER BY id LIMIT :batch_size FOR UPDATE SKIP LOCKED
+    ), reported AS (
+        UPDATE schedule_fires AS fire SET reported_at = :now
+        FROM missed JOIN claimed ON claimed.id = missed.schedule_id
+        WHERE fire.seq = missed.seq AND fire.reported_at IS NULL
+        RETURNING fire.schedule_id, fire.due_at, fire.range_end, fire.reason, fire.detail
+    )
+    SELECT schedule.id, schedule.name, schedule.benchmark_id, schedule.agent_id,
+           min(due_at), max(coalesce(range_end, due_at)), count(*), bool_or(range_end IS NOT NULL),
+           count(DISTINCT reason), (array_agg(reason ORDER BY due_at DESC))[1],
+           (array_agg(detail ORDER BY due_at DESC))[1],
+           EXISTS (SELECT FROM alert_events WHERE dedup_key
+                   = format('schedule-overdue/%s/%s', schedule.id, extract(epoch FROM min(due_at))))
+    FROM reported JOIN schedule_configs AS schedule ON schedule.id = reported.schedule_id
+    GROUP BY schedule.id ORDER BY min(due_at), schedule.id
     """
 )
 
 
-def report_missed_schedules(session: Session, now: datetime) -> int:
-    """Raise an alert for each schedule that is overdue, could not start a run or was disabled.
+class MissedInstants(NamedTuple):
+    """The instants of a schedule that started no run since the last notice about it.
 
-    Returns: how many were reported; if `BATCH_SIZE`, call again in a new transaction.
+    With `has_ranges` there were more than `instants`. `reason` and `detail` are those of the last one,
+    and `reasons` is how many there are. `was_overdue`: a notice about the first one was published
+    while no scheduler ran.
     """
-    rows = session.execute(
-        UNREPORTED,
-        {
-            "now": now,
-            "overdue_after": OVERDUE_AFTER,
-            "lookback": LOOKBACK,
-            "reasons": list(MISSED_REASONS),
-            "batch_size": BATCH_SIZE,
-        },
-    ).all()
-    for row in rows:
-        notice = EventNotice(
+
+    schedule_id: str
+    schedule_name: str
+    benchmark_id: str
+    agent_id: str
+    first: datetime
+    last: datetime
+    instants: int
+    has_ranges: bool
+    reasons: int
+    reason: str
+    detail: str | None
+    was_overdue: bool
+
+
+def report_missed_schedules(session: Session, now: datetime) -> int:
+    """Raise one alert for each schedule that is overdue, started no runs or was disabled. Schedules
+    with the same recipients share a message.
+
+    Returns: how many were reported; if `BATCH_SIZE` or more, call again in a new transaction.
+    """
+    notices = [*_stopped_schedules(session, now), *_missed_instants(session, now)]
+    publish_notices(session, notices, now)
+    return len(notices)
+
+
+def _stopped_schedules(session: Session, now: datetime) -> Iterator[EventNotice]:
+    parameters = {
+        "now": now,
+        "overdue_after": OVERDUE_AFTER,
+        "lookback": LOOKBACK,
+        "batch_size": BATCH_SIZE,
+    }
+    for row in session.execute(SELECT_STOPPED, parameters):
+        yield EventNotice(
             state=AlertEventState.SCHEDULE_MISSED,
             dedup_key=row.dedup_key,
             name=row.name,
             benchmark_id=row.benchmark_id,
             agent_id=row.agent_id,
-            explanation=_explanation(row.name, row.at, row.reason, row.detail),
+            explanation=(
+                f"The schedule {row.name!r} was disabled at {_format_time(row.at)} and starts no"
+                f" more runs: {row.disabled_reason}."
+                if row.is_disabled
+                else f"The schedule {row.name!r} was due at {_format_time(row.at)} and started no"
+                f" run: {OVERDUE_DETAIL}."
+            ),
         )
-        publish_notice(session, notice, now)
-    return len(rows)
 
 
-def _explanation(schedule_name: str, at: datetime, reason: str, detail: str | None) -> str:
-    time = f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-    if reason == "DISABLED":
-        return (
-            f"The schedule {schedule_name!r} was disabled at {time} and starts no more runs:"
-            f" {detail}."
+def _missed_instants(session: Session, now: datetime) -> Iterator[EventNotice]:
+    parameters = {
+        "now": now,
+        "lookback": LOOKBACK,
+        "report_interval": REPORT_INTERVAL,
+        "reasons": list(MISSED_REASONS),
+        "batch_size": BATCH_SIZE,
+    }
+    for row in session.execute(REPORT_MISSES, parameters):
+        missed = MissedInstants(*row)
+        # The only instant was reported while it was overdue.
+        if missed.was_overdue and missed.instants == 1 and not missed.has_ranges:
+            continue
+        yield EventNotice(
+            state=AlertEventState.SCHEDULE_MISSED,
+            dedup_key=f"schedule-missed/{missed.schedule_id}/{missed.last.timestamp():.6f}",
+            name=missed.schedule_name,
+            benchmark_id=missed.benchmark_id,
+            agent_id=missed.agent_id,
+            explanation=_explain_misses(missed),
+            # The outage was reported as CRITICAL when it began; this is its extent.
+            severity=MessageSeverity.INFO if missed.was_overdue else None,
         )
-    known_causes = {"OVERDUE": OVERDUE_DETAIL}
-    known_causes |= {str(skip_reason): text for skip_reason, text in SKIP_DETAILS.items()}
-    cause = known_causes.get(reason) or f"{reason}: {detail}"
-    return f"The schedule {schedule_name!r} was due at {time} and started no run: {cause}."
+
+
+def _explain_misses(missed: MissedInstants) -> str:
+    skip_details = {str(reason): detail for reason, detail in SKIP_DETAILS.items()}
+    cause = skip_details.get(missed.reason) or f"{missed.reason}: {missed.detail}"
+    cause = cause if missed.reasons == 1 else f"{missed.reasons} causes, the last one: {cause}"
+    return f"The schedule {missed.schedule_name!r} {_format_span(missed)}: {cause}."
+
+
+def _format_span(missed: MissedInstants) -> str:
+    if missed.instants == 1 and not missed.has_ranges:
+        return f"was due at {_format_time(missed.first)} and started no run"
+    count = f"more than {missed.instants}" if missed.has_ranges else str(missed.instants)
+    return (
+        f"started no run at {count} due times from {_format_time(missed.first)} to"
+        f" {_format_time(missed.last)}"
+    )
+
+
+def _format_time(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -56,7 +56,8 @@ class ScheduleFire(Base):
 
     `range_end` is set if the row stands for all instants from `due_at` up to it. `plan` holds the
     schedule's target at the time of the claim: later edits affect later instants only.
-    `settled_at` is when the end of the run was counted. `schedule_id` is not a foreign key: the
+    `settled_at` is when the end of the run was counted, `reported_at` when the alert on an instant
+    without a run was published. `schedule_id` is not a foreign key: the
     check would cost time for each row, and every writer holds the lock of the schedule anyway.
     `delete_schedule` deletes these rows.
     """
@@ -80,3 +81,4 @@ class ScheduleFire(Base):
     plan: Mapped[dict[str, Any] | None]
     run_id: Mapped[str | None] = mapped_column(ForeignKey("benchmark_runs.id", ondelete="SET NULL"))
     settled_at: Mapped[datetime | None]
+    reported_at: Mapped[datetime | None]

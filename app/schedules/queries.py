@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
 from app.results.models import BenchmarkRun
-from app.results.rules import FINAL
+from app.results.rules import FINAL, TriggerType
 from app.schedules.models import ScheduleConfig, ScheduleFire
 
 
@@ -121,7 +121,6 @@ def claim_not_due(
         .where(ScheduleConfig.next_run_at > now, ScheduleConfig.id > after_id)
         .order_by(ScheduleConfig.id)
         .limit(limit)
-        # A locked schedule is being fired or edited at this moment, which recomputes it anyway.
         # A locked schedule is being fired or edited, and both recompute its next instant anyway.
         .with_for_update(skip_locked=True)
     )
@@ -172,3 +171,23 @@ def list_active_runs(session: Session, schedule_id: str) -> list[str]:
         .order_by(BenchmarkRun.seq)
     )
     return list(session.scalars(statement))
+
+
+def list_unsettled_ends(
+    session: Session, schedule_id: str
+) -> list[tuple[ScheduleFire, BenchmarkRun]]:
+    """The fires of a locked schedule whose run has ended and is not counted, by the end of the run."""
+    statement = (
+        select(ScheduleFire, BenchmarkRun)
+        .join(BenchmarkRun, BenchmarkRun.id == ScheduleFire.run_id)
+        .where(
+            ScheduleFire.schedule_id == schedule_id,
+            ScheduleFire.triggered_by == TriggerType.SCHEDULED,
+            ScheduleFire.settled_at.is_(None),
+            BenchmarkRun.status.in_(FINAL),
+        )
+        .order_by(BenchmarkRun.completed_at, ScheduleFire.seq)
+        # The session may hold these rows as they were before the lock.
+        .execution_options(populate_existing=True)
+    )
+    return [(fire, run) for fire, run in session.execute(statement)]

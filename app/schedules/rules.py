@@ -58,6 +58,7 @@ class FireSkipReason(StrEnum):
     TOO_MANY_MISSED = "TOO_MANY_MISSED"
     OVERLAP = "OVERLAP"
     NO_NEW_RUN = "NO_NEW_RUN"
+    DISABLED = "DISABLED"
 
 
 SKIP_DETAILS = {
@@ -74,6 +75,7 @@ SKIP_DETAILS = {
     " FORBID",
     FireSkipReason.NO_NEW_RUN: "no new complete run matches runNamePattern: there is none, or the"
     " newest one was evaluated before",
+    FireSkipReason.DISABLED: "failures disabled the schedule after this instant was claimed",
 }
 
 

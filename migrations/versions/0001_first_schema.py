@@ -725,6 +725,7 @@ def upgrade() -> None:
         sa.Column("plan", JSON, nullable=True),
         sa.Column("run_id", sa.Text(), nullable=True),
         sa.Column("settled_at", TIMESTAMP, nullable=True),
+        sa.Column("reported_at", TIMESTAMP, nullable=True),
         sa.ForeignKeyConstraint(
             ["run_id"], ["benchmark_runs.id"], name="fk_schedule_fires_run_id", ondelete="SET NULL"
         ),

@@ -375,10 +375,10 @@ def test_backtest__needs_one_rule_and_one_agent(
 
 
 def test_update_rule__a_rule_without_its_kpi_can_be_disabled(
-    benchmark_service: Service, create_rule: RuleMaker
+    benchmark_service: Service, create_rule: RuleMaker, rows: DatabaseReader
 ) -> None:
     create_rule()
-    benchmark_service.delete("/benchmarks/bench-001/kpis/k-1")
+    rows.execute("UPDATE kpi_definitions SET retired_at = now()")
     assert benchmark_service.patch("/alert-configs/rule-1", {"enabled": False})["enabled"] is False
     benchmark_service.refused(422, "PATCH", "/alert-configs/rule-1", {"threshold": 20})
 
@@ -393,3 +393,36 @@ def test_update_rule__equal_values_resolve_nothing(
         "/alert-configs/rule-1", {**same, "condition": "LESS_THAN", "threshold": 0.8}
     )
     assert [alert["state"] for alert in benchmark_service.listed("/alerts")] == ["FIRING"]
+
+
+def test_delete_kpi__watched_by_a_rule_is_refused_with_its_name(
+    benchmark_service: Service, create_rule: Callable[..., JSON]
+) -> None:
+    create_rule()
+    problem = benchmark_service.refused(409, "DELETE", "/benchmarks/bench-001/kpis/k-1")
+    assert problem["type"].endswith("/kpi-in-use")
+    assert problem["detail"].startswith(
+        "'quality' cannot be removed, because the alert rules 'quality falls' (rule-1) watch it"
+    )
+    benchmark_service.delete("/alert-configs/rule-1")
+    benchmark_service.delete("/benchmarks/bench-001/kpis/k-1")
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_replace_kpis__a_rule_moves_along_with_a_rename_and_refuses_a_loss(
+    benchmark_service: Service, create_rule: Callable[..., JSON], method: str
+) -> None:
+    create_rule()
+    other = {"name": "accuracy", "formula": "EXACT_MATCH"}
+    body = {"datasetRef": "support", "metrics": ["EXACT_MATCH"], "measures": [other]}
+    problem = benchmark_service.refused(409, method, "/benchmarks/bench-001", body)
+    assert problem["errors"] == [
+        {
+            "pointer": "/measures",
+            "detail": "the alert rule 'quality falls' (rule-1) watches the KPI 'quality'",
+        }
+    ]
+    body["measures"] = [{"id": "k-1", **other}]
+    assert benchmark_service.send(method, "/benchmarks/bench-001", body).is_success
+    assert benchmark_service.get("/alert-configs/rule-1")["kpi"] == "k-1"
+    assert benchmark_service.post("/alert-configs/rule-1/test")["assessments"] == []

@@ -103,3 +103,66 @@ def test_missed_schedule__a_disabled_schedule_causes_a_notice(
     )
     [alert] = report_missed(service_with_schedule)
     assert alert["explanation"].endswith("starts no more runs: 3 failures in a row.")
+
+
+def add_fires(rows: DatabaseReader, schedule_id: str, count: int, first: datetime = NOW) -> None:
+    """Instants that were missed, one each three seconds."""
+    rows.execute(
+        """INSERT INTO schedule_fires
+               (schedule_id, due_at, fired_at, triggered_by, status, reason)
+           SELECT %s, %s + n * interval '3 seconds', %s, 'SCHEDULED', 'SKIPPED', 'MISSED'
+           FROM generate_series(0, %s) AS n""",
+        schedule_id, first, first, count - 1,
+    )  # fmt: skip
+
+
+def test_missed_schedule__many_instants_are_one_notice_with_count_and_span(
+    service_with_schedule: Service, rows: DatabaseReader
+) -> None:
+    add_fires(rows, "nightly", 10)
+    [alert] = report_missed(service_with_schedule)
+    assert alert["explanation"] == (
+        "The schedule 'every night' started no run at 10 due times from 2026-11-22 07:00:00 UTC to"
+        " 2026-11-22 07:00:27 UTC: no scheduler was running at that time, and misfirePolicy is SKIP."
+    )
+    assert len(service_with_schedule.listed("/deliveries")) == 1
+
+
+def test_missed_schedule__later_misses_wait_an_hour_and_are_counted_together(
+    service_with_schedule: Service, rows: DatabaseReader
+) -> None:
+    add_fires(rows, "nightly", 1)
+    assert len(report_missed(service_with_schedule)) == 1
+    for minutes in (1, 30, 59):
+        later = NOW + timedelta(minutes=minutes)
+        add_fires(rows, "nightly", 2, later)
+        assert len(report_missed(service_with_schedule, later)) == 1
+    newest, _ = report_missed(service_with_schedule, NOW + timedelta(minutes=61))
+    assert "started no run at 6 due times" in newest["explanation"]
+
+
+def test_missed_schedule__extent_of_a_reported_outage_is_no_second_critical_message(
+    service_with_schedule: Service, rows: DatabaseReader
+) -> None:
+    rows.execute("UPDATE schedule_configs SET next_run_at = %s", NOW)
+    [overdue] = report_missed(service_with_schedule, NOW + timedelta(minutes=6))
+    rows.execute("UPDATE schedule_configs SET next_run_at = %s", NOW + timedelta(days=1))
+    add_fires(rows, "nightly", 4)
+    extent, _ = report_missed(service_with_schedule, NOW + timedelta(minutes=7))
+    assert (overdue["severity"], extent["severity"]) == ("CRITICAL", "INFO")
+    assert "at 4 due times" in extent["explanation"]
+
+
+def test_missed_schedule__schedules_with_one_recipient_share_a_message(
+    service_with_schedule: Service, rows: DatabaseReader
+) -> None:
+    other = service_with_schedule.get("/schedule-configs/nightly")
+    copied = ("benchmarkId", "agentId", "cronExpression")
+    service_with_schedule.post(
+        "/schedule-configs",
+        {"id": "hourly", "name": "every hour", **{name: other[name] for name in copied}},
+    )
+    rows.execute("UPDATE schedule_configs SET next_run_at = %s", NOW)
+    assert len(report_missed(service_with_schedule, NOW + timedelta(minutes=6))) == 2
+    assert len(service_with_schedule.listed("/deliveries")) == 1
+    assert len(service_with_schedule.listed("/notifications")) == 1

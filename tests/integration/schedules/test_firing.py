@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.core.db import Database
+from app.runs.service import fail_run
 from app.schedules import queries
 from app.schedules import ticker as ticks
+from app.schedules.firing import start_fire
 from app.schedules.service import recompute_next_runs
 from app.schedules.ticker import Ticker, fire_all_due
 from app.traces.registry import TRACE_SOURCES, SourceRun, SourceSpec
@@ -114,8 +116,6 @@ def test_fire_due__long_outage_is_caught_up_in_several_transactions(
 
 def start_pending(service: Service, rows: DatabaseReader) -> None:
     """Do the oldest start job by hand."""
-    from app.schedules.firing import start_fire
-
     seq = rows.value("SELECT min(seq) FROM schedule_fires WHERE status = 'PENDING'")
     with service.resources.db.begin() as session:
         start_fire(session, seq, datetime.now(UTC))
@@ -164,6 +164,59 @@ def test_auto_disable__last_failure_disables_with_reason(
     assert "2 failures in a row, the last one RUN_NOT_FOUND" in now["disabledReason"]
     enabled = prepared_service.patch("/schedule-configs/s-1", {"enabled": True})
     assert (enabled["consecutiveFailures"], enabled["disabledReason"]) == (0, None)
+
+
+def test_auto_disable__ended_run_that_no_job_has_counted_stops_the_next_instant(
+    prepared_service: Service, due: Due, tick: Tick, rows: DatabaseReader
+) -> None:
+    """The claim of the fourth instant comes before the job that counts the third failure."""
+    due(TWO, maxConsecutiveFailures=3)
+    for day in range(4):
+        tick(TWO + day * DAY)
+        start_pending(prepared_service, rows)
+        # The run fails, and its `schedules.run_ended` job waits in the queue.
+        run_id = fires(prepared_service)[-1]["runId"]
+        if run_id:
+            with prepared_service.resources.db.begin() as session:
+                fail_run(session, run_id, "TEST", "it fails", datetime.now(UTC))
+    assert statuses(prepared_service) == [("STARTED", None)] * 3 + [("SKIPPED", "DISABLED")]
+    prepared_service.work()
+    after = schedule(prepared_service)
+    assert (after["consecutiveFailures"], after["enabled"]) == (3, False)
+
+
+def test_auto_disable__maximum_holds_while_workers_race(
+    prepared_service: Service, due: Due, tick: Tick, rows: DatabaseReader
+) -> None:
+    """Four workers start the instants of one schedule, and each of its runs fails at once."""
+    due(TWO, maxConsecutiveFailures=3)
+    db = prepared_service.resources.db
+    for day in range(12):
+        tick(TWO + day * DAY)
+    seqs = iter(rows.all("SELECT seq FROM schedule_fires ORDER BY seq"))
+    lock = threading.Lock()
+
+    def start_and_fail() -> None:
+        while True:
+            with lock:
+                row = next(seqs, None)
+            if row is None:
+                return
+            with db.begin() as session:
+                start_fire(session, row[0], datetime.now(UTC))
+            with db.begin() as session:
+                fire = queries.find_fire(session, row[0])
+                if fire is not None and fire.run_id is not None:
+                    fail_run(session, fire.run_id, "TEST", "it fails", datetime.now(UTC))
+
+    workers = [threading.Thread(target=start_and_fail) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(LIVENESS_S)
+    assert len(prepared_service.listed("/benchmark-runs", status="FAILED")) <= 3
+    prepared_service.work()
+    assert schedule(prepared_service)["consecutiveFailures"] <= 3
 
 
 def test_record_run_end__success_resets_and_cancelled_run_does_not_count(

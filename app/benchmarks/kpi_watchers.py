@@ -1,0 +1,62 @@
+"""Port of those who watch KPIs: a watched KPI is not retired.
+
+Alert rules refer to KPIs and are a higher layer, so they register themselves here. A foreign key
+cannot guard a KPI, because a retired one keeps its row.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Final, NamedTuple, TypeAlias
+
+from sqlalchemy.orm import Session
+
+from app.core.errors import Conflict, ErrorItem
+
+
+class KpiWatcher(NamedTuple):
+    """Something that stops working without the KPI; `name` is what people call it."""
+
+    kpi_id: str
+    kind: str
+    id: str
+    name: str
+
+
+FindWatchers: TypeAlias = Callable[[Session, str, Collection[str]], list[KpiWatcher]]
+"""The watchers of KPIs of a benchmark, by the IDs of the benchmark and the KPIs."""
+
+KPI_WATCHERS: Final[list[FindWatchers]] = []
+
+
+class KpiInUse(Conflict):
+    """Alert rules watch the KPI; rename it by its ID, or change or delete the rules first."""
+
+    code = "kpi-in-use"
+
+
+def require_unwatched(
+    session: Session, benchmark_id: str, names_by_id: dict[str, str], pointer: str
+) -> None:
+    """Raise `KpiInUse`, with every watcher, if one of these KPIs is watched. The caller has locked
+    the benchmark, and so does whoever adds a watcher.
+    """
+    watchers = [
+        watcher
+        for find_watchers in KPI_WATCHERS
+        for watcher in find_watchers(session, benchmark_id, names_by_id)
+    ]
+    if not watchers:
+        return
+    watched = ", ".join(sorted({repr(names_by_id[watcher.kpi_id]) for watcher in watchers}))
+    names = ", ".join(f"{watcher.name!r} ({watcher.id})" for watcher in watchers)
+    raise KpiInUse(
+        f"{watched} cannot be removed, because the {watchers[0].kind}s {names} watch it; to rename a"
+        " KPI send its `id` with the new name, otherwise change or delete them first",
+        errors=[
+            ErrorItem(
+                pointer=pointer,
+                detail=f"the {watcher.kind} {watcher.name!r} ({watcher.id}) watches the KPI"
+                f" {names_by_id[watcher.kpi_id]!r}",
+            )
+            for watcher in watchers
+        ],
+    )
