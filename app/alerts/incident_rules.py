@@ -1,0 +1,472 @@
+"""Incidents of a series of runs: when one opens, changes and closes; decided without a database.
+
+A series is one KPI or metric of one agent in comparable runs. Its state says which runs are its
+reference, and which runs belong to an open incident. Each valid run advances the state:
+
+    no incident   a significant fall opens an incident: the runs of the fall leave the reference,
+                  which is frozen. A significant rise starts a new reference.
+    incident      evidence of recovery against the frozen reference closes it, and the recovered runs
+                  join the reference. Another fall makes it worse; a rise that is no recovery is
+                  "partly back". A person may accept the new level, or call the incident noise.
+
+Runs inside an incident never enter the reference, except by `accept_level` and `return_runs`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field
+
+from app.core.schemas import WireModel
+from app.statistics.sequential import (
+    MAX_REFERENCE,
+    RunLevel,
+    Scan,
+    Spread,
+    WindowScore,
+    estimate_spread,
+    scan_levels,
+    score_effect,
+)
+
+# An open incident remembers this number of its latest runs.
+MAX_INCIDENT_RUNS = 60
+RECOVERY_WINDOWS = (1, 2, 3, 5, 8, 14, 21)
+INCIDENT_WINDOWS = (1, 2, 3, 5, 8)
+# No evidence against the old level: closer to it than its one-sided 5 % limit.
+NEAR = 1.64
+# A: up to eight runs, near the old level and far above the rest of the incident.
+REBOUND_RUNS = 8
+REBOUND_Z = 3.7
+# B: at least five runs, and not worse than the old level by two fifths of the fall.
+NON_INFERIOR_RUNS = 5
+NON_INFERIOR_Z = 2.5
+MARGIN_OF_FALL = 0.4
+# C: fourteen runs whose mean is within one standard error of the old level.
+CLEAN_RUNS = 14
+CLEAN_Z = 1.0
+# A rise inside an incident needs several runs: one good run is not a new level.
+PARTLY_BACK_RUNS = 3
+MIN_INCIDENT_REFERENCE = 2
+
+
+class SeriesStatus(StrEnum):
+    """The state of a series after a valid run.
+
+    WARMUP: too few runs to compare with. OK: no incident. PENDING: the run is repeated before a
+    page. FIRING: an incident is open.
+    """
+
+    WARMUP = "WARMUP"
+    OK = "OK"
+    PENDING = "PENDING"
+    FIRING = "FIRING"
+
+
+class SeriesEvent(StrEnum):
+    """What a run changed. OPENED and WORSE page; REFERENCE_LOST closes an incident whose reference
+    shares no item with later runs any more.
+    """
+
+    OPENED = "OPENED"
+    WORSE = "WORSE"
+    PARTLY_BACK = "PARTLY_BACK"
+    RESOLVED = "RESOLVED"
+    IMPROVED = "IMPROVED"
+    REFERENCE_LOST = "REFERENCE_LOST"
+
+    @property
+    def pages(self) -> bool:
+        """Whether somebody is notified at once."""
+        return self in (SeriesEvent.OPENED, SeriesEvent.WORSE)
+
+
+class OpenIncident(WireModel):
+    """The runs of an open incident, by sequence number, oldest first.
+
+    `started` is the estimated first bad run, `opened` the run that opened the incident. `runs` are
+    its latest valid runs from `started` on. `levelRuns` define its present level: the runs of the
+    fall, of the last further fall or of the last partial recovery; they never count as recovered.
+    `recovered` counts the consecutive runs with evidence of recovery.
+    """
+
+    started: int
+    opened: int
+    runs: tuple[int, ...]
+    level_runs: tuple[int, ...]
+    recovered: int = 0
+
+
+class SeriesState(WireModel):
+    """What is kept of a series from run to run, as stored JSON.
+
+    `levels` are the reference runs, at most 60, grouped by level: the last group is the present one,
+    earlier groups only tell how runs vary. An unknown `version` is refused.
+    """
+
+    version: Literal[1] = 1
+    levels: tuple[tuple[int, ...], ...] = ()
+    incident: OpenIncident | None = None
+
+    @property
+    def runs(self) -> set[int]:
+        """All runs whose levels the next step needs."""
+        incident = self.incident
+        inside = {*incident.runs, *incident.level_runs} if incident else set()
+        return {run for level in self.levels for run in level} | inside
+
+
+class PagePolicy(NamedTuple):
+    """When a series pages.
+
+    `limit` is the limit of z (`sequential.limit_of`); `prior_sd` an ordinary change between runs;
+    `falls_harm` says whether a lower level is worse. More than `keep_firing_for_runs` consecutive
+    runs with evidence of recovery close an incident.
+    """
+
+    limit: float
+    prior_sd: float
+    falls_harm: bool = True
+    keep_firing_for_runs: int = 0
+
+
+class RunsEvidence(WireModel):
+    """What the last runs say, with the strongest window.
+
+    The mean of the last `width` runs is `level`, that of the `reference` runs before them
+    `referenceLevel`; `effect` is their difference with its 95 % interval. `z` is the harm in
+    standard errors, which pages above `limit`. `since` is the first run of the window; in an
+    incident, the first run of the incident.
+    """
+
+    status: SeriesStatus
+    event: SeriesEvent | None = None
+    z: float | None = None
+    limit: float
+    width: int | None = None
+    reference: Annotated[int, Field(description="Number of reference runs.")] = 0
+    level: float | None = None
+    reference_level: float | None = None
+    effect: float | None = None
+    low: float | None = None
+    high: float | None = None
+    since: int | None = None
+
+
+class SeriesStep(NamedTuple):
+    """The state after a run, and what the run says."""
+
+    state: SeriesState
+    evidence: RunsEvidence
+
+
+class _View(NamedTuple):
+    """The series as the rules read it: harm is always a fall."""
+
+    levels: Mapping[int, RunLevel]
+    policy: PagePolicy
+
+    def of(self, runs: Sequence[int]) -> list[RunLevel]:
+        sign = 1.0 if self.policy.falls_harm else -1.0
+        return [
+            level._replace(level=sign * level.level)
+            for run in runs
+            if (level := self.levels.get(run)) is not None
+        ]
+
+    def mean(self, runs: Sequence[int]) -> float:
+        levels = self.of(runs)
+        return math.fsum(level.level for level in levels) / len(levels)
+
+
+def advance_series(
+    state: SeriesState, levels: Mapping[int, RunLevel], run: int, policy: PagePolicy
+) -> SeriesStep:
+    """The state after one more valid run.
+
+    `levels` holds the levels of the run and of `state.runs`; runs that are missing in it (deleted,
+    or without items in common with the others) leave the state.
+    """
+    view = _View(levels, policy)
+    state = _drop_missing(state, levels)
+    if state.incident is not None:
+        if sum(map(len, state.levels)) >= 1 and state.levels[-1]:
+            return _advance_incident(state, state.incident, view, run)
+        return _lose_reference(state.incident, view, run)
+    return _advance_reference(state, view, run)
+
+
+def accept_level(state: SeriesState) -> SeriesState:
+    """Closes the incident: its present level is the new reference."""
+    if state.incident is None:
+        return state
+    first = state.incident.level_runs[0]
+    runs = tuple(run for run in state.incident.runs if run >= first)
+    return SeriesState(levels=_bounded((*state.levels, runs)))
+
+
+def return_runs(state: SeriesState) -> SeriesState:
+    """Closes the incident as noise: its runs are ordinary and join the reference."""
+    if state.incident is None:
+        return state
+    return _close(state, state.incident.runs)
+
+
+def _advance_reference(state: SeriesState, view: _View, run: int) -> SeriesStep:
+    *earlier, current = state.levels or ((),)
+    runs = (*current, run)
+    scan = scan_levels(
+        view.of(runs),
+        prior_sd=view.policy.prior_sd,
+        earlier=[view.of(level) for level in earlier],
+    )
+    state = SeriesState(levels=_bounded((*earlier, runs)))
+    if scan.fall is None or scan.rise is None:
+        return SeriesStep(state, RunsEvidence(status=SeriesStatus.WARMUP, limit=view.policy.limit))
+    if scan.fall.z > view.policy.limit:
+        return _open(earlier, runs, scan.fall, view)
+    if scan.rise.z < -view.policy.limit:
+        split = len(runs) - scan.rise.width
+        state = SeriesState(levels=_bounded((*earlier, runs[:split], runs[split:])))
+        return SeriesStep(state, _evidence(scan.rise, runs, view, SeriesEvent.IMPROVED))
+    return SeriesStep(state, _evidence(scan.fall, runs, view))
+
+
+def _open(
+    earlier: Sequence[tuple[int, ...]], runs: tuple[int, ...], fall: WindowScore, view: _View
+) -> SeriesStep:
+    split = len(runs) - fall.width
+    bad = runs[split:]
+    incident = OpenIncident(started=bad[0], opened=bad[-1], runs=bad, level_runs=bad)
+    state = SeriesState(levels=_bounded((*earlier, runs[:split])), incident=incident)
+    return SeriesStep(state, _evidence(fall, runs, view, SeriesEvent.OPENED, is_open=True))
+
+
+def _advance_incident(
+    state: SeriesState, incident: OpenIncident, view: _View, run: int
+) -> SeriesStep:
+    incident = incident.model_copy(update={"runs": (*incident.runs, run)[-MAX_INCIDENT_RUNS:]})
+    *earlier, reference = state.levels
+    spread = estimate_spread(
+        view.of(reference),
+        prior_sd=view.policy.prior_sd,
+        earlier=[view.of(level) for level in earlier],
+        recent=view.of(incident.runs),
+    )
+    recovered = find_recovery(view, reference, incident, spread)
+    if recovered:
+        return _count_recovery(state, incident, recovered, view, spread)
+    incident = incident.model_copy(update={"recovered": 0})
+    event = None
+    since = _since_level(incident)
+    scan = scan_levels(
+        view.of(since),
+        prior_sd=view.policy.prior_sd,
+        windows=INCIDENT_WINDOWS,
+        min_reference=MIN_INCIDENT_REFERENCE,
+        spread=spread,
+    )
+    change = _change_inside(scan, view.policy.limit, view, reference, since)
+    if change is not None:
+        event, width = change
+        incident = incident.model_copy(update={"level_runs": since[len(since) - width :]})
+    state = SeriesState(levels=state.levels, incident=incident)
+    score = _score_against(view, reference, incident.runs[-1:], spread)
+    if event is not None:
+        score = _score_against(view, reference, incident.level_runs, spread)
+    return SeriesStep(state, _incident_evidence(score, incident, view, reference, event))
+
+
+def _change_inside(
+    scan: Scan, limit: float, view: _View, reference: Sequence[int], since: Sequence[int]
+) -> tuple[SeriesEvent, int] | None:
+    """A further fall or a partial recovery of an open incident, and the runs of it."""
+    if scan.fall is None or scan.rise is None:
+        return None
+    if scan.fall.z > limit:
+        below = view.mean(since[len(since) - scan.fall.width :]) < view.mean(reference)
+        return (SeriesEvent.WORSE, scan.fall.width) if below else None
+    if scan.rise.z < -limit and scan.rise.width >= PARTLY_BACK_RUNS:
+        return SeriesEvent.PARTLY_BACK, scan.rise.width
+    return None
+
+
+def find_recovery(
+    view: _View, reference: Sequence[int], incident: OpenIncident, spread: Spread
+) -> tuple[int, ...]:
+    """The latest runs of an incident that are back on the reference; empty without evidence."""
+    base = view.of(reference)
+    expected = math.fsum(level.level for level in base) / len(base)
+    base_variance = spread.variance_of_mean(
+        len(base), math.fsum(1 / level.traces for level in base)
+    )
+    fall = expected - view.mean(incident.level_runs)
+    candidates = [run for run in incident.runs if run > incident.level_runs[-1]]
+    for width in RECOVERY_WINDOWS:
+        if width > len(candidates):
+            break
+        latest = tuple(candidates[-width:])
+        if _is_recovered(view, latest, incident, spread, expected, base_variance, fall):
+            return latest
+    return ()
+
+
+def _is_recovered(
+    view: _View,
+    latest: tuple[int, ...],
+    incident: OpenIncident,
+    spread: Spread,
+    expected: float,
+    base_variance: float,
+    fall: float,
+) -> bool:
+    levels = view.of(latest)
+    width = len(levels)
+    mean = math.fsum(level.level for level in levels) / width
+    own = spread.variance_of_mean(width, math.fsum(1 / level.traces for level in levels))
+    error = math.sqrt(own + base_variance)
+    if mean <= expected - NEAR * error:
+        return False
+    if width <= REBOUND_RUNS:
+        rest = view.of([run for run in (*incident.runs,) if run not in latest])
+        rest_mean = math.fsum(level.level for level in rest) / len(rest)
+        rest_variance = spread.variance_of_mean(
+            len(rest), math.fsum(1 / level.traces for level in rest)
+        )
+        if (mean - rest_mean) > REBOUND_Z * math.sqrt(own + rest_variance):
+            return True
+    if width >= NON_INFERIOR_RUNS:
+        margin = MARGIN_OF_FALL * fall
+        if mean - (expected - margin) > NON_INFERIOR_Z * error:
+            return True
+    return width == CLEAN_RUNS and mean > expected - CLEAN_Z * error
+
+
+def _count_recovery(
+    state: SeriesState,
+    incident: OpenIncident,
+    recovered: tuple[int, ...],
+    view: _View,
+    spread: Spread,
+) -> SeriesStep:
+    incident = incident.model_copy(update={"recovered": incident.recovered + 1})
+    reference = state.levels[-1]
+    score = _score_against(view, reference, recovered, spread)
+    if incident.recovered <= view.policy.keep_firing_for_runs:
+        state = SeriesState(levels=state.levels, incident=incident)
+        return SeriesStep(state, _incident_evidence(score, incident, view, reference, None))
+    evidence = _incident_evidence(score, incident, view, reference, SeriesEvent.RESOLVED)
+    return SeriesStep(
+        _close(state, recovered), evidence.model_copy(update={"status": SeriesStatus.OK})
+    )
+
+
+def _close(state: SeriesState, returned: Sequence[int]) -> SeriesState:
+    *earlier, reference = state.levels or ((),)
+    return SeriesState(levels=_bounded((*earlier, (*reference, *returned))))
+
+
+def _lose_reference(incident: OpenIncident, view: _View, run: int) -> SeriesStep:
+    runs = (*(seq for seq in incident.runs if seq in view.levels), run)
+    evidence = RunsEvidence(
+        status=SeriesStatus.WARMUP, event=SeriesEvent.REFERENCE_LOST, limit=view.policy.limit
+    )
+    return SeriesStep(SeriesState(levels=_bounded((runs,))), evidence)
+
+
+def _since_level(incident: OpenIncident) -> tuple[int, ...]:
+    first = incident.level_runs[0]
+    return tuple(run for run in incident.runs if run >= first)
+
+
+def _bounded(levels: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    """The newest 60 runs, grouped as before; the last group stays, even when it is empty."""
+    kept: list[tuple[int, ...]] = []
+    room = MAX_REFERENCE
+    for level in reversed(levels):
+        kept.append(tuple(level[max(0, len(level) - room) :]))
+        room -= len(kept[-1])
+        if room <= 0:
+            break
+    return tuple(
+        level for index, level in enumerate(reversed(kept)) if level or index == len(kept) - 1
+    )
+
+
+def _drop_missing(state: SeriesState, levels: Mapping[int, RunLevel]) -> SeriesState:
+    if all(run in levels for run in state.runs):
+        return state
+    groups = tuple(tuple(run for run in level if run in levels) for level in state.levels)
+    incident = state.incident
+    if incident is not None:
+        runs = tuple(run for run in incident.runs if run in levels)
+        level_runs = tuple(run for run in incident.level_runs if run in levels)
+        # Without a level of its own, the incident is judged by all its runs.
+        level_runs = level_runs or runs
+        update = {"runs": runs, "level_runs": level_runs}
+        incident = incident.model_copy(update=update) if level_runs else None
+    return SeriesState(levels=groups, incident=incident)
+
+
+def _score_against(
+    view: _View, reference: Sequence[int], runs: Sequence[int], spread: Spread
+) -> WindowScore:
+    """Some runs against a frozen reference."""
+    base, latest = view.of(reference), view.of(runs)
+    effect = view.mean(runs) - view.mean(reference)
+    variance = spread.variance_of_mean(len(latest), math.fsum(1 / run.traces for run in latest))
+    variance += spread.variance_of_mean(len(base), math.fsum(1 / run.traces for run in base))
+    return score_effect(len(latest), len(base), effect, variance, spread.degrees)
+
+
+def _incident_evidence(
+    score: WindowScore,
+    incident: OpenIncident,
+    view: _View,
+    reference: Sequence[int],
+    event: SeriesEvent | None,
+) -> RunsEvidence:
+    latest = view.mean(reference) + score.effect
+    return _numbers(score, latest, view, event, since=incident.started, is_open=True)
+
+
+def _evidence(
+    score: WindowScore,
+    runs: Sequence[int],
+    view: _View,
+    event: SeriesEvent | None = None,
+    *,
+    is_open: bool = False,
+) -> RunsEvidence:
+    window = runs[len(runs) - score.width :]
+    return _numbers(score, view.mean(window), view, event, since=window[0], is_open=is_open)
+
+
+def _numbers(
+    score: WindowScore,
+    level: float,
+    view: _View,
+    event: SeriesEvent | None,
+    *,
+    since: int,
+    is_open: bool,
+) -> RunsEvidence:
+    sign = 1.0 if view.policy.falls_harm else -1.0
+    half_width = 1.96 * score.standard_error
+    low, high = sorted(sign * (score.effect + side * half_width) for side in (-1, 1))
+    return RunsEvidence(
+        status=SeriesStatus.FIRING if is_open else SeriesStatus.OK,
+        event=event,
+        z=score.z,
+        limit=view.policy.limit,
+        width=score.width,
+        reference=score.reference,
+        level=sign * level,
+        reference_level=sign * (level - score.effect),
+        effect=sign * score.effect,
+        low=low,
+        high=high,
+        since=since,
+    )

@@ -1,0 +1,223 @@
+"""The states of a series: each can be left by data."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.alerts.incident_rules import (
+    PagePolicy,
+    RunsEvidence,
+    SeriesEvent,
+    SeriesState,
+    SeriesStatus,
+    accept_level,
+    advance_series,
+    return_runs,
+)
+from app.statistics.sequential import MAX_REFERENCE, RunLevel, limit_of
+
+POLICY = PagePolicy(limit=limit_of(0.25), prior_sd=0.03)
+NOISE = 0.02
+
+
+class Series:
+    """A series that is advanced run by run."""
+
+    def __init__(self, policy: PagePolicy = POLICY, seed: int = 1) -> None:
+        self.policy = policy
+        self.random = random.Random(seed)
+        self.levels: dict[int, RunLevel] = {}
+        self.state = SeriesState()
+        self.evidence: list[RunsEvidence] = []
+
+    def add(self, *levels: float) -> RunsEvidence:
+        for level in levels:
+            run = len(self.levels) + 1
+            # Half of the scatter is that of the items.
+            self.levels[run] = RunLevel(run, level, NOISE**2 / 2 if run > 1 else None)
+            step = advance_series(self.state, self.levels, run, self.policy)
+            self.state = SeriesState.model_validate_json(step.state.model_dump_json())
+            self.evidence.append(step.evidence)
+        return self.evidence[-1]
+
+    def add_around(self, level: float, runs: int) -> RunsEvidence:
+        for _ in range(runs):
+            self.add(level + self.random.gauss(0, NOISE))
+        return self.evidence[-1]
+
+    def is_open(self) -> bool:
+        return self.state.incident is not None
+
+    def events(self) -> list[tuple[int, SeriesEvent]]:
+        return [(run, ev.event) for run, ev in enumerate(self.evidence, 1) if ev.event]
+
+
+def firing(seed: int = 1) -> Series:
+    series = Series(seed=seed)
+    series.add_around(0.8, 20)
+    series.add(0.5)
+    assert series.is_open()
+    return series
+
+
+def test_advance_series__the_first_runs_are_warmup() -> None:
+    series = Series()
+    assert series.add(0.8).status is SeriesStatus.WARMUP
+    assert series.add(0.8).status is SeriesStatus.WARMUP
+    assert series.add(0.8).status is SeriesStatus.OK
+
+
+def test_advance_series__a_large_fall_opens_an_incident_and_is_dated() -> None:
+    series = firing()
+    evidence = series.evidence[-1]
+    assert evidence.event is SeriesEvent.OPENED
+    assert (evidence.width, evidence.reference, evidence.since) == (1, 20, 21)
+    assert evidence.effect == pytest.approx(-0.3, abs=0.03)
+    assert evidence.low is not None
+    assert evidence.high is not None
+    assert -0.5 < evidence.low < evidence.high < 0
+    assert 21 not in series.state.levels[-1]
+
+
+def test_advance_series__a_rise_of_a_cost_opens_an_incident() -> None:
+    series = Series(PagePolicy(POLICY.limit, 0.03, falls_harm=False))
+    series.add_around(0.2, 20)
+    evidence = series.add(0.5)
+    assert evidence.event is SeriesEvent.OPENED
+    assert evidence.effect == pytest.approx(0.3, abs=0.03)
+    assert evidence.level == pytest.approx(0.5)
+
+
+def test_advance_series__recovery_closes_the_incident_and_a_second_fall_opens_another() -> None:
+    series = firing()
+    series.add_around(0.8, 3)
+    assert series.events()[-1][1] is SeriesEvent.RESOLVED
+    assert not series.is_open()
+    series.add_around(0.8, 5)
+    assert series.add(0.5).event is SeriesEvent.OPENED
+
+
+def test_advance_series__bad_runs_do_not_close_the_incident_and_stay_outside_the_reference() -> (
+    None
+):
+    series = firing()
+    series.add_around(0.5, 40)
+    assert series.evidence[-1].status is SeriesStatus.FIRING
+    assert max(series.state.levels[-1]) == 20
+    assert series.events()[1:] == []
+
+
+def test_advance_series__keep_firing_counts_runs_with_evidence_of_recovery() -> None:
+    series = firing()
+    series.policy = POLICY._replace(keep_firing_for_runs=2)
+    series.add(0.8, 0.8)
+    assert series.is_open()
+    assert series.add(0.8).event is SeriesEvent.RESOLVED
+
+
+def test_advance_series__a_further_fall_is_worse() -> None:
+    series = firing()
+    series.add_around(0.5, 6)
+    evidence = series.add(0.2)
+    assert evidence.event is SeriesEvent.WORSE
+    assert evidence.since == 21
+
+
+def test_advance_series__a_partial_recovery_pages_nobody() -> None:
+    series = firing()
+    series.add_around(0.5, 6)
+    series.add_around(0.68, 6)
+    events = [event for _, event in series.events()[1:]]
+    assert events == [SeriesEvent.PARTLY_BACK]
+    assert not SeriesEvent.PARTLY_BACK.pages
+
+
+def test_advance_series__a_rise_starts_a_new_reference() -> None:
+    series = Series()
+    series.add_around(0.6, 20)
+    series.add_around(0.9, 4)
+    assert series.events()[0][1] is SeriesEvent.IMPROVED
+    # Back on the old level is a fall now.
+    series.add(0.6)
+    assert series.events()[-1] == (25, SeriesEvent.OPENED)
+
+
+def test_accept_level__the_incident_becomes_the_reference() -> None:
+    series = firing()
+    series.add_around(0.5, 6)
+    series.state = accept_level(series.state)
+    assert series.state.levels[-1] == tuple(range(21, 28))
+    assert series.add_around(0.5, 10).status is SeriesStatus.OK
+    assert series.add(0.25).event is SeriesEvent.OPENED
+
+
+def test_return_runs__noise_joins_the_reference() -> None:
+    series = firing()
+    series.state = return_runs(series.state)
+    assert not series.is_open()
+    assert series.state.levels[-1] == tuple(range(1, 22))
+
+
+def test_accept_level__without_an_incident_nothing_changes() -> None:
+    series = Series()
+    series.add_around(0.8, 3)
+    assert accept_level(series.state) == return_runs(series.state) == series.state
+
+
+def test_advance_series__a_reference_without_common_items_ends_the_incident() -> None:
+    series = firing()
+    series.levels = {run: level for run, level in series.levels.items() if run > 20}
+    series.levels[22] = RunLevel(22, 0.5, NOISE**2)
+    step = advance_series(series.state, series.levels, 22, POLICY)
+    assert step.evidence.event is SeriesEvent.REFERENCE_LOST
+    assert step.state.levels == ((21, 22),)
+    assert step.state.incident is None
+
+
+LEVELS = st.lists(st.floats(0, 1), min_size=1, max_size=60)
+
+
+@settings(deadline=None, max_examples=25)
+@given(LEVELS, st.integers(0, 3))
+def test_advance_series__every_state_is_left(levels: list[float], keep_firing: int) -> None:
+    """After any history, good runs end in OK and then a collapse opens an incident."""
+    series = Series(POLICY._replace(keep_firing_for_runs=keep_firing))
+    series.add(*levels)
+    series.add_around(1.5, 60)
+    assert not series.is_open()
+    assert series.evidence[-1].status is SeriesStatus.OK
+    series.add_around(-3.0, 8)
+    assert series.is_open()
+    series.add_around(1.5, 60)
+    assert not series.is_open()
+
+
+@settings(deadline=None, max_examples=60)
+@given(LEVELS)
+def test_advance_series__the_state_is_bounded_and_its_runs_are_disjoint(
+    levels: list[float],
+) -> None:
+    series = Series()
+    series.add(*levels * 3)
+    kept = [run for level in series.state.levels for run in level]
+    assert len(kept) == len(set(kept)) <= MAX_REFERENCE
+    if series.state.incident is not None:
+        assert not set(kept) & set(series.state.incident.runs)
+
+
+@settings(deadline=None, max_examples=60)
+@given(LEVELS, st.randoms())
+def test_advance_series__runs_that_disappear_leave_the_state(
+    levels: list[float], chance: random.Random
+) -> None:
+    series = Series()
+    for level in levels:
+        series.add(level)
+        gone = {run for run in series.levels if chance.random() < 0.1}
+        run = len(series.levels)
+        present = {seq: level for seq, level in series.levels.items() if seq not in gone}
+        present[run + 1000] = RunLevel(run + 1000, 0.5, NOISE**2)
+        step = advance_series(series.state, present, run + 1000, POLICY)
+        assert step.state.runs <= present.keys()
