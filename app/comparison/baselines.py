@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import Row, Select, delete, func, select
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import ColumnElement, Select, delete, exists, func, select
+from sqlalchemy.dialects.postgresql import distinct_on, insert
 from sqlalchemy.orm import Session, aliased
 
 from app.benchmarks.schemas import BaselineMode
@@ -18,10 +18,9 @@ from app.results.rules import RunStatus, Validity
 
 PINNED = "PINNED"
 
-# A rescored run takes the position of the run whose traces it judges again: it is no newer result
-# of the agent.
-_ORIGIN = aliased(BenchmarkRun)
-_POSITION = func.coalesce(_ORIGIN.seq, BenchmarkRun.seq)
+# A run over a source run that was judged before takes the position of its first judgement: it is no
+# newer result of the agent.
+_POSITION = func.coalesce(BenchmarkRun.source_seq, BenchmarkRun.seq)
 
 
 class UnsuitableBaseline(Conflict):
@@ -55,7 +54,7 @@ def pin_baseline(
     """Pins a run as the baseline of later runs of its agent.
 
     Raises: `Invalid` for a run of another benchmark, `UnsuitableBaseline` for a run that is not
-    completed, not valid or purged.
+    completed, not valid, purged, or regressed and not accepted.
     """
     # The lock keeps the run from being purged or deleted before it is pinned.
     run = get_run(session, run_id, for_update=True)
@@ -64,7 +63,7 @@ def pin_baseline(
             f"the run {run_id} belongs to the benchmark {run.benchmark_id!r};"
             f" name a run of {benchmark_id!r}"
         )
-    _require_suitable(run)
+    _require_suitable(session, run)
     pinned = {"run_id": run_id, "pinned_at": now}
     statement = (
         insert(BenchmarkBaseline)
@@ -90,69 +89,85 @@ def list_pinned_baselines(session: Session, benchmark_id: str) -> list[Benchmark
 
 
 def find_baseline(session: Session, run_id: str, plan: RunPlan) -> Baseline | None:
-    """The baseline of a run; None when there is no earlier valid run.
+    """The baseline of a run; None when no earlier valid run can be one.
 
     Runs with the fingerprint of the run take precedence over other valid runs.
     """
     run = get_run(session, run_id)
     pinned = session.get(BenchmarkBaseline, (run.benchmark_id, run.agent_id))
-    # The pinned run itself, when it is rescored or judged again, is compared like any other.
-    if pinned is not None and pinned.run_id != run_id:
-        return Baseline(mode=PINNED, runs=[_baseline_run(get_run(session, pinned.run_id))])
+    if pinned is not None:
+        pinned_run = get_run(session, pinned.run_id)
+        # Another judgement of the pinned traces is compared like any other run, not with itself.
+        if _position(pinned_run) != _position(run):
+            return Baseline(mode=PINNED, runs=[_baseline_run(pinned_run)])
     mode = BaselineMode(plan.baseline.mode)
     limit = plan.baseline.runs if mode is BaselineMode.MEAN_OF_LAST else 1
-    runs = list_valid_runs_before(session, run, limit)
+    runs = list_baseline_runs(session, run, limit)
     return Baseline(mode=mode, runs=runs) if runs else None
 
 
-def list_valid_runs_before(session: Session, run: BenchmarkRun, limit: int) -> list[BaselineRun]:
-    """The last valid runs before a run, newest first, all with the same fingerprint."""
+def list_baseline_runs(session: Session, run: BenchmarkRun, limit: int) -> list[BaselineRun]:
+    """The last runs before a run that can be its baseline, newest first, all with the same
+    fingerprint and with one level: none is older than the last accepted run.
+    """
     has_same_fingerprint = BenchmarkRun.fingerprint.is_not_distinct_from(run.fingerprint)
-    statement = _valid_runs_before(session, run).order_by(
-        has_same_fingerprint.desc(), _POSITION.desc(), BenchmarkRun.seq.desc()
+    earlier = _valid_runs_before(run).where(~_is_held())
+    newest = session.scalars(
+        earlier.order_by(has_same_fingerprint.desc(), _POSITION.desc()).limit(1)
+    ).first()
+    if newest is None:
+        return []
+    series = earlier.where(BenchmarkRun.fingerprint.is_not_distinct_from(newest.fingerprint))
+    accepted = series.where(BenchmarkRun.accepted_at.is_not(None)).with_only_columns(
+        func.max(_POSITION)
     )
-    # Twice as many, because rescored runs share a position and only one of each is kept.
-    return _newest_per_position(session.execute(statement.limit(2 * limit)).all(), limit)
+    level = series.where((session.scalar(accepted) or 0) <= _POSITION)
+    # Of several judgements of one source run the newest counts.
+    judged = level.ext(distinct_on(_POSITION)).order_by(_POSITION.desc(), BenchmarkRun.seq.desc())
+    return [_baseline_run(earlier_run) for earlier_run in session.scalars(judged.limit(limit))]
 
 
 def list_last_valid_runs(session: Session, run: BenchmarkRun, limit: int) -> list[BenchmarkRun]:
-    """The last valid runs before a run, newest first, with any fingerprint."""
-    statement = _valid_runs_before(session, run)
+    """The last valid runs before a run, newest first, with any fingerprint and verdict."""
+    statement = _valid_runs_before(run)
     statement = statement.order_by(_POSITION.desc(), BenchmarkRun.seq.desc()).limit(limit)
-    return [earlier for earlier, _ in session.execute(statement)]
+    return list(session.scalars(statement))
 
 
-def _valid_runs_before(session: Session, run: BenchmarkRun) -> Select[BenchmarkRun, int]:
-    position = get_run(session, run.rescore_of).seq if run.rescore_of else run.seq
-    return (
-        select(BenchmarkRun, _POSITION)
-        .outerjoin(_ORIGIN, _ORIGIN.id == BenchmarkRun.rescore_of)
-        .where(
-            BenchmarkRun.benchmark_id == run.benchmark_id,
-            BenchmarkRun.agent_id == run.agent_id,
-            BenchmarkRun.status == RunStatus.COMPLETED,
-            BenchmarkRun.validity == Validity.VALID,
-            BenchmarkRun.purged_at.is_(None),
-            # By position: a rescored run must not be compared with runs that came after its origin.
-            position > _POSITION,
-        )
+def _valid_runs_before(run: BenchmarkRun) -> Select[BenchmarkRun]:
+    return select(BenchmarkRun).where(
+        BenchmarkRun.benchmark_id == run.benchmark_id,
+        BenchmarkRun.agent_id == run.agent_id,
+        BenchmarkRun.status == RunStatus.COMPLETED,
+        BenchmarkRun.validity == Validity.VALID,
+        BenchmarkRun.purged_at.is_(None),
+        # By position: runs after the first judgement of these traces are no earlier runs.
+        _position(run) > _POSITION,
     )
 
 
-def _newest_per_position(rows: Sequence[Row[BenchmarkRun, int]], limit: int) -> list[BaselineRun]:
-    """The newest run of each position that has the fingerprint of the first row."""
-    runs: dict[int, BenchmarkRun] = {}
-    for run, position in rows:
-        if run.fingerprint == rows[0][0].fingerprint:
-            runs.setdefault(position, run)
-    return [_baseline_run(run) for run in list(runs.values())[:limit]]
+def _position(run: BenchmarkRun) -> int:
+    return run.seq if run.source_seq is None else run.source_seq
+
+
+def _is_held() -> ColumnElement[bool]:
+    """Whether a run, or another run over its source run, must not be a baseline."""
+    other = aliased(BenchmarkRun)
+    return exists().where(
+        other.source_seq == BenchmarkRun.source_seq, other.baseline_hold.is_not(None)
+    )
 
 
 def _baseline_run(run: BenchmarkRun) -> BaselineRun:
     return BaselineRun(run.seq, run.id, RunPlan.model_validate(run.plan))
 
 
-def _require_suitable(run: BenchmarkRun) -> None:
+def _require_suitable(session: Session, run: BenchmarkRun) -> None:
+    if session.scalar(select(_is_held()).where(BenchmarkRun.seq == run.seq)):
+        raise UnsuitableBaseline(
+            f"the run {run.id} regressed, and nobody has accepted its level; accept it first"
+            f" (`mosaico runs accept {run.id}`), or name another run"
+        )
     flaw = None
     if run.status != RunStatus.COMPLETED:
         flaw = f"is {run.status}"

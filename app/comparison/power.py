@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.comparison.baselines import BaselineRun, list_valid_runs_before
+from app.comparison.baselines import BaselineRun, list_baseline_runs
 from app.comparison.comparison_rules import RunComparison
 from app.comparison.item_counts import with_label_counts
 from app.comparison.item_queries import read_items
@@ -139,7 +139,7 @@ def _newest_runs(session: Session, benchmark_id: str, agent_id: str | None) -> l
             " start one, then estimate its power"
         )
     newest = BaselineRun(run.seq, run.id, RunPlan.model_validate(run.plan))
-    return [newest, *list_valid_runs_before(session, run, 1)]
+    return [newest, *list_baseline_runs(session, run, 1)]
 
 
 def _measured_runs(db: Database, runs: Sequence[BaselineRun]) -> MeasuredRuns:

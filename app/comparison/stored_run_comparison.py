@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from app.comparison.baselines import BaselineRun, list_valid_runs_before
+from app.comparison.baselines import BaselineRun, list_baseline_runs
 from app.comparison.comparison_rules import RunComparison
 from app.comparison.flipped_items import PeerMeans, item_means
 from app.comparison.item_counts import with_label_counts
@@ -253,7 +253,7 @@ def _load_peers(session: Session, run: BenchmarkRun, column: str) -> _Peers:
     statement = statement.order_by(BenchmarkRun.agent_id).limit(MAX_PEERS)
     peers = _Peers([], [])
     for peer in session.scalars(statement).all():
-        earlier = list_valid_runs_before(session, peer, 1)
+        earlier = list_baseline_runs(session, peer, 1)
         # Without a run before it, nothing can be said about a change.
         if not earlier:
             continue

@@ -19,7 +19,10 @@ class BenchmarkRun(Base):
     `seq` orders runs and is their short key in large tables. `plan` is frozen when the run starts;
     `metric_keys` is the order of `trace_results.values`. `fencing_token` rises each time a step is
     acquired: a worker that lost its lease carries an old token and cannot write. `rescore_of` is the
-    run whose traces are scored again. `write_back` is the state of writing scores to the source.
+    run whose traces are scored again. `source_key` identifies the source run that was read, and
+    `source_seq` is the `seq` of the first run of the agent over it: both are known when the traces
+    are collected. `baseline_hold` is the reason why no later run is compared with this run; the
+    acceptance of the run ends it. `write_back` is the state of writing scores to the source.
     """
 
     __tablename__ = "benchmark_runs"
@@ -28,6 +31,7 @@ class BenchmarkRun(Base):
         Index("ix_benchmark_runs_agent_id_seq", "agent_id", "seq"),
         Index("ix_benchmark_runs_status_seq", "status", "seq"),
         Index("ix_benchmark_runs_created_at", "created_at"),
+        Index("ix_benchmark_runs_source_seq", "source_seq"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -48,6 +52,8 @@ class BenchmarkRun(Base):
     collection_id: Mapped[int | None] = mapped_column(
         ForeignKey("collections.id", ondelete="RESTRICT"), index=True
     )
+    source_key: Mapped[str | None]
+    source_seq: Mapped[int | None]
     plan: Mapped[dict[str, Any] | None]
     metric_keys: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
     fencing_token: Mapped[int] = mapped_column(default=0)
@@ -65,6 +71,10 @@ class BenchmarkRun(Base):
     error_share: Mapped[float | None]
     fingerprint: Mapped[str | None]
     verdict: Mapped[RunVerdict | None] = mapped_column(ModelJson(RunVerdict))
+    baseline_hold: Mapped[str | None]
+    accepted_at: Mapped[datetime | None]
+    accepted_by: Mapped[str | None]
+    acceptance_note: Mapped[str | None]
     write_back: Mapped[WriteBackState | None] = mapped_column(ModelJson(WriteBackState))
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     started_at: Mapped[datetime | None]

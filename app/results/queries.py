@@ -32,6 +32,8 @@ _HIDDEN_COLUMNS = (
     "plan",
     "metric_keys",
     "collection_id",
+    "source_key",
+    "source_seq",
     "fencing_token",
     "shards_total",
     "shards_done",

@@ -176,7 +176,8 @@ def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
     if output is OutputFormat.JSON:
         print_json(run | {"metrics": metrics, "kpis": kpis})
         return
-    times = {name: format_time(run[name]) for name in ("createdAt", "startedAt", "completedAt")}
+    instants = ("createdAt", "startedAt", "completedAt", "acceptedAt")
+    times = {name: format_time(run[name]) for name in instants}
     print_details(run | times | {"verdict": _verdict(run)})
     tables = (
         (metrics, METRIC_COLUMNS),
@@ -229,6 +230,25 @@ def cancel_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
     shown_id = format_cell(run["id"])
     lines = [f"run {shown_id} is cancelled", f"to start it again: `mosaico runs retry {shown_id}`"]
     print_change(run, output, lines)
+
+
+@cli.command("accept")
+def accept_run(
+    *,
+    run_id: RunId,
+    note: Annotated[str | None, typer.Option("--note", help="Reason, stored with the run.")] = None,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Accept the level of a run that regressed, so that later runs are compared with it.
+
+    Until then later runs are compared with the runs before it. Requires the role admin.
+    """
+    from app.core.console.api_client import open_api
+
+    with open_api() as api:
+        run = api.post(f"{_path(run_id)}/accept", {"note": note})
+    line = f"the level of run {format_cell(run['id'])} is accepted: it is a baseline of later runs"
+    print_change(run, output, [line])
 
 
 @cli.command("retry")

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from app.alerts.evaluation import AlertDecision
 from app.alerts.schemas import AlertEventState
 from app.alerts.service import EventNotice, publish_notice, record_decisions
+from app.comparison.acceptance import hold_regressed
 from app.comparison.baselines import PINNED
 from app.comparison.verdict_text import NOT_COMPARABLE
 from app.kpis.models import KpiHistory
@@ -42,6 +43,7 @@ def finish_run(
     run.validity, run.validity_reasons = validity.validity, list(validity.reasons)
     run.coverage, run.error_share = validity.coverage, validity.error_share
     run.verdict = result.verdicts.run
+    hold_regressed(session, run, result.verdicts.run)
     # Rescoring looks at old traces again, which is no news about the agent: it alerts nobody.
     if run.rescore_of is None:
         record_decisions(session, result, decisions, now)

@@ -24,6 +24,7 @@ from app.runs.llm_metrics import measure_traces
 from app.runs.metric_cache import read_cached_shard
 from app.runs.plan_builder import make_plan, trace_query
 from app.runs.scoring import summarize
+from app.runs.source_runs import assign_source_run
 from app.runs.write_back import request_write_back
 from app.traces.queries import read_traces
 from app.traces.registry import TRACE_SOURCES
@@ -53,6 +54,8 @@ def collect_traces(job: JobContext, run_id: str) -> None:
     # False for a rescored run, and for a repeated job that died after the last page.
     if collection.completed_at is None:
         resume_collection(job, lease, query, collection.cursor)
+    with res.db.begin() as session:
+        assign_source_run(session, lease)
     with res.db.read() as session:
         ranges = queries.list_shard_ranges(
             session, run_id, traces=shards.SHARD_TRACES, size_bytes=shards.SHARD_BYTES

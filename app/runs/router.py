@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from app.access.deps import ADMIN, READ, RUN
+from app.access.deps import ADMIN, READ, RUN, get_caller
 from app.access.idempotency import Idempotent
 from app.comparison import stored_run_comparison
 from app.comparison.schemas import Comparison
@@ -29,6 +29,7 @@ from app.runs.schemas import (
     LlmUsageView,
     MetricAggregateView,
     MissingValueView,
+    RunAcceptance,
     RunCreate,
     RunView,
     TraceResultView,
@@ -119,6 +120,18 @@ def cancel_run(run_id: RunId, res: Res) -> RunView:
     """Cancel a pending or running run; its workers stop at their next checkpoint."""
     with res.db.begin() as session:
         return run_view(service.cancel_run(session, run_id, res.clock()))
+
+
+@router.post("/{runId}/accept", dependencies=ADMIN)
+def accept_run(
+    run_id: RunId, request: Request, res: Res, body: RunAcceptance | None = None
+) -> RunView:
+    """Accept the level of a run that regressed: later runs are compared with it. Until then they are
+    compared with the runs before it. A repeated request changes nothing.
+    """
+    by, note = get_caller(request).key_id, body.note if body else None
+    with res.db.begin() as session:
+        return run_view(service.accept_run(session, run_id, by=by, note=note, now=res.clock()))
 
 
 @router.post("/{runId}/retry", status_code=201, response_model=RunView, dependencies=RUN)

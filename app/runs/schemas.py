@@ -21,6 +21,14 @@ class RunCreate(WireModel):
     )
 
 
+class RunAcceptance(WireModel):
+    """Why the level of a regressed run is accepted."""
+
+    note: ShortText | None = Field(
+        default=None, description="Reason, for example the change that made the agent worse."
+    )
+
+
 class WriteBackView(WireModel):
     """The write-back of a run's scores to the source of its traces: PENDING, WRITING, WRITTEN,
     FAILED, or SUPERSEDED by a later run. `written` counts the scores that the source has accepted.
@@ -36,7 +44,9 @@ class RunView(WireModel):
     """A run. `metricsComputed` counts the values computed for it, `metricsReused` those taken from
     earlier runs over the same traces. `rescoreOf` is the run whose traces it scores again. `verdict`
     compares it with its baseline, or has the `reason` why it was not compared. Runs with the same
-    `fingerprint` are comparable. `results` is the URL of its measured traces, which are gone after
+    `fingerprint` are comparable. `baselineHold` is the reason why the run is no baseline of later
+    runs; `acceptedAt`, `acceptedBy` (the ID of an API key) and `acceptanceNote` say who accepted its
+    level and so ended the hold. `results` is the URL of its measured traces, which are gone after
     `purgedAt`; aggregates and KPIs remain.
     """
 
@@ -66,6 +76,10 @@ class RunView(WireModel):
     error_share: float | None
     fingerprint: str | None
     verdict: RunVerdict | None
+    baseline_hold: str | None
+    accepted_at: datetime | None
+    accepted_by: str | None
+    acceptance_note: StoredText | None
     write_back: WriteBackView | None
     results: str
 

@@ -12,6 +12,7 @@ from app.alerts.schemas import AlertEventState
 from app.alerts.service import EventNotice, publish_notice
 from app.benchmarks.models import Benchmark
 from app.benchmarks.queries import get_agent_ids_by_benchmark, get_benchmark
+from app.comparison.acceptance import accept_level
 from app.core.db import insert_row
 from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
@@ -57,6 +58,8 @@ def create_run(
         "retry_count": retry_of.retry_count + 1 if retry_of else 0,
         "rescore_of": (rescore_of.rescore_of or rescore_of.id) if rescore_of else None,
         "collection_id": rescore_of.collection_id if rescore_of else None,
+        "source_key": rescore_of.source_key if rescore_of else None,
+        "source_seq": rescore_of.source_seq if rescore_of else None,
     }
     try:
         # Past the ORM: creating a run is one of the most frequent writes (decision 0011).
@@ -113,6 +116,15 @@ def rescore_run(session: Session, run_id: str) -> BenchmarkRun:
         run_name=run.run_name,
         rescore_of=run,
     )
+
+
+def accept_run(
+    session: Session, run_id: str, *, by: str, note: str | None, now: datetime
+) -> BenchmarkRun:
+    """Accept the level of a regressed run, so that later runs are compared with it; `by` is the ID
+    of an API key. Raises `NothingToAccept` for a run that is not held back.
+    """
+    return accept_level(session, run_id, by=by, note=note, now=now)
 
 
 def cancel_run(session: Session, run_id: str, now: datetime) -> BenchmarkRun:

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.results.models import BenchmarkRun
 from app.results.rules import RETRYABLE
+from app.runs.leases import RunLease, lock_leased_run
 from app.traces.models import Collection
 from app.traces.registry import SourceRun
 
@@ -50,8 +51,7 @@ def find_judged_runs(
     Locks:   an advisory lock of the benchmark and the agent, because two triggers that look at the
              same time would otherwise both start a run.
     """
-    key_hash = func.hashtextextended(f"{benchmark_id}/{agent_id}", LOCK_SPACE)
-    session.execute(select(func.pg_advisory_xact_lock(key_hash)))
+    _lock_runs_of_agent(session, benchmark_id, agent_id)
     selector = func.coalesce(Collection.source_run_id, BenchmarkRun.run_name)
     statement = (
         select(selector)
@@ -66,3 +66,39 @@ def find_judged_runs(
     )
     judged = set(session.scalars(statement))
     return {run.id for run in listed if judged & {run.id, run.name}}
+
+
+def assign_source_run(session: Session, lease: RunLease) -> None:
+    """Store which source run a run has read, and its first run over it; once, after collection.
+
+    Raises: `RunEnded` when the lease is void.
+    """
+    run = lock_leased_run(session, lease)
+    # A rescored run has both from its origin, and a repeated job finds them stored.
+    if run.source_seq is not None:
+        return
+    # Two runs that read the same source run at the same time must not both become its first one.
+    _lock_runs_of_agent(session, run.benchmark_id, run.agent_id)
+    run.source_key = _source_key(session.get_one(Collection, run.collection_id), run)
+    first = select(func.min(BenchmarkRun.source_seq)).where(
+        BenchmarkRun.benchmark_id == run.benchmark_id,
+        BenchmarkRun.agent_id == run.agent_id,
+        BenchmarkRun.source_key == run.source_key,
+        BenchmarkRun.status.not_in(RETRYABLE),
+    )
+    run.source_seq = session.scalar(first) or run.seq
+    session.flush()
+
+
+def _source_key(collection: Collection, run: BenchmarkRun) -> str:
+    """The identity of the source run. A source without IDs of runs is identified by its traces and
+    the run name: equal uploads under two names are two runs of a deterministic agent.
+    """
+    if collection.source_run_id is not None:
+        return f"{collection.source}/{collection.source_run_id}"
+    return f"{collection.source}/{collection.id}/{run.run_name or ''}"
+
+
+def _lock_runs_of_agent(session: Session, benchmark_id: str, agent_id: str) -> None:
+    key_hash = func.hashtextextended(f"{benchmark_id}/{agent_id}", LOCK_SPACE)
+    session.execute(select(func.pg_advisory_xact_lock(key_hash)))

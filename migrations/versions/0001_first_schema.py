@@ -336,6 +336,8 @@ def upgrade() -> None:
         sa.Column("retry_of", sa.Text(), nullable=True),
         sa.Column("rescore_of", sa.Text(), nullable=True),
         sa.Column("collection_id", sa.BigInteger(), nullable=True),
+        sa.Column("source_key", sa.Text(), nullable=True),
+        sa.Column("source_seq", sa.BigInteger(), nullable=True),
         sa.Column("plan", JSON, nullable=True),
         sa.Column("metric_keys", postgresql.ARRAY(sa.Text()), nullable=True),
         sa.Column("fencing_token", sa.BigInteger(), nullable=False),
@@ -353,6 +355,10 @@ def upgrade() -> None:
         sa.Column("error_share", sa.Double(), nullable=True),
         sa.Column("fingerprint", sa.Text(), nullable=True),
         sa.Column("verdict", JSON, nullable=True),
+        sa.Column("baseline_hold", sa.Text(), nullable=True),
+        sa.Column("accepted_at", TIMESTAMP, nullable=True),
+        sa.Column("accepted_by", sa.Text(), nullable=True),
+        sa.Column("acceptance_note", sa.Text(), nullable=True),
         sa.Column("write_back", JSON, nullable=True),
         sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
         sa.Column("started_at", TIMESTAMP, nullable=True),
@@ -380,6 +386,7 @@ def upgrade() -> None:
     op.create_index("ix_benchmark_runs_created_at", "benchmark_runs", ["created_at"])
     op.create_index("ix_benchmark_runs_rescore_of", "benchmark_runs", ["rescore_of"])
     op.create_index("ix_benchmark_runs_retry_of", "benchmark_runs", ["retry_of"])
+    op.create_index("ix_benchmark_runs_source_seq", "benchmark_runs", ["source_seq"])
     op.create_index("ix_benchmark_runs_status_seq", "benchmark_runs", ["status", "seq"])
     op.create_table(
         "collected_traces",

@@ -106,12 +106,16 @@ class Service:
         assert self.client.delete(f"/api/v1{path}").status_code == 204
 
     def upload(
-        self, traces: Iterable[Mapping[str, Any]], name: str = "support", run_name: str = "night-1"
+        self,
+        traces: Iterable[Mapping[str, Any]],
+        name: str = "support",
+        run_name: str = "night-1",
+        **parameters: str,
     ) -> JSON:
         return self._json(
             self.client.post(
                 "/api/v1/local-datasets",
-                params={"name": name, "runName": run_name},
+                params={"name": name, "runName": run_name, **parameters},
                 content=ndjson(traces),
                 headers={"Content-Type": "application/x-ndjson"},
             )

@@ -149,13 +149,13 @@ def test_gate__compares_with_the_mean_of_the_last_runs(
     service: Service, complete_run: CompleteRun
 ) -> None:
     service.patch("/benchmarks/bench-001", {"baseline": {"mode": "MEAN_OF_LAST", "runs": 2}})
-    good, bad = (
-        complete_run(name, traces(failed)) for name, failed in (("a", ()), ("b", range(20)))
+    bad, good = (
+        complete_run(name, traces(failed)) for name, failed in (("a", range(20)), ("b", ()))
     )
     run = complete_run("c", traces(range(10)))
     gate_result = gate("--run", run["id"], "--json", env=address_of(service))
     document = json.loads(gate_result.stdout)
-    # The two before: 40/40 and 20/40, together 60/80; this one 30/40. The last alone would be 0.5.
+    # The two before: 20/40 and 40/40, together 60/80; this one 30/40. The last alone would be 1.
     [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
     [line] = document["checks"]
     assert (line["baselineValue"], line["value"], line["effect"]) == pytest.approx(
@@ -165,8 +165,8 @@ def test_gate__compares_with_the_mean_of_the_last_runs(
     names = ("baselineValue", "value", "effect", "low", "high")
     assert [line[name] for name in names] == [stored[name] for name in names]
     assert document["baselineRunIds"] == run["verdict"]["baseline"]["runIds"]
-    assert document["baseline"] == f"the mean of {bad['id']}, {good['id']}"
-    # Beside the last alone it has become better by ten items of forty.
+    assert document["baseline"] == f"the mean of {good['id']}, {bad['id']}"
+    # Beside the first alone it has become better by ten items of forty.
     alone = gate("--run", run["id"], "--baseline", bad["id"], "--json", env=address_of(service))
     assert json.loads(alone.stdout)["checks"][0]["effect"] == pytest.approx(0.25)
 

@@ -1,0 +1,94 @@
+"""Holds on regressed runs, and their acceptance: a bad level becomes the baseline only on purpose."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from sqlalchemy import ColumnElement, select
+from sqlalchemy.orm import Session
+
+from app.core.errors import Conflict
+from app.kpis.verdict_types import RunVerdict
+from app.results.models import BenchmarkRun
+from app.results.queries import get_run
+from app.results.rules import RunStatus, Validity
+from app.statistics.verdict_rules import Verdict
+
+
+class BaselineHold(StrEnum):
+    """Why a run is no baseline of later runs."""
+
+    REGRESSED = "REGRESSED"
+
+
+class NothingToAccept(Conflict):
+    """Only a completed, valid run that is held back as a baseline can be accepted."""
+
+    code = "nothing-to-accept"
+
+
+def hold_regressed(session: Session, run: BenchmarkRun, verdict: RunVerdict) -> None:
+    """Hold back a run that regressed, so that no later run is compared with the bad level.
+
+    A run over a source run that somebody has accepted takes over the acceptance instead.
+    """
+    accepted = select(BenchmarkRun).where(
+        _is_same_source_run(run), BenchmarkRun.accepted_at.is_not(None)
+    )
+    earlier = session.scalars(accepted.limit(1)).one_or_none()
+    if earlier is not None:
+        _copy_acceptance(run, earlier)
+    elif verdict.verdict is Verdict.REGRESSED:
+        run.baseline_hold = BaselineHold.REGRESSED
+
+
+def accept_level(
+    session: Session, run_id: str, *, by: str, note: str | None, now: datetime
+) -> BenchmarkRun:
+    """Accept the level of a run: it, and all runs over its source run, can be baselines again.
+
+    A run that is accepted already stays as it is, with its first note.
+    Raises: `NothingToAccept` when no run over its source run is held back.
+    """
+    # All judgements of one source run are locked in one order, so that two acceptances wait.
+    origin = get_run(session, run_id)
+    judged = list(
+        session.scalars(
+            select(BenchmarkRun)
+            .where(_is_same_source_run(origin))
+            .order_by(BenchmarkRun.seq)
+            .with_for_update(key_share=True)
+            .execution_options(populate_existing=True)
+        )
+    )
+    run = next((judgement for judgement in judged if judgement.id == run_id), origin)
+    if run.accepted_at is not None:
+        return run
+    _require_held(run, judged)
+    run.accepted_at, run.accepted_by, run.acceptance_note = now, by, note
+    for judgement in judged:
+        if judgement.status == RunStatus.COMPLETED:
+            _copy_acceptance(judgement, run)
+    session.flush()
+    return run
+
+
+def _is_same_source_run(run: BenchmarkRun) -> ColumnElement[bool]:
+    return BenchmarkRun.source_seq == run.source_seq
+
+
+def _copy_acceptance(run: BenchmarkRun, accepted: BenchmarkRun) -> None:
+    run.baseline_hold = None
+    run.accepted_at, run.accepted_by = accepted.accepted_at, accepted.accepted_by
+    run.acceptance_note = accepted.acceptance_note
+
+
+def _require_held(run: BenchmarkRun, judged: list[BenchmarkRun]) -> None:
+    flaw = None
+    if run.status != RunStatus.COMPLETED:
+        flaw = f"is {run.status}; only a COMPLETED run can be accepted"
+    elif run.validity != Validity.VALID:
+        flaw = "is not valid, so that no run is compared with it; repair it and start a new run"
+    elif all(judgement.baseline_hold is None for judgement in judged):
+        flaw = "did not regress, so that later runs are compared with it without an acceptance"
+    if flaw is not None:
+        raise NothingToAccept(f"the run {run.id} {flaw}")
