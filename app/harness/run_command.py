@@ -11,6 +11,7 @@ import typer
 from app.core.console import terminal
 from app.core.console.terminal import print_status
 from app.harness.gate import GateFigures, HarnessExit, decide_exit
+from app.llm.conversation import ReasoningEffort
 
 Report = TypeVar("Report")
 
@@ -57,6 +58,38 @@ ToLangfuse = Annotated[
     bool, typer.Option("--langfuse", help="Also write the run to Langfuse as a dataset run.")
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Treat warnings as failures.")]
+
+
+MaxOutputTokens = Annotated[
+    int | None,
+    typer.Option("--max-output-tokens", min=1, help="Maximum output tokens per response."),
+]
+Temperature = Annotated[
+    float | None,
+    typer.Option(
+        "--temperature", min=0, max=2, help="Sampling temperature (default: that of the provider)."
+    ),
+]
+Effort = Annotated[
+    ReasoningEffort | None,
+    typer.Option(
+        "--reasoning-effort",
+        help="How long the model may think (default: that of the provider).",
+    ),
+]
+ThinkingTokenBudget = Annotated[
+    int | None,
+    typer.Option(
+        "--thinking-tokens",
+        min=1_024,
+        max=20_000,
+        help="Budget of thinking tokens per response, of the anthropic API only.",
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option("--seed", min=0, help="Seed of the sampling, of the openai API only."),
+]
 
 
 class Interrupted(Exception, Generic[Report]):

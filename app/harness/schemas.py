@@ -1,12 +1,18 @@
 """Settings that the benchmarks of both harnesses share."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
 from app.core.schemas import WireModel
 from app.harness.budget import BudgetLimits
+from app.llm.conversation import ReasoningEffort, TurnSettings
 from app.llm.prices import Price
+
+# The API takes at least 1024; the answer needs room below the 21,333 tokens of one response.
+MIN_THINKING_TOKENS: Final = 1_024
+MAX_THINKING_TOKENS: Final = 20_000
+ThinkingTokens = Annotated[int, Field(ge=MIN_THINKING_TOKENS, le=MAX_THINKING_TOKENS)]
 
 
 class ModelPrice(WireModel):
@@ -32,3 +38,28 @@ class RunBudget(WireModel):
 
     def run_limits(self) -> BudgetLimits:
         return BudgetLimits(tokens=self.run_tokens, cost_usd=self.run_usd)
+
+
+class ModelSettings(WireModel):
+    """Parameters of the model requests; without a value that of the server applies."""
+
+    max_output_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    reasoning_effort: ReasoningEffort | None = Field(
+        default=None, description="How long the model may think before it answers."
+    )
+    thinking_tokens: ThinkingTokens | None = Field(
+        default=None, description="Budget of thinking tokens per answer (Anthropic only)."
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
+        default=None, description="Seed of the sampling (OpenAI Chat Completions only)."
+    )
+
+    def turn_settings(self) -> TurnSettings:
+        return TurnSettings(
+            max_output_tokens=self.max_output_tokens,
+            temperature=self.temperature,
+            reasoning_effort=self.reasoning_effort,
+            thinking_tokens=self.thinking_tokens,
+            seed=self.seed,
+        )

@@ -16,6 +16,7 @@ from app.llm.conversation import (
     Provider,
     StopReason,
     TextBlock,
+    ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
     Turn,
@@ -25,7 +26,9 @@ from app.llm.conversation import (
 from app.llm.response_reader import JSON, read_arguments, read_text, read_token_count, read_usage
 from app.llm.sdk import ProviderAccess, SdkErrors, SdkLlm, TurnRequest
 
-MAX_OUTPUT_TOKENS: Final = 16_000  # required by the API; above 21,333 the SDK requires streaming
+# Required by the API. Above 21,333 the SDK requires streaming; thinking counts as output.
+MAX_OUTPUT_TOKENS: Final = 16_000
+MAX_OUTPUT_WITH_THINKING: Final = 21_333
 
 _ERRORS: Final = SdkErrors(
     status=anthropic.APIStatusError,
@@ -58,7 +61,7 @@ def write_request(turn: TurnRequest) -> dict[str, Any]:
     """The body of a request."""
     request: dict[str, Any] = {
         "model": turn.model,
-        "max_tokens": turn.settings.max_output_tokens or MAX_OUTPUT_TOKENS,
+        "max_tokens": _max_output_tokens(turn.settings),
         "system": turn.system,
         "messages": [wire_message(message) for message in turn.messages],
     }
@@ -69,7 +72,16 @@ def write_request(turn: TurnRequest) -> dict[str, Any]:
         ]
     if turn.settings.temperature is not None:
         request["temperature"] = turn.settings.temperature
+    if turn.settings.thinking_tokens is not None:
+        request["thinking"] = {"type": "enabled", "budget_tokens": turn.settings.thinking_tokens}
+    if turn.settings.reasoning_effort is not None:
+        request["output_config"] = {"effort": turn.settings.reasoning_effort.value}
     return request
+
+
+def _max_output_tokens(settings: TurnSettings) -> int:
+    default = MAX_OUTPUT_TOKENS if settings.thinking_tokens is None else MAX_OUTPUT_WITH_THINKING
+    return settings.max_output_tokens or default
 
 
 def wire_message(message: ChatMessage) -> dict[str, Any]:
@@ -83,6 +95,9 @@ def _wire(block: Block) -> list[dict[str, Any]]:
         case TextBlock(text=text):
             # The API rejects blank text blocks.
             return [{"type": "text", "text": text}] if text.strip() else []
+        case ThinkingBlock(wire=wire):
+            # The API signs its thinking blocks and requires them before the tool calls of the turn.
+            return [wire]
         case ToolUseBlock():
             return [{"type": "tool_use", "id": block.id, "name": block.name, "input": block.input}]
         case ToolResultBlock():
@@ -102,6 +117,9 @@ def read_message(response: JSON) -> Turn:
     for block in response["content"]:
         if block["type"] == "text":
             content.append(TextBlock(text=read_text(block["text"])))
+        elif block["type"] in ("thinking", "redacted_thinking"):
+            text = read_text(block.get("thinking") or "")
+            content.append(ThinkingBlock(text=text, wire=dict(block)))
         elif block["type"] == "tool_use":
             arguments, flaw = read_arguments(block.get("input"))
             content.append(

@@ -18,6 +18,15 @@ class TextBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingBlock:
+    """A thought of the model; `wire` is the block of its provider, which must be sent back unchanged."""
+
+    text: str
+    wire: dict[str, Any]
+    type: Literal["thinking"] = "thinking"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUseBlock:
     """A tool call of the model; `flaw` says why its arguments could not be read."""
 
@@ -38,7 +47,7 @@ class ToolResultBlock:
     type: Literal["tool_result"] = "tool_result"
 
 
-Block = TextBlock | ToolUseBlock | ToolResultBlock
+Block = TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock
 
 
 class MessageRole(StrEnum):
@@ -99,12 +108,30 @@ class Turn:
     usage: Usage | None
 
 
+class ReasoningEffort(StrEnum):
+    """How long a model may think; which values a model takes depends on the model."""
+
+    NONE = "none"
+    MINIMAL = "minimal"
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    XHIGH = "xhigh"
+    MAX = "max"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnSettings:
-    """Parameters of a turn; None means the default of the server."""
+    """Parameters of a turn; None means the default of the server.
+
+    `thinking_tokens` is the budget of tokens for thinking before an answer.
+    """
 
     max_output_tokens: int | None = None
     temperature: float | None = None
+    reasoning_effort: ReasoningEffort | None = None
+    thinking_tokens: int | None = None
+    seed: int | None = None
 
 
 class Provider(StrEnum):
@@ -114,6 +141,34 @@ class Provider(StrEnum):
     OPENAI = "openai"
     OPENAI_RESPONSES = "openai-responses"
     SCRIPTED = "scripted"
+
+
+def unsupported_reason(provider: Provider, settings: TurnSettings) -> str | None:
+    """Why the API of a provider cannot take the settings; None when it can. A script takes none.
+
+    Source: POST /v1/messages (thinking, output_config), /v1/chat/completions (seed,
+    reasoning_effort), /v1/responses (reasoning).
+    """
+    if provider is Provider.SCRIPTED:
+        return None
+    if settings.seed is not None and provider is not Provider.OPENAI:
+        return f"the API of {provider} has no seed; only that of {Provider.OPENAI} has one"
+    if provider is Provider.ANTHROPIC:
+        return _unsupported_by_anthropic(settings)
+    if settings.thinking_tokens is not None:
+        return f"the API of {provider} has no budget of thinking tokens; set a reasoning effort"
+    return None
+
+
+def _unsupported_by_anthropic(settings: TurnSettings) -> str | None:
+    budget, limit = settings.thinking_tokens, settings.max_output_tokens
+    if settings.reasoning_effort in (ReasoningEffort.NONE, ReasoningEffort.MINIMAL):
+        return f"anthropic has no reasoning effort {settings.reasoning_effort}; its lowest is low"
+    if budget is not None and settings.temperature is not None:
+        return "anthropic takes no temperature together with a budget of thinking tokens"
+    if budget is not None and limit is not None and limit <= budget:
+        return "the budget of thinking tokens must be below the maximum of output tokens"
+    return None
 
 
 class Llm(Protocol):

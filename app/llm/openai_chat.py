@@ -76,6 +76,10 @@ def write_request(limit_name: str, turn: TurnRequest) -> dict[str, Any]:
         request[limit_name] = turn.settings.max_output_tokens
     if turn.settings.temperature is not None:
         request["temperature"] = turn.settings.temperature
+    if turn.settings.reasoning_effort is not None:
+        request["reasoning_effort"] = turn.settings.reasoning_effort.value
+    if turn.settings.seed is not None:
+        request["seed"] = turn.settings.seed
     return request
 
 

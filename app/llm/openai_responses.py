@@ -15,6 +15,7 @@ from app.llm.conversation import (
     Provider,
     StopReason,
     TextBlock,
+    ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
     Turn,
@@ -64,8 +65,8 @@ def write_request(turn: TurnRequest) -> dict[str, Any]:
             }
             for tool in turn.tools
         ]
-    if "codex" in turn.model:
-        request["reasoning"] = {"effort": "high"}
+    if turn.settings.reasoning_effort is not None:
+        request["reasoning"] = {"effort": turn.settings.reasoning_effort.value}
     if turn.settings.max_output_tokens is not None:
         request["max_output_tokens"] = turn.settings.max_output_tokens
     if turn.settings.temperature is not None:
@@ -75,29 +76,33 @@ def write_request(turn: TurnRequest) -> dict[str, Any]:
 
 def wire_items(message: ChatMessage) -> list[dict[str, Any]]:
     """A message as items of the API."""
-    return [_item(message.role, block) for block in message.content]
+    return [item for block in message.content for item in _items(message.role, block)]
 
 
-def _item(role: MessageRole, block: Block) -> dict[str, Any]:
+def _items(role: MessageRole, block: Block) -> list[dict[str, Any]]:
     match block:
         case TextBlock(text=text):
-            return {
-                "role": "assistant" if role is MessageRole.ASSISTANT else "user",
-                "content": text,
-            }
+            speaker = "assistant" if role is MessageRole.ASSISTANT else "user"
+            return [{"role": speaker, "content": text}]
+        case ThinkingBlock():
+            return []
         case ToolUseBlock():
-            return {
-                "type": "function_call",
-                "call_id": block.id,
-                "name": block.name,
-                "arguments": arguments_text(block),
-            }
+            return [
+                {
+                    "type": "function_call",
+                    "call_id": block.id,
+                    "name": block.name,
+                    "arguments": arguments_text(block),
+                }
+            ]
         case ToolResultBlock():
-            return {
-                "type": "function_call_output",
-                "call_id": block.tool_use_id,
-                "output": block.content,
-            }
+            return [
+                {
+                    "type": "function_call_output",
+                    "call_id": block.tool_use_id,
+                    "output": block.content,
+                }
+            ]
 
 
 def read_turn_items(response: JSON) -> Turn:

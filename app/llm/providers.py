@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from app.core.errors import AppError
-from app.llm.conversation import Llm, Provider, TurnSettings
+from app.llm.conversation import Llm, Provider, TurnSettings, unsupported_reason
 
 if TYPE_CHECKING:
     import httpx2
@@ -36,6 +36,14 @@ class BadBaseUrl(AppError):
     exit_code = 2
 
 
+class UnsupportedSetting(AppError):
+    """The API of the provider has no such setting; leave it out, or use another provider."""
+
+    code = "unsupported-setting"
+    status = 400
+    exit_code = 2
+
+
 def open_llm(
     provider: Provider,
     model: str,
@@ -45,13 +53,16 @@ def open_llm(
     environment: Mapping[str, str],
     http: "httpx2.AsyncClient | None" = None,
 ) -> Llm:
-    """Open a model of a provider. Raises: MissingKey, BadBaseUrl.
+    """Open a model of a provider. Raises: MissingKey, BadBaseUrl, UnsupportedSetting.
 
     No key is required for a server with a `base_url`. A service passes `http`, the HTTP client
     with its network policy; without it every address is allowed, as on the command line.
     """
     if base_url is not None:
         _require_address(base_url)
+    reason = unsupported_reason(provider, settings)
+    if reason is not None:
+        raise UnsupportedSetting(reason)
     # The SDKs refuse to start without a key; local servers ignore it.
     key = environment.get(KEYS[provider]) or ("none" if base_url else None)
     if key is None:

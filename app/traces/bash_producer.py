@@ -81,7 +81,7 @@ class BashProducer:
         finally:
             pages.close()
 
-    def _open_llm(self, model: str) -> Llm:
+    def _open_llm(self, model: str, turn_settings: TurnSettings) -> Llm:
         settings = self.settings
         if settings.provider is Provider.SCRIPTED:
             tasks = {trial.task.id: trial.task for trial in self.trials}.values()
@@ -91,9 +91,7 @@ class BashProducer:
             settings.provider,
             model,
             base_url=settings.base_url,
-            settings=TurnSettings(
-                max_output_tokens=settings.max_output_tokens, temperature=settings.temperature
-            ),
+            settings=turn_settings,
             environment=_keys(self.resources, settings),
         )
 

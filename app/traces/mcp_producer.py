@@ -121,14 +121,14 @@ class McpProducer:
             budget=budget,
         )
 
-    def _open_llm(self, endpoint: LlmEndpoint, model: str) -> Llm:
+    def _open_llm(self, endpoint: LlmEndpoint, model: str, settings: TurnSettings) -> Llm:
         key = endpoint.api_key
         return open_guarded_llm(
             self.resources,
             endpoint.provider,
             model,
             base_url=endpoint.base_url,
-            settings=TurnSettings(),
+            settings=settings,
             environment={KEYS[endpoint.provider]: key} if key else {},
         )
 
@@ -156,7 +156,9 @@ def mcp_producer(
     selection = TaskSelection(
         scenarios=settings.scenarios, tasks=settings.tasks, tags=settings.tags
     )
-    overrides = PlanOverrides(models=[settings.model] if settings.model else [])
+    overrides = PlanOverrides(
+        models=[settings.model] if settings.model else [], turn_settings=settings.turn_settings()
+    )
     tasks = plan_tasks([file], selection, overrides, keys)
     # Before any model runs: a missing key would otherwise fail attempt by attempt.
     require_keys(tasks, keys)

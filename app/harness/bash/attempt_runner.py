@@ -14,7 +14,7 @@ from app.harness.budget import Budget, BudgetLimits, RunBudgetExhausted, UsedBud
 from app.harness.judge import JudgeError
 from app.harness.results import AttemptOutcome
 from app.harness.schemas import ModelPrice
-from app.llm.conversation import Llm
+from app.llm.conversation import Llm, TurnSettings
 from app.llm.errors import LlmError
 from app.llm.prices import Price
 
@@ -152,7 +152,7 @@ def plan_trials(tasks: Iterable[EvalTask], trials: int) -> list[Trial]:
 
 async def evaluate(
     settings: BashHarnessSettings,
-    open_model: Callable[[str], Llm],
+    open_model: Callable[[str, TurnSettings], Llm],
     trials: Sequence[Trial],
     send: OnResult,
     budget: Budget,
@@ -163,11 +163,11 @@ async def evaluate(
 
     Raises: ProviderRejected.
     """
-    llm = open_model(settings.model)
+    llm = open_model(settings.model, settings.turn_settings())
     judge_price = _price(settings.price_of_judge())
-    judge = (
-        BashJudge(open_model(settings.judge_model), judge_price) if settings.judge_model else None
-    )
+    judge = None
+    if settings.judge_model:
+        judge = BashJudge(open_model(settings.judge_model, TurnSettings()), judge_price)
 
     def send_unless_rejected(result: EvalResult) -> None:
         """Drop the results without a score after a rejection: these attempts were not made."""

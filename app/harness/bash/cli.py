@@ -77,19 +77,11 @@ def run(
     max_turns: Annotated[
         int, typer.Option("--max-turns", min=1, max=1000, help="Maximum turns per attempt.")
     ] = 10,
-    max_output_tokens: Annotated[
-        int | None,
-        typer.Option("--max-output-tokens", min=1, help="Maximum output tokens per response."),
-    ] = None,
-    temperature: Annotated[
-        float | None,
-        typer.Option(
-            "--temperature",
-            min=0,
-            max=2,
-            help="Sampling temperature (default: that of the provider).",
-        ),
-    ] = None,
+    max_output_tokens: run_command.MaxOutputTokens = None,
+    temperature: run_command.Temperature = None,
+    reasoning_effort: run_command.Effort = None,
+    thinking_tokens: run_command.ThinkingTokenBudget = None,
+    seed: run_command.Seed = None,
     task_seconds: Annotated[
         float,
         typer.Option("--task-seconds", min=0.001, help="Time limit of an attempt in seconds."),
@@ -176,7 +168,13 @@ def run(
             provider=provider,
             model=model,
             base_url=base_url,
-            settings=TurnSettings(max_output_tokens=max_output_tokens, temperature=temperature),
+            settings=TurnSettings(
+                max_output_tokens=max_output_tokens,
+                temperature=temperature,
+                reasoning_effort=reasoning_effort,
+                thinking_tokens=thinking_tokens,
+                seed=seed,
+            ),
         ),
         judge=judge,
         categories=categories or (),

@@ -5,11 +5,11 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from app.core.schemas import ShortText
-from app.harness.schemas import ModelPrice, RunBudget
-from app.llm.conversation import Provider
+from app.harness.schemas import ModelPrice, ModelSettings, RunBudget
+from app.llm.conversation import Provider, unsupported_reason
 
 
-class BashHarnessSettings(RunBudget):
+class BashHarnessSettings(RunBudget, ModelSettings):
     """The harness settings of a bash benchmark: the model, its limits, and its judge.
 
     API keys belong to the operator and are never part of a benchmark; a `baseUrl` is called without
@@ -28,8 +28,6 @@ class BashHarnessSettings(RunBudget):
     trials: Annotated[int, Field(ge=1, le=100)] = 1
     concurrency: Annotated[int, Field(ge=1, le=16)] = 4
     max_turns: Annotated[int, Field(ge=1, le=100)] = 10
-    max_output_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     task_seconds: Annotated[float, Field(gt=0, le=3600)] = 600.0
     task_tokens: Annotated[int, Field(ge=1)] | None = None
     price: ModelPrice | None = Field(
@@ -48,6 +46,13 @@ class BashHarnessSettings(RunBudget):
             raise ValueError("runUsd needs a price; set price")
         if self.judge_model is not None and self.price_of_judge() is None:
             raise ValueError("runUsd needs the price of the judge; set judgePrice")
+        return self
+
+    @model_validator(mode="after")
+    def _require_supported_settings(self) -> Self:
+        reason = unsupported_reason(self.provider, self.turn_settings())
+        if reason is not None:
+            raise ValueError(reason)
         return self
 
     def price_of_judge(self) -> ModelPrice | None:

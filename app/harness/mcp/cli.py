@@ -17,7 +17,7 @@ from app.core.console.terminal import (
     warn_failed_plugin,
 )
 from app.harness import run_command
-from app.llm.conversation import Provider
+from app.llm.conversation import Provider, TurnSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,6 +89,11 @@ def run(
         typer.Option("--provider", help="API of the model server (default: openai)."),
     ] = None,
     base_url: run_command.BaseUrl = None,
+    max_output_tokens: run_command.MaxOutputTokens = None,
+    temperature: run_command.Temperature = None,
+    reasoning_effort: run_command.Effort = None,
+    thinking_tokens: run_command.ThinkingTokenBudget = None,
+    seed: run_command.Seed = None,
     trials: run_command.Trials = 1,
     concurrency: run_command.Concurrency = 4,
     timeout: Annotated[
@@ -171,6 +176,13 @@ def run(
             timeout_s=timeout,
             provider=Provider(provider) if provider else None,
             base_url=base_url,
+            turn_settings=TurnSettings(
+                max_output_tokens=max_output_tokens,
+                temperature=temperature,
+                reasoning_effort=reasoning_effort,
+                thinking_tokens=thinking_tokens,
+                seed=seed,
+            ),
         ),
         trials=trials,
         concurrency=concurrency,

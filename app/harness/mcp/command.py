@@ -1,6 +1,6 @@
 """`ot-bench run` without its command line: options to a plan, a plan to result files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -101,7 +101,7 @@ def make_plan(
         concurrency=options.concurrency,
         prices=_prices(options, tasks),
         timestamp=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        settings=_settings(options),
+        settings=_settings(options, tasks),
         secret_values=frozenset(keys.secrets.values.values()),
         trace=options.trace,
     )
@@ -290,8 +290,8 @@ def _prices(options: McpRunOptions, tasks: Sequence[PlannedTask]) -> dict[str, P
     return prices
 
 
-def _settings(options: McpRunOptions) -> dict[str, Any]:
-    """The settings of a run, recorded so that it can be repeated."""
+def _settings(options: McpRunOptions, tasks: Iterable[PlannedTask]) -> dict[str, Any]:
+    """The settings of a run, recorded so that it can be repeated; those of the model by file."""
     return {
         "files": [str(path) for path in options.files],
         "trials": options.trials,
@@ -301,5 +301,6 @@ def _settings(options: McpRunOptions) -> dict[str, Any]:
         "tags": list(options.selection.tags),
         "models": list(options.overrides.models),
         "timeout_s": options.overrides.timeout_s,
+        "turn_settings": {task.file: asdict(task.turn_settings) for task in tasks},
         "run_budget": asdict(options.run_budget),
     }

@@ -20,6 +20,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from app.harness.schemas import ThinkingTokens
+from app.llm.conversation import ReasoningEffort
+
 UNKNOWN_KEYS: Final = "unknown_keys"
 PROMPT_DELIMITER: Final = re.compile(r"^[ \t]*---PROMPT---[ \t\r]*$", re.MULTILINE)
 
@@ -104,11 +107,16 @@ class BenchmarkDefaults(BenchmarkSection):
 
 
 class EndpointConfig(BenchmarkSection):
-    """The model server: an address with the API of OpenAI or Anthropic."""
+    """The model server: an address with the API of OpenAI or Anthropic, and how it is asked."""
 
     provider: Literal["openai", "openai-responses", "anthropic"] = "openai"
     base_url: str | None = None
     api_key: str | None = Field(default=None, repr=False)
+    max_output_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    reasoning_effort: Annotated[ReasoningEffort, Field(strict=False)] | None = None
+    thinking_tokens: ThinkingTokens | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
 
 
 class StdioServer(BenchmarkSection):

@@ -20,7 +20,7 @@ from app.harness.mcp.config import (
     TaskType,
 )
 from app.harness.mcp.types import AttemptKey, ServerFacts, TaskResult
-from app.llm.conversation import Provider
+from app.llm.conversation import Provider, TurnSettings
 from app.llm.prices import Price
 
 
@@ -43,7 +43,7 @@ class LlmEndpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTask:
-    """A task for one model; `model` is empty for a direct task.
+    """A task for one model; `model` is empty for a direct task. The judge has no `turn_settings`.
 
     `prompts` are the prompts of one conversation, empty for a direct task; `tool` and `arguments`
     belong to direct tasks. Tasks of a scenario with `share_servers` use the same servers; with
@@ -66,6 +66,7 @@ class PlannedTask:
     max_turns: int = DEFAULT_MAX_TURNS
     budget_limits: BudgetLimits = field(default_factory=BudgetLimits)
     evaluator: EvaluatorConfig | None = None
+    turn_settings: TurnSettings = field(default_factory=TurnSettings)
     share_servers: bool = False
     in_order: bool = False
 
@@ -94,6 +95,7 @@ class PlannedTask:
             "budget_limits": asdict(self.budget_limits),
             "servers": [_server_identity(server) for server in self.servers],
             "evaluator": self.evaluator.model_dump(mode="json") if self.evaluator else None,
+            "turn_settings": asdict(self.turn_settings),
         }
         text = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,7 +1,7 @@
 """Builds the planned tasks of a run from benchmark files: selection, defaults, overrides, keys."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final, TypeVar
 
@@ -22,9 +22,9 @@ from app.harness.mcp.config import (
 from app.harness.mcp.loader import LoadedFile
 from app.harness.mcp.plan import LlmEndpoint, PlannedServer, PlannedTask
 from app.harness.mcp.secrets import Secrets
-from app.llm.conversation import Provider
+from app.llm.conversation import Provider, TurnSettings, unsupported_reason
 from app.llm.prices import Price
-from app.llm.providers import KEYS, MissingKey
+from app.llm.providers import KEYS, MissingKey, UnsupportedSetting
 
 T = TypeVar("T")
 
@@ -64,6 +64,7 @@ class PlanOverrides:
     timeout_s: float | None = None
     provider: Provider | None = None
     base_url: str | None = None
+    turn_settings: TurnSettings = field(default_factory=TurnSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +139,10 @@ class _TaskPlanner:
         self._bench = bench
         self._overrides = overrides
         self._endpoint = _endpoint(bench, overrides, keys)
+        self._turn_settings = _turn_settings(bench, overrides)
+        reason = unsupported_reason(self._endpoint.provider, self._turn_settings)
+        if reason is not None:
+            raise UnsupportedSetting(reason)
 
     def tasks(self, scenario: Scenario) -> Iterable[PlannedTask]:
         for task in scenario.tasks:
@@ -187,6 +192,7 @@ class _TaskPlanner:
             prompts=split_prompts(task.prompt),
             system_prompt=_system_prompt(task, file_defaults),
             tags=_merge_tags(type_defaults.tags, task.tags),
+            turn_settings=self._turn_settings,
             max_turns=_first_set([limit.turns for limit in limits]) or DEFAULT_MAX_TURNS,
             budget_limits=BudgetLimits(
                 tokens=_first_set([limit.tokens for limit in limits]),
@@ -226,6 +232,17 @@ def _endpoint(bench: McpBenchmark, overrides: PlanOverrides, keys: ModelKeys) ->
     names = (_OPENROUTER_KEY, KEYS[provider]) if url == OPENROUTER_URL else (KEYS[provider],)
     return LlmEndpoint(
         provider=provider, base_url=url, api_key=bench.llm.api_key or keys.find(*names)
+    )
+
+
+def _turn_settings(bench: McpBenchmark, overrides: PlanOverrides) -> TurnSettings:
+    """The settings of the file, each replaced by the option of the command line."""
+    options = asdict(overrides.turn_settings)
+    return TurnSettings(
+        **{
+            name: getattr(bench.llm, name) if option is None else option
+            for name, option in options.items()
+        }
     )
 
 

@@ -5,12 +5,12 @@ from typing import Annotated
 from pydantic import Field
 
 from app.core.schemas import ShortText
-from app.harness.schemas import ModelPrice, RunBudget
+from app.harness.schemas import ModelPrice, ModelSettings, RunBudget
 
 Patterns = Annotated[list[ShortText], Field(max_length=100)]
 
 
-class McpHarnessSettings(RunBudget):
+class McpHarnessSettings(RunBudget, ModelSettings):
     """The harness settings of an ot-bench benchmark: which tasks run, and how often.
 
     The benchmark file defines servers, tasks, limits and model servers. Only the operator provides

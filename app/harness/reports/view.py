@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from app.llm.conversation import Block, ChatMessage, TextBlock, ToolUseBlock
+from app.llm.conversation import Block, ChatMessage, TextBlock, ThinkingBlock, ToolUseBlock
 
 
 class AttemptStatus(Enum):
@@ -101,6 +101,8 @@ def block_text(block: Block) -> str:
     """A text block as it is, a tool call as one line, a tool result as its content."""
     if isinstance(block, TextBlock):
         return block.text
+    if isinstance(block, ThinkingBlock):
+        return f"(thinking) {block.text}".strip()
     if isinstance(block, ToolUseBlock):
         commands = block.input.get("commands", block.input.get("script"))
         if isinstance(commands, str):

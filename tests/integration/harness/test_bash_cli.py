@@ -69,6 +69,23 @@ def test_run__selects_category_and_task() -> None:
     assert run("run", TASKS, *PLAY, "--task", "nobody").exit_code == 2
 
 
+def test_run__model_options_are_recorded_and_refused_on_resume(tmp_path: Path) -> None:
+    dataset, play = one_task(tmp_path), script(tmp_path, ["true"])
+    words = ("run", dataset, "--provider", "scripted", "--model", play)
+    options = ("--reasoning-effort", "high", "--seed", "7", "--temperature", "0")
+    assert run(*words, *options, "--save", tmp_path / "saved").exit_code == 0
+    [file] = (tmp_path / "saved").glob("*.json")
+    assert read_report(file).settings["turn_settings"] == {
+        "max_output_tokens": None,
+        "temperature": 0.0,
+        "reasoning_effort": "high",
+        "thinking_tokens": None,
+        "seed": 7,
+    }
+    assert run(*words, *options, "--resume", file).exit_code == 0
+    assert run(*words, "--seed", "7", "--resume", file).exit_code == 2
+
+
 def test_run__gate_decides_exit_code(tmp_path: Path) -> None:
     dataset, play = one_task(tmp_path), script(tmp_path, ["false"])
     words = ("run", dataset, "--provider", "scripted", "--model", play)
@@ -106,6 +123,9 @@ def test_run__errored_task_exits_3(tmp_path: Path) -> None:
         ("run", TASKS, *PLAY, "--category", "pipelines", "--category", "Pipelines"),
         ("run", TASKS, "--provider", "openai", "--model", "m", "--base-url", "localhost"),
         ("run", TASKS, *PLAY, "--only-cached"),
+        ("run", TASKS, *PLAY, "--thinking-tokens", "12"),
+        ("run", TASKS, *PLAY, "--reasoning-effort", "huge"),
+        ("run", TASKS, "--provider", "openai-responses", "--model", "m", "--seed", "1"),
         ("run", TASKS, "--provider", "nobody", "--model", "m"),
         ("report", "nowhere.json"),
         ("report", TASKS),

@@ -13,7 +13,18 @@ from app.harness.bash.check_registry import load_checks
 from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.bash.types import EvalResult
 from app.harness.budget import Budget, BudgetKind, UsedBudget
-from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Tool, Turn, Usage
+from app.llm.conversation import (
+    ChatMessage,
+    MessageRole,
+    ReasoningEffort,
+    StopReason,
+    TextBlock,
+    Tool,
+    Turn,
+    TurnSettings,
+    Usage,
+)
+from app.results.plan import RunPlan
 from tests.support.bash_eval import task
 
 CHEAP = {"inputUsd": 1.0, "outputUsd": 10.0}
@@ -56,7 +67,9 @@ def judge_attempt(settings: BashHarnessSettings) -> tuple[float | None, Budget]:
     results: list[EvalResult] = []
     run = open_budget(settings, UsedBudget())
     trials = plan_trials([task("llm_judge:perfect?")], 1)
-    asyncio.run(evaluate(settings, LenientJudge, trials, results.append, run))
+    asyncio.run(
+        evaluate(settings, lambda model, _: LenientJudge(model), trials, results.append, run)
+    )
     [attempt_result] = results
     assert attempt_result.score is not None
     assert attempt_result.score.results[0].judgement is not None
@@ -94,4 +107,52 @@ def test_open_budget__counts_earlier_usage() -> None:
         BudgetKind.COST,
         100,
         10,
+    )
+
+
+def test_harness_settings__model_options_are_turn_settings() -> None:
+    settings = harness_settings(reasoningEffort="high", seed=11, temperature=0)
+    assert settings.turn_settings() == TurnSettings(
+        reasoning_effort=ReasoningEffort.HIGH, seed=11, temperature=0.0
+    )
+    with pytest.raises(ValidationError, match="no budget of thinking tokens"):
+        harness_settings(thinkingTokens=2048)
+
+
+def test_evaluate__judge_has_settings_of_its_own() -> None:
+    opened: dict[str, TurnSettings] = {}
+
+    def open_model(model: str, settings: TurnSettings) -> LenientJudge:
+        opened[model] = settings
+        return LenientJudge(model)
+
+    trials = plan_trials([task("llm_judge:perfect?")], 1)
+    settings = harness_settings(temperature=0.5, seed=3)
+    budget = open_budget(settings, UsedBudget())
+    asyncio.run(evaluate(settings, open_model, trials, lambda _: None, budget))
+    assert opened == {"m": TurnSettings(temperature=0.5, seed=3), "j": TurnSettings()}
+
+
+@pytest.mark.parametrize("changed", [{"reasoningEffort": "low"}, {"seed": 2}, {"temperature": 0.1}])
+def test_fingerprint__depends_on_model_options(changed: dict[str, Any]) -> None:
+    assert (
+        plan_of(harness_settings(**changed)).fingerprint()
+        != plan_of(harness_settings()).fingerprint()
+    )
+
+
+def plan_of(settings: BashHarnessSettings) -> RunPlan:
+    return RunPlan(
+        benchmark_id="b",
+        benchmark_revision=1,
+        agent_id="a",
+        agent_revision=1,
+        source="harness",
+        dataset_ref="tasks.jsonl",
+        run_name=None,
+        metrics=(),
+        kpis=(),
+        min_coverage=0.9,
+        max_error_share=0.05,
+        harness=settings,
     )

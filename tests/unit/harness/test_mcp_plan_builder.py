@@ -22,8 +22,8 @@ from app.harness.mcp.plan_builder import (
     require_keys,
 )
 from app.harness.mcp.secrets import Secrets
-from app.llm.conversation import Provider
-from app.llm.providers import MissingKey
+from app.llm.conversation import Provider, ReasoningEffort, TurnSettings
+from app.llm.providers import MissingKey, UnsupportedSetting
 from tests.support.mcp_bench import harness_task
 
 BENCH = """
@@ -215,3 +215,14 @@ def test_missing_queues__ordered_scenario_is_one_queue_per_trial() -> None:
     keys = [attempt.key for attempt in plan.attempts()]
     remaining_plan = replace(plan, stored_keys=frozenset((keys[0], keys[2], keys[3], keys[4])))
     assert queues(remaining_plan) == [["write#0", "read#0"], ["alone#1"]]
+
+
+def test_plan_tasks__turn_settings_of_the_file_are_replaced_by_options() -> None:
+    text = BENCH + "llm: {provider: openai, temperature: 0.5, seed: 3, reasoning_effort: low}\n"
+    bench = planned(text, turn_settings=TurnSettings(seed=9))
+    own = TurnSettings(temperature=0.5, seed=9, reasoning_effort=ReasoningEffort.LOW)
+    assert {task.turn_settings for task in bench if task.type is TaskType.HARNESS} == {own}
+    default = planned()[0]
+    assert bench[0].content_hash() != default.content_hash()
+    with pytest.raises(UnsupportedSetting, match="no budget of thinking tokens"):
+        planned(turn_settings=TurnSettings(thinking_tokens=2048))

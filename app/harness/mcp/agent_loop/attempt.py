@@ -152,7 +152,7 @@ class _AttemptRunner:
     async def _run_task(self, servers: list[McpServer]) -> AttemptError | None:
         if self._task.type is TaskType.DIRECT:
             return await self._call_tool(servers[0])
-        model_key = ModelKey(self._task.endpoint, self._task.model)
+        model_key = ModelKey(self._task.endpoint, self._task.model, self._task.turn_settings)
         try:
             llm = self._context.models.get(model_key)
             conversation = Conversation(self._task, llm, servers, self._record, self._budget)

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from app.harness.budget import Budget
 from app.harness.judge import JudgeError
+from app.harness.mcp.config import TaskType
 from app.harness.mcp.plan import LlmEndpoint, PlannedTask
 from app.harness.results import JudgeUsage
 from app.llm.conversation import Llm, TurnSettings, user_message
@@ -14,38 +15,43 @@ from app.llm.errors import LlmError
 from app.llm.prices import Price
 from app.llm.providers import KEYS, open_llm
 
-OpenModel: TypeAlias = Callable[[LlmEndpoint, str], Llm]
+OpenModel: TypeAlias = Callable[[LlmEndpoint, str, TurnSettings], Llm]
 
 
-def open_model(endpoint: LlmEndpoint, model: str) -> Llm:
+def open_model(endpoint: LlmEndpoint, model: str, settings: TurnSettings) -> Llm:
     """Open a model at an endpoint. Raises MissingKey."""
     environment = {KEYS[endpoint.provider]: endpoint.api_key} if endpoint.api_key else {}
     return open_llm(
         endpoint.provider,
         model,
         base_url=endpoint.base_url,
-        settings=TurnSettings(),
+        settings=settings,
         environment=environment,
     )
 
 
 class ModelKey(NamedTuple):
-    """A model at an endpoint."""
+    """A model at an endpoint, with the settings of its requests."""
 
     endpoint: LlmEndpoint
     model: str
+    settings: TurnSettings = TurnSettings()
+
+
+def _model_keys(task: PlannedTask) -> Iterable[ModelKey]:
+    """The model under test and the judge, which may be the same model with other settings."""
+    if task.type is TaskType.HARNESS:
+        yield ModelKey(task.endpoint, task.model, task.turn_settings)
+    if task.evaluator is not None and task.evaluator.prompt and task.evaluator.model:
+        yield ModelKey(task.endpoint, task.evaluator.model)
 
 
 class ModelPool:
     """Opens the models and judges of tasks, and remembers which ones failed finally."""
 
     def __init__(self, tasks: Iterable[PlannedTask], open_llm_model: OpenModel) -> None:
-        model_keys = dict.fromkeys(
-            ModelKey(task.endpoint, name) for task in tasks for name in task.models()
-        )
-        self._models = {
-            choice: open_llm_model(choice.endpoint, choice.model) for choice in model_keys
-        }
+        model_keys = dict.fromkeys(model_key for task in tasks for model_key in _model_keys(task))
+        self._models = {model_key: open_llm_model(*model_key) for model_key in model_keys}
         self._failures: dict[ModelKey, LlmError] = {}
 
     def get(self, model_key: ModelKey) -> Llm:

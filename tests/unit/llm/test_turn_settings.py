@@ -1,0 +1,98 @@
+"""Settings of a turn: what each provider sends, and what its API does not have."""
+
+import pytest
+
+from app.llm.anthropic_messages import read_message, wire_message
+from app.llm.anthropic_messages import write_request as write_messages
+from app.llm.conversation import (
+    Provider,
+    ReasoningEffort,
+    ThinkingBlock,
+    TurnSettings,
+    unsupported_reason,
+)
+from app.llm.openai_chat import write_request as write_chat
+from app.llm.openai_responses import wire_items
+from app.llm.openai_responses import write_request as write_responses
+from app.llm.providers import UnsupportedSetting, open_llm
+from app.llm.sdk import TurnRequest
+
+
+def request(model: str = "m", **settings: object) -> TurnRequest:
+    return TurnRequest(model, TurnSettings(**settings), "system", (), ())  # type: ignore[arg-type]
+
+
+def test_anthropic_request__has_thinking_budget_and_effort() -> None:
+    body = write_messages(request(thinking_tokens=4096, reasoning_effort=ReasoningEffort.HIGH))
+    assert body["thinking"] == {"type": "enabled", "budget_tokens": 4096}
+    assert body["output_config"] == {"effort": "high"}
+    assert body["max_tokens"] == 21_333
+    assert write_messages(request())["max_tokens"] == 16_000
+    assert {"thinking", "output_config", "temperature"}.isdisjoint(write_messages(request()))
+
+
+def test_chat_request__has_effort_and_seed() -> None:
+    body = write_chat(
+        "max_tokens", request(reasoning_effort=ReasoningEffort.LOW, seed=7, temperature=0.0)
+    )
+    assert (body["reasoning_effort"], body["seed"], body["temperature"]) == ("low", 7, 0.0)
+    assert {"reasoning_effort", "seed"}.isdisjoint(write_chat("max_tokens", request()))
+
+
+def test_responses_request__effort_does_not_depend_on_model_name() -> None:
+    assert "reasoning" not in write_responses(request("gpt-5-codex"))
+    body = write_responses(request("any", reasoning_effort=ReasoningEffort.MEDIUM))
+    assert body["reasoning"] == {"effort": "medium"}
+
+
+def test_anthropic_thinking__is_sent_back_unchanged_before_the_tool_calls() -> None:
+    blocks = [
+        {"type": "thinking", "thinking": "First list the files.", "signature": "c2lnbmVk"},
+        {"type": "redacted_thinking", "data": "opaque"},
+        {"type": "tool_use", "id": "call_1", "name": "bash", "input": {"commands": "ls"}},
+    ]
+    turn = read_message({"content": blocks, "stop_reason": "tool_use"})
+    first = turn.message.content[0]
+    assert isinstance(first, ThinkingBlock)
+    assert first.text == "First list the files."
+    assert wire_message(turn.message)["content"] == blocks
+    assert turn.message.text() == ""
+    assert [item["type"] for item in wire_items(turn.message)] == ["function_call"]
+
+
+@pytest.mark.parametrize(
+    ("provider", "settings", "reason"),
+    [
+        (Provider.ANTHROPIC, TurnSettings(seed=1), "has no seed"),
+        (Provider.OPENAI_RESPONSES, TurnSettings(seed=1), "has no seed"),
+        (Provider.OPENAI, TurnSettings(thinking_tokens=2000), "no budget of thinking tokens"),
+        (
+            Provider.ANTHROPIC,
+            TurnSettings(thinking_tokens=2000, temperature=0.0),
+            "no temperature together with",
+        ),
+        (
+            Provider.ANTHROPIC,
+            TurnSettings(thinking_tokens=2000, max_output_tokens=2000),
+            "below the maximum of output tokens",
+        ),
+        (
+            Provider.ANTHROPIC,
+            TurnSettings(reasoning_effort=ReasoningEffort.MINIMAL),
+            "its lowest is low",
+        ),
+    ],
+)
+def test_open_llm__refuses_setting_that_the_api_does_not_have(
+    provider: Provider, settings: TurnSettings, reason: str
+) -> None:
+    assert reason in (unsupported_reason(provider, settings) or "")
+    with pytest.raises(UnsupportedSetting, match=reason):
+        open_llm(provider, "m", base_url="http://127.0.0.1:9", settings=settings, environment={})
+
+
+def test_unsupported_reason__valid_settings_have_none() -> None:
+    openai = TurnSettings(seed=1, temperature=0.2, reasoning_effort=ReasoningEffort.MINIMAL)
+    assert unsupported_reason(Provider.OPENAI, openai) is None
+    assert unsupported_reason(Provider.ANTHROPIC, TurnSettings(thinking_tokens=2000)) is None
+    assert unsupported_reason(Provider.SCRIPTED, TurnSettings(seed=1)) is None
