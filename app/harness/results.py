@@ -17,6 +17,16 @@ class AttemptOutcome(StrEnum):
     TIMEOUT = "timeout"
     SKIPPED = "skipped"
 
+    @property
+    def is_agent_failure(self) -> bool:
+        """Whether the agent is responsible: the attempt counts as not passed."""
+        return self in (AttemptOutcome.AGENT_ERROR, AttemptOutcome.TIMEOUT)
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the attempt says nothing about the agent: it is not scored, and reported."""
+        return self in (AttemptOutcome.INFRA_ERROR, AttemptOutcome.JUDGE_ERROR)
+
 
 class ConversationEnding(StrEnum):
     """Why the conversation with a model ended; NATURAL means that the model ended it itself."""

@@ -142,7 +142,10 @@ def run_to_exit(
 def _exit_by_gate(figures: GateFigures, min_pass_rate: float) -> None:
     code = decide_exit(figures, min_pass_rate)
     if code is HarnessExit.ERRORS:
-        print_status(f"{figures.errored} attempts errored, {figures.missing} were not reached")
+        print_status(
+            f"{figures.errored} attempts errored and are not scored, {figures.missing} were not"
+            " reached"
+        )
     elif code is HarnessExit.BELOW:
         print_status(
             f"the pass rate {figures.pass_rate or 0:.1%} is below the minimum {min_pass_rate:.1%}"

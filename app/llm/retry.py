@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from app.core.http.retry import ExponentialBackoff, Jitter, RetryPolicy
@@ -100,17 +100,35 @@ COMPLETION_RETRIES: Final = completion_retries()
 
 @dataclass(slots=True)
 class RetryStatus:
-    """State of the current call: `retry_reason` is its last failure, None after a success."""
+    """The failed attempts of a call: how often it failed with each status, and the last reason.
 
-    retry_reason: str | None = None
+    `waited_s` sums the waits before the retries, in seconds.
+    """
 
+    failures: Counter[str] = field(default_factory=Counter)
+    last_reason: str | None = None
+    waited_s: float = 0.0
+
+    def describe(self) -> str:
+        """`3 × 503`, or `2 × 503 and 1 × 429`; empty without a failure."""
+        return " and ".join(f"{count} × {status}" for status, count in self.failures.items())
+
+
+# Of the kinds that are retried and may have no HTTP status.
+_NAMES_WITHOUT_STATUS: Final = {
+    LlmErrorKind.RATE_LIMITED: "rate limit",
+    LlmErrorKind.SERVER: "server error",
+    LlmErrorKind.UNREACHABLE: "no connection",
+    LlmErrorKind.TIMEOUT: "no response",
+    LlmErrorKind.UNREADABLE: "unreadable response",
+}
 
 _STATUS: Final[ContextVar[RetryStatus]] = ContextVar("llm_retry_status")
 
 
 @contextmanager
 def track_retries() -> Iterator[RetryStatus]:
-    """The status of the calls in this block; other tasks do not change it."""
+    """The status of the call in this block; other tasks do not change it."""
     status = RetryStatus()
     token = _STATUS.set(status)
     try:
@@ -154,14 +172,19 @@ async def call_with_retries(
             )
             if wait_s is None:
                 raise
-            status.retry_reason = error.reason
+            status.failures[_status_name(error)] += 1
+            status.last_reason = error.reason
+            status.waited_s += wait_s
             if error.kind is LlmErrorKind.RATE_LIMITED:
                 # Before the sleep: the other requests must stop while this one waits.
                 on_rate_limit(wait_s)
         else:
-            # A turn that succeeded in the end is not reported as failing.
-            status.retry_reason = None
             return response
         failures[policy] += 1
         waited_s += wait_s
         await sleep(wait_s)
+
+
+def _status_name(error: LlmError) -> str:
+    """The HTTP status of a failed attempt, or why there was none."""
+    return str(error.status) if error.status is not None else _NAMES_WITHOUT_STATUS[error.kind]

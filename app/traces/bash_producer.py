@@ -18,12 +18,14 @@ from app.harness.bash.dataset import parse_dataset, parse_script, require_valid,
 from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.bash.types import EvalResult, EvalTask
 from app.harness.budget import Budget, UsedBudget
+from app.harness.results import AttemptOutcome
 from app.llm.conversation import Llm, Provider, TurnSettings
 from app.llm.providers import KEYS
 from app.traces.bash_traces import trace_of
 from app.traces.registry import CollectionFailed
 from app.traces.trace_producer import (
     HEARTBEAT_S,
+    AnswerWatch,
     ProducedTrace,
     open_guarded_llm,
     read_file,
@@ -61,8 +63,12 @@ class BashProducer:
             lambda send: evaluate(settings, self._open_llm, missing, send, budget),
             heartbeat_s=HEARTBEAT_S,
         )
+        answers = AnswerWatch()
         try:
             for results in pages:
+                for result in results:
+                    if result.outcome is not AttemptOutcome.SKIPPED:
+                        answers.add(failure=_provider_failure(result))
                 yield [
                     ProducedTrace(
                         index=index_of[result.task.id, result.trial],
@@ -80,6 +86,7 @@ class BashProducer:
             ) from None
         finally:
             pages.close()
+        answers.require_answer()
 
     def _open_llm(self, model: str, turn_settings: TurnSettings) -> Llm:
         settings = self.settings
@@ -110,6 +117,12 @@ def bash_producer(
         _open_script(resources, settings.model, tasks)
     trials = plan_trials(tasks, settings.trials)
     return BashProducer(resources=resources, settings=settings, trials=trials)
+
+
+def _provider_failure(result: EvalResult) -> str | None:
+    """Why the model did not answer; None when it answered at least once."""
+    has_turns = result.trace is not None and result.trace.turns > 0
+    return None if has_turns or result.score is not None else result.reason
 
 
 def _open_script(resources: Resources, name: str, tasks: Iterable[EvalTask]) -> Llm:

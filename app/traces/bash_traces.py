@@ -8,7 +8,7 @@ from typing import Final
 
 from app.harness.bash.summary import judgements_of
 from app.harness.bash.types import AgentTrace, EvalReport, EvalResult, Judgement
-from app.harness.results import AttemptOutcome, ConversationEnding, last_answer
+from app.harness.results import AttemptOutcome, last_answer
 from app.traces.types import ToolCall, Trace, TraceOutcome
 
 LONGEST_ID: Final = 200  # characters
@@ -41,7 +41,7 @@ def trace_of(result: EvalResult) -> Trace:
         trace_id=f"{task_id}#{result.trial}",
         item_id=task_id,
         trial=result.trial,
-        outcome=_outcome(result),
+        outcome=_OUTCOMES.get(result.outcome, TraceOutcome.INFRA_ERROR),
         input=task.prompt,
         expected_output="\n".join(expectation.check for expectation in task.expectations) or None,
         error=result.reason or "\n".join(result.failures()) or None,
@@ -49,14 +49,6 @@ def trace_of(result: EvalResult) -> Trace:
         scores=_scores(result),
     )
     return trace if agent_trace is None else _with_usage(trace, agent_trace)
-
-
-def _outcome(result: EvalResult) -> TraceOutcome:
-    """The outcome; an attempt that reached its time limit is a timeout, although it has a score."""
-    if result.outcome is AttemptOutcome.SCORED and result.trace is not None:
-        timed_out = result.trace.ending is ConversationEnding.TIME_LIMIT
-        return TraceOutcome.TIMEOUT if timed_out else TraceOutcome.SCORED
-    return _OUTCOMES.get(result.outcome, TraceOutcome.INFRA_ERROR)
 
 
 def _with_usage(trace: Trace, agent_trace: AgentTrace) -> Trace:

@@ -31,6 +31,7 @@ from app.traces.mcp_traces import trace_of
 from app.traces.registry import CollectionFailed
 from app.traces.trace_producer import (
     HEARTBEAT_S,
+    AnswerWatch,
     ProducedTrace,
     open_guarded_llm,
     read_file,
@@ -73,18 +74,16 @@ class McpProducer:
         index_of = {attempt.key: index for index, attempt in enumerate(self._attempts())}
         stored = frozenset(key for key, index in index_of.items() if index not in indexes)
         plan = replace(self.plan, stored_keys=stored)
-        any_answer, rejection = False, ""
+        answers = AnswerWatch()
         pages: Generator[list[TaskResult], None, None] = run_in_background(
             lambda send: self._run(plan, send, budget), heartbeat_s=HEARTBEAT_S
         )
         try:
             for results in pages:
                 for result in results:
-                    if result.error is not None and result.error.kind is ErrorKind.PROVIDER:
-                        rejection = result.error.detail
                     # A skipped attempt sent no request, so it says nothing about the provider.
-                    elif result.outcome is not AttemptOutcome.SKIPPED:
-                        any_answer = True
+                    if result.outcome is not AttemptOutcome.SKIPPED:
+                        answers.add(failure=_provider_failure(result))
                 produced = [_produced(result, index_of[result.key]) for result in results]
                 # A scenario that runs in order repeats stored attempts for their effect on its
                 # servers; their traces are not stored twice.
@@ -93,11 +92,7 @@ class McpProducer:
             # Also when the consumer stops: it cancels the attempts in progress, which would go on
             # to cost money.
             pages.close()
-        if rejection and not any_answer:
-            raise CollectionFailed(
-                f"no model answered any task: {rejection}; correct this, then retry the run",
-                code="MODEL_REFUSED",
-            )
+        answers.require_answer()
 
     def _run(
         self, plan: McpRunPlan, send: Callable[[TaskResult], None], budget: Budget
@@ -186,6 +181,12 @@ def _prices(settings: McpHarnessSettings, tasks: Sequence[PlannedTask]) -> dict[
 
 def _produced(result: TaskResult, index: int) -> ProducedTrace:
     return ProducedTrace(index=index, trace=trace_of(result), is_settled=result.outcome in _SETTLED)
+
+
+def _provider_failure(result: TaskResult) -> str | None:
+    """Why the model did not answer; None when it did, or when no model was asked."""
+    error = result.error
+    return error.detail if error is not None and error.kind is ErrorKind.PROVIDER else None
 
 
 def _key_text(attempt: PlannedAttempt) -> str:

@@ -30,6 +30,29 @@ class ProducedTrace:
     is_settled: bool
 
 
+@dataclass(slots=True)
+class AnswerWatch:
+    """Notices that no model answered any attempt of a run, which is an outage and no result."""
+
+    has_answer: bool = False
+    first_failure: str | None = None
+
+    def add(self, *, failure: str | None) -> None:
+        """Count one attempt; `failure` is why the model did not answer, None when it did."""
+        if failure is None:
+            self.has_answer = True
+        else:
+            self.first_failure = self.first_failure or failure
+
+    def require_answer(self) -> None:
+        """Raises: `CollectionFailed` when models were asked and none of them answered."""
+        if self.first_failure is not None and not self.has_answer:
+            raise CollectionFailed(
+                f"no model answered any task: {self.first_failure}; correct this, then retry the run",
+                code="MODEL_REFUSED",
+            )
+
+
 class TraceProducer(Protocol):
     """The planned attempts of a run.
 

@@ -14,6 +14,7 @@ from app.harness.bash.sandbox import DEFAULT_LIMITS, Sandbox, SandboxLimits, san
 from app.harness.bash.types import AgentTrace, EvalTask, ToolCallResult
 from app.harness.budget import Budget, BudgetKind, RunBudgetExhausted
 from app.harness.results import ConversationEnding
+from app.harness.watched_llm import WatchedLlm
 from app.llm.conversation import (
     ChatMessage,
     Llm,
@@ -25,7 +26,6 @@ from app.llm.conversation import (
     user_message,
 )
 from app.llm.errors import LlmError
-from app.llm.retry import RetryStatus, track_retries
 
 BASH: Final = Tool(
     name="bash",
@@ -100,42 +100,32 @@ async def attempt_task(
     """Let a model work on a task.
 
     A provider error keeps the trace of the turns before it. Running out of time is a provider error
-    too when the provider never answered or was being retried.
+    too when the attempt was waiting for the provider.
     """
     started = now_s()
     loop = _AgentLoop(task, llm, limits, budget)
     failure: LlmError | None = None
     ending = ConversationEnding.ERROR
-    # Tells whether the time went by while the provider was being retried, which is not the agent's
-    # fault.
-    with track_retries() as retries:
-        try:
-            async with asyncio.timeout(limits.time_s):
-                ending = await loop.run()
-        except TimeoutError:
-            failure = _provider_timeout(loop, retries, limits.time_s)
-            ending = ConversationEnding.ERROR if failure else ConversationEnding.TIME_LIMIT
-        except LlmError as error:
-            failure = error
+    try:
+        async with asyncio.timeout(limits.time_s):
+            ending = await loop.run()
+    except TimeoutError:
+        failure = loop.llm.timeout_error(limits.time_s)
+        ending = ConversationEnding.ERROR if failure else ConversationEnding.TIME_LIMIT
+    except LlmError as error:
+        failure = error
     loop.close_open_calls(f"not run: {_ENDING_REASONS.get(ending, ending)}")
     duration_ms = round(1000 * (now_s() - started))
     return AgentAttempt(loop.trace(ending, duration_ms), loop.sandbox, failure)
 
 
-def _provider_timeout(loop: "_AgentLoop", retries: RetryStatus, time_s: float) -> LlmError | None:
-    """The error when the provider caused the timeout; None when the model was too slow."""
-    if retries.retry_reason is not None:
-        return LlmError(f"no answer after {time_s:g} s: {retries.retry_reason}")
-    return None if loop.has_answer else LlmError(f"no answer within {time_s:g} s")
-
-
 class _AgentLoop:
-    """The conversation about one task, and its sandbox."""
+    """The conversation about one task, its model and its sandbox."""
 
     def __init__(self, task: EvalTask, llm: Llm, limits: AttemptLimits, budget: Budget) -> None:
         self.sandbox = Sandbox(task.files, limits.sandbox)
         self._system = task.system if task.system is not None else sandbox_prompt()
-        self._llm = llm
+        self.llm = WatchedLlm(llm)
         self._max_turns = limits.max_turns
         self._budget = budget
         self._messages = [user_message(task.prompt)]
@@ -143,11 +133,6 @@ class _AgentLoop:
         self._open_calls: deque[ToolUseBlock] = deque()
         self._results: list[ToolResultBlock] = []
         self._turns = 0
-
-    @property
-    def has_answer(self) -> bool:
-        """Whether the model answered at least once."""
-        return self._turns > 0
 
     async def run(self) -> ConversationEnding:
         """Continue until the model stops or a limit of the task is reached.
@@ -163,7 +148,7 @@ class _AgentLoop:
                 self._budget.require_run_budget()
             except RunBudgetExhausted as error:
                 raise LlmError(str(error)) from None
-            turn = await self._llm.turn(self._system, self._messages, [BASH])
+            turn = await self.llm.turn(self._system, self._messages, [BASH])
             self._turns += 1
             self._budget.add_usage(turn.usage)
             self._messages.append(turn.message)

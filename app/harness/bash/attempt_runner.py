@@ -23,6 +23,18 @@ class ProviderRejected(Exception):
     """The provider will answer no further request; the message says why."""
 
 
+class Rejection(NamedTuple):
+    """The final error of a model or judge, and the task at which it occurred."""
+
+    role: str
+    task_id: str
+    reason: str
+
+    def reason_not_asked(self) -> str:
+        """Why an attempt was not made, in its own words: the error is that of another task."""
+        return f"not asked: the {self.role} was given up after {self.task_id}: {self.reason}"
+
+
 class Trial(NamedTuple):
     """One planned attempt."""
 
@@ -73,12 +85,12 @@ class Runner:
         self._budget = budget
         self._on_result = on_result
         self._judge = judge
-        self._stop_reason: str | None = None
+        self._rejection: Rejection | None = None
 
     @property
-    def stop_reason(self) -> str | None:
+    def rejection(self) -> Rejection | None:
         """Why no model would answer further requests; None while models answer."""
-        return self._stop_reason
+        return self._rejection
 
     async def run(self, trials: Sequence[Trial]) -> None:
         """Start every attempt in order; results may arrive in another order.
@@ -99,10 +111,11 @@ class Runner:
             self._on_result(await self._attempt(trial))
 
     async def _attempt(self, trial: Trial) -> EvalResult:
+        if self._rejection is not None:
+            return trial.skipped(self._rejection.reason_not_asked())
         exhausted = self._budget.exhausted()
-        reason = self._stop_reason or (str(RunBudgetExhausted(exhausted)) if exhausted else None)
-        if reason is not None:
-            return trial.skipped(reason)
+        if exhausted is not None:
+            return trial.skipped(str(RunBudgetExhausted(exhausted)))
         attempt = await attempt_task(
             trial.task,
             self._llm_for(trial.number),
@@ -115,25 +128,31 @@ class Runner:
 
     def _failed(self, trial: Trial, attempt: AgentAttempt, failure: LlmError) -> EvalResult:
         if failure.final:
-            self._stop_reason = f"the run was stopped: {failure.reason}"
+            self._give_up("model", trial, failure.reason)
         return _unscored(trial, attempt, AttemptOutcome.INFRA_ERROR, failure.reason)
 
     async def _scored(self, trial: Trial, attempt: AgentAttempt) -> EvalResult:
         try:
             judgements = (
-                await self._judge.judge(trial.task, attempt.trace, self._budget)
+                await self._judge.judge(
+                    trial.task, attempt.trace, self._budget, timeout_s=self._limits.task.time_s
+                )
                 if self._judge
                 else {}
             )
         except JudgeError as error:
             if error.is_final:
-                self._stop_reason = f"the run was stopped: {error}"
+                self._give_up("judge", trial, str(error))
             return _unscored(trial, attempt, AttemptOutcome.JUDGE_ERROR, str(error))
         evidence = CheckEvidence(
             calls=attempt.trace.tool_calls, files=attempt.sandbox, judgements=judgements
         )
         unscored = EvalResult(task=trial.task, trial=trial.number, trace=attempt.trace)
         return score_attempt(unscored, evidence)
+
+    def _give_up(self, role: str, trial: Trial, reason: str) -> None:
+        """Skip the attempts that have not begun; the first rejection explains them."""
+        self._rejection = self._rejection or Rejection(role, trial.task.id, reason)
 
 
 def _unscored(
@@ -171,7 +190,7 @@ async def evaluate(
 
     def send_unless_rejected(result: EvalResult) -> None:
         """Drop the results without a score after a rejection: these attempts were not made."""
-        if runner.stop_reason is None or result.score is not None:
+        if runner.rejection is None or result.score is not None:
             send(result)
 
     runner = Runner(
@@ -183,8 +202,8 @@ async def evaluate(
         await llm.close()
         if judge is not None:
             await judge.close()
-    if runner.stop_reason is not None:
-        raise ProviderRejected(runner.stop_reason)
+    if runner.rejection is not None:
+        raise ProviderRejected(runner.rejection.reason)
 
 
 def open_budget(settings: BashHarnessSettings, used_budget: UsedBudget) -> Budget:

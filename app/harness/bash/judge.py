@@ -6,7 +6,8 @@ from app.harness.bash.check_registry import split_check
 from app.harness.bash.types import AgentTrace, EvalTask, Judgement
 from app.harness.budget import Budget
 from app.harness.judge import JudgeError, cut_middle, judge_system_prompt, read_score
-from app.llm.conversation import Llm, ToolResultBlock, Turn, user_message
+from app.harness.watched_llm import turn_within
+from app.llm.conversation import Llm, ToolResultBlock, Turn
 from app.llm.errors import LlmError
 from app.llm.prices import Price
 
@@ -22,35 +23,37 @@ class BashJudge:
         self._price = price
 
     async def judge(
-        self, task: EvalTask, trace: AgentTrace, run_budget: Budget
+        self, task: EvalTask, trace: AgentTrace, run_budget: Budget, *, timeout_s: float
     ) -> dict[str, Judgement]:
-        """The judgement of each question; the cost counts against `run_budget`.
+        """The judgement of each question, each within `timeout_s` seconds; the cost counts against
+        `run_budget`.
 
-        Raises: JudgeError when an answer is not a valid judgement.
+        Raises: JudgeError when an answer is missing or not a valid judgement.
         """
         budget = Budget(price=self._price, parent=run_budget)
         checks = [split_check(expectation.check) for expectation in task.expectations]
         # A question that a task repeats is asked once.
         questions = dict.fromkeys(check.value for check in checks if check.name == "llm_judge")
         return {
-            question: await self._answer(question, task, trace, budget) for question in questions
+            question: read_judgement(
+                await self._answer(judge_prompt(question, task, trace), budget, timeout_s),
+                self._price,
+            )
+            for question in questions
         }
 
     async def close(self) -> None:
         """Close the connections of the model."""
         await self._llm.close()
 
-    async def _answer(
-        self, question: str, task: EvalTask, trace: AgentTrace, budget: Budget
-    ) -> Judgement:
-        prompt = user_message(judge_prompt(question, task, trace))
+    async def _answer(self, prompt: str, budget: Budget, timeout_s: float) -> Turn:
         try:
-            turn = await self._llm.turn(judge_system_prompt(SCALE), [prompt], [])
+            turn = await turn_within(self._llm, judge_system_prompt(SCALE), prompt, timeout_s)
         except LlmError as failure:
             reason = f"the judge did not answer: {failure.reason}"
             raise JudgeError(reason, is_final=failure.final) from None
         budget.add_usage(turn.usage)
-        return read_judgement(turn, self._price)
+        return turn
 
 
 def judge_prompt(question: str, task: EvalTask, trace: AgentTrace) -> str:

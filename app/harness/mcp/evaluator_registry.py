@@ -98,24 +98,20 @@ def is_pattern(item: JsonValue) -> bool:
 
 
 def accepts_error(evaluator: EvaluatorConfig, error: AttemptError) -> bool:
-    """Whether an error that ended an attempt may be the expected error: the evaluator names its text.
+    """Whether an error that ended an attempt may be the expected error.
 
-    For errors of servers and providers only the literal text before the colon counts: a pattern for
-    tool errors could also match the details, such as the "No such file" of a missing program.
+    An error of the agent, such as a timeout of a tool, may be. One of a server or provider must be
+    named by `expected` with its literal text before the colon: a task that expects any error must
+    not pass because a server is unreachable, and a pattern for tool errors could also match the
+    details, such as the "No such file" of a missing program.
     """
-    if OUTCOMES[error.kind] is AttemptOutcome.SKIPPED:
+    outcome = OUTCOMES[error.kind]
+    if not evaluator.expect_error or outcome is AttemptOutcome.SKIPPED:
         return False
-    expected = [item for item in expected_items(evaluator) if not _is_negated_pattern(item)]
-    if OUTCOMES[error.kind] is AttemptOutcome.INFRA_ERROR:
-        words = error.detail.partition(": ")[0]
-        is_named = any(isinstance(item, str) and words in item for item in expected)
-    else:
-        is_named = bool(expected) or (evaluator.regex is not None and evaluator.expect_match)
-    return evaluator.expect_error and is_named
-
-
-def _is_negated_pattern(item: JsonValue) -> bool:
-    return is_pattern(item) and isinstance(item, dict) and item.get("expect_match") is False
+    if outcome.is_agent_failure:
+        return True
+    words = error.detail.partition(": ")[0]
+    return any(isinstance(item, str) and words in item for item in expected_items(evaluator))
 
 
 def select_check(name: str) -> Callable[[EvaluatorConfig], Sequence[JsonValue]]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from app.harness.mcp.context_cost import context_costs, tool_usages
 from app.harness.mcp.context_plot import LEGEND, context_plots
-from app.harness.mcp.summary import summarize
+from app.harness.mcp.summary import McpSummary, summarize
 from app.harness.mcp.types import McpReport, TaskResult
 from app.harness.reports.formatting import (
     UNKNOWN,
@@ -149,7 +149,7 @@ def calls_csv(report: McpReport) -> str:
 def _status(result: TaskResult) -> AttemptStatus:
     if result.outcome is AttemptOutcome.SKIPPED:
         return AttemptStatus.SKIPPED
-    if result.outcome is not AttemptOutcome.SCORED:
+    if result.outcome.is_error:
         return AttemptStatus.ERROR
     if result.passed is None:
         return AttemptStatus.NEUTRAL
@@ -158,9 +158,8 @@ def _status(result: TaskResult) -> AttemptStatus:
 
 def _figures(report: McpReport) -> list[FigureLine]:
     summary = summarize(report)
-    rate = format_percent(summary.pass_rate)
     figures = [
-        FigureLine("Pass rate", f"{rate} ({summary.passed} passed, {summary.failed} failed)"),
+        FigureLine("Pass rate", _pass_rate(summary)),
         FigureLine(
             "Attempts",
             f"{summary.planned} planned, {summary.errors} errors, {summary.without_verdict} without"
@@ -173,6 +172,14 @@ def _figures(report: McpReport) -> list[FigureLine]:
     return (
         [*figures, FigureLine("Note", "the run was interrupted")] if report.interrupted else figures
     )
+
+
+def _pass_rate(summary: McpSummary) -> str:
+    """The pass rate of the scored attempts, and the errors beside it: 100 % of few is no success."""
+    counts = f"{summary.passed} passed, {summary.failed} failed"
+    if summary.errors:
+        counts += f"; {summary.errors} of {summary.planned} attempts errored and are not scored"
+    return f"{format_percent(summary.pass_rate)} ({counts})"
 
 
 def _context_table(report: McpReport) -> ReportTable:

@@ -8,7 +8,6 @@ from app.harness.mcp.types import Evaluation, TaskResult
 from app.harness.results import AttemptOutcome
 from app.llm.conversation import MessageRole
 
-FAILURES: Final = (AttemptOutcome.AGENT_ERROR, AttemptOutcome.TIMEOUT)
 _ANSWER_EVALUATORS: Final = ("contains", "fields", "literal", "number", "regex")
 
 
@@ -40,11 +39,11 @@ def task_scores(result: TaskResult) -> dict[str, float]:
     TASK_PASSED is 1 or 0, and missing without an expectation; TASK_SCORE is the mean of the
     evaluators; NATURAL_STOP, BASE_CONTEXT and CONTEXT_GROWTH_AVG exist only where a model ran.
     """
-    has_failed = result.outcome in FAILURES
+    has_failed = result.outcome.is_agent_failure
     if result.outcome is not AttemptOutcome.SCORED and not has_failed:
         return {}
     scores = {
-        "TASK_PASSED": 0.0 if has_failed else result.passed,
+        "TASK_PASSED": result.passed,
         "TASK_SCORE": 0.0 if has_failed else _mean_score(result.evaluations),
         "NATURAL_STOP": result.natural_stop if result.type is TaskType.HARNESS else None,
         "BASE_CONTEXT": result.base_context,

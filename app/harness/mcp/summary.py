@@ -9,9 +9,12 @@ from app.harness.results import AttemptOutcome, pass_rate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpSummary:
-    """Counts of attempts and sums of their usage; the pass rate counts attempts with a verdict.
+    """Counts of attempts and sums of their usage.
 
-    `without_verdict` counts attempts without an expectation, or with a score but no threshold.
+    The pass rate is that of the attempts with a verdict, `passed` and `failed`; an attempt that the
+    agent ended by an error or a timeout failed. `errors` are attempts without a verdict because of
+    a server, a provider or a judge. `without_verdict` counts attempts without an expectation, or
+    with a score but no threshold.
     """
 
     planned: int
@@ -33,15 +36,15 @@ def summarize(report: McpReport) -> McpSummary:
     passed = sum(result.passed is True for result in results)
     failed = sum(result.passed is False for result in results)
     skipped = sum(result.outcome is AttemptOutcome.SKIPPED for result in results)
-    scored = sum(result.outcome is AttemptOutcome.SCORED for result in results)
+    errors = sum(result.outcome.is_error for result in results)
     costs = [result.cost_usd for result in results if result.llm_calls]
     known_costs = [cost for cost in costs if cost is not None]
     return McpSummary(
         planned=report.planned,
         passed=passed,
         failed=failed,
-        errors=len(results) - scored - skipped,
-        without_verdict=scored - passed - failed,
+        errors=errors,
+        without_verdict=len(results) - passed - failed - errors - skipped,
         missing=max(report.planned - len(results), 0) + skipped,
         pass_rate=pass_rate(passed, passed + failed),
         input_tokens=sum(result.input_tokens or 0 for result in results),

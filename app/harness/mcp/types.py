@@ -159,7 +159,12 @@ class TaskResult:
 
     @property
     def passed(self) -> bool | None:
-        """Whether every evaluation passed; None without evaluations or after an error."""
+        """Whether every evaluation passed; None without evaluations or after an error.
+
+        False when the agent failed: a crash must not look better than a wrong answer.
+        """
+        if self.outcome.is_agent_failure:
+            return False
         verdicts = [
             evaluation.passed for evaluation in self.evaluations if evaluation.passed is not None
         ]

@@ -226,6 +226,9 @@ def test_model_pool__finally_failed_model_gets_no_more_requests() -> None:
     report = run(*tasks, model=model, concurrency=1).report
     assert len(model.requests) == 1
     assert {result.outcome for result in report.results} == {AttemptOutcome.INFRA_ERROR}
+    asked, *not_asked = [result.error.detail for result in report.results if result.error]
+    assert asked == "the model did not answer: m: 401: wrong key"
+    assert set(not_asked) == {"not asked: the model was given up after a: 401: wrong key"}
 
 
 def test_conversation__server_death_ends_the_task() -> None:
@@ -258,10 +261,27 @@ class Asleep(ScriptedModel):
 def test_timeout__cancels_request_and_sends_no_more() -> None:
     model = Asleep(lambda _: says(""))
     result = run(harness_task(timeout_s=0.05), model=model).result
-    assert (result.outcome, result.ending) == (AttemptOutcome.TIMEOUT, ConversationEnding.ERROR)
+    assert (result.outcome, result.ending) == (AttemptOutcome.INFRA_ERROR, ConversationEnding.ERROR)
     assert result.error is not None
-    assert result.error.detail == "not completed within its timeout of 0.05 s; it was waiting for m"
+    assert result.error.detail.startswith(
+        "the model did not answer: m: timed out after 0.05 s: no response to request 1 for 0."
+    )
     assert model.is_cancelled
+
+
+def test_timeout__provider_is_never_the_expected_error() -> None:
+    """Errors of tools are expected here; an outage is none of them."""
+    task = harness_task(timeout_s=0.05, evaluator=EvaluatorConfig(expect_error=True))
+    result = run(task, model=Asleep(lambda _: says(""))).result
+    assert (result.outcome, result.passed) == (AttemptOutcome.INFRA_ERROR, None)
+
+
+def test_timeout__hanging_tool_of_a_model_is_that_of_the_agent() -> None:
+    task = harness_task(faults(), timeout_s=0.3)
+    result = run(task, model=scripted(calls(("hang", {})), says("Never."))).result
+    assert (result.outcome, result.passed) == (AttemptOutcome.TIMEOUT, False)
+    assert result.error is not None
+    assert result.error.detail.endswith("; it was waiting for hang of faults")
 
 
 def test_conversation__long_tool_result_is_truncated_for_the_model_only() -> None:
@@ -292,20 +312,20 @@ def test_expect_error__missing_error_fails() -> None:
     [
         ({"expected": "not completed within its timeout"}, True),
         ({"regex": "was waiting for hang"}, True),
-        ({}, None),
-        ({"expected": "no such zone"}, None),
-        ({"regex": "no such zone", "expect_match": False}, None),
+        ({}, True),
+        ({"expected": "no such zone"}, False),
+        ({"regex": "no such zone"}, False),
+        ({"regex": "no such zone", "expect_match": False}, True),
     ],
 )
-def test_expect_error__timeout_counts_only_when_its_text_is_named(
-    named: dict[str, Any], passed: bool | None
+def test_expect_error__timeout_of_a_tool_is_evaluated_like_an_answer(
+    named: dict[str, Any], passed: bool
 ) -> None:
     evaluator = EvaluatorConfig(expect_error=True, **named)
     task = direct_task(faults(), "hang", evaluator=evaluator, timeout_s=0.2)
     result = run(task).result
-    assert result.passed is passed
-    assert result.outcome is (AttemptOutcome.SCORED if passed else AttemptOutcome.TIMEOUT)
-    assert not passed or result.response == (
+    assert (result.outcome, result.passed) == (AttemptOutcome.SCORED, passed)
+    assert result.response == (
         "not completed within its timeout of 0.2 s; it was waiting for hang of faults"
     )
 
@@ -379,7 +399,9 @@ def test_judge__timeout_is_that_of_the_task() -> None:
     result = run(harness_task(evaluator=evaluator, timeout_s=0.2), model=judge).result
     assert result.error is not None
     assert result.error.kind is ErrorKind.JUDGE
-    assert result.error.detail == "the judge did not answer within 0.2 s"
+    assert result.error.detail == (
+        "the judge did not answer: m: timed out after 0.2 s: no response to request 1 for 0.2 s"
+    )
     assert judge.is_cancelled
 
 

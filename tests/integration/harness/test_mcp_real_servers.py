@@ -344,5 +344,9 @@ def test_provider_request__retry_after_does_not_exceed_the_timeout() -> None:
         status=429, body=b'{"error": {"message": "busy"}}', headers={"Retry-After": "100"}
     )
     result, requests = ask(later, ends("Hello."), timeout_s=0.5)
-    assert result.outcome is AttemptOutcome.TIMEOUT
-    assert len(requests) <= 1
+    assert result.outcome is AttemptOutcome.INFRA_ERROR
+    assert result.error is not None
+    assert result.error.detail == (
+        "the model did not answer: m: timed out after 1 × 429 within 0.5 s (last: 429: busy)"
+    )
+    assert len(requests) == 1

@@ -10,7 +10,12 @@ from app.harness.budget import Budget, RunBudgetExhausted
 from app.harness.judge import JudgeError
 from app.harness.mcp.agent_loop.attempt_record import AttemptRecord, TraceSink
 from app.harness.mcp.agent_loop.conversation import Conversation
-from app.harness.mcp.agent_loop.model_pool import AttemptJudge, ModelKey, ModelPool
+from app.harness.mcp.agent_loop.model_pool import (
+    AttemptJudge,
+    ModelGivenUp,
+    ModelKey,
+    ModelPool,
+)
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.evaluator_registry import EvaluatorEvidence, accepts_error, evaluate
 from app.harness.mcp.mcp_server import McpServer, ServerError
@@ -18,6 +23,7 @@ from app.harness.mcp.plan import PlannedAttempt, PlannedTask
 from app.harness.mcp.server_pool import ServerPool
 from app.harness.mcp.types import OUTCOMES, AttemptError, ErrorKind, Evaluation, TaskResult
 from app.harness.results import AttemptOutcome, ConversationEnding
+from app.harness.watched_llm import WatchedLlm
 from app.llm.errors import LlmError
 from app.llm.prices import Price
 
@@ -55,9 +61,8 @@ class _AttemptRunner:
             price=context.prices.get(attempt.task.model),
             parent=context.budget,
         )
-        self._judge = AttemptJudge(
-            context.models, attempt.task.endpoint, context.prices, context.budget
-        )
+        self._judge = AttemptJudge(context.models, attempt.task, context.prices, context.budget)
+        self._llm: WatchedLlm | None = None
         self._ending: ConversationEnding | None = None
         self._evaluations: tuple[Evaluation, ...] = ()
         self._duration_s = 0.0
@@ -75,20 +80,15 @@ class _AttemptRunner:
                     self._duration_s = time.monotonic() - start_time
                     self._record.close_pending()
         except TimeoutError:
-            pending = (
-                f"; it was waiting for {self._record.last_awaited}"
-                if self._record.last_awaited
-                else ""
-            )
-            detail = f"not completed within its timeout of {self._task.timeout_s:g} s{pending}"
-            error = AttemptError(kind=ErrorKind.TIMEOUT, detail=detail)
+            error = self._timeout_error()
         except RunBudgetExhausted as exhausted:
             error = AttemptError(kind=ErrorKind.RUN_LIMIT, detail=str(exhausted))
         except ServerError as failure:
             error = AttemptError(kind=failure.kind, detail=failure.detail)
+        except ModelGivenUp as given_up:
+            error = AttemptError(kind=ErrorKind.PROVIDER, detail=f"not asked: {given_up.reason}")
         except LlmError as failure:
-            detail = f"the model did not answer: {self._task.model}: {failure.reason}"
-            error = AttemptError(kind=ErrorKind.PROVIDER, detail=detail)
+            error = self._provider_error(failure)
         if self._task.type is TaskType.HARNESS:
             self._ending = ConversationEnding.ERROR
         return error
@@ -96,8 +96,8 @@ class _AttemptRunner:
     async def evaluate(self, error: AttemptError | None) -> AttemptError | None:
         """Evaluate the answer, or an expected error; returns the error of the attempt, if any.
 
-        An error that ended the attempt counts as expected only when the evaluator names its text
-        and no evaluation fails.
+        The text of an expected error is the answer. An error of a server or provider that is not
+        exactly the expected one stays an error: the attempt says nothing about the agent.
         """
         evaluator = self._task.evaluator
         if evaluator is None or (error is not None and not accepts_error(evaluator, error)):
@@ -108,14 +108,11 @@ class _AttemptRunner:
             tool_calls=self._record.all_calls(),
         )
         try:
-            async with asyncio.timeout(self._task.timeout_s):
-                evaluations = await evaluate(evaluator, evidence, self._judge.ask)
-        except (JudgeError, TimeoutError) as failure:
-            timeout_message = f"the judge did not answer within {self._task.timeout_s:g} s"
-            return error or AttemptError(
-                kind=ErrorKind.JUDGE, detail=str(failure) or timeout_message
-            )
-        if error is not None and any(evaluation.passed is False for evaluation in evaluations):
+            evaluations = await evaluate(evaluator, evidence, self._judge.ask)
+        except JudgeError as failure:
+            return error or AttemptError(kind=ErrorKind.JUDGE, detail=str(failure))
+        has_failure = any(evaluation.passed is False for evaluation in evaluations)
+        if error is not None and OUTCOMES[error.kind].is_error and has_failure:
             return error
         self._evaluations = evaluations
         self._record.expected_error = error.detail if error else None
@@ -154,14 +151,28 @@ class _AttemptRunner:
             return await self._call_tool(servers[0])
         model_key = ModelKey(self._task.endpoint, self._task.model, self._task.turn_settings)
         try:
-            llm = self._context.models.get(model_key)
-            conversation = Conversation(self._task, llm, servers, self._record, self._budget)
+            self._llm = WatchedLlm(self._context.models.get(model_key))
+            conversation = Conversation(self._task, self._llm, servers, self._record, self._budget)
             self._ending = await conversation.run()
         except LlmError as failure:
             if failure.final:
-                self._context.models.disable(model_key, failure)
+                self._context.models.give_up(model_key, self._task.name, failure)
             raise
         return None
+
+    def _timeout_error(self) -> AttemptError:
+        """The error of a timeout: of the provider when a request was in flight, else of the agent."""
+        failure = self._llm.timeout_error(self._task.timeout_s) if self._llm is not None else None
+        if failure is not None:
+            return self._provider_error(failure)
+        awaited = self._record.last_awaited
+        pending = f"; it was waiting for {awaited}" if awaited else ""
+        detail = f"not completed within its timeout of {self._task.timeout_s:g} s{pending}"
+        return AttemptError(kind=ErrorKind.TIMEOUT, detail=detail)
+
+    def _provider_error(self, failure: LlmError) -> AttemptError:
+        detail = f"the model did not answer: {self._task.model}: {failure.reason}"
+        return AttemptError(kind=ErrorKind.PROVIDER, detail=detail)
 
     async def _call_tool(self, server: McpServer) -> AttemptError | None:
         assert self._task.tool is not None

@@ -12,9 +12,9 @@ from app.harness.mcp.plan import PlannedTask
 from app.harness.mcp.tool_content import truncate
 from app.harness.mcp.types import LlmCall, McpToolCall
 from app.harness.results import ConversationEnding
+from app.harness.watched_llm import WatchedLlm
 from app.llm.conversation import (
     ChatMessage,
-    Llm,
     MessageRole,
     StopReason,
     ToolResultBlock,
@@ -35,7 +35,7 @@ class Conversation:
     def __init__(
         self,
         task: PlannedTask,
-        llm: Llm,
+        llm: WatchedLlm,
         servers: Sequence[ToolServer],
         record: AttemptRecord,
         budget: Budget,

@@ -10,7 +10,8 @@ from app.harness.judge import JudgeError
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.plan import LlmEndpoint, PlannedTask
 from app.harness.results import JudgeUsage
-from app.llm.conversation import Llm, TurnSettings, user_message
+from app.harness.watched_llm import turn_within
+from app.llm.conversation import Llm, TurnSettings
 from app.llm.errors import LlmError
 from app.llm.prices import Price
 from app.llm.providers import KEYS, open_llm
@@ -46,23 +47,32 @@ def _model_keys(task: PlannedTask) -> Iterable[ModelKey]:
         yield ModelKey(task.endpoint, task.evaluator.model)
 
 
+class ModelGivenUp(LlmError):
+    """The model is not asked: an earlier task received an error that every request would receive."""
+
+    def __init__(self, task: str, failure: LlmError) -> None:
+        super().__init__(
+            f"the model was given up after {task}: {failure.reason}", kind=failure.kind
+        )
+
+
 class ModelPool:
     """Opens the models and judges of tasks, and remembers which ones failed finally."""
 
     def __init__(self, tasks: Iterable[PlannedTask], open_llm_model: OpenModel) -> None:
         model_keys = dict.fromkeys(model_key for task in tasks for model_key in _model_keys(task))
         self._models = {model_key: open_llm_model(*model_key) for model_key in model_keys}
-        self._failures: dict[ModelKey, LlmError] = {}
+        self._given_up: dict[ModelKey, ModelGivenUp] = {}
 
     def get(self, model_key: ModelKey) -> Llm:
-        """The model. Raises its LlmError when it was disabled."""
-        if model_key in self._failures:
-            raise self._failures[model_key]
+        """The model. Raises: ModelGivenUp."""
+        if model_key in self._given_up:
+            raise self._given_up[model_key]
         return self._models[model_key]
 
-    def disable(self, model_key: ModelKey, failure: LlmError) -> None:
-        """Send no more requests to this model: every one would fail the same way."""
-        self._failures[model_key] = failure
+    def give_up(self, model_key: ModelKey, task: str, failure: LlmError) -> None:
+        """Send no more requests to this model: every one would fail like that of this task."""
+        self._given_up.setdefault(model_key, ModelGivenUp(task, failure))
 
     async def close(self) -> None:
         """Close the connections of all models."""
@@ -74,20 +84,23 @@ class AttemptJudge:
     """Sends requests to the judge of one attempt and counts their usage, also in `run_budget`."""
 
     models: ModelPool
-    endpoint: LlmEndpoint
+    task: PlannedTask
     prices: Mapping[str, Price]
     run_budget: Budget
     budget: Budget | None = field(default=None, init=False)
 
     async def ask(self, model: str, system: str, prompt: str) -> str:
-        """The answer of the judge. Raises JudgeError."""
-        model_key = ModelKey(self.endpoint, model)
+        """The answer of the judge within the timeout of the task. Raises JudgeError."""
+        model_key = ModelKey(self.task.endpoint, model)
         self.budget = self.budget or Budget(price=self.prices.get(model), parent=self.run_budget)
         try:
-            turn = await self.models.get(model_key).turn(system, [user_message(prompt)], [])
+            llm = self.models.get(model_key)
+            turn = await turn_within(llm, system, prompt, self.task.timeout_s)
+        except ModelGivenUp as given_up:
+            raise JudgeError(f"not asked: {given_up.reason}") from None
         except LlmError as failure:
             if failure.final:
-                self.models.disable(model_key, failure)
+                self.models.give_up(model_key, self.task.name, failure)
             raise JudgeError(f"the judge did not answer: {model}: {failure.reason}") from None
         self.budget.add_usage(turn.usage)
         return turn.message.text()
