@@ -112,7 +112,7 @@ def test_import__outcome_of_attempt() -> None:
     never = result(task(task_id="w"), True, outcome=AttemptOutcome.SKIPPED)
     produced_traces = traces_in(json_report(report(late, errored, unjudged, never)).encode())
     assert [entry.outcome for entry in produced_traces] == [
-        TraceOutcome.TIMEOUT,
+        TraceOutcome.SCORED,  # at its time limit it is scored like at any other limit
         TraceOutcome.INFRA_ERROR,
         TraceOutcome.JUDGE_ERROR,
     ]

@@ -247,8 +247,8 @@ def test_run__rejected_model_does_not_stop_others() -> None:
         *[("closed", AttemptOutcome.INFRA_ERROR)] * 2, *[("open", AttemptOutcome.SCORED)] * 2,
     ]  # fmt: skip
     errors = [entry.error.detail for entry in results if entry.error]
-    assert len(errors) == 2
-    assert all(detail.startswith("the model did not answer: closed: 401: ") for detail in errors)
+    assert errors[0].startswith("the model did not answer: closed: 401: not for you")
+    assert errors[1].startswith("not asked: the model was given up after compare:base: 401: ")
     assert [request.body["model"] for request in server.requests] == ["closed", "open", "open"]
 
 
@@ -299,7 +299,7 @@ def test_run__exhausted_budget_leaves_run_incomplete(model: ModelServer) -> None
         "--concurrency", "1",
     )  # fmt: skip
     assert done.exit_code == 3
-    assert "0 attempts errored, 1 were not reached" in done.stderr
+    assert "0 attempts errored and are not scored, 1 were not reached" in done.stderr
     assert "the run reached its limit of tokens" in done.stdout
     assert len(model.requests) == 1
 
