@@ -31,6 +31,7 @@ from app.jobs.outcomes import (
 from app.jobs.process_pool import ProcessPool
 from app.jobs.queue import split_correlation
 from app.jobs.rescue import HEARTBEAT_INTERVAL_S, RESCUE_INTERVAL_S, STALLED_AFTER_S, rescue_jobs
+from app.jobs.silent_sessions import SilentSessions
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ class Worker:
         self._concurrency = concurrency
         self._call_timeout_s = call_timeout_s
         self._ticks = {"rescue": (RESCUE_INTERVAL_S, self._rescue_jobs), **(ticks or {})}
+        self._silent_sessions = SilentSessions()
         self._stopping = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -89,12 +91,19 @@ class Worker:
             ticker.shutdown(wait=False)
 
     async def drain(self) -> None:
-        """Run all waiting jobs, and the jobs that they enqueue, then return."""
+        """Run all waiting jobs, and the jobs that they enqueue, then return.
+
+        Jobs without a handler in this process stay in the queue.
+        """
         async with self._app().open_async() as app:
-            while await app.job_manager.list_jobs_async(status="todo"):
+            while await self._has_known_job(app):
                 await app.run_worker_async(
                     concurrency=self._concurrency, wait=False, install_signal_handlers=False
                 )
+
+    async def _has_known_job(self, app: procrastinate.App) -> bool:
+        waiting = await app.job_manager.list_jobs_async(status="todo")
+        return any(self._handlers.find(job.task_name) is not None for job in waiting)
 
     async def _run_until_lost(self, on_ready: Callable[[], None]) -> None:
         try:
@@ -227,7 +236,7 @@ class Worker:
 
     def _rescue_jobs(self) -> None:
         with self._resources.db.begin() as session:
-            rescued = rescue_jobs(session, self._handlers)
+            rescued = rescue_jobs(session, self._handlers, self._silent_sessions)
         if rescued:
             log.warning("rescued %d jobs of dead workers", rescued)
 

@@ -10,9 +10,9 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.core.batch_delete import BATCH_ROWS
-from app.core.db import IDLE_IN_TRANSACTION_TIMEOUT_MS
 from app.jobs.handlers import MAX_ATTEMPTS, JobHandlers
 from app.jobs.outcomes import JobFailed, JobLease, fail_job
+from app.jobs.silent_sessions import SilentSessions
 
 # A killed worker's jobs run again within 15 s: three missed heartbeats, one tick of the rescue, and
 # the start.
@@ -35,16 +35,6 @@ _SELECT_STALLED = text(
     FOR UPDATE OF job SKIP LOCKED
     """
 )
-# Postgres does not apply its idle-in-transaction timeout in the middle of a COPY or of a pipeline,
-# so that the row locks of a suspended process would stay for ever and block the rescue.
-_TERMINATE_SILENT = text(
-    """
-    SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-    WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
-      AND application_name LIKE 'mosaico%' AND wait_event_type = 'Client'
-      AND xact_start IS NOT NULL AND state_change < now() - make_interval(secs => :silent)
-    """
-)
 _RETRY_JOB = text("SELECT procrastinate_retry_job_v2(:id, now(), NULL, NULL, NULL)")
 _DELETE_FINISHED = text(
     """
@@ -60,7 +50,11 @@ _DELETE_FINISHED = text(
 
 
 def rescue_jobs(
-    session: Session, handlers: JobHandlers, *, stalled_after_s: float = STALLED_AFTER_S
+    session: Session,
+    handlers: JobHandlers,
+    silent_sessions: SilentSessions,
+    *,
+    stalled_after_s: float = STALLED_AFTER_S,
 ) -> int:
     """Return the jobs of dead workers to the queue; returns how many.
 
@@ -72,7 +66,7 @@ def rescue_jobs(
     if not session.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": _RESCUE_LOCK}):
         return 0
     # First, because a suspended process may hold the row locks of the jobs that it no longer runs.
-    terminate_silent_sessions(session)
+    silent_sessions.terminate(session)
     stalled = session.execute(_SELECT_STALLED, {"stalled": stalled_after_s}).all()
     for job_id, name, arguments, attempts, worker_id in stalled:
         lease = JobLease(
@@ -84,17 +78,6 @@ def rescue_jobs(
         else:
             fail_job(session, lease, _fail_after_lost_workers(lease), handlers)
     return len(stalled)
-
-
-def terminate_silent_sessions(
-    session: Session, *, silent_s: float = IDLE_IN_TRANSACTION_TIMEOUT_MS / 1000
-) -> int:
-    """Terminate our database sessions that have an open transaction and are silent.
-
-    That releases the locks of suspended processes. Returns the number of sessions.
-    """
-    terminated: int = session.execute(_TERMINATE_SILENT, {"silent": silent_s}).scalar_one()
-    return terminated
 
 
 def _fail_after_lost_workers(lease: JobLease) -> JobFailed:

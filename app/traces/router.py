@@ -1,16 +1,17 @@
 """REST endpoints of uploaded datasets."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 
 from app.access.deps import READ, RUN
-from app.access.idempotency import Idempotent
+from app.access.idempotency import Idempotent, IdempotentCreate
 from app.core.keyset import PageParams
 from app.core.problem_documents import PROBLEMS
 from app.core.schemas import Page, ShortText
 from app.core.web.deps import Res
-from app.core.web.uploads import JsonUpload, NdjsonUpload, iter_lines
+from app.core.web.uploads import JsonUpload, NdjsonUpload, UploadedBody, iter_lines
 from app.traces import queries, service
 from app.traces.imports import read_results
 from app.traces.schemas import LocalDatasetView
@@ -65,20 +66,7 @@ def upload_traces(
     ] = False,
 ) -> Response:
     """Upload the traces of one run, one JSON object per line. An invalid line rejects the upload."""
-    return once(
-        upload.sha256,
-        lambda session: LocalDatasetView.model_validate(
-            service.store_local_dataset(
-                session,
-                name,
-                run_name,
-                iter_lines(upload.file),
-                size_bytes=upload.size_bytes,
-                replace=replace,
-            )
-        ),
-        location=lambda dataset: f"/api/v1/local-datasets/{dataset.id}",
-    )
+    return _store(once, upload, iter_lines(upload.file), name, run_name, replace=replace)
 
 
 @router.post(
@@ -102,20 +90,34 @@ def import_results(
 ) -> Response:
     """Import a result file of bashkit-eval or ot-bench as the traces of one run."""
     recording = read_results(upload.file.read())
-    return once(
-        upload.sha256,
-        lambda session: LocalDatasetView.model_validate(
-            service.store_local_dataset(
-                session,
-                name,
-                run_name or recording.run_name,
-                recording.lines,
-                size_bytes=upload.size_bytes,
-                replace=replace,
-            )
-        ),
-        location=lambda dataset: f"/api/v1/local-datasets/{dataset.id}",
-    )
+    lines = enumerate(recording.lines, start=1)
+    return _store(once, upload, lines, name, run_name or recording.run_name, replace=replace)
+
+
+def _store(
+    once: IdempotentCreate,
+    upload: UploadedBody,
+    numbered_lines: Iterable[tuple[int, bytes]],
+    name: str,
+    run_name: str,
+    *,
+    replace: bool,
+) -> Response:
+    with service.encode_traces(numbered_lines) as traces:
+        return once(
+            upload.sha256,
+            lambda session: LocalDatasetView.model_validate(
+                service.store_local_dataset(
+                    session,
+                    name,
+                    run_name,
+                    traces,
+                    size_bytes=upload.size_bytes,
+                    replace=replace,
+                )
+            ),
+            location=lambda dataset: f"/api/v1/local-datasets/{dataset.id}",
+        )
 
 
 @router.get("", dependencies=READ)

@@ -3,21 +3,26 @@
 import dataclasses
 import hashlib
 import re
+import struct
+import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
+from typing import IO
 
 from psycopg.errors import UniqueViolation
 from psycopg.types.json import Jsonb
 from sqlalchemy import delete, text
 from sqlalchemy.orm import Session
 
-from app.core.bulk_copy import copy_rows
+from app.core.bulk_copy import copy_encoded_file, copy_rows, encode_row
 from app.core.errors import Conflict, Invalid
 from app.core.ids import new_id
 from app.jobs.queue import enqueue
 from app.traces import queries
 from app.traces.models import CollectedTrace, Collection, LocalDataset
-from app.traces.ndjson import MAX_TRIAL, parse_trace_line
+from app.traces.ndjson import BYTE_ORDER_MARK, MAX_TRIAL, parse_trace_line
 from app.traces.registry import TracePage
 from app.traces.types import ToolCall, Trace
 
@@ -42,7 +47,9 @@ COLLECTED_COLUMNS = {
     "turns": "int4",
     "scores": "jsonb",
 }
-LOCAL_COLUMNS = {"dataset_id": "text", "position": "int4", "trace_id": "text", "line": "text"}
+LOCAL_COLUMNS = ("dataset_id", "position", "trace_id", "line")
+_POSITION = struct.Struct(">i")
+MEMORY_BYTES = 1024**2
 
 # The digest of a collection without traces.
 EMPTY_DIGEST = hashlib.sha256().digest()
@@ -161,11 +168,48 @@ def _number_trials(session: Session, collection: Collection) -> None:
     session.execute(_NUMBER_TRIALS, {"collection": collection.id, "most": MAX_TRIAL})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedTraces:
+    """The validated traces of an upload as rows of `local_traces`; `rows` is at its beginning."""
+
+    dataset_id: str
+    count: int
+    rows: IO[bytes]
+
+
+@contextmanager
+def encode_traces(numbered_lines: Iterable[tuple[int, bytes]]) -> Iterator[EncodedTraces]:
+    """Validate the lines of an upload and keep them on disk until the block ends.
+
+    Before the transaction that stores them: parsing millions of lines takes minutes.
+    Raises:  `Invalid` with the number of a line that is not a trace, or without any line.
+    """
+    dataset_id, count = new_id(), 0
+    with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as rows:
+        for number, line in numbered_lines:
+            trace_id = parse_trace_line(line, number).trace_id
+            rows.write(
+                encode_row(
+                    dataset_id.encode(),
+                    _POSITION.pack(count),
+                    trace_id.encode(),
+                    line.removeprefix(BYTE_ORDER_MARK).strip(),
+                )
+            )
+            count += 1
+        if count == 0:
+            raise Invalid(
+                "the upload has no traces; send one JSON object per line", code="no-traces"
+            )
+        rows.seek(0)
+        yield EncodedTraces(dataset_id=dataset_id, count=count, rows=rows)
+
+
 def store_local_dataset(
     session: Session,
     name: str,
     run_name: str,
-    lines: Iterable[bytes],
+    traces: EncodedTraces,
     *,
     size_bytes: int,
     replace: bool,
@@ -173,24 +217,27 @@ def store_local_dataset(
     """Store the traces of one run of a dataset.
 
     Raises:  `Conflict` when the upload exists and `replace` is not set, or during a concurrent
-             upload of the same run; `Invalid` for an upload without traces or with a repeated
-             traceId. After any error, of `lines` too, the previous upload is unchanged.
+             upload of the same run; `Invalid` for a repeated traceId. After any error the previous
+             upload is unchanged.
     """
     # An advisory lock, because the row to lock may not exist yet. Without waiting: an upload takes
     # minutes.
     _lock_upload(session, name, run_name)
+    # Millions of rows: this may exceed the limit that protects requests.
+    session.execute(text("SET LOCAL statement_timeout = 0"))
     # In the transaction of the new upload: readers see the old one until it is complete, and keep
     # it if it fails.
     _delete_replaced(session, name, run_name, replace=replace)
     dataset = LocalDataset(
-        id=new_id(), name=name, run_name=run_name, trace_count=0, size_bytes=size_bytes
+        id=traces.dataset_id,
+        name=name,
+        run_name=run_name,
+        trace_count=traces.count,
+        size_bytes=size_bytes,
     )
     session.add(dataset)
     session.flush()
-    dataset.trace_count = _copy_lines(session, dataset.id, lines)
-    if dataset.trace_count == 0:
-        raise Invalid("the upload has no traces; send one JSON object per line", code="no-traces")
-    session.flush()
+    _copy_traces(session, traces)
     session.refresh(dataset)
     enqueue(session, "triggers.on_event", event="dataset-updated", subject=name, run_name=run_name)
     return dataset
@@ -215,10 +262,9 @@ def _delete_replaced(session: Session, name: str, run_name: str, *, replace: boo
     session.execute(delete(LocalDataset).where(LocalDataset.id == previous.id))
 
 
-def _copy_lines(session: Session, dataset_id: str, lines: Iterable[bytes]) -> int:
-    session.execute(text("SET LOCAL statement_timeout = 0"))
+def _copy_traces(session: Session, traces: EncodedTraces) -> None:
     try:
-        return copy_rows(session, "local_traces", LOCAL_COLUMNS, _local_rows(dataset_id, lines))
+        copy_encoded_file(session, "local_traces", LOCAL_COLUMNS, traces.rows)
     except UniqueViolation as error:
         raise Invalid(
             f"{_describe_duplicate(error)} occurs twice; give each trace a unique ID",
@@ -229,17 +275,6 @@ def _copy_lines(session: Session, dataset_id: str, lines: Iterable[bytes]) -> in
 def _describe_duplicate(error: UniqueViolation) -> str:
     match = re.search(r"=\([0-9a-f-]+, (.*)\)", error.diag.message_detail or "", re.DOTALL)
     return f"the traceId {match[1]!r}" if match else "a traceId"
-
-
-def _local_rows(dataset_id: str, lines: Iterable[bytes]) -> Iterator[tuple[object, ...]]:
-    """A row for each line that is not blank; raises `Invalid` for a line that is not a trace."""
-    position = 0
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            trace = parse_trace_line(line, number)
-            # `utf-8-sig`: editors on Windows begin a file with a byte order mark.
-            yield dataset_id, position, trace.trace_id, line.decode("utf-8-sig").strip()
-            position += 1
 
 
 def _lock_upload(session: Session, name: str, run_name: str) -> None:

@@ -14,7 +14,7 @@ from app.traces import queries
 from app.traces.models import Collection
 from app.traces.queries import read_traces
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TraceQuery
-from app.traces.service import create_collection, store_local_dataset, store_page
+from app.traces.service import create_collection, encode_traces, store_local_dataset, store_page
 from app.traces.storable_traces import collect
 from app.traces.types import ToolCall, Trace, TraceOutcome
 from tests.support.service import JSON, ndjson
@@ -62,10 +62,18 @@ FULL_TRACE = Trace(
 
 
 def fill_local(resources: Resources, traces: list[JSON]) -> TraceQuery:
-    lines = ndjson(traces).splitlines(keepends=True)
-    with resources.db.begin() as session:
-        store_local_dataset(session, "support", "night-1", lines, size_bytes=1, replace=False)
+    store_upload(resources, ndjson(traces), replace=False)
     return TraceQuery(dataset_ref="support", run_name=None)
+
+
+def store_upload(resources: Resources, body: bytes, *, replace: bool) -> None:
+    with (
+        encode_traces(enumerate(body.splitlines(), start=1)) as encoded,
+        resources.db.begin() as session,
+    ):
+        store_local_dataset(
+            session, "support", "night-1", encoded, size_bytes=len(body), replace=replace
+        )
 
 
 class Case(NamedTuple):
@@ -169,9 +177,6 @@ def test_upload_source__replaced_upload_is_detected_while_reading(
     query = fill_local(service_resources, [{"traceId": f"t-{n}"} for n in range(COUNT)])
     pages = TRACE_SOURCES.get("local").open(service_resources).pages(query, None)
     next(pages)
-    with service_resources.db.begin() as session:
-        store_local_dataset(
-            session, "support", "night-1", [b'{"traceId": "new"}'], size_bytes=1, replace=True
-        )
+    store_upload(service_resources, b'{"traceId": "new"}', replace=True)
     with pytest.raises(CollectionFailed, match="deleted while the run was reading"):
         next(pages)

@@ -65,7 +65,9 @@ class LlmJudge:
     def requests(self, trace: Trace) -> Sequence[ChatRequest]:
         """One request: our instructions, then the prompt with the marked texts."""
         texts = _texts(trace)
-        mark = _mark(texts)
+        # Only the texts that are sent: otherwise traces that differ in another text would send, and
+        # pay for, equal requests under different marks.
+        mark = _mark({name: texts[name] for name in _PLACEHOLDER.findall(self.prompt)})
 
         def marked(placeholder: re.Match[str]) -> str:
             return f"<{mark}>\n{texts[placeholder[1]] or ''}\n</{mark}>"

@@ -20,6 +20,7 @@ from app.jobs.outcomes import (
 )
 from app.jobs.queue import enqueue
 from app.jobs.rescue import rescue_jobs
+from app.jobs.silent_sessions import SilentSessions
 
 HANDLERS = JobHandlers()
 HANDLERS.register("toys.build", on_failure="toys.on_failure")(lambda _: None)
@@ -124,7 +125,7 @@ def test_record_outcome__failure_enqueues_the_on_failure_job(session: Session) -
 def test_rescue_jobs__job_of_a_silent_worker_returns_to_the_queue(session: Session) -> None:
     lease = lease_job(session, silent_s=60)
 
-    assert rescue_jobs(session, HANDLERS, stalled_after_s=0) == 1
+    assert rescue_jobs(session, HANDLERS, SilentSessions(), stalled_after_s=0) == 1
 
     assert job_state(session, lease) == ("todo", 1)
 
@@ -132,7 +133,7 @@ def test_rescue_jobs__job_of_a_silent_worker_returns_to_the_queue(session: Sessi
 def test_rescue_jobs__job_of_a_live_worker_is_left_alone(session: Session) -> None:
     lease = lease_job(session, silent_s=0)
 
-    assert rescue_jobs(session, HANDLERS, stalled_after_s=0.5) == 0
+    assert rescue_jobs(session, HANDLERS, SilentSessions(), stalled_after_s=0.5) == 0
 
     assert job_state(session, lease) == ("doing", 0)
 
@@ -144,13 +145,13 @@ def test_rescue_jobs__restarted_database_gives_workers_time_for_a_heartbeat(
 
     lease_job(session, silent_s=2 * a_year_s)
 
-    assert rescue_jobs(session, HANDLERS, stalled_after_s=a_year_s) == 0
+    assert rescue_jobs(session, HANDLERS, SilentSessions(), stalled_after_s=a_year_s) == 0
 
 
 def test_rescue_jobs__job_that_kills_its_workers_fails(session: Session) -> None:
     lease = lease_job(session, attempts=MAX_ATTEMPTS - 1, silent_s=60)
 
-    rescue_jobs(session, HANDLERS, stalled_after_s=0)
+    rescue_jobs(session, HANDLERS, SilentSessions(), stalled_after_s=0)
 
     assert job_state(session, lease) == ("failed", MAX_ATTEMPTS)
     [arguments] = fetch_one(

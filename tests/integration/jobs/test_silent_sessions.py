@@ -1,6 +1,6 @@
 """Silent database sessions are terminated, also where Postgres has no timeout of its own."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 
 import psycopg
@@ -9,10 +9,13 @@ from sqlalchemy import text
 
 from app.core.db import libpq_url
 from app.core.resources import Resources
-from app.jobs.rescue import terminate_silent_sessions
+from app.jobs.silent_sessions import SilentSessions
 from tests.support.processes import until
 
 Session = psycopg.Connection[tuple[object, ...]]
+
+# Postgres reads COPY in blocks of 64 KiB, and the driver sends blocks of its own size.
+COPIED_BLOCK = b"1\n" * 100_000
 
 
 @pytest.fixture
@@ -24,9 +27,15 @@ def silent_session(service_resources: Resources) -> Iterator[Session]:
         yield connection
 
 
-def terminate_silent(resources: Resources, *, silent_s: float = 0.0) -> int:
+def terminate_silent(resources: Resources, silent_sessions: SilentSessions) -> int:
     with resources.db.begin() as session:
-        return terminate_silent_sessions(session, silent_s=silent_s)
+        return silent_sessions.terminate(session)
+
+
+def has_ended(resources: Resources, pid: int) -> bool:
+    query = text("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = :pid")
+    with resources.db.begin() as session:
+        return bool(session.scalar(query, {"pid": pid}))
 
 
 def run_pipeline(session: Session) -> None:
@@ -38,40 +47,71 @@ def start_copy(session: Session) -> None:
     session.pgconn.exec_(b"COPY numbers FROM STDIN")
 
 
-@pytest.mark.parametrize("leave", [run_pipeline, start_copy])
-def test_terminate_silent_sessions__silent_transaction_is_terminated(
-    service_resources: Resources, silent_session: Session, leave: Callable[[Session], None]
-) -> None:
-    leave(silent_session)
-
-    assert terminate_silent(service_resources) == 1
-
-    is_terminated = text("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = :pid")
-    with service_resources.db.begin() as session:
-        until(lambda: bool(session.scalar(is_terminated, {"pid": silent_session.info.backend_pid})))
-
-
-def test_terminate_silent_sessions__recent_session_is_left_alone(
+def test_silent_sessions__silent_transaction_is_terminated(
     service_resources: Resources, silent_session: Session
 ) -> None:
     run_pipeline(silent_session)
 
-    assert terminate_silent(service_resources, silent_s=3600) == 0
+    assert terminate_silent(service_resources, SilentSessions(silent_s=0)) == 1
+
+    until(lambda: has_ended(service_resources, silent_session.info.backend_pid))
+
+
+def test_silent_sessions__copy_without_progress_is_terminated(
+    service_resources: Resources, silent_session: Session
+) -> None:
+    start_copy(silent_session)
+    silent_sessions = SilentSessions(silent_s=0)
+
+    assert terminate_silent(service_resources, silent_sessions) == 0  # seen for the first time
+    assert terminate_silent(service_resources, silent_sessions) == 1
+
+    until(lambda: has_ended(service_resources, silent_session.info.backend_pid))
+
+
+def test_silent_sessions__copy_with_progress_is_left_alone(
+    service_resources: Resources, silent_session: Session
+) -> None:
+    silent_sessions = SilentSessions(silent_s=0)
+    progress = text("SELECT bytes_processed FROM pg_stat_progress_copy WHERE pid = :pid")
+    copied = 0
+    with silent_session.cursor().copy("COPY numbers FROM STDIN") as copy:
+        for _ in range(5):
+            copy.write(COPIED_BLOCK)
+
+            def has_progressed(before: int = copied) -> bool:
+                nonlocal copied
+                with service_resources.db.begin() as session:
+                    copied = session.scalar(progress, {"pid": copy.connection.info.backend_pid})
+                return copied > before
+
+            until(has_progressed)
+            assert terminate_silent(service_resources, silent_sessions) == 0
+
+    assert silent_session.execute("SELECT count(*) FROM numbers").fetchone() == (500_000,)
+
+
+def test_silent_sessions__recent_session_is_left_alone(
+    service_resources: Resources, silent_session: Session
+) -> None:
+    run_pipeline(silent_session)
+
+    assert terminate_silent(service_resources, SilentSessions(silent_s=3600)) == 0
 
     assert silent_session.execute("SELECT sum(number) FROM numbers").fetchone() == (6,)
 
 
-def test_terminate_silent_sessions__session_without_transaction_is_left_alone(
+def test_silent_sessions__session_without_transaction_is_left_alone(
     service_resources: Resources, silent_session: Session
 ) -> None:
     silent_session.commit()
 
-    assert terminate_silent(service_resources) == 0
+    assert terminate_silent(service_resources, SilentSessions(silent_s=0)) == 0
 
 
-def test_terminate_silent_sessions__other_programs_are_left_alone(
+def test_silent_sessions__other_programs_are_left_alone(
     service_resources: Resources, silent_session: Session
 ) -> None:
     silent_session.execute("SET application_name = 'psql'")
 
-    assert terminate_silent(service_resources) == 0
+    assert terminate_silent(service_resources, SilentSessions(silent_s=0)) == 0

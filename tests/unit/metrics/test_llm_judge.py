@@ -104,6 +104,13 @@ def test_prompt__no_text_can_close_its_marker(output: str, question: str) -> Non
     assert later.content.count(f"</{mark}>") == 1
 
 
+def test_prompt__texts_that_are_not_sent_do_not_change_it() -> None:
+    first, second = (
+        request_about(trace(expected_output=expected), prompt=TONE) for expected in ("Rome", "Oslo")
+    )
+    assert first == second
+
+
 def test_judge__trace_without_a_required_text_is_skipped() -> None:
     [without_expected, without_input] = [
         provider_requests(judge(), [trace(**{text: None})])[0]
