@@ -83,7 +83,7 @@ def test_silent_sessions__copy_with_progress_is_left_alone(
                 nonlocal copied
                 with service_resources.db.begin() as session:
                     copied = session.scalar(progress, {"pid": copy.connection.info.backend_pid})
-                return copied > before
+                return bool(copied > before)
 
             until(has_progressed)
             assert terminate_silent(service_resources, silent_sessions) == 0
