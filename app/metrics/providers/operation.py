@@ -1,13 +1,20 @@
 """Operational metrics: latency, cost, tokens, tool calls and turns, also of failed traces."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from app.metrics.registry import METRICS
-from app.metrics.types import Direction, MetricFactory, MetricProvider, MetricSpec
+from app.metrics.types import Direction, MetricFactory, MetricProvider, MetricSpec, Summary
 from app.traces.types import Trace
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 SOURCE = "the trace itself"
+# The name of the one row of counts of TOOL_CALL_SUCCESS_RATE.
+_CALLS: Final = "calls"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +70,69 @@ def _tool_calls(trace: Trace) -> int | None:
     return None if trace.tool_calls is None else len(trace.tool_calls)
 
 
-def _tool_call_success_rate(trace: Trace) -> float | None:
-    outcomes = [call.ok for call in trace.tool_calls or () if call.ok is not None]
-    return sum(outcomes) / len(outcomes) if outcomes else None
+def _known_outcomes(trace: Trace) -> list[bool]:
+    return [call.ok for call in trace.tool_calls or () if call.ok is not None]
+
+
+def _count_outcomes(trace: Trace, *, ok: bool) -> int | None:
+    """The calls with this outcome; None when the source reports calls without their outcome."""
+    if trace.tool_calls is None:
+        return None
+    outcomes = _known_outcomes(trace)
+    return outcomes.count(ok) if outcomes or not trace.tool_calls else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallSuccessRate:
+    """Successful calls as a share of all calls with a known outcome, of a trace and of a run.
+
+    Provides `MetricProvider` and `CountedMetric`: a run adds up its calls, so that a trace with many
+    calls has more weight. A summary is `{"calls": [successful, known]}`.
+    """
+
+    spec: MetricSpec
+
+    def supports(self, trace: Trace) -> bool:
+        return bool(_known_outcomes(trace))
+
+    def compute(self, trace: Trace) -> float:
+        outcomes = _known_outcomes(trace)
+        return sum(outcomes) / len(outcomes)
+
+    def summarize(self, traces: Sequence[Trace]) -> Summary:
+        outcomes = [ok for trace in traces for ok in _known_outcomes(trace)]
+        return {_CALLS: [sum(outcomes), len(outcomes)]}
+
+    def merge(self, first: Summary, second: Summary) -> Summary:
+        return {_CALLS: [sum(pair) for pair in zip(first[_CALLS], second[_CALLS], strict=True)]}
+
+    def run_value(self, summary: Summary) -> float | None:
+        successful, known = summary[_CALLS]
+        return successful / known if known else None
+
+    def values_of_counts(
+        self, names: Sequence[str], counts: "NDArray[np.float64]"
+    ) -> "NDArray[np.float64]":
+        # numpy takes long to import, and processes that answer requests load this module, too.
+        import numpy as np
+
+        successful, known = np.moveaxis(counts[:, names.index(_CALLS)], -1, 0)
+        shares: NDArray[np.float64] = np.divide(
+            successful, known, out=np.full(known.shape, np.nan), where=known > 0
+        )
+        return shares
+
+
+def _tool_call_success_rate() -> MetricProvider:
+    return ToolCallSuccessRate(
+        spec=MetricSpec(
+            key="TOOL_CALL_SUCCESS_RATE",
+            description="Successful tool calls as a share of all tool calls",
+            source="spec 013 of bashkit",
+            version="2",
+            measures_failures=True,
+        )
+    )
 
 
 METRICS.register(
@@ -112,16 +179,25 @@ METRICS.register(
     ),
 )
 METRICS.register(
-    "TOOL_CALL_SUCCESS_RATE",
+    "TOOL_CALLS_OK",
     figure_metric(
-        "TOOL_CALL_SUCCESS_RATE",
-        "Share of successful tool calls",
-        "ratio",
-        _tool_call_success_rate,
-        maximum=1.0,
-        direction=Direction.HIGHER_IS_BETTER,
+        "TOOL_CALLS_OK",
+        "Number of successful tool calls",
+        "calls",
+        lambda trace: _count_outcomes(trace, ok=True),
+        direction=Direction.NEITHER,
     ),
 )
+METRICS.register(
+    "TOOL_CALLS_ERROR",
+    figure_metric(
+        "TOOL_CALLS_ERROR",
+        "Number of failed tool calls",
+        "calls",
+        lambda trace: _count_outcomes(trace, ok=False),
+    ),
+)
+METRICS.register("TOOL_CALL_SUCCESS_RATE", _tool_call_success_rate)
 METRICS.register(
     "TURNS",
     figure_metric(

@@ -135,7 +135,8 @@ def test_import__traces_have_recorded_figures(name: str) -> None:
 def test_import__recorded_runs_have_recorded_metrics(service: Service) -> None:
     service.agent()
     points = {"key": "SCORE", "options": {"name": "TASK_POINTS"}}
-    service.benchmark(datasetRef="bash", metrics=["TASK_PASSED", points, "TOOL_CALLS"])
+    calls = ["TOOL_CALL_SUCCESS_RATE", "TOOL_CALLS_OK", "TOOL_CALLS_ERROR"]
+    service.benchmark(datasetRef="bash", metrics=["TASK_PASSED", points, "TOOL_CALLS", *calls])
     runs = {}
     for name in (HAIKU, SONNET):
         stored = post_import(service, recorded(name).read_bytes())
@@ -145,7 +146,10 @@ def test_import__recorded_runs_have_recorded_metrics(service: Service) -> None:
     service.work()
     for name, run_id in runs.items():
         metrics = service.listed(f"/benchmark-runs/{run_id}/metrics")
-        assert tuple(metric["sum"] for metric in metrics) == RECORDED[name], name
+        assert tuple(metric["sum"] for metric in metrics[:3]) == RECORDED[name], name
+    rate, successful, failed = service.listed(f"/benchmark-runs/{runs[HAIKU]}/metrics")[3:]
+    assert (successful["sum"], failed["sum"], rate["mean"]) == (121, 29, 121 / 150)
+    assert 0.7 < rate["intervalLow"] < 121 / 150 < rate["intervalHigh"] < 0.9
 
 
 def test_import__same_file_is_imported_once(service: Service) -> None:

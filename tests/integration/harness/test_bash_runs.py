@@ -114,7 +114,7 @@ def test_bash_run__has_metrics_like_any_other_run(service: Service) -> None:
     assert run_figures["TASK_SCORE"]["mean"] == (1 + 1 / 4) / 2
     assert run_figures["TASK_PASSED"]["mean"] == 1 / 2
     assert run_figures["NATURAL_STOP"]["mean"] == 1
-    assert run_figures["TOOL_CALL_SUCCESS_RATE"]["mean"] == (3 / 4 + 1) / 2
+    assert run_figures["TOOL_CALL_SUCCESS_RATE"]["mean"] == 4 / 5
     assert run_figures["TURNS"]["sum"] == 3 + 2
     kpis = {kpi["name"]: kpi["value"] for kpi in service.listed("/kpi-history")}
     assert kpis == {"pass rate": 1 / 2, "overall rate": (2 + 1) / (2 + 4)}

@@ -2,19 +2,20 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from app.metrics.aggregate import aggregate
-from app.metrics.engine import measure
+from app.metrics.aggregate import aggregate, aggregate_run
+from app.metrics.engine import measure, measure_all
 from app.metrics.registry import load_metrics, provider_for
-from app.metrics.types import MetricRef, MetricSkipped, MetricSkipReason, Missing
+from app.metrics.types import CountedMetric, MetricRef, MetricSkipped, MetricSkipReason, Missing
 from app.traces.types import ToolCall, Trace, TraceOutcome
 
 load_metrics()
 
 FIGURES = (
     "LATENCY_MS", "COST_USD", "INPUT_TOKENS", "OUTPUT_TOKENS", "TOTAL_TOKENS", "TOOL_CALLS",
-    "TOOL_CALL_SUCCESS_RATE", "TURNS",
+    "TOOL_CALLS_OK", "TOOL_CALLS_ERROR", "TOOL_CALL_SUCCESS_RATE", "TURNS",
 )  # fmt: skip
 FAILURES = ("STATUS", "ERROR_RATE", "ERROR_COUNT")
 
@@ -59,6 +60,8 @@ NOT_TOLD = MetricSkipped(MetricSkipReason.NOT_SUPPORTED)
         ("OUTPUT_TOKENS", 100.0),
         ("TOTAL_TOKENS", 1000.0),
         ("TOOL_CALLS", 4.0),
+        ("TOOL_CALLS_OK", 2.0),
+        ("TOOL_CALLS_ERROR", 1.0),
         ("TOOL_CALL_SUCCESS_RATE", 2 / 3),  # of the three calls whose end is known
         ("TURNS", 3.0),
     ],
@@ -87,6 +90,37 @@ def test_operational_metric__zero_is_a_value() -> None:
     for key in set(FIGURES) - {"TOOL_CALL_SUCCESS_RATE"}:
         assert measured(nothing, key) == 0.0
     assert measured(nothing, "TOOL_CALL_SUCCESS_RATE") == NOT_TOLD  # no call, no share
+
+
+def calls(*outcomes: bool | None) -> Trace:
+    return trace(tool_calls=tuple(ToolCall(name="bash", ok=ok) for ok in outcomes))
+
+
+def test_tool_calls_ok__calls_without_outcome_are_missing_not_zero() -> None:
+    assert measured(calls(None, None), "TOOL_CALLS_OK") == NOT_TOLD
+    assert measured(calls(None, None), "TOOL_CALLS_ERROR") == NOT_TOLD
+
+
+def test_tool_call_success_rate__run_divides_calls_by_calls() -> None:
+    """3 of 4, 1 of 1 and 0 of 5 calls: 4 of 10, where the mean of the traces is 0.583."""
+    provider = provider_for(MetricRef.of("TOOL_CALL_SUCCESS_RATE"))
+    traces = [calls(True, True, True, False, None), calls(True), calls(*[False] * 5), calls(None)]
+    column = measure_all(traces, [MetricRef.of("TOOL_CALL_SUCCESS_RATE")])
+    values = [row.values[0] for row in column]
+    assert values == [0.75, 1.0, 0.0, None]
+    statistics = aggregate_run(provider, values, traces)
+    assert (statistics.mean, statistics.n, statistics.p50) == (0.4, 3, 0.75)
+
+
+def test_tool_call_success_rate__counts_give_the_value_of_the_run() -> None:
+    provider = provider_for(MetricRef.of("TOOL_CALL_SUCCESS_RATE"))
+    assert isinstance(provider, CountedMetric)
+    tables = np.array([[[121.0, 150.0]], [[4.0, 10.0]], [[0.0, 0.0]]])
+    shares = provider.values_of_counts(["calls"], tables)
+    assert shares[0] == provider.run_value({"calls": [121, 150]}) == 121 / 150
+    assert shares[1] == provider.run_value(provider.merge({"calls": [3, 5]}, {"calls": [1, 5]}))
+    assert np.isnan(shares[2])
+    assert provider.run_value(provider.summarize([trace()])) is None
 
 
 def test_total_tokens__unknown_part_makes_the_total_unknown() -> None:
