@@ -14,12 +14,15 @@ Runs inside an incident never enter the reference, except by `accept_level` and 
 
 import math
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
-from typing import Annotated, Literal, NamedTuple
+from typing import NamedTuple
 
-from pydantic import Field
-
-from app.core.schemas import WireModel
+from app.kpis.series_types import (
+    OpenIncident,
+    RunsEvidence,
+    SeriesEvent,
+    SeriesState,
+    SeriesStatus,
+)
 from app.statistics.sequential import (
     MAX_REFERENCE,
     RunLevel,
@@ -49,73 +52,11 @@ CLEAN_RUNS = 14
 CLEAN_Z = 1.0
 # A rise inside an incident needs several runs: one good run is not a new level.
 PARTLY_BACK_RUNS = 3
+# A rise outside an incident splits the reference, and each split costs knowledge of the spread.
+RISE_MARGIN = 0.5
+# A further fall is looked for among few runs with a frozen spread.
+WORSE_MARGIN = 0.0
 MIN_INCIDENT_REFERENCE = 2
-
-
-class SeriesStatus(StrEnum):
-    """The state of a series after a valid run.
-
-    WARMUP: too few runs to compare with. OK: no incident. PENDING: the run is repeated before a
-    page. FIRING: an incident is open.
-    """
-
-    WARMUP = "WARMUP"
-    OK = "OK"
-    PENDING = "PENDING"
-    FIRING = "FIRING"
-
-
-class SeriesEvent(StrEnum):
-    """What a run changed. OPENED and WORSE page; REFERENCE_LOST closes an incident whose reference
-    shares no item with later runs any more.
-    """
-
-    OPENED = "OPENED"
-    WORSE = "WORSE"
-    PARTLY_BACK = "PARTLY_BACK"
-    RESOLVED = "RESOLVED"
-    IMPROVED = "IMPROVED"
-    REFERENCE_LOST = "REFERENCE_LOST"
-
-    @property
-    def pages(self) -> bool:
-        """Whether somebody is notified at once."""
-        return self in (SeriesEvent.OPENED, SeriesEvent.WORSE)
-
-
-class OpenIncident(WireModel):
-    """The runs of an open incident, by sequence number, oldest first.
-
-    `started` is the estimated first bad run, `opened` the run that opened the incident. `runs` are
-    its latest valid runs from `started` on. `levelRuns` define its present level: the runs of the
-    fall, of the last further fall or of the last partial recovery; they never count as recovered.
-    `recovered` counts the consecutive runs with evidence of recovery.
-    """
-
-    started: int
-    opened: int
-    runs: tuple[int, ...]
-    level_runs: tuple[int, ...]
-    recovered: int = 0
-
-
-class SeriesState(WireModel):
-    """What is kept of a series from run to run, as stored JSON.
-
-    `levels` are the reference runs, at most 60, grouped by level: the last group is the present one,
-    earlier groups only tell how runs vary. An unknown `version` is refused.
-    """
-
-    version: Literal[1] = 1
-    levels: tuple[tuple[int, ...], ...] = ()
-    incident: OpenIncident | None = None
-
-    @property
-    def runs(self) -> set[int]:
-        """All runs whose levels the next step needs."""
-        incident = self.incident
-        inside = {*incident.runs, *incident.level_runs} if incident else set()
-        return {run for level in self.levels for run in level} | inside
 
 
 class PagePolicy(NamedTuple):
@@ -130,29 +71,6 @@ class PagePolicy(NamedTuple):
     prior_sd: float
     falls_harm: bool = True
     keep_firing_for_runs: int = 0
-
-
-class RunsEvidence(WireModel):
-    """What the last runs say, with the strongest window.
-
-    The mean of the last `width` runs is `level`, that of the `reference` runs before them
-    `referenceLevel`; `effect` is their difference with its 95 % interval. `z` is the harm in
-    standard errors, which pages above `limit`. `since` is the first run of the window; in an
-    incident, the first run of the incident.
-    """
-
-    status: SeriesStatus
-    event: SeriesEvent | None = None
-    z: float | None = None
-    limit: float
-    width: int | None = None
-    reference: Annotated[int, Field(description="Number of reference runs.")] = 0
-    level: float | None = None
-    reference_level: float | None = None
-    effect: float | None = None
-    low: float | None = None
-    high: float | None = None
-    since: int | None = None
 
 
 class SeriesStep(NamedTuple):
@@ -227,7 +145,7 @@ def _advance_reference(state: SeriesState, view: _View, run: int) -> SeriesStep:
         return SeriesStep(state, RunsEvidence(status=SeriesStatus.WARMUP, limit=view.policy.limit))
     if scan.fall.z > view.policy.limit:
         return _open(earlier, runs, scan.fall, view)
-    if scan.rise.z < -view.policy.limit:
+    if scan.rise.z < -(view.policy.limit + RISE_MARGIN):
         split = len(runs) - scan.rise.width
         state = SeriesState(levels=_bounded((*earlier, runs[:split], runs[split:])))
         return SeriesStep(state, _evidence(scan.rise, runs, view, SeriesEvent.IMPROVED))
@@ -285,7 +203,7 @@ def _change_inside(
     """A further fall or a partial recovery of an open incident, and the runs of it."""
     if scan.fall is None or scan.rise is None:
         return None
-    if scan.fall.z > limit:
+    if scan.fall.z > limit + WORSE_MARGIN:
         below = view.mean(since[len(since) - scan.fall.width :]) < view.mean(reference)
         return (SeriesEvent.WORSE, scan.fall.width) if below else None
     if scan.rise.z < -limit and scan.rise.width >= PARTLY_BACK_RUNS:

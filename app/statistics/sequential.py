@@ -36,10 +36,11 @@ DEFAULT_FALSE_PAGES = 0.25
 PRIOR_RUNS = 2
 MAX_DEGREES = 300.0
 # Correlation of neighboring runs beyond chance: estimated as if so many runs had shown none.
-LAG_PRIOR_RUNS = 8.0
+LAG_PRIOR_RUNS = 4.0
 # How fast the correlation of run effects decays with the distance between two runs.
-LAG_DECAY = 0.6
+LAG_DECAY = 0.8
 MAX_LAG = 0.8
+BETWEEN_FACTOR = 1.0
 # Larger ratios are not told apart, so that every score can be stored as JSON.
 MAX_T = 1e6
 MIN_ERROR = 1e-300
@@ -89,7 +90,7 @@ class Spread(NamedTuple):
 
     def variance_of_mean(self, runs: int, inverse_traces: float) -> float:
         """The variance of the mean of consecutive runs; `inverse_traces` is the sum of 1/traces."""
-        independent = (runs * self.between + self.per_trace * inverse_traces) / runs**2
+        independent = (runs * BETWEEN_FACTOR * self.between + self.per_trace * inverse_traces) / runs**2
         return independent + self.lag * _LAG_SUMS[min(runs, MAX_REFERENCE)]
 
 

@@ -8,14 +8,11 @@ from hypothesis import strategies as st
 
 from app.alerts.incident_rules import (
     PagePolicy,
-    RunsEvidence,
-    SeriesEvent,
-    SeriesState,
-    SeriesStatus,
     accept_level,
     advance_series,
     return_runs,
 )
+from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesState, SeriesStatus
 from app.statistics.sequential import MAX_REFERENCE, RunLevel, limit_of
 
 POLICY = PagePolicy(limit=limit_of(0.25), prior_sd=0.03)

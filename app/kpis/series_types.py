@@ -1,0 +1,113 @@
+"""Evidence over several runs as it is stored with a run and sent over HTTP.
+
+A series is one KPI or metric of one agent in comparable runs. The column `run_series.over_runs`
+holds a `RunsVerdict`, alert rules hold a `SeriesState` of their own.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from app.core.schemas import WireModel
+
+
+class SeriesStatus(StrEnum):
+    """The state of a series after a valid run.
+
+    WARMUP: too few runs to compare with. OK: no incident. PENDING: the run is repeated before a
+    page. FIRING: an incident is open.
+    """
+
+    WARMUP = "WARMUP"
+    OK = "OK"
+    PENDING = "PENDING"
+    FIRING = "FIRING"
+
+
+class SeriesEvent(StrEnum):
+    """What a run changed. OPENED and WORSE page; REFERENCE_LOST closes an incident whose reference
+    shares no item with later runs any more.
+    """
+
+    OPENED = "OPENED"
+    WORSE = "WORSE"
+    PARTLY_BACK = "PARTLY_BACK"
+    RESOLVED = "RESOLVED"
+    IMPROVED = "IMPROVED"
+    REFERENCE_LOST = "REFERENCE_LOST"
+
+    @property
+    def pages(self) -> bool:
+        """Whether somebody is notified at once."""
+        return self in (SeriesEvent.OPENED, SeriesEvent.WORSE)
+
+
+class OpenIncident(WireModel):
+    """The runs of an open incident, by sequence number, oldest first.
+
+    `started` is the estimated first bad run, `opened` the run that opened the incident. `runs` are
+    its latest valid runs from `started` on. `levelRuns` define its present level: the runs of the
+    fall, of the last further fall or of the last partial recovery; they never count as recovered.
+    `recovered` counts the consecutive runs with evidence of recovery.
+    """
+
+    started: int
+    opened: int
+    runs: tuple[int, ...]
+    level_runs: tuple[int, ...]
+    recovered: int = 0
+
+
+class SeriesState(WireModel):
+    """What is kept of a series from run to run, as stored JSON.
+
+    `levels` are the reference runs, at most 60, grouped by level: the last group is the present one,
+    earlier groups only tell how runs vary. An unknown `version` is refused.
+    """
+
+    version: Literal[1] = 1
+    levels: tuple[tuple[int, ...], ...] = ()
+    incident: OpenIncident | None = None
+
+    @property
+    def runs(self) -> set[int]:
+        """All runs whose levels the next step needs."""
+        incident = self.incident
+        inside = {*incident.runs, *incident.level_runs} if incident else set()
+        return {run for level in self.levels for run in level} | inside
+
+
+class RunsEvidence(WireModel):
+    """What the last runs say, with the strongest window.
+
+    The mean of the last `width` runs is `level`, that of the `reference` runs before them
+    `referenceLevel`; `effect` is their difference with its 95 % interval. `z` is the harm in
+    standard errors, which pages above `limit`. `since` is the first run of the window; in an
+    incident, the first run of the incident.
+    """
+
+    status: SeriesStatus
+    event: SeriesEvent | None = None
+    z: float | None = None
+    limit: float
+    width: int | None = None
+    reference: Annotated[int, Field(description="Number of reference runs.")] = 0
+    level: float | None = None
+    reference_level: float | None = None
+    effect: float | None = None
+    low: float | None = None
+    high: float | None = None
+    since: int | None = None
+
+
+class RunsVerdict(WireModel):
+    """The verdict of a run over the last runs of its series, and the state that the next run reads.
+
+    It is decided at the default of 0.25 false pages in 30 runs; alert rules may have another limit,
+    and so other incidents.
+    """
+
+    version: Literal[1] = 1
+    evidence: RunsEvidence
+    state: SeriesState
