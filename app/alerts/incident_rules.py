@@ -24,16 +24,23 @@ from app.kpis.series_types import (
     SeriesStatus,
 )
 from app.statistics.sequential import (
+    DEFAULT_FALSE_PAGES,
     MAX_REFERENCE,
     RunLevel,
     Scan,
     Spread,
     WindowScore,
     estimate_spread,
+    limit_of,
     scan_levels,
     score_effect,
 )
+from app.statistics.verdict_rules import Scale, Side
 
+# Before the runs of a series have shown how they vary: three points of a share, 3 % of other values.
+ORDINARY_CHANGE = 0.03
+# A smaller fall is no reason to wake anybody, however certain it is.
+MIN_EFFECT = 0.01
 # An open incident remembers this number of its latest runs.
 MAX_INCIDENT_RUNS = 60
 RECOVERY_WINDOWS = (1, 2, 3, 5, 8, 14, 21)
@@ -63,14 +70,40 @@ class PagePolicy(NamedTuple):
     """When a series pages.
 
     `limit` is the limit of z (`sequential.limit_of`); `prior_sd` an ordinary change between runs;
-    `falls_harm` says whether a lower level is worse. More than `keep_firing_for_runs` consecutive
-    runs with evidence of recovery close an incident.
+    `falls_harm` says whether a lower level is worse. A fall of less than `min_effect` does not page.
+    More than `keep_firing_for_runs` consecutive runs with evidence of recovery close an incident.
     """
 
     limit: float
     prior_sd: float
     falls_harm: bool = True
+    min_effect: float = 0.0
     keep_firing_for_runs: int = 0
+
+
+def page_policy(
+    scale: Scale,
+    side: Side,
+    levels: Mapping[int, RunLevel],
+    *,
+    false_pages_per_month: float = DEFAULT_FALSE_PAGES,
+    min_effect: float | None = None,
+    keep_firing_for_runs: int = 0,
+) -> PagePolicy:
+    """The policy of a series. On the scale NUMBER, fractions are those of the mean level.
+
+    `min_effect` is in the unit of the levels; None: one point of a share, 1 % of any other value.
+    """
+    unit = 1.0
+    if scale is Scale.NUMBER and levels:
+        unit = abs(math.fsum(run.level for run in levels.values()) / len(levels))
+    return PagePolicy(
+        limit=limit_of(false_pages_per_month),
+        prior_sd=ORDINARY_CHANGE * unit,
+        falls_harm=side is Side.LOW,
+        min_effect=MIN_EFFECT * unit if min_effect is None else min_effect,
+        keep_firing_for_runs=keep_firing_for_runs,
+    )
 
 
 class SeriesStep(NamedTuple):
@@ -143,7 +176,8 @@ def _advance_reference(state: SeriesState, view: _View, run: int) -> SeriesStep:
     state = SeriesState(levels=_bounded((*earlier, runs)))
     if scan.fall is None or scan.rise is None:
         return SeriesStep(state, RunsEvidence(status=SeriesStatus.WARMUP, limit=view.policy.limit))
-    if scan.fall.z > view.policy.limit:
+    is_large = scan.fall.effect <= -view.policy.min_effect
+    if scan.fall.z > view.policy.limit and is_large:
         return _open(earlier, runs, scan.fall, view)
     if scan.rise.z < -(view.policy.limit + RISE_MARGIN):
         split = len(runs) - scan.rise.width

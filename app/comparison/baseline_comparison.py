@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from app.comparison.baselines import find_baseline
 from app.comparison.comparison_rules import RunComparison
@@ -18,6 +19,7 @@ from app.metrics.lost_process_failures import failure_of_lost_call
 from app.metrics.types import MetricRef
 from app.results.plan import RunPlan
 from app.results.rules import Validity, ValidityVerdict
+from app.results.run_series import RunPoints
 from app.statistics.verdict_rules import Verdict
 from app.traces.types import Trace
 
@@ -25,6 +27,15 @@ log = logging.getLogger(__name__)
 
 # 100,000 traces take about ten seconds; a busy machine may take many times longer.
 TIMEOUT_S = 600.0
+
+
+class ComparedRunResult(NamedTuple):
+    """The verdicts of a run, and its points for the evidence over several runs: None for an invalid
+    run, and when the comparison failed.
+    """
+
+    verdicts: RunVerdicts
+    points: RunPoints | None = None
 
 
 def compare_with_baseline(
@@ -35,8 +46,8 @@ def compare_with_baseline(
     plan: RunPlan,
     kpis: Sequence[KpiValue],
     validity: ValidityVerdict,
-) -> RunVerdicts:
-    """The verdicts and intervals of a run whose traces are all measured.
+) -> ComparedRunResult:
+    """The verdicts, intervals and item values of a run whose traces are all measured.
 
     Reads the items of the run and of its baseline, and computes in a child process. When that
     fails, the run has no verdict but is still stored: its values are correct.
@@ -54,28 +65,35 @@ def compare_with_baseline(
     job.checkpoint()
     try:
         spec = comparison.spec(items, pairing)
-        result = job.pool.run(compute_in_child, spec, timeout_s=TIMEOUT_S)
+        kpi_values = {kpi.kpi.id: kpi.value for kpi in kpis if kpi.value is not None}
+        result, points = job.pool.run(compute_in_child, spec, kpi_values, timeout_s=TIMEOUT_S)
     except (CallLost, ArithmeticError, ValueError) as error:
         job.checkpoint()
         log.warning("the comparison of run %s failed", run_id, exc_info=True)
         reason = f"the comparison could not be computed: {error}"
-        return comparison.render_not_compared(ComparisonResult(), reason)
+        return ComparedRunResult(comparison.render_not_compared(ComparisonResult(), reason))
     if not is_valid:
         reason = f"the run is invalid: {'; '.join(validity.reasons)}"
-        return comparison.render_not_compared(result, reason, Verdict.INVALID)
+        verdicts = comparison.render_not_compared(result, reason, Verdict.INVALID)
+        return ComparedRunResult(verdicts)
     if conditions:
         reason = f"{NOT_COMPARABLE}: {'; '.join(conditions)}"
-        return comparison.render_not_compared(result, reason, Verdict.INVALID)
-    if pairing is None:
-        return comparison.render_not_compared(result, FIRST_RUN)
-    return comparison.render(result, pairing)
+        verdicts = comparison.render_not_compared(result, reason, Verdict.INVALID)
+    elif pairing is None:
+        verdicts = comparison.render_not_compared(result, FIRST_RUN)
+    else:
+        verdicts = comparison.render(result, pairing)
+    return ComparedRunResult(verdicts, points)
 
 
-def compute_in_child(spec: ComparisonSpec) -> ComparisonResult:
-    """`compute` for a child process: only there numpy and scipy are imported."""
+def compute_in_child(
+    spec: ComparisonSpec, kpi_values: Mapping[str, float]
+) -> tuple[ComparisonResult, RunPoints]:
+    """`compute` and `points_of_run`: numpy and scipy are imported in a child process only."""
     from app.comparison.child_computation import compute
+    from app.comparison.series_levels import points_of_run
 
-    return compute(spec)
+    return compute(spec), points_of_run(spec, kpi_values)
 
 
 def _load_items(

@@ -7,6 +7,7 @@ from sqlalchemy import ForeignKey, ForeignKeyConstraint, Identity, Index, func
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.core.db import Base, ModelJson
+from app.kpis.series_types import RunsEvidence
 from app.kpis.verdict_types import ValueVerdict
 
 
@@ -48,4 +49,5 @@ class KpiHistory(Base):
     interval_low: Mapped[float | None]
     interval_high: Mapped[float | None]
     verdict: Mapped[ValueVerdict | None] = mapped_column(ModelJson(ValueVerdict))
+    over_runs: Mapped[RunsEvidence | None] = mapped_column(ModelJson(RunsEvidence))
     recorded_at: Mapped[datetime] = mapped_column(server_default=func.now())

@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from app.core.schemas import WireModel
+from app.kpis.series_types import RunsEvidence
 from app.kpis.verdict_types import ValueVerdict
 
 
@@ -13,7 +14,7 @@ class KpiValueView(WireModel):
     """The value of one KPI in one run. It is null when the KPI is undefined, for `undefinedReason`.
     `coverage` is that of the least covered metric, `missing` counts the traces without a value by
     metric, and `intervalLow` to `intervalHigh` is the 95 % confidence interval. `verdict` compares the
-    value with the baseline.
+    value with the baseline, `overRuns` the last runs with the runs before them.
     """
 
     run_id: str
@@ -35,6 +36,7 @@ class KpiValueView(WireModel):
     interval_low: float | None
     interval_high: float | None
     verdict: ValueVerdict | None
+    over_runs: RunsEvidence | None
     recorded_at: datetime
 
 

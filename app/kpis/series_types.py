@@ -1,7 +1,9 @@
 """Evidence over several runs as it is stored with a run and sent over HTTP.
 
-A series is one KPI or metric of one agent in comparable runs. The column `run_series.over_runs`
-holds a `RunsVerdict`, alert rules hold a `SeriesState` of their own.
+A series is one KPI or metric of one agent in comparable runs. The columns `over_runs` of
+`kpi_history` and `run_metrics` hold a `RunsEvidence`, `run_series.state` holds the `SeriesState` that
+the next run reads, and alert rules hold a state of their own. Stored evidence is decided at the
+default of 0.25 false pages in 30 runs; an alert rule may have another limit, and so other incidents.
 """
 
 from enum import StrEnum
@@ -87,6 +89,7 @@ class RunsEvidence(WireModel):
     incident, the first run of the incident.
     """
 
+    version: Literal[1] = 1
     status: SeriesStatus
     event: SeriesEvent | None = None
     z: float | None = None
@@ -99,15 +102,3 @@ class RunsEvidence(WireModel):
     low: float | None = None
     high: float | None = None
     since: int | None = None
-
-
-class RunsVerdict(WireModel):
-    """The verdict of a run over the last runs of its series, and the state that the next run reads.
-
-    It is decided at the default of 0.25 false pages in 30 runs; alert rules may have another limit,
-    and so other incidents.
-    """
-
-    version: Literal[1] = 1
-    evidence: RunsEvidence
-    state: SeriesState

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from sqlalchemy.types import Text
 
 from app.core.db import Base, ModelJson
+from app.kpis.series_types import RunsEvidence, SeriesState
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
 from app.results.write_back_state import WriteBackState
 
@@ -162,6 +163,42 @@ class RunMetricAggregate(Base):
     interval_high: Mapped[float | None]
     missing: Mapped[dict[str, Any]]
     verdict: Mapped[ValueVerdict | None] = mapped_column(ModelJson(ValueVerdict))
+    over_runs: Mapped[RunsEvidence | None] = mapped_column(ModelJson(RunsEvidence))
+
+
+class RunItems(Base):
+    """The items of a valid run, as arrays of little-endian numbers; see `app.results.run_series`.
+
+    They outlive the purge of the traces: an open incident is judged by the runs before it.
+    """
+
+    __tablename__ = "run_items"
+
+    run_seq: Mapped[int] = mapped_column(
+        ForeignKey("benchmark_runs.seq", ondelete="CASCADE"), primary_key=True
+    )
+    keys: Mapped[bytes] = mapped_column(LargeBinary)
+    traces: Mapped[bytes] = mapped_column(LargeBinary)
+    clusters: Mapped[bytes | None] = mapped_column(LargeBinary)
+
+
+class RunSeries(Base):
+    """One KPI or metric of a valid run as a point of its series, and the state after it.
+
+    `level` is its value on `scale` (the logarithm on RATIO). `item_values` has a 4-byte float for
+    each item of the run, NULL for a value that is no mean over items.
+    """
+
+    __tablename__ = "run_series"
+
+    run_seq: Mapped[int] = mapped_column(
+        ForeignKey("benchmark_runs.seq", ondelete="CASCADE"), primary_key=True
+    )
+    series: Mapped[str] = mapped_column(primary_key=True)
+    scale: Mapped[str]
+    level: Mapped[float]
+    item_values: Mapped[bytes | None] = mapped_column(LargeBinary)
+    state: Mapped[SeriesState | None] = mapped_column(ModelJson(SeriesState))
 
 
 class RunLlmUsage(Base):

@@ -1,15 +1,17 @@
 """The result of one run: everything that is computed before the run is stored as COMPLETED."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.formula import compile_formula
 from app.kpis.evaluate import KpiValue, PlannedKpi
+from app.kpis.series_types import RunsEvidence
 from app.kpis.verdict_types import RunVerdicts
 from app.metrics.aggregate import Aggregate
 from app.metrics.registry import column_of
 from app.results.plan import RunPlan
 from app.results.rules import Validity, ValidityVerdict
+from app.results.run_series import ItemIndex, SeriesJudgment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +19,9 @@ class RunResult:
     """Everything a run found out. The alert rules decide on it and `finish_run` stores it.
 
     `aggregates` holds one entry for each metric, by column; `trace_count` counts the traces that
-    the source has, including those it did not deliver.
+    the source has, including those it did not deliver. `series` holds the KPIs and metrics over the
+    last runs, by `metric_series` and `kpi_series`, with the items of this run; it is empty for an
+    invalid run and for one that scores old traces again.
     """
 
     run_id: str
@@ -29,6 +33,8 @@ class RunResult:
     kpis: Sequence[KpiValue]
     validity: ValidityVerdict
     verdicts: RunVerdicts
+    items: ItemIndex | None = None
+    series: Mapping[str, SeriesJudgment] = field(default_factory=dict)
 
     @property
     def benchmark_id(self) -> str:
@@ -41,6 +47,11 @@ class RunResult:
     @property
     def is_valid(self) -> bool:
         return self.validity.validity is Validity.VALID
+
+    def evidence_of(self, series: str) -> RunsEvidence | None:
+        """The evidence over the last runs of a series; None when there is none."""
+        judgment = self.series.get(series)
+        return judgment.evidence if judgment else None
 
     def kpi_coverage(self, kpi: PlannedKpi) -> float | None:
         """Coverage of the least covered metric of a KPI; None when its formula names no metric."""

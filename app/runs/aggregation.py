@@ -13,6 +13,7 @@ from app.runs.judge_calibration import check_judge
 from app.runs.leases import RunLease
 from app.runs.metric_columns import MetricColumns
 from app.runs.scoring import RunValues
+from app.runs.series import judge_series
 
 SHARDS_PER_READ = 16
 # Short read transactions: a run can have millions of traces.
@@ -38,7 +39,7 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
         ),
         check_judge(job, lease, job.checkpoint),
     )
-    verdicts = compare_with_baseline(
+    verdicts, points = compare_with_baseline(
         job,
         run_id=lease.run_id,
         run_seq=lease.run_seq,
@@ -56,6 +57,8 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
         kpis=kpis,
         validity=validity,
         verdicts=verdicts,
+        items=points.items if points else None,
+        series=judge_series(job, lease.run_seq, points) if points else {},
     )
 
 

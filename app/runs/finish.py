@@ -17,6 +17,7 @@ from app.results import rules
 from app.results.models import BenchmarkRun, RunMetricAggregate
 from app.results.rules import RunStatus
 from app.results.run_result import RunResult
+from app.results.run_series import kpi_series, metric_series, store_points
 from app.runs.leases import RunLease, lock_leased_run
 from app.runs.service import end_run
 from app.statistics.verdict_rules import Verdict
@@ -39,6 +40,8 @@ def finish_run(
     rules.require_transition(run.id, RunStatus(run.status), RunStatus.COMPLETED)
     session.execute(insert(RunMetricAggregate), list(_metric_rows(result)))
     session.add_all(_kpi_rows(result, now))
+    if result.items is not None:
+        store_points(session, result.run_seq, result.items, result.series)
     validity = result.validity
     run.validity, run.validity_reasons = validity.validity, list(validity.reasons)
     run.coverage, run.error_share = validity.coverage, validity.error_share
@@ -91,6 +94,7 @@ def _metric_rows(result: RunResult) -> Iterator[dict[str, object]]:
             "interval_low": interval.low if interval else None,
             "interval_high": interval.high if interval else None,
             "verdict": result.verdicts.metrics.get(metric.column),
+            "over_runs": result.evidence_of(metric_series(metric.column)),
             **{name: aggregate.statistic(name) for name in STORED_STATISTICS},
         }
 
@@ -120,5 +124,6 @@ def _kpi_rows(result: RunResult, now: datetime) -> Iterator[KpiHistory]:
             interval_low=interval.low if interval else None,
             interval_high=interval.high if interval else None,
             verdict=result.verdicts.kpis.get(kpi.id),
+            over_runs=result.evidence_of(kpi_series(kpi.id)),
             recorded_at=now,
         )

@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from app.core.schemas import Identifier, ShortText, StoredText, WireModel
+from app.kpis.series_types import RunsEvidence
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
 
 
@@ -147,3 +148,4 @@ class MetricAggregateView(WireModel):
     interval_high: float | None
     missing: dict[str, int]
     verdict: ValueVerdict | None
+    over_runs: RunsEvidence | None

@@ -90,7 +90,9 @@ class Spread(NamedTuple):
 
     def variance_of_mean(self, runs: int, inverse_traces: float) -> float:
         """The variance of the mean of consecutive runs; `inverse_traces` is the sum of 1/traces."""
-        independent = (runs * BETWEEN_FACTOR * self.between + self.per_trace * inverse_traces) / runs**2
+        independent = (
+            runs * BETWEEN_FACTOR * self.between + self.per_trace * inverse_traces
+        ) / runs**2
         return independent + self.lag * _LAG_SUMS[min(runs, MAX_REFERENCE)]
 
 

@@ -652,6 +652,7 @@ def upgrade() -> None:
         sa.Column("interval_low", sa.Double(), nullable=True),
         sa.Column("interval_high", sa.Double(), nullable=True),
         sa.Column("verdict", JSON, nullable=True),
+        sa.Column("over_runs", JSON, nullable=True),
         sa.Column("recorded_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
         sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name="fk_kpi_history_agent_id", ondelete="RESTRICT"),
         sa.ForeignKeyConstraint(
@@ -690,6 +691,7 @@ def upgrade() -> None:
         sa.Column("interval_high", sa.Double(), nullable=True),
         sa.Column("missing", JSON, nullable=False),
         sa.Column("verdict", JSON, nullable=True),
+        sa.Column("over_runs", JSON, nullable=True),
         sa.ForeignKeyConstraint(["run_seq"], ["benchmark_runs.seq"], name="fk_run_metrics_run_seq", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("run_seq", "metric", name="pk_run_metrics"),
     )
@@ -704,6 +706,26 @@ def upgrade() -> None:
         sa.Column("summaries", JSON, nullable=True),
         sa.ForeignKeyConstraint(["run_seq"], ["benchmark_runs.seq"], name="fk_run_shards_run_seq", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("run_seq", "shard", name="pk_run_shards"),
+    )
+    op.create_table(
+        "run_items",
+        sa.Column("run_seq", sa.BigInteger(), nullable=False),
+        sa.Column("keys", sa.LargeBinary(), nullable=False),
+        sa.Column("traces", sa.LargeBinary(), nullable=False),
+        sa.Column("clusters", sa.LargeBinary(), nullable=True),
+        sa.ForeignKeyConstraint(["run_seq"], ["benchmark_runs.seq"], name="fk_run_items_run_seq", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_seq", name="pk_run_items"),
+    )
+    op.create_table(
+        "run_series",
+        sa.Column("run_seq", sa.BigInteger(), nullable=False),
+        sa.Column("series", sa.Text(), nullable=False),
+        sa.Column("scale", sa.Text(), nullable=False),
+        sa.Column("level", sa.Double(), nullable=False),
+        sa.Column("item_values", sa.LargeBinary(), nullable=True),
+        sa.Column("state", JSON, nullable=True),
+        sa.ForeignKeyConstraint(["run_seq"], ["benchmark_runs.seq"], name="fk_run_series_run_seq", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_seq", "series", name="pk_run_series"),
     )
     op.create_table(
         "run_llm_usage",
@@ -768,6 +790,8 @@ def downgrade() -> None:
     op.drop_table("processed_source_runs")
     op.drop_table("schedule_fires")
     op.drop_table("run_llm_usage")
+    op.drop_table("run_series")
+    op.drop_table("run_items")
     op.drop_table("run_shards")
     op.drop_table("run_metrics")
     op.drop_table("kpi_history")

@@ -1,0 +1,151 @@
+"""The values of a run by item for each KPI and metric, and the levels of runs from such values.
+
+Imports numpy; call it only in a process that computes.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from app.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec
+from app.comparison.item_matrix import ItemMatrix
+from app.comparison.linearization import linearize
+from app.formula import compile_formula
+from app.metrics.registry import column_of
+from app.results.run_series import (
+    ItemIndex,
+    RunPoints,
+    SeriesPoint,
+    StoredPoint,
+    kpi_series,
+    metric_series,
+)
+from app.statistics.run_levels import FloatArray, RunItemValues, fit_levels
+from app.statistics.sequential import RunLevel
+from app.statistics.trials import reduce_trials
+from app.statistics.verdict_rules import Scale, VerdictRule
+
+KEY_BYTES = 8
+
+
+@np.errstate(all="ignore")
+def points_of_run(spec: ComparisonSpec, kpi_values: Mapping[str, float]) -> RunPoints:
+    """The points of all compared metrics and KPIs of a run; `kpi_values` are by KPI ID.
+
+    A value that is no mean over items has a level, and nothing by item. Values that overflow, and on the scale RATIO those that
+    are not positive, are left out.
+    """
+    matrix = spec.run
+    columns = [metric.column for metric in spec.metrics if metric.column not in spec.count_metrics]
+    means = {column: _item_means(matrix, column) for column in columns}
+    points = {
+        metric_series(metric.column): _point_of_items(metric.rule, means[metric.column])
+        for metric in spec.metrics
+        if metric.column in means and metric.rule is not None
+    }
+    points |= {
+        kpi_series(kpi.id): _point_of_kpi(kpi, kpi.rule, means, kpi_values.get(kpi.id))
+        for kpi in spec.kpis
+        if kpi.rule is not None
+    }
+    return RunPoints(
+        items=_item_index(matrix),
+        series={name: point for name, point in points.items() if point is not None},
+    )
+
+
+def levels_of_points(points: Sequence[StoredPoint]) -> dict[int, RunLevel]:
+    """The levels of runs, oldest first, on the items of the newest run.
+
+    Runs whose points cannot be compared with the newest one are left out: those on another scale,
+    and those without values by item where the newest run has them.
+    """
+    if not points:
+        return {}
+    newest = points[-1]
+    comparable = [
+        point
+        for point in points
+        if point.scale == newest.scale
+        and (point.item_values is None) is (newest.item_values is None)
+    ]
+    if newest.item_values is None:
+        return {point.run_seq: RunLevel(point.run_seq, point.level) for point in comparable}
+    return fit_levels([_run_item_values(point) for point in comparable])
+
+
+def _item_means(matrix: ItemMatrix, column: str) -> FloatArray:
+    item_index = np.asarray(matrix.item_index, dtype=np.intp)
+    values = np.asarray(matrix.values[column])
+    return reduce_trials(item_index, values, len(matrix.items)).means
+
+
+def _point_of_items(rule: VerdictRule, means: FloatArray) -> SeriesPoint | None:
+    values = np.log(means) if rule.scale is Scale.RATIO else means
+    values = np.where(np.isfinite(values), values, np.nan)
+    if np.isnan(values).all():
+        return None
+    level = float(np.nanmean(values))
+    return SeriesPoint(rule.scale, rule.side, level, values.astype("<f4").tobytes())
+
+
+def _point_of_kpi(
+    kpi: KpiComparisonSpec,
+    rule: VerdictRule,
+    means: Mapping[str, FloatArray],
+    value: float | None,
+) -> SeriesPoint | None:
+    if kpi.column is not None and kpi.column in means:
+        return _point_of_items(rule, means[kpi.column])
+    formula = compile_formula(kpi.formula)
+    item_means = {
+        reference: means[column_of(reference.key)]
+        for reference in formula.references
+        if reference.stat == "mean" and column_of(reference.key) in means
+    }
+    linearized = linearize(formula, item_means) if item_means else None
+    if linearized is not None:
+        # Influence values lie outside of the range of the KPI: no logarithm of theirs exists.
+        flat = VerdictRule(side=rule.side, scale=Scale.NUMBER if _is_ratio(rule) else rule.scale)
+        return _point_of_items(flat, linearized.item_values)
+    if value is None or not math.isfinite(value) or (_is_ratio(rule) and value <= 0):
+        return None
+    return SeriesPoint(rule.scale, rule.side, math.log(value) if _is_ratio(rule) else value)
+
+
+def _is_ratio(rule: VerdictRule) -> bool:
+    return rule.scale is Scale.RATIO
+
+
+def _item_index(matrix: ItemMatrix) -> ItemIndex:
+    keys = [
+        _key(f"{item}\0{revision}")
+        for item, revision in zip(matrix.items, matrix.revisions, strict=True)
+    ]
+    traces = np.bincount(np.asarray(matrix.item_index, dtype=np.intp), minlength=len(matrix.items))
+    return ItemIndex(
+        keys=b"".join(keys),
+        traces=traces.astype("<i4").tobytes(),
+        clusters=b"".join(map(_key, matrix.clusters)) or None,
+    )
+
+
+def _key(name: str) -> bytes:
+    """Eight bytes of an MD5: two of 10,000 items get the same key once in 10¹¹ runs."""
+    return hashlib.md5(name.encode(), usedforsecurity=False).digest()[:KEY_BYTES]
+
+
+def _run_item_values(point: StoredPoint) -> RunItemValues:
+    keys, traces, clusters = point.items
+    assert point.item_values is not None
+    return RunItemValues(
+        run=point.run_seq,
+        keys=np.frombuffer(keys, dtype="<i8").astype(np.int64),
+        values=np.frombuffer(point.item_values, dtype="<f4").astype(np.float64),
+        traces=np.frombuffer(traces, dtype="<i4").astype(np.float64),
+        clusters=None
+        if clusters is None
+        else np.frombuffer(clusters, dtype="<i8").astype(np.int64),
+    )

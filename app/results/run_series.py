@@ -1,0 +1,174 @@
+"""The series of a run: the values of its KPIs and metrics by item, as later runs read them.
+
+Needs no numpy: arrays are bytes of little-endian numbers, which `app.comparison.series_levels`
+writes and reads in a child process.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sqlalchemy import insert, select
+from sqlalchemy.orm import Session, aliased
+
+from app.kpis.series_types import RunsEvidence, SeriesState
+from app.results.models import BenchmarkRun, RunItems, RunSeries
+from app.results.rules import RunStatus, Validity
+from app.statistics.sequential import MAX_REFERENCE, RunLevel
+from app.statistics.verdict_rules import Scale, Side
+
+
+class ItemIndex(NamedTuple):
+    """The items of a run: 8-byte keys of item and task, 4-byte numbers of traces, 8-byte clusters."""
+
+    keys: bytes
+    traces: bytes
+    clusters: bytes | None = None
+
+
+class SeriesPoint(NamedTuple):
+    """One series in a run. `item_values` are 4-byte floats in the order of the run's items; None for
+    a value that is no mean over items. On the scale RATIO all numbers are logarithms.
+    """
+
+    scale: Scale
+    side: Side
+    level: float
+    item_values: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPoints:
+    """The items of a run, and its points by series."""
+
+    items: ItemIndex
+    series: Mapping[str, SeriesPoint]
+
+
+class StoredPoint(NamedTuple):
+    """A point of an earlier run, with the items of that run."""
+
+    run_seq: int
+    scale: str
+    level: float
+    item_values: bytes | None
+    items: ItemIndex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesJudgment:
+    """A series after a run: its point, the levels of its runs by sequence number, the evidence over
+    the runs and the state; None for a series without a direction of harm.
+    """
+
+    point: SeriesPoint
+    levels: Mapping[int, RunLevel]
+    evidence: RunsEvidence | None = None
+    state: SeriesState | None = None
+
+
+def metric_series(column: str) -> str:
+    """The series of the mean of a metric."""
+    return f"metric/{column}"
+
+
+def kpi_series(kpi_id: str) -> str:
+    """The series of a KPI."""
+    return f"kpi/{kpi_id}"
+
+
+def is_news(session: Session, run_seq: int) -> bool:
+    """Whether a run is the first that scores its traces."""
+    statement = select(BenchmarkRun.rescore_of, BenchmarkRun.source_seq).where(
+        BenchmarkRun.seq == run_seq
+    )
+    rescore_of, source_seq = session.execute(statement).one()
+    return rescore_of is None and source_seq in (None, run_seq)
+
+
+def list_series_runs(session: Session, run_seq: int) -> list[int]:
+    """The last valid runs of the same agent and fingerprint before a run, oldest first; at most 60.
+
+    Runs that score earlier traces again are no news of the agent and are left out.
+    """
+    run = aliased(BenchmarkRun)
+    statement = (
+        select(BenchmarkRun.seq)
+        .join(
+            run,
+            (run.benchmark_id == BenchmarkRun.benchmark_id)
+            & (run.agent_id == BenchmarkRun.agent_id)
+            & (run.fingerprint == BenchmarkRun.fingerprint),
+        )
+        .where(
+            run.seq == run_seq,
+            BenchmarkRun.seq < run_seq,
+            BenchmarkRun.status == RunStatus.COMPLETED,
+            BenchmarkRun.validity == Validity.VALID,
+            BenchmarkRun.rescore_of.is_(None),
+            BenchmarkRun.source_seq == BenchmarkRun.seq,
+        )
+        .order_by(BenchmarkRun.seq.desc())
+        .limit(MAX_REFERENCE)
+    )
+    return list(session.scalars(statement))[::-1]
+
+
+def find_series_state(session: Session, series: str, runs: Sequence[int]) -> SeriesState:
+    """The state of a series after the newest of some runs; an empty one without such a run."""
+    statement = (
+        select(RunSeries.state)
+        .where(
+            RunSeries.run_seq.in_(runs),
+            RunSeries.series == series,
+            RunSeries.state.is_not(None),
+        )
+        .order_by(RunSeries.run_seq.desc())
+        .limit(1)
+    )
+    return session.scalar(statement) or SeriesState()
+
+
+def list_points(session: Session, series: str, runs: Collection[int]) -> list[StoredPoint]:
+    """The points of a series in some runs, oldest first; runs without one are left out."""
+    statement = (
+        select(
+            RunSeries.run_seq,
+            RunSeries.scale,
+            RunSeries.level,
+            RunSeries.item_values,
+            RunItems.keys,
+            RunItems.traces,
+            RunItems.clusters,
+        )
+        .join(RunItems, RunItems.run_seq == RunSeries.run_seq)
+        .where(RunSeries.series == series, RunSeries.run_seq.in_(list(runs)))
+        .order_by(RunSeries.run_seq)
+    )
+    return [
+        StoredPoint(seq, scale, level, item_values, ItemIndex(keys, traces, clusters))
+        for seq, scale, level, item_values, keys, traces, clusters in session.execute(statement)
+    ]
+
+
+def store_points(
+    session: Session,
+    run_seq: int,
+    items: ItemIndex,
+    judgments: Mapping[str, SeriesJudgment],
+) -> None:
+    """Stores the items and the series of a run."""
+    session.execute(insert(RunItems).values(run_seq=run_seq, **items._asdict()))
+    rows = [
+        {
+            "run_seq": run_seq,
+            "series": series,
+            "scale": judgment.point.scale,
+            "level": judgment.point.level,
+            "item_values": judgment.point.item_values,
+            "state": judgment.state,
+        }
+        for series, judgment in judgments.items()
+    ]
+    if rows:
+        session.execute(insert(RunSeries), rows)

@@ -1,0 +1,84 @@
+"""The verdict over several runs, as it is stored with a run."""
+
+import pytest
+from sqlalchemy import text
+
+from tests.integration.verdicts.conftest import CompleteRun, traces
+from tests.support.service import JSON, Service
+
+GOOD = range(5)
+BAD = range(25)
+
+
+def over_runs(service: Service, run: JSON) -> JSON:
+    [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
+    [metric] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    # The KPI is nothing but the metric.
+    assert kpi["overRuns"] == metric["overRuns"]
+    evidence: JSON = kpi["overRuns"]
+    return evidence
+
+
+def test_over_runs__an_incident_is_open_until_there_is_evidence_of_recovery(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    first = complete_run("first", traces(GOOD))
+    assert over_runs(service, first)["status"] == "WARMUP"
+    for name in ("second", "third", "fourth"):
+        ordinary = complete_run(name, traces(GOOD))
+    assert over_runs(service, ordinary)["status"] == "OK"
+    collapse = complete_run("collapse", traces(BAD))
+    evidence = over_runs(service, collapse)
+    assert (evidence["status"], evidence["event"]) == ("FIRING", "OPENED")
+    assert (evidence["width"], evidence["reference"]) == (1, 4)
+    # 15 of 40 after 35 of 40.
+    assert evidence["level"] == pytest.approx(0.375)
+    assert evidence["effect"] == pytest.approx(-0.5)
+    again = over_runs(service, complete_run("again", traces(BAD)))
+    assert (again["status"], again["event"]) == ("FIRING", None)
+    assert again["since"] == evidence["since"]
+    back = over_runs(service, complete_run("back", traces(GOOD)))
+    assert (back["status"], back["event"]) == ("OK", "RESOLVED")
+    second = over_runs(service, complete_run("second collapse", traces(BAD)))
+    assert second["event"] == "OPENED"
+    assert second["since"] > evidence["since"]
+
+
+def test_over_runs__an_invalid_run_changes_nothing(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    for name in ("first", "second", "third"):
+        complete_run(name, traces(GOOD))
+    outage = [trace | {"outcome": "infra_error"} for trace in traces(GOOD)]
+    invalid = complete_run("outage", outage)
+    assert invalid["validity"] == "INVALID"
+    assert over_runs(service, invalid) is None
+    after = over_runs(service, complete_run("after", traces(GOOD)))
+    assert (after["status"], after["reference"]) == ("OK", 3)
+
+
+def test_over_runs__a_rescored_run_is_no_news(service: Service, complete_run: CompleteRun) -> None:
+    for name in ("first", "second", "third"):
+        run = complete_run(name, traces(GOOD))
+    rescored = service.post(f"/benchmark-runs/{run['id']}/rescore")
+    service.work()
+    [kpi] = service.get(f"/benchmark-runs/{rescored['id']}/kpis")["items"]
+    assert kpi["overRuns"] is None
+    after = over_runs(service, complete_run("after", traces(GOOD)))
+    assert after["reference"] == 3
+
+
+def test_over_runs__items_are_deleted_with_the_run(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    run = complete_run("first", traces(GOOD))
+    with service.resources.db.read() as session:
+        assert session.scalar(text("SELECT count(*) FROM run_series")) == 2
+        # 40 items of 8 bytes, and 4 bytes for each value.
+        assert session.scalar(text("SELECT length(keys) FROM run_items")) == 320
+        assert session.scalar(text("SELECT max(length(item_values)) FROM run_series")) == 160
+    service.delete(f"/benchmark-runs/{run['id']}")
+    service.work()
+    with service.resources.db.read() as session:
+        assert session.scalar(text("SELECT count(*) FROM run_series")) == 0
+        assert session.scalar(text("SELECT count(*) FROM run_items")) == 0
