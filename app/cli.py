@@ -56,6 +56,18 @@ COMMANDS = {
         "app.reporting.cli:plot",
         "Draw a run as SVG: the history of a KPI, the changes since a run, or one metric per item.",
     ),
+    "runs traces": Entry(
+        "app.runs.trace_cli:list_traces",
+        "List the measured traces of a run, in the order of the source.",
+    ),
+    "runs trace": Entry(
+        "app.runs.trace_cli:show_trace",
+        "Show a trace: its values, its texts, and every step of the agent where the source has them.",
+    ),
+    "runs view": Entry(
+        "app.reporting.cli:view",
+        "Write the traces of a run as an HTML page: transcripts, filters by result and category.",
+    ),
     "gate": Entry("app.gate.cli:cli", "Pass or fail a run against its baseline, for CI."),
     "schedules": Entry("app.schedules.cli:cli", "Manage schedules."),
     "cron": Entry("app.schedules.cli:cron_cli", "Preview cron expressions."),

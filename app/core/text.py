@@ -70,8 +70,20 @@ def replace_unstorable_in_json(
             return value
 
 
-def html_page(title: str, body: Iterable[str]) -> str:
-    """A self-contained HTML page: it loads no other resource and runs no script."""
+def cut_middle(text: str, limit: int) -> str:
+    """The text; one of more than `limit` characters without its middle, with the omitted number."""
+    omitted = len(text) - limit
+    if omitted <= 0:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n[{omitted} characters omitted]\n{text[len(text) - half :]}"
+
+
+def html_page(title: str, body: Iterable[str], *, style: str = "") -> str:
+    """A self-contained HTML page: it loads no other resource and runs no script.
+
+    `style` holds further style rules; it is not escaped.
+    """
     return "\n".join(
         [
             "<!doctype html>",
@@ -82,7 +94,7 @@ def html_page(title: str, body: Iterable[str]) -> str:
                 " content=\"default-src 'none'; style-src 'unsafe-inline'\">"
             ),
             f"<title>{html_text(title)}</title>",
-            f"<style>{STYLE}</style></head><body>",
+            f"<style>{STYLE}{style}</style></head><body>",
             f"<h1>{html_text(title)}</h1>",
             *body,
             "</body></html>\n",

@@ -51,14 +51,6 @@ def read_score(answer: str, scale: int) -> JudgeScore:
     return _checked_score(score, scale, answer.strip()[:LONGEST_REASON])
 
 
-def cut_middle(text: str, limit: int) -> str:
-    """The text without its middle when it is longer than `limit` characters."""
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]}\n[…]\n{text[-half:]}"
-
-
 def _checked_score(score: Any, scale: int, reason: str) -> JudgeScore:
     if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
         raise JudgeError("the score of the judge is not a number")

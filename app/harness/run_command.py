@@ -57,6 +57,14 @@ HtmlFile = Annotated[
 ToLangfuse = Annotated[
     bool, typer.Option("--langfuse", help="Also write the run to Langfuse as a dataset run.")
 ]
+TaskName = Annotated[
+    str, typer.Argument(metavar="TASK", help="ID of the task; all its trials are shown.")
+]
+OtherResult = Annotated[
+    Path | None,
+    typer.Argument(metavar="OTHER", help="Second result file, to show both side by side."),
+]
+PageFile = Annotated[Path, typer.Option("--file", help="HTML file to write.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Treat warnings as failures.")]
 
 

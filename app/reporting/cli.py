@@ -1,4 +1,4 @@
-"""`mosaico runs report` and `mosaico runs plot`: a run as an HTML page or an SVG image."""
+"""`mosaico runs report`, `view` and `plot`: a run as HTML pages or an SVG image."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +16,7 @@ STDOUT = Path("-")
 
 report = CommandGroup("report", help="Write a report of a run.")
 plot = CommandGroup("plot", help="Draw a run.")
+view = CommandGroup("view", help="Write the traces of a run as a page.")
 
 RunId = Annotated[str, id_argument("run", PATH)]
 
@@ -43,6 +44,29 @@ def report_run(
     with open_api() as api:
         page = html_report(load_report(api, run))
     _write(file, page, f"the report of run {format_cell(run)} is written to {file}")
+
+
+@view.command("view")
+def view_run(
+    *,
+    run: RunId,
+    other: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="OTHER",
+            help="Second run, to show both side by side.",
+            autocompletion=complete_ids(PATH),
+        ),
+    ] = None,
+    file: Annotated[Path, typer.Option("--file", help="HTML file to write; - is stdout.")],
+) -> None:
+    """Write the traces of a run as an HTML page: transcripts, filters by result and category."""
+    from app.core.console.api_client import open_api
+    from app.reporting.trace_page import load_trace_page
+
+    with open_api() as api:
+        page = load_trace_page(api, run, other)
+    _write(file, page, f"the traces of run {format_cell(run)} are written to {file}")
 
 
 @plot.command("plot")

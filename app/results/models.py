@@ -61,6 +61,7 @@ class BenchmarkRun(Base):
     shards_total: Mapped[int | None] = mapped_column(Integer)
     shards_done: Mapped[int] = mapped_column(Integer, default=0)
     traces_total: Mapped[int | None]
+    traces_collected: Mapped[int] = mapped_column(default=0)
     traces_processed: Mapped[int] = mapped_column(default=0)
     metrics_computed: Mapped[int] = mapped_column(default=0)
     metrics_reused: Mapped[int] = mapped_column(server_default="0")

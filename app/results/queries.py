@@ -18,9 +18,11 @@ from app.core.keyset import (
     query_page,
     select_page,
 )
+from app.harness.transcript import Transcript
 from app.results.models import BenchmarkRun, RunMetricAggregate, RunShard, TraceResult
 from app.results.rules import RunStatus
 from app.traces.models import CollectedTrace
+from app.traces.queries import find_collected_trace, find_transcript
 from app.traces.types import TraceOutcome
 
 # Texts may have megabytes each; a page of them must not fill the memory of the API process.
@@ -85,6 +87,12 @@ class RunNotFound(NotFound):
     code = "run-not-found"
 
 
+class TraceNotFound(NotFound):
+    """The run has no trace with this ID; GET /api/v1/benchmark-runs/{runId}/results lists them."""
+
+    code = "trace-not-found"
+
+
 class ShardRange(NamedTuple):
     """A range of positions in a collection, both ends included."""
 
@@ -106,6 +114,14 @@ class TraceWithResult(NamedTuple):
 
     result: TraceResult
     trace: CollectedTrace
+
+
+class TraceDetail(NamedTuple):
+    """A collected trace with its transcript; `result` is None while it is not measured."""
+
+    trace: CollectedTrace
+    result: TraceResult | None
+    transcript: Transcript | None
 
 
 class TraceValues(NamedTuple):
@@ -236,6 +252,24 @@ def list_trace_results(
     rows = [TraceWithResult(result, by_position[result.position]) for result in fitting]
     is_cut = len(fitting) < len(page.rows)
     return PageRows(rows, encode_cursor([fitting[-1].position]) if is_cut else page.next_cursor)
+
+
+def get_trace(session: Session, run: BenchmarkRun, trace_id: str) -> TraceDetail:
+    """A trace of a run, also while the run is in progress. Raises: `TraceNotFound`."""
+    collection_id = run.collection_id
+    trace = (
+        None if collection_id is None else find_collected_trace(session, collection_id, trace_id)
+    )
+    if trace is None:
+        raise TraceNotFound(
+            f"the run {run.id} has no trace {trace_id!r}; GET /api/v1/benchmark-runs/{run.id}/results"
+            " lists its traces"
+        )
+    return TraceDetail(
+        trace,
+        session.get(TraceResult, (run.seq, trace.position)),
+        find_transcript(session, trace.collection_id, trace.position),
+    )
 
 
 def _not_found(run_id: str) -> RunNotFound:

@@ -29,7 +29,7 @@ class ProgressReporter:
         self._printed_at = 0.0
 
     def is_due(self, run: JSON, now_s: float) -> bool:
-        stage = (run["status"], (percent(run) or 0) // STEP_PERCENT)
+        stage = (_stage_name(run), (percent(run) or 0) // STEP_PERCENT)
         due = stage != self._printed_stage or now_s - self._printed_at >= SILENCE_S
         if due:
             self._printed_stage, self._printed_at = stage, now_s
@@ -37,9 +37,19 @@ class ProgressReporter:
 
 
 def percent(run: JSON) -> int | None:
-    """Percentage of measured traces; None while the number of traces is not known."""
+    """Percentage of the traces that the current step has done; None while their number is unknown."""
     total = run["tracesTotal"]
-    return 100 * int(run["tracesProcessed"]) // int(total) if total else None
+    done = run["tracesProcessed"] if _is_measuring(run) else run["tracesCollected"]
+    return 100 * int(done) // int(total) if total else None
+
+
+def _is_measuring(run: JSON) -> bool:
+    # The first measured traces arrive after the last one is collected.
+    return bool(run["tracesProcessed"])
+
+
+def _stage_name(run: JSON) -> str:
+    return f"{run['status']} {'measuring' if _is_measuring(run) else 'collecting'}"
 
 
 def describe_run(run: JSON) -> str:
@@ -50,9 +60,12 @@ def describe_run(run: JSON) -> str:
         share = percent(run)
         if share is None:
             return f"{run['status']} collecting traces"
-        return (
-            f"{run['status']} {share} % ({run['tracesProcessed']} of {run['tracesTotal']} traces)"
-        )
+        total = run["tracesTotal"]
+        if _is_measuring(run):
+            return (
+                f"{run['status']} {share} % ({run['tracesProcessed']} of {total} traces measured)"
+            )
+        return f"{run['status']} {share} % ({run['tracesCollected']} of {total} traces collected)"
     parts = [run["status"]]
     if run["validity"]:
         parts.append(run["validity"])

@@ -19,8 +19,8 @@ from app.core.web.sse import EventSnapshot, stream_events
 from app.kpis.queries import get_kpis_of_run
 from app.kpis.schemas import KpiValueView
 from app.results import queries, rules
-from app.results.models import BenchmarkRun
-from app.results.queries import TraceWithResult
+from app.results.models import BenchmarkRun, TraceResult
+from app.results.queries import TraceDetail, TraceWithResult
 from app.results.rules import RunStatus, TriggerType
 from app.results.write_back_state import WriteBackState
 from app.runs import retention, service
@@ -32,9 +32,12 @@ from app.runs.schemas import (
     RunAcceptance,
     RunCreate,
     RunView,
+    ToolCallView,
     TraceResultView,
+    TraceView,
     WriteBackView,
 )
+from app.traces.models import CollectedTrace
 
 router = APIRouter(prefix="/benchmark-runs", tags=["benchmark runs"], responses=PROBLEMS)
 
@@ -45,6 +48,7 @@ SVG = "image/svg+xml"
 MAX_BASELINE_RUNS = 30
 
 RunId = Annotated[str, Path(alias="runId")]
+TraceId = Annotated[str, Path(alias="traceId", description="ID that the source gave the trace.")]
 
 
 @router.post("", status_code=201, response_model=RunView, dependencies=RUN)
@@ -162,6 +166,16 @@ def list_run_results(run_id: RunId, res: Res, page: PageParams) -> Page[TraceRes
         return rows.to_page(lambda row: trace_result_view(run.metric_keys or [], row))
 
 
+# A trace ID may contain slashes: a harness names traces `scenario/task#trial`.
+@router.get("/{runId}/traces/{traceId:path}", dependencies=READ)
+def get_run_trace(run_id: RunId, trace_id: TraceId, res: Res) -> TraceView:
+    """Show one trace: its values, and the transcript of what the agent did."""
+    with res.db.read() as session:
+        run = queries.get_run(session, run_id)
+        rules.require_traces(run.id, run.purged_at)
+        return trace_view(run.metric_keys or [], queries.get_trace(session, run, trace_id))
+
+
 @router.get("/{runId}/metrics", dependencies=READ)
 def list_run_metrics(run_id: RunId, res: Res) -> Page[MetricAggregateView]:
     """List the metrics of a completed run: mean, standard deviation, percentiles, missing values."""
@@ -220,27 +234,50 @@ def run_columns_view(row: Mapping[str, Any]) -> RunView:
 
 
 def trace_result_view(columns: list[str], row: TraceWithResult) -> TraceResultView:
-    trace, result = row.trace, row.result
-    notes = result.notes or {}
-    return TraceResultView(
-        trace_id=trace.trace_id,
-        item_id=trace.item_id,
-        trial=trace.trial,
-        outcome=trace.outcome,
-        input=trace.input,
-        expected_output=trace.expected_output,
-        output=trace.output,
-        error=trace.error,
-        tags=trace.tags,
-        url=trace.url,
-        values=dict(zip(columns, result.values, strict=True)),
-        missing={
+    return TraceResultView(**_measured_trace(columns, row.trace, row.result))
+
+
+def trace_view(columns: list[str], row: TraceDetail) -> TraceView:
+    trace = row.trace
+    return TraceView(
+        **_measured_trace(columns, trace, row.result),
+        input_tokens=trace.input_tokens,
+        output_tokens=trace.output_tokens,
+        cost_usd=trace.cost_usd,
+        latency_ms=trace.latency_ms,
+        turns=trace.turns,
+        tool_calls=None
+        if trace.tool_calls is None
+        else [ToolCallView.model_validate(call) for call in trace.tool_calls],
+        scores=trace.scores or {},
+        transcript=row.transcript,
+    )
+
+
+def _measured_trace(
+    columns: list[str], trace: CollectedTrace, result: TraceResult | None
+) -> dict[str, Any]:
+    """The fields that a list of traces and a single trace share."""
+    notes = (result and result.notes) or {}
+    return {
+        "trace_id": trace.trace_id,
+        "item_id": trace.item_id,
+        "trial": trace.trial,
+        "outcome": trace.outcome,
+        "input": trace.input,
+        "expected_output": trace.expected_output,
+        "output": trace.output,
+        "error": trace.error,
+        "tags": trace.tags,
+        "url": trace.url,
+        "values": {} if result is None else dict(zip(columns, result.values, strict=True)),
+        "missing": {
             key: MissingValueView.model_validate(why)
             for key, why in notes.items()
             if "reason" not in why
         },
-        reasons={key: why["reason"] for key, why in notes.items() if "reason" in why},
-    )
+        "reasons": {key: why["reason"] for key, why in notes.items() if "reason" in why},
+    }
 
 
 def _location(run: RunView) -> str:

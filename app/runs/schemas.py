@@ -1,11 +1,12 @@
 """Request and response bodies of benchmark runs."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from app.core.schemas import Identifier, ShortText, StoredText, WireModel
+from app.harness.transcript import Transcript
 from app.kpis.series_types import RunsEvidence
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
 
@@ -42,7 +43,8 @@ class WriteBackView(WireModel):
 
 
 class RunView(WireModel):
-    """A run. `metricsComputed` counts the values computed for it, `metricsReused` those taken from
+    """A run. `tracesCollected` counts the traces read or made so far, `tracesProcessed` the measured
+    ones. `metricsComputed` counts the values computed for it, `metricsReused` those taken from
     earlier runs over the same traces. `rescoreOf` is the run whose traces it scores again. `verdict`
     compares it with its baseline, or has the `reason` why it was not compared. Runs with the same
     `fingerprint` are comparable. `baselineHold` is the reason why the run is no baseline of later
@@ -65,6 +67,7 @@ class RunView(WireModel):
     error_code: str | None
     error_message: str | None
     traces_total: int | None
+    traces_collected: int
     traces_processed: int
     metrics_computed: int
     metrics_reused: int
@@ -111,6 +114,33 @@ class TraceResultView(WireModel):
     values: dict[str, float | None]
     missing: dict[str, MissingValueView]
     reasons: dict[str, StoredText]
+
+
+class ToolCallView(WireModel):
+    """A tool call of the agent; `ok` is null when the source does not report the outcome."""
+
+    name: StoredText
+    arguments: dict[str, Any] | None
+    ok: bool | None
+    latency_ms: float | None
+
+
+class TraceView(TraceResultView):
+    """One trace of a run. `values` is empty while the trace is not measured.
+
+    Tokens, cost, latency, tool calls and turns are those of the agent; null when the source does not
+    report them. `transcript` shows the work of the agent step by step, with secrets masked; null when
+    the source has none.
+    """
+
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+    latency_ms: float | None
+    turns: int | None
+    tool_calls: list[ToolCallView] | None
+    scores: dict[str, float]
+    transcript: Transcript | None
 
 
 class LlmUsageView(WireModel):

@@ -78,7 +78,8 @@ def create_shards(
         ],
     )
     # Positions begin at 0, so the last one tells the number of traces.
-    run.traces_total, run.shards_total = ranges[-1].last + 1, len(ranges)
+    run.traces_total = run.traces_collected = ranges[-1].last + 1
+    run.shards_total = len(ranges)
     run.fingerprint = fingerprint
     # Rows and jobs become visible with the same commit: no worker can look for a missing shard.
     session.flush()

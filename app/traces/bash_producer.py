@@ -27,8 +27,10 @@ from app.traces.trace_producer import (
     HEARTBEAT_S,
     AnswerWatch,
     ProducedTrace,
+    mask_trace,
     open_guarded_llm,
     read_file,
+    service_secrets,
 )
 
 
@@ -64,6 +66,7 @@ class BashProducer:
             heartbeat_s=HEARTBEAT_S,
         )
         answers = AnswerWatch()
+        secrets = service_secrets(self.resources)
         try:
             for results in pages:
                 for result in results:
@@ -72,7 +75,7 @@ class BashProducer:
                 yield [
                     ProducedTrace(
                         index=index_of[result.task.id, result.trial],
-                        trace=trace_of(result),
+                        trace=mask_trace(trace_of(result), secrets),
                         # An attempt without a score is made again when the run is retried.
                         is_settled=result.score is not None,
                     )

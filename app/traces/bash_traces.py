@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import Final
 
 from app.harness.bash.summary import judgements_of
+from app.harness.bash.transcript import attempt_transcript
 from app.harness.bash.types import AgentTrace, EvalReport, EvalResult, Judgement
 from app.harness.results import AttemptOutcome, last_answer
 from app.traces.types import ToolCall, Trace, TraceOutcome
@@ -47,6 +48,7 @@ def trace_of(result: EvalResult) -> Trace:
         error=result.reason or "\n".join(result.failures()) or None,
         tags=(task.category, f"task:{task.content_hash()}"),
         scores=_scores(result),
+        transcript=attempt_transcript(result),
     )
     return trace if agent_trace is None else _with_usage(trace, agent_trace)
 

@@ -33,8 +33,10 @@ from app.traces.trace_producer import (
     HEARTBEAT_S,
     AnswerWatch,
     ProducedTrace,
+    mask_trace,
     open_guarded_llm,
     read_file,
+    service_secrets,
 )
 
 SERVICE_PREFIX: Final = "MOSAICO_"  # the service's own variables, which no MCP server may read
@@ -75,6 +77,7 @@ class McpProducer:
         stored = frozenset(key for key, index in index_of.items() if index not in indexes)
         plan = replace(self.plan, stored_keys=stored)
         answers = AnswerWatch()
+        secrets = service_secrets(self.resources) | self.plan.secret_values
         pages: Generator[list[TaskResult], None, None] = run_in_background(
             lambda send: self._run(plan, send, budget), heartbeat_s=HEARTBEAT_S
         )
@@ -84,7 +87,7 @@ class McpProducer:
                     # A skipped attempt sent no request, so it says nothing about the provider.
                     if result.outcome is not AttemptOutcome.SKIPPED:
                         answers.add(failure=_provider_failure(result))
-                produced = [_produced(result, index_of[result.key]) for result in results]
+                produced = [_produced(result, index_of[result.key], secrets) for result in results]
                 # A scenario that runs in order repeats stored attempts for their effect on its
                 # servers; their traces are not stored twice.
                 yield [trace for trace in produced if trace.index in indexes]
@@ -179,8 +182,9 @@ def _prices(settings: McpHarnessSettings, tasks: Sequence[PlannedTask]) -> dict[
     return prices
 
 
-def _produced(result: TaskResult, index: int) -> ProducedTrace:
-    return ProducedTrace(index=index, trace=trace_of(result), is_settled=result.outcome in _SETTLED)
+def _produced(result: TaskResult, index: int, secrets: Collection[str]) -> ProducedTrace:
+    trace = mask_trace(trace_of(result), secrets)
+    return ProducedTrace(index=index, trace=trace, is_settled=result.outcome in _SETTLED)
 
 
 def _provider_failure(result: TaskResult) -> str | None:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.scores import expected_output, input_text, task_scores
+from app.harness.mcp.transcript import attempt_transcript
 from app.harness.mcp.types import McpReport, TaskResult
 from app.harness.results import AttemptOutcome
 from app.traces.types import ToolCall, Trace, TraceOutcome
@@ -70,6 +71,7 @@ def trace_of(result: TaskResult, qualifiers: Iterable[str] = ()) -> Trace:
         tool_calls=_tool_calls(result),
         turns=len(result.llm_calls) if has_model else None,
         scores=task_scores(result),
+        transcript=attempt_transcript(result),
     )
 
 

@@ -1,4 +1,4 @@
-"""Tables of traces: collections, uploads and circuit breakers."""
+"""Tables of traces: collections, transcripts, uploads and circuit breakers."""
 
 from datetime import datetime
 from typing import Any
@@ -70,6 +70,21 @@ class CollectedTrace(Base):
     tool_calls: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
     turns: Mapped[int | None] = mapped_column(Integer)
     scores: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
+
+
+class TraceTranscript(Base):
+    """The transcript of a collected trace, as `app.harness.transcript` writes it.
+
+    In a table of its own: scoring reads whole rows of traces and never needs a transcript.
+    """
+
+    __tablename__ = "trace_transcripts"
+
+    collection_id: Mapped[int] = mapped_column(
+        ForeignKey("collections.id", ondelete="CASCADE"), primary_key=True
+    )
+    position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    transcript: Mapped[Any] = mapped_column(JSONB)
 
 
 class LocalDataset(Base):

@@ -7,7 +7,14 @@ from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
-from app.traces.models import CollectedTrace, Collection, LocalDataset, LocalTrace
+from app.harness.transcript import Transcript, parse_transcript
+from app.traces.models import (
+    CollectedTrace,
+    Collection,
+    LocalDataset,
+    LocalTrace,
+    TraceTranscript,
+)
 from app.traces.types import ToolCall, Trace, TraceOutcome
 
 MAX_RUN_NAMES_SHOWN = 10
@@ -121,6 +128,22 @@ def read_traces(
         .order_by(CollectedTrace.position)
     )
     return [trace_from_row(row) for row in session.execute(statement)]
+
+
+def find_collected_trace(
+    session: Session, collection_id: int, trace_id: str
+) -> CollectedTrace | None:
+    """A collected trace by the ID that its source gave it."""
+    statement = select(CollectedTrace).where(
+        CollectedTrace.collection_id == collection_id, CollectedTrace.trace_id == trace_id
+    )
+    return session.scalars(statement).one_or_none()
+
+
+def find_transcript(session: Session, collection_id: int, position: int) -> Transcript | None:
+    """The transcript of a collected trace; None when its source gave none."""
+    stored = session.get(TraceTranscript, (collection_id, position))
+    return None if stored is None else parse_transcript(stored.transcript)
 
 
 def trace_from_row(row: Row[tuple[object, ...]]) -> Trace:

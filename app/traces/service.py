@@ -19,9 +19,10 @@ from sqlalchemy.orm import Session
 from app.core.bulk_copy import copy_encoded_file, copy_rows, encode_row
 from app.core.errors import Conflict, Invalid
 from app.core.ids import new_id
+from app.harness.transcript import document_of
 from app.jobs.queue import enqueue
 from app.traces import queries
-from app.traces.models import CollectedTrace, Collection, LocalDataset
+from app.traces.models import CollectedTrace, Collection, LocalDataset, TraceTranscript
 from app.traces.ndjson import BYTE_ORDER_MARK, MAX_TRIAL, parse_trace_line
 from app.traces.registry import TracePage
 from app.traces.types import ToolCall, Trace
@@ -47,6 +48,7 @@ COLLECTED_COLUMNS = {
     "turns": "int4",
     "scores": "jsonb",
 }
+TRANSCRIPT_COLUMNS = {"collection_id": "int8", "position": "int4", "transcript": "jsonb"}
 LOCAL_COLUMNS = ("dataset_id", "position", "trace_id", "line")
 _POSITION = struct.Struct(">i")
 MEMORY_BYTES = 1024**2
@@ -109,11 +111,16 @@ def _append_traces(session: Session, collection: Collection, page: TracePage) ->
         unique.setdefault(trace.trace_id, trace)
     stored_ids = queries.find_stored_trace_ids(session, collection.id, list(unique))
     fresh = [trace for trace_id, trace in unique.items() if trace_id not in stored_ids]
-    rows = (
-        _collected_row(collection.id, position, trace)
-        for position, trace in enumerate(fresh, start=collection.trace_count)
-    )
+    positioned = list(enumerate(fresh, start=collection.trace_count))
+    rows = (_collected_row(collection.id, position, trace) for position, trace in positioned)
     copy_rows(session, "collected_traces", COLLECTED_COLUMNS, rows)
+    transcripts = [
+        (collection.id, position, Jsonb(document_of(trace.transcript)))
+        for position, trace in positioned
+        if trace.transcript is not None
+    ]
+    if transcripts:
+        copy_rows(session, "trace_transcripts", TRANSCRIPT_COLUMNS, transcripts)
     collection.trace_count += len(fresh)
     # None stays None: a digest with a gap must not equal that of another collection.
     collection.digest = collection.digest and _extend_digest(collection.digest, fresh)
@@ -152,13 +159,14 @@ def _complete_collection(session: Session, collection: Collection, now: datetime
 def delete_positions(
     session: Session, collection_id: int, first_position: int, last_position: int
 ) -> None:
-    """Delete the traces in a range of positions, both ends included."""
-    session.execute(
-        delete(CollectedTrace).where(
-            CollectedTrace.collection_id == collection_id,
-            CollectedTrace.position.between(first_position, last_position),
+    """Delete the traces in a range of positions, both ends included, with their transcripts."""
+    for table in (TraceTranscript, CollectedTrace):
+        session.execute(
+            delete(table).where(
+                table.collection_id == collection_id,
+                table.position.between(first_position, last_position),
+            )
         )
-    )
 
 
 def _number_trials(session: Session, collection: Collection) -> None:

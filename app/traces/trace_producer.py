@@ -1,14 +1,17 @@
 """Trace producers: harnesses that make the traces of a run by running models."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
 from app.core.errors import NotFound
+from app.core.masking import secret_masker
 from app.core.resources import Resources
+from app.core.text import replace_unstorable_in_json
 from app.harness.budget import Budget, UsedBudget
 from app.harness.operator_folder import read_below
+from app.harness.transcript import map_texts
 from app.llm.conversation import Llm, Provider, TurnSettings
 from app.llm.providers import open_llm
 from app.llm.retry import ATTEMPT_TIMEOUT_S
@@ -77,6 +80,36 @@ class TraceProducer(Protocol):
         Raises: `CollectionFailed` when no model answers.
         """
         ...
+
+
+def mask_trace(trace: Trace, secrets: Iterable[str]) -> Trace:
+    """The trace with secrets masked in its texts, tool calls and transcript.
+
+    The expected output is masked as well, so that it still equals an output that contains a secret.
+    """
+    mask = secret_masker(secrets)
+    calls = trace.tool_calls and tuple(
+        replace(call, arguments=replace_unstorable_in_json(call.arguments, mask))
+        for call in trace.tool_calls
+    )
+    # Before the transcript is cut to its size limit: half a secret would not be recognized.
+    transcript = trace.transcript and map_texts(trace.transcript, mask)
+    return replace(
+        trace,
+        input=trace.input and mask(trace.input),
+        expected_output=trace.expected_output and mask(trace.expected_output),
+        output=trace.output and mask(trace.output),
+        error=trace.error and mask(trace.error),
+        tool_calls=calls,
+        transcript=transcript,
+    )
+
+
+def service_secrets(resources: Resources) -> set[str]:
+    """The keys of the service that a model or a tool could repeat."""
+    keys = {key.reveal() for key in resources.model_keys.values()}
+    server = resources.llm_server
+    return keys | ({server.api_key.reveal()} if server and server.api_key else set())
 
 
 def read_file(resources: Resources, name: str) -> bytes:

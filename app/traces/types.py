@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from app.harness.transcript import Transcript
+
 
 class TraceOutcome(StrEnum):
     """How a trace ended.
@@ -46,7 +48,8 @@ class Trace:
     Texts are None when the source has none; None is never treated as an empty text. Tokens, cost,
     latency, tool calls and `turns` (model responses) are those of the agent without evaluators;
     None when the source does not report them, and for a cost also when no price is known.
-    `scores` are the scores that the source delivers.
+    `scores` are the scores that the source delivers. `transcript` shows the work of the agent; it is
+    None when the source has none, and no part of the identity of a trace.
     """
 
     trace_id: str
@@ -66,3 +69,5 @@ class Trace:
     tool_calls: tuple[ToolCall, ...] | None = None
     turns: int | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
+    # Not part of repr(), from which the digest of a collection is computed.
+    transcript: Transcript | None = field(default=None, repr=False, compare=False)

@@ -344,6 +344,7 @@ def upgrade() -> None:
         sa.Column("shards_total", sa.Integer(), nullable=True),
         sa.Column("shards_done", sa.Integer(), nullable=False),
         sa.Column("traces_total", sa.BigInteger(), nullable=True),
+        sa.Column("traces_collected", sa.BigInteger(), nullable=False),
         sa.Column("traces_processed", sa.BigInteger(), nullable=False),
         sa.Column("metrics_computed", sa.BigInteger(), nullable=False),
         sa.Column("metrics_reused", sa.BigInteger(), server_default="0", nullable=False),
@@ -414,6 +415,16 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("collection_id", "position", name="pk_collected_traces"),
         sa.UniqueConstraint("collection_id", "trace_id", name="uq_collected_traces_collection_id_trace_id"),
+    )
+    op.create_table(
+        "trace_transcripts",
+        sa.Column("collection_id", sa.BigInteger(), nullable=False),
+        sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("transcript", JSON, nullable=False),
+        sa.ForeignKeyConstraint(
+            ["collection_id"], ["collections.id"], name="fk_trace_transcripts_collection_id", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("collection_id", "position", name="pk_trace_transcripts"),
     )
     op.create_table(
         "deliveries",
@@ -804,6 +815,7 @@ def downgrade() -> None:
     op.drop_table("local_traces")
     op.drop_table("kpi_definitions")
     op.drop_table("deliveries")
+    op.drop_table("trace_transcripts")
     op.drop_table("collected_traces")
     op.drop_table("benchmark_runs")
     op.drop_table("benchmark_agents")

@@ -70,6 +70,7 @@ LIST_COMMANDS: Mapping[str, str] = {
     "run-not-found": "runs list",
     "schedule-not-found": "schedules list",
     "silence-not-found": "alerts silences list",
+    "trace-not-found": "runs traces",
     "unknown-api-key": "keys list",
 }
 

@@ -2,10 +2,11 @@
 
 from typing import Final
 
+from app.core.text import cut_middle
 from app.harness.bash.check_registry import split_check
 from app.harness.bash.types import AgentTrace, EvalTask, Judgement
 from app.harness.budget import Budget
-from app.harness.judge import JudgeError, cut_middle, judge_system_prompt, read_score
+from app.harness.judge import JudgeError, judge_system_prompt, read_score
 from app.harness.watched_llm import turn_within
 from app.llm.conversation import Llm, ToolResultBlock, Turn
 from app.llm.errors import LlmError

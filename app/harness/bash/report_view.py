@@ -7,6 +7,7 @@ from app.harness.bash.original_markdown import original_markdown_report
 from app.harness.bash.result_file import json_report
 from app.harness.bash.run_health import RunProfile, profile
 from app.harness.bash.summary import summarize
+from app.harness.bash.transcript import attempt_transcript
 from app.harness.bash.types import EvalReport, EvalResult, EvalSummary, TaskScore
 from app.harness.reports.formatting import (
     format_dollars,
@@ -25,7 +26,6 @@ from app.harness.reports.view import (
     FigureLine,
     ReportTable,
     RunReportView,
-    transcript_of,
 )
 from app.harness.results import AttemptOutcome, ConversationEnding
 
@@ -63,6 +63,7 @@ def attempt_view(result: EvalResult) -> AttemptView:
     trace, score = result.trace, result.score
     error = "" if score is not None else result.reason or "the reason is unknown"
     return AttemptView(
+        task=result.task.id,
         title=f"{name} ({result.task.category})",
         label=_LABELS[status],
         status=status,
@@ -75,7 +76,7 @@ def attempt_view(result: EvalResult) -> AttemptView:
         error=error,
         failures=result.failures(),
         checks=_checks(score) if score is not None else None,
-        transcript=transcript_of(trace.messages) if trace else (),
+        transcript=attempt_transcript(result),
     )
 
 

@@ -37,6 +37,9 @@ OptionalFiles = Annotated[
     list[str] | None,
     typer.Argument(metavar="FILE…", help="Benchmark files or glob patterns."),
 ]
+ResultFile = Annotated[
+    Path, typer.Argument(metavar="RESULT", help="Result file of `ot-bench run`.")
+]
 SecretsFile = Annotated[
     Path | None,
     typer.Option(
@@ -303,9 +306,7 @@ def validate(
 @cli.command("report")
 def report(
     *,
-    result: Annotated[
-        Path, typer.Argument(metavar="RESULT", help="Result file of `ot-bench run`.")
-    ],
+    result: ResultFile,
     junit: run_command.JunitFile = None,
     html: run_command.HtmlFile = None,
     markdown: MarkdownFile = None,
@@ -340,6 +341,39 @@ def schema() -> None:
     from app.harness.mcp.config import benchmark_schema
 
     print_result(json.dumps(benchmark_schema(), indent=2))
+
+
+@cli.command("show")
+def show_command(
+    result: ResultFile, task: run_command.TaskName, output: Format = OutputFormat.TABLE
+) -> None:
+    """Show what the models did in a task: messages, tool calls and their results, evaluations.
+
+    Exit codes: 0 shown, 2 missing or invalid result file, or an unknown task.
+    """
+    from app.harness.mcp.report_view import run_view
+    from app.harness.mcp.result_file import read_report
+    from app.harness.transcript_command import show_attempts
+
+    show_attempts(run_view(read_report(result)), task, output)
+
+
+@cli.command("view")
+def view_command(
+    result: ResultFile, file: run_command.PageFile, other: run_command.OtherResult = None
+) -> None:
+    """Write an HTML page with every attempt: filters by result and scenario, all transcripts.
+
+    With a second result file, the attempts at the same task stand side by side.
+
+    Exit codes: 0 written, 2 missing or invalid result file.
+    """
+    from app.harness.mcp.report_view import run_view
+    from app.harness.mcp.result_file import read_report
+    from app.harness.transcript_command import write_page
+
+    views = [run_view(read_report(path)) for path in (result, other) if path is not None]
+    write_page(file, *views)
 
 
 def main() -> None:

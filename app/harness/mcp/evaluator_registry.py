@@ -13,7 +13,8 @@ from typing import ClassVar, Final, NamedTuple, TypeAlias
 from pydantic import JsonValue
 
 from app.core.registry import LoadedPlugin, Registry, suggest_names
-from app.harness.judge import JudgeError, cut_middle, judge_system_prompt
+from app.core.text import cut_middle
+from app.harness.judge import JudgeError, judge_system_prompt
 from app.harness.mcp.config import EvaluatorConfig
 from app.harness.mcp.types import OUTCOMES, AttemptError, Evaluation, McpToolCall
 from app.harness.results import AttemptOutcome

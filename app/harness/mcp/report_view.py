@@ -1,12 +1,12 @@
 """The report view of an ot-bench run: its figures, tables, attempts and CSV rows."""
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from app.harness.mcp.context_cost import context_costs, tool_usages
 from app.harness.mcp.context_plot import LEGEND, context_plots
 from app.harness.mcp.summary import McpSummary, summarize
+from app.harness.mcp.transcript import attempt_transcript
 from app.harness.mcp.types import McpReport, TaskResult
 from app.harness.reports.formatting import (
     UNKNOWN,
@@ -22,8 +22,6 @@ from app.harness.reports.view import (
     FigureLine,
     ReportTable,
     RunReportView,
-    TranscriptEntry,
-    transcript_of,
 )
 from app.harness.results import AttemptOutcome
 
@@ -70,6 +68,7 @@ def attempt_view(result: TaskResult) -> AttemptView:
         for evaluation in result.evaluations
     ]
     return AttemptView(
+        task=f"{result.scenario}/{result.task}",
         title=f"{result.scenario} / {name} {result.model}".rstrip(),
         label=result_word(result),
         status=_status(result),
@@ -84,7 +83,7 @@ def attempt_view(result: TaskResult) -> AttemptView:
         error_kind=result.error.kind if result.error is not None else None,
         failures=result.failures(),
         checks=ReportTable("Evaluations", ("Evaluator", "Expected", "Result", "Reason"), rows),
-        transcript=transcript_of(result.messages) or _direct_calls(result),
+        transcript=attempt_transcript(result),
     )
 
 
@@ -224,14 +223,6 @@ def _task_cells(result: TaskResult) -> Iterable[object]:
         round(result.duration_ms / 1000, 3), result.cost_usd, result.base_context,
         result.context_growth_avg,
     )  # fmt: skip
-
-
-def _direct_calls(result: TaskResult) -> list[TranscriptEntry]:
-    """The tool calls of a direct task, which has no conversation."""
-    return [
-        TranscriptEntry(call.tool, [json.dumps(call.arguments, ensure_ascii=False), call.text])
-        for call in result.tool_calls
-    ]
 
 
 def _name(result: TaskResult) -> str:

@@ -1,12 +1,11 @@
 """The view of a run that every report format renders; each harness builds its own `RunReportView`."""
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from app.llm.conversation import Block, ChatMessage, TextBlock, ThinkingBlock, ToolUseBlock
+from app.harness.transcript import Transcript
 
 
 class AttemptStatus(Enum):
@@ -34,20 +33,14 @@ class ReportTable(NamedTuple):
     rows: Sequence[Sequence[str]]
 
 
-class TranscriptEntry(NamedTuple):
-    """What one participant said or did."""
-
-    speaker: str
-    texts: Sequence[str]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptView:
-    """One attempt. `label` is its result in one word; `failures` are the unmet expectations.
+    """One attempt at `task`. `label` is its result in one word; `failures` are the unmet expectations.
 
     `group` and `case` are the class and name of its JUnit case.
     """
 
+    task: str
     title: str
     label: str
     status: AttemptStatus
@@ -61,7 +54,7 @@ class AttemptView:
     error_kind: str | None = None
     failures: Sequence[str] = ()
     checks: ReportTable | None = None
-    transcript: Sequence[TranscriptEntry] = ()
+    transcript: Transcript | None = None
 
     @property
     def reason(self) -> str:
@@ -85,27 +78,3 @@ class RunReportView:
     overview: ReportTable | None = None
     note: str = ""
     plots: Sequence[str] = field(default=())
-
-
-def transcript_of(messages: Iterable[ChatMessage]) -> list[TranscriptEntry]:
-    """The messages of a conversation as texts."""
-    return [
-        TranscriptEntry(
-            message.role.replace("_", " "), [block_text(block) for block in message.content]
-        )
-        for message in messages
-    ]
-
-
-def block_text(block: Block) -> str:
-    """A text block as it is, a tool call as one line, a tool result as its content."""
-    if isinstance(block, TextBlock):
-        return block.text
-    if isinstance(block, ThinkingBlock):
-        return f"(thinking) {block.text}".strip()
-    if isinstance(block, ToolUseBlock):
-        commands = block.input.get("commands", block.input.get("script"))
-        if isinstance(commands, str):
-            return f"$ {commands}"
-        return f"{block.name} {json.dumps(block.input, ensure_ascii=False)}"
-    return block.content

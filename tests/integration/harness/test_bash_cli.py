@@ -177,6 +177,32 @@ def test_report__renders_recorded_run_in_every_format(form: str, tmp_path: Path)
     assert (tmp_path / "out").read_text().rstrip("\n") == printed.stdout.rstrip("\n")
 
 
+def test_show__prints_commands_and_checks_of_a_task(tmp_path: Path) -> None:
+    run("run", TASKS, *PLAY, "--task", "mend_json", "--save", tmp_path)
+    [file] = tmp_path.glob("*.json")
+    shown = run("show", file, "mend_json")
+    assert shown.exit_code == 0
+    assert "[PASS] mend_json" in shown.stdout
+    assert "tool bash, exit code 0" in shown.stdout
+    [item] = json.loads(run("show", file, "mend_json", "--json").stdout)["items"]
+    assert item["result"] == "PASS"
+    assert item["transcript"]["steps"][0]["kind"] == "message"
+    unknown = run("show", file, "mend_jsno")
+    assert unknown.exit_code == 2
+    assert "tasks of this result: mend_json" in unknown.stderr
+
+
+def test_view__page_filters_attempts_and_sets_two_runs_side_by_side(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert run("view", recorded(HAIKU), recorded(GPT), "--file", page).exit_code == 0
+    text = page.read_text()
+    assert "<script" not in text
+    assert text.count('<div class="pair">') == text.count('<details class="attempt')
+    assert "different result" in text
+    assert run("view", recorded(HAIKU), "--file", page).exit_code == 0
+    assert '<div class="pair">' not in page.read_text()
+
+
 def test_compare__prints_paired_comparison() -> None:
     done = run("compare", recorded(HAIKU), recorded(GPT), "--json")
     assert done.exit_code == 0

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -24,6 +25,7 @@ from tests.support.model_server import (
 )
 from tests.support.processes import LIVENESS_S, until
 from tests.support.service import JSON, Service, pointers
+from tests.support.stored import DatabaseReader
 
 TASKS: list[JSON] = [
     {
@@ -121,6 +123,52 @@ def test_bash_run__has_metrics_like_any_other_run(service: Service) -> None:
     half = results(service, run)["half#0"]
     assert half["itemId"] == "half"
     assert half["values"]["TASK_SCORE"] == 1 / 4
+
+
+def trace(service: Service, run: JSON, trace_id: str) -> JSON:
+    return service.get(f"/benchmark-runs/{run['id']}/traces/{quote(trace_id, safe='')}")
+
+
+def test_bash_run__trace_shows_what_the_model_did(service: Service) -> None:
+    benchmark(service, SCRIPTED_MODEL)
+    run = service.completed()
+    good = trace(service, run, "good#0")
+    assert good["values"]["TASK_PASSED"] == 1
+    assert (good["turns"], len(good["toolCalls"]), good["output"]) == (3, 4, "Written.")
+    steps = good["transcript"]["steps"]
+    assert [step.get("role") or step["arguments"]["commands"] for step in steps] == [
+        "user", "assistant", "echo a > /a", "assistant", "cat /a", "cat /none", "true", "assistant",
+    ]  # fmt: skip
+    failed = steps[5]
+    assert (failed["exitCode"], failed["isError"], failed["stdout"]) == (1, True, "")
+    assert "none" in failed["stderr"]
+    missing = service.refused(404, "GET", f"/benchmark-runs/{run['id']}/traces/nope")
+    assert missing["type"].endswith("trace-not-found")
+
+
+def test_bash_run__secrets_of_the_service_are_masked_in_traces(
+    service: Service, dataset_folder: Path
+) -> None:
+    turns = {"id": "half", "turns": [["echo key-of-o"]], "answer": "It is key-of-o."}
+    write_lines(dataset_folder / "script.jsonl", [SCRIPT[0], turns])
+    benchmark(service, SCRIPTED_MODEL)
+    keyed = with_keys(service)
+    run = keyed.completed()
+    half = trace(keyed, run, "half#0")
+    assert half["output"] == "It is ***."
+    assert half["transcript"]["steps"][2]["stdout"].strip() == "***"
+    assert "key-of-o" not in json.dumps(half)
+
+
+def test_bash_run__purge_removes_transcripts(service: Service) -> None:
+    rows = DatabaseReader(service.resources.db.url)
+    benchmark(service, SCRIPTED_MODEL)
+    run = service.completed()
+    count = "SELECT count(*) FROM trace_transcripts"
+    assert rows.value(count) == 2
+    service.delete(f"/benchmark-runs/{run['id']}")
+    service.work()
+    assert rows.value(count) == 0
 
 
 def test_bash_run__runs_all_trials(service: Service) -> None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -138,6 +139,11 @@ def test_mcp_run__has_metrics_like_any_other_run(service: Service, folder: Path)
         f"all/tool:faults:{name}#0" for name in ("ask", "echo", "wrong")
     ]
     assert keys == {"Bearer key-of-the-file"}
+    path = quote("all/tool:faults:ask#0", safe="")
+    steps = service.get(f"/benchmark-runs/{run['id']}/traces/{path}")["transcript"]["steps"]
+    speakers = [step.get("role", step.get("tool")) for step in steps]
+    assert speakers == ["user", "assistant", "echo", "assistant"]
+    assert [step["request"]["inputTokens"] for step in steps if "request" in step] == [100, 200]
 
 
 def test_mcp_run__regression_fires_alert(service: Service, folder: Path) -> None:

@@ -56,6 +56,7 @@ def test_a_run_is_started_with_its_address_and_shows_the_fields_of_the_handover(
             "errorMessage": None,
             "errorCode": None,
             "tracesTotal": None,
+            "tracesCollected": 0,
             "tracesProcessed": 0,
             "metricsComputed": 0,
             "retryCount": 0,

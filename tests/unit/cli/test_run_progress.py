@@ -26,6 +26,7 @@ def run(status: str = "RUNNING", **fields: Any) -> JSON:
         "validityReasons": None,
         "errorMessage": None,
         "tracesTotal": None,
+        "tracesCollected": 0,
         "tracesProcessed": 0,
         "startedAt": None,
         "completedAt": None,
@@ -38,9 +39,16 @@ def test_progress__line_is_due_at_the_start_and_at_every_tenth() -> None:
     due = [
         done
         for done in range(101)
-        if progress.is_due(run(tracesTotal=100, tracesProcessed=done), 0)
+        if progress.is_due(run(tracesTotal=100, tracesCollected=done), 0)
     ]
     assert due == [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
+
+
+def test_progress__line_is_due_when_measuring_begins() -> None:
+    progress = ProgressReporter()
+    assert progress.is_due(run(tracesTotal=100, tracesCollected=100), 0)
+    assert progress.is_due(run(tracesTotal=100, tracesCollected=100, tracesProcessed=1), 0)
+    assert not progress.is_due(run(tracesTotal=100, tracesCollected=100, tracesProcessed=2), 0)
 
 
 def test_progress__line_is_due_after_30_s_and_on_a_status_change() -> None:
@@ -58,7 +66,7 @@ def test_progress__prints_at_most_eleven_lines(steps: list[int]) -> None:
     lines = [
         done
         for done in sorted(steps)
-        if progress.is_due(run(tracesTotal=1000, tracesProcessed=done), 0)
+        if progress.is_due(run(tracesTotal=1000, tracesCollected=done), 0)
     ]
     assert 1 <= len(lines) <= 11
 
@@ -69,7 +77,8 @@ def test_progress__prints_at_most_eleven_lines(steps: list[int]) -> None:
         (run("PENDING"), "PENDING waits for a worker"),
         (run(), "RUNNING collecting traces"),
         (run(tracesTotal=0), "RUNNING collecting traces"),
-        (run(tracesTotal=3, tracesProcessed=2), "RUNNING 66 % (2 of 3 traces)"),
+        (run(tracesTotal=3, tracesCollected=1), "RUNNING 33 % (1 of 3 traces collected)"),
+        (run(tracesTotal=3, tracesProcessed=2), "RUNNING 66 % (2 of 3 traces measured)"),
         (
             run(
                 "COMPLETED",

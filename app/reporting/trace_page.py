@@ -1,0 +1,96 @@
+"""The traces of a run, or of two runs side by side, as the page that the harnesses write, too."""
+
+from typing import Any, Final
+
+from app.core.console.api_client import ApiClient, quote_segment
+from app.harness.reports.html import html_report
+from app.harness.reports.view import (
+    AttemptStatus,
+    AttemptView,
+    FigureLine,
+    ReportTable,
+    RunReportView,
+)
+from app.harness.transcript import Transcript, TranscriptMessage, parse_transcript
+
+JSON = dict[str, Any]
+
+MAX_TRACES: Final = 1_000
+# The tag that tells the content of a task apart is no category.
+CONTENT_TAG: Final = "task:"
+PASSED_METRIC: Final = "TASK_PASSED"
+
+
+def load_trace_page(api: ApiClient, run_id: str, other_id: str | None) -> str:
+    """The page of one or two runs; at most the first 1,000 traces of each."""
+    views = [_view(api, each) for each in (run_id, other_id) if each is not None]
+    return html_report(*views)
+
+
+def _view(api: ApiClient, run_id: str) -> RunReportView:
+    path = f"/benchmark-runs/{quote_segment(run_id)}"
+    run = api.get(path)
+    kpis, metrics = api.get(f"{path}/kpis")["items"], api.get(f"{path}/metrics")["items"]
+    ids = [trace["traceId"] for trace in api.page(f"{path}/results", limit=MAX_TRACES)["items"]]
+    traces = [api.get(f"{path}/traces/{quote_segment(trace_id)}") for trace_id in ids]
+    figures = [(kpi["name"], kpi["value"]) for kpi in kpis]
+    figures += [(metric["metric"], metric["mean"]) for metric in metrics]
+    return RunReportView(
+        program="mosaico",
+        title=f"{run['benchmarkId']}: {run['agentId']}, {run['runName'] or run['id']}",
+        timestamp=run["createdAt"],
+        note=run["verdict"]["verdict"] if run["verdict"] and run["verdict"].get("verdict") else "",
+        figures=[
+            FigureLine(name, "undefined" if value is None else f"{value:.4g}")
+            for name, value in figures
+        ],
+        tables=[],
+        attempts=[_attempt(trace) for trace in traces],
+    )
+
+
+def _attempt(trace: JSON) -> AttemptView:
+    status = _status(trace)
+    categories = [tag for tag in trace["tags"] if not tag.startswith(CONTENT_TAG)]
+    values = [
+        (name, f"{value:.4g}") for name, value in trace["values"].items() if value is not None
+    ]
+    return AttemptView(
+        task=trace["itemId"],
+        title=trace["traceId"],
+        label=_LABELS[status],
+        status=status,
+        group=categories[0] if categories else "",
+        case=trace["traceId"],
+        duration_s=(trace["latencyMs"] or 0.0) / 1000,
+        error=trace["error"] or "",
+        checks=ReportTable("Values", ("Metric", "Value"), values),
+        transcript=_transcript(trace),
+    )
+
+
+_LABELS: Final = {
+    AttemptStatus.PASSED: "PASS",
+    AttemptStatus.FAILED: "FAIL",
+    AttemptStatus.NEUTRAL: "SCORED",
+    AttemptStatus.ERROR: "ERROR",
+}
+
+
+def _status(trace: JSON) -> AttemptStatus:
+    passed = trace["scores"].get(PASSED_METRIC)
+    if trace["outcome"] in ("infra_error", "judge_error"):
+        return AttemptStatus.ERROR
+    if passed is not None:
+        return AttemptStatus.PASSED if passed == 1 else AttemptStatus.FAILED
+    return AttemptStatus.NEUTRAL if trace["outcome"] == "scored" else AttemptStatus.FAILED
+
+
+def _transcript(trace: JSON) -> Transcript:
+    """The stored transcript; else the texts of the trace as a question and its answer."""
+    if trace["transcript"] is not None:
+        return parse_transcript(trace["transcript"])
+    steps = [TranscriptMessage(role="user", text=trace["input"] or "")]
+    if trace["output"] is not None:
+        steps.append(TranscriptMessage(role="assistant", text=trace["output"]))
+    return Transcript(steps=tuple(steps))

@@ -1,0 +1,81 @@
+"""`mosaico runs traces` and `mosaico runs trace`: what the agent did in a run."""
+
+from typing import Annotated
+
+import typer
+
+from app.core.console.resource import Limit, id_argument
+from app.core.console.table import JSON, Column, field, print_details, print_page
+from app.core.console.terminal import (
+    CommandGroup,
+    Format,
+    OutputFormat,
+    escape_lines,
+    print_json,
+    print_result,
+)
+
+PATH = "/benchmark-runs"
+
+list_traces = CommandGroup("traces", help="List the traces of a run.")
+show_trace = CommandGroup("trace", help="Show a trace.")
+
+RunId = Annotated[str, id_argument("run", PATH)]
+
+
+def _values(trace: JSON) -> str:
+    return ", ".join(
+        f"{name} {value:.4g}" for name, value in trace["values"].items() if value is not None
+    )
+
+
+LIST_COLUMNS = (
+    field("traceId", "trace"),
+    field("outcome"),
+    Column("values", _values),
+    Column("error", lambda trace: (trace["error"] or "").partition("\n")[0]),
+)
+DETAILS = (
+    "traceId", "itemId", "trial", "outcome", "error", "tags", "url", "turns", "inputTokens",
+    "outputTokens", "costUsd", "latencyMs",
+)  # fmt: skip
+TEXTS = ("input", "expectedOutput", "output")
+
+
+@list_traces.command("traces")
+def list_run_traces(run: RunId, limit: Limit = 100, output: Format = OutputFormat.TABLE) -> None:
+    """List the measured traces of a run, in the order of the source."""
+    from app.core.console.api_client import open_api, quote_segment
+
+    with open_api() as api:
+        page = api.page(f"{PATH}/{quote_segment(run)}/results", limit=limit)
+    print_page(page, LIST_COLUMNS, output)
+
+
+@show_trace.command("trace")
+def show_run_trace(
+    run: RunId,
+    trace: Annotated[str, typer.Argument(metavar="TRACE", help="ID of the trace.")],
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Show a trace: its values, its texts, and every step of the agent where the source has them.
+
+    `mosaico runs traces RUN` lists the IDs.
+    """
+    from app.core.console.api_client import open_api, quote_segment
+
+    with open_api() as api:
+        document = api.get(f"{PATH}/{quote_segment(run)}/traces/{quote_segment(trace)}")
+    if output is OutputFormat.JSON:
+        print_json(document)
+        return
+    print_details({name: document[name] for name in DETAILS} | document["values"])
+    for name in TEXTS:
+        if document[name] is not None:
+            print_result(f"\n{name}\n{escape_lines(document[name])}")
+    if document["transcript"] is not None:
+        from app.harness.reports.transcript import transcript_lines
+        from app.harness.transcript import parse_transcript
+
+        print_result("\ntranscript")
+        print_result("\n".join(transcript_lines(parse_transcript(document["transcript"]))))
