@@ -143,7 +143,7 @@ def test_mcp_run__has_metrics_like_any_other_run(service: Service, folder: Path)
     steps = service.get(f"/benchmark-runs/{run['id']}/traces/{path}")["transcript"]["steps"]
     speakers = [step.get("role", step.get("tool")) for step in steps]
     assert speakers == ["user", "assistant", "echo", "assistant"]
-    assert [step["request"]["inputTokens"] for step in steps if "request" in step] == [100, 200]
+    assert [step["request"]["inputTokens"] for step in steps if step.get("request")] == [100, 200]
 
 
 def test_mcp_run__regression_fires_alert(service: Service, folder: Path) -> None:
