@@ -69,12 +69,12 @@ MIN_INCIDENT_REFERENCE = 2
 class PagePolicy(NamedTuple):
     """When a series pages.
 
-    `limit` is the limit of z (`sequential.limit_of`); `prior_sd` an ordinary change between runs;
+    `false_pages_per_month` is the promise per series; `prior_sd` an ordinary change between runs;
     `falls_harm` says whether a lower level is worse. A fall of less than `min_effect` does not page.
     More than `keep_firing_for_runs` consecutive runs with evidence of recovery close an incident.
     """
 
-    limit: float
+    false_pages_per_month: float
     prior_sd: float
     falls_harm: bool = True
     min_effect: float = 0.0
@@ -98,7 +98,7 @@ def page_policy(
     if scale is Scale.NUMBER and levels:
         unit = abs(math.fsum(run.level for run in levels.values()) / len(levels))
     return PagePolicy(
-        limit=limit_of(false_pages_per_month),
+        false_pages_per_month=false_pages_per_month,
         prior_sd=ORDINARY_CHANGE * unit,
         falls_harm=side is Side.LOW,
         min_effect=MIN_EFFECT * unit if min_effect is None else min_effect,
@@ -118,6 +118,10 @@ class _View(NamedTuple):
 
     levels: Mapping[int, RunLevel]
     policy: PagePolicy
+
+    def limit(self, correlation: float = 0.0) -> float:
+        """The limit of z for runs whose neighbors have this correlation."""
+        return limit_of(self.policy.false_pages_per_month, correlation)
 
     def of(self, runs: Sequence[int]) -> list[RunLevel]:
         sign = 1.0 if self.policy.falls_harm else -1.0
@@ -149,11 +153,13 @@ def advance_series(
     return _advance_reference(state, view, run)
 
 
-def accept_level(state: SeriesState) -> SeriesState:
-    """Closes the incident: its present level is the new reference."""
+def accept_level(state: SeriesState, accepted: int | None = None) -> SeriesState:
+    """Closes the incident: its present level is the new reference, from the `accepted` run on when
+    one is given.
+    """
     if state.incident is None:
         return state
-    first = state.incident.level_runs[0]
+    first = max(state.incident.level_runs[0], accepted or 0)
     runs = tuple(run for run in state.incident.runs if run >= first)
     return SeriesState(levels=_bounded((*state.levels, runs)))
 
@@ -175,25 +181,30 @@ def _advance_reference(state: SeriesState, view: _View, run: int) -> SeriesStep:
     )
     state = SeriesState(levels=_bounded((*earlier, runs)))
     if scan.fall is None or scan.rise is None:
-        return SeriesStep(state, RunsEvidence(status=SeriesStatus.WARMUP, limit=view.policy.limit))
+        return SeriesStep(state, RunsEvidence(status=SeriesStatus.WARMUP, limit=view.limit()))
+    limit = view.limit(scan.correlation)
     is_large = scan.fall.effect <= -view.policy.min_effect
-    if scan.fall.z > view.policy.limit and is_large:
-        return _open(earlier, runs, scan.fall, view)
-    if scan.rise.z < -(view.policy.limit + RISE_MARGIN):
+    if scan.fall.z > limit and is_large:
+        return _open(earlier, runs, scan.fall, view, limit)
+    if scan.rise.z < -(limit + RISE_MARGIN):
         split = len(runs) - scan.rise.width
         state = SeriesState(levels=_bounded((*earlier, runs[:split], runs[split:])))
-        return SeriesStep(state, _evidence(scan.rise, runs, view, SeriesEvent.IMPROVED))
-    return SeriesStep(state, _evidence(scan.fall, runs, view))
+        return SeriesStep(state, _evidence(scan.rise, runs, view, limit, SeriesEvent.IMPROVED))
+    return SeriesStep(state, _evidence(scan.fall, runs, view, limit))
 
 
 def _open(
-    earlier: Sequence[tuple[int, ...]], runs: tuple[int, ...], fall: WindowScore, view: _View
+    earlier: Sequence[tuple[int, ...]],
+    runs: tuple[int, ...],
+    fall: WindowScore,
+    view: _View,
+    limit: float,
 ) -> SeriesStep:
     split = len(runs) - fall.width
     bad = runs[split:]
     incident = OpenIncident(started=bad[0], opened=bad[-1], runs=bad, level_runs=bad)
     state = SeriesState(levels=_bounded((*earlier, runs[:split])), incident=incident)
-    return SeriesStep(state, _evidence(fall, runs, view, SeriesEvent.OPENED, is_open=True))
+    return SeriesStep(state, _evidence(fall, runs, view, limit, SeriesEvent.OPENED, is_open=True))
 
 
 def _advance_incident(
@@ -220,7 +231,8 @@ def _advance_incident(
         min_reference=MIN_INCIDENT_REFERENCE,
         spread=spread,
     )
-    change = _change_inside(scan, view.policy.limit, view, reference, since)
+    limit = view.limit(spread.correlation)
+    change = _change_inside(scan, limit, view, reference, since)
     if change is not None:
         event, width = change
         incident = incident.model_copy(update={"level_runs": since[len(since) - width :]})
@@ -228,7 +240,7 @@ def _advance_incident(
     score = _score_against(view, reference, incident.runs[-1:], spread)
     if event is not None:
         score = _score_against(view, reference, incident.level_runs, spread)
-    return SeriesStep(state, _incident_evidence(score, incident, view, reference, event))
+    return SeriesStep(state, _incident_evidence(score, incident, view, reference, limit, event))
 
 
 def _change_inside(
@@ -306,10 +318,11 @@ def _count_recovery(
     incident = incident.model_copy(update={"recovered": incident.recovered + 1})
     reference = state.levels[-1]
     score = _score_against(view, reference, recovered, spread)
+    limit = view.limit(spread.correlation)
     if incident.recovered <= view.policy.keep_firing_for_runs:
         state = SeriesState(levels=state.levels, incident=incident)
-        return SeriesStep(state, _incident_evidence(score, incident, view, reference, None))
-    evidence = _incident_evidence(score, incident, view, reference, SeriesEvent.RESOLVED)
+        return SeriesStep(state, _incident_evidence(score, incident, view, reference, limit, None))
+    evidence = _incident_evidence(score, incident, view, reference, limit, SeriesEvent.RESOLVED)
     return SeriesStep(
         _close(state, recovered), evidence.model_copy(update={"status": SeriesStatus.OK})
     )
@@ -323,7 +336,7 @@ def _close(state: SeriesState, returned: Sequence[int]) -> SeriesState:
 def _lose_reference(incident: OpenIncident, view: _View, run: int) -> SeriesStep:
     runs = (*(seq for seq in incident.runs if seq in view.levels), run)
     evidence = RunsEvidence(
-        status=SeriesStatus.WARMUP, event=SeriesEvent.REFERENCE_LOST, limit=view.policy.limit
+        status=SeriesStatus.WARMUP, event=SeriesEvent.REFERENCE_LOST, limit=view.limit()
     )
     return SeriesStep(SeriesState(levels=_bounded((runs,))), evidence)
 
@@ -378,28 +391,31 @@ def _incident_evidence(
     incident: OpenIncident,
     view: _View,
     reference: Sequence[int],
+    limit: float,
     event: SeriesEvent | None,
 ) -> RunsEvidence:
     latest = view.mean(reference) + score.effect
-    return _numbers(score, latest, view, event, since=incident.started, is_open=True)
+    return _numbers(score, latest, view, limit, event, since=incident.started, is_open=True)
 
 
 def _evidence(
     score: WindowScore,
     runs: Sequence[int],
     view: _View,
+    limit: float,
     event: SeriesEvent | None = None,
     *,
     is_open: bool = False,
 ) -> RunsEvidence:
     window = runs[len(runs) - score.width :]
-    return _numbers(score, view.mean(window), view, event, since=window[0], is_open=is_open)
+    return _numbers(score, view.mean(window), view, limit, event, since=window[0], is_open=is_open)
 
 
 def _numbers(
     score: WindowScore,
     level: float,
     view: _View,
+    limit: float,
     event: SeriesEvent | None,
     *,
     since: int,
@@ -412,7 +428,7 @@ def _numbers(
         status=SeriesStatus.FIRING if is_open else SeriesStatus.OK,
         event=event,
         z=score.z,
-        limit=view.policy.limit,
+        limit=limit,
         width=score.width,
         reference=score.reference,
         level=sign * level,

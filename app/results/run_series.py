@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sqlalchemy import insert, select
+from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session, aliased
 
 from app.kpis.series_types import RunsEvidence, SeriesState
@@ -16,6 +16,13 @@ from app.results.models import BenchmarkRun, RunItems, RunSeries
 from app.results.rules import RunStatus, Validity
 from app.statistics.sequential import MAX_REFERENCE, RunLevel
 from app.statistics.verdict_rules import Scale, Side
+
+_RUN = aliased(BenchmarkRun)
+_IS_SAME_SERIES = (
+    (_RUN.benchmark_id == BenchmarkRun.benchmark_id)
+    & (_RUN.agent_id == BenchmarkRun.agent_id)
+    & (_RUN.fingerprint == BenchmarkRun.fingerprint)
+)
 
 
 class ItemIndex(NamedTuple):
@@ -91,17 +98,11 @@ def list_series_runs(session: Session, run_seq: int) -> list[int]:
 
     Runs that score earlier traces again are no news of the agent and are left out.
     """
-    run = aliased(BenchmarkRun)
     statement = (
         select(BenchmarkRun.seq)
-        .join(
-            run,
-            (run.benchmark_id == BenchmarkRun.benchmark_id)
-            & (run.agent_id == BenchmarkRun.agent_id)
-            & (run.fingerprint == BenchmarkRun.fingerprint),
-        )
+        .join(_RUN, _IS_SAME_SERIES)
         .where(
-            run.seq == run_seq,
+            _RUN.seq == run_seq,
             BenchmarkRun.seq < run_seq,
             BenchmarkRun.status == RunStatus.COMPLETED,
             BenchmarkRun.validity == Validity.VALID,
@@ -127,6 +128,23 @@ def find_series_state(session: Session, series: str, runs: Sequence[int]) -> Ser
         .limit(1)
     )
     return session.scalar(statement) or SeriesState()
+
+
+def list_open_series(session: Session, run_seq: int) -> list[RunSeries]:
+    """The newest series of the agent and fingerprint of a run, as far as an incident is open; locked
+    until the transaction ends.
+    """
+    newest = (
+        select(func.max(RunSeries.run_seq))
+        .join(BenchmarkRun, BenchmarkRun.seq == RunSeries.run_seq)
+        .join(_RUN, _IS_SAME_SERIES)
+        .where(_RUN.seq == run_seq)
+        .scalar_subquery()
+    )
+    statement = select(RunSeries).where(RunSeries.run_seq == newest).with_for_update()
+    return [
+        series for series in session.scalars(statement) if series.state and series.state.incident
+    ]
 
 
 def list_points(session: Session, series: str, runs: Collection[int]) -> list[StoredPoint]:

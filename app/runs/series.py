@@ -3,7 +3,9 @@
 import logging
 from collections.abc import Mapping
 
-from app.alerts.incident_rules import advance_series, page_policy
+from sqlalchemy.orm import Session
+
+from app.alerts.incident_rules import accept_level, advance_series, page_policy, return_runs
 from app.jobs.handlers import JobContext
 from app.jobs.process_pool import CallLost
 from app.results.run_series import (
@@ -14,6 +16,7 @@ from app.results.run_series import (
     StoredPoint,
     find_series_state,
     is_news,
+    list_open_series,
     list_points,
     list_series_runs,
 )
@@ -66,6 +69,22 @@ def _judge(
         return SeriesJudgment(point=point, levels=levels)
     step = advance_series(state, levels, run_seq, page_policy(point.scale, point.side, levels))
     return SeriesJudgment(point=point, levels=levels, evidence=step.evidence, state=step.state)
+
+
+def accept_series(session: Session, run_seq: int) -> None:
+    """Makes the level since a run the reference of the series whose open incident has the run."""
+    for series in list_open_series(session, run_seq):
+        assert series.state is not None
+        if run_seq in series.state.runs:
+            series.state = accept_level(series.state, run_seq)
+
+
+def return_series(session: Session, run_seq: int) -> None:
+    """Closes the incidents of the series that have a run as noise: their runs are ordinary."""
+    for series in list_open_series(session, run_seq):
+        assert series.state is not None
+        if run_seq in series.state.runs:
+            series.state = return_runs(series.state)
 
 
 def levels_in_child(points: list[StoredPoint]) -> dict[int, RunLevel]:

@@ -23,6 +23,7 @@ from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
 from app.results.rules import RunStatus, TriggerType
 from app.runs.collection import choose_collection
+from app.runs.series import accept_series
 
 
 def create_run(
@@ -124,7 +125,9 @@ def accept_run(
     """Accept the level of a regressed run, so that later runs are compared with it; `by` is the ID
     of an API key. Raises `NothingToAccept` for a run that is not held back.
     """
-    return accept_level(session, run_id, by=by, note=note, now=now)
+    run = accept_level(session, run_id, by=by, note=note, now=now)
+    accept_series(session, run.source_seq or run.seq)
+    return run
 
 
 def cancel_run(session: Session, run_id: str, now: datetime) -> BenchmarkRun:

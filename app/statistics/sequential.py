@@ -24,7 +24,7 @@ from typing import NamedTuple
 RUNS_PER_MONTH = 30
 # A reference has at most this number of runs.
 MAX_REFERENCE = 60
-WINDOWS = (1, 2, 3, 5, 8, 13, 21, 30)
+WINDOWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 21, 25, 30)
 # A window needs a reference of its own length, up to this number of runs.
 REFERENCE_FOR_LONG_WINDOWS = 8
 # Runs before a window, at least: from the third valid run on there is evidence over runs.
@@ -39,8 +39,10 @@ MAX_DEGREES = 300.0
 LAG_PRIOR_RUNS = 4.0
 # How fast the correlation of run effects decays with the distance between two runs.
 LAG_DECAY = 0.8
-MAX_LAG = 0.8
+MAX_CORRELATION = 0.8
 BETWEEN_FACTOR = 1.0
+LIMIT_OFFSET = 8.4
+CORRELATION_PENALTY = 0.8
 # Larger ratios are not told apart, so that every score can be stored as JSON.
 MAX_T = 1e6
 MIN_ERROR = 1e-300
@@ -88,6 +90,11 @@ class Spread(NamedTuple):
     lag: float
     degrees: float
 
+    @property
+    def correlation(self) -> float:
+        """The correlation of neighboring runs."""
+        return self.lag / self.variance if self.variance > 0 else 0.0
+
     def variance_of_mean(self, runs: int, inverse_traces: float) -> float:
         """The variance of the mean of consecutive runs; `inverse_traces` is the sum of 1/traces."""
         independent = (
@@ -98,10 +105,14 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """The strongest evidence for a fall and for a rise; None before there is a reference."""
+    """The strongest evidence for a fall and for a rise; None before there is a reference.
+
+    `correlation` is that of neighboring runs, as estimated from the runs before the newest one.
+    """
 
     fall: WindowScore | None = None
     rise: WindowScore | None = None
+    correlation: float = 0.0
 
 
 def _lag_sum(runs: int) -> float:
@@ -113,9 +124,13 @@ def _lag_sum(runs: int) -> float:
 _LAG_SUMS = (0.0, *(_lag_sum(runs) for runs in range(1, MAX_REFERENCE + 1)))
 
 
-def limit_of(false_pages_per_month: float) -> float:
-    """The limit of z for a promised number of false pages in 30 runs of one series."""
-    return math.sqrt(9 + 2.15 * math.log(0.33 / min(false_pages_per_month, 0.33)))
+def limit_of(false_pages_per_month: float, correlation: float = 0.0) -> float:
+    """The limit of z for a promised number of false pages in 30 runs of one series.
+
+    Runs that are correlated wander off and back, and need more evidence.
+    """
+    base = math.sqrt(LIMIT_OFFSET + 2.15 * math.log(0.33 / min(false_pages_per_month, 0.33)))
+    return base + CORRELATION_PENALTY * correlation
 
 
 class _Sums:
@@ -153,6 +168,7 @@ def scan_levels(
     of the one that is estimated from the reference.
     """
     fall = rise = None
+    correlation = 0.0
     if not levels:
         return Scan()
     sums = _Sums(levels)
@@ -161,12 +177,15 @@ def scan_levels(
         m = len(levels) - width
         if m < min_reference or (width > 1 and m < min(width, REFERENCE_FOR_LONG_WINDOWS)):
             continue
-        score = _score(sums, m, width, spread or _estimate(sums, m, pooled, prior_sd))
+        window_spread = spread or _estimate(sums, m, pooled, prior_sd)
+        # The first window is the shortest, with the longest reference.
+        correlation = correlation if fall else window_spread.correlation
+        score = _score(sums, m, width, window_spread)
         if fall is None or score.z > fall.z:
             fall = score
         if rise is None or score.z < rise.z:
             rise = score
-    return Scan(fall=fall, rise=rise)
+    return Scan(fall=fall, rise=rise, correlation=correlation)
 
 
 def _score(sums: _Sums, m: int, width: int, spread: Spread) -> WindowScore:
@@ -243,12 +262,12 @@ def _estimate(sums: _Sums, m: int, pooled: _Pooled, prior_sd: float) -> Spread:
     item_variance = per_trace * sums.inverse_traces[m] / m
     squares = _squares(sums, m) + pooled.squares
     degrees = m - 1 + pooled.degrees
-    lag = _estimate_lag(sums, m, pooled, squares)
-    # Correlated runs deviate less from their own mean than from the true level.
     counted = PRIOR_RUNS + degrees
-    prior = item_variance + prior_sd**2
-    variance = (PRIOR_RUNS * prior + squares) / counted
-    variance *= 1 + max(0.0, lag) * m * _LAG_SUMS[min(m, MAX_REFERENCE)] / m
+    variance = (PRIOR_RUNS * (item_variance + prior_sd**2) + squares) / counted
+    correlation = _estimate_lag(sums, m, pooled, squares) / variance if variance else 0.0
+    correlation = min(MAX_CORRELATION, max(0.0, correlation))
+    # Correlated runs deviate less from their own mean than from the true level.
+    variance *= 1 + correlation * _LAG_SUMS[min(m, MAX_REFERENCE)]
     variance = max(item_variance, variance)
     between = variance - item_variance
     share = 2.0 if between <= variance / 2 else variance / between
@@ -256,19 +275,16 @@ def _estimate(sums: _Sums, m: int, pooled: _Pooled, prior_sd: float) -> Spread:
         variance=variance,
         between=between,
         per_trace=per_trace,
-        lag=lag * variance,
+        lag=correlation * variance,
         degrees=min(MAX_DEGREES, max(1.0, counted * share**2)),
     )
 
 
 def _estimate_lag(sums: _Sums, m: int, pooled: _Pooled, squares: float) -> float:
-    """The correlation of neighboring runs, shrunk toward zero and never negative."""
-    if squares <= 0 or m < 3:  # noqa: PLR2004 - two runs have no neighbors on both sides
-        return 0.0
-    pairs = m - 1 + pooled.pairs
+    """The covariance of neighboring runs, shrunk toward zero."""
     # The mean is estimated from the same runs: that alone makes neighbors look opposed, by 1/m.
-    raw = (_products(sums, m) + pooled.products) / squares + 1 / m
-    return min(MAX_LAG, max(0.0, raw * pairs / (pairs + LAG_PRIOR_RUNS)))
+    products = _products(sums, m) + pooled.products + squares / m
+    return products / (m - 1 + pooled.pairs + LAG_PRIOR_RUNS)
 
 
 def estimate_spread(

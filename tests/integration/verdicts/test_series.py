@@ -82,3 +82,19 @@ def test_over_runs__items_are_deleted_with_the_run(
     with service.resources.db.read() as session:
         assert session.scalar(text("SELECT count(*) FROM run_series")) == 0
         assert session.scalar(text("SELECT count(*) FROM run_items")) == 0
+
+
+def test_over_runs__an_accepted_level_is_the_new_reference(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    for name in ("first", "second", "third"):
+        complete_run(name, traces(GOOD))
+    bad = complete_run("bad", traces(BAD))
+    assert over_runs(service, bad)["status"] == "FIRING"
+    service.post(f"/benchmark-runs/{bad['id']}/accept")
+    for name in ("fifth", "sixth"):
+        evidence = over_runs(service, complete_run(name, traces(BAD)))
+        assert (evidence["status"], evidence["event"]) in (("WARMUP", None), ("OK", None))
+    worse = over_runs(service, complete_run("worse", traces(range(40))))
+    assert worse["event"] == "OPENED"
+    assert worse["referenceLevel"] == pytest.approx(0.375)

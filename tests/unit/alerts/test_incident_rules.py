@@ -13,9 +13,9 @@ from app.alerts.incident_rules import (
     return_runs,
 )
 from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesState, SeriesStatus
-from app.statistics.sequential import MAX_REFERENCE, RunLevel, limit_of
+from app.statistics.sequential import MAX_REFERENCE, RunLevel
 
-POLICY = PagePolicy(limit=limit_of(0.25), prior_sd=0.03)
+POLICY = PagePolicy(false_pages_per_month=0.25, prior_sd=0.03)
 NOISE = 0.02
 
 
@@ -79,7 +79,7 @@ def test_advance_series__a_large_fall_opens_an_incident_and_is_dated() -> None:
 
 
 def test_advance_series__a_rise_of_a_cost_opens_an_incident() -> None:
-    series = Series(PagePolicy(POLICY.limit, 0.03, falls_harm=False))
+    series = Series(PagePolicy(0.25, 0.03, falls_harm=False))
     series.add_around(0.2, 20)
     evidence = series.add(0.5)
     assert evidence.event is SeriesEvent.OPENED
