@@ -1,9 +1,10 @@
 """Several workers on one database, and the effects of failing third-party code."""
 
 from tests.support.deployment import TRACES, Deployment
+from tests.support.gated_source import SHARD_TRACES
 from tests.support.processes import until
 
-SIX_SHARDS = 12_000
+SIX_SHARDS = 6 * SHARD_TRACES
 SCORING_WORKERS = """
     SELECT count(DISTINCT worker_id) FROM procrastinate_jobs WHERE task_name = 'runs.score'
 """

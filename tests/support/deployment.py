@@ -13,7 +13,8 @@ from tests.support.service import JSON, Service
 from tests.support.stored import DatabaseReader, varied_pairs
 
 QUESTIONS = 40
-TRACES = 2_100  # five pages to collect, two shards to score
+# Five pages to collect and two shards to score, in the sizes of `tests.support.gated_source`.
+TRACES = 420
 
 
 @dataclass(frozen=True, slots=True)

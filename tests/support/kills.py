@@ -7,7 +7,8 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from tests.support.deployment import TRACES, Deployment
-from tests.support.gates import Gate, written_scores
+from tests.support.gated_source import written_scores
+from tests.support.gates import Gate
 from tests.support.processes import Program, children_of, lives, until
 from tests.support.stored import DatabaseReader, StoredRun
 
@@ -33,7 +34,7 @@ STEPS: dict[str, WatchedWrite | None] = {
     "beginning": WatchedWrite(
         "UPDATE ON benchmark_runs", "NEW.status = 'RUNNING' AND OLD.status = 'PENDING'"
     ),
-    "storing": WatchedWrite("INSERT ON collected_traces", "NEW.position = 600"),
+    "storing": WatchedWrite("INSERT ON collected_traces", "NEW.position = 120"),
     "sharding": WatchedWrite("INSERT ON run_shards", "NEW.shard = 1"),
     # The usage of the LLM is written together with its cached answers.
     "keeping": WatchedWrite("INSERT ON run_llm_usage"),
@@ -46,7 +47,7 @@ STEPS: dict[str, WatchedWrite | None] = {
     "writing back": WatchedWrite(
         "UPDATE ON benchmark_runs",
         "NEW.write_back ->> 'cursor' IS DISTINCT FROM OLD.write_back ->> 'cursor'"
-        " AND (NEW.write_back ->> 'cursor')::int > 400",
+        " AND (NEW.write_back ->> 'cursor')::int > 200",
     ),
 }
 STEPS_WITHOUT_TRANSACTION = ("collecting", "scoring")

@@ -1,0 +1,95 @@
+"""A trace source that waits at gates, and stores the scores that are written back.
+
+Worker processes load it by entry point from the distribution of `tests.support.gates`. Pages and
+shards are a fifth of their real size: a run of several pages and shards then takes a fifth of the
+time.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from app.core import db
+from app.core.resources import Resources
+from app.runs import shards
+from app.traces.registry import (
+    TRACE_SOURCES,
+    NewScore,
+    SourceSpec,
+    TracePage,
+    TraceQuery,
+    TraceSource,
+)
+from app.traces.sources import local
+from tests.support.gates import FOLDER, gate
+
+SOURCE_RUN_AT = datetime(2026, 11, 21, tzinfo=UTC)
+PAGE_TRACES = 100
+SHARD_TRACES = 400
+
+
+class GatedSource:
+    """The local source; in runs named `gate:NAME` every page but the very first waits at the gate.
+
+    That includes the first page of a resumed collection: the worker that resumes it waits, too.
+    """
+
+    def __init__(self, behind: TraceSource) -> None:
+        self._behind = behind
+
+    def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
+        for number, page in enumerate(self._behind.pages(query, cursor)):
+            if (number or cursor) and (query.run_name or "").startswith("gate:"):
+                gate((query.run_name or "").removeprefix("gate:")).pass_through()
+            yield replace(page, run_id=query.run_name, run_at=SOURCE_RUN_AT)
+
+
+class WrittenScore(NamedTuple):
+    """A score that was written back to the gated source."""
+
+    id: str
+    run_id: str
+    name: str
+    trace_id: str | None
+    value: float
+    at: str
+
+
+def written_scores(folder: Path, run_id: str) -> list[WrittenScore]:
+    """Every score that was written for a run of the source, including repeated writes."""
+    path = _scores_of(folder, run_id)
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [WrittenScore(*json.loads(line)) for line in lines]
+
+
+def _scores_of(folder: Path, run_id: str) -> Path:
+    return folder / f"{run_id}.scores"
+
+
+def register_sources(register: Callable[[str, SourceSpec], object]) -> None:
+    # A test may hold a statement for long, for example on a loaded machine.
+    db.STATEMENT_TIMEOUT_MS = 330_000
+    local.PAGE_SIZE = PAGE_TRACES
+    shards.SHARD_TRACES = SHARD_TRACES
+    register("gated", SourceSpec(open=_open_gated, write_scores=_write_scores))
+
+
+def _open_gated(resources: Resources) -> TraceSource:
+    return GatedSource(TRACE_SOURCES.get("local").open(resources))
+
+
+def _write_scores(_: Resources, __: TraceQuery, scores: Sequence[NewScore]) -> Iterator[None]:
+    rows = [
+        WrittenScore(
+            score.id, score.run_id, score.name, score.trace_id, score.value, score.at.isoformat()
+        )
+        for score in scores
+    ]
+    for row in rows:
+        with _scores_of(Path(os.environ[FOLDER]), row.run_id).open("a") as file:
+            file.write(json.dumps(row) + "\n")
+    yield
