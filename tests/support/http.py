@@ -3,6 +3,7 @@
 A real server is used so that malformed requests reach the same parser as in production.
 """
 
+import asyncio
 import socket
 import threading
 import time
@@ -16,9 +17,45 @@ from starlette.types import ASGIApp
 STARTS_WITHIN_S = 60.0
 
 
+class PromptServer(uvicorn.Server):
+    """Uvicorn that stops at once.
+
+    Uvicorn itself looks ten times a second whether it should stop, and then waits a tenth of a
+    second: over a thousand tests that is minutes.
+    """
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop, self._stop_requested = asyncio.get_running_loop(), asyncio.Event()
+        await super().startup(sockets=sockets)
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self._stop_requested.wait()
+
+    def stop(self) -> None:
+        """Stop a started server, from another thread."""
+        self._loop.call_soon_threadsafe(self._stop_requested.set)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for listener in sockets or ():
+            listener.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        try:
+            async with asyncio.timeout(self.config.timeout_graceful_shutdown):
+                while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110 - uvicorn has no event for it
+                    await asyncio.sleep(0.002)
+        except TimeoutError:
+            for task in self.server_state.tasks:
+                task.cancel()
+        await self.lifespan.shutdown()
+
+
 @contextmanager
 def serving(
-    app: ASGIApp, *, lifespan: bool = False, server_class: type[uvicorn.Server] = uvicorn.Server
+    app: ASGIApp, *, lifespan: bool = False, server_class: type[uvicorn.Server] = PromptServer
 ) -> Iterator[httpx.Client]:
     """Serve an application in a thread; the client speaks to it until the block ends."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -42,6 +79,8 @@ def serving(
                 yield client
         finally:
             server.should_exit = True
+            if isinstance(server, PromptServer) and server.started:
+                server.stop()
             thread.join()
 
 
@@ -50,4 +89,4 @@ def _wait_until_started(server: uvicorn.Server, thread: threading.Thread) -> Non
     while not server.started:
         if not thread.is_alive() or time.monotonic() > deadline:
             raise RuntimeError("the server did not start; its log says why")
-        time.sleep(0.01)
+        time.sleep(0.002)
