@@ -10,7 +10,7 @@ from app.core.resources import Resources
 from app.harness.background import run_in_background
 from app.harness.budget import Budget, BudgetLimits, UsedBudget
 from app.harness.mcp.lint import lint
-from app.harness.mcp.loader import load_text, require_valid
+from app.harness.mcp.loader import load_text, require_valid, secret_values
 from app.harness.mcp.plan import LlmEndpoint, McpRunPlan, PlannedAttempt, PlannedTask
 from app.harness.mcp.plan_builder import (
     ModelKeys,
@@ -84,8 +84,8 @@ class McpProducer:
         try:
             for results in pages:
                 for result in results:
-                    # A skipped attempt sent no request, so it says nothing about the provider.
-                    if result.outcome is not AttemptOutcome.SKIPPED:
+                    # An attempt without a start says nothing about the provider.
+                    if _has_started(result):
                         answers.add(failure=_provider_failure(result))
                 produced = [_produced(result, index_of[result.key], secrets) for result in results]
                 # A scenario that runs in order repeats stored attempts for their effect on its
@@ -146,7 +146,7 @@ def mcp_producer(
         name: text for name, text in os.environ.items() if not name.startswith(SERVICE_PREFIX)
     }
     file = lint(load_text(read_file(resources, dataset_ref), dataset_ref, secrets, environment))
-    require_valid([file])
+    require_valid([file], strict=settings.strict)
     keys = ModelKeys(
         secrets=secrets,
         environment={name: key.reveal() for name, key in resources.model_keys.items()},
@@ -165,7 +165,7 @@ def mcp_producer(
         trials=settings.trials,
         concurrency=settings.concurrency,
         prices=_prices(settings, tasks),
-        secret_values=frozenset(secrets.values.values()),
+        secret_values=secret_values([file], secrets),
     )
     return McpProducer(resources=resources, plan=plan, run_budget=settings.run_limits())
 
@@ -185,6 +185,11 @@ def _prices(settings: McpHarnessSettings, tasks: Sequence[PlannedTask]) -> dict[
 def _produced(result: TaskResult, index: int, secrets: Collection[str]) -> ProducedTrace:
     trace = mask_trace(trace_of(result), secrets)
     return ProducedTrace(index=index, trace=trace, is_settled=result.outcome in _SETTLED)
+
+
+def _has_started(result: TaskResult) -> bool:
+    is_refused = result.error is not None and result.error.kind is ErrorKind.CONFIGURATION
+    return not is_refused and result.outcome is not AttemptOutcome.SKIPPED
 
 
 def _provider_failure(result: TaskResult) -> str | None:

@@ -140,6 +140,12 @@ def run(
         bool, typer.Option("--trace", help="Print each request and answer to standard error.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict", help="Refuse a file with a task that cannot run, instead of only this task."
+        ),
+    ] = False,
     no_color: Annotated[  # noqa: ARG001 - the output has no colors
         bool, typer.Option("--no-color", help="Accepted for scripts; the output has no colors.")
     ] = False,
@@ -198,9 +204,12 @@ def run(
         resume=resume,
         trace=trace,
         quiet=quiet,
+        strict=strict,
     )
     if dry_run:
         plan = make_plan(options, environment=os.environ, now=now)
+        for refused in plan.refused_tasks():
+            terminal.print_warning(f"{refused.name} cannot run: {refused.refusal}")
         print_status(
             f"{len(plan.missing_attempts())} attempts would be made; no server was started"
         )
@@ -267,18 +276,19 @@ def list_tasks(
 def validate(
     *,
     files: Files,
+    secrets: SecretsFile = None,
     strict: run_command.Strict = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Check benchmark files for errors, and their names and tags for the conventions.
 
-    Variables need no value. Exit codes: 0 no errors, 1 warnings with --strict, 2 errors or a
-    missing file.
+    A variable without a value is a warning. Exit codes: 0 no errors, 1 warnings with --strict, 2
+    errors or a missing file.
     """
     from app.harness.lint import LintSeverity, exit_by_findings
     from app.harness.mcp.loader import format_position
 
-    inspected = _inspect(files)
+    inspected = _inspect(files, secrets)
     findings = [(file, finding) for file in inspected for finding in file.findings]
     if output is OutputFormat.JSON:
         items = [
@@ -387,15 +397,22 @@ def _load_evaluators() -> None:
     load_evaluators(warn_failed_plugin)
 
 
-def _inspect(files: "Sequence[str]") -> "list[LoadedFile]":
+def _inspect(files: "Sequence[str]", secrets_file: Path | None = None) -> "list[LoadedFile]":
+    """The files with their findings; a variable without a value is a warning."""
+    import os
+
+    from app.harness.lint import LintSeverity
     from app.harness.mcp.file_picker import resolve_files
     from app.harness.mcp.lint import lint
     from app.harness.mcp.loader import load_file
-    from app.harness.mcp.secrets import Secrets
+    from app.harness.mcp.secrets import find_secrets
 
     _load_evaluators()
-    paths = resolve_files(files)
-    return [lint(load_file(path, Secrets(), {}, expand_variables=False)) for path in paths]
+    secrets = find_secrets(secrets_file)
+    return [
+        lint(load_file(path, secrets, os.environ, undefined=LintSeverity.WARNING))
+        for path in resolve_files(files)
+    ]
 
 
 def _split_tags(options: "Sequence[str] | None") -> list[str]:

@@ -11,7 +11,7 @@ from app.core.console.output_files import require_file
 from app.core.console.terminal import WrongUsage, escape_line, print_status, print_warning
 from app.harness.budget import Budget, BudgetLimits
 from app.harness.mcp.lint import lint
-from app.harness.mcp.loader import LoadedFile, load_file, require_valid
+from app.harness.mcp.loader import LoadedFile, load_file, require_valid, secret_values
 from app.harness.mcp.plan import McpRunPlan, PlannedTask
 from app.harness.mcp.plan_builder import (
     ModelKeys,
@@ -65,22 +65,21 @@ class McpRunOptions:
     resume: Path | None = None
     trace: bool = False
     quiet: bool = False
+    strict: bool = False
 
     def output_paths(self) -> list[Path]:
         """The output files that the user named."""
         return [*([self.output] if self.output is not None else ()), *self.reports]
 
 
-def usable_files(
-    paths: Sequence[Path], secrets: Path | None, environment: Mapping[str, str]
-) -> list[LoadedFile]:
+def usable_files(options: McpRunOptions, environment: Mapping[str, str]) -> list[LoadedFile]:
     """The benchmark files with their variables expanded.
 
     Raises: UnreadableInput, InvalidBenchmarkFile when a file has errors, InvalidSecretsFile.
     """
-    found_secrets = find_secrets(secrets)
-    files = [lint(load_file(path, found_secrets, environment)) for path in paths]
-    require_valid(files)
+    secrets = find_secrets(options.secrets)
+    files = [lint(load_file(path, secrets, environment)) for path in options.files]
+    require_valid(files, strict=options.strict)
     return files
 
 
@@ -92,7 +91,7 @@ def make_plan(
     Raises: UnreadableInput, InvalidBenchmarkFile, InvalidSecretsFile, NoTaskSelected, NoPrice, InvalidResultFile,
     WrongUsage.
     """
-    files = usable_files(options.files, options.secrets, environment)
+    files = usable_files(options, environment)
     keys = ModelKeys(secrets=find_secrets(options.secrets), environment=environment)
     tasks = plan_tasks(files, options.selection, options.overrides, keys)
     plan = McpRunPlan(
@@ -102,7 +101,7 @@ def make_plan(
         prices=_prices(options, tasks),
         timestamp=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         settings=_settings(options, tasks),
-        secret_values=frozenset(keys.secrets.values.values()),
+        secret_values=secret_values(files, keys.secrets),
         trace=options.trace,
     )
     if options.resume is None:

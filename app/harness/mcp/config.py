@@ -33,13 +33,19 @@ DEFAULT_MAX_TURNS: Final = 20
 
 TaskName = Annotated[str, Field(min_length=1, max_length=200)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
-ServerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$")]
-VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
+SERVER_NAME_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$"
+VARIABLE_PATTERN: Final = r"^[A-Za-z_][A-Za-z0-9_]*$"
+HEADER_NAME_PATTERN: Final = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"
+URL_PATTERN: Final = r"^(https?://|\$\{)"
+
+ServerName = Annotated[str, Field(pattern=SERVER_NAME_PATTERN)]
+VariableName = Annotated[str, Field(pattern=VARIABLE_PATTERN)]
+HeaderName = Annotated[str, Field(pattern=HEADER_NAME_PATTERN)]
 ServerNames: TypeAlias = ServerName | list[ServerName] | None
 ModelName = Annotated[str, Field(min_length=1, max_length=200)]
 
 
+URL_HINT: Final = "write a URL such as http://127.0.0.1:8931/mcp"
 _HEADER_PATTERN: Final = re.compile(r"[\t -~]*")
 
 
@@ -141,7 +147,7 @@ def _require_host(url: str) -> str:
     except ValueError:
         has_host = False
     if not has_host and "${" not in url:
-        raise PydanticCustomError("address", "write a URL such as http://127.0.0.1:8931/mcp")
+        raise PydanticCustomError("address", URL_HINT)
     return url
 
 
@@ -162,7 +168,7 @@ class HttpServer(BenchmarkSection):
     """An MCP server at a URL, over streamable HTTP."""
 
     type: Literal["http"]
-    url: Annotated[str, Field(pattern=r"^(https?://|\$\{)"), AfterValidator(_require_host)]
+    url: Annotated[str, Field(pattern=URL_PATTERN), AfterValidator(_require_host)]
     headers: dict[HeaderName, HeaderValue] = Field(default={}, repr=False)
     timeout: Seconds = DEFAULT_CONNECT_S
 
@@ -271,6 +277,12 @@ class McpBenchmark(BenchmarkSection):
     servers: dict[ServerName, ServerConfig] = {}
     evaluators: dict[TaskName, EvaluatorConfig] = {}
     scenarios: Annotated[list[Scenario], Field(min_length=1)]
+
+
+def servers_of(task: HarnessTask | DirectTask, defaults: TaskTypeDefaults) -> list[str]:
+    """The names of the servers of a task: its own, or the default of its type."""
+    names = task.server if "server" in task.model_fields_set else defaults.server
+    return [names] if isinstance(names, str) else list(names or [])
 
 
 def split_prompts(text: str) -> tuple[str, ...]:

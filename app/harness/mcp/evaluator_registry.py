@@ -87,8 +87,11 @@ Raises JudgeError when the model does not answer.
 
 
 def expected_items(evaluator: EvaluatorConfig) -> list[JsonValue]:
-    """The elements of `expected`; the answer must meet all of them."""
-    if evaluator.expected is None:
+    """The elements of `expected`; the answer must meet all of them.
+
+    None with a judge: then `expected` is only the reference that the judge reads.
+    """
+    if evaluator.expected is None or evaluator.prompt is not None:
         return []
     return evaluator.expected if isinstance(evaluator.expected, list) else [evaluator.expected]
 
@@ -144,8 +147,11 @@ async def evaluate(
 
 
 def judge_prompt(evaluator: EvaluatorConfig, response: str) -> str:
-    """The prompt of a judge: `{response}` and `{expected}` are replaced once; other braces stay."""
-    expected = evaluator.expected
+    """The prompt of a judge: `{response}` and `{expected}` are replaced once; other braces stay.
+
+    Without `expected` its place is empty.
+    """
+    expected = "" if evaluator.expected is None else evaluator.expected
     replacements = {
         "{response}": cut_middle(response, MAX_JUDGED_CHARS),
         "{expected}": expected if isinstance(expected, str) else json.dumps(expected),
@@ -177,13 +183,22 @@ def validate_evaluator(evaluator: EvaluatorConfig) -> Iterable[str]:
         yield "the evaluator is empty; add expected, regex, prompt, checks or expect_error"
 
 
+def warn_evaluator(evaluator: EvaluatorConfig) -> Iterable[str]:
+    """Remarks about a usable configuration that probably means something else."""
+    prompt = evaluator.prompt
+    if prompt is None:
+        return
+    if "{expected}" in prompt and evaluator.expected is None:
+        yield "the judge prompt contains {expected}, which is empty without expected; add expected"
+    if "{expected}" not in prompt and evaluator.expected is not None:
+        yield "the judge does not read expected; add {expected} to its prompt, or remove expected"
+
+
 def _validate_judge(evaluator: EvaluatorConfig, prompt: str) -> Iterable[str]:
     if evaluator.model is None:
         yield "a judge prompt needs a model; add model"
     if "{response}" not in prompt:
         yield "the judge prompt lacks the answer; add {response} to it"
-    if "{expected}" in prompt and evaluator.expected is None:
-        yield "the prompt contains {expected}, but expected is not set; add expected"
 
 
 def _evaluations(evaluator: EvaluatorConfig, evidence: EvaluatorEvidence) -> Iterable[Evaluation]:

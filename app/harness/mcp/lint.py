@@ -12,10 +12,11 @@ from app.harness.mcp.config import (
     EvaluatorConfig,
     HarnessTask,
     McpBenchmark,
+    servers_of,
     split_prompts,
 )
-from app.harness.mcp.evaluator_registry import validate_evaluator
-from app.harness.mcp.loader import LintFinding, LoadedFile
+from app.harness.mcp.evaluator_registry import validate_evaluator, warn_evaluator
+from app.harness.mcp.loader import LintFinding, LoadedFile, TaskIndex, part_of
 from app.harness.mcp.yaml_parser import YamlDocument, YamlPath
 
 TAGS: Final = {
@@ -33,7 +34,7 @@ _TASK_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]*(:[a-z0-9][a-z0-9_.-]*){1,2}
 
 
 def lint(file: LoadedFile) -> LoadedFile:
-    """The file with all findings, in the order of the lines."""
+    """The file with all findings, in the order of the lines, and the refusals of its tasks."""
     findings = list(file.findings)
     if file.bench is not None:
         findings += _Linter(file.bench, file.document).findings()
@@ -45,7 +46,41 @@ def lint(file: LoadedFile) -> LoadedFile:
         )
         for path, text in file.document.ambiguous_texts.items()
     ]
-    return replace(file, findings=tuple(sorted(findings, key=lambda finding: finding.position)))
+    findings.sort(key=lambda finding: finding.position)
+    refusals = dict(_refusals(file.bench, findings)) if file.bench is not None else {}
+    return replace(file, findings=tuple(findings), refusals=refusals)
+
+
+def _refusals(
+    bench: McpBenchmark, findings: Iterable[LintFinding]
+) -> Iterable[tuple[TaskIndex, str]]:
+    """The tasks that cannot run, each with the first error of the parts that it uses."""
+    reasons: dict[YamlPath, str] = {}
+    for finding in findings:
+        if finding.severity is LintSeverity.ERROR and finding.part is not None:
+            reasons.setdefault(finding.part, finding.text)
+    for i, scenario in enumerate(bench.scenarios):
+        for k, task in enumerate(scenario.tasks):
+            index = TaskIndex(i, k)
+            reason = next(
+                (reasons[part] for part in _parts(bench, index, task) if part in reasons), None
+            )
+            if reason is not None:
+                yield index, reason
+
+
+def _parts(
+    bench: McpBenchmark, index: TaskIndex, task: HarnessTask | DirectTask
+) -> Iterable[YamlPath]:
+    """The parts of the file that a task uses."""
+    yield ("scenarios", index.scenario, "tasks", index.task)
+    yield ("defaults", task.type)
+    if "server" not in task.model_fields_set:
+        yield ("defaults", task.type, "server")
+    if isinstance(task.evaluate, str):
+        yield ("evaluators", task.evaluate)
+    for name in servers_of(task, getattr(bench.defaults, task.type)):
+        yield ("servers", name)
 
 
 class _Linter:
@@ -63,7 +98,7 @@ class _Linter:
         for i, scenario in enumerate(self._bench.scenarios):
             path: YamlPath = ("scenarios", i)
             if scenario.name in scenario_names:
-                yield self._error(
+                yield self._file_error(
                     (*path, "name"), f"another scenario is already named {scenario.name!r}"
                 )
             scenario_names.add(scenario.name)
@@ -71,7 +106,8 @@ class _Linter:
             for k, task in enumerate(scenario.tasks):
                 task_path = (*path, "tasks", k)
                 if task.name in task_names:
-                    yield self._error(
+                    # Results are identified by the names: two tasks would be one.
+                    yield self._file_error(
                         (*task_path, "name"), f"another task is already named {task.name!r}"
                     )
                 task_names.add(task.name)
@@ -100,9 +136,8 @@ class _Linter:
         defaults = self._bench.defaults.direct
         if task.tool is None and defaults.tool is None:
             yield self._error((*path, "tool"), "a direct task needs a tool; add the key tool")
-        servers = task.server if "server" in task.model_fields_set else defaults.server
-        if servers is None or (isinstance(servers, list) and len(servers) != 1):
-            yield self._error((*path, "server"), "a direct task needs exactly one server; name it")
+        if not servers_of(task, defaults):
+            yield self._error((*path, "server"), "a direct task needs a server; name it")
 
     def _check_servers(
         self, names: str | list[str] | None, path: YamlPath
@@ -128,6 +163,8 @@ class _Linter:
     def _check_evaluator(self, evaluator: EvaluatorConfig, path: YamlPath) -> Iterable[LintFinding]:
         for text in validate_evaluator(evaluator):
             yield self._error(path, text)
+        for text in warn_evaluator(evaluator):
+            yield self._warning(path, text)
 
     def _check_tags(self, tags: list[str], path: YamlPath) -> Iterable[LintFinding]:
         for i, tag in enumerate(tags):
@@ -138,6 +175,9 @@ class _Linter:
                 )
 
     def _error(self, path: YamlPath, text: str) -> LintFinding:
+        return replace(_finding(self._document, path, text, LintSeverity.ERROR), part=part_of(path))
+
+    def _file_error(self, path: YamlPath, text: str) -> LintFinding:
         return _finding(self._document, path, text, LintSeverity.ERROR)
 
     def _warning(self, path: YamlPath, text: str) -> LintFinding:

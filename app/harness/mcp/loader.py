@@ -3,15 +3,24 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from app.core.console.input_files import open_input
 from app.core.errors import AppError, ErrorItem
 from app.core.registry import suggest_names
 from app.harness.lint import LintSeverity
-from app.harness.mcp.config import UNKNOWN_KEYS, McpBenchmark
+from app.harness.mcp.config import (
+    HEADER_NAME_PATTERN,
+    SERVER_NAME_PATTERN,
+    UNKNOWN_KEYS,
+    URL_HINT,
+    URL_PATTERN,
+    VARIABLE_PATTERN,
+    McpBenchmark,
+)
 from app.harness.mcp.secrets import Secrets, UndefinedVariable, expand_variables
 from app.harness.mcp.yaml_parser import (
     MAX_BYTES,
@@ -21,10 +30,18 @@ from app.harness.mcp.yaml_parser import (
     YamlPath,
     parse_yaml,
 )
+from app.harness.validation_words import describe_errors, document_path
 
 MAX_SHOWN_ERRORS: Final = 20
 
-_EXPANDED_SECTIONS: Final = ("servers", "llm")
+_NOT_A_BENCHMARK: Final = "a benchmark file must be a mapping with `scenarios:`"
+_RULES: Final = {
+    SERVER_NAME_PATTERN: "a server name has at most 40 letters, digits, `_` and `-`",
+    VARIABLE_PATTERN: "a variable name has letters, digits and `_`, and does not begin with a digit",
+    HEADER_NAME_PATTERN: "a header name is one word of letters, digits and `-`",
+    URL_PATTERN: URL_HINT,
+    "'type'": "type is missing; write stdio or http",
+}
 
 
 class InvalidBenchmarkFile(AppError):
@@ -35,26 +52,45 @@ class InvalidBenchmarkFile(AppError):
     exit_code = 2
 
 
+class TaskIndex(NamedTuple):
+    """The position of a task: the index of its scenario, and its index in the scenario."""
+
+    scenario: int
+    task: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintFinding:
-    """A flaw of a file and its position."""
+    """A flaw of a file and its position.
+
+    `part` is the path of the task, server, evaluator or default that an error makes unusable; None
+    is the whole file.
+    """
 
     position: SourcePosition
     severity: LintSeverity
     text: str
+    part: YamlPath | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedFile:
-    """A loaded file and its findings; `bench` is None when the file is invalid."""
+    """A loaded file and its findings; `bench` is None when the file is invalid.
+
+    `refusals` says why a task cannot run although the file is valid. `expanded_values` are the
+    values of its variables, which may be secrets.
+    """
 
     name: str
     bench: McpBenchmark | None
     document: YamlDocument
     findings: tuple[LintFinding, ...] = field(default=())
+    refusals: Mapping[TaskIndex, str] = field(default_factory=dict)
+    expanded_values: frozenset[str] = field(default=frozenset(), repr=False)
 
     @property
     def errors(self) -> list[LintFinding]:
+        """All errors, also those that refuse only some tasks."""
         return [finding for finding in self.findings if finding.severity is LintSeverity.ERROR]
 
 
@@ -63,15 +99,15 @@ def load_file(
     secrets: Secrets,
     environment: Mapping[str, str],
     *,
-    expand_variables: bool = True,
+    undefined: LintSeverity = LintSeverity.ERROR,
 ) -> LoadedFile:
-    """Load a file; without `expand_variables` its variables are kept as text.
+    """Load a file; a variable without a value is a finding of the severity `undefined`.
 
     Raises: UnreadableInput. Errors in the content are findings.
     """
     with open_input(path) as file:
         raw = file.read(MAX_BYTES + 1)
-    return load_text(raw, str(path), secrets, environment, expand_variables=expand_variables)
+    return load_text(raw, str(path), secrets, environment, undefined=undefined)
 
 
 def load_text(
@@ -80,7 +116,7 @@ def load_text(
     secrets: Secrets,
     environment: Mapping[str, str],
     *,
-    expand_variables: bool = True,
+    undefined: LintSeverity = LintSeverity.ERROR,
 ) -> LoadedFile:
     """Load the content of a file; `name` identifies it in messages."""
     try:
@@ -88,23 +124,34 @@ def load_text(
     except InvalidYaml as bad:
         finding = LintFinding(position=bad.position, severity=LintSeverity.ERROR, text=bad.text)
         return LoadedFile(name=name, bench=None, document=YamlDocument(), findings=(finding,))
-    findings: list[LintFinding] = []
-    if expand_variables and isinstance(document.value, dict):
-        for key in _EXPANDED_SECTIONS:
-            if key in document.value:
-                expander = _VariableExpander(document, secrets, environment, findings)
-                document.value[key] = expander.expand_value(document.value[key], (key,))
+    expander = _VariableExpander(document, secrets, environment, undefined)
+    document.value = expander.expand_value(document.value, ())
+    findings = expander.findings
     bench = None
     try:
         bench = McpBenchmark.model_validate(document.value)
     except ValidationError as error:
         findings += _validation_findings(error, document)
-    return LoadedFile(name=name, bench=bench, document=document, findings=tuple(findings))
+    return LoadedFile(
+        name=name,
+        bench=bench,
+        document=document,
+        findings=tuple(findings),
+        expanded_values=frozenset(expander.values),
+    )
 
 
-def require_valid(files: Iterable[LoadedFile]) -> None:
-    """Raise InvalidBenchmarkFile with the errors of these files; warnings are ignored."""
-    errors = [(file, finding) for file in files for finding in file.errors]
+def require_valid(files: Iterable[LoadedFile], *, strict: bool = False) -> None:
+    """Raise InvalidBenchmarkFile with the errors of these files; warnings are ignored.
+
+    An error that refuses only some tasks is ignored unless `strict`: the other tasks can run.
+    """
+    errors = [
+        (file, finding)
+        for file in files
+        for finding in file.errors
+        if strict or finding.part is None
+    ]
     if errors:
         names = ", ".join(dict.fromkeys(file.name for file, _ in errors))
         raise InvalidBenchmarkFile(
@@ -117,25 +164,32 @@ def require_valid(files: Iterable[LoadedFile]) -> None:
         )
 
 
+def secret_values(files: Iterable[LoadedFile], secrets: Secrets) -> frozenset[str]:
+    """The values to mask: of the secrets file, and of the variables that the files use."""
+    return frozenset(secrets.values.values()).union(*(file.expanded_values for file in files))
+
+
 def format_position(file: LoadedFile, finding: LintFinding) -> str:
     """`bench.yaml:3:7`: file, line and column, as editors expect them."""
     return f"{file.name}:{finding.position.line}:{finding.position.column}"
 
 
 class _VariableExpander:
-    """Expands the variables in a section of a document and reports variables without a value."""
+    """Expands the variables of a document and reports variables without a value."""
 
     def __init__(
         self,
         document: YamlDocument,
         secrets: Secrets,
         environment: Mapping[str, str],
-        findings: list[LintFinding],
+        undefined: LintSeverity,
     ) -> None:
+        self.findings: list[LintFinding] = []
+        self.values: set[str] = set()
         self._document = document
         self._secrets = secrets
         self._environment = environment
-        self._findings = findings
+        self._undefined = undefined
 
     def expand_value(self, value: Any, path: YamlPath) -> Any:
         if isinstance(value, dict):
@@ -160,11 +214,11 @@ class _VariableExpander:
     def _find_value(self, name: str, path: YamlPath) -> str | None:
         """The value of a variable: from secrets and, in `env` of a server only, from the host."""
         value = self._secrets.values.get(name)
-        return (
-            self._environment.get(name)
-            if value is None and _server_section(path) == "env"
-            else value
-        )
+        if value is None and _server_section(path) == "env":
+            value = self._environment.get(name)
+        if value:
+            self.values.add(value)
+        return value
 
     def _add_passed_variables(self, server: dict[str, Any], path: YamlPath) -> dict[str, Any]:
         """The server with the host variables of `pass_env` added to its `env`."""
@@ -176,6 +230,7 @@ class _VariableExpander:
         for i, name in enumerate(names):
             if isinstance(name, str) and name in self._environment:
                 passed[name] = self._environment[name]
+                self.values.add(passed[name])
             else:
                 self._report(
                     (*path, "pass_env", i),
@@ -187,14 +242,33 @@ class _VariableExpander:
         suggestion = f"add it to {self._secrets.location()}"
         if _server_section(path) == "env":
             suggestion += ", set it in the environment"
-        return f"{suggestion}, or write ${{NAME:-default}}"
+        return f"{suggestion}, write ${{NAME:-default}}, or write $${{ for a literal ${{"
 
     def _report(self, path: YamlPath, text: str) -> None:
         position = self._document.position_of(path)
         location = "/".join(map(str, path))
-        self._findings.append(
-            LintFinding(position=position, severity=LintSeverity.ERROR, text=f"{location}: {text}")
+        self.findings.append(
+            LintFinding(
+                position=position,
+                severity=self._undefined,
+                text=f"{location}: {text}",
+                part=part_of(path),
+            )
         )
+
+
+def part_of(path: YamlPath) -> YamlPath | None:
+    """The task, server, evaluator or default that holds this path; None for the rest of a file."""
+    match path:
+        case ("servers" | "evaluators", _, *_):
+            return path[:2]
+        case ("scenarios", _, "tasks", _, *_):
+            return path[:4]
+        case ("defaults", "direct" | "harness", "server", *_):
+            return path[:3]
+        case ("defaults", "direct" | "harness", _, *_):
+            return path[:2]
+    return None
 
 
 def _server_section(path: YamlPath) -> str | None:
@@ -204,44 +278,25 @@ def _server_section(path: YamlPath) -> str | None:
 
 
 def _validation_findings(error: ValidationError, document: YamlDocument) -> Iterable[LintFinding]:
-    for detail in error.errors(include_url=False, include_input=False):
-        path = _document_path(detail["loc"], document.value)
+    details = error.errors(include_url=False, include_input=False)
+    for detail in details:
         if detail["type"] == UNKNOWN_KEYS:
-            context = detail["ctx"]
-            for key in context["keys"]:
-                suggestion = suggest_names(key, context["known"])
-                known_keys = "" if suggestion else f" Known: {', '.join(context['known'])}."
-                text = f"unknown key {key!r}.{suggestion}{known_keys}"
-                yield _finding(document, (*path, key), text, key=True)
-        else:
-            yield _finding(
-                document, path, _describe_error(detail["loc"], detail["type"], detail["msg"])
-            )
+            yield from _unknown_keys(detail, document)
+    known_flaws = [detail for detail in details if detail["type"] != UNKNOWN_KEYS]
+    for flaw in describe_errors(known_flaws, document.value, _RULES):
+        text = flaw.text if flaw.path or "is missing" in flaw.text else _NOT_A_BENCHMARK
+        yield _finding(document, flaw.path, text)
 
 
-def _describe_error(loc: tuple[str | int, ...], error_type: str, message: str) -> str:
-    if error_type == "missing":
-        return f"{loc[-1]} is missing"
-    if not loc:
-        return "a benchmark file must be a mapping with `scenarios:`"
-    location = "/".join(map(str, loc))
-    return f"{location}: {message[:1].lower()}{message[1:]}" if location else message
-
-
-def _document_path(loc: tuple[str | int, ...], value: Any) -> YamlPath:
-    """The document path of a model error. Steps that name a variant of a union are not in the document."""
-    path: list[str | int] = []
-    for step in loc:
-        if _has_step(value, step):
-            value = value[step]
-            path.append(step)
-    return tuple(path)
-
-
-def _has_step(value: Any, step: str | int) -> bool:
-    if isinstance(value, list):
-        return isinstance(step, int) and step < len(value)
-    return isinstance(value, dict) and step in value
+def _unknown_keys(detail: ErrorDetails, document: YamlDocument) -> Iterable[LintFinding]:
+    context = detail["ctx"]
+    path = document_path(detail["loc"], document.value)
+    for key in context["keys"]:
+        suggestion = suggest_names(key, context["known"])
+        known_keys = "" if suggestion else f" Known: {', '.join(context['known'])}."
+        yield _finding(
+            document, (*path, key), f"unknown key {key!r}.{suggestion}{known_keys}", key=True
+        )
 
 
 def _finding(

@@ -46,7 +46,7 @@ class PlannedTask:
     """A task for one model; `model` is empty for a direct task. The judge has no `turn_settings`.
 
     `prompts` are the prompts of one conversation, empty for a direct task; `tool` and `arguments`
-    belong to direct tasks. Tasks of a scenario with `share_servers` use the same servers; with
+    belong to direct tasks. `refusal` is why the task cannot run; its attempts are errors. Tasks of a scenario with `share_servers` use the same servers; with
     `in_order` each trial has its own.
     """
 
@@ -69,12 +69,15 @@ class PlannedTask:
     turn_settings: TurnSettings = field(default_factory=TurnSettings)
     share_servers: bool = False
     in_order: bool = False
+    refusal: str | None = None
 
     def server_names(self) -> tuple[str, ...]:
         return tuple(server.name for server in self.servers)
 
     def models(self) -> list[str]:
-        """The model under test, if any, and the judge model, if any."""
+        """The models that the task asks: the one under test and the judge, if any."""
+        if self.refusal is not None:
+            return []
         names = [self.model] if self.type is TaskType.HARNESS else []
         if self.evaluator is not None and self.evaluator.prompt and self.evaluator.model:
             names.append(self.evaluator.model)
@@ -146,6 +149,10 @@ class McpRunPlan:
         for trial in range(self.trials):
             for task in self.tasks:
                 yield PlannedAttempt(task=task, trial=trial)
+
+    def refused_tasks(self) -> list[PlannedTask]:
+        """The tasks that cannot run."""
+        return [task for task in self.tasks if task.refusal is not None]
 
     def missing_attempts(self) -> list[PlannedAttempt]:
         """The attempts without a result."""

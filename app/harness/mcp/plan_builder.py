@@ -1,7 +1,7 @@
 """Builds the planned tasks of a run from benchmark files: selection, defaults, overrides, keys."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final, TypeVar
 
@@ -15,11 +15,12 @@ from app.harness.mcp.config import (
     HarnessTask,
     McpBenchmark,
     Scenario,
-    ServerNames,
     TaskType,
+    TaskTypeDefaults,
+    servers_of,
     split_prompts,
 )
-from app.harness.mcp.loader import LoadedFile
+from app.harness.mcp.loader import LoadedFile, TaskIndex, require_valid
 from app.harness.mcp.plan import LlmEndpoint, PlannedServer, PlannedTask
 from app.harness.mcp.secrets import Secrets
 from app.llm.conversation import Provider, TurnSettings, unsupported_reason
@@ -80,24 +81,26 @@ class ModelKeys:
 
 
 def plan_tasks(
-    files: Iterable[LoadedFile], selection: TaskSelection, overrides: PlanOverrides, keys: ModelKeys
+    files: Sequence[LoadedFile], selection: TaskSelection, overrides: PlanOverrides, keys: ModelKeys
 ) -> tuple[PlannedTask, ...]:
     """The selected tasks of valid files, in the order of the files.
 
-    Raises: NoTaskSelected.
+    A task that cannot run is planned with its refusal. Raises: NoTaskSelected, and
+    InvalidBenchmarkFile when none of the selected tasks can run.
     """
     planned = [
         task
         for file in files
         if file.bench is not None
-        for scenario in file.bench.scenarios
-        for task in _TaskPlanner(file.name, file.bench, overrides, keys).tasks(scenario)
-        if selection.includes(scenario.name, task.name, task.tags)
+        for task in _TaskPlanner(file, file.bench, overrides, keys).tasks()
+        if selection.includes(task.scenario, task.name, task.tags)
     ]
     if not planned:
         raise NoTaskSelected(
             "no task matches the given names and tags", hint="`ot-bench list FILE…` lists all tasks"
         )
+    if all(task.refusal is not None for task in planned):
+        require_valid(files, strict=True)
     return tuple(planned)
 
 
@@ -105,10 +108,11 @@ def require_keys(tasks: Iterable[PlannedTask], keys: ModelKeys) -> None:
     """Raise MissingKey when a task calls a model at a public provider without an API key."""
     for task in tasks:
         endpoint = task.endpoint
-        needs_model = task.type is TaskType.HARNESS or (
-            task.evaluator is not None and task.evaluator.model
-        )
-        if needs_model and endpoint.api_key is None and endpoint.base_url in (None, OPENROUTER_URL):
+        if (
+            task.models()
+            and endpoint.api_key is None
+            and endpoint.base_url in (None, OPENROUTER_URL)
+        ):
             name = (
                 _OPENROUTER_KEY if endpoint.base_url == OPENROUTER_URL else KEYS[endpoint.provider]
             )
@@ -133,9 +137,10 @@ class _TaskPlanner:
     """Applies the defaults of one file and the overrides to its tasks."""
 
     def __init__(
-        self, name: str, bench: McpBenchmark, overrides: PlanOverrides, keys: ModelKeys
+        self, file: LoadedFile, bench: McpBenchmark, overrides: PlanOverrides, keys: ModelKeys
     ) -> None:
-        self._name = name
+        self._name = file.name
+        self._refusals = file.refusals
         self._bench = bench
         self._overrides = overrides
         self._endpoint = _endpoint(bench, overrides, keys)
@@ -144,13 +149,17 @@ class _TaskPlanner:
         if reason is not None:
             raise UnsupportedSetting(reason)
 
-    def tasks(self, scenario: Scenario) -> Iterable[PlannedTask]:
-        for task in scenario.tasks:
-            if isinstance(task, DirectTask):
-                yield self._direct(scenario, task)
-            else:
-                for model in self._models(task):
-                    yield self._harness(scenario, task, model)
+    def tasks(self) -> Iterable[PlannedTask]:
+        for i, scenario in enumerate(self._bench.scenarios):
+            for k, task in enumerate(scenario.tasks):
+                refusal = self._refusals.get(TaskIndex(i, k))
+                for planned in self._planned(scenario, task):
+                    yield replace(planned, refusal=refusal)
+
+    def _planned(self, scenario: Scenario, task: HarnessTask | DirectTask) -> Iterable[PlannedTask]:
+        if isinstance(task, DirectTask):
+            return [self._direct(scenario, task)]
+        return [self._harness(scenario, task, model) for model in self._models(task)]
 
     def _models(self, task: HarnessTask) -> Sequence[str]:
         defaults = self._bench.defaults
@@ -167,7 +176,7 @@ class _TaskPlanner:
             type=TaskType.DIRECT,
             model="",
             endpoint=self._endpoint,
-            servers=self._servers(task, type_defaults.server),
+            servers=self._servers(task, type_defaults),
             timeout_s=self._timeout(task.timeout, type_defaults.timeout),
             tool=task.tool or type_defaults.tool,
             arguments={**type_defaults.arguments, **task.arguments},
@@ -187,7 +196,7 @@ class _TaskPlanner:
             type=TaskType.HARNESS,
             model=model,
             endpoint=self._endpoint,
-            servers=self._servers(task, type_defaults.server),
+            servers=self._servers(task, type_defaults),
             timeout_s=self._timeout(task.timeout, type_defaults.timeout),
             prompts=split_prompts(task.prompt),
             system_prompt=_system_prompt(task, file_defaults),
@@ -202,17 +211,18 @@ class _TaskPlanner:
         )
 
     def _servers(
-        self, task: HarnessTask | DirectTask, default: ServerNames
+        self, task: HarnessTask | DirectTask, defaults: TaskTypeDefaults
     ) -> tuple[PlannedServer, ...]:
-        selected = task.server if "server" in task.model_fields_set else default
-        names = [selected] if isinstance(selected, str) else selected or []
-        return tuple(PlannedServer(name=name, config=self._bench.servers[name]) for name in names)
+        """The known servers of the task: one that names another server is refused."""
+        known = self._bench.servers
+        names = [name for name in servers_of(task, defaults) if name in known]
+        return tuple(PlannedServer(name=name, config=known[name]) for name in names)
 
     def _timeout(self, own: float | None, default: float | None) -> float:
         return self._overrides.timeout_s or own or default or self._bench.defaults.timeout
 
     def _evaluator(self, evaluate: str | EvaluatorConfig | None) -> EvaluatorConfig | None:
-        return self._bench.evaluators[evaluate] if isinstance(evaluate, str) else evaluate
+        return self._bench.evaluators.get(evaluate) if isinstance(evaluate, str) else evaluate
 
 
 def _models_with_cost_limit(task: PlannedTask, run_budget: BudgetLimits) -> list[str]:

@@ -41,7 +41,7 @@ async def run_plan(
     environment = server_environment or ServerEnvironment(path=os.environ.get("PATH", os.defpath))
     environment = replace(environment, secret_values=environment.secret_values | plan.secret_values)
     queues = plan.missing_queues()
-    attempts = [attempt for queue in queues for attempt in queue]
+    attempts = [attempt for queue in queues for attempt in queue if attempt.task.refusal is None]
     tracker = ServerTracker(listener, plan.known_servers)
     context = AttemptContext(
         servers=ServerPool(attempts, environment, tracker),

@@ -34,6 +34,10 @@ class McpHarnessSettings(RunBudget, ModelSettings):
     )
     trials: Annotated[int, Field(ge=1, le=100)] = 1
     concurrency: Annotated[int, Field(ge=1, le=16)] = 4
+    strict: bool = Field(
+        default=False,
+        description="Fail the run when a task cannot run, instead of recording an error for the task.",
+    )
     prices: Annotated[dict[ShortText, ModelPrice], Field(max_length=100)] = Field(
         default_factory=dict,
         description="Price per model; the cost of a model without a price is unknown.",

@@ -23,6 +23,7 @@ class AttemptKey(NamedTuple):
 class ErrorKind(StrEnum):
     """The kind of error that ended an attempt."""
 
+    CONFIGURATION = "configuration"  # the task cannot run as the file describes it
     SERVER_START = (
         "server_start"  # the server does not start, is not reachable, or exceeds its timeout
     )
@@ -36,6 +37,7 @@ class ErrorKind(StrEnum):
 
 
 OUTCOMES = {
+    ErrorKind.CONFIGURATION: AttemptOutcome.INFRA_ERROR,
     ErrorKind.SERVER_START: AttemptOutcome.INFRA_ERROR,
     ErrorKind.SERVER_DIED: AttemptOutcome.INFRA_ERROR,
     ErrorKind.TOOL: AttemptOutcome.AGENT_ERROR,

@@ -155,6 +155,57 @@ def test_run__errored_task_exits_3() -> None:
     assert "ERROR" in done.stdout
 
 
+MIXED = (
+    DIRECT
+    + """
+      - name: tool:echo:unknown-server
+        type: direct
+        server: fault
+        tool: echo
+      - name: tool:echo:unset
+        type: direct
+        server: faults
+        tool: echo
+        arguments: {text: "${UNSET_WORD}"}
+"""
+)
+
+
+def test_run__task_that_cannot_run_is_an_error_of_its_own() -> None:
+    """Two tasks run, two are refused; with --strict the file is."""
+    file = bench_file(MIXED)
+    done = ot_bench("run", file, "--output", "r.yaml")
+    assert done.exit_code == 3, done.output
+    report = read_report(Path("r.yaml"))
+    outcomes = [attempt.outcome for attempt in report.results]
+    assert outcomes == [AttemptOutcome.SCORED] * 2 + [AttemptOutcome.INFRA_ERROR] * 2
+    [server, unset] = [attempt.failure_reason() for attempt in report.results[2:]]
+    assert server == "configuration: unknown server 'fault'. Did you mean faults?"
+    assert "the variable UNSET_WORD has no value" in unset
+    assert "50.0 % (1 passed, 1 failed; 2 of 4 attempts errored and are not scored)" in done.stdout
+    strict = ot_bench("run", file, "--strict", "--output", "s.yaml")
+    assert (strict.exit_code, Path("s.yaml").exists()) == (2, False)
+    alone = ot_bench("run", file, "--task", "*:unset")
+    assert alone.exit_code == 2
+    assert "UNSET_WORD" in alone.stderr
+    dry = ot_bench("run", file, "--dry-run")
+    assert (dry.exit_code, dry.stderr.count("cannot run: ")) == (0, 2)
+
+
+def test_validate__shows_unset_variables_as_warnings() -> None:
+    file = bench_file(DIRECT.replace("good morning}", "'${WORD}'}", 1))
+    done = ot_bench("validate", file)
+    assert done.exit_code == 0
+    assert "warning: scenarios/0/tasks/0/arguments/text: the variable WORD has no value" in (
+        done.stdout
+    )
+    assert ot_bench("validate", file, "--strict").exit_code == 1
+    Path("s.yaml").write_text("WORD: good morning\n")
+    assert ot_bench("validate", file, "--strict", "--secrets", "s.yaml").exit_code == 0
+    passed = ot_bench("run", file, "--task", "*:right", "--secrets", "s.yaml")
+    assert passed.exit_code == 0, passed.output
+
+
 def test_run__compares_context_cost(model: ModelServer) -> None:
     done = ot_bench(
         "run", bench_file(ASKING), "--base-url", model.openai_url, "--trials", "2", "--verbose"

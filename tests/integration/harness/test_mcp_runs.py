@@ -216,6 +216,21 @@ def test_mcp_run__invalid_file_fails_before_start(
         assert "of-the-service" not in run["errorMessage"]
 
 
+def test_mcp_run__task_that_cannot_run_is_an_infra_error(service: Service, folder: Path) -> None:
+    """The other tasks run; with `strict` the run fails."""
+    wrong = {**DIRECT, "name": "tool:faults:wrong", "server": "fault"}
+    (folder / "bench.yaml").write_text(bench(DIRECT, wrong))
+    benchmark(service, {})
+    run = service.completed()
+    assert (run["status"], run["validity"]) == ("COMPLETED", "INVALID")
+    refused = results(service, run)["all/tool:faults:wrong#0"]
+    assert refused["outcome"] == "infra_error"
+    assert "unknown server 'fault'" in refused["error"]
+    service.patch("/benchmarks/bench-001", {"harness": {"strict": True}})
+    run = service.completed()
+    assert (run["status"], run["errorCode"]) == ("FAILED", "BAD_BENCHMARK_FILE")
+
+
 def test_mcp_run__rejecting_model_fails_run(service: Service, folder: Path) -> None:
     ask = {"name": "tool:faults:ask", "prompt": "Which?"}
     wrong = RawReply(status=401, body=b'{"error": {"message": "wrong key"}}')

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
+from app.harness.lint import LintSeverity
 from app.harness.mcp.config import HarnessTask, McpBenchmark, benchmark_schema
 from app.harness.mcp.lint import TAGS
 from app.harness.mcp.loader import load_file
@@ -23,7 +24,7 @@ INVOCATION = re.compile(r"__ot\n```python\n(?:.*\n)*return .*\n```\n?\Z")
 
 
 def bench(path: Path) -> McpBenchmark:
-    benchmark = load_file(path, Secrets(), {}, expand_variables=False).bench
+    benchmark = load_file(path, Secrets(), {}, undefined=LintSeverity.WARNING).bench
     assert benchmark is not None
     return benchmark
 

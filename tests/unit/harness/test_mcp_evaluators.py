@@ -21,6 +21,7 @@ from app.harness.mcp.evaluator_registry import (
     load_evaluators,
     select_check,
     validate_evaluator,
+    warn_evaluator,
 )
 from app.harness.mcp.evaluators.number import numbers_in
 from app.harness.mcp.types import Evaluation
@@ -53,7 +54,8 @@ def test_contains__is_case_sensitive() -> None:
 @pytest.mark.parametrize(
     "answer",
     ["42", "It is 42.", "42%", "$42", "(42)", "**42**", "42.0", "a=42,b=1", "[1,42,200]", "4.2e1",
-     '{"n":42}', "[100,42]", "answer:42", "4_2? no, 42", "10-42"],
+     '{"n":42}', "[100,42]", "answer:42", "4_2? no, 42", "10-42",
+     "42ms", "42 km", "42GB", "42GB/s", "42°C", "42µs", "_42_", "__42__", "[42px]", "_42ms_"],
 )  # fmt: skip
 def test_number__separate_number_is_found(answer: str) -> None:
     assert passes(answer, 42)
@@ -61,7 +63,8 @@ def test_number__separate_number_is_found(answer: str) -> None:
 
 @pytest.mark.parametrize(
     "answer", ["142", "420", "42.5", "-42", "4.42", "v42", "42nd", "10:42", "1.42.3",
-               "1,042", "0x42", "4,2", ""],
+               "1,042", "0x42", "4,2", "", "item_42", "item__42", "42_items", "42_000", "42ab9f",
+               "42ms_total", "142ms", "42.5GB", "42nd_"],
 )  # fmt: skip
 def test_number__part_of_another_number_is_not_found(answer: str) -> None:
     assert not passes(answer, 42)
@@ -192,15 +195,46 @@ def test_judge__prompt_holds_answer_and_expected_value() -> None:
         expected="four",
     )
     evaluations = asyncio.run(evaluate(spec, EvaluatorEvidence(response="{expected}"), ask))
+    # `expected` is the reference of the judge only: the answer does not contain "four".
     assert [
         (evaluation.type, evaluation.passed, evaluation.score) for evaluation in evaluations
-    ] == [
-        ("contains", False, None),
-        ("judge", True, 0.8),
-    ]
+    ] == [("judge", True, 0.8)]
     [(model, system, prompt)] = requests
     assert (model, prompt) == ("j", "Is {expected} right? Expected: four {other}")
     assert "to 100 (fully)" in system
+
+
+def test_judge__form_of_the_specification_is_judged_by_the_model_alone() -> None:
+    prompts = []
+
+    async def ask(model: str, system: str, prompt: str) -> str:
+        prompts.append(prompt)
+        return '{"score": 50, "reason": "half"}'
+
+    rubric = EvaluatorConfig(
+        prompt="Is {response} like {expected}?", model="j", min_score=50, expected="polite, short"
+    )
+    without = EvaluatorConfig(prompt="Is {response} like [{expected}]?", model="j", min_score=51)
+    for spec, passed in ((rubric, True), (without, False)):
+        [evaluation] = asyncio.run(evaluate(spec, EvaluatorEvidence(response="Hi."), ask))
+        assert (evaluation.type, evaluation.passed) == ("judge", passed)
+        assert list(validate_evaluator(spec)) == []
+    assert prompts == ["Is Hi. like polite, short?", "Is Hi. like []?"]
+    assert list(warn_evaluator(rubric)) == []
+    [warning] = warn_evaluator(without)
+    assert "which is empty without expected" in warning
+
+
+def test_judge__regex_is_evaluated_beside_it() -> None:
+    async def ask(model: str, system: str, prompt: str) -> str:
+        return '{"score": 90}'
+
+    spec = EvaluatorConfig(prompt="{response}", model="j", min_score=50, regex="b", expected="x")
+    evaluations = asyncio.run(evaluate(spec, EvaluatorEvidence(response="a"), ask))
+    assert [(evaluation.type, evaluation.passed) for evaluation in evaluations] == [
+        ("judge", True),
+        ("regex", False),
+    ]
 
 
 def test_judge__score_without_threshold_has_no_verdict() -> None:
@@ -249,7 +283,6 @@ def test_judge__long_answer_is_cut_in_the_middle() -> None:
     [
         ({"prompt": "{response}"}, "a judge prompt needs a model"),
         ({"prompt": "Is it {expected}?", "model": "m", "expected": "a"}, "lacks the answer"),
-        ({"prompt": "{response}: {expected}?", "model": "m"}, "expected is not set"),
         ({"expected": "a", "min_score": 3}, "min_score needs a judge"),
         ({"expected": "a", "model": "m"}, "a judge model needs a prompt"),
         ({"prompt": "p", "model": "m", "scale": 1, "min_score": 80}, "outside the scale"),

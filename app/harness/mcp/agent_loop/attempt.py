@@ -45,6 +45,9 @@ async def run_attempt(
 ) -> TaskResult:
     """Execute and evaluate one attempt. All its errors are part of the result."""
     runner = _AttemptRunner(attempt, context, trace)
+    if attempt.task.refusal is not None:
+        detail = attempt.task.refusal
+        return runner.result(AttemptError(kind=ErrorKind.CONFIGURATION, detail=detail))
     return runner.result(await runner.evaluate(await runner.execute()))
 
 

@@ -1,4 +1,7 @@
-"""Evaluator `number`: the answer contains a separate number; 42 is not in 142, 42.5, 4:42 or v42."""
+"""Evaluator `number`: the answer contains a separate number.
+
+42 is in `42 km`, `42ms` and `$42`, and not in `142`, `42.5`, `4:42`, `v42`, `42nd` or `item_42`.
+"""
 
 import re
 from collections.abc import Iterator
@@ -16,8 +19,14 @@ from app.harness.mcp.evaluator_registry import (
     expected_items,
 )
 
-# A run of digits and joining characters, neither preceded nor followed by a letter.
-_DIGIT_RUN: Final = re.compile(r"(?<![^\W_])\d++(?:[.,:]\d++)*+(?:[eE][+-]?\d++)?+(?![^\W_])")
+# A run of digits and joining characters, then the letters of a unit. It is no part of a name: an
+# underscore may surround it, as in Markdown, but not join it to letters or digits.
+_DIGIT_RUN: Final = re.compile(
+    r"(?<![^\W_])(?<![^\W_]_)(?<![^\W_]__)"
+    r"(\d++(?:[.,:]\d++)*+(?:[eE][+-]?\d++)?+)"
+    r"(?!(?:st|nd|rd|th)(?![^\W_]))[^\W\d_]{0,12}+"
+    r"(?!_*+[^\W_])"
+)
 _PLAIN: Final = re.compile(r"\d++(?:\.\d++)?+(?:[eE][+-]?\d++)?+")
 _GROUPED: Final = re.compile(r"\d{1,3}+(?:,\d{3})++(?:\.\d++)?+")
 _MAX_NUMBER_CHARS: Final = 400  # longer runs are not numbers; this bounds the work
@@ -45,13 +54,13 @@ def numbers_in(text: str) -> Iterator[Decimal]:
     separate numbers.
     """
     for run in _DIGIT_RUN.finditer(text):
-        if len(run.group()) <= _MAX_NUMBER_CHARS:
+        if len(run.group(1)) <= _MAX_NUMBER_CHARS:
             for index, number in enumerate(_parse_run(text, run)):
                 yield -number if index == 0 and _is_negative(text, run.start()) else number
 
 
 def _parse_run(text: str, run: "re.Match[str]") -> Iterator[Decimal]:
-    digits = run.group()
+    digits = run.group(1)
     in_brackets = text[run.start() - 1 : run.start()] == "[" or text[run.end() :][:1] == "]"
     if not in_brackets and _GROUPED.fullmatch(digits):
         yield Decimal(digits.replace(",", ""))
