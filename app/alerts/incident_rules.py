@@ -60,9 +60,9 @@ CLEAN_Z = 1.0
 # A rise inside an incident needs several runs: one good run is not a new level.
 PARTLY_BACK_RUNS = 3
 # A rise outside an incident splits the reference, and each split costs knowledge of the spread.
-RISE_MARGIN = 0.5
+RISE_MARGIN = 1.0
 # A further fall is looked for among few runs with a frozen spread.
-WORSE_MARGIN = 0.0
+WORSE_MARGIN = 0.8
 MIN_INCIDENT_REFERENCE = 2
 
 

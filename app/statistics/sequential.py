@@ -30,6 +30,12 @@ REFERENCE_FOR_LONG_WINDOWS = 8
 # Runs before a window, at least: from the third valid run on there is evidence over runs.
 MIN_REFERENCE = 2
 DEFAULT_FALSE_PAGES = 0.25
+MAX_FALSE_PAGES = 2.0
+# The limit that keeps this promise in the worst simulated series, see `docs/alerts.md`; how its
+# square grows as pages become rarer; and what a correlation of neighboring runs of 1 adds to it.
+DEFAULT_LIMIT = 2.85
+LIMIT_SLOPE = 2.15
+CORRELATION_PENALTY = 1.8
 
 # The variance between runs is shrunk to this prior: it counts as so many runs, in which the level
 # moved by `prior_sd` beyond the noise of the items.
@@ -41,8 +47,6 @@ LAG_PRIOR_RUNS = 4.0
 LAG_DECAY = 0.8
 MAX_CORRELATION = 0.8
 BETWEEN_FACTOR = 1.0
-LIMIT_OFFSET = 8.4
-CORRELATION_PENALTY = 0.8
 # Larger ratios are not told apart, so that every score can be stored as JSON.
 MAX_T = 1e6
 MIN_ERROR = 1e-300
@@ -129,8 +133,8 @@ def limit_of(false_pages_per_month: float, correlation: float = 0.0) -> float:
 
     Runs that are correlated wander off and back, and need more evidence.
     """
-    base = math.sqrt(LIMIT_OFFSET + 2.15 * math.log(0.33 / min(false_pages_per_month, 0.33)))
-    return base + CORRELATION_PENALTY * correlation
+    rarer = math.log(DEFAULT_FALSE_PAGES / min(false_pages_per_month, MAX_FALSE_PAGES))
+    return math.sqrt(DEFAULT_LIMIT**2 + LIMIT_SLOPE * rarer) + CORRELATION_PENALTY * correlation
 
 
 class _Sums:
