@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -26,11 +27,13 @@ from app.core.errors import AppError, Unavailable
 from app.core.http.network_policy import ALLOW_SETTING, PRIVATE_NETWORKS
 from app.core.migrations import upgrade
 from app.core.settings import Settings
+from app.jobs.worker_process import SUPERVISED
 from app.startup import database_url, master_key, opened_resources, set_up_logs
 
 log = logging.getLogger(__name__)
 
-SUPERVISED = "MOSAICO_SUPERVISED"
+# One ID for all children of this process: when they all die, no job of theirs was the reason.
+SUPERVISOR_ID = uuid.uuid4().hex
 READY_S = 60.0
 # Above the 10 s in which each child stops by itself.
 STOP_S = 12.0
@@ -132,7 +135,7 @@ class _ServiceProcess:
             # -P: the current folder may hold another package named `app`; never import it.
             [sys.executable, "-P", "-m", "app.cli", self.command],
             stdin=subprocess.PIPE,
-            env={**os.environ, **self.environment, SUPERVISED: "1"},
+            env={**os.environ, **self.environment, SUPERVISED: SUPERVISOR_ID},
             # Ctrl-C in the terminal reaches the parent only, which stops its children in order.
             start_new_session=True,
         )

@@ -5,6 +5,7 @@ from app.agents import models as agents
 from app.alerts import models as alerts
 from app.benchmarks import models as benchmarks
 from app.core.db import Base
+from app.jobs import models as jobs
 from app.kpis import models as kpis
 from app.notifications import models as notifications
 from app.results import models as runs
@@ -18,6 +19,7 @@ __all__ = [
     "agents",
     "alerts",
     "benchmarks",
+    "jobs",
     "kpis",
     "notifications",
     "runs",

@@ -1,10 +1,12 @@
 """Worker process: fetches jobs, runs them in threads, records their outcomes, stops gracefully."""
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any
 
 import procrastinate
@@ -29,9 +31,11 @@ from app.jobs.outcomes import (
     record_outcome,
 )
 from app.jobs.process_pool import ProcessPool
-from app.jobs.queue import split_correlation
-from app.jobs.rescue import HEARTBEAT_INTERVAL_S, RESCUE_INTERVAL_S, STALLED_AFTER_S, rescue_jobs
+from app.jobs.queue import split_arguments
+from app.jobs.rescue import HEARTBEAT_INTERVAL_S, RESCUE_INTERVAL_S, rescue_jobs
 from app.jobs.silent_sessions import SilentSessions
+from app.jobs.worker_presence import WorkerPresence
+from app.jobs.worker_process import read_process_origin
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +47,18 @@ CONNECT_TIMEOUT_S = 5
 POLL_INTERVAL_S = 1.0
 # A job of a newer version is offered again twice a minute, until a worker knows it.
 UNKNOWN_JOB_DELAY_S = 30.0
+FORGET_WORKER_AFTER_S = 24 * 3600.0
+
+_REGISTER_PROCESS = """
+    WITH forgotten AS (
+        DELETE FROM worker_processes AS process
+        WHERE NOT EXISTS (SELECT FROM procrastinate_workers AS worker
+                          WHERE worker.id = process.worker_id)
+    )
+    INSERT INTO worker_processes (worker_id, machine, boot_id, supervisor)
+    VALUES (%(worker_id)s, %(machine)s, %(boot_id)s, %(supervisor)s)
+"""
+_HEARTBEAT = "UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = %(worker_id)s"
 
 
 class Worker:
@@ -126,8 +142,8 @@ class Worker:
                 install_signal_handlers=False,
                 update_heartbeat_interval=HEARTBEAT_INTERVAL_S,
                 # procrastinate only removes the rows of such workers; the rescue restarts their
-                # jobs much earlier.
-                stalled_worker_timeout=STALLED_AFTER_S * 10,
+                # jobs much earlier, and asks where they ran.
+                stalled_worker_timeout=FORGET_WORKER_AFTER_S,
                 fetch_job_polling_interval=POLL_INTERVAL_S,
                 abort_job_polling_interval=POLL_INTERVAL_S,
                 shutdown_graceful_timeout=SHUTDOWN_GRACE_S,
@@ -155,16 +171,21 @@ class Worker:
             kwargs={"application_name": "mosaico-jobs", "connect_timeout": CONNECT_TIMEOUT_S},
         )
         app = procrastinate.App(connector=connector)
-        app.job_manager = _FencedJobManager(connector, self._handlers, self._release_unknown)
+        presence = WorkerPresence(
+            libpq_url(self._resources.db.url), connect_timeout_s=CONNECT_TIMEOUT_S
+        )
+        app.job_manager = _FencedJobManager(
+            connector, presence, self._handlers, self._release_unknown
+        )
         for handler in self._handlers:
             app.task(name=handler.name, pass_context=True)(self._runner(handler))
         return app
 
     def _runner(self, handler: JobHandler) -> Callable[..., None]:
         def run(context: ProcrastinateContext, **job_arguments: Any) -> None:
-            arguments, correlation = split_correlation(job_arguments)
-            with bind_correlation(correlation):
-                run_handler(context, arguments)
+            job_call = split_arguments(job_arguments)
+            with bind_correlation(job_call.correlation):
+                run_handler(context, job_call.arguments)
 
         def run_handler(context: ProcrastinateContext, arguments: dict[str, Any]) -> None:
             lease = lease_of(context.job)
@@ -178,7 +199,7 @@ class Worker:
             try:
                 handler.function(job, **arguments)
             except Exception as error:  # noqa: BLE001 - any error is an outcome of the job
-                outcome = decide_outcome(error, lease.attempts, handler)
+                outcome = decide_outcome(error, lease.counted_attempts, handler)
                 _log_outcome(lease, outcome, error)
             else:
                 outcome = JobSucceeded()
@@ -231,18 +252,23 @@ class Worker:
                 coalesce=True,
                 misfire_grace_time=None,  # a late tick runs instead of being dropped
             )
+        # At once: after a restart of all workers nobody else rescues the jobs.
+        ticker.modify_job("rescue", next_run_time=datetime.now(UTC))
         ticker.start()
         return ticker
 
     def _rescue_jobs(self) -> None:
         with self._resources.db.begin() as session:
-            rescued = rescue_jobs(session, self._handlers, self._silent_sessions)
+            rescued = rescue_jobs(
+                session, self._handlers, self._silent_sessions, read_process_origin()
+            )
         if rescued:
             log.warning("rescued %d jobs of dead workers", rescued)
 
 
 class _FencedJobManager(JobManager):
-    """Suppresses procrastinate's own finish and retry, which have no fencing.
+    """Registers workers with their origin and presence, and suppresses procrastinate's own finish and
+    retry, which have no fencing.
 
     The runner has recorded the outcome already, under its lease. procrastinate itself would also
     finish a job that was rescued and now belongs to another worker.
@@ -251,12 +277,32 @@ class _FencedJobManager(JobManager):
     def __init__(
         self,
         connector: procrastinate.PsycopgConnector,
+        presence: WorkerPresence,
         handlers: JobHandlers,
         release_unknown: Callable[[JobLease], None],
     ) -> None:
         super().__init__(connector)
+        self._presence = presence
         self._handlers = handlers
         self._release_unknown = release_unknown
+
+    async def register_worker(self) -> int:
+        worker_id = await super().register_worker()
+        await self.connector.execute_query_async(
+            query=_REGISTER_PROCESS,
+            worker_id=worker_id,
+            **dataclasses.asdict(read_process_origin()),
+        )
+        # Before the first job is fetched: a worker without presence counts as dead.
+        await self.update_heartbeat(worker_id)
+        return worker_id
+
+    async def update_heartbeat(self, worker_id: int) -> None:
+        await self._presence.execute(worker_id, _HEARTBEAT)
+
+    async def unregister_worker(self, worker_id: int) -> None:
+        await self._presence.release()
+        await super().unregister_worker(worker_id)
 
     async def finish_job(self, job: QueuedJob, status: Status, delete_job: bool) -> None:  # noqa: ARG002, FBT001 - the signature of the base class
         # An unknown job has no runner that could have recorded an outcome; procrastinate would fail

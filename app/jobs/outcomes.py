@@ -7,9 +7,10 @@ from typing import Any, TypeAlias
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from app.core.correlation import bind_correlation
 from app.core.errors import Unavailable
 from app.jobs.handlers import MAX_ATTEMPTS, JobHandler, JobHandlers, WorkerStopping, describe_error
-from app.jobs.queue import enqueue
+from app.jobs.queue import enqueue, split_arguments
 
 # Waits of 1, 4, 16 and 60 s.
 FIRST_RETRY_DELAY_S = 1.0
@@ -52,6 +53,11 @@ class JobLease:
     arguments: Mapping[str, Any]
     attempts: int
     worker_id: int | None
+
+    @property
+    def counted_attempts(self) -> int:
+        """The earlier attempts, without those whose worker died for another reason than the job."""
+        return self.attempts - split_arguments(self.arguments).uncounted_attempts
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,5 +142,10 @@ def fail_job(session: Session, lease: JobLease, failure: JobFailed, handlers: Jo
     # failure.
     handler = handlers.find(lease.name)
     if handler is not None and handler.on_failure is not None:
-        arguments = {**lease.arguments, "code": failure.code, "message": failure.message}
-        enqueue(session, handler.on_failure, **arguments)
+        job_call = split_arguments(lease.arguments)
+        with bind_correlation(job_call.correlation):
+            enqueue(
+                session,
+                handler.on_failure,
+                **{**job_call.arguments, "code": failure.code, "message": failure.message},
+            )

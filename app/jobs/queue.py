@@ -18,11 +18,18 @@ _DEFERRER = procrastinate.App(connector=procrastinate.SyncPsycopgConnector())
 CORRELATION = "_correlation"
 
 
-class JobArguments(NamedTuple):
-    """The arguments of a job, and its correlation ids (see `app.core.correlation`)."""
+# The job argument that holds the number of attempts whose worker died for another reason than the job.
+UNCOUNTED_ATTEMPTS = "_uncounted_attempts"
+
+
+class JobCall(NamedTuple):
+    """The arguments of a job, its correlation ids (see `app.core.correlation`), and how many of its
+    attempts do not count.
+    """
 
     arguments: dict[str, Any]
     correlation: dict[str, str]
+    uncounted_attempts: int
 
 
 def enqueue(
@@ -82,11 +89,13 @@ def enqueue_once(session: Session, name: str, *, key: str, **arguments: Any) -> 
     return True
 
 
-def split_correlation(arguments: Mapping[str, Any]) -> JobArguments:
-    """Separate the arguments of a job from its correlation ids."""
-    correlation_values = arguments.get(CORRELATION, {})
-    return JobArguments(
-        {name: arguments[name] for name in arguments if name != CORRELATION}, correlation_values
+def split_arguments(job_arguments: Mapping[str, Any]) -> JobCall:
+    """Separate the arguments of a job from those that the queue adds."""
+    reserved = (CORRELATION, UNCOUNTED_ATTEMPTS)
+    return JobCall(
+        {name: job_arguments[name] for name in job_arguments if name not in reserved},
+        job_arguments.get(CORRELATION, {}),
+        job_arguments.get(UNCOUNTED_ATTEMPTS, 0),
     )
 
 

@@ -5,35 +5,62 @@ no longer record an outcome (see `app.jobs.outcomes`).
 """
 
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import Row, text
 from sqlalchemy.orm import Session
 
 from app.core.batch_delete import BATCH_ROWS
 from app.jobs.handlers import MAX_ATTEMPTS, JobHandlers
 from app.jobs.outcomes import JobFailed, JobLease, fail_job
+from app.jobs.queue import UNCOUNTED_ATTEMPTS, split_arguments
 from app.jobs.silent_sessions import SilentSessions
+from app.jobs.worker_presence import PRESENCE_LOCK
+from app.jobs.worker_process import ProcessOrigin, is_death_counted
 
-# A killed worker's jobs run again within 15 s: three missed heartbeats, one tick of the rescue, and
-# the start.
+# A killed worker's jobs run again within 10 s: one missed heartbeat, one tick of the rescue, and the
+# start.
 HEARTBEAT_INTERVAL_S = 2.0
-STALLED_AFTER_S = 6.0
 RESCUE_INTERVAL_S = 2.0
+# A worker without presence is dead, unless it is just connecting again.
+ABSENT_AFTER_S = 3.0
+# A worker that has its presence but sends no heartbeat is suspended, or its machine is lost. A busy
+# machine delays heartbeats, but not for so long.
+SUSPENDED_AFTER_S = 15.0
+# While the database was down no worker could send a heartbeat. After its restart live workers get the
+# time to connect again.
+RECONNECT_S = 6.0
 
 _RESCUE_LOCK = 0x4D4F5341  # advisory lock of the rescue; any constant that nothing else uses
 
-# While the database was down no worker could send a heartbeat. After its restart live workers get
-# the time to send one before their jobs count as stalled.
 _SELECT_STALLED = text(
     """
-    SELECT job.id, job.task_name, job.args, job.attempts, job.worker_id
+    SELECT job.id, job.task_name, job.args, job.attempts, job.worker_id,
+           process.machine, process.boot_id, process.supervisor,
+           pg_postmaster_start_time() > (
+               SELECT max(event.at) FROM procrastinate_events AS event
+               WHERE event.job_id = job.id AND event.type = 'started'
+           ) AS database_restarted
     FROM procrastinate_jobs AS job
     LEFT JOIN procrastinate_workers AS worker ON worker.id = job.worker_id
+    LEFT JOIN worker_processes AS process ON process.worker_id = job.worker_id
     WHERE job.status = 'doing'
-      AND (worker.id IS NULL OR worker.last_heartbeat < now() - make_interval(secs => :stalled))
-      AND pg_postmaster_start_time() < now() - make_interval(secs => :stalled)
+      AND (worker.id IS NULL
+           OR worker.last_heartbeat < now() - make_interval(secs => :suspended)
+           OR worker.last_heartbeat < now() - make_interval(secs => :absent)
+              AND NOT EXISTS (SELECT FROM pg_locks AS presence
+                              JOIN pg_database ON pg_database.oid = presence.database
+                              WHERE presence.locktype = 'advisory' AND presence.objsubid = 2
+                                AND pg_database.datname = current_database()
+                                AND presence.classid = :presence
+                                AND presence.objid::bigint = worker.id))
+      AND pg_postmaster_start_time() < now() - make_interval(secs => :reconnect)
     FOR UPDATE OF job SKIP LOCKED
     """
+)
+_EXCUSE_ATTEMPT = text(
+    "UPDATE procrastinate_jobs SET args = args || jsonb_build_object(:name ::text, :count ::int)"
+    " WHERE id = :id"
 )
 _RETRY_JOB = text("SELECT procrastinate_retry_job_v2(:id, now(), NULL, NULL, NULL)")
 _DELETE_FINISHED = text(
@@ -53,8 +80,11 @@ def rescue_jobs(
     session: Session,
     handlers: JobHandlers,
     silent_sessions: SilentSessions,
+    rescuer: ProcessOrigin,
     *,
-    stalled_after_s: float = STALLED_AFTER_S,
+    absent_after_s: float = ABSENT_AFTER_S,
+    suspended_after_s: float = SUSPENDED_AFTER_S,
+    reconnect_s: float = RECONNECT_S,
 ) -> int:
     """Return the jobs of dead workers to the queue; returns how many.
 
@@ -67,17 +97,45 @@ def rescue_jobs(
         return 0
     # First, because a suspended process may hold the row locks of the jobs that it no longer runs.
     silent_sessions.terminate(session)
-    stalled = session.execute(_SELECT_STALLED, {"stalled": stalled_after_s}).all()
-    for job_id, name, arguments, attempts, worker_id in stalled:
-        lease = JobLease(
-            id=job_id, name=name, arguments=arguments, attempts=attempts, worker_id=worker_id
-        )
-        # Also for jobs without `on_failure`: a job that kills its workers must not go on for ever.
-        if attempts + 1 < MAX_ATTEMPTS:
-            session.execute(_RETRY_JOB, {"id": job_id})
-        else:
-            fail_job(session, lease, _fail_after_lost_workers(lease), handlers)
+    limits = {"absent": absent_after_s, "suspended": suspended_after_s, "reconnect": reconnect_s}
+    stalled = session.execute(_SELECT_STALLED, {**limits, "presence": PRESENCE_LOCK}).all()
+    for job in stalled:
+        _rescue_job(session, handlers, job, rescuer)
     return len(stalled)
+
+
+def _rescue_job(
+    session: Session, handlers: JobHandlers, job: Row[Any], rescuer: ProcessOrigin
+) -> None:
+    lease = JobLease(
+        id=job.id,
+        name=job.task_name,
+        arguments=job.args,
+        attempts=job.attempts,
+        worker_id=job.worker_id,
+    )
+    if not is_death_counted(
+        _origin_of(job), rescuer, database_restarted=bool(job.database_restarted)
+    ):
+        _excuse_attempt(session, lease)
+        session.execute(_RETRY_JOB, {"id": lease.id})
+    # Also for jobs without `on_failure`: a job that kills its workers must not go on for ever.
+    elif lease.counted_attempts + 1 < MAX_ATTEMPTS:
+        session.execute(_RETRY_JOB, {"id": lease.id})
+    else:
+        fail_job(session, lease, _fail_after_lost_workers(lease), handlers)
+
+
+def _origin_of(job: Row[Any]) -> ProcessOrigin | None:
+    if job.machine is None:
+        return None
+    return ProcessOrigin(machine=job.machine, boot_id=job.boot_id, supervisor=job.supervisor)
+
+
+def _excuse_attempt(session: Session, lease: JobLease) -> None:
+    uncounted_attempts = split_arguments(lease.arguments).uncounted_attempts + 1
+    parameters = {"id": lease.id, "name": UNCOUNTED_ATTEMPTS, "count": uncounted_attempts}
+    session.execute(_EXCUSE_ATTEMPT, parameters)
 
 
 def _fail_after_lost_workers(lease: JobLease) -> JobFailed:

@@ -15,10 +15,11 @@ from app.core.console.terminal import (
     CommandGroup,
     Format,
     OutputFormat,
+    Yes,
+    confirm,
     print_json,
     print_result,
     print_status,
-    print_warning,
 )
 
 if TYPE_CHECKING:
@@ -38,12 +39,16 @@ def start() -> None:
 
 
 @cli.command("stop")
-def stop() -> None:
-    """Stop the embedded database even if it is in use; no committed data is lost."""
+def stop(yes: Yes = False) -> None:  # noqa: FBT002 - an option
+    """Stop the embedded database; no committed data is lost. Asks first when it is in use."""
     database = _embedded("stop")
-    owners = database.status().owners
-    if owners:
-        print_warning(f"in use by the processes {', '.join(map(str, owners))}")
+    if owners := database.status().owners:
+        pids = ", ".join(map(str, sorted(set(owners))))
+        confirm(
+            f"The processes {pids} use the database: a running service answers 503 until"
+            " `mosaico db start`. Stop it?",
+            yes=yes,
+        )
     print_status("the database is stopped" if database.stop() else "no database was running")
 
 

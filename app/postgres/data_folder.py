@@ -196,6 +196,10 @@ class DatabaseFolder:
     def detached_mark(self) -> Path:
         return self.path / "detached"
 
+    @property
+    def stopped_mark(self) -> Path:
+        return self.path / "stopped"
+
     def password_file(self, role: str) -> Path:
         return self.path / f"{role}.password"
 

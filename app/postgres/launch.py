@@ -228,11 +228,6 @@ class Launcher:
         }
 
 
-def crashed(cluster: Path) -> bool:
-    """Whether the server ended without a shutdown."""
-    return lock_file(cluster).exists() and find_postmaster(cluster) is None
-
-
 def free_port() -> int:
     """A free TCP port of this machine."""
     with socket.socket() as probe:

@@ -22,7 +22,7 @@ from app.postgres.data_folder import (
     remove_dead_owners,
 )
 from app.postgres.errors import DatabaseNotRunning, DatabaseStartError, translate_os_errors
-from app.postgres.launch import APP_ROLE, HOST, SUPERUSER, Launcher, crashed
+from app.postgres.launch import APP_ROLE, HOST, SUPERUSER, Launcher
 from app.postgres.postmaster import Postmaster, find_postmaster, is_postmaster, shut_down
 from app.postgres.programs import packaged_binaries, server_account, usable_binaries
 
@@ -102,6 +102,8 @@ class EmbeddedPostgres:
             return False
         with self._decision():
             self._folder.detached_mark.unlink(missing_ok=True)
+            # Before the shutdown: the owners must not take it for a crash.
+            self._folder.stopped_mark.touch()
             if owners := owner_pids(self._folder.owners):
                 log.warning("stopping the database while the processes %s use it", owners)
             return self._shut_down()
@@ -148,16 +150,27 @@ class EmbeddedPostgres:
                 self._shut_down()
 
     def _revive(self) -> str | None:
-        """Restart a crashed server; None if it is running or was stopped on purpose."""
+        """Restart a server that ended; None if it is running or was stopped with `stop`."""
         # Without the lock, because this is asked every second and the answer is nearly always no.
-        if not crashed(self._folder.cluster):
+        if not self._has_ended():
             return None
         with self._decision():
             # Asked again: another process may have restarted it while this one waited for the lock.
-            if not crashed(self._folder.cluster):
+            if not self._has_ended():
                 return None
-            log.warning("the database crashed: restarting it")
+            log.warning("the database ended: restarting it")
             return self._url_of(self._ensure_running())
+
+    def _has_ended(self) -> bool:
+        """Whether no server runs although nobody stopped it with `stop`.
+
+        The lock file of Postgres does not tell: a postmaster that received SIGTERM removes it, too.
+        """
+        return (
+            self._folder.cluster.exists()
+            and not self._folder.stopped_mark.exists()
+            and find_postmaster(self._folder.cluster) is None
+        )
 
     @contextmanager
     def _decision(self, *, claim: bool = False) -> Iterator[None]:
@@ -177,6 +190,7 @@ class EmbeddedPostgres:
             return self._folder.is_claimed()
 
     def _ensure_running(self) -> Postmaster:
+        self._folder.stopped_mark.unlink(missing_ok=True)
         postmaster = find_postmaster(self._folder.cluster)
         # A server that a killed process started may still be recovering.
         if postmaster is not None and self._wait_until_ready(postmaster):
@@ -296,9 +310,9 @@ class DatabaseLease:
         return self._url
 
     def revive(self) -> bool:
-        """Restart the server if it crashed; True if that was necessary.
+        """Restart the server if it ended, by a crash or a signal; True if that was necessary.
 
-        A server that was stopped on purpose stays stopped. The port stays the same unless another
+        A server that was stopped with `EmbeddedPostgres.stop` stays stopped. The port stays the same unless another
         program uses it now.
         """
         url = self._server._revive() if self._owner.is_mine else None  # noqa: SLF001 - one module
@@ -306,7 +320,7 @@ class DatabaseLease:
         return url is not None
 
     def keep_alive(self, until: threading.Event, *, every_seconds: float = 1.0) -> None:
-        """Restart the server whenever it crashes, until the event is set; runs in a thread."""
+        """Restart the server whenever it ends, until the event is set; runs in a thread."""
         while not until.wait(every_seconds):
             try:
                 self.revive()

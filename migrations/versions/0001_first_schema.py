@@ -244,6 +244,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("name", name="pk_circuit_breakers"),
     )
     op.create_table(
+        "worker_processes",
+        sa.Column("worker_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("machine", sa.Text(), nullable=False),
+        sa.Column("boot_id", sa.Text(), nullable=False),
+        sa.Column("supervisor", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("worker_id", name="pk_worker_processes"),
+    )
+    op.create_table(
         "trace_results",
         sa.Column("run_seq", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
@@ -822,6 +830,7 @@ def downgrade() -> None:
     op.drop_table("alert_rules")
     op.drop_table("trigger_events")
     op.drop_table("trace_results")
+    op.drop_table("worker_processes")
     op.drop_table("circuit_breakers")
     op.drop_table("rate_windows")
     op.drop_table("notifications")

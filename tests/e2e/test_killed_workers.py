@@ -23,9 +23,10 @@ def test_killed_worker__its_run_completes(
     deployment: Deployment,
 ) -> None:
     steps = ("collecting", "scoring", "writing", "writing back")
-    seconds = kill_worker_in(deployment, steps, run_undisturbed(deployment))
+    takeovers = kill_worker_in(deployment, steps, run_undisturbed(deployment))
 
-    assert max(seconds.values()) < LIVENESS_S, seconds  # 15 s is the target on an idle machine
+    # `make bench` prints the times on an idle machine: a run goes on within 10 s.
+    assert max(takeover.completed_s for takeover in takeovers.values()) < LIVENESS_S, takeovers
 
 
 @pytest.mark.prove
@@ -48,12 +49,15 @@ def test_killed_worker__no_step_loses_or_duplicates_a_row(
     slowest = dict.fromkeys(STEPS, 0.0)
     for number in range(ROUNDS):
         linger_s = chance.uniform(0, 1.5)
-        seconds = kill_worker_in(
+        takeovers = kill_worker_in(
             deployment, tuple(STEPS), expected, f"{number}-", linger_s=linger_s
         )
-        slowest = {step: max(slowest[step], seconds[step]) for step in STEPS}
+        slowest = {step: max(slowest[step], takeovers[step].completed_s) for step in STEPS}
         with capsys.disabled():
-            step_times = ", ".join(f"{step} {value:.1f} s" for step, value in seconds.items())
+            step_times = ", ".join(
+                f"{step} {takeover.continued_s:.1f}/{takeover.completed_s:.1f} s"
+                for step, takeover in takeovers.items()
+            )
             print(f"  kill {number + 1} of {ROUNDS}: 0 lost, 0 duplicated; {step_times}")  # noqa: T201
     assert max(slowest.values()) < LIVENESS_S, slowest
 

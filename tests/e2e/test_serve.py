@@ -151,19 +151,23 @@ def restart_database(service_processes: ServiceProcesses) -> None:
 def test_killed_database__the_run_completes_after_a_restart(
     service_processes: ServiceProcesses, deployment: Deployment
 ) -> None:
-    def kill() -> None:
-        os.kill(postmaster_pid(service_processes), signal.SIGKILL)
+    def end(number: signal.Signals) -> None:
+        ended = postmaster_pid(service_processes)
+        os.kill(ended, number)
+        until(lambda: not lives(ended))
         until(service_processes.is_ready, what=service_processes.serve.log)
 
     runs = [
-        complete_interrupted_run(deployment, "killed-database", kill),
+        complete_interrupted_run(deployment, "killed-database", lambda: end(signal.SIGKILL)),
+        # Ended in order, as by an operator who does not know `mosaico db stop`.
+        complete_interrupted_run(deployment, "ended-database", lambda: end(signal.SIGINT)),
         complete_interrupted_run(
             deployment, "restarted-database", lambda: restart_database(service_processes)
         ),
     ]
 
-    killed, restarted = (deployment.database.stored_run(run_id) for run_id in runs)
-    assert killed == restarted
+    killed, *others = (deployment.database.stored_run(run_id) for run_id in runs)
+    assert others == [killed, killed]
     assert len({row[0] for row in killed.results}) == len(killed.results) == TRACES
 
 

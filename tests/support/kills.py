@@ -161,6 +161,13 @@ def run_undisturbed(deployment: Deployment) -> UndisturbedRun:
     return UndisturbedRun(stored, scores)
 
 
+class Takeover(NamedTuple):
+    """Seconds from the death of a worker until its run went on, and until the run was complete."""
+
+    continued_s: float
+    completed_s: float
+
+
 def kill_worker_in(
     deployment: Deployment,
     steps: Sequence[str],
@@ -168,8 +175,8 @@ def kill_worker_in(
     label: str = "",
     *,
     linger_s: float = 0.0,
-) -> dict[str, float]:
-    """Kill a worker in these steps, one run each; returns the seconds until each run completed."""
+) -> dict[str, Takeover]:
+    """Kill a worker in these steps, one run each; returns how fast each run went on and completed."""
     runs: dict[str, str] = {}
     with stop_points(deployment, label, steps) as stopped:
         victim = start_stopped_worker(deployment, runs, stopped, label)
@@ -182,9 +189,21 @@ def kill_worker_in(
         for stop in stopped.values():
             stop.open()
         complete_with_another_worker(deployment, runs)
-    seconds = {step: deployment.database.seconds_to_end(runs[step], killed_at) for step in steps}
+    takeovers = {step: takeover_of(deployment.database, runs[step], killed_at) for step in steps}
     assert_equal_to(expected, deployment, runs, label)
-    return seconds
+    return takeovers
+
+
+def takeover_of(database: DatabaseReader, run_id: str, killed_at: object) -> Takeover:
+    query = """
+        SELECT extract(epoch FROM min(event.at) - %s)::float8
+        FROM procrastinate_events AS event JOIN procrastinate_jobs AS job ON job.id = event.job_id
+        WHERE job.args ->> 'run_id' = %s AND event.type = 'started' AND event.at > %s
+    """
+    return Takeover(
+        continued_s=float(database.value(query, killed_at, run_id, killed_at)),
+        completed_s=database.seconds_to_end(run_id, killed_at),
+    )
 
 
 def freeze_worker_in(

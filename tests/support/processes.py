@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.serve import SUPERVISED
+from app.jobs.worker_process import SUPERVISED
 from tests.support import gates
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -207,7 +207,7 @@ def to_problem(error: AppError) -> dict[str, Any]:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask for confirmation before an irreversible change.
+    """Ask for confirmation before a change that destroys or interrupts something.
 
     Raises: `WrongUsage` without a terminal to ask on, unless `yes`; `typer.Exit` when declined.
     """
@@ -216,7 +216,7 @@ def confirm(question: str, *, yes: bool) -> None:
     # In a script, a question would wait for ever or read the data of a pipe as its answer.
     if not (is_interactive(sys.stdin) and is_interactive(sys.stderr)):
         raise WrongUsage(
-            "this cannot be undone and there is no terminal to confirm it on", hint="add --yes"
+            "this needs a confirmation, and there is no terminal to ask on", hint="add --yes"
         )
     print_status(f"{question} [y/N] ")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

@@ -1,7 +1,9 @@
 """Outcomes are recorded only by the holder of the lease; jobs of dead workers are rescued."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from sqlalchemy import text
@@ -9,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from app.core.resources import Resources
 from app.jobs.handlers import MAX_ATTEMPTS, JobHandlers
+from app.jobs.models import WorkerProcess
 from app.jobs.outcomes import (
     JobFailed,
     JobLease,
@@ -21,9 +24,13 @@ from app.jobs.outcomes import (
 from app.jobs.queue import enqueue
 from app.jobs.rescue import rescue_jobs
 from app.jobs.silent_sessions import SilentSessions
+from app.jobs.worker_presence import PRESENCE_LOCK
+from app.jobs.worker_process import ProcessOrigin
 
 HANDLERS = JobHandlers()
 HANDLERS.register("toys.build", on_failure="toys.on_failure")(lambda _: None)
+
+ORIGIN = ProcessOrigin(machine="pelican", boot_id="boot-1", supervisor="tree-1")
 
 FAILURE = JobFailed(code="NO_WOOD", message="bring some")
 
@@ -122,39 +129,133 @@ def test_record_outcome__failure_enqueues_the_on_failure_job(session: Session) -
     assert arguments == {"toy": "boat", "code": "NO_WOOD", "message": "bring some"}
 
 
-def test_rescue_jobs__job_of_a_silent_worker_returns_to_the_queue(session: Session) -> None:
+def rescue(
+    session: Session,
+    rescuer: ProcessOrigin = ORIGIN,
+    *,
+    absent_after_s: float = 0.0,
+    reconnect_s: float = 0.0,
+) -> int:
+    return rescue_jobs(
+        session,
+        HANDLERS,
+        SilentSessions(),
+        rescuer,
+        absent_after_s=absent_after_s,
+        reconnect_s=reconnect_s,
+    )
+
+
+def hold_presence(session: Session, worker_id: int | None) -> None:
+    session.execute(
+        text("SELECT pg_advisory_lock_shared(:lock, :worker ::int)"),
+        {"lock": PRESENCE_LOCK, "worker": worker_id},
+    )
+
+
+def test_rescue_jobs__job_of_a_dead_worker_returns_to_the_queue(session: Session) -> None:
     lease = lease_job(session, silent_s=60)
 
-    assert rescue_jobs(session, HANDLERS, SilentSessions(), stalled_after_s=0) == 1
+    assert rescue(session) == 1
 
     assert job_state(session, lease) == ("todo", 1)
 
 
-def test_rescue_jobs__job_of_a_live_worker_is_left_alone(session: Session) -> None:
+def test_rescue_jobs__job_of_a_worker_with_heartbeats_is_left_alone(session: Session) -> None:
     lease = lease_job(session, silent_s=0)
 
-    assert rescue_jobs(session, HANDLERS, SilentSessions(), stalled_after_s=0.5) == 0
+    assert rescue(session, absent_after_s=0.5) == 0
 
     assert job_state(session, lease) == ("doing", 0)
 
 
-def test_rescue_jobs__restarted_database_gives_workers_time_for_a_heartbeat(
-    session: Session,
-) -> None:
+def test_rescue_jobs__slow_worker_with_presence_keeps_its_job(session: Session) -> None:
+    lease = lease_job(session, silent_s=10)
+    hold_presence(session, lease.worker_id)
+
+    assert rescue(session) == 0
+
+    assert job_state(session, lease) == ("doing", 0)
+
+
+def test_rescue_jobs__suspended_worker_with_presence_loses_its_job(session: Session) -> None:
+    lease = lease_job(session, silent_s=60)
+    hold_presence(session, lease.worker_id)
+
+    assert rescue(session) == 1
+
+    assert job_state(session, lease) == ("todo", 1)
+
+
+def test_rescue_jobs__restarted_database_gives_workers_time_to_connect(session: Session) -> None:
     a_year_s = 365 * 24 * 3600.0  # the database of the tests is younger than that
 
     lease_job(session, silent_s=2 * a_year_s)
 
-    assert rescue_jobs(session, HANDLERS, SilentSessions(), stalled_after_s=a_year_s) == 0
+    assert rescue(session, reconnect_s=a_year_s) == 0
 
 
 def test_rescue_jobs__job_that_kills_its_workers_fails(session: Session) -> None:
     lease = lease_job(session, attempts=MAX_ATTEMPTS - 1, silent_s=60)
 
-    rescue_jobs(session, HANDLERS, SilentSessions(), stalled_after_s=0)
+    rescue(session)
 
     assert job_state(session, lease) == ("failed", MAX_ATTEMPTS)
     [arguments] = fetch_one(
         session, "SELECT args FROM procrastinate_jobs WHERE task_name = 'toys.on_failure'"
     )
-    assert (arguments["code"], arguments["toy"]) == ("POISON", "boat")
+    assert arguments == {"toy": "boat", "code": "POISON", "message": ANY}
+
+
+def test_rescue_jobs__restart_of_the_database_does_not_count_towards_poison(
+    session: Session,
+) -> None:
+    lease = lease_job(session, attempts=MAX_ATTEMPTS - 1, silent_s=60)
+    session.execute(
+        text(
+            "UPDATE procrastinate_events SET at = pg_postmaster_start_time() - interval '1 s'"
+            " WHERE job_id = :id"
+        ),
+        {"id": lease.id},
+    )
+
+    rescue(session)
+
+    assert job_state(session, lease) == ("todo", MAX_ATTEMPTS)
+    assert stored_lease(session, lease.id).counted_attempts == MAX_ATTEMPTS - 1
+
+
+def test_rescue_jobs__death_of_the_process_tree_does_not_count_towards_poison(
+    session: Session,
+) -> None:
+    lease = lease_job(session, silent_s=60)
+    for attempt in range(1, 3 * MAX_ATTEMPTS):
+        run_in_process_tree(session, lease, f"tree-{attempt}")
+
+        rescue(session, replace(ORIGIN, supervisor=f"tree-{attempt + 1}"))
+
+        assert job_state(session, lease) == ("todo", attempt)
+    assert stored_lease(session, lease.id).counted_attempts == 0
+
+
+def run_in_process_tree(session: Session, lease: JobLease, supervisor: str) -> None:
+    session.execute(
+        text("UPDATE procrastinate_jobs SET status = 'doing', worker_id = :worker WHERE id = :id"),
+        {"id": lease.id, "worker": lease.worker_id},
+    )
+    process = WorkerProcess(
+        worker_id=lease.worker_id,
+        machine=ORIGIN.machine,
+        boot_id=ORIGIN.boot_id,
+        supervisor=supervisor,
+    )
+    session.merge(process)
+    session.flush()
+
+
+def stored_lease(session: Session, job_id: int) -> JobLease:
+    query = "SELECT task_name, args, attempts, worker_id FROM procrastinate_jobs WHERE id = :id"
+    name, arguments, attempts, worker_id = fetch_one(session, query, id=job_id)
+    return JobLease(
+        id=job_id, name=name, arguments=arguments, attempts=attempts, worker_id=worker_id
+    )

@@ -46,9 +46,13 @@ def test_db_commands__start_url_status_and_stop_work_together(fresh: EmbeddedPos
     assert json.loads(run("status", "--format", "json").stdout)["running"] is False
 
 
-def test_db_stop__warns_about_processes_that_use_the_database(postgres: EmbeddedPostgres) -> None:
+def test_db_stop__database_in_use_needs_a_confirmation(postgres: EmbeddedPostgres) -> None:
     with postgres.acquire():
-        assert f"in use by the processes {os.getpid()}" in run("stop").stderr
+        refused = run("stop")
+        assert (refused.exit_code, "add --yes" in refused.stderr) == (2, True)
+        assert postgres.status().running
+        assert "is stopped" in run("stop", "--yes").stderr
+        assert not postgres.status().running
 
 
 def test_db_url__stopped_database_is_an_error() -> None:

@@ -1,0 +1,20 @@
+"""Table of the worker processes."""
+
+from sqlalchemy import BigInteger
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.core.db import Base
+
+
+class WorkerProcess(Base):
+    """Where a worker runs or ran; `worker_id` is its ID in `procrastinate_workers`.
+
+    `supervisor` identifies the `mosaico serve` that started it; empty without one.
+    """
+
+    __tablename__ = "worker_processes"
+
+    worker_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    machine: Mapped[str]
+    boot_id: Mapped[str]
+    supervisor: Mapped[str]
