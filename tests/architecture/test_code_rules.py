@@ -30,6 +30,7 @@ MAY_BE_ASYNC = {
     "app/core/web/sse.py",
     "app/core/web/uploads.py",
     "app/jobs/job_runner.py",
+    "app/jobs/worker_presence.py",
     "app/main.py",
     "app/core/web/security_headers.py",
     "app/core/web/health.py",
