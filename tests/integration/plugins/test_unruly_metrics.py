@@ -13,7 +13,7 @@ from app.jobs.process_pool import CallTimeout, ProcessPool
 from tests.support.processes import LIVENESS_S, until
 from tests.support.service import JSON, Service, pair
 
-CALL_TIMEOUT_S: Final = 2.0  # a correct call takes milliseconds
+CALL_TIMEOUT_S: Final = 1.0  # a correct call takes milliseconds
 
 
 def completed_run(service: Service, outputs: list[str], metrics: list[str]) -> JSON:
@@ -81,7 +81,7 @@ def test_unruly_metric__hanging_on_every_trace_is_disabled_after_three(
     details = [row["missing"]["SAMPLE_HANGS"]["detail"] for row in by_metric]
     assert (
         details
-        == ["no result within 2 s"] * 3
+        == ["no result within 1 s"] * 3
         + ["not computed: the metric was lost on 3 traces before"] * 37
     )
     hangs, rouge = extended_service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
