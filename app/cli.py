@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from app.core.console import terminal
+from app.core.console.table import field, print_page
 from app.core.console.terminal import (
     HELP_OPTIONS,
     Command,
@@ -224,7 +225,6 @@ def plugins(output: Format = OutputFormat.TABLE) -> None:
 
     No server is needed. Exit codes: 0 all are loaded, 3 a plugin failed to load.
     """
-    from app.core.console.table import field, print_page
     from app.plugins import load_plugins, loaded_plugins
 
     load_plugins()

@@ -17,6 +17,7 @@ from app.core.console.terminal import (
     print_status,
     print_warning,
 )
+from app.core.errors import Conflict
 
 if TYPE_CHECKING:
     from app.core.db import Database
@@ -95,7 +96,6 @@ def drop_lost(
     yes: Yes = False,
 ) -> None:
     """Delete the secrets that a lost master key encrypts. They have to be entered again."""
-    from app.core.errors import Conflict
     from app.core.key_rotation import drop_lost_secrets
 
     with _vault() as vault:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from app.core.console.input_files import read_object
 from app.core.console.resource import (
     FieldOption,
     Resource,
@@ -222,7 +223,6 @@ def backtest_rule(
     Prints one row per run; the estimates are printed to standard error.
     """
     from app.core.console.api_client import open_api
-    from app.core.console.input_files import read_object
 
     if (rule is None) == (file is None):
         raise WrongUsage(

@@ -31,6 +31,7 @@ class SchemaMismatch(Unavailable):
 
 def build_alembic_config(url: str) -> "Config":
     """The Alembic configuration for a database."""
+    # Alembic takes long to import; a process whose schema is current does without.
     from alembic.config import Config
 
     config = Config(ROOT / "alembic.ini")
@@ -48,6 +49,7 @@ def upgrade(url: str, revision: str = "head") -> None:
     """
     if revision == "head" and current_revision(url) == HEAD_REVISION:
         return
+    # As above.
     from alembic import command
 
     with _named_server_errors(url):
@@ -56,6 +58,7 @@ def upgrade(url: str, revision: str = "head") -> None:
 
 def downgrade(url: str, revision: str) -> None:
     """Downgrade the database to a revision."""
+    # As above.
     from alembic import command
 
     command.downgrade(build_alembic_config(url), revision)

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.core.console.output_files import write_text
 from app.core.console.shell_completion import complete_ids
 from app.core.console.table import Table, format_cell, print_table
-from app.core.console.terminal import CommandGroup, WrongUsage, print_json, print_result
+from app.core.console.terminal import (
+    CommandGroup,
+    WrongUsage,
+    print_json,
+    print_result,
+    warn_failed_plugin,
+)
+from app.results.rules import RunStatus
 
 if TYPE_CHECKING:
     from app.core.console.api_client import ApiClient
@@ -124,8 +132,6 @@ def gate(
         result = _gate_run(run, baseline, terms)
     _print(result, output)
     if junit is not None:
-        from app.core.console.output_files import write_text
-
         write_text(junit, gate_junit(result))
     if result.outcome is GateOutcome.INCONCLUSIVE and inconclusive is Inconclusive.PASS:
         return
@@ -164,7 +170,6 @@ def _get_ended_run(api: "ApiClient", run_id: str) -> dict[str, Any]:
     """A run that has ended and has traces. Raises: `WrongUsage`, `NothingToGate`."""
     from app.core.console.api_client import quote_segment
     from app.gate.rules import NothingToGate
-    from app.results.rules import RunStatus
 
     run = api.get(f"{PATH}/{quote_segment(run_id)}")
     if not RunStatus(run["status"]).is_final:
@@ -192,7 +197,6 @@ def _find_baselines(api: "ApiClient", run: dict[str, Any]) -> list[str]:
 def _gate_files(
     run: str, baseline: str | None, terms: "GateTerms", metrics: str | None, kpis: dict[str, str]
 ) -> "GateResult":
-    from app.core.console.terminal import warn_failed_plugin
     from app.gate.offline_gate import compare_files, select_metrics
     from app.gate.rules import decide
     from app.metrics.registry import load_metrics

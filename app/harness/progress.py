@@ -30,6 +30,7 @@ def _plain(total: int, done: int) -> Iterator[ShowAttempt]:
 
 @contextmanager
 def _live(total: int, done: int) -> Iterator[ShowAttempt]:
+    # rich takes long to import; runs without a terminal do without.
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.text import Text

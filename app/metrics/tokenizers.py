@@ -74,6 +74,7 @@ def rouge_words(text: str) -> list[bytes]:
 
 @lru_cache(maxsize=1)
 def _porter() -> Callable[[str], str]:
+    # NLTK takes long to import, and only ROUGE with stemming needs it.
     from nltk.stem.porter import PorterStemmer
 
     stem: Callable[[str], str] = PorterStemmer().stem

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from app.comparison.cli import COMPARISON_TIMEOUT_S
+from app.core.console.output_files import write_text
 from app.core.console.resource import id_argument
 from app.core.console.shell_completion import complete_ids
 from app.core.console.table import format_cell
@@ -103,8 +104,6 @@ def plot_run(
 
 
 def _write(file: Path, text: str, status: str) -> None:
-    from app.core.console.output_files import write_text
-
     if file == STDOUT:
         print_result(text.rstrip("\n"))
         return

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from app.comparison.cli import print_explanations
+from app.comparison.trial_statistics import list_trial_statistics
 from app.core.console.resource import Resource, id_argument, id_filter, print_change
 from app.core.console.table import (
     JSON,
@@ -165,7 +166,6 @@ runs.add_list(
 @cli.command("show")
 def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
     """Show a run: its status, validity, metrics and KPIs."""
-    from app.comparison.trial_statistics import list_trial_statistics
     from app.core.console.api_client import open_api
 
     path = _path(run_id)

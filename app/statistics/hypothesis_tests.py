@@ -110,6 +110,7 @@ def fisher_p(table: ContingencyTable) -> float:
 
 def fisher_greater_p(tables: Sequence[ContingencyTable]) -> list[float]:
     """Fisher's exact test of each table: whether the selected items have the property more often."""
+    # As in `fisher_p`.
     from scipy.stats import hypergeom
 
     if not tables:
@@ -174,6 +175,7 @@ def wilcoxon_p(differences: FloatArray) -> float:
 
     Source: Wilcoxon 1945; Pratt 1959 for the zeros.
     """
+    # As in `fisher_p`.
     from scipy.stats import wilcoxon
 
     if not differences.any():

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from app.core.console.input_files import iter_chunks, open_input
 from app.core.console.resource import Resource, print_change, text_filter
 from app.core.console.table import (
     JSON,
@@ -57,7 +58,6 @@ def upload(
     If one line is invalid, nothing is stored.
     """
     from app.core.console.api_client import open_api
-    from app.core.console.input_files import iter_chunks, open_input
 
     parameters = {"name": name, "runName": run_name, "replace": "true" if replace else None}
     with open_input(file) as traces, open_api() as api:
@@ -84,7 +84,6 @@ def import_results(
 ) -> None:
     """Import a result of bashkit-eval or ot-bench as traces and print the ID of the upload."""
     from app.core.console.api_client import open_api
-    from app.core.console.input_files import iter_chunks, open_input
 
     parameters = {"name": name, "runName": run_name, "replace": "true" if replace else None}
     with open_input(file) as result, open_api() as api:

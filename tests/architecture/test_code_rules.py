@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,6 +63,23 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+def imports_without_reason(
+    function: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]
+) -> bool:
+    """Whether it begins with imports that neither a comment nor its docstring explains."""
+    imports = [node for node in function.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    if not imports or "import" in (ast.get_docstring(function) or "").lower():
+        return False
+    first = min(node.lineno for node in imports)
+    return "#" not in lines[first - 1] and not lines[first - 2].strip().startswith("#")
+
+
+def imported_module(node: ast.AST) -> str | None:
+    if isinstance(node, ast.ImportFrom):
+        return node.module
+    return node.names[0].name if isinstance(node, ast.Import) else None
+
+
 def test_modules__only_listed_ones_are_async() -> None:
     async_modules = {
         name_of(path)
@@ -93,6 +111,35 @@ def test_modules__have_a_docstring() -> None:
         and ast.get_docstring(ast.parse(path.read_text())) is None
     ]
     assert silent == []
+
+
+def test_imports_inside_functions__name_their_reason() -> None:
+    """Imports belong to the top; the reason for another place is the time that they take.
+
+    Command modules need no sentence: `--help` imports nothing that only a command uses.
+    """
+    silent = [
+        f"{name_of(path)}:{function.name}"
+        for path in sources()
+        if not path.stem.endswith("cli")
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        and imports_without_reason(function, path.read_text().splitlines())
+    ]
+    assert silent == []
+
+
+def test_command_modules__import_the_standard_library_at_the_top() -> None:
+    delayed = {
+        f"{name_of(path)}: {module}"
+        for path in sources()
+        if path.stem.endswith("cli") and not path.is_relative_to(APP / "harness")
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef)
+        for module in map(imported_module, ast.walk(function))
+        if module in sys.stdlib_module_names
+    }
+    assert delayed == set()
 
 
 def test_env_example__lists_every_setting() -> None:

@@ -9,11 +9,13 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from app.core.console.input_files import read_object
 from app.core.console.shell_completion import complete_ids
 from app.core.console.table import (
     JSON,
@@ -180,8 +182,8 @@ class Resource:
                 created = api.post(self.path, read_body(values, fields))
             print_change(created, values["output"], describe(created), created[result_field])
 
-        # The schema is imported when the command is used: `agents --help` must not import pydantic.
         def load() -> Any:
+            # When the command is used: `agents --help` must not import pydantic.
             from app.core.console.schema_options import create_options
 
             fields = create_options(import_object(schema), self.noun, options)
@@ -215,6 +217,7 @@ class Resource:
             print_change(updated, values["output"], [f"{label} is updated", *describe(updated)])
 
         def load() -> Any:
+            # As in `add_create`.
             from app.core.console.schema_options import clear_option, update_options
 
             fields = update_options(import_object(schema), self.noun, options)
@@ -333,6 +336,7 @@ class Resource:
         self.group.command(name, help=help_text)(GeneratedFunction(name, run, parameters))
 
     def _path_of(self, resource_id: str) -> str:
+        # As in `_open_api`.
         from app.core.console.api_client import quote_segment
 
         return f"{self.path}/{quote_segment(resource_id)}"
@@ -390,10 +394,6 @@ def build_command(
 
 def read_body(values: Values, fields: "Sequence[SchemaOption]") -> JSON:
     """The request body: the fields of --file, overridden by the options that are given."""
-    from pathlib import Path
-
-    from app.core.console.input_files import read_object
-
     body = read_object(Path(values["file"])) if values["file"] else {}
     for field in fields:
         value = values[field.parameter.name]

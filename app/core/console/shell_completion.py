@@ -7,6 +7,7 @@ def complete_ids(path: str) -> Callable[[str], list[str]]:
     """A completion function for the IDs of the list at `path` of the API."""
 
     def complete(incomplete: str) -> list[str]:
+        # The HTTP client takes long to import, and most commands complete nothing.
         from app.core.console.api_client import list_ids
 
         return list_ids(path, incomplete)

@@ -137,6 +137,7 @@ def _print_tab_separated(lines: Sequence[Sequence[str]]) -> None:
 
 
 def _print_framed(table: Table) -> None:
+    # rich takes 30 ms to import; output for programs needs none.
     from rich import box
     from rich.console import Console
     from rich.table import Table as Frame

@@ -156,6 +156,7 @@ def run_files(prepared: PreparedRun) -> McpReport:
 
     Raises: Interrupted on Ctrl-C.
     """
+    # The MCP SDK takes seconds to import; checking and listing files do without.
     from app.harness.mcp.run import run_plan
 
     with closing(McpRecorder(prepared)) as recorder:

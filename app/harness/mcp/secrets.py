@@ -59,6 +59,7 @@ def find_secrets(path: Path | None) -> Secrets:
 
 def default_secrets_paths() -> tuple[Path, ...]:
     """The default paths of the secrets file: in the project, then in the user's config folder."""
+    # Only a run without --secrets needs it.
     import platformdirs
 
     return (
