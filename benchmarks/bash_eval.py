@@ -1,4 +1,4 @@
-"""B1 and B2: replay of recorded bash commands, and the overhead of the agent loop per model turn."""
+"""B1 to B3: replay of recorded bash commands, the agent loop per model turn, and a service run."""
 
 import asyncio
 import time
@@ -12,6 +12,7 @@ from app.harness.bash.sandbox import Sandbox
 from app.harness.bash.types import EvalResult
 from app.harness.budget import Budget
 from app.llm.scripted import Script, ScriptedLlm
+from benchmarks.harness_runs import measure_bash
 from benchmarks.result_rows import BenchRow
 from tests.support.bash_eval import DATA, RECORDINGS, task
 
@@ -23,11 +24,12 @@ ROUNDS = 3
 
 
 def measure() -> Iterator[BenchRow]:
-    """Time the recorded commands if the recordings exist, and one turn."""
+    """Time the recorded commands if the recordings exist, one turn, and a run of the service."""
     load_checks()
     if all((DATA / "runs" / name).exists() for name in RECORDINGS):
         yield _replay()
     yield _turn()
+    yield from measure_bash()
 
 
 def _replay() -> BenchRow:

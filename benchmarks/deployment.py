@@ -16,27 +16,34 @@ from app.metrics.registry import load_metrics
 from app.plugins import load_plugins
 from app.postgres.server import EmbeddedPostgres
 from tests.support.deployment import Deployment, deployed_service
-from tests.support.service import running_service
+from tests.support.service import Service, running_service
 
 
 @contextmanager
 def deployment_with_workers() -> Iterator[Deployment]:
+    """A service with the plugins and worker processes of the kill tests."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        api_with_database(Path(folder)) as service,
+        deployed_service(service, Path(folder)) as deployment,
+    ):
+        yield deployment
+
+
+@contextmanager
+def api_with_database(folder: Path) -> Iterator[Service]:
+    """The API in this process, with an own database in the folder."""
     load_plugins()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder)
-        with EmbeddedPostgres(path / "postgres").acquire() as lease:
-            upgrade(lease.url)
-            resources = Resources(
-                db=Database(lease.url),
-                secrets=SecretBox.from_keys([base64.b64encode(secrets.token_bytes(32)).decode()]),
-                data_dir=path,
-                options={"langfuse_default_url": "https://cloud.langfuse.com"},
-            )
-            pool = ProcessPool(1, warm_up=load_metrics)
-            with (
-                running_service(resources, pool) as service,
-                deployed_service(service, path) as deployment,
-            ):
-                yield deployment
-            pool.close()
-            resources.db.dispose()
+    with EmbeddedPostgres(folder / "postgres").acquire() as lease:
+        upgrade(lease.url)
+        resources = Resources(
+            db=Database(lease.url),
+            secrets=SecretBox.from_keys([base64.b64encode(secrets.token_bytes(32)).decode()]),
+            data_dir=folder,
+            options={"langfuse_default_url": "https://cloud.langfuse.com"},
+        )
+        pool = ProcessPool(1, warm_up=load_metrics)
+        with running_service(resources, pool) as service:
+            yield service
+        pool.close()
+        resources.db.dispose()

@@ -1,4 +1,5 @@
-"""H1 to H3: the overhead of ot-bench per tool call and per model turn, and 32 concurrent tasks.
+"""H1 to H4: the overhead of ot-bench per tool call and per model turn, 32 concurrent tasks, and a run
+of the service.
 
 H1 and H2 are processor seconds, which other load on the machine does not affect; the server has a
 process of its own.
@@ -20,6 +21,7 @@ from app.harness.mcp.run import run_plan
 from app.harness.mcp.types import AttemptEnded, Event
 from app.harness.results import AttemptOutcome
 from app.llm.conversation import Llm, Turn
+from benchmarks.harness_runs import measure_mcp
 from benchmarks.result_rows import BenchRow
 from tests.support.mcp_bench import Request, ScriptedModel, calls, direct_task, harness_task, says
 from tests.support.mcp_servers import FAULTS, faults
@@ -37,11 +39,12 @@ ARGUMENTS = {"text": "x" * 100}
 
 
 def measure() -> Iterator[BenchRow]:
-    """All three rows with a server without latency, on one core."""
+    """Three rows with a server without latency on one core, and a run of the service."""
     with one_core():
         yield _call()
         yield _turn()
         yield _concurrent_tasks()
+    yield from measure_mcp()
 
 
 def _call() -> BenchRow:
