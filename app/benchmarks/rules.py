@@ -6,6 +6,7 @@ from typing import Protocol
 from app.core.errors import AppError, ErrorItem
 from app.core.strict_json import escape_pointer_step
 from app.formula import validate
+from app.formula.tag_filter import split_filter
 from app.metrics.registry import METRICS, option_errors, options_of, plain_keys, provider_for
 from app.metrics.types import MetricRef
 
@@ -55,10 +56,11 @@ def metric_errors(refs: Sequence[MetricRef]) -> list[ErrorItem]:
 
 def _metric_errors(ref: MetricRef, pointer: str) -> list[ErrorItem]:
     """The errors of one metric: of each option first, then of all options together."""
-    factory = METRICS.find(ref.key)
+    key = split_filter(ref.key).key
+    factory = METRICS.find(key)
     if factory is None:
         return _construction_errors(ref, pointer)
-    if not ref.options and METRICS.canonical_name(ref.key) not in plain_keys():
+    if not ref.options and METRICS.canonical_name(key) not in plain_keys():
         names = ", ".join(option.name for option in options_of(factory))
         detail = f"{ref.key} requires options; send options with {names}"
         return [ErrorItem(pointer=pointer, detail=detail)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from app.formula.functions import NEGATIVE_RANK, RANK
+from app.formula.tag_filter import quote
 
 MEAN = "mean"
 
@@ -28,7 +29,8 @@ class Reference(NamedTuple):
     """One statistic of one metric: an input of a formula.
 
     `key` is a metric in upper case (`ROUGE`), or one by its name: a score of the traces,
-    `SCORE["Answer Relevance"]`, or a judge, `LLM_JUDGE["tone"]`.
+    `SCORE["Answer Relevance"]`, or a judge, `LLM_JUDGE["tone"]`. A filter of tags is part of it:
+    `ROUGE{lang="de"}`.
     """
 
     key: str
@@ -141,8 +143,7 @@ class NodeAtDepth(NamedTuple):
 
 def named_key(metric: str, name: str) -> str:
     """The key of a named metric: `SCORE["Answer Relevance"]`."""
-    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-    return f'{metric}["{escaped}"]'
+    return f"{metric}[{quote(name)}]"
 
 
 def children(node: Expr) -> tuple[Expr, ...]:

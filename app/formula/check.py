@@ -23,7 +23,9 @@ from app.formula.ast import (
 )
 from app.formula.errors import InvalidFormula, Mistake, mistake_at
 from app.formula.functions import FUNCTIONS, MAX_MISTAKES, STATISTICS, FormulaFunction
+from app.formula.tag_filter import split_filter
 
+_STATISTICS_OF_ALL_TRACES = frozenset({"coverage"})
 _MAX_LISTED_NAMES = 20
 _MAX_PRINTED_CHARS = 60
 
@@ -114,11 +116,15 @@ class _Checker:
         self.mistakes.append(mistake_at(self.text, span, message, remedy))
 
     def _check_metric(self, metric: Metric) -> None:
-        key, stat = metric.reference
+        stat = metric.reference.stat
+        key, tags = split_filter(metric.reference.key)
         if stat not in STATISTICS:
             span = Span(metric.span.end - len(stat), metric.span.end)
             remedy = f"{suggest_names(stat, list(STATISTICS))} Known: {', '.join(STATISTICS)}."
             self._report(span, f"unknown statistic {stat}", remedy)
+        elif tags and stat in _STATISTICS_OF_ALL_TRACES:
+            remedy = f"Write {key}.{stat}, or the count of the filtered metric."
+            self._report(metric.span, f"{stat} is a share of all traces, not of a filter", remedy)
         if key.endswith("]"):  # one of any number, by its name
             return
         span = Span(metric.span.start, metric.span.start + len(key))

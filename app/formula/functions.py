@@ -336,6 +336,11 @@ def help_document() -> dict[str, Any]:
                 ' with \\" and \\\\ as escapes',
             },
             {"form": 'LLM_JUDGE["name"].stat', "meaning": "one of several judges, by its name"},
+            {
+                "form": 'METRIC{field="value"}.stat',
+                "meaning": 'a metric over the traces with the tag field:value; {tag="name"} is a'
+                " whole tag; several conditions, separated by commas, must all hold",
+            },
         ],
         "keywords": sorted(KEYWORDS),
         "limits": {"bytes": MAX_BYTES, "depth": MAX_DEPTH, "nodes": MAX_NODES},

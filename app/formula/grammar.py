@@ -32,6 +32,7 @@ from app.formula.ast import (
 )
 from app.formula.errors import Mistake, mistake_at
 from app.formula.functions import MAX_BYTES, MAX_DEPTH, MAX_MISTAKES
+from app.formula.tag_filter import filtered_key, literals_of_filter, tags_of_filter, unquote
 
 # What people write from other languages or copy from documents; each has exactly one meaning here,
 # so the parser goes on with it after the mistake is reported.
@@ -105,21 +106,22 @@ class TreeBuilder(Transformer[Token, Expr]):
         )
 
     # Names count in any case; the tree holds one form, so equal formulas have equal trees.
-    def metric(self, name: Token, _dot: Token | None, stat: Token | None) -> Expr:
+    def metric(
+        self, name: Token, condition: Token | None, _dot: Token | None, stat: Token | None
+    ) -> Expr:
         return Metric(
-            reference=Reference(name.upper(), stat.lower() if stat else MEAN),
-            span=Span(_start(name), _end(stat or name)),
+            reference=Reference(_filtered(name.upper(), condition), _statistic(stat)),
+            span=Span(_start(name), _end(stat or condition or name)),
         )
 
     def score(self, *tokens: Token | None) -> Expr:
-        first, _, name, close, _, stat = cast(
-            "tuple[Token, Token, Token, Token, Token | None, Token | None]", tokens
+        first, _, name, close, condition, _, stat = cast(
+            "tuple[Token, Token, Token, Token, Token | None, Token | None, Token | None]", tokens
         )
+        key = _filtered(named_key(first.upper(), unquote(name)), condition)
         return Metric(
-            reference=Reference(
-                named_key(first.upper(), unquote(name)), stat.lower() if stat else MEAN
-            ),
-            span=Span(_start(first), _end(stat or close)),
+            reference=Reference(key, _statistic(stat)),
+            span=Span(_start(first), _end(stat or condition or close)),
         )
 
     def call(self, *parts: Token | Argument | None) -> Expr:
@@ -137,9 +139,12 @@ class TreeBuilder(Transformer[Token, Expr]):
         return -float(number) if sign == "-" else float(number)
 
 
-def unquote(literal: str) -> str:
-    """The content of a string literal in double quotes."""
-    return re.sub(r"\\(.)", r"\1", literal[1:-1], flags=re.DOTALL)
+def _filtered(key: str, condition: Token | None) -> str:
+    return key if condition is None else filtered_key(key, tags_of_filter(condition))
+
+
+def _statistic(stat: Token | None) -> str:
+    return stat.lower() if stat else MEAN
 
 
 # Building the tables takes much longer than parsing a formula.
@@ -252,8 +257,8 @@ class _TokenReader:
     def read(self, token: Token) -> Token | None:
         """The token for the parser; None when it is dropped."""
         match token.type:
-            case "UNKNOWN":
-                self._unknown(token)
+            case "UNKNOWN" | "MALFORMED_FILTER":
+                self._report_dropped(token)
                 return None
             case "LOOKALIKE":
                 kind, replacement = _LOOKALIKES[str(token)]
@@ -271,14 +276,21 @@ class _TokenReader:
             case "NUMBER":
                 return self._number(token)
             case "STRING":
-                self._string(token)
+                self._string(token, str(token), "name of a score")
+            case "FILTER":
+                for literal in literals_of_filter(token):
+                    self._string(token, literal, "value of a filter")
         return token
 
     def _report(self, token: Token, message: str, remedy: str) -> None:
         if len(self.mistakes) < MAX_MISTAKES:
             self.mistakes.append(mistake_at(self.text, token_span(token), message, remedy))
 
-    def _unknown(self, token: Token) -> None:
+    def _report_dropped(self, token: Token) -> None:
+        if token.type == "MALFORMED_FILTER":
+            remedy = 'Write {field="value"}, such as {category="text"}.'
+            self._report(token, f"{printable(token)} is not a filter", remedy)
+            return
         quoted = any(char in _QUOTES for char in token)
         remedy = 'Names stand in straight double quotes: "name".' if quoted else "Remove it."
         noun = "character" if len(token) == 1 else "characters"
@@ -292,16 +304,15 @@ class _TokenReader:
         self._report(token, f"the number {printable(token)} is too large", "Write one below 1e308.")
         return Token.new_borrow_pos("NUMBER", "1", token)
 
-    def _string(self, token: Token) -> None:
-        if "\\" in re.sub(r'\\[\\"]', "", token[1:-1]):
+    def _string(self, token: Token, literal: str, noun: str) -> None:
+        if "\\" in re.sub(r'\\[\\"]', "", literal[1:-1]):
             remedy = r"Write \" for a quote and \\ for a backslash; there are no other escapes."
-            self._report(token, "unknown escape in the name of a score", remedy)
-        name = unquote(token)
-        if not name:
-            self._report(token, "the name of a score is empty", "Write the score's name.")
-        elif any(unicodedata.category(char) in _UNSTORABLE for char in name):
-            remedy = "Remove it from the name."
-            self._report(token, "the name of a score has a control character", remedy)
+            self._report(token, f"unknown escape in the {noun}", remedy)
+        content = unquote(literal)
+        if not content:
+            self._report(token, f"the {noun} is empty", "Write it between the quotes.")
+        elif any(unicodedata.category(char) in _UNSTORABLE for char in content):
+            self._report(token, f"the {noun} has a control character", "Remove it.")
 
 
 def _reject(text: str, span: Span, message: str) -> TokenizedFormula:

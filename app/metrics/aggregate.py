@@ -9,7 +9,14 @@ from typing import Final
 from app.core.errors import Invalid
 from app.core.registry import suggest_names
 from app.metrics.run_value import run_value, summarize_with
-from app.metrics.types import MetricFailed, MetricProvider, Missing, RunMetric, TraceMeasurements
+from app.metrics.types import (
+    MetricFailed,
+    MetricProvider,
+    MetricSkipReason,
+    Missing,
+    RunMetric,
+    TraceMeasurements,
+)
 from app.traces.types import Trace
 
 STATISTICS: Final = (
@@ -28,7 +35,8 @@ class Aggregate:
     deviation (n - 1), None for fewer than two values; percentiles interpolate linearly between the
     order statistics (Hyndman and Fan 1996, definition 7; the default of numpy). Without any value
     all but n, count and coverage are None; without any trace coverage is None, too. `missing`
-    counts the reasons, such as `NO_OUTPUT` or `RAISED`.
+    counts the reasons, such as `NO_OUTPUT` or `RAISED`; `expected` is the number of traces that the
+    metric is about, for a filtered metric those with its tags.
     """
 
     mean: float | None
@@ -43,6 +51,7 @@ class Aggregate:
     count: int
     coverage: float | None
     missing: Mapping[str, int]
+    expected: int
 
     def statistic(self, name: str) -> float | None:
         """One statistic by its name in formulas. Raises Invalid for an unknown name."""
@@ -100,6 +109,7 @@ def aggregate(
         count=n,
         coverage=n / traces if traces else None,
         missing=dict(missing or {}),
+        expected=traces,
     )
 
 
@@ -115,7 +125,13 @@ def aggregate_run(
 
     `traces` are those of the column; they are read for such providers only.
     """
-    statistics = aggregate(column, missing=missing, items=items)
+    outside = (missing or {}).get(MetricSkipReason.NOT_SELECTED, 0)
+    counted = {
+        reason: count
+        for reason, count in (missing or {}).items()
+        if reason != MetricSkipReason.NOT_SELECTED
+    }
+    statistics = aggregate(column, expected=len(column) - outside, missing=counted, items=items)
     # Without any value there is nothing to summarize, and a provider could divide by zero.
     if not isinstance(provider, RunMetric) or not statistics.n:
         return statistics

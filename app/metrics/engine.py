@@ -37,6 +37,7 @@ _NOT_THE_AGENT: Final[Mapping[TraceOutcome, MetricSkipped]] = {
 _NO_EXPECTED: Final = MetricSkipped(MetricSkipReason.NO_EXPECTED_OUTPUT)
 _NO_OUTPUT: Final = MetricSkipped(MetricSkipReason.NO_OUTPUT)
 _AGENT_FAILED: Final = MetricSkipped(MetricSkipReason.AGENT_ERROR)
+NOT_SELECTED: Final = MetricSkipped(MetricSkipReason.NOT_SELECTED)
 _NOT_SUPPORTED: Final = MetricSkipped(MetricSkipReason.NOT_SUPPORTED)
 
 
@@ -166,6 +167,8 @@ def _measure_one(trace: Trace, provider: MetricProvider) -> Measurement:
 
 
 def _computed(trace: Trace, provider: MetricProvider) -> Measurement:
+    if provider.spec.tags and not provider.spec.selects(trace):
+        return NOT_SELECTED
     try:
         if not provider.supports(trace):
             return _NOT_SUPPORTED
@@ -184,6 +187,9 @@ def _is_complete(trace: Trace) -> bool:
 
 def _measure_from_outcome(trace: Trace, spec: MetricSpec) -> Measurement | None:
     """A measurement that needs no provider: skipped, or the worst value after a failure."""
+    # Before the outcome: a failure outside of the selected traces is not one of this metric.
+    if spec.tags and not spec.selects(trace):
+        return NOT_SELECTED
     if _is_complete(trace):
         return None
     if trace.outcome in _NOT_THE_AGENT:

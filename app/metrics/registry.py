@@ -10,6 +10,8 @@ from typing import Any, Final, Literal, get_args, get_origin
 
 from app.core.errors import Invalid
 from app.core.registry import LoadedPlugin, Registry, suggest_names
+from app.formula.tag_filter import filtered_key, split_filter
+from app.metrics.filtered_metric import filter_metric
 from app.metrics.types import MetricFactory, MetricProvider, MetricRef, MetricSpec, OptionValue
 
 _LISTED_KEY: Final = re.compile(r"\[.*\]", re.DOTALL)  # SCORE["Clarity"] is listed as SCORE
@@ -84,16 +86,19 @@ def provider_for(ref: MetricRef) -> MetricProvider:
 
     Raises: NotFound for an unknown name, Invalid for an unknown option or a value of another type.
     """
-    factory: Callable[..., MetricProvider] = METRICS.get(ref.key)
+    key, tags = split_filter(ref.key)
+    factory: Callable[..., MetricProvider] = METRICS.get(key)
     for error in option_errors(ref).values():
         raise error
     # Wire names are camel case, like all of the API.
-    return factory(**{_snake(name): value for name, value in ref.options})
+    provider = factory(**{_snake(name): value for name, value in ref.options})
+    return filter_metric(provider, tags) if tags else provider
 
 
 def option_errors(ref: MetricRef) -> dict[str, Invalid]:
     """The error of each invalid option by name. Raises NotFound for an unknown metric."""
-    options = {option.name: option for option in options_of(METRICS.get(ref.key))}
+    factory = METRICS.get(split_filter(ref.key).key)
+    options = {option.name: option for option in options_of(factory)}
     errors = {}
     for name, value in ref.options:
         try:
@@ -104,21 +109,26 @@ def option_errors(ref: MetricRef) -> dict[str, Invalid]:
 
 
 def ref_of_column(column: str) -> MetricRef:
-    """The metric of a name in a formula: `ROUGE`, an alias, or `SCORE["Answer Relevance"]`."""
-    named = _NAMED_COLUMN.fullmatch(column)
+    """The metric of a name in a formula: `ROUGE`, an alias, or `SCORE["Answer Relevance"]`.
+
+    Each of them may have a filter: `ROUGE{lang="de"}`.
+    """
+    key, tags = split_filter(column)
+    named = _NAMED_COLUMN.fullmatch(key)
     if named:
-        return MetricRef.of(named[1], {"name": json.loads(named[2])})
-    return MetricRef.of(METRICS.canonical_name(column))
+        return MetricRef.of(filtered_key(named[1], tags), {"name": json.loads(named[2])})
+    return MetricRef.of(filtered_key(METRICS.canonical_name(key), tags))
 
 
 def column_of(name: str) -> str:
     """The column of a name in a formula: the name itself, unless it is an alias."""
-    return METRICS.canonical_name(name)
+    key, tags = split_filter(name)
+    return filtered_key(METRICS.canonical_name(key), tags)
 
 
 def names_of(refs: Iterable[MetricRef]) -> frozenset[str]:
-    """The names of these metrics in formulas, including aliases."""
-    keys = {METRICS.canonical_name(ref.key) for ref in refs}
+    """The names of these metrics in formulas, including aliases, without filters."""
+    keys = {METRICS.canonical_name(split_filter(ref.key).key) for ref in refs}
     return frozenset({*keys, *(alias for alias, name in METRICS.aliases.items() if name in keys)})
 
 

@@ -37,6 +37,7 @@ class MetricSkipReason(StrEnum):
     NO_EXPECTED_OUTPUT = "NO_EXPECTED_OUTPUT"
     NO_OUTPUT = "NO_OUTPUT"
     NOT_SUPPORTED = "NOT_SUPPORTED"
+    NOT_SELECTED = "NOT_SELECTED"
     AGENT_ERROR = "AGENT_ERROR"
     INFRA_ERROR = "INFRA_ERROR"
     JUDGE_ERROR = "JUDGE_ERROR"
@@ -63,7 +64,7 @@ class MetricSpec:
     which the agent failed; with None such a trace is skipped, unless the metric
     `measures_failures`: then it is computed as for any other trace (failures take time and money,
     too). `version` must change whenever the same trace could get another value, and therefore
-    depends on the options.
+    depends on the options. A trace without all of the `tags` is not selected.
     """
 
     key: str
@@ -77,6 +78,11 @@ class MetricSpec:
     worst: float | None = None
     measures_failures: bool = False
     needs: frozenset[Need] = frozenset()
+    tags: tuple[str, ...] = ()
+
+    def selects(self, trace: Trace) -> bool:
+        """Whether the trace has all tags of the metric."""
+        return all(tag in trace.tags for tag in self.tags)
 
 
 class MetricProvider(Protocol):

@@ -282,4 +282,5 @@ def _aggregate(row: RunMetricAggregate) -> Aggregate:
         count=row.n,
         coverage=row.coverage,
         missing=row.missing,
+        expected=row.expected,
     )

@@ -89,7 +89,7 @@ def _metric_rows(result: RunResult) -> Iterator[dict[str, object]]:
             "metric": metric.column,
             "ordinal": ordinal,
             "version": metric.version,
-            "expected": result.trace_count,
+            "expected": aggregate.expected,
             "missing": dict(aggregate.missing),
             "interval_low": interval.low if interval else None,
             "interval_high": interval.high if interval else None,

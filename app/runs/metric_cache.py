@@ -201,6 +201,8 @@ def _measurement(value: float | None, note: Mapping[str, str]) -> Measurement | 
     # again.
     if value is None and "skipped" in note:
         return MetricSkipped(MetricSkipReason(note["skipped"]))
+    if value is None and not note:
+        return MetricSkipped(MetricSkipReason.NOT_SELECTED)
     return value
 
 

@@ -4,8 +4,9 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 
+from app.formula.tag_filter import split_filter
 from app.metrics.aggregate import Aggregate, aggregate
-from app.metrics.types import MetricSkipReason
+from app.metrics.types import MetricFailureKind, MetricSkipReason
 from app.results.queries import ScoredTrace
 from app.results.rules import TraceTally
 
@@ -28,6 +29,7 @@ class MetricColumns:
         self._items: dict[str, int] = {}
         self._missing: list[Counter[str]] = [Counter() for _ in columns]
         self._index = {name: index for index, name in enumerate(columns)}
+        self._is_filtered = [bool(split_filter(name).tags) for name in columns]
         self._total = self._covered = self._lost = self._failed = self._absent = 0
 
     def add(self, row: ScoredTrace) -> None:
@@ -43,7 +45,8 @@ class MetricColumns:
         notes = row.notes or {}
         for name, note in notes.items():
             reason = note.get("skipped") or note.get("failed")
-            if reason:
+            # A trace outside of the filter of a metric is not one of its traces.
+            if reason and reason != MetricSkipReason.NOT_SELECTED:
                 self._missing[self._index[name]][reason] += 1
         self._total += 1
         lost = row.outcome.is_missing
@@ -59,15 +62,17 @@ class MetricColumns:
             return
         self._absent += traces
         self._total += traces
-        for missing in self._missing:
-            missing[NOT_COLLECTED] += traces
+        for missing, is_filtered in zip(self._missing, self._is_filtered, strict=True):
+            # The tags of an absent trace are unknown, so it counts for no filter.
+            if not is_filtered:
+                missing[NOT_COLLECTED] += traces
 
     def aggregates(self) -> dict[str, Aggregate]:
         """The aggregate of each metric by column name."""
         return {
             name: aggregate(
                 self._values[index],
-                expected=self._total,
+                expected=self._expected(index),
                 missing=self._missing[index],
                 items=self._item_indexes[index] if self._item_indexes is not None else None,
             )
@@ -80,6 +85,18 @@ class MetricColumns:
             total=self._total,
             covered=self._covered,
             lost=self._lost,
-            measurements=(self._total - self._absent - self._lost) * len(self._names),
+            measurements=sum(map(self._measurements, range(len(self._names)))),
             failed=self._failed,
         )
+
+    def _expected(self, index: int) -> int:
+        """The traces of a metric: all traces, or those that its filter selects."""
+        if not self._is_filtered[index]:
+            return self._total
+        return len(self._values[index]) + sum(self._missing[index].values())
+
+    def _measurements(self, index: int) -> int:
+        if not self._is_filtered[index]:
+            return self._total - self._absent - self._lost
+        failures = (self._missing[index][kind] for kind in MetricFailureKind)
+        return len(self._values[index]) + sum(failures)

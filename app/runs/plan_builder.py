@@ -10,6 +10,7 @@ from app.benchmarks.schemas import JudgeCalibration
 from app.benchmarks.service import metric_refs
 from app.core.resources import LlmServer, Resources
 from app.formula import compile_formula
+from app.formula.tag_filter import filtered_key, split_filter
 from app.harness.harness_config import parse_harness
 from app.kpis.evaluate import PlannedKpi
 from app.llm.errors import LlmNotConfigured
@@ -98,10 +99,17 @@ def _metrics(
         for reference in compile_formula(kpi.formula).references:
             # A formula may use a metric that the benchmark does not list: it is measured with
             # default options.
-            if column_of(reference.key) not in planned:
-                metric = _metric(ref_of_column(reference.key), llm)
-                planned[metric.column] = metric
+            column = column_of(reference.key)
+            if column not in planned:
+                listed = planned.get(split_filter(column).key)
+                ref = ref_of_column(column) if listed is None else _filtered_ref(listed, column)
+                planned[column] = _metric(ref, llm)
     return list(planned.values())
+
+
+def _filtered_ref(listed: PlannedMetric, column: str) -> MetricRef:
+    """A metric that the benchmark lists, with its options, over the traces of a filter."""
+    return MetricRef.of(filtered_key(listed.key, split_filter(column).tags), listed.options)
 
 
 def _metric(ref: MetricRef, llm: LlmServer | None) -> PlannedMetric:

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from app.core.bulk_copy import copy_encoded_rows
 from app.core.postgres_notify import notify_streams
 from app.jobs.queue import enqueue, enqueue_many
+from app.metrics.engine import NOT_SELECTED
 from app.metrics.run_value import StoredSummary
 from app.metrics.types import MetricSkipped, TraceMeasurements
 from app.results.models import BenchmarkRun, RunShard
@@ -149,6 +150,8 @@ def _notes(row: TraceMeasurements) -> dict[str, dict[str, str]]:
         if isinstance(why, MetricSkipped)
         else {"failed": why.kind, "detail": why.detail}
         for key, why in row.missing.items()
+        # Most traces are outside of a filter: a value that is missing without a note is one of them.
+        if why != NOT_SELECTED
     }
     for key, reason in (row.reasons or {}).items():
         notes[key] = {"reason": reason}

@@ -46,7 +46,7 @@ def trace_of(result: EvalResult) -> Trace:
         input=task.prompt,
         expected_output="\n".join(expectation.check for expectation in task.expectations) or None,
         error=result.reason or "\n".join(result.failures()) or None,
-        tags=(task.category, f"task:{task.content_hash()}"),
+        tags=(f"category:{task.category}", f"task:{task.content_hash()}"),
         scores=_scores(result),
         transcript=attempt_transcript(result),
     )

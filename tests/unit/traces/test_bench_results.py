@@ -40,7 +40,7 @@ def test_trace_of__maps_a_model_attempt_with_its_usage() -> None:
         expected_output="a\nb",
         output="a",
         error="contains b: not found in the answer",
-        tags=("compare", f"task:{'0' * 16}"),
+        tags=("compare", "scenario:s", f"task:{'0' * 16}"),
         input_tokens=520,
         output_tokens=30,
         cost_usd=0.25,

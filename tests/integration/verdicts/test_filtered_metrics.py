@@ -1,0 +1,105 @@
+"""Metrics and KPIs over the traces of one category: values, intervals, verdicts, comparisons."""
+
+import pytest
+
+from app.comparison.stored_run_comparison import compare_runs
+from tests.integration.verdicts.conftest import traces
+from tests.support.service import JSON, Service
+
+TEXT = 'ACCURACY{category="text"}'
+CODE = 'ACCURACY{category="code"}'
+
+
+def tagged(failed: range) -> list[JSON]:
+    """40 items, of which the first 20 are of the category text."""
+    return [
+        trace | {"tags": ["category:text" if number < 20 else "category:code"]}
+        for number, trace in enumerate(traces(failed))
+    ]
+
+
+@pytest.fixture
+def two_runs(service: Service) -> tuple[JSON, JSON]:
+    """Text is right in 18 of 20 items, then in 8; code stays at 20 of 20."""
+    service.agent()
+    service.benchmark(
+        metrics=["ACCURACY", CODE],
+        measures=[
+            {"id": "text", "name": "text", "formula": TEXT},
+            {"id": "gap", "name": "gap", "formula": f"{CODE} - {TEXT}"},
+        ],
+    )
+    service.upload(tagged(range(2)), run_name="monday")
+    first = service.completed(runName="monday")
+    service.upload(tagged(range(12)), run_name="tuesday")
+    return first, service.completed(runName="tuesday")
+
+
+def rows_of(service: Service, run: JSON, resource: str, key: str) -> dict[str, JSON]:
+    path = f"/benchmark-runs/{run['id']}/{resource}"
+    return {row[key]: row for row in service.get(path)["items"]}
+
+
+def test_filtered_metric__is_one_more_metric_of_the_run(
+    service: Service, two_runs: tuple[JSON, JSON]
+) -> None:
+    first, second = two_runs
+    metrics = rows_of(service, first, "metrics", "metric")
+    assert list(metrics) == ["ACCURACY", CODE, TEXT]
+    assert [metrics[name]["mean"] for name in metrics] == [0.95, 1.0, 0.9]
+    assert (metrics[TEXT]["n"], metrics[TEXT]["coverage"], metrics[TEXT]["missing"]) == (20, 1, {})
+    assert first["validity"] == "VALID"
+    values = {name: row["value"] for name, row in rows_of(service, second, "kpis", "name").items()}
+    assert values == pytest.approx({"text": 0.4, "gap": 0.6})
+
+
+def test_filtered_metric__verdict_is_that_of_its_items(
+    service: Service, two_runs: tuple[JSON, JSON]
+) -> None:
+    _, second = two_runs
+    metrics = rows_of(service, second, "metrics", "metric")
+    # 10 of 20 items of text became wrong: 2 · 2^-10 by McNemar, and none of code.
+    assert metrics[TEXT]["verdict"]["verdict"] == "REGRESSED"
+    assert metrics[TEXT]["verdict"]["effect"] == pytest.approx(-0.5)
+    assert metrics[CODE]["verdict"]["verdict"] != "REGRESSED"
+    kpis = rows_of(service, second, "kpis", "name")
+    assert kpis["text"]["verdict"]["verdict"] == "REGRESSED"
+    assert kpis["text"]["intervalLow"] < 0.4 < kpis["text"]["intervalHigh"]
+    # Wilson for 8 of 20 items, not of 40.
+    assert (kpis["text"]["intervalLow"], kpis["text"]["intervalHigh"]) == pytest.approx(
+        (0.2188, 0.6134), abs=1e-3
+    )
+    assert kpis["gap"]["intervalLow"] < 0.6 < kpis["gap"]["intervalHigh"]
+
+
+def test_filtered_metric__flipped_items_are_those_of_its_category(
+    service: Service, two_runs: tuple[JSON, JSON]
+) -> None:
+    first, second = two_runs
+    compared = compare_runs(service.resources.db, [first["id"]], second["id"], metric=TEXT)
+    assert compared.flipped_items is not None
+    assert (compared.flipped_items.metric, compared.flipped_items.regressions) == (TEXT, 10)
+
+
+def test_filtered_metric__rescored_run_reuses_its_values(
+    service: Service, two_runs: tuple[JSON, JSON]
+) -> None:
+    _, second = two_runs
+    rescored = service.post(f"/benchmark-runs/{second['id']}/rescore", {})
+    service.work()
+    run = service.get(f"/benchmark-runs/{rescored['id']}")
+    assert (run["status"], run["metricsReused"]) == ("COMPLETED", 40 + 20 + 20)
+
+
+def test_filtered_metric__mistakes_are_refused_at_the_benchmark(service: Service) -> None:
+    body = {
+        "id": "b",
+        "source": "local",
+        "datasetRef": "d",
+        "metrics": [TEXT, "ACCURACY{category}"],
+        "measures": [{"name": "x", "formula": f"{TEXT}.coverage"}],
+    }
+    refused = service.refused(422, "POST", "/benchmarks", body)
+    details = " ".join(error["detail"] for error in refused["errors"])
+    assert "ACCURACY{category}" in details
+    assert "coverage is a share of all traces" in details
