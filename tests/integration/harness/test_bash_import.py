@@ -63,7 +63,7 @@ def test_import__attempt_becomes_trace_with_usage() -> None:
         item_id="t",
         input="Do it.",
         expected_output="exit_code:0",
-        tags=("file_operations", f"task:{task('exit_code:0').content_hash()}"),
+        tags=("category:file_operations", f"task:{task('exit_code:0').content_hash()}"),
         input_tokens=100,
         output_tokens=10,
         latency_ms=1000.0,
