@@ -178,7 +178,9 @@ class RunComparison:
     ) -> ValueVerdict:
         change = result.metrics.get(metric.column)
         if change is not None:
-            return render_verdict(metric.column, change, metric_rule(_spec(metric)).scale)
+            spec = _spec(metric)
+            scale = metric_rule(spec).scale
+            return render_verdict(metric.column, change, scale, unit=spec.unit)
         if metric.column in changed.metrics:
             return not_compared(CHANGED_METRIC, Verdict.INVALID)
         return not_compared(NOT_PER_ITEM)
@@ -188,7 +190,8 @@ class RunComparison:
     ) -> ValueVerdict:
         kpi, change = value.kpi, result.kpis.get(value.kpi.id)
         if change is not None:
-            return render_verdict(kpi.name, change, self.kpi_rule(value).scale, gate=kpi.gate)
+            scale = self.kpi_rule(value).scale
+            return render_verdict(kpi.name, change, scale, unit=kpi.unit, gate=kpi.gate)
         if value.value is None:
             return not_compared(f"it has no value: {value.reason}", has_value=False)
         if kpi.id in changed.kpis:

@@ -6,7 +6,8 @@ from typing import NamedTuple
 from app.comparison.item_matrix import ItemMatrix, ItemRow, matrix_of_rows
 from app.traces.types import TraceOutcome
 
-USAGE = ("latency_ms", "tokens", "cost_usd")
+# Named like the metrics of the same figures.
+USAGE = ("LATENCY_MS", "TOTAL_TOKENS", "COST_USD")
 # The most frequent features are kept; rare ones could not be significant anyway.
 MAX_FEATURES = 500
 

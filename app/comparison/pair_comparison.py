@@ -1,7 +1,8 @@
 """Compares a candidate run with a baseline run: verdicts, flipped items, enriched features, usage."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from app.comparison.baselines import Baseline, BaselineRun
@@ -17,6 +18,7 @@ from app.comparison.flipped_items import (
 )
 from app.comparison.item_attributes import USAGE, ItemAttributes
 from app.comparison.item_matrix import ItemMatrix, ItemPairing, pair_items
+from app.comparison.primary_metric import ComparedMetric, select_primary_metric
 from app.comparison.schemas import (
     ComparedRun,
     Comparison,
@@ -32,11 +34,11 @@ from app.comparison.schemas import (
 from app.comparison.verdict_text import render_verdict
 from app.core.errors import Invalid
 from app.kpis.evaluate import KpiValue
-from app.kpis.verdict_types import RunVerdicts
+from app.kpis.verdict_types import RunVerdicts, ValueVerdict
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction, MetricSpec
 from app.results.plan import RunPlan
-from app.statistics.verdict_rules import Scale, Side, Verdict, VerdictRule
+from app.statistics.verdict_rules import ALPHA, Scale, Side, Verdict, VerdictRule
 
 if TYPE_CHECKING:
     from app.statistics.enrichment import FeatureEnrichment
@@ -45,11 +47,7 @@ MAX_FLIPS = 50
 MAX_CONSTANT_ITEMS = 50
 
 _USAGE_RULE = VerdictRule(side=Side.HIGH, scale=Scale.RATIO)
-_USAGE_NAMES = {
-    "latency_ms": "The latency",
-    "tokens": "The number of tokens",
-    "cost_usd": "The cost",
-}
+_USAGE_UNITS = {"LATENCY_MS": "ms", "TOTAL_TOKENS": "tokens", "COST_USD": "USD"}
 
 
 class MetricNotCompared(Invalid):
@@ -74,14 +72,16 @@ class ComparisonSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPair:
-    """The input of a comparison. `metric` is the metric of flipped items; `peer_runs` and
-    `peer_means` are the runs of other agents and their item means.
+    """The input of a comparison. `metric` is the metric of flipped items; `judged` names the KPIs and
+    metrics that are judged together, by default the KPIs of the gate; `peer_runs` and `peer_means`
+    are the runs of other agents and their item means.
     """
 
     baseline: ComparisonSide
     candidate: ComparisonSide
     kpis: Sequence[KpiValue]
     metric: str | None = None
+    judged: Sequence[str] = ()
     peer_runs: Sequence[PeerRun] = ()
     peer_means: Sequence[PeerMeans] = ()
     links: Mapping[str, Sequence[TraceLink]] = field(default_factory=dict)
@@ -107,6 +107,8 @@ def compare(pair: RunPair) -> Comparison:
         candidate.attributes.features, regressed_items, frozenset(pairing.candidate.items)
     )
     verdicts = _verdicts(pair, comparison, result, pairing)
+    judged = list(pair.judged) or default_judged(pair.kpis)
+    verdicts = _judge_together(pair, verdicts, judged)
     return Comparison(
         baseline=baseline.run,
         baseline_run_ids=[run.id for run in baseline_runs],
@@ -127,15 +129,34 @@ def compare(pair: RunPair) -> Comparison:
         ],
         usage=[
             MetricComparison(
-                metric=name, verdict=render_verdict(_USAGE_NAMES[name], change, Scale.RATIO)
+                metric=name,
+                verdict=render_verdict(name, change, Scale.RATIO, unit=_USAGE_UNITS[name]),
             )
             for name, change in usage_result.metrics.items()
+            # One name and one verdict for one figure.
+            if name not in verdicts.metrics
         ],
+        judged=judged,
+        primary_metric=select_primary_metric(
+            {
+                column: ComparedMetric(_spec(pair, column), verdict)
+                for column, verdict in verdicts.metrics.items()
+            }
+        ),
         flipped_items=_flipped_items(pair, flips),
         enriched_features=[_enriched_feature(feature) for feature in features],
         peers=list(pair.peer_runs),
         constant_items=_constant_items(pair),
     )
+
+
+def default_judged(kpis: Sequence[KpiValue]) -> list[str]:
+    """The names of the KPIs that are judged together when nobody names any: those of the gate,
+    otherwise all.
+    """
+    return [value.kpi.name for value in kpis if value.kpi.gate] or [
+        value.kpi.name for value in kpis
+    ]
 
 
 def select_flip_metric(pair: RunPair, requested: str | None) -> str | None:
@@ -191,6 +212,39 @@ def _verdicts(
                 result, f"the {name} is invalid: {reasons}", Verdict.INVALID
             )
     return comparison.render(result, pairing)
+
+
+def _judge_together(pair: RunPair, verdicts: RunVerdicts, judged: Sequence[str]) -> RunVerdicts:
+    """The verdicts with intervals and p-values adjusted for the number of `judged` names (Bonferroni)."""
+    names = {value.kpi.id: value.kpi.name for value in pair.kpis}
+    count = len(judged)
+    return replace(
+        verdicts,
+        kpis={
+            kpi: _adjusted(verdict, count if names[kpi] in judged else 1)
+            for kpi, verdict in verdicts.kpis.items()
+        },
+        metrics={
+            column: _adjusted(verdict, count if column in judged else 1)
+            for column, verdict in verdicts.metrics.items()
+        },
+    )
+
+
+def _adjusted(verdict: ValueVerdict, count: int) -> ValueVerdict:
+    effect, low, high = verdict.effect, verdict.low, verdict.high
+    p_adjusted = None if verdict.p is None else min(1.0, verdict.p * count)
+    if effect is None or low is None or high is None:
+        return verdict.model_copy(update={"p_adjusted": p_adjusted})
+    normal = NormalDist()
+    widening = normal.inv_cdf(1 - ALPHA / 2 / count) / normal.inv_cdf(1 - ALPHA / 2)
+    return verdict.model_copy(
+        update={
+            "p_adjusted": p_adjusted,
+            "low_adjusted": effect - widening * (effect - low),
+            "high_adjusted": effect + widening * (high - effect),
+        }
+    )
 
 
 def flips_of(pair: RunPair, column: str) -> list[Flip]:

@@ -112,6 +112,8 @@ class Comparison(WireModel):
     """A comparison of a candidate run with a baseline run of the same benchmark.
 
     `usage` compares latency, tokens and cost as relative changes of the geometric mean.
+    `judged` are the KPIs and metrics that are judged together: the requested ones, otherwise the KPIs
+    of the gate, otherwise all KPIs. `primaryMetric` is the metric to judge when there is no KPI.
     `flippedItems` is null when no metric is a mean over items. With several `baselineRunIds` the
     candidate is compared with each item's mean over these runs; `baseline` is the first of them.
     """
@@ -123,6 +125,8 @@ class Comparison(WireModel):
     kpis: list[KpiComparison]
     metrics: list[MetricComparison]
     usage: list[MetricComparison]
+    judged: list[str]
+    primary_metric: str | None
     flipped_items: FlippedItems | None
     enriched_features: list[EnrichedFeature]
     peers: list[PeerRun]

@@ -65,7 +65,12 @@ class ComparisonFailed(Unavailable):
 
 
 def compare_in_child(
-    db: Database, baseline_ids: Sequence[str], candidate_id: str, *, metric: str | None = None
+    db: Database,
+    baseline_ids: Sequence[str],
+    candidate_id: str,
+    *,
+    metric: str | None = None,
+    judged: Sequence[str] = (),
 ) -> Comparison:
     """`compare_runs` in a process that ends afterwards and so releases its memory.
 
@@ -74,7 +79,9 @@ def compare_in_child(
     with db.read() as session:
         # Invalid requests are refused before a process is started.
         _get_runs(session, baseline_ids, candidate_id)
-    return run_in_child(_compare_stored, db.url, list(baseline_ids), candidate_id, metric)
+    return run_in_child(
+        _compare_stored, db.url, list(baseline_ids), candidate_id, metric, list(judged)
+    )
 
 
 def run_in_child(function: Callable[..., R], *arguments: Any) -> R:
@@ -101,23 +108,33 @@ def run_in_child(function: Callable[..., R], *arguments: Any) -> R:
 
 
 def _compare_stored(
-    url: str, baseline_ids: Sequence[str], candidate_id: str, metric: str | None
+    url: str,
+    baseline_ids: Sequence[str],
+    candidate_id: str,
+    metric: str | None,
+    judged: Sequence[str],
 ) -> Comparison:
     # A connection of its own: one that is inherited by a child process would be used by two.
     db = Database(url, pool_size=1, name="mosaico-compare")
     try:
-        return compare_runs(db, baseline_ids, candidate_id, metric=metric)
+        return compare_runs(db, baseline_ids, candidate_id, metric=metric, judged=judged)
     finally:
         db.engine.dispose()
 
 
 def compare_runs(
-    db: Database, baseline_ids: Sequence[str], candidate_id: str, *, metric: str | None = None
+    db: Database,
+    baseline_ids: Sequence[str],
+    candidate_id: str,
+    *,
+    metric: str | None = None,
+    judged: Sequence[str] = (),
 ) -> Comparison:
     """The comparison of a candidate with baseline runs, item by item.
 
     Several baseline runs are combined as for a stored verdict: each item's mean over all of them.
-    `metric` is the metric of the flipped items.
+    `metric` is the metric of the flipped items, `judged` names the KPIs and metrics that are judged
+    together.
     Raises: `RunNotComparable`, `MetricNotCompared`, `Invalid` for runs of two benchmarks.
     """
     with db.read() as session:
@@ -134,7 +151,7 @@ def compare_runs(
         )
         for side_runs, side in ((runs.baseline, baseline), ([runs.candidate], candidate))
     )
-    pair = RunPair(baseline=baseline, candidate=candidate, kpis=kpis)
+    pair = RunPair(baseline=baseline, candidate=candidate, kpis=kpis, judged=judged)
     flip_metric = select_flip_metric(pair, metric)
     if flip_metric is None:
         return compare(pair)

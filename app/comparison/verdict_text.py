@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from app.comparison.change_text import ChangeText, describe_change, format_amount, format_limit
 from app.kpis.verdict_types import BaselineRuns, ComparedItems, RunVerdict, ValueVerdict
 from app.results.plan import PlanDifferences
 from app.statistics.verdict_rules import ChangeVerdict, Note, Scale, Side, Verdict
@@ -18,7 +19,8 @@ _BY_PRIORITY = (
     Verdict.NO_EVIDENCE,
     Verdict.INVALID,
 )
-_LARGE_NUMBER = 100
+# Other sentences say what these notes mean.
+_PHRASED_NOTES = frozenset({Note.AT_BEST})
 
 
 def not_compared(
@@ -52,17 +54,19 @@ def run_not_compared(
 
 
 def render_verdict(
-    name: str, change: ChangeVerdict, scale: Scale, *, gate: bool = False
+    name: str, change: ChangeVerdict, scale: Scale, *, unit: str | None = None, gate: bool = False
 ) -> ValueVerdict:
     """The verdict of one KPI or metric that was compared with its baseline."""
     return ValueVerdict(
         verdict=change.verdict,
-        explanation=explain(name, change, scale),
+        explanation=explain(name, change, scale, unit),
         baseline_value=change.baseline_value,
         value=change.value,
         effect=change.effect,
         low=change.low,
         high=change.high,
+        low_adjusted=change.low_adjusted,
+        high_adjusted=change.high_adjusted,
         p=change.p,
         p_adjusted=change.p_adjusted,
         min_detectable_effect=change.mde,
@@ -82,17 +86,24 @@ def render_verdict(
     )
 
 
-def explain(name: str, change: ChangeVerdict, scale: Scale) -> str:
+def explain(name: str, change: ChangeVerdict, scale: Scale, unit: str | None = None) -> str:
     """A verdict in sentences that need no knowledge of statistics."""
-    notes = [note.sentence for note in change.notes]
-    if change.effect is None:
+    notes = [note.sentence for note in change.notes if note not in _PHRASED_NOTES]
+    text = describe_change(change, scale, unit)
+    if text is None:
         return " ".join([f"{name} was not compared.", *notes])
-    sentences = [_change_sentence(name, change, change.effect, scale), _meaning(change, scale)]
-    sentences += notes
-    if change.more_trials:
-        trials = _count(change.more_trials, "more trial")
-        sentences.append(f"{trials} per item would give a conclusive verdict.")
+    sentences = [describe_values(name, change.effect, text), _meaning(change, scale), *notes]
+    sentences.append(_remedy(change))
     return " ".join(sentence for sentence in sentences if sentence)
+
+
+def describe_values(name: str, effect: float | None, text: ChangeText) -> str:
+    """The sentence about the values of both runs and the change between them."""
+    if not effect:
+        evidence = f" ({text.interval})" if text.interval else ""
+        return f"{name} is unchanged at {text.after}{evidence}."
+    direction = "fell" if effect < 0 else "rose"
+    return f"{name} {direction} from {text.before} to {text.after}: {text.change}."
 
 
 def render_run(
@@ -139,21 +150,6 @@ def _reason(verdict: Verdict | None, differences: Sequence[str]) -> str | None:
     return None
 
 
-def _change_sentence(name: str, change: ChangeVerdict, effect: float, scale: Scale) -> str:
-    if effect == 0:
-        return f"{name} is unchanged at {_number(change.value)}."
-    direction = "fell" if effect < 0 else "rose"
-    interval = (
-        f" (95 % CI {_bound(change.low, scale)} to {_bound(change.high, scale)})"
-        if change.low is not None and change.high is not None
-        else ""
-    )
-    return (
-        f"{name} {direction} by {_amount(abs(effect), scale)}, from {_number(change.baseline_value)} to"
-        f" {_number(change.value)}{interval}."
-    )
-
-
 def _meaning(change: ChangeVerdict, scale: Scale) -> str:
     match change.verdict:
         case Verdict.REGRESSED:
@@ -163,14 +159,32 @@ def _meaning(change: ChangeVerdict, scale: Scale) -> str:
         case Verdict.NO_EVIDENCE if Note.DETECTABLE_BUT_SMALL not in change.notes:
             if change.side is Side.BOTH and Note.NO_DIRECTION in change.notes:
                 return ""
-            return f"There is no evidence of a change larger than {_amount(change.margin, scale)}."
-        case Verdict.INCONCLUSIVE if change.mde:
-            return (
-                "The result is inconclusive: with these items only a change of"
-                f" {_amount(change.mde, scale)} or more is detected reliably."
-            )
+            return f"A change of more than {format_limit(change.margin, scale)} is ruled out."
+        case Verdict.INCONCLUSIVE:
+            return _inconclusive(change, scale)
         case _:
             return ""
+
+
+def _inconclusive(change: ChangeVerdict, scale: Scale) -> str:
+    """Why there is no verdict; the detectable effect only when the change is smaller than it."""
+    if change.effect is not None and change.mde and abs(change.effect) < change.mde:
+        detectable = format_amount(change.mde, scale)
+        return (
+            "This is inconclusive: chance alone explains the change. With these items only a change"
+            f" of {detectable} or more is detected reliably."
+        )
+    return "This is inconclusive: chance alone explains the change."
+
+
+def _remedy(change: ChangeVerdict) -> str:
+    """The trials that would probably give a conclusive verdict."""
+    if not change.more_trials:
+        return ""
+    trials = _count(change.more_trials, "more trial")
+    if Note.AT_BEST in change.notes:
+        return f"At least {trials} per item would be needed: the noise between trials is unknown."
+    return f"{_capitalized(trials)} per item would probably give a conclusive verdict."
 
 
 def _item_differences(items: ComparedItems) -> list[str]:
@@ -228,21 +242,6 @@ def _count(n: int, noun: str) -> str:
 
 def _items(n: int, singular_verb: str, plural_verb: str) -> str:
     return f"{_count(n, 'item')} {singular_verb if n == 1 else plural_verb}"
-
-
-def _number(value: float | None) -> str:
-    return "no value" if value is None else f"{value:.4g}"
-
-
-def _amount(value: float, scale: Scale) -> str:
-    return f"{value:.1%}" if scale is Scale.RATIO else f"{value:.3g}"
-
-
-def _bound(value: float, scale: Scale) -> str:
-    """A bound of an interval: two significant digits, three for large numbers."""
-    if scale is Scale.RATIO:
-        return f"{value:.1%}"
-    return f"{value:.3g}" if abs(value) >= _LARGE_NUMBER else f"{value:.2g}"
 
 
 def _capitalized(sentence: str) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +19,7 @@ from app.core.console.terminal import (
     print_result,
     warn_failed_plugin,
 )
+from app.core.errors import NotFound
 from app.results.rules import RunStatus
 
 if TYPE_CHECKING:
@@ -84,20 +86,33 @@ def gate(
     ] = None,
     metrics: Annotated[
         str | None,
-        typer.Option("--metrics", help="Metrics of trace files, comma-separated (default: all)."),
+        typer.Option(
+            "--metrics",
+            metavar="NAMES",
+            help="Metrics of trace files to judge, comma-separated (default: one primary metric).",
+        ),
     ] = None,
     kpi: Annotated[
         list[str] | None,
-        typer.Option("--kpi", metavar="NAME=FORMULA", help="KPI of trace files. Repeatable."),
+        typer.Option(
+            "--kpi",
+            metavar="NAME=FORMULA",
+            help="KPI of trace files to judge, as a formula of metrics. Repeatable.",
+        ),
     ] = None,
     junit: Annotated[
         Path | None,
         typer.Option("--junit", metavar="FILE", help="Also write the result as JUnit XML to FILE."),
     ] = None,
     inconclusive: Annotated[
-        Inconclusive,
-        typer.Option("--inconclusive", help="Whether an inconclusive outcome passes or fails."),
-    ] = Inconclusive.FAIL,
+        Inconclusive | None,
+        typer.Option(
+            "--inconclusive",
+            help="Whether an inconclusive outcome passes (exit code 0) or fails (4). Default: it"
+            " passes, unless --non-inferiority-margin requires a proof.",
+            show_default=False,
+        ),
+    ] = None,
     output: Annotated[
         GateFormat,
         typer.Option("--format", help="Output format; --json is short for --format json."),
@@ -105,13 +120,16 @@ def gate(
 ) -> None:
     """Pass or fail a run against its baseline, for CI.
 
-    Checks the KPIs and metrics that --max-drop and --non-inferiority-margin name; without these
-    options the KPIs that are marked as gates, else all KPIs, else all metrics. A drop counts if it
-    is statistically significant (Holm-adjusted, 5 %). Exit codes: 0 pass, 1 regression, 2 wrong
-    options or no items, 3 invalid run, 4 inconclusive.
+    Fails when a change for the worse is proved: it is more than chance explains (5 %) and reaches
+    the limit, which is --max-drop or the minimum effect of the KPI. The options name what is judged;
+    without them a run is judged by its KPIs that are marked as gates, else by all its KPIs, and
+    trace files by one primary metric. Several are judged together, with adjusted intervals.
+
+    Exit codes: 0 pass, 1 regression, 2 wrong options or no items, 3 invalid or not measured, 4
+    inconclusive and not allowed to pass.
     """
     from app.gate.reports import gate_junit
-    from app.gate.rules import EXIT_CODES, GateOutcome, GateTerms
+    from app.gate.rules import GateTerms
 
     inputs = {Path(name).resolve() for name in (run, baseline or run)}
     if junit is not None and junit.resolve() in inputs:
@@ -119,6 +137,7 @@ def gate(
     terms = GateTerms(
         max_drop=_parse_margins(max_drop),
         non_inferiority_margins=_parse_margins(non_inferiority_margin),
+        inconclusive_passes=None if inconclusive is None else inconclusive is Inconclusive.PASS,
         is_chosen_baseline=baseline is not None,
     )
     if _is_file(run):
@@ -127,22 +146,20 @@ def gate(
         if metrics or kpi:
             raise WrongUsage(
                 "--metrics and --kpi apply to trace files only; a run has its own",
-                hint="remove these options",
+                hint="remove these options; --max-drop NAME=DROP names what to judge",
             )
         result = _gate_run(run, baseline, terms)
     _print(result, output)
     if junit is not None:
         write_text(junit, gate_junit(result))
-    if result.outcome is GateOutcome.INCONCLUSIVE and inconclusive is Inconclusive.PASS:
-        return
-    raise typer.Exit(EXIT_CODES[result.outcome])
+    raise typer.Exit(result.exit_code)
 
 
 def _gate_run(run_id: str, baseline: str | None, terms: "GateTerms") -> "GateResult":
     from app.comparison.cli import COMPARISON_TIMEOUT_S
     from app.comparison.schemas import Comparison
     from app.core.console.api_client import open_api
-    from app.gate.rules import GateOutcome, GateResult, decide
+    from app.gate.rules import GateOutcome, GateResult, decide, passes_by_default
 
     with open_api(COMPARISON_TIMEOUT_S) as api:
         run = _get_ended_run(api, run_id)
@@ -160,9 +177,11 @@ def _gate_run(run_id: str, baseline: str | None, terms: "GateTerms") -> "GateRes
                 if run["validity"] == "VALID"
                 else GateOutcome.INVALID,
                 candidate=run_id,
+                inconclusive_passes=passes_by_default(terms),
                 reason=run["verdict"]["reason"] or "the run has no baseline",
             )
-        comparison = api.get(f"{PATH}/compare", baseline=baselines, candidate=run_id)
+        names = {"judge": terms.names} if terms.names else {}
+        comparison = api.get(f"{PATH}/compare", baseline=baselines, candidate=run_id, **names)
     return decide(Comparison.model_validate(comparison), terms)
 
 
@@ -207,7 +226,12 @@ def _gate_files(
             hint="add --baseline BEFORE.jsonl",
         )
     load_metrics(warn_failed_plugin)
-    return decide(compare_files(Path(baseline), Path(run), select_metrics(metrics, kpis)), terms)
+    try:
+        selected = select_metrics(metrics, kpis)
+    except NotFound as error:
+        raise WrongUsage(str(error), hint="`mosaico metrics` lists them") from error
+    requested = replace(terms, requested=selected.requested)
+    return decide(compare_files(Path(baseline), Path(run), selected, requested.names), requested)
 
 
 def _is_file(name: str) -> bool:
@@ -243,7 +267,16 @@ def _parse_margin(name: str, text: str) -> float:
 
 
 def _print(result: "GateResult", output: GateFormat) -> None:
-    from app.gate.reports import format_change, gate_json, gate_markdown
+    from app.gate.reports import (
+        CHECK_TITLES,
+        FIGURE_TITLES,
+        check_rows,
+        figure_rows,
+        gate_json,
+        gate_markdown,
+        headline,
+        sentences,
+    )
 
     if output is GateFormat.JSON:
         print_json(gate_json(result))
@@ -251,23 +284,15 @@ def _print(result: "GateResult", output: GateFormat) -> None:
     if output is GateFormat.MARKDOWN:
         print_result(gate_markdown(result).rstrip("\n"))
         return
-    against = f" against {result.baseline}" if result.baseline else ""
-    print_result(format_cell(f"{result.outcome}: {result.candidate}{against}"))
-    if result.reason:
-        print_result(format_cell(result.reason))
+    print_result(format_cell(headline(result)))
     if result.checks:
-        titles = ["kpi", "requirement", "outcome", "baseline", "candidate", "change (95 % CI)"]
-        rows = [
-            [
-                format_cell(line.name),
-                line.requirement,
-                line.outcome,
-                format_cell(line.baseline_value),
-                format_cell(line.value),
-                format_change(line),
-            ]
-            for line in result.checks
-        ]
-        print_table(Table(titles, rows))
-        for line in result.checks:
-            print_result(format_cell(line.explanation))
+        _print_rows(CHECK_TITLES, check_rows(result))
+    for sentence in sentences(result):
+        print_result(format_cell(sentence))
+    if result.figures:
+        print_result("")
+        _print_rows(FIGURE_TITLES, figure_rows(result))
+
+
+def _print_rows(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    print_table(Table(titles, [list(map(format_cell, row)) for row in rows]))

@@ -39,10 +39,13 @@ MIN_COVERAGE, MAX_ERROR_SHARE = 0.9, 0.05
 
 
 class OfflineMetrics(NamedTuple):
-    """The metrics and KPIs that are computed for both files."""
+    """The metrics and KPIs that are computed for both files; `requested` are those that a user named:
+    metrics by column, KPIs by name.
+    """
 
     refs: tuple[MetricRef, ...]
     kpis: tuple[PlannedKpi, ...]
+    requested: tuple[str, ...] = ()
 
 
 class _MeasuredFile(NamedTuple):
@@ -83,20 +86,28 @@ def select_metrics(metrics: str | None, kpis: Mapping[str, str]) -> OfflineMetri
                 f"the metric {ref.key} cannot be computed from a file of traces; start runs of a"
                 " benchmark with it, and name the run IDs"
             )
-    return OfflineMetrics(all_refs, tuple(_plan_kpi(name, text) for name, text in kpis.items()))
+    named = () if metrics is None else (provider_for(ref).spec.key for ref in refs)
+    return OfflineMetrics(
+        all_refs,
+        tuple(_plan_kpi(name, text) for name, text in kpis.items()),
+        requested=(*named, *kpis),
+    )
 
 
-def compare_files(baseline: Path, candidate: Path, metrics: OfflineMetrics) -> Comparison:
-    """The comparison of a candidate file with a baseline file.
+def compare_files(
+    baseline: Path, candidate: Path, metrics: OfflineMetrics, judged: Sequence[str] = ()
+) -> Comparison:
+    """The comparison of a candidate file with a baseline file; `judged` names the KPIs and metrics
+    that are judged together.
 
     Raises: `Invalid` with the number of the line that is not a trace.
     """
     files = [_measure_file(path, metrics) for path in (baseline, candidate)]
-    columns = _common_columns([file.side for file in files])
+    columns = [*_common_columns([file.side for file in files]), *judged]
     before, after = (_select_metrics(file.side, columns) for file in files)
     aggregates = files[1].columns.aggregates()
     kpis = evaluate_kpis(metrics.kpis, lambda key, name: aggregates[column_of(key)].statistic(name))
-    pair = RunPair(baseline=before, candidate=after, kpis=kpis)
+    pair = RunPair(baseline=before, candidate=after, kpis=kpis, judged=judged)
     return compare(replace(pair, metric=select_flip_metric(pair, None)))
 
 
@@ -176,7 +187,7 @@ def _common_columns(sides: Sequence[ComparisonSide]) -> list[str]:
 
 
 def _select_metrics(side: ComparisonSide, columns: Sequence[str]) -> ComparisonSide:
-    """The side with the given metrics and those of its KPIs, which are reported as missing."""
+    """The side with the given metrics, and those of its KPIs: what was named is never dropped."""
     kpi_columns = {
         column_of(ref.key)
         for kpi in side.plan.kpis

@@ -1,10 +1,13 @@
-"""Gate results as JSON, as JUnit XML for CI servers and as Markdown for pull requests."""
+"""Gate results as text, JSON, JUnit XML for CI servers and Markdown for pull requests; pure."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from app.comparison.change_text import ChangeText, describe_change
 from app.core.text import xml_text
 from app.gate.rules import GateCheck, GateOutcome, GateResult
+from app.kpis.verdict_types import ValueVerdict
 
 _MARKS = {
     GateOutcome.PASS: "✅",
@@ -12,88 +15,145 @@ _MARKS = {
     GateOutcome.INVALID: "🚫",
     GateOutcome.INCONCLUSIVE: "❔",
 }
+CHECK_TITLES = ("check", "outcome", "requirement", "baseline", "candidate", "change")
+_MARKDOWN_TITLES = ("outcome", "check", "baseline", "candidate", "change", "requirement")
+FIGURE_TITLES = ("for information", "baseline", "candidate", "change")
+_NUMBERS = (
+    "baselineValue", "value", "effect", "low", "high", "p", "pAdjusted", "lowAdjusted",
+    "highAdjusted",
+)  # fmt: skip
+PASSES_INCONCLUSIVE = (
+    "Passes: nothing shows that the run is worse, nor that it is not."
+    " --inconclusive fail exits with 4 instead."
+)
+
+
+def headline(result: GateResult) -> str:
+    """The outcome in one line."""
+    against = f" against {result.baseline}" if result.baseline else ""
+    return f"{result.outcome}: {result.candidate}{against}"
+
+
+def sentences(result: GateResult) -> Iterator[str]:
+    """What the outcome means, one line for each check, without repeating its numbers."""
+    if result.reason:
+        yield _sentence(result.reason)
+    for check in result.checks:
+        yield f"{check.name}: {check.reason}."
+    if result.passes_inconclusive:
+        yield PASSES_INCONCLUSIVE
+    if result.choice:
+        yield _sentence(result.choice)
+
+
+def check_rows(result: GateResult) -> list[list[str]]:
+    """The table of the checks, with `CHECK_TITLES`."""
+    return [
+        [check.name, str(check.outcome), check.requirement, *_change_cells(check.verdict)]
+        for check in result.checks
+    ]
+
+
+def figure_rows(result: GateResult) -> list[list[str]]:
+    """The table of what is shown for information, with `FIGURE_TITLES`."""
+    return [[figure.name, *_change_cells(figure.verdict)] for figure in result.figures]
 
 
 def gate_json(result: GateResult) -> dict[str, Any]:
     """The gate result as a JSON document."""
     return {
         "outcome": result.outcome,
+        "exitCode": result.exit_code,
         "candidate": result.candidate,
         "baseline": result.baseline,
         "baselineRunIds": list(result.baselines),
         "reason": result.reason,
+        "choice": result.choice,
         "differences": list(result.differences),
         "checks": [
             {
                 "name": check.name,
                 "requirement": check.requirement,
                 "outcome": check.outcome,
-                "baselineValue": check.baseline_value,
-                "value": check.value,
-                "effect": check.effect,
-                "low": check.low,
-                "high": check.high,
-                "pAdjusted": check.p_adjusted,
-                "explanation": check.explanation,
+                **_numbers(check.verdict),
+                "explanation": check.reason,
             }
             for check in result.checks
+        ],
+        "information": [
+            {"name": figure.name, **_numbers(figure.verdict)} for figure in result.figures
         ],
     }
 
 
 def gate_junit(result: GateResult) -> str:
     """A test suite with one test case per check: a regression is a failure, an invalid run an error,
-    an inconclusive check is skipped.
+    an inconclusive check is skipped, or a failure when the gate does not let it pass.
     """
     checks = result.checks or [_run_check(result)]
-    counts = {
-        outcome: str(sum(check.outcome is outcome for check in checks)) for outcome in GateOutcome
-    }
+    cases = [_test_case(result, check) for check in checks]
     suite = ET.Element(
         "testsuite",
         name=xml_text(f"mosaico gate {result.candidate}"),
-        tests=str(len(checks)),
-        failures=counts[GateOutcome.REGRESSION],
-        errors=counts[GateOutcome.INVALID],
-        skipped=counts[GateOutcome.INCONCLUSIVE],
+        tests=str(len(cases)),
+        failures=_count(cases, "failure"),
+        errors=_count(cases, "error"),
+        skipped=_count(cases, "skipped"),
     )
-    for check in checks:
-        suite.append(_test_case(result, check))
+    suite.extend(cases)
     return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
 def gate_markdown(result: GateResult) -> str:
-    """A summary for a pull request."""
-    title = f"### {_MARKS[result.outcome]} {result.outcome}: {_escape(result.candidate)}"
-    baseline = f"Compared with {_escape(result.baseline)}." if result.baseline else ""
-    lines = [title, "", " ".join(filter(None, [baseline, _escape(result.reason)]))]
+    """A summary for a pull request: the outcome, then one table row for each check."""
+    lines = [f"### {_MARKS[result.outcome]} {_escape(headline(result))}"]
     if result.checks:
-        lines += [
-            "",
-            "| | KPI | Requirement | Baseline | Candidate | Change (95 % CI) |",
-            "|---|---|---|---:|---:|---|",
-            *(_row(check) for check in result.checks),
-            "",
-            *(f"- {_escape(check.explanation)}" for check in result.checks),
-        ]
+        lines += ["", *_markdown_table(_MARKDOWN_TITLES, _markdown_rows(result))]
+    lines += ["", *(f"- {_escape(sentence)}" for sentence in sentences(result))]
     if result.differences:
-        lines += ["", f"Differences from the baseline: {_escape('; '.join(result.differences))}."]
+        lines.append(f"- Differences from the baseline: {_escape('; '.join(result.differences))}.")
+    if result.figures:
+        rows = ([_escape(cell) for cell in row] for row in figure_rows(result))
+        lines += ["", "<details><summary>For information, not judged</summary>", ""]
+        lines += [*_markdown_table(("metric", *FIGURE_TITLES[1:]), rows), "", "</details>"]
     return "\n".join(lines) + "\n"
 
 
-def format_change(check: GateCheck) -> str:
-    """The change with its interval; empty when nothing was compared."""
-    if check.effect is None:
-        return ""
-    if check.low is None or check.high is None:
-        return f"{check.effect:+.3g}"
-    return f"{check.effect:+.3g} ({check.low:+.3g} to {check.high:+.3g})"
+def _markdown_rows(result: GateResult) -> Iterator[list[str]]:
+    for check, row in zip(result.checks, check_rows(result), strict=True):
+        name, outcome, requirement, *numbers = map(_escape, row)
+        yield [f"{_MARKS[check.outcome]} {outcome}", name, *numbers, requirement]
+
+
+def _markdown_table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    head = list(titles)
+    return [
+        f"| {' | '.join(head)} |",
+        f"|{'---|' * len(head)}",
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]
+
+
+def _change_cells(verdict: ValueVerdict | None) -> list[str]:
+    text = _change_text(verdict)
+    return ["", "", ""] if text is None else [text.before, text.after, text.change]
+
+
+def _change_text(verdict: ValueVerdict | None) -> ChangeText | None:
+    return None if verdict is None else describe_change(verdict, verdict.scale)
+
+
+def _numbers(verdict: ValueVerdict | None) -> dict[str, float | None]:
+    """The numbers of a verdict under their names in the API, all null without a comparison."""
+    compared = verdict if verdict is not None and verdict.effect is not None else None
+    document = {} if compared is None else compared.model_dump(by_alias=True)
+    return {name: document.get(name) for name in _NUMBERS}
 
 
 def _run_check(result: GateResult) -> GateCheck:
     """The single check of a gate whose run could not be compared."""
     return GateCheck(
-        name="run", requirement="valid", outcome=result.outcome, explanation=result.reason or ""
+        name="run", requirement="compared", outcome=result.outcome, reason=result.reason or ""
     )
 
 
@@ -106,23 +166,22 @@ def _test_case(result: GateResult, check: GateCheck) -> ET.Element:
     tags = {
         GateOutcome.REGRESSION: "failure",
         GateOutcome.INVALID: "error",
-        GateOutcome.INCONCLUSIVE: "skipped",
+        GateOutcome.INCONCLUSIVE: "skipped" if result.inconclusive_passes else "failure",
     }
     if check.outcome in tags:
-        ET.SubElement(case, tags[check.outcome], message=xml_text(check.explanation))
+        text = _change_text(check.verdict)
+        numbers = f"{text.values}, {text.change}: " if text else ""
+        message = xml_text(f"{numbers}{check.reason}")
+        ET.SubElement(case, tags[check.outcome], message=message)
     return case
 
 
-def _row(check: GateCheck) -> str:
-    cells = [
-        _MARKS[check.outcome],
-        _escape(check.name),
-        check.requirement,
-        "" if check.baseline_value is None else f"{check.baseline_value:.4g}",
-        "" if check.value is None else f"{check.value:.4g}",
-        format_change(check),
-    ]
-    return f"| {' | '.join(cells)} |"
+def _count(cases: Iterable[ET.Element], tag: str) -> str:
+    return str(sum(case.find(tag) is not None for case in cases))
+
+
+def _sentence(clause: str) -> str:
+    return f"{clause[:1].upper()}{clause[1:]}".rstrip(".") + "."
 
 
 def _escape(text: str | None) -> str:

@@ -1,24 +1,32 @@
 """Decides whether a run passes the gate, from its comparison with a baseline; pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from app.comparison.change_text import format_limit
 from app.comparison.schemas import Comparison
-from app.comparison.verdict_text import NOT_COMPARABLE, explain
+from app.comparison.verdict_text import NOT_COMPARABLE
 from app.core.errors import AppError
+from app.gate.reasons import (
+    describe_drop,
+    describe_missing,
+    describe_non_inferiority,
+    has_too_few,
+    unseen_harm,
+)
 from app.kpis.verdict_types import ValueVerdict
-from app.statistics.intervals import Interval, unseen_share
-from app.statistics.multiplicity import adjust_verdicts, holm
-from app.statistics.power import check_non_inferiority
 from app.statistics.verdict_rules import (
-    MIN_ITEMS,
-    ChangeVerdict,
+    ALPHA,
+    Harm,
+    MarginOutcome,
     Note,
-    Remedy,
     Scale,
     Side,
     Verdict,
+    harm_of,
+    judge_drop,
+    judge_non_inferiority,
 )
 
 
@@ -46,11 +54,9 @@ _BY_PRIORITY = (
     GateOutcome.PASS,
 )
 _OUTCOMES = {
-    Verdict.REGRESSED: GateOutcome.REGRESSION,
-    Verdict.IMPROVED: GateOutcome.PASS,
-    Verdict.NO_EVIDENCE: GateOutcome.PASS,
-    Verdict.INCONCLUSIVE: GateOutcome.INCONCLUSIVE,
-    Verdict.INVALID: GateOutcome.INVALID,
+    MarginOutcome.PASS: GateOutcome.PASS,
+    MarginOutcome.FAIL: GateOutcome.REGRESSION,
+    MarginOutcome.INCONCLUSIVE: GateOutcome.INCONCLUSIVE,
 }
 
 
@@ -64,47 +70,67 @@ class NothingToGate(AppError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateTerms:
-    """The limits of a gate, by the name of a KPI or metric.
+    """What a gate requires, by the name of a KPI or metric.
 
-    `max_drop` is the largest change for the worse that does not count. `non_inferiority_margins`
-    are changes for the worse that the interval has to exclude. Without any name the gate checks the
-    KPIs that are marked as gate, otherwise all KPIs, otherwise the metrics.
+    `requested` must not have regressed. `max_drop` is the largest change for the worse that does
+    not count, in place of the KPI's own minimum effect. `non_inferiority_margins` are changes for
+    the worse that the interval has to exclude. Without any name the gate judges the KPIs that are
+    marked as gate, otherwise all KPIs, otherwise the primary metric.
+    `inconclusive_passes` None lets an inconclusive check pass unless it is one of non-inferiority.
     `is_chosen_baseline` says that the user named the baseline: only then may the two runs have been
     measured under different conditions.
     """
 
+    requested: Sequence[str] = ()
     max_drop: Mapping[str, float] = field(default_factory=dict)
     non_inferiority_margins: Mapping[str, float] = field(default_factory=dict)
+    inconclusive_passes: bool | None = None
     is_chosen_baseline: bool = True
+
+    @property
+    def names(self) -> list[str]:
+        """The KPIs and metrics that are judged together; empty when none was named."""
+        return list(dict.fromkeys((*self.requested, *self.max_drop, *self.non_inferiority_margins)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateCheck:
-    """The check of one KPI or metric; `effect`, with its 95 % interval, is candidate − baseline."""
+    """The check of one KPI or metric. `reason` says what the numbers of `verdict` mean for it;
+    `verdict` is None for a check of the run as a whole.
+    """
 
     name: str
     requirement: str
     outcome: GateOutcome
-    explanation: str
-    baseline_value: float | None = None
-    value: float | None = None
-    effect: float | None = None
-    low: float | None = None
-    high: float | None = None
-    p_adjusted: float | None = None
+    reason: str
+    verdict: ValueVerdict | None = None
+    is_non_inferiority: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateFigure:
+    """A KPI or metric that is shown and not judged."""
+
+    name: str
+    verdict: ValueVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
     """The outcome of a gate with its checks; `reason` explains an outcome without checks.
 
-    With several `baselines` the candidate is compared with their mean.
+    With several `baselines` the candidate is compared with their mean. `inconclusive_passes` says
+    whether an INCONCLUSIVE outcome has the exit code 0. `choice` says why these were judged when
+    nobody named any; then `figures`, which were not judged, are shown for information.
     """
 
     outcome: GateOutcome
     candidate: str
     baselines: Sequence[str] = ()
     checks: Sequence[GateCheck] = ()
+    figures: Sequence[GateFigure] = ()
+    inconclusive_passes: bool = True
+    choice: str | None = None
     reason: str | None = None
     differences: Sequence[str] = ()
 
@@ -115,18 +141,14 @@ class GateResult:
             return f"the mean of {', '.join(self.baselines)}"
         return next(iter(self.baselines), None)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _GateSubject:
-    """A KPI or metric; `change` is None when it was not compared."""
-
-    name: str
-    verdict: ValueVerdict
-    change: ChangeVerdict | None
+    @property
+    def passes_inconclusive(self) -> bool:
+        """Whether the gate passes although it could not decide."""
+        return self.outcome is GateOutcome.INCONCLUSIVE and self.inconclusive_passes
 
     @property
-    def scale(self) -> Scale:
-        return self.verdict.scale or Scale.NUMBER
+    def exit_code(self) -> int:
+        return 0 if self.passes_inconclusive else EXIT_CODES[self.outcome]
 
 
 def decide(comparison: Comparison, terms: GateTerms) -> GateResult:
@@ -139,222 +161,198 @@ def decide(comparison: Comparison, terms: GateTerms) -> GateResult:
         outcome=GateOutcome.INVALID,
         candidate=comparison.candidate.id,
         baselines=comparison.baseline_run_ids,
+        differences=verdict.differences,
     )
     if not comparison.candidate.traces:
         raise NothingToGate(
             f"the run {result.candidate} has no trace; a gate without a check never passes"
         )
-    if verdict.verdict is Verdict.INVALID:
-        return replace(result, reason=verdict.reason)
     if verdict.conditions and not terms.is_chosen_baseline:
-        reason = f"{NOT_COMPARABLE}: {'; '.join(verdict.conditions)}"
-        return replace(result, reason=reason, differences=verdict.differences)
-    subjects = _subjects(comparison)
-    checks = _regression_checks(comparison, subjects, terms)
-    checks += [
-        _non_inferiority_check(subjects[name], margin)
-        for name, margin in terms.non_inferiority_margins.items()
-    ]
+        return replace(result, reason=f"{NOT_COMPARABLE}: {'; '.join(verdict.conditions)}")
+    verdicts = _verdicts_by_name(comparison)
+    judged = _judged_names(comparison, verdicts, terms)
+    is_unmeasured = any(Note.NO_ITEMS in verdicts[name].notes for name in judged)
+    if verdict.verdict is Verdict.INVALID and not is_unmeasured:
+        return replace(result, reason=verdict.reason)
+    checks = [*_drop_checks(verdicts, judged, terms), *_non_inferiority_checks(verdicts, terms)]
     outcomes = {check.outcome for check in checks}
-    outcome = next(outcome for outcome in _BY_PRIORITY if outcome in outcomes)
-    return replace(result, outcome=outcome, checks=checks, differences=verdict.differences)
+    return replace(
+        result,
+        outcome=next(outcome for outcome in _BY_PRIORITY if outcome in outcomes),
+        checks=checks,
+        figures=[] if terms.names else _figures(verdicts, judged),
+        inconclusive_passes=_passes_inconclusive(checks, terms),
+        choice=None if terms.names else _choice(comparison, judged),
+    )
 
 
-def _subjects(comparison: Comparison) -> dict[str, _GateSubject]:
+def passes_by_default(terms: GateTerms) -> bool:
+    """Whether an outcome without any check passes when it is inconclusive."""
+    if terms.inconclusive_passes is not None:
+        return terms.inconclusive_passes
+    return not terms.non_inferiority_margins
+
+
+def _passes_inconclusive(checks: Iterable[GateCheck], terms: GateTerms) -> bool:
+    if terms.inconclusive_passes is not None:
+        return terms.inconclusive_passes
+    # A proof was required, and there is none.
+    return not any(
+        check.is_non_inferiority and check.outcome is GateOutcome.INCONCLUSIVE for check in checks
+    )
+
+
+def _verdicts_by_name(comparison: Comparison) -> dict[str, ValueVerdict]:
     """By name; a KPI hides a metric of the same name."""
     metrics = {metric.metric: metric.verdict for metric in comparison.metrics}
-    kpis = {kpi.name: kpi.verdict for kpi in comparison.kpis}
-    return {
-        name: _GateSubject(name=name, verdict=verdict, change=change_of_verdict(verdict))
-        for name, verdict in {**metrics, **kpis}.items()
-    }
+    return metrics | {kpi.name: kpi.verdict for kpi in comparison.kpis}
 
 
-def _regression_checks(
-    comparison: Comparison, subjects: Mapping[str, _GateSubject], terms: GateTerms
-) -> list[GateCheck]:
-    """A check for each KPI that must not have regressed; p-values are adjusted together by Holm."""
-    limits, margins = terms.max_drop, terms.non_inferiority_margins
-    unknown = sorted({*limits, *margins} - {*subjects})
+def _judged_names(
+    comparison: Comparison, verdicts: Mapping[str, ValueVerdict], terms: GateTerms
+) -> list[str]:
+    unknown = sorted({*terms.names} - {*verdicts})
     if unknown:
         raise NothingToGate(
             f"the run has no KPI or metric {', '.join(map(repr, unknown))};"
-            f" it has {', '.join(subjects) or 'none'}"
+            f" it has {', '.join(verdicts) or 'none'}"
         )
-    names = list(limits) if limits or margins else _default_names(comparison)
-    if not (names or margins):
+    names = terms.names or comparison.judged
+    if not names and comparison.primary_metric is not None:
+        names = [comparison.primary_metric]
+    if not (names or verdicts):
         raise NothingToGate("the run has neither a KPI nor a metric; add some to its benchmark")
-    limited = [_with_limit(subjects[name], limits.get(name)) for name in names]
-    adjusted = iter(
-        adjust_verdicts([subject.change for subject in limited if subject.change is not None], holm)
-    )
+    # Nothing has a value in both runs: each metric is reported as such.
+    return names or list(verdicts)
+
+
+def _figures(verdicts: Mapping[str, ValueVerdict], judged: Sequence[str]) -> list[GateFigure]:
     return [
-        _not_compared_check(subject)
-        if subject.change is None
-        else _verdict_check(subject, next(adjusted))
-        for subject in limited
+        GateFigure(name=name, verdict=verdict)
+        for name, verdict in verdicts.items()
+        if name not in judged and verdict.effect is not None
     ]
 
 
-def _default_names(comparison: Comparison) -> list[str]:
-    return (
-        [kpi.name for kpi in comparison.kpis if kpi.gate]
-        or [kpi.name for kpi in comparison.kpis]
-        or [metric.metric for metric in comparison.metrics]
+def _choice(comparison: Comparison, judged: Sequence[str]) -> str | None:
+    """Why these are judged, when nobody named any."""
+    if judged == [comparison.primary_metric]:
+        return (
+            f"{judged[0]} is the primary metric of these runs and decides; name others with"
+            " --metrics, --kpi or --max-drop"
+        )
+    return None
+
+
+def _drop_checks(
+    verdicts: Mapping[str, ValueVerdict], judged: Sequence[str], terms: GateTerms
+) -> list[GateCheck]:
+    names = [
+        name
+        for name in judged
+        if name in terms.max_drop or name not in terms.non_inferiority_margins
+    ]
+    return [_drop_check(name, verdicts[name], terms.max_drop.get(name)) for name in names]
+
+
+def _drop_check(name: str, verdict: ValueVerdict, max_drop: float | None) -> GateCheck:
+    harm = _harm(verdict)
+    if harm is None:
+        return _not_compared_check(name, verdict)
+    limit = (verdict.min_effect or 0.0) if max_drop is None else max_drop
+    outcome = _judge_drop(verdict, harm, limit)
+    return GateCheck(
+        name=name,
+        requirement=f"worse by at most {format_limit(limit, verdict.scale)}",
+        outcome=_OUTCOMES[outcome],
+        reason=describe_drop(verdict, harm, limit, outcome),
+        verdict=verdict,
     )
 
 
-def _with_limit(subject: _GateSubject, max_drop: float | None) -> _GateSubject:
-    """The subject with `max_drop` in place of the KPI's own limits."""
-    if max_drop is None or subject.change is None:
-        return subject
-    return replace(subject, change=replace(subject.change, min_effect=max_drop, margin=max_drop))
+def _judge_drop(verdict: ValueVerdict, harm: Harm, limit: float) -> MarginOutcome:
+    """Fails on a proved change for the worse of at least the limit, and passes when a larger one is
+    ruled out. Runs without any change pass.
+    """
+    if has_too_few(verdict):
+        return MarginOutcome.INCONCLUSIVE
+    if Note.IDENTICAL in verdict.notes:
+        return MarginOutcome.PASS
+    if harm.low is None and _is_proved(verdict) and harm.estimate > 0:
+        # A formula with jumps has a test and no interval.
+        return MarginOutcome.FAIL if harm.estimate >= limit else MarginOutcome.INCONCLUSIVE
+    return judge_drop(harm, limit)
 
 
-def _verdict_check(subject: _GateSubject, change: ChangeVerdict) -> GateCheck:
-    return _check(
-        subject,
-        change,
-        f"worse by at most {change.min_effect:g}",
-        _OUTCOMES[change.verdict],
-        explain(subject.name, change, subject.scale),
-    )
+def _is_proved(verdict: ValueVerdict) -> bool:
+    return verdict.p_adjusted is not None and verdict.p_adjusted < ALPHA
 
 
-def _non_inferiority_check(subject: _GateSubject, margin: float) -> GateCheck:
+def _non_inferiority_checks(
+    verdicts: Mapping[str, ValueVerdict], terms: GateTerms
+) -> list[GateCheck]:
+    return [
+        _non_inferiority_check(name, verdicts[name], margin)
+        for name, margin in terms.non_inferiority_margins.items()
+    ]
+
+
+def _non_inferiority_check(name: str, verdict: ValueVerdict, margin: float) -> GateCheck:
     """Non-inferiority: the interval has to exclude harm of `margin` or more.
 
     Several of these checks need no adjustment of their confidence: the gate passes only when all of
     them pass (intersection-union test, Berger 1982).
     """
-    name, change = subject.name, subject.change
-    requirement = f"not inferior by {margin:g}"
-    if change is None:
-        return replace(_not_compared_check(subject), requirement=requirement)
-    if change.n_items < MIN_ITEMS:
-        explanation = f"Non-inferiority of {name} is unknown: {Note.FEW_ITEMS.sentence}"
-        return _check(subject, change, requirement, GateOutcome.INCONCLUSIVE, explanation)
-    interval = _population_interval(change, subject.scale)
-    if interval is None:
-        explanation = f"Non-inferiority of {name} is unknown: its change has no interval."
-        return _check(subject, change, requirement, GateOutcome.INCONCLUSIVE, explanation)
-    harm = _harm(change, interval.low, interval.high)
-    is_proven = check_non_inferiority(harm, margin).is_proven
-    if is_proven:
-        explanation = f"{name} is at most {margin:g} worse (95 % CI)."
-        return _check(subject, change, requirement, GateOutcome.PASS, explanation)
-    if is_proven is False:
-        explanation = f"{name} is more than {margin:g} worse (95 % CI)."
-        return _check(subject, change, requirement, GateOutcome.REGRESSION, explanation)
-    explanation = (
-        f"{name} may be up to {harm.high:.3g} worse (95 % CI): {change.n_items} items cannot show"
-        f" that it is at most {margin:g} worse."
-    )
-    return _check(subject, change, requirement, GateOutcome.INCONCLUSIVE, explanation)
-
-
-def _population_interval(change: ChangeVerdict, scale: Scale) -> Interval | None:
-    """The interval of a change, also when all items changed by the same amount and it is a point.
-
-    A point proves nothing about other items: among n items without a change, `unseen_share` of all
-    items may still change, each by the full range of the scale. A NUMBER has no such range.
-    """
-    if change.low is None or change.high is None:
-        return None
-    if change.low < change.high:
-        return Interval(low=change.low, high=change.high)
-    if scale is Scale.NUMBER:
-        return None
-    reach = unseen_share(change.clusters or change.n_items)
-    return Interval(low=change.low - reach, high=change.high + reach)
-
-
-def _harm(change: ChangeVerdict, low: float, high: float) -> Interval:
-    """The interval of the harm; without a better side a change in either direction is harm."""
-    if change.side is Side.HIGH:
-        return Interval(low=low, high=high)
-    if change.side is Side.LOW:
-        return Interval(low=-high, high=-low)
-    nearest = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
-    return Interval(low=nearest, high=max(abs(low), abs(high)))
-
-
-def _not_compared_check(subject: _GateSubject) -> GateCheck:
-    """A KPI that was not compared is inconclusive; one without a value is invalid."""
-    verdict = subject.verdict
-    is_invalid = not verdict.has_value or verdict.verdict is Verdict.INVALID
+    allowed = format_limit(margin, verdict.scale)
+    requirement = f"proved not worse by {allowed}"
+    harm = _harm(verdict, is_adjusted=False)
+    if harm is None:
+        check = _not_compared_check(name, verdict)
+        return replace(check, requirement=requirement, is_non_inferiority=True)
+    outcome = judge_non_inferiority(harm, margin)
     return GateCheck(
-        name=subject.name,
-        requirement="compared",
-        outcome=GateOutcome.INVALID if is_invalid else GateOutcome.INCONCLUSIVE,
-        explanation=f"{subject.name}: {verdict.explanation}",
-    )
-
-
-def _check(
-    subject: _GateSubject,
-    change: ChangeVerdict,
-    requirement: str,
-    outcome: GateOutcome,
-    explanation: str,
-) -> GateCheck:
-    return GateCheck(
-        name=subject.name,
+        name=name,
         requirement=requirement,
-        outcome=outcome,
-        explanation=explanation,
-        baseline_value=change.baseline_value,
-        value=change.value,
-        effect=change.effect,
-        low=change.low,
-        high=change.high,
-        p_adjusted=change.p_adjusted,
+        outcome=_OUTCOMES[outcome],
+        reason=describe_non_inferiority(verdict, harm, allowed, outcome),
+        verdict=verdict,
+        is_non_inferiority=True,
     )
 
 
-def change_of_verdict(verdict: ValueVerdict) -> ChangeVerdict | None:
-    """The change behind a verdict, with its unadjusted p-value; None when nothing was compared."""
-    if (
-        verdict.effect is None
-        or verdict.verdict is None
-        or verdict.items is None
-        or verdict.trials is None
-        or verdict.method is None
-        or verdict.min_effect is None
-        or verdict.margin is None
-        or verdict.side is None
-    ):
+def _harm(verdict: ValueVerdict, *, is_adjusted: bool = True) -> Harm | None:
+    """The harm of a change with its interval; None when nothing was compared."""
+    if verdict.effect is None or verdict.side is None:
         return None
-    return ChangeVerdict(
-        verdict=verdict.verdict,
-        effect=verdict.effect,
-        low=verdict.low,
-        high=verdict.high,
-        p=verdict.p,
-        p_adjusted=verdict.p,
-        mde=verdict.min_detectable_effect,
-        n_items=verdict.items,
-        trials=verdict.trials,
-        method=verdict.method,
-        baseline_value=verdict.baseline_value,
-        value=verdict.value,
-        min_effect=verdict.min_effect,
-        margin=verdict.margin,
-        side=verdict.side,
-        fixed=_fixed_interval(verdict),
-        clusters=verdict.clusters,
-        remedy=_remedy(verdict),
-        notes=tuple(verdict.notes),
+    if has_too_few(verdict):
+        return harm_of(verdict.effect, None, None, verdict.side)
+    if Note.IDENTICAL in verdict.notes:
+        return _identical_harm(verdict)
+    low, high = (
+        (verdict.low_adjusted, verdict.high_adjusted)
+        if is_adjusted
+        else (verdict.low, verdict.high)
     )
+    return harm_of(verdict.effect, low, high, verdict.side)
 
 
-def _fixed_interval(verdict: ValueVerdict) -> Interval | None:
-    if verdict.fixed_low is None or verdict.fixed_high is None:
-        return None
-    return Interval(low=verdict.fixed_low, high=verdict.fixed_high)
+def _identical_harm(verdict: ValueVerdict) -> Harm:
+    """Among items without a change, `unseen_share` of all items may still change by the full range
+    of a rate; other values have no such range.
+    """
+    if verdict.scale is not Scale.RATE:
+        return Harm(None, 0.0, None)
+    return harm_of(0.0, -unseen_harm(verdict), unseen_harm(verdict), verdict.side or Side.BOTH)
 
 
-def _remedy(verdict: ValueVerdict) -> Remedy | None:
-    if verdict.more_trials is None and Note.ADD_ITEMS not in verdict.notes:
-        return None
-    return Remedy(verdict.more_trials, Note.AT_BEST in verdict.notes)
+def _not_compared_check(name: str, verdict: ValueVerdict) -> GateCheck:
+    """What was not measured in both runs is invalid; what cannot be tested is inconclusive."""
+    is_measured = verdict.has_value and verdict.verdict is not Verdict.INVALID
+    is_unmeasured = not is_measured or Note.NO_ITEMS in verdict.notes
+    return GateCheck(
+        name=name,
+        requirement="measured in both runs" if is_unmeasured else "compared",
+        outcome=GateOutcome.INVALID if is_unmeasured else GateOutcome.INCONCLUSIVE,
+        reason=describe_missing(verdict),
+        verdict=verdict,
+    )

@@ -34,10 +34,11 @@ class ValueVerdict(WireModel):
 
     `effect` is the candidate's value minus the baseline's, over the `items` of both runs, with its
     95 % interval `low` to `high`; on the scale RATIO it is the relative change of the geometric
-    mean. `pAdjusted` is `p` adjusted for the number of KPIs or metrics. `minDetectableEffect` is
-    the smallest change that is detected with 80 % power. `minEffect` is the smallest change that
-    counts and `margin` the largest that does not, in the unit of the effect. `fixedLow` to
-    `fixedHigh` is the interval for exactly these items, without sampling of items.
+    mean. `pAdjusted`, `lowAdjusted` and `highAdjusted` are adjusted for the KPIs or metrics that are
+    judged together, and the verdict follows from them. `minDetectableEffect` is the smallest change
+    that is detected with 80 % power. `minEffect` is the smallest change that counts and `margin` the
+    largest that does not, in the unit of the effect. `fixedLow` to `fixedHigh` is the interval for
+    exactly these items, without sampling of items.
 
     A KPI or metric that was not compared has a `reason` and no numbers; `hasValue` is false when the
     candidate run has no value. `verdict` is null unless the comparison itself is invalid.
@@ -53,6 +54,8 @@ class ValueVerdict(WireModel):
     effect: float | None = None
     low: float | None = None
     high: float | None = None
+    low_adjusted: float | None = None
+    high_adjusted: float | None = None
     p: float | None = None
     p_adjusted: float | None = None
     min_detectable_effect: float | None = None

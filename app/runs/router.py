@@ -46,6 +46,7 @@ COLUMNS = RunView.model_fields.keys() - {"results", "write_back"}
 SVG = "image/svg+xml"
 # The largest number of runs that the baseline mode MEAN_OF_LAST averages.
 MAX_BASELINE_RUNS = 30
+MAX_JUDGED = 100
 
 RunId = Annotated[str, Path(alias="runId")]
 TraceId = Annotated[str, Path(alias="traceId", description="ID that the source gave the trace.")]
@@ -107,11 +108,21 @@ def compare_runs(
     ],
     candidate: Annotated[str, Query(description="ID of the candidate run.")],
     metric: Annotated[str | None, Query(description="The metric of the flipped items.")] = None,
+    judge: Annotated[
+        list[str] | None,
+        Query(
+            max_length=MAX_JUDGED,
+            description="Name of a KPI or metric to judge. All named ones are judged together: their"
+            " intervals and p-values are adjusted. Default: the KPIs of the gate, otherwise all KPIs.",
+        ),
+    ] = None,
 ) -> Comparison:
     """Compare a completed run with a baseline run of the same benchmark: verdicts of KPIs and metrics,
     flipped items and their enriched features, latency, tokens and cost.
     """
-    return stored_run_comparison.compare_in_child(res.db, baseline, candidate, metric=metric)
+    return stored_run_comparison.compare_in_child(
+        res.db, baseline, candidate, metric=metric, judged=judge or ()
+    )
 
 
 @router.get("/{runId}", dependencies=READ)

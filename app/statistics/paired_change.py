@@ -222,7 +222,12 @@ def _verdict(
     interval, mde = change.interval, _detectable(change)
     is_degenerate = interval is not None and interval.low == interval.high
     has_few_clusters = size.clusters is not None and size.clusters < FEW_CLUSTERS
-    own_notes = (Note.DEGENERATE,) * is_degenerate + (Note.FEW_CLUSTERS,) * has_few_clusters
+    is_identical = change.effect == 0 and not change.error
+    own_notes = (
+        (Note.IDENTICAL,) * is_identical
+        + (Note.DEGENERATE,) * (is_degenerate and not is_identical)
+        + (Note.FEW_CLUSTERS,) * has_few_clusters
+    )
     return decide_verdict(
         ChangeVerdict(
             verdict=Verdict.INCONCLUSIVE,

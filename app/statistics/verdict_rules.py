@@ -54,6 +54,7 @@ class Note(StrEnum):
 
     NO_ITEMS = "NO_ITEMS"
     FEW_ITEMS = "FEW_ITEMS"
+    IDENTICAL = "IDENTICAL"
     DEGENERATE = "DEGENERATE"
     DETECTABLE_BUT_SMALL = "DETECTABLE_BUT_SMALL"
     NO_DIRECTION = "NO_DIRECTION"
@@ -77,6 +78,7 @@ class Note(StrEnum):
 _SENTENCES = {
     Note.NO_ITEMS: "No item has a value in both runs.",
     Note.FEW_ITEMS: f"Fewer than {MIN_ITEMS} items are too few for a verdict.",
+    Note.IDENTICAL: "No item changed between the two runs.",
     Note.DEGENERATE: "Every item changed by the same amount, so the interval is a point.",
     Note.DETECTABLE_BUT_SMALL: "The change is detectable, but smaller than the minimum effect.",
     Note.NO_DIRECTION: "The value changed; the KPI has no better direction.",
@@ -200,6 +202,8 @@ class ChangeVerdict:
     n_items: int
     trials: float
     method: str
+    low_adjusted: float | None = None
+    high_adjusted: float | None = None
     baseline_value: float | None = None
     value: float | None = None
     min_effect: float = 0.0

@@ -38,7 +38,7 @@ def test_compare_route__reports_a_drop_and_its_items(
     assert kpi["verdict"]["effect"] == pytest.approx(-9 / 40)
     assert kpi["verdict"]["p"] == pytest.approx(13 / 2048)
     latency, tokens = comparison["usage"]
-    assert (latency["metric"], tokens["metric"]) == ("latency_ms", "tokens")
+    assert (latency["metric"], tokens["metric"]) == ("LATENCY_MS", "TOTAL_TOKENS")
     assert latency["verdict"]["effect"] == pytest.approx(1.0)
     assert latency["verdict"]["verdict"] == "REGRESSED"
     assert tokens["verdict"]["effect"] == pytest.approx(0.0)

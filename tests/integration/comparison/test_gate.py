@@ -46,21 +46,30 @@ def of_files(folder: Path, run: str, *words: str) -> Result:
     ("run", "words", "code"),
     [
         ("bad.jsonl", (), 1),
-        # Of 40 items three fail, then three others: nobody can tell, and 0.5 would have been seen.
-        ("like.jsonl", (), 4),
+        # Of 40 items three fail, then three others: nothing is proved, which passes by default.
+        ("like.jsonl", (), 0),
+        ("like.jsonl", ("--inconclusive", "fail"), 4),
         ("like.jsonl", ("--inconclusive", "pass"), 0),
+        # Identical runs pass, asked as a metric and as a KPI.
+        ("good.jsonl", ("--inconclusive", "fail"), 0),
+        ("good.jsonl", ("--inconclusive", "fail", "--kpi", "quality=ACCURACY * 1"), 0),
         ("like.jsonl", ("--max-drop", "ACCURACY=0.5"), 0),
         ("like.jsonl", ("--non-inferiority-margin", "ACCURACY=0.2"), 0),
         ("like.jsonl", ("--non-inferiority-margin", "ACCURACY=0.05"), 4),
+        ("good.jsonl", ("--non-inferiority-margin", "ACCURACY=0.05"), 4),
+        # What was requested and is not measured never passes.
+        ("good.jsonl", ("--metrics", "ACCURACY,TASK_PASSED"), 3),
+        ("good.jsonl", ("--metrics", "TASK_PASSED"), 3),
+        ("good.jsonl", ("--metrics", "NO_SUCH_METRIC"), 2),
         ("lost.jsonl", (), 3),
         ("none.jsonl", (), 2),
         ("like.jsonl", ("--max-drop", "SPEED=0.5"), 2),
         ("like.jsonl", ("--max-drop", "ACCURACY=-1"), 2),
         ("like.jsonl", ("--max-drop", "ACCURACY"), 2),
         ("nowhere.jsonl", (), 2),
-        # One item tells nothing, nor do 40 others of which as many fail.
-        ("one.jsonl", (), 4),
-        ("others.jsonl", (), 4),
+        # One item proves nothing, nor do 40 others of which as many fail.
+        ("one.jsonl", ("--inconclusive", "fail"), 4),
+        ("others.jsonl", ("--inconclusive", "fail"), 4),
         # What is no file of traces is no outcome of a gate.
         ("twice.jsonl", (), 65),
         ("nan.jsonl", (), 65),
@@ -87,6 +96,44 @@ def test_gate__kpi_without_a_value_never_passes(files: Path) -> None:
     assert (new.exit_code, "no item has a value in both runs" in new.output) == (3, True)
 
 
+@pytest.mark.parametrize("run", ["good.jsonl", "bad.jsonl"])
+def test_gate__requested_metric_without_values_is_named(files: Path, run: str) -> None:
+    for names in ("ROUGE,TASK_PASSED", "TASK_PASSED"):
+        result = gate("--run", files / run, "--baseline", files / "good.jsonl", "--metrics", names)
+        assert "TASK_PASSED: no item has a value in both runs." in result.stdout
+
+
+def test_gate__two_files_are_judged_by_one_primary_metric(files: Path) -> None:
+    result = gate("--run", files / "bad.jsonl", "--baseline", files / "good.jsonl", "--json")
+    document = json.loads(result.stdout)
+    [check] = document["checks"]
+    # One decision and one p-value: the other metrics are copies of it and are not adjusted for.
+    assert (check["name"], check["outcome"], check["pAdjusted"]) == (
+        "ACCURACY", "REGRESSION", check["p"],
+    )  # fmt: skip
+    assert "ROUGE" in {figure["name"] for figure in document["information"]}
+    assert document["exitCode"] == result.exit_code == 1
+
+
+def test_gate__requested_metrics_are_judged_together(files: Path) -> None:
+    names = ("--metrics", "ACCURACY,ROUGE", "--json")
+    result = gate("--run", files / "bad.jsonl", "--baseline", files / "good.jsonl", *names)
+    checks = json.loads(result.stdout)["checks"]
+    assert [check["outcome"] for check in checks] == ["REGRESSION", "REGRESSION"]
+    for check in checks:
+        # The decision follows the interval that is shown as adjusted.
+        assert check["lowAdjusted"] <= check["low"] < check["high"] <= check["highAdjusted"] < 0
+        assert check["p"] <= check["pAdjusted"] < 0.05
+
+
+def test_gate__inconclusive_pass_says_so(files: Path) -> None:
+    words = ("--run", files / "like.jsonl", "--baseline", files / "good.jsonl")
+    passed = gate(*words)
+    assert (passed.exit_code, "--inconclusive fail exits with 4" in passed.stdout) == (0, True)
+    failed = gate(*words, "--inconclusive", "fail")
+    assert (failed.exit_code, "Passes:" in failed.stdout) == (4, False)
+
+
 def test_gate__file_needs_a_baseline_file(files: Path) -> None:
     assert gate("--run", files / "bad.jsonl").exit_code == 2
 
@@ -100,13 +147,14 @@ def test_gate__report_does_not_overwrite_its_input(files: Path, read: str) -> No
 
 def test_gate__writes_junit_and_markdown(files: Path) -> None:
     junit = files / "gate.xml"
+    words = ("--run", files / "bad.jsonl", "--baseline", files / "good.jsonl")
     kpi = ("--kpi", "quality=ACCURACY", "--junit", str(junit))
-    result = of_files(files, "bad.jsonl", *kpi, "--format", "markdown")
+    result = gate(*words, *kpi, "--format", "markdown")
     # 37 of 40 pass, then 25.
-    assert "| ❌ | quality | worse by at most 0.02 | 0.925 | 0.625 |" in result.stdout
+    assert "| ❌ REGRESSION | quality | 0.925 | 0.625 | -0.300 (95 % CI" in result.stdout
     suite = ET.fromstring(junit.read_text())
     assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
-    [document] = map(json.loads, of_files(files, "bad.jsonl", *kpi, "--json").stdout.splitlines())
+    [document] = map(json.loads, gate(*words, *kpi, "--json").stdout.splitlines())
     assert document["outcome"] == "REGRESSION"
     assert document["checks"][0]["effect"] == pytest.approx(-0.3)
 
@@ -184,8 +232,9 @@ def test_gate__stored_runs_have_exit_codes(service: Service, complete_run: Compl
         "wednesday", [trace | {"outcome": "infra_error"} for trace in traces(())]
     )
     failed = service.completed(runName="nobody-uploaded-it")
-    # The first has nothing to be held against; the second has the first, which is its baseline.
-    assert codes([first["id"]], [worse["id"]], [invalid["id"]], [failed["id"]]) == [4, 1, 3, 3]
+    # The first has no baseline, which passes unless it must not; the second has the first.
+    assert codes([first["id"]], [worse["id"]], [invalid["id"]], [failed["id"]]) == [0, 1, 3, 3]
+    assert codes([first["id"], "--inconclusive", "fail"]) == [4]
     back = [first["id"], "--baseline", worse["id"], "--max-drop", "quality=0.1"]
     assert codes(back, [worse["id"], "--metrics", "ROUGE"], ["nobody"]) == [0, 2, 66]
     running = service.start(runName="monday")
@@ -202,7 +251,7 @@ def test_compare_command__prints_the_comparison(
     words = ["runs", "compare", first["id"], worse["id"]]
     completed = CliRunner().invoke(cli, words, env=env)
     assert completed.exit_code == 0, completed.output
-    assert "quality fell by 0.225, from 0.975 to 0.75" in completed.stdout
+    assert "quality fell from 0.975 to 0.750: -0.225 (95 % CI" in completed.stdout
     assert "ACCURACY: 10 items regressed, 1 improved." in completed.stdout
     assert "https://langfuse.example/t/0" in completed.stdout
     assert "tag:kind:sum\t10 of 10\t0 of 30" in completed.stdout

@@ -91,5 +91,5 @@ def test_attributes__tags_tools_and_outcomes_are_features() -> None:
         "tool:fetch": {"b"},
         "ended:timeout": {"a"},
     }
-    latency = attributes.usage.values["latency_ms"]
+    latency = attributes.usage.values["LATENCY_MS"]
     assert [value for value in latency if not math.isnan(value)] == [10.0, 30.0]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from app.comparison.schemas import ComparedRun, Comparison, KpiComparison
+from app.comparison.schemas import ComparedRun, Comparison, KpiComparison, MetricComparison
 from app.comparison.verdict_text import render_verdict
-from app.gate.reports import gate_junit, gate_markdown
-from app.gate.rules import GateOutcome, GateTerms, NothingToGate, change_of_verdict, decide
+from app.gate.reports import PASSES_INCONCLUSIVE, gate_json, gate_junit, gate_markdown, sentences
+from app.gate.rules import GateOutcome, GateTerms, NothingToGate, decide
 from app.kpis.verdict_types import RunVerdict
 from app.statistics.verdict_rules import (
     ChangeVerdict,
@@ -21,15 +21,25 @@ NO_TERMS = GateTerms()
 
 
 def judged(
-    effect: float, half_width: float, p: float, *, side: Side = Side.LOW, items: int = 40
+    effect: float,
+    half_width: float | None,
+    p: float,
+    *,
+    side: Side = Side.LOW,
+    items: int = 40,
+    adjusted_half_width: float | None = None,
+    notes: tuple[Note, ...] = (),
 ) -> ChangeVerdict:
-    """A rate that changed by `effect`, of which an interval is known."""
+    """A rate that changed by `effect`, with its interval, if any."""
+    adjusted = half_width if adjusted_half_width is None else adjusted_half_width
     return decide_verdict(
         ChangeVerdict(
             verdict=Verdict.INCONCLUSIVE,
             effect=effect,
-            low=effect - half_width,
-            high=effect + half_width,
+            low=None if half_width is None else effect - half_width,
+            high=None if half_width is None else effect + half_width,
+            low_adjusted=None if adjusted is None else effect - adjusted,
+            high_adjusted=None if adjusted is None else effect + adjusted,
             p=p,
             p_adjusted=p,
             mde=0.1,
@@ -41,6 +51,7 @@ def judged(
             min_effect=0.02,
             margin=0.05,
             side=side,
+            notes=notes,
         )
     )
 
@@ -49,6 +60,8 @@ def compared(
     kpis: dict[str, ChangeVerdict],
     *,
     gates: tuple[str, ...] = (),
+    metrics: dict[str, ChangeVerdict] | None = None,
+    primary: str | None = None,
     traces: int = 40,
     verdict: RunVerdict | None = None,
 ) -> Comparison:
@@ -77,8 +90,13 @@ def compared(
             )
             for name, change in kpis.items()
         ],
-        metrics=[],
+        metrics=[
+            MetricComparison(metric=name, verdict=render_verdict(name, change, Scale.RATE))
+            for name, change in (metrics or {}).items()
+        ],
         usage=[],
+        judged=list(gates or kpis),
+        primary_metric=primary,
         flipped_items=None,
         enriched_features=[],
         peers=[],
@@ -87,12 +105,8 @@ def compared(
 
 
 WORSE = judged(-0.2, 0.1, 0.001)
-SAME = judged(0.0, 0.04, 0.9)
+SAME = judged(0.0, 0.01, 0.9)
 UNSURE = judged(-0.03, 0.1, 0.4)
-
-
-def test_change_of_verdict__restores_the_change() -> None:
-    assert change_of_verdict(render_verdict("q", WORSE, Scale.RATE)) == WORSE
 
 
 @pytest.mark.parametrize(
@@ -138,32 +152,113 @@ def test_gate__checks_only_named_kpis() -> None:
     assert [check.name for check in result.checks] == ["a"]
 
 
-def test_gate__max_drop_allows_a_larger_drop() -> None:
-    comparison = compared({"quality": WORSE})
-    assert decide(comparison, GateTerms(max_drop={"quality": 0.25})).outcome is GateOutcome.PASS
-    dropped = decide(comparison, GateTerms(max_drop={"quality": 0.1}))
-    assert dropped.outcome is GateOutcome.REGRESSION
+def test_gate__several_checks_are_judged_by_their_adjusted_intervals() -> None:
+    # The interval of the change alone excludes 0; adjusted for the other check it does not.
+    wider = judged(-0.2, 0.15, 0.01, adjusted_half_width=0.25)
+    result = decide(compared({"a": wider, "b": SAME}), NO_TERMS)
+    assert [check.outcome for check in result.checks] == ["INCONCLUSIVE", "PASS"]
 
 
-def test_gate__adjusts_p_values_by_holm() -> None:
-    # Each p = 0.03 alone would do; of two the smaller counts twice: 0.06.
-    single, double = judged(-0.2, 0.1, 0.03), judged(-0.2, 0.1, 0.03)
-    assert decide(compared({"a": single}), NO_TERMS).outcome is GateOutcome.REGRESSION
-    both = decide(compared({"a": single, "b": double}), NO_TERMS)
-    assert both.outcome is GateOutcome.INCONCLUSIVE
-    assert [check.p_adjusted for check in both.checks] == pytest.approx([0.06, 0.06])
+@pytest.mark.parametrize(
+    ("change", "max_drop", "outcome"),
+    [
+        # -0.3 … -0.1: proved; it reaches 0.2 and 0.15, and 0.31 rules out more.
+        (WORSE, 0.15, GateOutcome.REGRESSION),
+        (WORSE, 0.2, GateOutcome.REGRESSION),
+        (WORSE, 0.31, GateOutcome.PASS),
+        # Proved, but below the limit, which the interval exceeds: neither is proved.
+        (WORSE, 0.25, GateOutcome.INCONCLUSIVE),
+        (UNSURE, 0.05, GateOutcome.INCONCLUSIVE),
+        (UNSURE, 0.14, GateOutcome.PASS),
+    ],
+)
+def test_max_drop__fails_on_proof_and_passes_on_proof(
+    change: ChangeVerdict, max_drop: float, outcome: GateOutcome
+) -> None:
+    terms = GateTerms(max_drop={"quality": max_drop})
+    assert decide(compared({"quality": change}), terms).outcome is outcome
+
+
+def test_gate__identical_runs_pass_with_the_share_that_is_unknown() -> None:
+    same = judged(0.0, 0.0, 1.0, items=37, notes=(Note.IDENTICAL,))
+    result = decide(compared({"quality": same}), NO_TERMS)
+    # 1 - 0.025 ** (1 / 37) = 0.0949
+    assert (result.outcome, result.exit_code) == (GateOutcome.PASS, 0)
+    assert "all 37 items gave the same value" in result.checks[0].reason
+    assert "9.5 %" in result.checks[0].reason
+
+
+def test_gate__jumping_kpi_without_an_interval_fails_by_its_test() -> None:
+    jumped = judged(-1.0, None, 0.01)
+    assert decide(compared({"passed": jumped}), NO_TERMS).outcome is GateOutcome.REGRESSION
+    assert (
+        decide(compared({"passed": judged(-1.0, None, 0.2)}), NO_TERMS).outcome
+        is GateOutcome.INCONCLUSIVE
+    )
+
+
+@pytest.mark.parametrize(
+    ("terms", "code"),
+    [
+        (GateTerms(), 0),
+        (GateTerms(inconclusive_passes=False), 4),
+        (GateTerms(inconclusive_passes=True, non_inferiority_margins={"quality": 0.05}), 0),
+        (GateTerms(non_inferiority_margins={"quality": 0.05}), 4),
+        (GateTerms(max_drop={"quality": 0.05}), 0),
+        # The required proof is there; the other check is allowed to be open.
+        (GateTerms(non_inferiority_margins={"other": 0.05}, max_drop={"quality": 0.05}), 0),
+    ],
+)
+def test_exit_code__inconclusive_passes_unless_a_proof_was_required(
+    terms: GateTerms, code: int
+) -> None:
+    result = decide(compared({"quality": UNSURE, "other": SAME}), terms)
+    assert (result.outcome, result.exit_code) == (GateOutcome.INCONCLUSIVE, code)
+    assert (PASSES_INCONCLUSIVE in list(sentences(result))) is (code == 0)
+
+
+def test_gate__without_kpis_judges_the_primary_metric_and_shows_the_others() -> None:
+    comparison = compared({}, metrics={"ACCURACY": SAME, "ROUGE": WORSE}, primary="ACCURACY")
+    result = decide(comparison, GateTerms(max_drop={}))
+    assert [check.name for check in result.checks] == ["ACCURACY"]
+    assert [figure.name for figure in result.figures] == ["ROUGE"]
+    assert result.choice is not None
+    assert "primary metric" in result.choice
+    assert result.outcome is not GateOutcome.REGRESSION
+
+
+def test_gate__requested_metric_without_values_is_invalid_with_its_name() -> None:
+    missing = without_change(Verdict.INVALID, Note.NO_ITEMS)
+    comparison = compared(
+        {}, metrics={"ACCURACY": SAME, "TASK_PASSED": missing}, primary="ACCURACY"
+    )
+    # Unless it is requested, a metric that does not apply is no defect.
+    assert decide(comparison, NO_TERMS).exit_code == 0
+    result = decide(comparison, GateTerms(requested=("ACCURACY", "TASK_PASSED")))
+    assert result.exit_code == 3
+    [line] = [line for line in sentences(result) if line.startswith("TASK_PASSED")]
+    assert line == "TASK_PASSED: no item has a value in both runs."
+
+
+def test_gate__detectable_effect_is_named_only_above_the_observed_change() -> None:
+    lines = [
+        decide(compared({"quality": judged(effect, 0.3, 0.2)}), NO_TERMS).checks[0].reason
+        for effect in (-0.05, -0.25)
+    ]
+    # The detectable effect is 0.1: a sentence that only 0.1 is seen would contradict -0.25.
+    assert ["0.100 or more" in line for line in lines] == [True, False]
 
 
 @pytest.mark.parametrize(
     ("kpi", "outcome"),
     [
-        # The interval of the change: -0.04…0.04, -0.13…0.07, -0.3…-0.1; and of a price its mirror.
+        # The interval of the change: -0.01…0.01, -0.13…0.07, -0.3…-0.1; and of a price its mirror.
         (SAME, GateOutcome.PASS),
         (UNSURE, GateOutcome.INCONCLUSIVE),
         (WORSE, GateOutcome.REGRESSION),
         (judged(0.2, 0.1, 0.001, side=Side.HIGH), GateOutcome.REGRESSION),
         (judged(-0.2, 0.1, 0.001, side=Side.HIGH), GateOutcome.PASS),
-        (judged(0.0, 0.04, 0.9, side=Side.BOTH), GateOutcome.PASS),
+        (judged(0.0, 0.01, 0.9, side=Side.BOTH), GateOutcome.PASS),
         (judged(0.2, 0.1, 0.001, side=Side.BOTH), GateOutcome.REGRESSION),
     ],
 )
@@ -175,12 +270,12 @@ def test_non_inferiority__follows_the_interval(kpi: ChangeVerdict, outcome: Gate
 
 
 def test_non_inferiority__needs_five_items() -> None:
-    alike = judged(0.0, 0.0, 1.0, items=4)
+    alike = judged(0.0, 0.0, 1.0, items=4, notes=(Note.IDENTICAL, Note.FEW_ITEMS))
     result = decide(
         compared({"quality": alike}), GateTerms(non_inferiority_margins={"quality": 0.05})
     )
     assert result.outcome is GateOutcome.INCONCLUSIVE
-    assert "Fewer than 5 items" in result.checks[0].explanation
+    assert "items are too few" in result.checks[0].reason
 
 
 @pytest.mark.parametrize(
@@ -195,7 +290,7 @@ def test_non_inferiority__needs_five_items() -> None:
 def test_non_inferiority__unchanged_items_prove_it_when_there_are_many(
     items: int, outcome: GateOutcome
 ) -> None:
-    like = judged(0.0, 0.0, 1.0, items=items)
+    like = judged(0.0, 0.0, 1.0, items=items, notes=(Note.IDENTICAL,))
     result = decide(
         compared({"quality": like}), GateTerms(non_inferiority_margins={"quality": 0.05})
     )
@@ -225,3 +320,23 @@ def test_gate_reports__escape_markup() -> None:
     junit = gate_junit(result)
     assert 'failures="1"' in junit
     assert "&lt;b&gt;|quality" in junit
+
+
+def test_gate_reports__agree_on_outcome_and_numbers() -> None:
+    result = decide(compared({"quality": WORSE, "speed": UNSURE}), NO_TERMS)
+    document = gate_json(result)
+    assert (document["outcome"], document["exitCode"]) == ("REGRESSION", 1)
+    [quality, _] = document["checks"]
+    assert (quality["effect"], quality["low"], quality["high"]) == pytest.approx((-0.2, -0.3, -0.1))
+    numbers = "-0.200 (95 % CI -0.300 to -0.100, p 0.001)"
+    row = f"| ❌ REGRESSION | quality | 0.900 | 0.700 | {numbers} | worse by at most 0.02 |"
+    assert row in gate_markdown(result).splitlines()
+    assert f"0.900 → 0.700, {numbers}" in gate_junit(result)
+
+
+def test_junit__inconclusive_check_is_a_failure_when_it_does_not_pass() -> None:
+    comparison = compared({"quality": UNSURE})
+    assert 'skipped="1"' in gate_junit(decide(comparison, NO_TERMS))
+    strict = gate_junit(decide(comparison, GateTerms(inconclusive_passes=False)))
+    assert 'failures="1"' in strict
+    assert 'skipped="0"' in strict

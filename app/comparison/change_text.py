@@ -1,0 +1,138 @@
+"""The numbers of a change as text: one format in the terminal, reports, messages and plots; pure."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.kpis.verdict_types import ValueVerdict
+from app.statistics.verdict_rules import Scale
+
+# Units of shares, which need no name beside the number.
+_PLAIN_UNITS = frozenset({"ratio", "score"})
+_SMALLEST_P = 0.001
+_SMALLEST_SHARE = 0.0005
+_WHOLE_NUMBERS_FROM = 1000
+
+
+class ChangeNumbers(Protocol):
+    """The numbers of a change, as `ValueVerdict` and `ChangeVerdict` hold them."""
+
+    @property
+    def baseline_value(self) -> float | None: ...
+    @property
+    def value(self) -> float | None: ...
+    @property
+    def effect(self) -> float | None: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+    @property
+    def low_adjusted(self) -> float | None: ...
+    @property
+    def high_adjusted(self) -> float | None: ...
+    @property
+    def p(self) -> float | None: ...
+    @property
+    def p_adjusted(self) -> float | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeText:
+    """The texts of a change; a part that is unknown is empty.
+
+    `before` and `after` are the values of the runs with their unit, `delta` the change with its
+    sign, `interval` and `p` are named: "95 % CI -0.450 to -0.150", "adjusted p 0.012". Where several
+    changes are judged together, `interval` has the adjusted interval, too.
+    """
+
+    before: str
+    after: str
+    delta: str
+    interval: str
+    p: str
+
+    @property
+    def values(self) -> str:
+        return f"{self.before} → {self.after}"
+
+    @property
+    def change(self) -> str:
+        """The change with its interval and p: "-0.300 (95 % CI -0.450 to -0.150, p 0.012)"."""
+        evidence = ", ".join(filter(None, (self.interval, self.p)))
+        return f"{self.delta} ({evidence})" if evidence else self.delta
+
+
+def describe_change(
+    change: ChangeNumbers, scale: Scale | None, unit: str | None = None
+) -> ChangeText | None:
+    """The texts of a change; None when nothing was compared. `unit` is that of the KPI or metric."""
+    if change.effect is None:
+        return None
+    interval = _interval_text(change.low, change.high, scale)
+    adjusted = _interval_text(change.low_adjusted, change.high_adjusted, scale)
+    intervals = [f"95 % CI {interval}"] if interval else []
+    if adjusted not in {"", interval}:
+        intervals.append(f"adjusted CI {adjusted}")
+    return ChangeText(
+        before=format_value(change.baseline_value, scale, unit),
+        after=format_value(change.value, scale, unit),
+        delta=format_amount(change.effect, scale, has_sign=True),
+        interval=", ".join(intervals),
+        p=_p_text(change.p, change.p_adjusted),
+    )
+
+
+def format_change(verdict: ValueVerdict, unit: str | None = None) -> str:
+    """A change in one line: "0.925 → 0.625, -0.300 (95 % CI -0.450 to -0.150, p 0.001)"; empty when
+    nothing was compared.
+    """
+    text = describe_change(verdict, verdict.scale, unit)
+    return "" if text is None else f"{text.values}, {text.change}"
+
+
+def format_value(value: float | None, scale: Scale | None = None, unit: str | None = None) -> str:
+    """A value of a run with its unit; a share always has three decimals."""
+    if value is None:
+        return "no value"
+    number = f"{value:.3f}" if scale is Scale.RATE else format_number(value)
+    return number if unit is None or unit in _PLAIN_UNITS else f"{number} {unit}"
+
+
+def format_amount(amount: float, scale: Scale | None, *, has_sign: bool = False) -> str:
+    """A change or a limit of one, in the unit of its scale: a ratio in percent."""
+    sign = "+" if has_sign and amount > 0 else ""
+    if scale is Scale.RATIO:
+        return f"{sign}{amount * 100:.1f} %"
+    if scale is Scale.RATE and (abs(amount) >= _SMALLEST_SHARE or amount == 0):
+        # Without the negative zero of a rounding.
+        return f"{sign}{amount + 0.0:.3f}"
+    return f"{sign}{format_number(amount)}"
+
+
+def format_limit(limit: float, scale: Scale | None) -> str:
+    """A limit that somebody set, as short as it was written."""
+    return f"{limit * 100:g} %" if scale is Scale.RATIO else format_number(limit)
+
+
+def format_number(value: float) -> str:
+    """A number with four significant digits and without an exponent."""
+    if value == 0:
+        return "0"
+    if abs(value) >= _WHOLE_NUMBERS_FROM:
+        return f"{value:.0f}"
+    text = f"{value:.4g}"
+    # Small numbers only: larger ones were written as whole numbers.
+    return f"{value:.12f}".rstrip("0").rstrip(".") if "e" in text else text
+
+
+def _interval_text(low: float | None, high: float | None, scale: Scale | None) -> str:
+    if low is None or high is None:
+        return ""
+    return f"{format_amount(low, scale)} to {format_amount(high, scale)}"
+
+
+def _p_text(p: float | None, p_adjusted: float | None) -> str:
+    if p_adjusted is None:
+        return ""
+    label = "p" if p is None or p == p_adjusted else "adjusted p"
+    return f"{label} < {_SMALLEST_P:g}" if p_adjusted < _SMALLEST_P else f"{label} {p_adjusted:.2g}"

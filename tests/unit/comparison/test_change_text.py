@@ -1,0 +1,70 @@
+"""The numbers of a change as text."""
+
+import pytest
+
+from app.comparison.change_text import describe_change, format_change, format_limit, format_value
+from app.kpis.verdict_types import ValueVerdict
+from app.statistics.verdict_rules import Scale
+
+
+def verdict(**numbers: float | Scale) -> ValueVerdict:
+    return ValueVerdict.model_validate({"explanation": "", **numbers})
+
+
+FALL = verdict(
+    scale=Scale.RATE,
+    baseline_value=0.925,
+    value=0.625,
+    effect=-0.3,
+    low=-0.449,
+    high=-0.145,
+    p=0.0004,
+    p_adjusted=0.0004,
+)
+
+
+def test_format_change__has_values_change_interval_and_p() -> None:
+    expected = "0.925 → 0.625, -0.300 (95 % CI -0.449 to -0.145, p < 0.001)"
+    assert format_change(FALL) == expected
+    # A share has no unit beside it.
+    assert format_change(FALL, "ratio") == expected
+
+
+def test_format_change__names_what_is_adjusted() -> None:
+    update = {"p": 0.01, "p_adjusted": 0.03, "low_adjusted": -0.5, "high_adjusted": -0.05}
+    text = describe_change(FALL.model_copy(update=update), Scale.RATE)
+    assert text is not None
+    assert text.change == (
+        "-0.300 (95 % CI -0.449 to -0.145, adjusted CI -0.500 to -0.050, adjusted p 0.03)"
+    )
+
+
+def test_format_change__ratio_is_in_percent_and_values_have_their_unit() -> None:
+    slower = verdict(
+        scale=Scale.RATIO, baseline_value=5010.2, value=5411.0, effect=0.08, low=0.012, high=0.153
+    )
+    assert format_change(slower, "ms") == "5010 ms → 5411 ms, +8.0 % (95 % CI 1.2 % to 15.3 %)"
+
+
+def test_format_change__not_compared_is_empty() -> None:
+    assert format_change(verdict()) == ""
+    assert describe_change(verdict(), None) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (None, "ms", "no value"),
+        (0.0, "USD", "0 USD"),
+        (0.0000123, "USD", "0.0000123 USD"),
+        (35412.7, "tokens", "35413 tokens"),
+        (1234567.0, None, "1234567"),
+        (-2.5, None, "-2.5"),
+    ],
+)
+def test_format_value__has_no_exponent(value: float | None, unit: str | None, text: str) -> None:
+    assert format_value(value, Scale.NUMBER, unit) == text
+
+
+def test_format_limit__is_as_short_as_it_was_written() -> None:
+    assert (format_limit(0.02, Scale.RATE), format_limit(0.1, Scale.RATIO)) == ("0.02", "10 %")
