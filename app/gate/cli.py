@@ -229,7 +229,7 @@ def _gate_files(
     try:
         selected = select_metrics(metrics, kpis)
     except NotFound as error:
-        raise WrongUsage(str(error), hint="`mosaico metrics` lists them") from error
+        raise WrongUsage(str(error), hint="`mosaico plugins` lists the metrics") from error
     requested = replace(terms, requested=selected.requested)
     return decide(compare_files(Path(baseline), Path(run), selected, requested.names), requested)
 

@@ -98,6 +98,7 @@ def test_gate__is_invalid_under_changed_conditions_unless_the_baseline_is_chosen
     cut = of_another_dataset(service, "tuesday", BAD)
     words = ["gate", "--run", cut["id"]]
     own = CliRunner().invoke(cli, words, env=env)
-    assert (own.exit_code, own.stdout.splitlines()[1]) == (3, cut["verdict"]["reason"])
+    reason = cut["verdict"]["reason"]
+    assert (own.exit_code, own.stdout.splitlines()[1]) == (3, f"{reason[0].upper()}{reason[1:]}.")
     chosen_baseline = CliRunner().invoke(cli, [*words, "--baseline", first["id"]], env=env)
     assert chosen_baseline.exit_code == 1, chosen_baseline.output
