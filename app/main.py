@@ -20,6 +20,7 @@ from starlette.routing import BaseRoute
 from app import api
 from app.access.audit_middleware import audit_request
 from app.access.service import ensure_first_admin_key
+from app.access.stream_owners import KeyStreamOwners
 from app.core import problem_documents
 from app.core.encryption import Secret
 from app.core.resources import Resources
@@ -78,7 +79,9 @@ def create_app(resources: Resources, *, show_docs: bool = True) -> FastAPI:
     )
     app.state.resources = resources
     app.state.commit_hook = audit_request
-    app.state.hub = EventHub(resources.db.url)
+    app.state.hub = EventHub(
+        resources.db.url, owners=KeyStreamOwners(resources.db, resources.clock)
+    )
     app.state.probe = health.HealthProbe(resources.db.url)
     if show_docs:
         openapi.install(app)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.core.console.terminal import CommandGroup, DryRun, Yes, confirm, print_status
+from app.core.console.terminal import CommandGroup, DryRun, WrongUsage, Yes, confirm, print_status
 
 if TYPE_CHECKING:
     from app.core.resources import Resources
@@ -17,29 +17,46 @@ cli = CommandGroup("purge", help="Delete the traces of old runs.")
 def purge(
     *,
     older_than: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--older-than", min=1, max=36500, metavar="DAYS", help="Minimum age of the runs."
         ),
-    ],
+    ] = None,
     benchmark: Annotated[
         str | None, typer.Option("--benchmark", help="Purge only the runs of this benchmark ID.")
     ] = None,
     yes: Yes = False,
     dry_run: DryRun = False,
+    undo: Annotated[
+        bool,
+        typer.Option(
+            "--undo", help="Restore the runs whose traces are marked but not deleted yet."
+        ),
+    ] = False,
 ) -> None:
     """Delete the traces of old runs. Their history is kept.
 
     Metric aggregates and KPI values are kept. Needs the database, but no server: the command marks
-    the runs, and workers delete the rows.
+    the runs, and workers delete the rows a day later. Raises `ClocksDiffer` when the clock of this
+    machine disagrees with that of the database.
     """
+    if undo == (older_than is not None):
+        raise WrongUsage("one of two options is needed", hint="add --older-than DAYS, or --undo")
+    if older_than is None:
+        _undo()
+    else:
+        _purge(older_than, benchmark, yes=yes, dry_run=dry_run)
+
+
+def _purge(older_than: int, benchmark: str | None, *, yes: bool, dry_run: bool) -> None:
+    from app.core.batch_delete import trusted_now
     from app.core.settings import load_settings
     from app.runs.retention import count_runs_before
     from app.startup import opened_resources
 
     with opened_resources(load_settings(), name="mosaico-purge", pool_size=1) as res:
-        cutoff = res.clock() - timedelta(days=older_than)
         with res.db.read() as session:
+            cutoff = trusted_now(session, res.clock()) - timedelta(days=older_than)
             old = count_runs_before(session, cutoff, benchmark_id=benchmark)
         summary = (
             f"{old.runs} runs with {old.traces} traces ended before {cutoff:%Y-%m-%d %H:%M} UTC"
@@ -47,18 +64,39 @@ def purge(
         if dry_run or not old.runs:
             print_status(summary)
             return
-        confirm(f"{summary}. Delete these traces? This cannot be undone.", yes=yes)
+        confirm(
+            f"{summary}. Delete these traces? `mosaico purge --undo` restores them within a day.",
+            yes=yes,
+        )
         purged_count = _purge_before(res, cutoff, benchmark)
-    print_status(f"{purged_count} runs are purged; workers delete their rows")
+    print_status(
+        f"{purged_count} runs are purged; workers delete their rows in a day, until then"
+        " `mosaico purge --undo` restores them"
+    )
+
+
+def _undo() -> None:
+    from app.core.settings import load_settings
+    from app.runs.retention import restore_purged_runs
+    from app.startup import opened_resources
+
+    with (
+        opened_resources(load_settings(), name="mosaico-purge", pool_size=1) as res,
+        res.db.begin() as session,
+    ):
+        restored_count = restore_purged_runs(session)
+    print_status(f"{restored_count} runs are restored")
 
 
 def _purge_before(res: "Resources", cutoff: datetime, benchmark: str | None) -> int:
     """Mark the runs batch by batch: one transaction would lock all of them at once."""
+    from app.core.batch_delete import trusted_now
     from app.runs.retention import purge_runs_before
 
-    now, total = res.clock(), 0
+    total = 0
     while True:
         with res.db.begin() as session:
+            now = trusted_now(session, res.clock())
             count = purge_runs_before(session, cutoff, now, benchmark_id=benchmark)
         if not count:
             return total

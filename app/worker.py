@@ -8,7 +8,7 @@ import threading
 
 from app.access.rate_limits import delete_old_windows
 from app.access.service import delete_expired_responses
-from app.core.batch_delete import delete_in_batches
+from app.core.batch_delete import delete_in_batches, trusted_now
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.jobs.handlers import HANDLERS
@@ -106,9 +106,12 @@ def _report_missed_schedules(resources: Resources) -> None:
 def _purge(resources: Resources) -> None:
     """Delete expired rows: stored responses, finished jobs, trigger events, notifications, traces of
     runs that are older than `keepDays`, and cached answers of models.
+
+    Raises: `ClocksDiffer`, before anything is deleted.
     """
     with resources.db.begin() as session:
-        delete_old_windows(session, resources.clock().timestamp())
+        now = trusted_now(session, resources.clock())
+        delete_old_windows(session, now.timestamp())
     for delete_some in (
         delete_expired_responses,
         delete_finished_jobs,

@@ -1,6 +1,7 @@
 """Reads API keys and the audit log."""
 
 import hmac
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
@@ -47,6 +48,13 @@ def find_key(session: Session, token: str) -> KeyIdentity | None:
         if hmac.compare_digest(row.digest, token_hash):
             return _to_identity(row)
     return None
+
+
+def list_key_identities(session: Session, key_ids: AbstractSet[str]) -> list[KeyIdentity]:
+    """The keys with these IDs that exist."""
+    return [
+        _to_identity(row) for row in session.scalars(select(ApiKey).where(ApiKey.id.in_(key_ids)))
+    ]
 
 
 def get_key_row(session: Session, key_id: str) -> ApiKey:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import procrastinate
@@ -22,6 +22,7 @@ from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
 from app.jobs.handlers import JobContext, JobHandler, JobHandlers, WorkerStopping
 from app.jobs.outcomes import (
+    MAX_RETRY_DELAY_S,
     JobFailed,
     JobLease,
     JobOutcome,
@@ -107,19 +108,25 @@ class Worker:
             ticker.shutdown(wait=False)
 
     async def drain(self) -> None:
-        """Run all waiting jobs, and the jobs that they enqueue, then return.
+        """Run the waiting jobs, and the jobs that they enqueue, then return.
 
-        Jobs without a handler in this process stay in the queue.
+        Jobs without a handler in this process stay in the queue, and so do those of a later time than
+        a retry has.
         """
         async with self._app().open_async() as app:
-            while await self._has_known_job(app):
+            while await self._has_job_to_drain(app):
                 await app.run_worker_async(
                     concurrency=self._concurrency, wait=False, install_signal_handlers=False
                 )
 
-    async def _has_known_job(self, app: procrastinate.App) -> bool:
+    async def _has_job_to_drain(self, app: procrastinate.App) -> bool:
+        horizon = datetime.now(UTC) + timedelta(seconds=MAX_RETRY_DELAY_S)
         waiting = await app.job_manager.list_jobs_async(status="todo")
-        return any(self._handlers.find(job.task_name) is not None for job in waiting)
+        return any(
+            self._handlers.find(job.task_name) is not None
+            and (job.scheduled_at is None or job.scheduled_at <= horizon)
+            for job in waiting
+        )
 
     async def _run_until_lost(self, on_ready: Callable[[], None]) -> None:
         try:

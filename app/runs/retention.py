@@ -1,8 +1,9 @@
 """Deletion and purge of runs.
 
 A deleted run disappears with everything it measured. A purge removes the traces of a run and their
-values, and keeps the run, its aggregates and its KPIs: the history. Both take effect at once; the
-rows, which may be millions, are deleted afterwards by jobs, a range of positions per transaction.
+values, and keeps the run, its aggregates and its KPIs: the history. Both take effect at once. The
+rows, which may be millions, are deleted afterwards by jobs, a range of positions per transaction;
+those of a purge a day later, so that a mistaken purge can be undone.
 A run that is pinned as a baseline is never purged.
 """
 
@@ -20,6 +21,7 @@ from sqlalchemy import (
     literal_column,
     select,
     type_coerce,
+    update,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import IntegrityError
@@ -40,6 +42,7 @@ from app.traces.service import delete_positions
 # Both limits keep transactions short: a purge must not hold locks that running workers wait for.
 RUNS_PER_BATCH = 20
 ROWS_PER_BATCH = 10_000
+UNDO_PERIOD = timedelta(days=1)
 A_DAY: ColumnElement[timedelta] = literal_column("INTERVAL '1 day'")
 
 
@@ -122,11 +125,36 @@ def _purge(session: Session, run_id: str, now: datetime) -> None:
     # Another purge took it between the selection and the lock.
     if run.purged_at is not None:
         return
-    collection_id, run.collection_id, run.purged_at = run.collection_id, None, now
-    # The shards hold summaries of the purged values, which later runs would otherwise reuse.
-    session.execute(delete(RunShard).where(RunShard.run_seq == run.seq))
+    run.purged_at = now
     session.flush()
-    _drop(session, run.seq, collection_id)
+    enqueue(
+        session,
+        "runs.drop_purged",
+        start_at=now + UNDO_PERIOD,
+        run_id=run_id,
+        purged_at=now.isoformat(),
+    )
+
+
+def restore_purged_runs(session: Session) -> int:
+    """Undo the purges whose traces are not deleted yet; returns the number of restored runs."""
+    waiting = BenchmarkRun.purged_at.is_not(None) & BenchmarkRun.collection_id.is_not(None)
+    restored = update(BenchmarkRun).where(waiting).values(purged_at=None).returning(BenchmarkRun.id)
+    return len(session.scalars(restored).all())
+
+
+def drop_purged(job: JobContext, run_id: str, purged_at: str) -> None:
+    """Delete the traces and values of a run that was purged at this time, unless that was undone."""
+    with job.resources.db.begin() as session:
+        run = _lock_ended(session, run_id)
+        # A run that was restored and purged again has a later job.
+        if run.purged_at is None or run.purged_at != datetime.fromisoformat(purged_at):
+            return
+        collection_id, run.collection_id = run.collection_id, None
+        # The shards hold summaries of the purged values, which later runs would otherwise reuse.
+        session.execute(delete(RunShard).where(RunShard.run_seq == run.seq))
+        session.flush()
+        _drop(session, run.seq, collection_id)
 
 
 def _lock_ended(session: Session, run_id: str) -> BenchmarkRun:

@@ -35,6 +35,7 @@ for name, step in STEPS.items():
     HANDLERS.register(name, on_failure="runs.on_failure")(_unless_ended(step))
 
 HANDLERS.register("runs.on_failure")(_unless_ended(pipeline.on_failure))
+HANDLERS.register("runs.drop_purged")(_unless_ended(retention.drop_purged))
 HANDLERS.register("runs.drop_results")(retention.drop_results)
 HANDLERS.register("runs.drop_traces")(retention.drop_traces)
 HANDLERS.register("runs.write_back", on_failure="runs.write_back_failed")(

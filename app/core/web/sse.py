@@ -11,9 +11,11 @@ import hashlib
 import json
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Protocol
 
 import anyio
 import anyio.to_thread
@@ -28,6 +30,7 @@ from starlette.types import Receive, Scope, Send
 from app.core.db import libpq_url
 from app.core.errors import Unavailable
 from app.core.postgres_notify import CHANNEL
+from app.core.problem_documents import TooManyRequests
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -37,6 +40,49 @@ HEARTBEAT_S = 15.0
 COALESCE_S = 0.1
 FIRST_RECONNECT_S = 0.1
 MAX_RECONNECT_S = 5.0
+# Half of the two seconds within which a stream of a revoked key ends.
+REVOKE_INTERVAL_S = 1.0
+STREAMS_PER_OWNER = 100
+STREAMS_PER_PROCESS = 1000
+SNAPSHOT_THREADS = 8
+_RETRY_LATER = {"Retry-After": "10"}
+
+
+class TooManyStreams(TooManyRequests):
+    """Too many open event streams; close one, or read the resource instead."""
+
+    code = "too-many-streams"
+
+
+class StreamOwners(Protocol):
+    """Who may hold streams open: the API keys that opened them."""
+
+    def owner_of(self, request: Request) -> str:
+        """The owner of the stream that a request opens."""
+        ...
+
+    def find_unusable(self, owners: AbstractSet[str]) -> AbstractSet[str]:
+        """The owners whose streams must be closed; runs in a thread."""
+        ...
+
+
+class _OpenToAll:
+    """Streams without owners, which are never closed."""
+
+    def owner_of(self, request: Request) -> str:  # noqa: ARG002 - the protocol
+        return ""
+
+    def find_unusable(self, owners: AbstractSet[str]) -> AbstractSet[str]:  # noqa: ARG002 - the protocol
+        return set()
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class EventSubscription:
+    """An open stream: `wakeup` is set by each notification and cleared by the reader."""
+
+    owner: str
+    wakeup: asyncio.Event = field(default_factory=asyncio.Event)
+    is_revoked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,47 +110,54 @@ class EventHub:
         url: str,
         *,
         channel: str = CHANNEL,
+        owners: StreamOwners | None = None,
         heartbeat_s: float = HEARTBEAT_S,
         coalesce_s: float = COALESCE_S,
     ) -> None:
+        self.owners = owners or _OpenToAll()
+        self.snapshot_limiter = anyio.CapacityLimiter(SNAPSHOT_THREADS)
         self.heartbeat_s = heartbeat_s
         self.coalesce_s = coalesce_s
         self.listening = False
         self.closed = False
         self._url = url
         self._channel = channel
-        self._subscribers: dict[str, set[asyncio.Event]] = {}
+        self._subscribers: dict[str, set[EventSubscription]] = {}
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Listen until the block ends, then end every stream."""
-        listener = asyncio.create_task(self._listen_forever())
+        tasks = [
+            asyncio.create_task(self._listen_forever()),
+            asyncio.create_task(self._revoke_forever()),
+        ]
         try:
             yield
         finally:
             self.close()
-            listener.cancel()
-            with suppress(asyncio.CancelledError):
-                await listener
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     @contextmanager
-    def subscribe(self, key: str) -> Iterator[asyncio.Event]:
-        """An event that is set by each notification of the key; the reader clears it."""
-        wakeup = asyncio.Event()
-        self._subscribers.setdefault(key, set()).add(wakeup)
+    def subscribe(self, key: str, owner: str) -> Iterator[EventSubscription]:
+        """An open stream of the key. Raises `TooManyStreams`."""
+        self._require_free_place(owner)
+        subscription = EventSubscription(owner=owner)
+        self._subscribers.setdefault(key, set()).add(subscription)
         try:
-            yield wakeup
+            yield subscription
         finally:
             # The last stream of a key removes it, so that keys of old runs do not pile up.
             waiting = self._subscribers[key]
-            waiting.discard(wakeup)
+            waiting.discard(subscription)
             if not waiting:
                 del self._subscribers[key]
 
     def wake(self, key: str) -> None:
         """Wake the streams of a key."""
-        for wakeup in self._subscribers.get(key, ()):
-            wakeup.set()
+        for subscription in self._subscribers.get(key, ()):
+            subscription.wakeup.set()
 
     def wake_all(self) -> None:
         """Wake every stream."""
@@ -120,6 +173,41 @@ class EventHub:
     def open_streams(self) -> int:
         """Number of open streams."""
         return sum(len(waiting) for waiting in self._subscribers.values())
+
+    def _subscriptions(self) -> Iterator[EventSubscription]:
+        return chain.from_iterable(self._subscribers.values())
+
+    def _require_free_place(self, owner: str) -> None:
+        if self.open_streams >= STREAMS_PER_PROCESS:
+            raise TooManyStreams(
+                f"this process has {STREAMS_PER_PROCESS} open event streams, the most it serves;"
+                " read the resource instead, or try again later",
+                headers=_RETRY_LATER,
+            )
+        owned = sum(subscription.owner == owner for subscription in self._subscriptions())
+        if owned >= STREAMS_PER_OWNER:
+            raise TooManyStreams(
+                f"this API key has {STREAMS_PER_OWNER} open event streams, the most that a key may"
+                " have; close one, then try again",
+                headers=_RETRY_LATER,
+            )
+
+    async def _revoke_forever(self) -> None:
+        while not self.closed:
+            await asyncio.sleep(REVOKE_INTERVAL_S)
+            # While the database is unavailable nobody can revoke a key, and no stream gets news.
+            with suppress(Unavailable):
+                await self._close_revoked()
+
+    async def _close_revoked(self) -> None:
+        owners = {subscription.owner for subscription in self._subscriptions()}
+        if not owners:
+            return
+        unusable = await anyio.to_thread.run_sync(self.owners.find_unusable, owners)
+        for subscription in self._subscriptions():
+            if subscription.owner in unusable:
+                subscription.is_revoked = True
+                subscription.wakeup.set()
 
     async def _listen_forever(self) -> None:
         delay_s = FIRST_RECONNECT_S
@@ -163,9 +251,11 @@ def stream_events(
     heartbeat. None means that the resource was deleted and ends the stream. A client that
     reconnects with `Last-Event-ID` does not get the same event again; one that has received the
     final event gets 204, which stops the reconnects of a browser. An error of the first snapshot
-    becomes the response.
+    becomes the response, and so does `TooManyStreams`. The stream ends within two seconds after its
+    API key was revoked or expired.
     """
-    return _EventStream(hub, key, snapshot, request.headers.get("last-event-id"))
+    owner = hub.owners.owner_of(request)
+    return _EventStream(hub, key, owner, snapshot, request.headers.get("last-event-id"))
 
 
 class _EventStream(StreamingResponse):
@@ -175,6 +265,7 @@ class _EventStream(StreamingResponse):
         self,
         hub: EventHub,
         key: str,
+        owner: str,
         snapshot: Callable[[], EventSnapshot | None],
         last_id: str | None,
     ) -> None:
@@ -182,14 +273,15 @@ class _EventStream(StreamingResponse):
         super().__init__(self._events(), headers={"X-Accel-Buffering": "no"})
         self._hub = hub
         self._key = key
+        self._owner = owner
         self._snapshot = snapshot
         self._last_id = last_id
         self._first: EventSnapshot | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Subscribed before the first snapshot: a change between the two would be missed.
-        with self._hub.subscribe(self._key) as wakeup:
-            self._wakeup = wakeup
+        with self._hub.subscribe(self._key, self._owner) as subscription:
+            self._subscription = subscription
             self._first = await self._take_snapshot()
             if self._first is None or self._is_final_event_known(self._first):
                 await Response(status_code=204)(scope, receive, send)
@@ -210,7 +302,7 @@ class _EventStream(StreamingResponse):
 
     async def _events(self) -> AsyncIterator[bytes]:
         snapshot = self._first
-        while snapshot is not None and not self._hub.closed:
+        while snapshot is not None and not self._must_end():
             yield self._encode_event(snapshot)
             if snapshot.final:
                 return
@@ -219,14 +311,17 @@ class _EventStream(StreamingResponse):
 
     async def _wait_for_change(self) -> None:
         with anyio.move_on_after(self._hub.heartbeat_s):
-            await self._wakeup.wait()
+            await self._subscription.wakeup.wait()
             await asyncio.sleep(self._hub.coalesce_s)
         # Before the snapshot: a change during it sets the event again and causes another snapshot.
-        self._wakeup.clear()
+        self._subscription.wakeup.clear()
+
+    def _must_end(self) -> bool:
+        return self._hub.closed or self._subscription.is_revoked
 
     async def _retake_snapshot(self, previous: EventSnapshot) -> EventSnapshot | None:
         """A new snapshot; the previous one while the database is unavailable."""
-        if self._hub.closed:
+        if self._must_end():
             return None
         try:
             return await self._take_snapshot()
@@ -234,7 +329,8 @@ class _EventStream(StreamingResponse):
             return previous
 
     async def _take_snapshot(self) -> EventSnapshot | None:
-        return await anyio.to_thread.run_sync(self._snapshot)
+        # Few threads of their own: a change that many streams follow must not delay requests.
+        return await anyio.to_thread.run_sync(self._snapshot, limiter=self._hub.snapshot_limiter)
 
     def _encode_event(self, snapshot: EventSnapshot) -> bytes:
         data = _json(snapshot.data)

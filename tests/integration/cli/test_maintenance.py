@@ -88,5 +88,9 @@ def test_purge__deletes_traces_of_old_runs_after_confirmation(
     other = key.ok("purge", "--older-than", "30", "--benchmark", "other", "--yes")
     assert "0 runs" in other.stderr
     purged = key.ok("purge", "--older-than", "30", "--benchmark", "bench-001", "--yes")
-    assert purged.stderr == "1 runs are purged; workers delete their rows\n"
+    assert purged.stderr.startswith("1 runs are purged; workers delete their rows in a day")
     assert service.get(f"/benchmark-runs/{run['id']}")["purgedAt"]
+
+    assert key("purge").exit_code == key("purge", "--undo", "--older-than", "30").exit_code == 2
+    assert key.ok("purge", "--undo").stderr == "1 runs are restored\n"
+    assert service.get(f"/benchmark-runs/{run['id']}")["purgedAt"] is None

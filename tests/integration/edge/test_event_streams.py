@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import httpx
 import psycopg
@@ -13,9 +14,10 @@ from fastapi import FastAPI
 from app.core.db import Database
 from app.core.errors import NotFound
 from app.core.postgres_notify import notify_streams
+from app.core.web import sse
 from app.core.web.sse import EventHub, EventSnapshot
 from app.main import Server
-from tests.integration.edge.toy_things import THINGS, Shelf, toy_app
+from tests.integration.edge.toy_things import THINGS, Shelf, ToyOwners, toy_app
 from tests.support.http import serving
 
 LIVENESS_S = 60
@@ -29,6 +31,7 @@ class Service:
         self.shelf = shelf
         self.client = client
         self.hub: EventHub = app.state.hub
+        self.owners: ToyOwners = app.state.hub.owners
         self.db: Database = app.state.resources.db
 
     def announce(self, key: str) -> None:
@@ -53,6 +56,7 @@ def service(served: Service) -> Service:
     eventually(lambda: served.hub.listening and served.hub.open_streams == 0)
     served.hub.heartbeat_s, served.hub.coalesce_s = 60.0, 0.1
     served.shelf.snapshots = []
+    served.owners.unusable = set()
     return served
 
 
@@ -110,6 +114,46 @@ def test_event_stream__commit_wakes_only_streams_of_its_key(service: Service) ->
         service.announce("run-1")
         assert events.next()["id"] == "2"
         assert service.shelf.taken == snapshot_count + 1
+
+
+def test_event_stream__ends_when_its_owner_becomes_unusable(service: Service) -> None:
+    service.shelf.snapshots = [progress(1)]
+    opened_by = {"X-Owner": "revoked"}
+    with (
+        service.client.stream("GET", f"{THINGS}/run-1/events", headers=opened_by) as revoked,
+        service.client.stream("GET", f"{THINGS}/run-1/events") as other,
+    ):
+        revoked_events, other_events = Events(revoked), Events(other)
+        assert revoked_events.next() == other_events.next()
+        service.owners.unusable = {"revoked"}
+        assert revoked_events.next() == {}
+        service.shelf.snapshots = [progress(2)]
+        service.announce("run-1")
+        assert other_events.next()["id"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("limit", "whose"),
+    [("STREAMS_PER_OWNER", "this API key has 2"), ("STREAMS_PER_PROCESS", "this process has 2")],
+)
+def test_event_stream__one_too_many_is_refused(
+    service: Service, monkeypatch: pytest.MonkeyPatch, limit: str, whose: str
+) -> None:
+    monkeypatch.setattr(sse, limit, 2)
+    address = f"{THINGS}/run-1/events"
+    with ExitStack() as streams:
+        for _ in range(2):
+            streams.enter_context(service.client.stream("GET", address))
+        refused = service.client.get(address)
+        assert (refused.status_code, refused.json()["type"]) == (429, "/problems/too-many-streams")
+        assert refused.headers["Retry-After"] == "10"
+        assert whose in refused.json()["detail"]
+        if limit == "STREAMS_PER_OWNER":
+            with service.client.stream("GET", address, headers={"X-Owner": "other"}) as other:
+                assert other.status_code == 200
+    eventually(lambda: service.hub.open_streams == 0)
+    with service.client.stream("GET", address) as free_again:
+        assert free_again.status_code == 200
 
 
 def test_event_stream__ends_after_the_final_snapshot(service: Service) -> None:

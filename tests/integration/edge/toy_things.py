@@ -1,6 +1,7 @@
 """A small resource with every kind of field, below the real layers of the application."""
 
 from base64 import b64encode
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,19 @@ class Shelf:
         return EventSnapshot(event="progress", data={"things": len(self.things)})
 
 
+class ToyOwners:
+    """Streams belong to the name in the header `X-Owner`."""
+
+    def __init__(self) -> None:
+        self.unusable: set[str] = set()
+
+    def owner_of(self, request: Request) -> str:
+        return request.headers.get("X-Owner", "anybody")
+
+    def find_unusable(self, owners: AbstractSet[str]) -> AbstractSet[str]:
+        return owners & self.unusable
+
+
 def toy_router(shelf: Shelf) -> APIRouter:
     router = APIRouter(prefix=THINGS, responses=PROBLEMS)
 
@@ -98,5 +112,6 @@ def toy_router(shelf: Shelf) -> APIRouter:
 def toy_app(url: str, shelf: Shelf) -> FastAPI:
     box = SecretBox.from_keys([b64encode(bytes(range(32))).decode()])
     app = create_app(Resources(db=Database(url), secrets=box, data_dir=Path("/nonexistent")))
+    app.state.hub.owners = ToyOwners()
     app.include_router(toy_router(shelf))
     return app

@@ -6,13 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from typer.testing import CliRunner
 
 from app.cli import cli
 from app.notifications.service import delete_old_notifications
 from app.notifications.types import DeliveryTarget, MessageFact, MessageItem, NotificationMessage
 from tests.integration.notifications.conftest import NotificationScenario, status
-from tests.support.service import JSON, pointers
+from tests.support.service import JSON, Service, pointers
 
 LONG = NotificationMessage(
     topic="test.long",
@@ -63,6 +64,33 @@ def test_inbox__events_are_streamed(scenario: NotificationScenario) -> None:
         scenario.service.post(f"/notifications/{notification_id}/read")
         now = next(received_events)
         assert (now["unread"], now["newest"]["readAt"] is None) == (0, False)
+
+
+@pytest.mark.parametrize("end_key", ["revoke", "expire"])
+def test_inbox__event_stream_of_an_ended_key_is_closed(
+    scenario: NotificationScenario, end_key: str
+) -> None:
+    service = scenario.service
+    key = service.post("/keys", {"name": "watcher", "role": "read"})
+    headers = {"Authorization": f"Bearer {key['token']}"}
+    address = "/api/v1/notifications/events"
+    with service.client.stream("GET", address, headers=headers) as answer:
+        received_events = events(answer.iter_lines())
+        assert next(received_events)["unread"] == 0
+        if end_key == "revoke":
+            service.delete(f"/keys/{key['id']}")
+        else:
+            expire_key(service, key["id"])
+        assert list(received_events) == []
+
+
+def expire_key(service: Service, key_id: str) -> None:
+    # The API refuses a time in the past.
+    with service.resources.db.begin() as session:
+        session.execute(
+            text("UPDATE api_keys SET expires_at = now() - interval '1 s' WHERE id = :id"),
+            {"id": key_id},
+        )
 
 
 def test_delete_old_notifications__pending_ones_stay(

@@ -1,11 +1,19 @@
 """Purge and deletion of runs."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
 
+from app.core.batch_delete import ClocksDiffer, delete_in_batches
 from app.core.clock import utc_now
-from app.runs.retention import count_runs_before, purge_expired_runs, purge_runs_before
+from app.runs.retention import (
+    count_runs_before,
+    purge_expired_runs,
+    purge_runs_before,
+    restore_purged_runs,
+)
 from tests.support.service import JSON, Service, pair
 
 
@@ -23,6 +31,12 @@ def purge_after(service: Service, days: float) -> int:
     now = utc_now() + timedelta(days=days)
     with service.resources.db.begin() as session:
         return purge_expired_runs(session, now)
+
+
+def work_a_day_later(service: Service) -> None:
+    with service.resources.db.begin() as session:
+        session.execute(text("UPDATE procrastinate_jobs SET scheduled_at = now()"))
+    service.work()
 
 
 def count(service: Service, table: str) -> int:
@@ -47,6 +61,8 @@ def test_purge__keeps_the_history_and_removes_the_traces(
 
     purge_after(service, 8)
     service.work()
+    assert count(service, "trace_results") == 2  # marked, and deleted a day later
+    work_a_day_later(service)
 
     assert service.get(f"{path}/metrics") == metrics
     assert service.get("/kpi-history") == history
@@ -68,7 +84,7 @@ def test_purge__removes_collections_without_a_run(
         assert count_runs_before(session, tomorrow) == (2, 2)
         assert purge_runs_before(session, tomorrow, utc_now()) == 2
         assert count_runs_before(session, tomorrow) == (0, 0)
-    service.work()
+    work_a_day_later(service)
 
     assert (count(service, "trace_results"), count(service, "collected_traces")) == (0, 0)
 
@@ -85,9 +101,50 @@ def test_purge__the_next_run_measures_again(service: Service, runs: tuple[JSON, 
     tomorrow = utc_now() + timedelta(days=1)
     with service.resources.db.begin() as session:
         purge_runs_before(session, tomorrow, utc_now())
-    service.work()
+    work_a_day_later(service)
 
     again = service.completed()
 
     assert again["metricsComputed"] == runs[0]["metricsComputed"]
     assert service.get(f"/benchmark-runs/{again['id']}/results")["items"]
+
+
+def test_purge__can_be_undone_within_a_day(service: Service, runs: tuple[JSON, JSON]) -> None:
+    path = f"/benchmark-runs/{runs[0]['id']}"
+    results = service.get(f"{path}/results")
+    purge_after(service, 8)
+    assert service.client.get(f"/api/v1{path}/results").status_code == 410
+
+    with service.resources.db.begin() as session:
+        assert restore_purged_runs(session) == 1
+    work_a_day_later(service)
+
+    assert service.get(f"{path}/results") == results
+    with service.resources.db.begin() as session:
+        assert restore_purged_runs(session) == 0
+
+
+@pytest.mark.parametrize("days", [60, -60])
+def test_delete_in_batches__wrong_clock_deletes_nothing(
+    service: Service, runs: tuple[JSON, JSON], days: int
+) -> None:
+    def wrong_clock() -> datetime:
+        return utc_now() + timedelta(days=days)
+
+    with pytest.raises(ClocksDiffer, match="differ by"):
+        delete_in_batches(service.resources.db, purge_expired_runs, wrong_clock)
+
+    assert service.get(f"/benchmark-runs/{runs[0]['id']}")["purgedAt"] is None
+
+
+def test_delete_in_batches__time_of_the_database_decides(service: Service) -> None:
+    received: list[datetime] = []
+
+    def delete_none(_session: Session, now: datetime) -> int:
+        received.append(now)
+        return 0
+
+    four_minutes = timedelta(minutes=4)
+    before = utc_now()
+    delete_in_batches(service.resources.db, delete_none, lambda: utc_now() + four_minutes)
+    assert before - timedelta(seconds=1) <= received[0] < before + four_minutes
