@@ -1,10 +1,11 @@
 """Masks secrets in texts that people read or that are stored."""
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
 MASK: Final = "***"
-# A shorter text would also mask parts of ordinary words.
+# A shorter secret is masked where it stands alone: it would also be a part of ordinary words.
 SHORTEST_SECRET: Final = 4
 
 
@@ -13,13 +14,17 @@ def secret_masker(secrets: Iterable[str]) -> Callable[[str], str]:
 
     The words matter for header values such as `Bearer KEY`.
     """
+    secrets = list(secrets)
     parts = {part for secret in secrets for part in (secret, *secret.split())}
     # Longest first: a shorter secret may be a part of a longer one.
     masked = sorted((part for part in parts if len(part) >= SHORTEST_SECRET), key=len, reverse=True)
+    # Only whole secrets: the first word of `A b c` alone would mask an ordinary word.
+    short = [re.escape(secret) for secret in secrets if 0 < len(secret) < SHORTEST_SECRET]
+    alone = re.compile(rf"(?<!\w)(?:{'|'.join(short)})(?!\w)") if short else None
 
     def mask(text: str) -> str:
         for part in masked:
             text = text.replace(part, MASK)
-        return text
+        return text if alone is None else alone.sub(MASK, text)
 
     return mask

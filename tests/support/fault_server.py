@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 JSON = dict[str, Any]
@@ -21,10 +22,12 @@ DYING = "dying"  # writes a reason to stderr and exits
 DEAF = "deaf"  # ignores the end of its input and SIGTERM
 CHATTY = "chatty"  # writes log lines to stdout
 TOOLLESS = "toolless"  # does not support tools
+UNLICENSED = "unlicensed"  # refuses the session
 BOUNDLESS = "boundless"  # lists a tool with a non-finite number in its schema
 
 TEXT: JSON = {"type": "object", "properties": {"text": {"type": "string"}}}
 SIZE: JSON = {"type": "object", "properties": {"bytes": {"type": "integer"}}}
+MEETING: JSON = {"type": "object", "properties": {"mine": {"type": "string"}}}
 NOTHING: JSON = {"type": "object", "properties": {}}
 TOOLS: dict[str, JSON] = {
     "echo": TEXT,
@@ -37,6 +40,7 @@ TOOLS: dict[str, JSON] = {
     "huge": SIZE,
     "environment": NOTHING,
     "family": NOTHING,
+    "meet": MEETING,
     "die": NOTHING,
     "hang": NOTHING,
     "garble": NOTHING,
@@ -69,6 +73,10 @@ class Server:
 
     def answer(self, request: JSON) -> None:
         method = request["method"]
+        if method == "initialize" and UNLICENSED in self.habits:
+            error = {"code": -32000, "message": "license expired"}
+            send({"jsonrpc": "2.0", "id": request["id"], "error": error})
+            return
         if method == "initialize":
             result: JSON = {
                 "protocolVersion": "2025-11-25",
@@ -110,6 +118,8 @@ class Server:
                 return {**text(arguments.get("text", "no matches found")), "isError": True}
             case "huge":
                 return text("x" * arguments["bytes"])
+            case "meet":
+                meet(arguments["mine"], arguments["other"])
             case "environment":
                 return text(json.dumps(dict(os.environ)))
             case "family":
@@ -135,6 +145,13 @@ def hang() -> None:
 def leave() -> None:
     os.close(1)
     hang()
+
+
+def meet(mine: str, other: str) -> None:
+    """Writes one file and waits for the other one, which another server writes."""
+    Path(mine).touch()
+    while not Path(other).exists():
+        time.sleep(0.005)
 
 
 def garble() -> None:

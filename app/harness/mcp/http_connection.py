@@ -60,9 +60,7 @@ class HttpConnection:
                 return self._refusal
             if error.code == mcp_types.PARSE_ERROR:
                 return f"{_host(self._config.url)} did not answer with JSON-RPC{_URL_REMEDY}"
-            if error.code == mcp_types.CONNECTION_CLOSED and error.message.startswith(
-                _SDK_CLOSED_MESSAGES
-            ):
+            if is_closed(error):
                 return f"{_host(self._config.url)} closed the connection"
         return None
 
@@ -74,6 +72,15 @@ class HttpConnection:
         if problem is not None:
             self._refusal = f"{_host(self._config.url)} answered {problem}"
             self._refused_at = time.monotonic()
+
+
+def is_closed(error: BaseException) -> bool:
+    """Whether the SDK says that the connection is closed; a server may use the same code itself."""
+    return (
+        isinstance(error, MCPError)
+        and error.code == mcp_types.CONNECTION_CLOSED
+        and error.message.startswith(_SDK_CLOSED_MESSAGES)
+    )
 
 
 async def _describe_non_mcp_response(response: httpx2.Response) -> str | None:

@@ -7,7 +7,7 @@ task therefore owns the session from start to end; other tasks may call tools.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -19,10 +19,10 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from app.core.errors import AppError
-from app.core.http.client import MASK
 from app.core.http.network_policy import OutboundPolicy, parse_networks
+from app.core.masking import secret_masker
 from app.harness.mcp.config import HttpServer, StdioServer
-from app.harness.mcp.http_connection import HttpConnection
+from app.harness.mcp.http_connection import HttpConnection, is_closed
 from app.harness.mcp.plan import PlannedServer
 from app.harness.mcp.server_info import fetch_server_facts
 from app.harness.mcp.stdio_connection import (
@@ -33,12 +33,11 @@ from app.harness.mcp.stdio_connection import (
     StdioConnection,
     running_program,
 )
-from app.harness.mcp.tool_content import parse_contents, render_text
+from app.harness.mcp.tool_content import describe_contents, parse_contents, render_text
 from app.harness.mcp.types import ErrorKind, McpToolCall, ServerFacts
 
 PING_TIMEOUT_S: Final = 2.0
 MAX_REASON_CHARS: Final = 300  # of one reason of a failure
-MIN_MASKED_CHARS: Final = 8  # a shorter value may be an ordinary word
 CLIENT_INFO: Final = mcp_types.Implementation(name="ot-bench", version="1")
 
 # On the command line the user chooses the servers, so every address is allowed.
@@ -226,14 +225,14 @@ class McpServer:
         elif self._http is not None:
             reason = self._http.loss_reason(error, since)
             # Wait for the end of the session task: its own error may name the cause more exactly.
-            if reason is not None and _is_closed(error) and self._session_task is not None:
+            if reason is not None and is_closed(error) and self._session_task is not None:
                 await asyncio.wait([self._session_task], timeout=EXIT_REPORT_WAIT_S)
             self._loss = self._loss or reason
 
     async def _loss_reason(self, error: BaseException) -> str:
         if isinstance(error, TimeoutError):
             return f"no answer within its timeout of {self._config.timeout:g} s"
-        if self._stdio is not None and _is_closed(error):
+        if self._stdio is not None and self._stdio.is_ended and is_closed(error):
             return await self._stdio.describe_end()
         reason = self._http.loss_reason(error) if self._http is not None else None
         return reason or next(iter(_iter_reasons(error)))
@@ -245,7 +244,7 @@ class McpServer:
         """An error with its reason, in which secrets and header values are masked."""
         headers = self._config.headers if isinstance(self._config, HttpServer) else {}
         secret_values = {*self._environment.secret_values, *headers.values()}
-        reason = _mask(str(self._loss), secret_values)
+        reason = secret_masker(secret_values)(str(self._loss))
         return ServerError(kind, f"server {self.name!r} {event}: {reason}")
 
     def _tool_call(
@@ -263,7 +262,7 @@ class McpServer:
             text=render_text(contents),
             is_error=bool(result.is_error),
             duration_ms=1000 * (time.monotonic() - start_time),
-            content=contents,
+            content=describe_contents(contents),
         )
 
 
@@ -290,20 +289,6 @@ def _error_result(text: str) -> mcp_types.CallToolResult:
     return mcp_types.CallToolResult(content=content, is_error=True)
 
 
-def _mask(text: str, secret_values: Iterable[str]) -> str:
-    """The text without these values: the whole values, and each word of them."""
-    parts = {part for value in secret_values for part in (value, *value.split())}
-    # Longest first: a shorter value may be a part of a longer one.
-    for part in sorted(parts, key=len, reverse=True):
-        if len(part) >= MIN_MASKED_CHARS:
-            text = text.replace(part, MASK)
-    return text
-
-
-def _is_closed(error: BaseException) -> bool:
-    return isinstance(error, MCPError) and error.code == mcp_types.CONNECTION_CLOSED
-
-
 def _iter_reasons(error: BaseException) -> Iterator[str]:
     """The messages of an error, or of all errors of an exception group, in order."""
     if isinstance(error, BaseExceptionGroup):
@@ -311,7 +296,9 @@ def _iter_reasons(error: BaseException) -> Iterator[str]:
             yield from _iter_reasons(member)
     elif isinstance(error, AppError):
         yield error.detail[:MAX_REASON_CHARS]
-    elif isinstance(error, ProgramStartError | MCPError):
+    elif isinstance(error, MCPError):
+        yield f"it refused the session: MCP error {error.code}: {error.message}"[:MAX_REASON_CHARS]
+    elif isinstance(error, ProgramStartError):
         yield str(error)[:MAX_REASON_CHARS]
     elif isinstance(error, httpx2.ConnectError):
         yield f"connection failed: {_first_line(error)}; start the server, or correct its url"

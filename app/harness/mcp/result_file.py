@@ -1,6 +1,7 @@
 """Result files of ot-bench: the report as YAML or JSON, and the journal of an unfinished run."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -19,6 +20,7 @@ from app.harness.result_file import (
     read_validated,
     write_whole,
 )
+from app.llm.conversation import MessageRole
 
 MAX_DEPTH: Final = 200  # nesting of a YAML file: tool arguments and schemas may be deep
 FORMAT: Final = "ot-bench/1"
@@ -111,7 +113,7 @@ def is_report(document: Any) -> bool:
 
 def add_result(journal: Journal, result: TaskResult) -> None:
     """Append a result to the journal of a run."""
-    journal.add(asdict(result))
+    journal.add(_compact(result))
 
 
 def add_server(journal: Journal, server: ServerFacts) -> None:
@@ -120,7 +122,7 @@ def add_server(journal: Journal, server: ServerFacts) -> None:
 
 
 def _task_document(result: TaskResult) -> dict[str, Any]:
-    fields = asdict(result)
+    fields = _compact(result)
     name = fields.pop("task")
     del fields["file"], fields["scenario"]
     return {
@@ -142,9 +144,43 @@ def _task_document(result: TaskResult) -> dict[str, Any]:
     }
 
 
+def _compact(result: TaskResult) -> dict[str, Any]:
+    """The fields of a result, in which a text of a tool is stored once.
+
+    The messages hold the results of tools, and the response of a direct task is one.
+    """
+    fields = asdict(result)
+    for call, text in _repeated_texts(fields):
+        if call["text"] == text:
+            call["text"] = None
+    return fields
+
+
+def _expand(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields with the texts that `_compact` left out."""
+    for call, text in _repeated_texts(fields):
+        if call["text"] is None:
+            call["text"] = text
+    return fields
+
+
+def _repeated_texts(fields: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str | None]]:
+    """The tool calls, each with the text that may stand elsewhere, too."""
+    blocks = (
+        block["content"]
+        for message in fields.get("messages") or ()
+        if message["role"] == MessageRole.TOOL_RESULT
+        for block in message["content"]
+    )
+    texts = blocks if fields.get("messages") else iter([fields.get("response")])
+    return zip(fields.get("tool_calls") or (), texts, strict=False)
+
+
 def _load_report(document: dict[str, Any]) -> McpReport:
     results = [
-        {**task, "task": task["name"], "file": group["file"], "scenario": group["scenario"]}
+        _expand(
+            {**task, "task": task["name"], "file": group["file"], "scenario": group["scenario"]}
+        )
         for group in document["results"]
         for task in group["tasks"]
     ]
@@ -154,7 +190,7 @@ def _load_report(document: dict[str, Any]) -> McpReport:
 def _report_of_journal(raw: bytes) -> McpReport:
     head, entries = parse_journal(raw)
     report = _REPORT.validate_python({**head, "interrupted": True})
-    results = [_RESULT.validate_python(entry) for entry in entries if _SERVER not in entry]
+    results = [_RESULT.validate_python(_expand(entry)) for entry in entries if _SERVER not in entry]
     recorded_servers = [
         _FACTS.validate_python(entry[_SERVER]) for entry in entries if _SERVER in entry
     ]

@@ -5,6 +5,7 @@ Source: MCP specification 2025-11-25, tools, "Tool result".
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import mcp_types
@@ -35,6 +36,37 @@ def render_text(contents: Sequence[Content]) -> str:
     if not any(part.kind is ContentKind.TEXT for part in parts):
         parts = list(contents)
     return "\n".join(map(_render_part, parts)) if parts else EMPTY_RESULT_TEXT
+
+
+def describe_contents(contents: Sequence[Content]) -> tuple[Content, ...]:
+    """The types and sizes of the parts, without the texts that `render_text` shows.
+
+    A result of 10 MB would otherwise be stored twice. Structured content stays when there is a text
+    beside it that says something else.
+    """
+    texts = [content.text for content in contents if content.kind is ContentKind.TEXT]
+    return tuple(
+        content
+        if content.kind is ContentKind.STRUCTURED and texts and not _is_repeated(content, texts)
+        else replace(content, text=None, size=_size(content))
+        for content in contents
+    )
+
+
+def _is_repeated(structured: Content, texts: Sequence[str | None]) -> bool:
+    """Whether a text is the same JSON, in any form."""
+    for text in texts:
+        try:
+            if json.loads(text or "") == json.loads(structured.text or ""):
+                return True
+        except (ValueError, RecursionError):
+            continue
+    return False
+
+
+def _size(content: Content) -> int | None:
+    is_text = content.text is not None and content.kind is not ContentKind.RESOURCE_LINK
+    return len((content.text or "").encode("utf-8", "replace")) if is_text else content.size
 
 
 def truncate(text: str, limit: int = MAX_MODEL_CHARS) -> str:

@@ -85,7 +85,10 @@ class ContentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """A part of a tool result; only the type and size of binary parts are kept."""
+    """A part of a tool result: its type and, in bytes, its size.
+
+    A recorded part has no text when the text of its call shows it.
+    """
 
     kind: ContentKind
     text: str | None = None

@@ -15,6 +15,8 @@ from app.harness.mcp.run import run_plan
 from app.harness.mcp.types import (
     AttemptBegan,
     AttemptEnded,
+    Content,
+    ContentKind,
     ErrorKind,
     ServerSeen,
     TaskResult,
@@ -93,7 +95,7 @@ def test_conversation__single_server_keeps_tool_names() -> None:
     [request] = model.requests
     assert (request.tools[0].name, request.tools[0].description) == ("echo", "Does echo.")
     assert request.system == (
-        "Be brief.\n\nInstructions of faults:\nExpect the worst.\n\nYou have 15 tools of 1 server."
+        "Be brief.\n\nInstructions of faults:\nExpect the worst.\n\nYou have 16 tools of 1 server."
     )
 
 
@@ -103,7 +105,7 @@ def test_conversation__several_servers_prefix_tool_names() -> None:
     first = model.requests[0]
     assert first.tools[0].name == "a__echo"
     assert first.tools[0].description == "[a] Does echo."
-    assert "You have 15 tools of 2 servers." in first.system
+    assert "You have 16 tools of 2 servers." in first.system
     # A server without tools leaves the names of the others as they are, and has none itself.
     [refused] = result.tool_calls
     assert refused.is_error
@@ -244,6 +246,57 @@ def test_conversation__server_death_ends_the_task() -> None:
     ]
 
 
+def test_conversation__calls_of_one_turn_run_at_the_same_time(tmp_path: Path) -> None:
+    """Each call waits for the other; recorded are they in the order of the model."""
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    uses = [
+        ("y__meet", {"mine": a, "other": b}),
+        ("x__nobody", {}),
+        ("x__meet", {"mine": b, "other": a}),
+    ]
+    model = scripted(calls(*uses), says("Met."))
+    result = run(harness_task(faults(name="x"), faults(name="y")), model=model).result
+    assert result.response == "Met."
+    recorded = [(call.server, call.tool, call.is_error) for call in result.tool_calls]
+    assert recorded == [("y", "meet", False), ("", "x__nobody", True), ("x", "meet", False)]
+    assert [block.tool_use_id for block in results_of(result.messages[2])] == [
+        "call_0", "call_1", "call_2",
+    ]  # fmt: skip
+
+
+def test_conversation__all_unanswered_calls_of_a_turn_are_named(tmp_path: Path) -> None:
+    uses = [("y__hang", {}), ("x__echo", {"text": "x"}), ("x__hang", {})]
+    task = harness_task(faults(name="x"), faults(name="y"), timeout_s=0.5)
+    result = run(task, model=scripted(calls(*uses), says("Never."))).result
+    assert result.error is not None
+    assert result.error.detail.endswith("; it was waiting for hang of y and hang of x")
+    assert [call.text for call in result.tool_calls] == ["(no answer)", "x", "(no answer)"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "servers", "found"),
+    [
+        ("a__echo", ("", ""), "a"),
+        ("b/echo", ("", ""), "b"),
+        ("echo", ("toolless", ""), "b"),
+        ("echo", ("", ""), None),
+        ("nobody", ("", ""), None),
+    ],
+)
+def test_direct_task__names_a_tool_of_several_servers(
+    tool: str, servers: tuple[str, str], found: str | None
+) -> None:
+    a, b = (faults(habit, name=name) for habit, name in zip(servers, "ab", strict=True))
+    result = run(direct_task(a, tool, servers=(a, b), arguments={"text": "hi"})).result
+    [call] = result.tool_calls
+    if found is not None:
+        assert (result.outcome, call.server, call.text) == (AttemptOutcome.SCORED, found, "hi")
+    else:
+        assert result.outcome is AttemptOutcome.AGENT_ERROR
+        assert result.error is not None
+        assert f"unknown tool {tool!r}; available tools: a__echo" in result.error.detail
+
+
 class Asleep(ScriptedModel):
     """Never answers; records whether its request was cancelled."""
 
@@ -289,7 +342,7 @@ def test_conversation__long_tool_result_is_truncated_for_the_model_only() -> Non
     result = run(harness_task(faults()), model=model).result
     [tool_result] = results_of(result.messages[2])
     assert tool_result.content.endswith("\n[100000 more characters omitted]")
-    assert result.tool_calls[0].content[0].text == "x" * 500_000
+    assert result.tool_calls[0].content[0] == Content(kind=ContentKind.TEXT, size=500_000)
 
 
 @pytest.mark.parametrize(("expected", "passed"), [("not found", True), ("timed out", False)])
@@ -462,7 +515,7 @@ def test_run_plan__sends_events_in_order() -> None:
     kinds = [type(event) for event in ran.events if not isinstance(event, Traced)]
     assert kinds == [AttemptBegan, ServerSeen, AttemptEnded]
     lines = [event.line for event in ran.events if isinstance(event, Traced)]
-    assert lines[0] == "-> 1 messages, 15 tools"
+    assert lines[0] == "-> 1 messages, 16 tools"
     assert "echo {'text': 'x'} = x" in lines
 
 

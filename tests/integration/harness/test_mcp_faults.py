@@ -133,6 +133,29 @@ def test_stdio_server__exit_at_start_reports_stderr(mark: str) -> None:
     )
 
 
+def test_stdio_server__refused_session_is_reported_in_the_words_of_the_server(mark: str) -> None:
+    """-32000 is also the code of the SDK for a closed connection."""
+    kind, detail = error_of(call(mark, "echo", "unlicensed"))
+    assert kind is ErrorKind.SERVER_START
+    assert detail == (
+        "server 'faults' does not start: it refused the session: MCP error -32000: license expired"
+    )
+
+
+def test_stdio_server__short_secret_is_masked_where_it_stands_alone() -> None:
+    """Longer ones are masked everywhere."""
+    program = "import sys; sys.exit('pin=471 of 4711, key tok9x/2; the tok9x9 has 9 a')"
+    server = stdio("s", sys.executable, "-I", "-S", "-c", program)
+    secrets = frozenset({"471", "tok9", "a"})
+    ran = run(direct_task(server, "echo"), secret_values=secrets)
+    assert "pin=*** of 4711, key ***x/2; the ***x9 has 9 ***" in error_of(ran)[1]
+
+
+def test_stdio_server__failed_start_has_a_duration(mark: str) -> None:
+    server = faults("mute", timeout=0.2, env=marked(mark))
+    assert run(direct_task(server, "echo")).result.duration_ms >= 200
+
+
 def test_stdio_server__start_has_its_own_timeout(mark: str) -> None:
     server = faults("mute", timeout=0.2, env=marked(mark))
     kind, detail = error_of(run(direct_task(server, "echo")))
@@ -195,7 +218,7 @@ def test_stdio_server__large_result_is_complete(mark: str) -> None:
 
 def test_server_info__reads_all_pages_of_tools(mark: str) -> None:
     [server] = call(mark, "echo").report.servers
-    assert len(server.tools) == 15  # in two pages of ten and five
+    assert len(server.tools) == 16  # in two pages of ten and six
     assert (server.version, server.instructions) == ("1.2.3", "Expect the worst.")
     assert (server.prompts, server.resources) == ((), ())
 

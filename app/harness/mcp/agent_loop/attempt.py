@@ -16,6 +16,7 @@ from app.harness.mcp.agent_loop.model_pool import (
     ModelKey,
     ModelPool,
 )
+from app.harness.mcp.agent_loop.toolbox import Toolbox, ToolRoute, rejected_call
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.evaluator_registry import EvaluatorEvidence, accepts_error, evaluate
 from app.harness.mcp.mcp_server import McpServer, ServerError
@@ -68,10 +69,21 @@ class _AttemptRunner:
         self._llm: WatchedLlm | None = None
         self._ending: ConversationEnding | None = None
         self._evaluations: tuple[Evaluation, ...] = ()
-        self._duration_s = 0.0
+        self._duration_s: float | None = None
 
     async def execute(self) -> AttemptError | None:
-        """Run the conversation or the direct call within the timeout; servers stop afterwards."""
+        """Run the conversation or the direct call within the timeout; servers stop afterwards.
+
+        The time of the attempt begins when its servers have started; without that, it is the time
+        of their failed start.
+        """
+        start_time = time.monotonic()
+        error = await self._execute()
+        if self._duration_s is None:
+            self._duration_s = time.monotonic() - start_time
+        return error
+
+    async def _execute(self) -> AttemptError | None:
         try:
             self._budget.require_run_budget()
             async with self._context.servers.servers_for(self._attempt) as servers:
@@ -144,14 +156,14 @@ class _AttemptRunner:
             llm_calls=tuple(record.llm_calls),
             tool_calls=tuple(record.all_calls()),
             messages=tuple(record.messages),
-            duration_ms=1000 * self._duration_s,
+            duration_ms=1000 * (self._duration_s or 0.0),
             cost_usd=self._budget.cost_usd if record.llm_calls else None,
             judge=self._judge.usage(),
         )
 
     async def _run_task(self, servers: list[McpServer]) -> AttemptError | None:
         if self._task.type is TaskType.DIRECT:
-            return await self._call_tool(servers[0])
+            return await self._call_tool(servers)
         model_key = ModelKey(self._task.endpoint, self._task.model, self._task.turn_settings)
         try:
             self._llm = WatchedLlm(self._context.models.get(model_key))
@@ -168,7 +180,7 @@ class _AttemptRunner:
         failure = self._llm.timeout_error(self._task.timeout_s) if self._llm is not None else None
         if failure is not None:
             return self._provider_error(failure)
-        awaited = self._record.last_awaited
+        awaited = self._record.awaited()
         pending = f"; it was waiting for {awaited}" if awaited else ""
         detail = f"not completed within its timeout of {self._task.timeout_s:g} s{pending}"
         return AttemptError(kind=ErrorKind.TIMEOUT, detail=detail)
@@ -177,15 +189,28 @@ class _AttemptRunner:
         detail = f"the model did not answer: {self._task.model}: {failure.reason}"
         return AttemptError(kind=ErrorKind.PROVIDER, detail=detail)
 
-    async def _call_tool(self, server: McpServer) -> AttemptError | None:
-        assert self._task.tool is not None
-        self._record.begin_call(server.name, self._task.tool, self._task.arguments)
-        call = await server.call(self._task.tool, self._task.arguments)
-        self._record.finish_call(call)
+    async def _call_tool(self, servers: list[McpServer]) -> AttemptError | None:
+        tool, arguments = self._task.tool or "", self._task.arguments
+        route = _route(tool, servers)
+        server_name, tool_name = (route.server.name, route.tool) if route else ("", tool)
+        number = self._record.begin_call(server_name, tool_name, arguments)
+        if route is not None:
+            call = await route.server.call(route.tool, arguments)
+        else:
+            call = rejected_call("", tool, arguments, Toolbox(servers).describe_unknown(tool))
+        self._record.finish_call(number, call)
         if call.is_error and not _expects_error(self._task):
-            detail = f"{call.tool} of {call.server}: {call.text[:MAX_ERROR_CHARS]}"
+            location = f"{call.tool} of {call.server}" if call.server else call.tool
+            detail = f"{location}: {call.text[:MAX_ERROR_CHARS]}"
             return AttemptError(kind=ErrorKind.TOOL, detail=detail)
         return None
+
+
+def _route(tool: str, servers: list[McpServer]) -> ToolRoute | None:
+    """The server of a direct call. A single server decides itself which tools it has."""
+    if len(servers) == 1:
+        return ToolRoute(servers[0], tool)
+    return Toolbox(servers).find_for_direct_call(tool)
 
 
 def _expects_error(task: PlannedTask) -> bool:

@@ -25,14 +25,14 @@ class _PendingCall(NamedTuple):
     arguments: dict[str, Any]
     start_time: float
 
-    def as_unanswered(self) -> McpToolCall:
+    def as_unanswered(self, end_time: float) -> McpToolCall:
         return McpToolCall(
             server=self.server,
             tool=self.tool,
             arguments=self.arguments,
             text=NO_ANSWER,
             is_error=True,
-            duration_ms=1000 * (time.monotonic() - self.start_time),
+            duration_ms=1000 * (end_time - self.start_time),
         )
 
 
@@ -40,38 +40,48 @@ class _PendingCall(NamedTuple):
 class AttemptRecord:
     """Messages, requests and tool calls of an attempt.
 
-    `trace` receives a line per step. `last_awaited` names the model or tool of the last request.
-    `expected_error` is the error that ended the attempt, when the evaluator expected it.
+    `trace` receives a line per step. `expected_error` is the error that ended the attempt, when the
+    evaluator expected it.
     """
 
     messages: list[ChatMessage] = field(default_factory=list)
     llm_calls: list[LlmCall] = field(default_factory=list)
-    tool_calls: list[McpToolCall] = field(default_factory=list)
     trace: TraceSink = discard_trace
-    last_awaited: str | None = None
     expected_error: str | None = None
-    _pending: _PendingCall | None = None
-    _unanswered: list[McpToolCall] = field(default_factory=list)
+    # In the order of the model: calls of one turn run at the same time and may end in any order.
+    _calls: list[McpToolCall | _PendingCall] = field(default_factory=list)
+    _closed_at: float = 0.0
 
-    def begin_call(self, server: str, tool: str, arguments: dict[str, Any]) -> None:
-        """Record the start of a call."""
-        self.last_awaited = f"{tool} of {server}"
-        self._pending = _PendingCall(server, tool, arguments, time.monotonic())
+    def begin_call(self, server: str, tool: str, arguments: dict[str, Any]) -> int:
+        """Record the start of a call; the number identifies it in `finish_call`."""
+        self._calls.append(_PendingCall(server, tool, arguments, time.monotonic()))
+        return len(self._calls) - 1
 
-    def finish_call(self, call: McpToolCall) -> None:
-        """Record a call that has a response or was rejected."""
-        self.tool_calls.append(call)
-        self._pending = None
+    def finish_call(self, number: int, call: McpToolCall) -> None:
+        """Record the response to a call, or why it was rejected."""
+        self._calls[number] = call
         self.trace(f"{call.tool} {call.arguments} = {call.text}")
 
+    def awaited(self) -> str:
+        """The tools whose response is missing: `hang of faults`; empty without any."""
+        pending = (call for call in self._calls if isinstance(call, _PendingCall))
+        return " and ".join(f"{call.tool} of {call.server}" for call in pending)
+
     def close_pending(self) -> None:
-        """Record the pending call, if any, as unanswered."""
-        if self._pending is not None:
-            self._unanswered = [self._pending.as_unanswered()]
+        """Record the end of the attempt: no response comes any more."""
+        self._closed_at = time.monotonic()
+
+    @property
+    def tool_calls(self) -> list[McpToolCall]:
+        """The calls with a response, in the order of the model."""
+        return [call for call in self._calls if isinstance(call, McpToolCall)]
 
     def all_calls(self) -> list[McpToolCall]:
-        """All calls in order; the unanswered call, if any, is an error."""
-        return self.tool_calls + self._unanswered
+        """All calls in the order of the model; a call without a response is an error."""
+        return [
+            call.as_unanswered(self._closed_at) if isinstance(call, _PendingCall) else call
+            for call in self._calls
+        ]
 
     def answer(self) -> str | None:
         """The last answer of the model, or the tool result of a direct task."""

@@ -1,5 +1,6 @@
 """The conversation of a model about one task: turns and tool calls until an ending or a limit."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,10 +8,15 @@ from typing import Final
 
 from app.harness.budget import Budget, BudgetKind
 from app.harness.mcp.agent_loop.attempt_record import AttemptRecord
-from app.harness.mcp.agent_loop.toolbox import Toolbox, ToolServer, system_message
+from app.harness.mcp.agent_loop.toolbox import (
+    Toolbox,
+    ToolServer,
+    rejected_call,
+    system_message,
+)
 from app.harness.mcp.plan import PlannedTask
 from app.harness.mcp.tool_content import truncate
-from app.harness.mcp.types import LlmCall, McpToolCall
+from app.harness.mcp.types import LlmCall
 from app.harness.results import ConversationEnding
 from app.harness.watched_llm import WatchedLlm
 from app.llm.conversation import (
@@ -74,14 +80,13 @@ class Conversation:
             if not uses:
                 return ConversationEnding.NATURAL
             # Some model servers report "stop" with tool calls; the tool calls count.
-            results = tuple([await self._use_tool(use) for use in uses])
+            results = await self._use_tools(uses)
             self._record.messages.append(ChatMessage(role=MessageRole.TOOL_RESULT, content=results))
         return ConversationEnding.TURN_LIMIT
 
     async def _run_turn(self) -> Turn:
         record = self._record
         record.trace(f"-> {len(record.messages)} messages, {len(self._toolbox.tools)} tools")
-        record.last_awaited = self._llm.model
         start_time = time.monotonic()
         turn = await self._llm.turn(self._system, record.messages, self._toolbox.tools)
         latency_ms = 1000 * (time.monotonic() - start_time)
@@ -99,27 +104,27 @@ class Conversation:
         record.trace(f"<- {turn.stop} after {latency_ms:.0f} ms: {turn.message.text()}")
         return turn
 
+    async def _use_tools(self, uses: Sequence[ToolUseBlock]) -> tuple[ToolResultBlock, ...]:
+        """Run the calls of one turn at the same time: the model asked for all of them at once."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._use_tool(use)) for use in uses]
+        except ExceptionGroup as failures:
+            # The first lost server ends the attempt, as it does without concurrency.
+            raise failures.exceptions[0] from None
+        return tuple(task.result() for task in tasks)
+
     async def _use_tool(self, use: ToolUseBlock) -> ToolResultBlock:
-        call = await self._call_tool(use)
-        self._record.finish_call(call)
-        return ToolResultBlock(tool_use_id=use.id, content=call.text, is_error=call.is_error)
-
-    async def _call_tool(self, use: ToolUseBlock) -> McpToolCall:
         route = self._toolbox.find(use.name)
+        server, tool = (route.server.name, route.tool) if route is not None else ("", use.name)
+        number = self._record.begin_call(server, tool, use.input)
         if route is None:
-            known_tools = ", ".join(self._toolbox.names()) or "none"
-            return _rejected_call(
-                use, "", use.name, f"unknown tool {use.name!r}; available tools: {known_tools}"
-            )
-        if use.flaw is not None:
-            return _rejected_call(use, route.server.name, route.tool, use.flaw)
-        self._record.begin_call(route.server.name, route.tool, use.input)
-        call = await route.server.call(route.tool, use.input)
-        return replace(call, text=truncate(call.text))
-
-
-def _rejected_call(use: ToolUseBlock, server: str, tool: str, reason: str) -> McpToolCall:
-    """A call that was not sent to a server; the model receives the reason."""
-    return McpToolCall(
-        server=server, tool=tool, arguments=use.input, text=reason, is_error=True, duration_ms=0.0
-    )
+            reason = self._toolbox.describe_unknown(use.name)
+            call = rejected_call(server, tool, use.input, reason)
+        elif use.flaw is not None:
+            call = rejected_call(server, tool, use.input, use.flaw)
+        else:
+            call = await route.server.call(tool, use.input)
+            call = replace(call, text=truncate(call.text))
+        self._record.finish_call(number, call)
+        return ToolResultBlock(tool_use_id=use.id, content=call.text, is_error=call.is_error)

@@ -46,6 +46,21 @@ class Toolbox:
     def names(self) -> list[str]:
         return list(self._routes)
 
+    def find_for_direct_call(self, name: str) -> ToolRoute | None:
+        """The tool that a direct task names: as a model would, as `server/tool`, or as its own name
+        if only one server has it.
+        """
+        routes = [
+            route
+            for route in self._routes.values()
+            if name in (route.tool, f"{route.server.name}/{route.tool}")
+        ]
+        return self.find(name) or (routes[0] if len(routes) == 1 else None)
+
+    def describe_unknown(self, name: str) -> str:
+        """Why no tool is found under a name, and which names there are."""
+        return f"unknown tool {name!r}; available tools: {', '.join(self.names()) or 'none'}"
+
     def _add(self, server: ToolServer, tool: ToolFacts, *, is_qualified: bool) -> None:
         qualified_name = f"{server.name}{SEPARATOR}{tool.name}" if is_qualified else tool.name
         name = self._unique_name(_INVALID_NAME_CHARACTER.sub("_", qualified_name)[:MAX_NAME_CHARS])
@@ -60,6 +75,13 @@ class Toolbox:
             number += 1
             unique_name = f"{name[: MAX_NAME_CHARS - 4]}_{number}"
         return unique_name
+
+
+def rejected_call(server: str, tool: str, arguments: dict[str, Any], reason: str) -> McpToolCall:
+    """A call that was not sent to a server; the caller receives the reason."""
+    return McpToolCall(
+        server=server, tool=tool, arguments=arguments, text=reason, is_error=True, duration_ms=0.0
+    )
 
 
 def system_message(system_prompt: str | None, servers: Sequence[ServerFacts]) -> str:
