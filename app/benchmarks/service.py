@@ -27,6 +27,7 @@ from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.core.schemas import all_fields
 from app.harness.harness_config import parse_harness, validate_harness
+from app.harness.operator_folder import flaw_of_name
 from app.metrics.types import MetricRef
 from app.traces.registry import TRACE_SOURCES
 
@@ -327,7 +328,8 @@ def _write_back_errors(source: str, write_back: WriteBackConfig) -> list[ErrorIt
 
 
 def _harness_errors(source: str, dataset_ref: str | None, harness: Any) -> list[ErrorItem]:
-    """An error if `harness` is missing, not allowed or does not match the dataset.
+    """An error if `harness` is missing, not allowed or does not match the dataset, or if the dataset
+    is outside of the harness folder.
 
     Only sources that run models need it; `_source_errors` reports unknown sources.
     """
@@ -342,6 +344,9 @@ def _harness_errors(source: str, dataset_ref: str | None, harness: Any) -> list[
                 " an ot-bench YAML"
             )
     elif spec.runs_models:
+        flaw = flaw_of_name(dataset_ref) if dataset_ref is not None else None
+        if flaw is not None:
+            return [ErrorItem(pointer="/datasetRef", detail=flaw)]
         detail = validate_harness(dataset_ref, parse_harness(harness))
     else:
         detail = f"the source {source!r} does not run a model; omit harness, or set it to null"

@@ -19,11 +19,11 @@ def read_below(root: Path, name: str) -> bytes:
     Raises: NotFound for a name that leads out of the folder or through a link, and for anything but a
     regular file of at most 64 MiB.
     """
-    parts = name.split("/")
-    if name.startswith("/") or "\0" in name or any(part in ("", ".", "..") for part in parts):
-        raise NotFound(f"{name!r} leads out of the folder; name a file in it, without links or ..")
+    flaw = flaw_of_name(name)
+    if flaw is not None:
+        raise NotFound(flaw)
     try:
-        descriptor = _open_below(root, parts)
+        descriptor = _open_below(root, name.split("/"))
     except OSError as error:
         raise NotFound(
             f"{name!r} cannot be read from the harness folder ({error.strerror}); name an existing"
@@ -35,6 +35,14 @@ def read_below(root: Path, name: str) -> bytes:
         raise NotFound(f"{name!r} is not a regular file of at most {MAX_BYTES} bytes")
     with os.fdopen(descriptor, "rb") as file:
         return file.read()
+
+
+def flaw_of_name(name: str) -> str | None:
+    """Why a name cannot be that of a file of the folder; None when it can."""
+    parts = name.split("/")
+    if name.startswith("/") or "\0" in name or any(part in ("", ".", "..") for part in parts):
+        return f"{name!r} leads out of the folder; name a file in it, without links or .."
+    return None
 
 
 def _open_below(root: Path, parts: list[str]) -> int:

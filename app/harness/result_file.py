@@ -10,7 +10,6 @@ from dataclasses import asdict
 from itertools import count
 from os.path import lexists
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
 from pydantic import ValidationError
@@ -35,17 +34,6 @@ class InvalidResultFile(AppError):
     code = "invalid-result-file"
     status = 422
     exit_code = 2
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file atomically: readers see the old content or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # In the same folder: a rename is atomic only within one file system.
-    with NamedTemporaryFile(
-        "w", encoding="utf-8", errors="replace", dir=path.parent, delete=False
-    ) as file:
-        file.write(text)
-    Path(file.name).replace(path)
 
 
 def read_result_bytes(path: Path) -> bytes:

@@ -11,6 +11,7 @@ AppError             errors of every request of a run, which end the step that s
 """
 
 from enum import Enum, auto
+from http import HTTPStatus
 from typing import Final
 
 from app.core.errors import Invalid, Unavailable
@@ -76,6 +77,25 @@ class LlmErrorKind(Enum):
     TIMEOUT = auto()
     UNREADABLE = auto()
     REJECTED = auto()
+
+
+_KIND_OF_STATUS: Final[dict[int, LlmErrorKind]] = {
+    HTTPStatus.UNAUTHORIZED: LlmErrorKind.AUTH,
+    HTTPStatus.FORBIDDEN: LlmErrorKind.AUTH,
+    HTTPStatus.PAYMENT_REQUIRED: LlmErrorKind.QUOTA,
+    HTTPStatus.NOT_FOUND: LlmErrorKind.NOT_FOUND,
+    HTTPStatus.TOO_MANY_REQUESTS: LlmErrorKind.RATE_LIMITED,
+    # 408 and 409 are temporary: both SDKs retry them as well.
+    HTTPStatus.REQUEST_TIMEOUT: LlmErrorKind.SERVER,
+    HTTPStatus.CONFLICT: LlmErrorKind.SERVER,
+}
+
+
+def kind_of_status(status: int) -> LlmErrorKind:
+    """The kind of a response with an error status, or of an error that reports such a code."""
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return LlmErrorKind.SERVER
+    return _KIND_OF_STATUS.get(status, LlmErrorKind.REJECTED)
 
 
 # Failures that the operator has to correct: asking again for each trace would only repeat them.

@@ -22,7 +22,7 @@ from app.llm.conversation import (
     Turn,
     TurnSettings,
 )
-from app.llm.response_reader import JSON, read_arguments, read_text, read_usage
+from app.llm.response_reader import JSON, read_arguments, read_text, read_usage, reported_error
 from app.llm.sdk import ProviderAccess, SdkErrors, SdkLlm, TurnRequest
 
 ERRORS: Final = SdkErrors(
@@ -113,8 +113,11 @@ def arguments_text(use: ToolUseBlock) -> str:
 
 
 def read_completion(response: JSON) -> Turn:
-    """The turn in a response."""
+    """The turn in a response. Raises: LlmError."""
     choice = response["choices"][0]
+    failure = reported_error(choice.get("error"))  # of OpenRouter, with finish_reason "error"
+    if failure is not None:
+        raise failure
     message = choice["message"]
     content: list[Block] = []
     if message.get("content"):

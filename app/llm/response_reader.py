@@ -4,19 +4,31 @@ The SDKs' own models accept everything as a response, also the error page of a g
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from app.core.strict_json import parse_finite_json
 from app.core.text import replace_unstorable_in_json
 from app.llm.conversation import Turn, Usage
-from app.llm.errors import LlmError, LlmErrorKind
+from app.llm.errors import LlmError, LlmErrorKind, kind_of_status
 
 JSON = dict[str, Any]
 T = TypeVar("T")
 
 MAX_TOKENS = 2**53  # a greater count is an error of the server
 EXCERPT_CHARS = 100
+MAX_ERROR_CHARS = 300  # of an error that a response reports
 MAX_DEPTH = 64  # levels of arguments; JSON readers and writers fail at a few hundred
+
+
+_KIND_OF_CODE: Final = {
+    "rate_limit_exceeded": LlmErrorKind.RATE_LIMITED,
+    "insufficient_quota": LlmErrorKind.QUOTA,
+    "invalid_api_key": LlmErrorKind.AUTH,
+    "model_not_found": LlmErrorKind.NOT_FOUND,
+    "context_length_exceeded": LlmErrorKind.REJECTED,
+    "invalid_prompt": LlmErrorKind.REJECTED,
+    "content_filter": LlmErrorKind.REJECTED,
+}
 
 
 class ToolArguments(NamedTuple):
@@ -29,7 +41,11 @@ class ToolArguments(NamedTuple):
 def read_response(body: bytes, read: Callable[[JSON], T]) -> T:
     """What `read` finds in the JSON object of a response. Raises: LlmError."""
     try:
-        return read(parse_finite_json(body))
+        document = parse_finite_json(body)
+        failure = reported_error(document.get("error"))
+        if failure is not None:
+            raise failure
+        return read(document)
     # Everything that walking through JSON of an unexpected form can raise.
     except (ValueError, RecursionError, KeyError, IndexError, TypeError, AttributeError):
         raise unreadable(f"{body[:EXCERPT_CHARS].decode('utf-8', 'replace')!r}") from None
@@ -39,6 +55,27 @@ def read_turn(body: bytes, read: Callable[[JSON], Turn]) -> Turn:
     """The turn in a response, with storable texts. Raises: LlmError."""
     # NUL and lone surrogates are valid JSON, but PostgreSQL and the SDKs cannot store or send them.
     return read_response(body, lambda document: read(replace_unstorable_in_json(document)))
+
+
+def reported_error(error: Any) -> LlmError | None:
+    """The error that a server reports in a response with status 200; None when it reports none.
+
+    Gateways such as OpenRouter answer so when the provider behind them fails.
+    """
+    if not error:
+        return None
+    details = error if isinstance(error, dict) else {"message": error}
+    code, message = details.get("code"), str(details.get("message") or "no message")
+    status = code if type(code) is int and 400 <= code < 600 else None  # noqa: PLR2004 - HTTP
+    reason = f"200 with an error: {f'{code}: ' if code else ''}{message}"[:MAX_ERROR_CHARS]
+    return LlmError(reason, kind=_kind_of_code(code), status=status)
+
+
+def _kind_of_code(code: Any) -> LlmErrorKind:
+    """The kind of a reported error; one without a known code is worth a retry."""
+    if type(code) is int:
+        return kind_of_status(code)
+    return _KIND_OF_CODE.get(str(code).lower(), LlmErrorKind.SERVER)
 
 
 def unreadable(detail: str) -> LlmError:

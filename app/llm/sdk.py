@@ -15,7 +15,7 @@ from app.core.http.network_policy import RefusedAddress
 from app.core.http.retry import parse_retry_after
 from app.core.http.transport import is_untrusted_certificate, tls_context
 from app.llm.conversation import ChatMessage, Tool, Turn, TurnSettings
-from app.llm.errors import LlmError, LlmErrorKind
+from app.llm.errors import LlmError, LlmErrorKind, kind_of_status
 from app.llm.response_reader import JSON, read_turn, unreadable
 from app.llm.retry import ATTEMPT_TIMEOUT_S, call_with_retries
 
@@ -32,16 +32,6 @@ _QUOTA_WORDS: Final = (
     "credit balance",
     "exceeded your current quota",
 )
-_KIND_OF_STATUS: Final[dict[int, LlmErrorKind]] = {
-    HTTPStatus.UNAUTHORIZED: LlmErrorKind.AUTH,
-    HTTPStatus.FORBIDDEN: LlmErrorKind.AUTH,
-    HTTPStatus.PAYMENT_REQUIRED: LlmErrorKind.QUOTA,
-    HTTPStatus.NOT_FOUND: LlmErrorKind.NOT_FOUND,
-    HTTPStatus.TOO_MANY_REQUESTS: LlmErrorKind.RATE_LIMITED,
-    # 408 and 409 are temporary: both SDKs retry them as well.
-    HTTPStatus.REQUEST_TIMEOUT: LlmErrorKind.SERVER,
-    HTTPStatus.CONFLICT: LlmErrorKind.SERVER,
-}
 
 
 class ProviderAccess(NamedTuple):
@@ -188,9 +178,7 @@ def _kind_of_response(response: httpx2.Response, message: str) -> LlmErrorKind:
         return LlmErrorKind.QUOTA
     if response.is_redirect:
         return LlmErrorKind.REDIRECTED
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return LlmErrorKind.SERVER
-    return _KIND_OF_STATUS.get(status, LlmErrorKind.REJECTED)
+    return kind_of_status(status)
 
 
 def _error_message(response: httpx2.Response) -> str:

@@ -1,6 +1,8 @@
 """Files and folders that a command writes, checked before an expensive run produces the result."""
 
 from pathlib import Path
+from secrets import token_hex
+from shutil import copymode
 from tempfile import TemporaryFile
 
 from app.core.errors import AppError
@@ -33,11 +35,31 @@ def require_file(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file. Raises: `UnwritableOutput`."""
+    """Write a text file atomically: readers see the old content or the new one.
+
+    A new file gets the mode of the umask, an existing file keeps its mode. Raises: `UnwritableOutput`.
+    """
     try:
-        path.write_text(text, encoding="utf-8", errors="replace")
+        if path.exists() and not path.is_file():  # /dev/stdout must not be replaced
+            path.write_text(text, encoding="utf-8", errors="replace")
+        else:
+            _replace_text(path.resolve(), text)
     except OSError as error:
         raise _to_unwritable(path, error) from None
+
+
+def _replace_text(path: Path, text: str) -> None:
+    # In the same folder: a rename is atomic only within one file system. Not a temporary file of
+    # the standard library, which only its owner could read.
+    draft = path.with_name(f".{path.name[:100]}.{token_hex(8)}")
+    try:
+        with draft.open("x", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+        if path.exists():
+            copymode(path, draft)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _to_unwritable(path: Path, error: OSError) -> UnwritableOutput:

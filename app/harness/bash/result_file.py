@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
+from app.core.console.output_files import require_folder, write_text
 from app.harness.bash.run_health import profile
 from app.harness.bash.summary import summarize
 from app.harness.bash.types import EvalReport, EvalResult
@@ -19,7 +20,6 @@ from app.harness.result_file import (
     parse_json_document,
     read_result_bytes,
     read_validated,
-    write_whole,
 )
 
 PROGRAM: Final = "bashkit-eval"
@@ -77,7 +77,8 @@ def report_document(report: EvalReport) -> dict[str, Any]:
 
 def write_report(report: EvalReport, path: Path) -> None:
     """Write the result file atomically."""
-    write_whole(path, json_report(report))
+    require_folder(path.parent)
+    write_text(path, json_report(report))
 
 
 def file_stem(report: EvalReport) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn
 import yaml
 from pydantic import TypeAdapter
 
+from app.core.console.output_files import require_folder, write_text
 from app.harness.mcp.report_view import result_word
 from app.harness.mcp.types import McpReport, ServerFacts, TaskResult
 from app.harness.result_file import (
@@ -18,7 +19,6 @@ from app.harness.result_file import (
     parse_journal,
     read_result_bytes,
     read_validated,
-    write_whole,
 )
 from app.llm.conversation import MessageRole
 
@@ -83,7 +83,8 @@ def yaml_report(report: McpReport) -> str:
 
 def write_report(report: McpReport, path: Path) -> None:
     """Write the result file atomically: JSON when its name ends in .json, else YAML."""
-    write_whole(path, json_report(report) if path.suffix == ".json" else yaml_report(report))
+    require_folder(path.parent)
+    write_text(path, json_report(report) if path.suffix == ".json" else yaml_report(report))
 
 
 def read_report(path: Path) -> McpReport:

@@ -3,7 +3,10 @@
 import asyncio
 import csv
 import json
+import os
 import signal
+import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +25,14 @@ from app.harness.mcp.result_file import read_report, write_report
 from app.harness.mcp.types import McpReport
 from app.harness.result_file import claim_result_file, journal_of
 from app.harness.results import AttemptOutcome
-from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
+from app.llm.conversation import (
+    ChatMessage,
+    MessageRole,
+    StopReason,
+    TextBlock,
+    ToolUseBlock,
+    Usage,
+)
 from tests.support.mcp_servers import FAULTS
 from tests.support.model_server import (
     ModelServer,
@@ -280,6 +290,84 @@ def test_run__interrupted_run_keeps_finished_attempts(
         (attempt_result.task, attempt_result.outcome) for attempt_result in recorded.results
     ] == [("compare:base", AttemptOutcome.SCORED)]
     assert not journal_of(Path("r.yaml")).exists()
+
+
+@pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGTERM])
+def test_run__signal_leaves_result_and_reports(way: signal.Signals) -> None:
+    """The second call hangs in its server when the signal comes."""
+    file = bench_file(DIRECT.replace("tool: echo", "tool: hang").replace("hang", "echo", 1))
+    command = ["run", file, "--output", "r.yaml", "--junit", "j.xml", "--concurrency", "1"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "app.harness.mcp.cli", *map(str, command)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as program:  # fmt: skip
+        assert program.stderr is not None
+        try:
+            assert "2 attempts" in program.stderr.readline()
+            assert "1/2 [PASS]" in program.stderr.readline()
+            program.send_signal(way)
+            _, stderr_text = program.communicate(timeout=LIMIT_S)
+        finally:
+            program.kill()
+    assert program.returncode == 130, stderr_text
+    assert "Traceback" not in stderr_text
+    recorded = read_report(Path("r.yaml"))
+    assert (recorded.interrupted, len(recorded.results)) == (True, 1)
+    assert len(ET.parse("j.xml").getroot().findall("testcase")) == 1
+    assert not journal_of(Path("r.yaml")).exists()
+
+
+def test_run__written_files_have_the_mode_of_the_umask() -> None:
+    done = ot_bench(
+        "run", bench_file(DIRECT), "--task", "*:right", "--output", "out/r.json", "--csv",
+        "--junit", "out/j.xml", "--html", "out/p.html", "--markdown", "out/r.md",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    files = [*Path("out").iterdir(), *Path("tmp").iterdir()]
+    umask = os.umask(0)
+    os.umask(umask)
+    assert len(files) == 6
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o666 & ~umask}
+
+
+@pytest.mark.parametrize("suffix", [".yaml", ".json"])
+def test_result_file__large_tool_result_is_stored_once(suffix: str) -> None:
+    """It is the response of a direct task, and the result of a tool for the model."""
+    size = 2_000_000
+    text = DIRECT.replace("tool: echo", "tool: huge", 1).replace(
+        "{text: good morning}", f"{{bytes: {size}}}", 1
+    )
+    output = Path(f"r{suffix}")
+    ot_bench("run", bench_file(text), "--task", "*:right", "--output", output)
+    assert size <= output.stat().st_size < 1.1 * size
+    [result] = read_report(output).results
+    assert result.response == result.tool_calls[0].text == "x" * size
+    assert result.tool_calls[0].content[0].size == size
+
+
+def test_result_file__results_of_a_conversation_are_read_back() -> None:
+    """The journal and the file leave out the texts of calls that the messages hold."""
+
+    def plan(request: ReceivedRequest) -> ScriptedReply:
+        if request.turn:
+            return answers(request)
+        uses = tuple(
+            ToolUseBlock(id=f"c{n}", name="echo", input={"text": text})
+            for n, text in enumerate(("one", "two"))
+        )
+        message = ChatMessage(role=MessageRole.ASSISTANT, content=uses)
+        return ScriptedReply(message=message, stop=StopReason.TOOL_USE, usage=None)
+
+    with model_server(plan) as server:
+        done = ot_bench(
+            "run", bench_file(ASKING), "--task", "*:mcp", "--base-url", server.openai_url,
+            "--output", "r.yaml",
+        )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    [task] = yaml.safe_load(Path("r.yaml").read_text())["results"][0]["tasks"]
+    assert [call["text"] for call in task["tool_calls"]] == [None, None]
+    [result] = read_report(Path("r.yaml")).results
+    assert [call.text for call in result.tool_calls] == ["one", "two"]
 
 
 def test_run__rejected_model_does_not_stop_others() -> None:

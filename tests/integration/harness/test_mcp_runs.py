@@ -196,6 +196,17 @@ def test_harness_settings__mismatch_with_file_is_refused(service: Service) -> No
         assert pointers(service.refused(422, "POST", "/benchmarks", body)) == [pointer]
     benchmark(service, {})
     service.refused(422, "PATCH", "/benchmarks/bench-001", {"datasetRef": "tasks.jsonl"})
+    service.refused(422, "PATCH", "/benchmarks/bench-001", {"datasetRef": "../bench.yaml"})
+
+
+@pytest.mark.parametrize("name", ["../x.yaml", "/etc/x.yaml", "a/../../x.yaml", "a//x.yaml"])
+def test_harness_settings__file_outside_of_the_folder_is_refused(
+    service: Service, name: str
+) -> None:
+    body = {"datasetRef": name, "source": "harness", "harness": {}}
+    problem = service.refused(422, "POST", "/benchmarks", body)
+    assert pointers(problem) == ["/datasetRef"]
+    assert "leads out of the folder" in problem["errors"][0]["detail"]
 
 
 def test_mcp_run__invalid_file_fails_before_start(

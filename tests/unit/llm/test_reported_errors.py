@@ -1,0 +1,79 @@
+"""Errors that a model server reports in a response with status 200."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from app.llm.conversation import Turn
+from app.llm.errors import LlmError, LlmErrorKind
+from app.llm.openai_chat import read_completion
+from app.llm.openai_responses import read_turn_items
+from app.llm.response_reader import read_turn
+from app.llm.retry import call_with_retries, track_retries
+
+ANSWER = {"choices": [{"finish_reason": "stop", "message": {"content": "Hello."}}]}
+
+
+def error_of(document: Any, read: Any = read_completion) -> LlmError:
+    with pytest.raises(LlmError) as raised:
+        read_turn(json.dumps(document).encode(), read)
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "reason"),
+    [
+        ({"code": 502, "message": "Provider returned error"}, LlmErrorKind.SERVER,
+         "200 with an error: 502: Provider returned error"),
+        ({"code": 429, "message": "busy"}, LlmErrorKind.RATE_LIMITED,
+         "200 with an error: 429: busy"),
+        ({"code": 402}, LlmErrorKind.QUOTA, "200 with an error: 402: no message"),
+        ({"code": "rate_limit_exceeded", "message": "slow"}, LlmErrorKind.RATE_LIMITED,
+         "200 with an error: rate_limit_exceeded: slow"),
+        ({"code": "content_filter", "message": "no"}, LlmErrorKind.REJECTED,
+         "200 with an error: content_filter: no"),
+        ({"message": "upstream"}, LlmErrorKind.SERVER, "200 with an error: upstream"),
+        ("upstream", LlmErrorKind.SERVER, "200 with an error: upstream"),
+        ({"code": True, "message": 5}, LlmErrorKind.SERVER, "200 with an error: True: 5"),
+    ],
+)  # fmt: skip
+def test_reported_error__has_the_kind_of_its_code(
+    error: Any, kind: LlmErrorKind, reason: str
+) -> None:
+    failure = error_of({"error": error})
+    assert (failure.kind, failure.reason) == (kind, reason)
+
+
+def test_reported_error__of_a_choice_is_read() -> None:
+    choice = {"finish_reason": "error", "error": {"code": 503, "message": "overloaded"},
+              "message": {"content": ""}}  # fmt: skip
+    assert error_of({"choices": [choice]}).kind is LlmErrorKind.SERVER
+
+
+def test_reported_error__null_is_none() -> None:
+    turn = read_turn(json.dumps({"error": None, **ANSWER}).encode(), read_completion)
+    assert turn.message.text() == "Hello."
+
+
+def test_reported_error__failed_response_is_retried_or_not_by_its_code() -> None:
+    failed = {"status": "failed", "output": [], "error": {"code": "server_error", "message": "x"}}
+    assert error_of(failed, read_turn_items).kind is LlmErrorKind.SERVER
+    invalid = {"status": "failed", "output": [], "error": {"code": "invalid_prompt"}}
+    assert error_of(invalid, read_turn_items).kind is LlmErrorKind.REJECTED
+
+
+def test_reported_error__is_retried_and_counted_by_its_status() -> None:
+    bodies = [{"error": {"code": 503, "message": "overloaded"}}] * 3 + [ANSWER]
+
+    async def attempt() -> Turn:
+        return read_turn(json.dumps(bodies.pop(0)).encode(), read_completion)
+
+    async def sleep(_: float) -> None:
+        """Not in a test."""
+
+    with track_retries() as status:
+        turn = asyncio.run(call_with_retries(attempt, sleep=sleep))
+    assert turn.message.text() == "Hello."
+    assert (status.describe(), status.waited_s) == ("3 × 503", 2 + 4 + 8)
