@@ -78,21 +78,21 @@ def app(resources: Resources, workshop: Workshop) -> FastAPI:
 
 
 @pytest.fixture
-def give_out(db: Database) -> Callable[..., str]:
+def create_token(db: Database) -> Callable[..., str]:
     """Creates an API key and returns its text."""
 
-    def give(role: RoleName, *, now: datetime = START, expires_at: datetime | None = None) -> str:
+    def create(role: RoleName, *, now: datetime = START, expires_at: datetime | None = None) -> str:
         with db.begin() as session:
             key = create_key(session, f"{role} key", role, now=now, expires_at=expires_at)
         return key.token.reveal()
 
-    return give
+    return create
 
 
 @pytest.fixture
-def client(app: FastAPI, give_out: Callable[..., str]) -> Client:
+def client(app: FastAPI, create_token: Callable[..., str]) -> Client:
     """A client with a key of the role run."""
-    return Client(app, give_out("run"))
+    return Client(app, create_token("run"))
 
 
 @pytest.fixture

@@ -11,14 +11,14 @@ from app.access.service import FIRST_KEY_NAME
 from app.core.db import Database
 from tests.integration.access.toy_service import START, Call, Client, Clock
 
-GiveOut = Callable[..., str]
+CreateToken = Callable[..., str]
 
 NEW = {"name": "nightly build", "role": "run"}
 
 
 @pytest.fixture
-def admin(app: FastAPI, give_out: GiveOut) -> Client:
-    return Client(app, give_out("admin"))
+def admin(app: FastAPI, create_token: CreateToken) -> Client:
+    return Client(app, create_token("admin"))
 
 
 def test_create_key__key_is_shown_once_and_works(admin: Client, app: FastAPI) -> None:
@@ -121,8 +121,8 @@ def test_keys__unknown_id_is_not_found(admin: Client) -> None:
 
 
 @pytest.mark.parametrize("role", ["read", "run"])
-def test_keys__require_the_admin_role(app: FastAPI, give_out: GiveOut, role: str) -> None:
-    client = Client(app, give_out(role))
+def test_keys__require_the_admin_role(app: FastAPI, create_token: CreateToken, role: str) -> None:
+    client = Client(app, create_token(role))
     answers = [
         client.get("/keys"),
         client.get("/keys/x"),
@@ -150,10 +150,10 @@ def test_revoke_key__last_admin_key_is_refused(admin: Client, app: FastAPI, cloc
 
 
 def test_revoke_key__concurrent_requests_cannot_revoke_the_last_two_admin_keys(
-    app: FastAPI, give_out: GiveOut
+    app: FastAPI, create_token: CreateToken
 ) -> None:
     for _ in range(5):
-        pair = [give_out("admin"), give_out("admin")]
+        pair = [create_token("admin"), create_token("admin")]
         ids = [text_of_key.split("_")[2] for text_of_key in pair]
         everyone = Client(app, pair[0]).get("/keys").json()["items"]
         for key in everyone:
@@ -233,9 +233,9 @@ def test_update_key__one_admin_key_outlives_every_new_expiry(admin: Client) -> N
 
 
 def test_update_key__two_administrators_cannot_expire_each_other_at_once(
-    app: FastAPI, give_out: GiveOut
+    app: FastAPI, create_token: CreateToken
 ) -> None:
-    pair = [give_out("admin"), give_out("admin")]
+    pair = [create_token("admin"), create_token("admin")]
     ids = [text_of_key.split("_")[2] for text_of_key in pair]
     body = {"expiresAt": "2026-11-22T12:00:00Z"}
     answers = Client(app, pair[0]).all_at_once(

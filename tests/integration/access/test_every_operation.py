@@ -98,7 +98,9 @@ def test_operations__cover_the_openapi_description(service: Service) -> None:
         if path.startswith("/api/") and not SIGNED.search(path)
         for method in operations
     }
-    assert {(operation.method, operation.path) for operation in OPERATIONS} == described
+    # OpenAPI has no word for a parameter that may contain slashes.
+    served = {(operation.method, operation.path.replace(":path}", "}")) for operation in OPERATIONS}
+    assert served == described
     assert len(described) >= 40
 
 

@@ -158,10 +158,10 @@ def test_idempotency_key__json_formatting_does_not_matter(client: Client, toys: 
 
 
 def test_idempotency_key__is_bound_to_api_key_and_path(
-    app: FastAPI, client: Client, give_out: Callable[..., str], toys: Toys
+    app: FastAPI, client: Client, create_token: Callable[..., str], toys: Toys
 ) -> None:
     client.post("/toys", **with_key("k"))
-    other = Client(app, give_out("run")).post("/toys", **with_key("k", {"name": "horse"}))
+    other = Client(app, create_token("run")).post("/toys", **with_key("k", {"name": "horse"}))
     copies = [
         client.post(f"/toys/{toy}/copies", headers={"Idempotency-Key": "k"})
         for toy in ("toy-1", "toy-1", "toy-2")
@@ -176,9 +176,9 @@ def test_idempotency_key__is_bound_to_api_key_and_path(
 
 
 def test_idempotency_key__does_not_replace_the_required_role(
-    app: FastAPI, give_out: Callable[..., str], toys: Toys
+    app: FastAPI, create_token: Callable[..., str], toys: Toys
 ) -> None:
-    answer = Client(app, give_out("read")).post("/toys", **with_key("k"))
+    answer = Client(app, create_token("read")).post("/toys", **with_key("k"))
     assert (answer.status_code, toys()) == (403, 0)
 
 

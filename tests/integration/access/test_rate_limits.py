@@ -16,7 +16,7 @@ from app.core.resources import Resources
 from app.core.web.response_headers import ResponseHeadersMiddleware
 from tests.integration.access.toy_service import Call, Client, Workshop, toy_app
 
-GiveOut = Callable[..., str]
+CreateToken = Callable[..., str]
 
 
 class Seconds:
@@ -38,9 +38,9 @@ def limited(resources: Resources, workshop: Workshop) -> FastAPI:
 
 
 def test_rate_limit__headers_show_remaining_requests_and_reset(
-    limited: FastAPI, give_out: GiveOut
+    limited: FastAPI, create_token: CreateToken
 ) -> None:
-    client = Client(limited, give_out("read"))
+    client = Client(limited, create_token("read"))
     answers = [client.get("/toys") for _ in range(4)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
     remaining = [answer.headers["RateLimit"].partition(";t=")[0] for answer in answers]
@@ -54,9 +54,12 @@ def test_rate_limit__headers_show_remaining_requests_and_reset(
 
 
 def test_rate_limit__is_per_key_and_counts_refused_requests(
-    limited: FastAPI, give_out: GiveOut
+    limited: FastAPI, create_token: CreateToken
 ) -> None:
-    first_client, other = Client(limited, give_out("read")), Client(limited, give_out("read"))
+    first_client, other = (
+        Client(limited, create_token("read")),
+        Client(limited, create_token("read")),
+    )
     assert [first_client.post("/toys", json={}).status_code for _ in range(4)] == [
         403,
         403,
@@ -66,9 +69,9 @@ def test_rate_limit__is_per_key_and_counts_refused_requests(
     assert other.get("/toys").status_code == 200
 
 
-def test_rate_limit__no_limit_sends_no_headers(app: FastAPI, give_out: GiveOut) -> None:
+def test_rate_limit__no_limit_sends_no_headers(app: FastAPI, create_token: CreateToken) -> None:
     app.add_middleware(ResponseHeadersMiddleware)
-    assert "RateLimit" not in Client(app, give_out("read")).get("/toys").headers
+    assert "RateLimit" not in Client(app, create_token("read")).get("/toys").headers
 
 
 def test_request_limiter__count_restarts_each_minute(db: Database) -> None:
@@ -117,7 +120,7 @@ def test_delete_old_windows__deletes_past_minutes(db: Database) -> None:
 
 
 def test_failure_limiter__limits_invalid_keys_but_never_valid_ones(
-    app: FastAPI, give_out: GiveOut
+    app: FastAPI, create_token: CreateToken
 ) -> None:
     stranger = Client(app, "a guess of the admin key, one of many")
     burst = stranger.all_at_once([Call("GET", "/toys", {})] * FAILURE_BURST)
@@ -126,7 +129,7 @@ def test_failure_limiter__limits_invalid_keys_but_never_valid_ones(
     assert slowed.status_code == 429
     assert 1 <= int(slowed.headers["Retry-After"]) <= 2
     assert Client(app, generate_token("read").text).get("/toys").status_code == 429
-    assert Client(app, give_out("read")).get("/toys").status_code == 200
+    assert Client(app, create_token("read")).get("/toys").status_code == 200
 
 
 def test_failure_limiter__limited_address_looks_up_no_guess_even_a_right_one(

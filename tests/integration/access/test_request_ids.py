@@ -16,11 +16,11 @@ from app.jobs.queue import CORRELATION
 from tests.support.service import JSON, Service
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-HEADERS = {"X-Request-Id": "night-7", "traceparent": TRACEPARENT}
+HEADERS = {"X-Request-Id": "request-7", "traceparent": TRACEPARENT}
 
 
 @pytest.fixture
-def ready(service: Service) -> Service:
+def prepared_service(service: Service) -> Service:
     service.agent()
     service.benchmark(datasetRef="support")
     service.upload([{"traceId": "t-1", "expectedOutput": "a", "output": "a"}])
@@ -28,7 +28,7 @@ def ready(service: Service) -> Service:
 
 
 def test_request_id__is_carried_by_jobs_and_their_jobs(
-    ready: Service, monkeypatch: pytest.MonkeyPatch
+    prepared_service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contexts: dict[str, JSON] = {}
 
@@ -43,10 +43,10 @@ def test_request_id__is_carried_by_jobs_and_their_jobs(
     for handler in HANDLERS:
         monkeypatch.setitem(HANDLERS._handlers, handler.name, watched(handler))
     body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
-    run = ready.post("/benchmark-runs", body, **HEADERS)
-    ready.work()
-    assert ready.get(f"/benchmark-runs/{run['id']}")["status"] == "COMPLETED"
-    correlation = {"request_id": "night-7", "traceparent": TRACEPARENT}
+    run = prepared_service.post("/benchmark-runs", body, **HEADERS)
+    prepared_service.work()
+    assert prepared_service.get(f"/benchmark-runs/{run['id']}")["status"] == "COMPLETED"
+    correlation = {"request_id": "request-7", "traceparent": TRACEPARENT}
     steps = ("runs.collect", "runs.score", "runs.finish")
     assert [contexts[step] for step in steps] == [correlation] * len(steps)
 
@@ -80,12 +80,12 @@ def test_is_traceparent__invalid_text_is_rejected(text: str) -> None:
     assert not is_traceparent(text)
 
 
-def test_idempotency_key__200_concurrent_requests_start_one_run(ready: Service) -> None:
+def test_idempotency_key__200_concurrent_requests_start_one_run(prepared_service: Service) -> None:
     body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
-    headers = {**ready.client.headers, "Idempotency-Key": "tonight"}
+    headers = {**prepared_service.client.headers, "Idempotency-Key": "tonight"}
     with (
         httpx.Client(
-            base_url=ready.client.base_url,
+            base_url=prepared_service.client.base_url,
             headers=headers,
             trust_env=False,
             timeout=60,
@@ -100,5 +100,5 @@ def test_idempotency_key__200_concurrent_requests_start_one_run(ready: Service) 
     statuses = Counter(answer.status_code for answer in answers)
     assert set(statuses) <= {201, 409}
     assert len({answer.json()["id"] for answer in answers if answer.status_code == 201}) == 1
-    assert len(ready.listed("/benchmark-runs")) == 1
-    assert [line["action"] for line in ready.listed("/audit")].count("start_run") == 1
+    assert len(prepared_service.listed("/benchmark-runs")) == 1
+    assert [line["action"] for line in prepared_service.listed("/audit")].count("start_run") == 1

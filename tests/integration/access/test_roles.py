@@ -20,7 +20,7 @@ from app.core.encryption import Secret
 from app.core.resources import Resources
 from tests.integration.access.toy_service import START, Client, Clock, Workshop, toy_app
 
-GiveOut = Callable[..., str]
+CreateToken = Callable[..., str]
 
 REFUSE_CHANGES = """
 CREATE FUNCTION refuse_changes() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -60,16 +60,18 @@ def read_only_keys(db: Database) -> Iterator[None]:
     [("read", (200, 403, 403)), ("run", (200, 201, 403)), ("admin", (200, 201, 204))],
 )
 def test_roles__include_the_operations_of_lesser_roles(
-    app: FastAPI, give_out: GiveOut, role: RoleName, statuses: tuple[int, int, int]
+    app: FastAPI, create_token: CreateToken, role: RoleName, statuses: tuple[int, int, int]
 ) -> None:
-    client = Client(app, give_out(role))
+    client = Client(app, create_token(role))
     created = client.post("/toys", json={"name": "bear"})
     responses = (client.get("/toys"), created, client.delete("/toys/toy-1"))
     assert tuple(answer.status_code for answer in responses) == statuses
 
 
-def test_require_role__refusal_names_the_required_role(app: FastAPI, give_out: GiveOut) -> None:
-    answer = Client(app, give_out("read")).post("/toys", json={"name": "bear"})
+def test_require_role__refusal_names_the_required_role(
+    app: FastAPI, create_token: CreateToken
+) -> None:
+    answer = Client(app, create_token("read")).post("/toys", json={"name": "bear"})
     assert answer.json()["type"] == "/problems/forbidden"
     assert (
         "requires an API key with the role run, yours has the role read" in answer.json()["detail"]
@@ -85,24 +87,26 @@ def test_require_role__missing_key_is_refused_with_a_remedy(app: FastAPI, method
     assert "Authorization: Bearer" in answer.json()["detail"]
 
 
-def test_require_role__key_in_another_scheme_is_refused(app: FastAPI, give_out: GiveOut) -> None:
-    answer = Client(app).get("/toys", headers={"Authorization": f"Basic {give_out('read')}"})
+def test_require_role__key_in_another_scheme_is_refused(
+    app: FastAPI, create_token: CreateToken
+) -> None:
+    answer = Client(app).get("/toys", headers={"Authorization": f"Basic {create_token('read')}"})
     assert answer.status_code == 401
 
 
 def test_require_role__all_invalid_keys_get_the_same_response(
-    app: FastAPI, db: Database, give_out: GiveOut
+    app: FastAPI, db: Database, create_token: CreateToken
 ) -> None:
-    good = give_out("admin")
-    revoked = give_out("admin")
+    good = create_token("admin")
+    revoked = create_token("admin")
     with db.begin() as session:
         revoke_key(session, key_id(revoked), now=START)
     same_id = good.split("_")[2]
     stranger = generate_token("admin").text
     bad = [
         revoked,
-        give_out("admin", now=START - timedelta(days=2), expires_at=START - timedelta(days=1)),
-        give_out("admin", now=START - timedelta(days=2), expires_at=START),
+        create_token("admin", now=START - timedelta(days=2), expires_at=START - timedelta(days=1)),
+        create_token("admin", now=START - timedelta(days=2), expires_at=START),
         stranger,
         good[:-1],
         good + "a",
@@ -135,8 +139,8 @@ def test_configured_admin_key__can_be_a_sentence(
     assert Client(app, key.reveal() + "!").get("/toys").status_code == 401
 
 
-def test_find_key__id_of_another_key_is_refused(db: Database, give_out: GiveOut) -> None:
-    mine, other = give_out("read"), give_out("admin")
+def test_find_key__id_of_another_key_is_refused(db: Database, create_token: CreateToken) -> None:
+    mine, other = create_token("read"), create_token("admin")
     body, _, _ = mine.replace(key_id(mine), key_id(other)).rpartition("_")
     forged = f"{body}_{zlib.crc32(body.encode()):08x}"
     assert parse_token(forged) is not None
@@ -146,9 +150,9 @@ def test_find_key__id_of_another_key_is_refused(db: Database, give_out: GiveOut)
 
 
 def test_find_key__compares_digests_in_constant_time(
-    db: Database, give_out: GiveOut, monkeypatch: pytest.MonkeyPatch
+    db: Database, create_token: CreateToken, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    token, compared = give_out("read"), []
+    token, compared = create_token("read"), []
 
     def noting(first: bytes, other: bytes) -> bool:
         compared.append(len(first))
@@ -160,8 +164,10 @@ def test_find_key__compares_digests_in_constant_time(
     assert compared == [32]
 
 
-def test_key_cache__revoked_key_is_refused_within_a_second(db: Database, give_out: GiveOut) -> None:
-    token, seconds = give_out("read"), [100.0]
+def test_key_cache__revoked_key_is_refused_within_a_second(
+    db: Database, create_token: CreateToken
+) -> None:
+    token, seconds = create_token("read"), [100.0]
     ring = KeyCache(db, Clock(), monotonic=lambda: seconds[0])
     assert ring.find_key(token) is not None
     with db.begin() as session:
@@ -173,9 +179,9 @@ def test_key_cache__revoked_key_is_refused_within_a_second(db: Database, give_ou
     assert key_cache.CACHE_TTL_S < 1
 
 
-def test_key_cache__expired_key_is_refused_at_once(db: Database, give_out: GiveOut) -> None:
+def test_key_cache__expired_key_is_refused_at_once(db: Database, create_token: CreateToken) -> None:
     clock = Clock()
-    token = give_out("read", expires_at=START + timedelta(seconds=1))
+    token = create_token("read", expires_at=START + timedelta(seconds=1))
     ring = KeyCache(db, clock, monotonic=lambda: 100.0)
     assert ring.find_key(token) is not None
     clock.forward(seconds=1)
@@ -183,9 +189,9 @@ def test_key_cache__expired_key_is_refused_at_once(db: Database, give_out: GiveO
 
 
 def test_key_cache__one_query_per_key_and_second_none_for_mistyped_keys(
-    db: Database, give_out: GiveOut
+    db: Database, create_token: CreateToken
 ) -> None:
-    token, statements = give_out("read"), list[str]()
+    token, statements = create_token("read"), list[str]()
     ring = KeyCache(db, Clock(), monotonic=lambda: 100.0)
 
     def note(*arguments: object) -> None:
@@ -202,7 +208,7 @@ def test_key_cache__one_query_per_key_and_second_none_for_mistyped_keys(
 
 
 def test_key_cache__number_of_entries_is_limited(
-    db: Database, give_out: GiveOut, monkeypatch: pytest.MonkeyPatch
+    db: Database, create_token: CreateToken, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(key_cache, "MAX_ENTRIES", 3)
     ring = KeyCache(db, Clock())
@@ -210,14 +216,14 @@ def test_key_cache__number_of_entries_is_limited(
         assert ring.find_key(generate_token("read").text) is None
     assert len(ring._entries) == 0
     for _ in range(5):
-        assert ring.find_key(give_out("read")) is not None
+        assert ring.find_key(create_token("read")) is not None
         assert len(ring._entries) <= 3
 
 
 def test_record_use__writes_once_a_minute(
-    db: Database, resources: Resources, give_out: GiveOut
+    db: Database, resources: Resources, create_token: CreateToken
 ) -> None:
-    clock, token = Clock(), give_out("read")
+    clock, token = Clock(), create_token("read")
     apps = [
         toy_app(
             Resources(db=db, secrets=resources.secrets, data_dir=resources.data_dir, clock=clock),
@@ -234,25 +240,25 @@ def test_record_use__writes_once_a_minute(
 
 
 def test_record_use__refused_request_is_not_recorded(
-    app: FastAPI, db: Database, give_out: GiveOut
+    app: FastAPI, db: Database, create_token: CreateToken
 ) -> None:
-    token = give_out("read")
+    token = create_token("read")
     Client(app, token + "x").get("/toys")
     assert last_used(db, token) is None
 
 
 def test_record_use__read_only_database_still_serves_reads(
-    app: FastAPI, db: Database, give_out: GiveOut, read_only_keys: None
+    app: FastAPI, db: Database, create_token: CreateToken, read_only_keys: None
 ) -> None:
-    token = give_out("read")
+    token = create_token("read")
     assert Client(app, token).get("/toys").status_code == 200
     assert last_used(db, token) is None
 
 
 def test_require_role__missing_database_gives_503_not_401(
-    resources: Resources, give_out: GiveOut
+    resources: Resources, create_token: CreateToken
 ) -> None:
-    token = give_out("read")
+    token = create_token("read")
     gone = Database("postgresql://nobody@127.0.0.1:1/gone", pool_size=1)
     app = toy_app(
         Resources(db=gone, secrets=resources.secrets, data_dir=resources.data_dir), Workshop()

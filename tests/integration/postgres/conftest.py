@@ -85,24 +85,26 @@ def stopped_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def postgres(
-    fresh: EmbeddedPostgres, data_dir: Path, stopped_cluster: Path
+    new_server: EmbeddedPostgres, data_dir: Path, stopped_cluster: Path
 ) -> Iterator[EmbeddedPostgres]:
     """A stopped server with an existing cluster; tests must leave its files usable."""
     stopped_cluster.rename(data_dir)
-    yield fresh
-    fresh.stop()
+    yield new_server
+    new_server.stop()
     data_dir.rename(stopped_cluster)
 
 
 @pytest.fixture
-def spare(fresh: EmbeddedPostgres, data_dir: Path, stopped_cluster: Path) -> EmbeddedPostgres:
+def copied_server(
+    new_server: EmbeddedPostgres, data_dir: Path, stopped_cluster: Path
+) -> EmbeddedPostgres:
     """A copy of that server; tests may damage its files."""
     subprocess.run(["cp", "-a", stopped_cluster, data_dir], check=True)
-    return fresh
+    return new_server
 
 
 @pytest.fixture
-def fresh(data_dir: Path) -> Iterator[EmbeddedPostgres]:
+def new_server(data_dir: Path) -> Iterator[EmbeddedPostgres]:
     """A server without a data folder."""
     server = EmbeddedPostgres(data_dir, durable=False)
     yield server
@@ -110,7 +112,7 @@ def fresh(data_dir: Path) -> Iterator[EmbeddedPostgres]:
 
 
 @pytest.fixture
-def own(data_dir: Path) -> Iterator[Callable[..., OwnerProcess]]:
+def start_owner(data_dir: Path) -> Iterator[Callable[..., OwnerProcess]]:
     started: list[OwnerProcess] = []
 
     def start(program: str = OWNER) -> OwnerProcess:

@@ -27,7 +27,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(cli, list(arguments))
 
 
-def test_db_commands__start_url_status_and_stop_work_together(fresh: EmbeddedPostgres) -> None:
+def test_db_commands__start_url_status_and_stop_work_together(new_server: EmbeddedPostgres) -> None:
     started = run("start")
     assert started.exit_code == 0
     assert started.stdout == ""  # there is no answer, only news
@@ -110,7 +110,7 @@ def test_db_status__unreachable_external_server_is_printed_with_the_reason(
 
 
 def test_db_upgrade__starts_a_stopped_database_for_the_migrations(
-    monkeypatch: pytest.MonkeyPatch, fresh: EmbeddedPostgres
+    monkeypatch: pytest.MonkeyPatch, new_server: EmbeddedPostgres
 ) -> None:
     urls: list[str] = []
 
@@ -121,4 +121,4 @@ def test_db_upgrade__starts_a_stopped_database_for_the_migrations(
     monkeypatch.setattr("app.core.migrations.upgrade", record)
     assert run("upgrade").exit_code == 0
     assert len(urls) == 1
-    assert not fresh.status().running
+    assert not new_server.status().running

@@ -134,10 +134,10 @@ def test_lease__does_not_restart_a_stopped_server(postgres: EmbeddedPostgres) ->
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux adopts orphans on demand")
 def test_find_postmaster__zombie_is_not_a_running_server(
-    postgres: EmbeddedPostgres, folder: DatabaseFolder, own: StartOwner
+    postgres: EmbeddedPostgres, folder: DatabaseFolder, start_owner: StartOwner
 ) -> None:
     """As in a container whose first process does not bury its dead."""
-    owner = own(OWNER_THAT_KEEPS_ZOMBIES)
+    owner = start_owner(OWNER_THAT_KEEPS_ZOMBIES)
     url = owner.read_line()
     zombie = kill_server(postgres)
     with postgres.acquire() as lease:
@@ -195,12 +195,12 @@ def test_acquire__copy_of_a_running_cluster_gets_its_own_server(
 
 
 def test_acquire__incomplete_cluster_is_created_again(
-    fresh: EmbeddedPostgres, folder: DatabaseFolder
+    new_server: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     folder.claim()
     folder.incomplete_cluster.mkdir()
     (folder.incomplete_cluster / "PG_VERSION").write_text("1")
-    with fresh.acquire():
+    with new_server.acquire():
         assert not folder.incomplete_cluster.exists()
 
 
@@ -208,14 +208,14 @@ def test_acquire__incomplete_cluster_is_created_again(
     "moment", ["data.new/PG_VERSION", "data", "log", "log/startup.log", "data/postmaster.pid"]
 )
 def test_acquire__completes_a_start_that_was_killed(
-    fresh: EmbeddedPostgres, folder: DatabaseFolder, own: StartOwner, moment: str
+    new_server: EmbeddedPostgres, folder: DatabaseFolder, start_owner: StartOwner, moment: str
 ) -> None:
-    owner = own()
+    owner = start_owner()
     until((folder.path / moment).exists)
     owner.kill()
-    with fresh.acquire() as lease, psycopg.connect(lease.url):
-        assert len(fresh.status().owners) == 1
-    assert not fresh.status().running
+    with new_server.acquire() as lease, psycopg.connect(lease.url):
+        assert len(new_server.status().owners) == 1
+    assert not new_server.status().running
 
 
 def test_acquire__port_in_use_is_replaced(postgres: EmbeddedPostgres) -> None:

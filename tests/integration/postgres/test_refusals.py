@@ -30,42 +30,42 @@ def folder(data_dir: Path) -> DatabaseFolder:
 
 
 def test_acquire__foreign_folder_is_refused_and_unchanged(
-    fresh: EmbeddedPostgres, folder: DatabaseFolder
+    new_server: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     folder.path.mkdir(parents=True)
     folder.path.chmod(0o755)
     (folder.path / "thesis.txt").write_text("three years")
     with pytest.raises(FolderNotOwned, match="MOSAICO_DATA_DIR"):
-        fresh.acquire()
+        new_server.acquire()
     assert [path.name for path in folder.path.iterdir()] == ["thesis.txt"]
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o755
-    assert not fresh.status().running
-    assert not fresh.stop()
+    assert not new_server.status().running
+    assert not new_server.stop()
 
 
 def test_acquire__file_at_the_folder_path_is_refused(
-    fresh: EmbeddedPostgres, data_dir: Path
+    new_server: EmbeddedPostgres, data_dir: Path
 ) -> None:
     data_dir.write_text("a file")
     with pytest.raises(FolderNotOwned, match=str(data_dir)):
-        fresh.acquire()
+        new_server.acquire()
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o1777])
 def test_acquire__modes_of_existing_folders_do_not_change(
-    fresh: EmbeddedPostgres, data_dir: Path, mode: int
+    new_server: EmbeddedPostgres, data_dir: Path, mode: int
 ) -> None:
     data_dir.mkdir()
     data_dir.chmod(mode)
     before = _modes(data_dir)
-    with fresh.acquire():
+    with new_server.acquire():
         assert _modes(data_dir) == before
 
 
 def test_acquire__created_files_are_private(
-    fresh: EmbeddedPostgres, folder: DatabaseFolder
+    new_server: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
-    with fresh.acquire():
+    with new_server.acquire():
         assert stat.S_IMODE(folder.cluster.stat().st_mode) == 0o700
         assert stat.S_IMODE(folder.log.stat().st_mode) == 0o700
         for role in ("mosaico", "postgres"):
@@ -83,33 +83,33 @@ def test_acquire__deep_folder_works_without_unix_sockets(data_dir: Path) -> None
 
 
 def test_acquire__data_of_another_postgres_version_is_refused(
-    spare: EmbeddedPostgres, folder: DatabaseFolder
+    copied_server: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
-    spare.start()
-    spare.stop()
+    copied_server.start()
+    copied_server.stop()
     (folder.cluster / "PG_VERSION").write_text("16\n")
     with pytest.raises(DataVersionMismatch, match=r"Postgres 16.*Postgres 18"):
-        spare.acquire()
-    assert spare.status().owners == ()
+        copied_server.acquire()
+    assert copied_server.status().owners == ()
 
 
 def test_acquire__cluster_open_to_other_users_is_refused_and_unchanged(
-    spare: EmbeddedPostgres, folder: DatabaseFolder
+    copied_server: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
-    spare.start()
-    spare.stop()
+    copied_server.start()
+    copied_server.stop()
     folder.cluster.chmod(0o777)
     with pytest.raises(WrongOwner, match="chmod 700"):
-        spare.acquire()
+        copied_server.acquire()
     assert stat.S_IMODE(folder.cluster.stat().st_mode) == 0o777
 
 
 def test_embedded_postgres__folder_of_another_user_is_refused(
-    fresh: EmbeddedPostgres, folder: DatabaseFolder, monkeypatch: pytest.MonkeyPatch
+    new_server: EmbeddedPostgres, folder: DatabaseFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.claim()
     monkeypatch.setattr(os, "geteuid", lambda: OTHER_USER_ID)
-    for refused in _operations(fresh):
+    for refused in _operations(new_server):
         with pytest.raises(
             WrongOwner, match=rf"belongs to .*uid {os.getuid()}.*uid {OTHER_USER_ID}"
         ):
@@ -117,45 +117,45 @@ def test_embedded_postgres__folder_of_another_user_is_refused(
 
 
 def test_acquire__missing_password_file_is_named(
-    spare: EmbeddedPostgres, folder: DatabaseFolder
+    copied_server: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
-    spare.start()
-    spare.stop()
+    copied_server.start()
+    copied_server.stop()
     folder.password_file("postgres").unlink()
     with pytest.raises(DatabaseStartError, match=r"postgres\.password is missing"):
-        spare.acquire()
+        copied_server.acquire()
     folder.password_file("postgres").touch(mode=0o600)  # so that the server can be stopped
-    assert spare.stop()
+    assert copied_server.stop()
 
 
 def test_acquire__wrong_password_fails_at_once(
-    spare: EmbeddedPostgres, folder: DatabaseFolder
+    copied_server: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
-    spare.start()
+    copied_server.start()
     right = folder.password("postgres")
     folder.password_file("postgres").write_text("another")
     with pytest.raises(DatabaseStartError, match="refuses the connection"):
-        spare.acquire()
+        copied_server.acquire()
     folder.password_file("postgres").write_text(right)
 
 
 def test_acquire__rejected_configuration_shows_the_postgres_message(
-    spare: EmbeddedPostgres, folder: DatabaseFolder
+    copied_server: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
-    spare.start()
-    spare.stop()
+    copied_server.start()
+    copied_server.stop()
     with (folder.cluster / "postgresql.conf").open("a") as file:
         file.write("shared_buffers = 'a lot'\n")
     with pytest.raises(DatabaseStartError, match=r"shared_buffers|configuration file"):
-        spare.acquire()
+        copied_server.acquire()
 
 
 def test_acquire__full_disk_is_refused_before_the_cluster_is_created(
-    fresh: EmbeddedPostgres, folder: DatabaseFolder, monkeypatch: pytest.MonkeyPatch
+    new_server: EmbeddedPostgres, folder: DatabaseFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.postgres.server.free_bytes", lambda _: 2**20)
     with pytest.raises(DiskFull, match="1 MB are free"):
-        fresh.acquire()
+        new_server.acquire()
     assert not folder.cluster.exists()
 
 

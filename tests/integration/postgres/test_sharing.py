@@ -56,21 +56,21 @@ def test_release__second_call_has_no_effect(postgres: EmbeddedPostgres) -> None:
 
 
 def test_acquire__four_concurrent_processes_share_one_server(
-    fresh: EmbeddedPostgres, own: StartOwner
+    new_server: EmbeddedPostgres, start_owner: StartOwner
 ) -> None:
-    owners = [own() for _ in range(4)]
+    owners = [start_owner() for _ in range(4)]
     urls = {owner.read_line() for owner in owners}
-    assert urls == {fresh.url()}
-    assert fresh.status().owners == tuple(sorted(owner.process.pid for owner in owners))
+    assert urls == {new_server.url()}
+    assert new_server.status().owners == tuple(sorted(owner.process.pid for owner in owners))
     for owner in owners:
         owner.release()
-    assert not fresh.status().running
+    assert not new_server.status().running
 
 
 def test_acquire__next_owner_adopts_and_stops_the_server_of_a_killed_owner(
-    postgres: EmbeddedPostgres, own: StartOwner
+    postgres: EmbeddedPostgres, start_owner: StartOwner
 ) -> None:
-    owner = own()
+    owner = start_owner()
     url = owner.read_line()
     pid = postgres.status().pid
     owner.kill()
@@ -82,10 +82,10 @@ def test_acquire__next_owner_adopts_and_stops_the_server_of_a_killed_owner(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_server__survives_a_terminal_signal_to_an_owner(
-    postgres: EmbeddedPostgres, own: StartOwner, number: signal.Signals
+    postgres: EmbeddedPostgres, start_owner: StartOwner, number: signal.Signals
 ) -> None:
     with postgres.acquire() as lease:  # so that an owner that unwinds on Ctrl-C is not the last
-        owner = own()
+        owner = start_owner()
         owner.read_line()
         os.killpg(owner.process.pid, number)
         owner.process.communicate(timeout=60)
@@ -94,9 +94,9 @@ def test_server__survives_a_terminal_signal_to_an_owner(
 
 
 def test_server__survives_a_signal_to_the_process_group_of_its_owner(
-    postgres: EmbeddedPostgres, own: StartOwner
+    postgres: EmbeddedPostgres, start_owner: StartOwner
 ) -> None:
-    owner = own()
+    owner = start_owner()
     owner.read_line()
     os.killpg(owner.process.pid, signal.SIGTERM)
     owner.process.communicate(timeout=60)
@@ -105,9 +105,9 @@ def test_server__survives_a_signal_to_the_process_group_of_its_owner(
 
 @pytest.mark.parametrize("program", [OWNER_WITH_A_FORKED_CHILD, OWNER_WITH_SPAWNED_CHILD])
 def test_owners__children_of_an_owner_do_not_count(
-    postgres: EmbeddedPostgres, own: StartOwner, program: str
+    postgres: EmbeddedPostgres, start_owner: StartOwner, program: str
 ) -> None:
-    owner = own(program)
+    owner = start_owner(program)
     child = int(owner.read_line().removeprefix("child "))
     try:
         assert postgres.status().owners == (owner.process.pid,)
@@ -120,11 +120,11 @@ def test_owners__children_of_an_owner_do_not_count(
 
 
 def test_start__detached_server_runs_until_it_is_stopped(
-    postgres: EmbeddedPostgres, own: StartOwner
+    postgres: EmbeddedPostgres, start_owner: StartOwner
 ) -> None:
     url = postgres.start()
     assert postgres.start() == url
-    owner = own()
+    owner = start_owner()
     assert owner.read_line() == url
     owner.release()
     status = postgres.status()
@@ -168,32 +168,34 @@ def test_server__every_process_holds_the_server_lock(
 
 
 def test_status__contains_everything_but_the_password(
-    fresh: EmbeddedPostgres, data_dir: Path
+    new_server: EmbeddedPostgres, data_dir: Path
 ) -> None:
-    before = fresh.status()
+    before = new_server.status()
     assert (before.running, before.pid, before.url, before.version) == (False, None, None, None)
     assert not data_dir.exists()  # asking makes nothing
-    with fresh.acquire() as lease:
-        status = fresh.status()
+    with new_server.acquire() as lease:
+        status = new_server.status()
         port = psycopg.conninfo.conninfo_to_dict(lease.url)["port"]
     assert status.url == f"postgresql://mosaico@127.0.0.1:{port}/mosaico"
     assert status.port == int(str(port))
     assert (status.version or "").startswith("18.")
     assert status.owners == (os.getpid(),)
     assert status.data_dir == data_dir
-    assert fresh.status().version == "18"
+    assert new_server.status().version == "18"
 
 
 def test_url__stopped_server_is_an_error_with_a_remedy(
-    fresh: EmbeddedPostgres,
+    new_server: EmbeddedPostgres,
 ) -> None:
     with pytest.raises(DatabaseNotRunning, match="mosaico db start"):
-        fresh.url()
+        new_server.url()
 
 
-def test_release__deleted_folder_is_not_an_error(spare: EmbeddedPostgres, data_dir: Path) -> None:
-    lease = spare.acquire()
-    pid = spare.status().pid
+def test_release__deleted_folder_is_not_an_error(
+    copied_server: EmbeddedPostgres, data_dir: Path
+) -> None:
+    lease = copied_server.acquire()
+    pid = copied_server.status().pid
     assert pid is not None
     data_dir.rename(data_dir.with_name("elsewhere"))
     lease.release()
