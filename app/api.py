@@ -8,7 +8,7 @@ from starlette.types import Scope
 from app.access.router import audit_router as audit
 from app.access.router import router as keys
 from app.agents.router import router as agents
-from app.alerts.router import alert_configs, alerts, silences
+from app.alerts.router import alert_configs, alerts, incidents, silences
 from app.benchmarks.router import router as benchmarks
 from app.comparison.router import router as baselines
 from app.core.problem_documents import PROBLEMS
@@ -53,6 +53,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     trigger_events,
     alert_configs,
     alerts,
+    incidents,
     silences,
     notifications,
     deliveries,

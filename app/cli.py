@@ -73,6 +73,9 @@ COMMANDS = {
     "schedules": Entry("app.schedules.cli:cli", "Manage schedules."),
     "cron": Entry("app.schedules.cli:cron_cli", "Preview cron expressions."),
     "alerts": Entry("app.alerts.cli:cli", "Read alerts; manage alert rules and silences."),
+    "incidents": Entry(
+        "app.alerts.incident_cli:cli", "Read incidents; acknowledge them; accept new levels."
+    ),
     "notify": Entry("app.notifications.cli:cli", "Manage notification endpoints and deliveries."),
     "inbox": Entry("app.notifications.cli:inbox", "Read the notifications of the service."),
     "score": Entry("app.metrics.cli:cli", "Compute metrics of a trace file. No server is needed."),

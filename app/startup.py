@@ -74,6 +74,7 @@ def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterat
                 "public_url": settings.public_url or f"http://{settings.host}:{settings.port}",
                 "harness_dir": str(settings.harness_dir or ""),
                 "rate_limit": str(settings.rate_limit),
+                "false_pages_per_month": str(settings.false_pages_per_month or ""),
                 "require_if_match": "yes" if settings.require_if_match else "",
             },
             llm_server=llm_access(settings),

@@ -1,24 +1,35 @@
 """Backtest of an alert rule: replays it over stored runs with the functions that judge new runs."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from statistics import median
+from typing import TypeAlias
 
 from app.alerts.rules import (
+    AlertEventState,
     AlertOutcome,
-    AlertStatus,
     Assessment,
+    Condition,
+    Observation,
     RuleSpec,
     RuleState,
     StateChange,
     ValueSpec,
     advance,
+    advance_by_evidence,
+    assess_evidence,
     evaluate_condition,
 )
-from app.alerts.watched_values import IncidentSpan, Measurement, observe
+from app.alerts.series_decision import decide_step, scale_of
+from app.alerts.watched_values import Measurement, RunSpan, observe
+from app.kpis.series_types import SeriesState
 from app.results.run_history import PastRun
+from app.statistics.sequential import DEFAULT_FALSE_PAGES, RunLevel
+
+LevelsOf: TypeAlias = Callable[[SeriesState, PastRun], Mapping[int, RunLevel]]
+"""The levels of a run and of the comparable runs of a series, by sequence number."""
 
 MONTH = timedelta(days=30)
 MIN_SPAN = timedelta(days=7)
@@ -44,8 +55,17 @@ class Replay:
         """Those of the valid runs, oldest first."""
         return [replayed.assessment for replayed in self.runs if replayed.assessment]
 
-    def count_notifications(self, status: AlertStatus) -> int:
-        return sum(replayed.change.notification is status for replayed in self.runs)
+    def count_notifications(self, state: AlertEventState) -> int:
+        return sum(replayed.change.notification is state for replayed in self.runs)
+
+    @property
+    def paged_runs(self) -> list[str]:
+        """IDs of the runs that would have paged somebody."""
+        return [
+            replayed.run.id
+            for replayed in self.runs
+            if replayed.change.notification in (AlertEventState.FIRING, AlertEventState.WORSE)
+        ]
 
     def outcomes(self) -> Counter[AlertOutcome]:
         return Counter(assessment.outcome for assessment in self.assessments)
@@ -59,7 +79,7 @@ class Replay:
         span = self.runs[-1].run.completed_at - self.runs[0].run.completed_at
         if span < MIN_SPAN:
             return None
-        return self.count_notifications(AlertStatus.FIRING) * (MONTH / span)
+        return self.count_notifications(AlertEventState.FIRING) * (MONTH / span)
 
     def min_detectable_effect(self, spec: RuleSpec) -> float | None:
         """The smallest harmful change that the rule detects after the last run; for a fixed
@@ -80,23 +100,91 @@ def replay(
     name: str,
     runs: Sequence[PastRun],
     measurements: Mapping[int, Measurement],
-    confirmed: Sequence[IncidentSpan] = (),
+    levels: LevelsOf,
+    promise: float = DEFAULT_FALSE_PAGES,
 ) -> Replay:
-    """Judge runs one after the other, each by the runs before it that belong to no confirmed
-    incident. `name` stands for the value in runs that did not compute it.
+    """Judge runs one after the other, each by the runs before it that belong to no incident of the
+    rule. `name` stands for the value in runs that did not compute it; `promise` is the number of
+    false pages in 30 runs for a rule that sets none.
     """
-    state = RuleState()
-    replayed = []
-    for index, run in enumerate(runs):
-        change, assessment = StateChange(state), None
-        if run.is_valid:
-            measurement = measurements.get(run.seq)
-            value_spec = measurement.spec if measurement else ValueSpec(name=name)
-            observation = observe(
-                measurement, run.fingerprint, runs[:index], measurements, confirmed
-            )
-            assessment = evaluate_condition(spec, value_spec, observation)
-            change = advance(state, assessment.outcome, spec, run.completed_at)
+    replayer = _Replayer(spec, name, runs, measurements, levels, promise)
+    return Replay(runs=[replayer.judge(index) for index in range(len(runs))])
+
+
+class _Replayer:
+    """The state of a rule while its runs are replayed."""
+
+    def __init__(
+        self,
+        spec: RuleSpec,
+        name: str,
+        runs: Sequence[PastRun],
+        measurements: Mapping[int, Measurement],
+        levels: LevelsOf,
+        promise: float,
+    ) -> None:
+        self._spec, self._name, self._runs = spec, name, runs
+        self._measurements, self._levels, self._promise = measurements, levels, promise
+        self._state = RuleState()
+        self._series = SeriesState()
+        self._excluded: list[RunSpan] = []
+        self._breach_seq: int | None = None
+        self._clear_seq: int | None = None
+
+    def judge(self, index: int) -> BacktestRun:
+        run = self._runs[index]
+        if not run.is_valid:
+            return BacktestRun(run=run, assessment=None, change=StateChange(self._state))
+        measurement = self._measurements.get(run.seq)
+        value_spec = measurement.spec if measurement else ValueSpec(name=self._name)
+        observation = observe(
+            measurement,
+            run.fingerprint,
+            self._runs[:index],
+            self._measurements,
+            [*self._excluded, *self._open_span()],
+        )
+        assessment = evaluate_condition(self._spec, value_spec, observation)
+        if self._spec.condition is Condition.REGRESSED and observation.value is not None:
+            assessment, change = self._judge_series(run, value_spec, observation, assessment)
+        else:
+            change = advance(self._state, assessment.outcome, self._spec, run.completed_at)
+            self._note_span(run.seq, change)
+        self._state = change.state
+        return BacktestRun(run=run, assessment=assessment, change=change)
+
+    def _judge_series(
+        self, run: PastRun, value_spec: ValueSpec, observation: Observation, alone: Assessment
+    ) -> tuple[Assessment, StateChange]:
+        levels = self._levels(self._series, run)
+        step = decide_step(
+            self._series,
+            levels,
+            run.seq,
+            scale_of(value_spec),
+            value_spec.harm,
+            observation.verdict,
+            self._spec,
+            self._promise,
+        )
+        self._series = step.state
+        assessment = assess_evidence(value_spec, alone, step.evidence)
+        change = advance_by_evidence(self._state, step.evidence, self._spec, run.completed_at)
+        return assessment, change
+
+    def _open_span(self) -> list[RunSpan]:
+        return [] if self._breach_seq is None else [RunSpan(self._breach_seq, None)]
+
+    def _note_span(self, seq: int, change: StateChange) -> None:
+        """Keep the runs of an incident out of the history, as the stored incidents do."""
+        if not self._spec.condition.excludes_incidents:
+            return
         state = change.state
-        replayed.append(BacktestRun(run=run, assessment=assessment, change=change))
-    return Replay(runs=replayed)
+        if state.clears and not self._state.clears:
+            self._clear_seq = seq
+        if change.notification is AlertEventState.RESOLVED and self._breach_seq is not None:
+            self._excluded.append(RunSpan(self._breach_seq, self._clear_seq or seq))
+        if state.open or state.breaches:
+            self._breach_seq = self._breach_seq or seq
+        else:
+            self._breach_seq = self._clear_seq = None

@@ -112,6 +112,10 @@ class SeriesStep(NamedTuple):
     state: SeriesState
     evidence: RunsEvidence
 
+    @property
+    def is_reference_lost(self) -> bool:
+        return self.evidence.event is SeriesEvent.REFERENCE_LOST
+
 
 class _View(NamedTuple):
     """The series as the rules read it: harm is always a fall."""
@@ -165,10 +169,37 @@ def accept_level(state: SeriesState, accepted: int | None = None) -> SeriesState
 
 
 def return_runs(state: SeriesState) -> SeriesState:
-    """Closes the incident as noise: its runs are ordinary and join the reference."""
+    """Closes the incident as noise: its runs are ordinary and join the reference.
+
+    They become its oldest runs: they tell how runs vary, and no window of last runs has them, which
+    would open the same incident again.
+    """
     if state.incident is None:
         return state
-    return _close(state, state.incident.runs)
+    *earlier, reference = state.levels or ((),)
+    return SeriesState(levels=_bounded((*earlier, (*state.incident.runs, *reference))))
+
+
+def open_on_verdict(step: SeriesStep, run: int) -> SeriesStep:
+    """The incident that the verdict of a run alone opens, while there are too few runs for evidence
+    over runs. The step stays as it is when no earlier run is a reference.
+    """
+    if step.state.incident is not None or not step.state.levels:
+        return step
+    *earlier, current = step.state.levels
+    reference = tuple(seq for seq in current if seq != run)
+    if not reference:
+        return step
+    incident = OpenIncident(started=run, opened=run, runs=(run,), level_runs=(run,))
+    evidence = step.evidence.model_copy(
+        update={
+            "status": SeriesStatus.FIRING,
+            "event": SeriesEvent.OPENED,
+            "reference": len(reference),
+            "since": run,
+        }
+    )
+    return SeriesStep(SeriesState(levels=(*earlier, reference), incident=incident), evidence)
 
 
 def _advance_reference(state: SeriesState, view: _View, run: int) -> SeriesStep:

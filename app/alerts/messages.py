@@ -1,23 +1,33 @@
-"""Notification messages of alerts: all alerts of one run are the items of one message."""
+"""Notification messages of alerts: all alerts of one run for one recipient are one message.
 
-from collections.abc import Iterable, Mapping, Sequence
+A message answers in this order: what happened to what, how much, since when, what changed, which
+items, and what to do. Alerts with one cause are told once, with the names of all their rules.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from app.alerts.rules import format_number
-from app.notifications.types import MessageFact, MessageItem, MessageSeverity, NotificationMessage
+from app.alerts.details import AlertDetails, ContributingTrace
+from app.alerts.rules import AlertEventState
+from app.kpis.number_text import format_number, format_value, format_values
+from app.notifications.types import (
+    MessageFact,
+    MessageItem,
+    MessageLink,
+    MessageSeverity,
+    NotificationMessage,
+)
 
 MAX_TRACES = 3
 SEVERITIES = list(MessageSeverity)
 # The alerts of a message are listed in this order: what needs attention comes first.
-STATE_LABELS = {
-    "FIRING": "firing",
-    "RESOLVED": "resolved",
-    "NO_DATA": "without data",
-    "RUN_INVALID": "run invalid",
-    "RUN_FAILED": "run failed",
-    "SCHEDULE_MISSED": "schedule did not run",
-}
+STATES = list(AlertEventState)
+# States of an open incident: its worst items and what to do are of interest.
+BAD_STATES = frozenset({AlertEventState.FIRING, AlertEventState.WORSE})
+GOOD_STATES = frozenset({AlertEventState.RESOLVED, AlertEventState.PARTLY_BACK})
 
 
 class DisplayNames(NamedTuple):
@@ -47,41 +57,80 @@ class AlertFields(Protocol):
     @property
     def run_id(self) -> str | None: ...
     @property
+    def incident_id(self) -> str | None: ...
+    @property
     def value(self) -> float | None: ...
     @property
     def baseline(self) -> float | None: ...
     @property
     def explanation(self) -> str: ...
     @property
-    def traces(self) -> Sequence[Mapping[str, Any]]: ...
+    def details(self) -> AlertDetails: ...
+    @property
+    def created_at(self) -> datetime: ...
 
 
-def render_alerts(alerts: Sequence[AlertFields], names: DisplayNames) -> NotificationMessage:
-    """One message for at least one alert, all of one run or one schedule; the worst comes first. The
-    title has display names, for people; the facts have IDs, for programs.
+NamesOf: TypeAlias = Callable[[AlertFields], DisplayNames]
+
+
+@dataclass(frozen=True, slots=True)
+class AlertCause:
+    """Alerts of several rules about one value; the most severe comes first."""
+
+    alerts: tuple[AlertFields, ...]
+
+    @property
+    def first(self) -> AlertFields:
+        return self.alerts[0]
+
+    @property
+    def rule_names(self) -> list[str]:
+        return list(dict.fromkeys(alert.name for alert in self.alerts))
+
+
+def render_alerts(alerts: Sequence[AlertFields], names_of: NamesOf) -> NotificationMessage:
+    """One message for at least one alert, all of one run or of some schedules; the worst comes first.
+
+    Names are those that people gave; the facts have the IDs, too, for programs.
     """
-    ordered = sorted(alerts, key=_rank)
-    first = ordered[0]
-    facts = [MessageFact("benchmark", first.benchmark_id), MessageFact("agent", first.agent_id)]
+    causes = group_causes(alerts)
+    first = causes[0].first
+    names = names_of(first)
+    facts = [
+        MessageFact("benchmark", _name_with_id(names.benchmark, first.benchmark_id)),
+        MessageFact("agent", _name_with_id(names.agent, first.agent_id)),
+    ]
     if first.run_id:
         facts.append(MessageFact("run", first.run_id))
     return NotificationMessage(
         topic=f"alert.{first.state.lower()}",
-        title=_title(ordered, names),
-        severity=MessageSeverity(first.severity),
+        title=_title(causes, names),
+        severity=_severity(alerts),
         facts=tuple(facts),
-        items=tuple(map(_render_item, ordered)),
+        items=tuple(_render_item(cause, names_of(cause.first)) for cause in causes),
         link=f"/api/v1/benchmark-runs/{first.run_id}" if first.run_id else None,
     )
 
 
-def render_rule_test(name: str, benchmark_id: str, sentences: Sequence[str]) -> NotificationMessage:
+def group_causes(alerts: Sequence[AlertFields]) -> list[AlertCause]:
+    """Alerts about the same number of the same agent have one cause, whatever their rules are."""
+    groups: dict[object, list[AlertFields]] = {}
+    for alert in sorted(alerts, key=_rank):
+        number = alert.id if alert.value is None else (alert.value, alert.details.unit)
+        key = (alert.state, alert.benchmark_id, alert.agent_id, alert.run_id, number)
+        groups.setdefault(key, []).append(alert)
+    return [AlertCause(tuple(group)) for group in groups.values()]
+
+
+def render_rule_test(
+    name: str, benchmark_name: str, sentences: Sequence[str]
+) -> NotificationMessage:
     """The message that the recipients of a rule get when somebody tests it."""
     return NotificationMessage(
         topic="alert.test",
-        title=f"Test of the alert rule {name}",
+        title=f"Test of the alert rule {name} ({benchmark_name})",
         sentences=("This is a test of the alert rule; nothing has happened.", *sentences),
-        facts=(MessageFact("benchmark", benchmark_id),),
+        facts=(MessageFact("benchmark", benchmark_name),),
     )
 
 
@@ -100,62 +149,184 @@ def silence_matches(matchers: Mapping[str, Any], alert: AlertFields) -> bool:
     )
 
 
+def format_duration(duration: timedelta) -> str:
+    """A duration in its largest unit, such as "3 days"."""
+    seconds = max(0, int(duration.total_seconds()))
+    for name, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        if seconds >= size:
+            count = seconds // size
+            return f"{count} {name}{'' if count == 1 else 's'}"
+    return "less than a minute"
+
+
 def _rank(alert: AlertFields) -> tuple[int, int, str]:
     return (
-        list(STATE_LABELS).index(alert.state),
+        STATES.index(AlertEventState(alert.state)),
         -SEVERITIES.index(MessageSeverity(alert.severity)),
         alert.name,
     )
 
 
-def _title(alerts: Sequence[AlertFields], names: DisplayNames) -> str:
-    first = alerts[0]
-    where = f"{names.benchmark}, {names.agent}"
-    if len(alerts) == 1:
-        return f"{_heading(first)} ({where})"
-    counts = [
-        f"{count} {label}"
-        for state, label in STATE_LABELS.items()
-        if (count := sum(alert.state == state for alert in alerts))
-    ]
-    return f"{len(alerts)} alerts: {', '.join(counts)} ({where})"
+def _severity(alerts: Iterable[AlertFields]) -> MessageSeverity:
+    """That of the worst alert; good news has none."""
+    bad = [MessageSeverity(alert.severity) for alert in alerts if alert.state not in GOOD_STATES]
+    return max(bad, key=SEVERITIES.index, default=MessageSeverity.INFO)
 
 
-def _heading(alert: AlertFields) -> str:
-    """What happened, and to which rule or schedule; a notice about a run has no other name."""
-    label = STATE_LABELS[alert.state]
-    if alert.name == label:
-        return label.capitalize()
-    return f"{label.capitalize()}: {alert.name}"
+def _title(causes: Sequence[AlertCause], names: DisplayNames) -> str:
+    first, others = causes[0].first, len(causes) - 1
+    if first.state == AlertEventState.SCHEDULE_MISSED and others:
+        return f"{len(causes)} schedules did not run: {first.name} and {others} more"
+    more = f" and {others} more" if others else ""
+    return f"{_prefix(first)}{names.agent}: {_headline(first)}{more} ({names.benchmark})"
 
 
-def _render_item(alert: AlertFields) -> MessageItem:
-    facts = [MessageFact("severity", alert.severity)]
-    if alert.value is not None:
-        facts.append(MessageFact("value", format_number(alert.value)))
-    if alert.baseline is not None:
-        facts.append(MessageFact("baseline", format_number(alert.baseline)))
+def _prefix(alert: AlertFields) -> str:
+    match AlertEventState(alert.state):
+        case AlertEventState.RESOLVED:
+            return f"Resolved{_after(alert)}: "
+        case AlertEventState.PARTLY_BACK:
+            return "Partly back: "
+        case AlertEventState.WORSE:
+            return "Worse: "
+        case _:
+            return ""
+
+
+def _after(alert: AlertFields) -> str:
+    since = alert.details.since
+    return "" if since is None else f" after {format_duration(alert.created_at - since)}"
+
+
+def _headline(alert: AlertFields) -> str:
+    """What happened to which value; a notice about a run or a schedule has no value."""
+    match AlertEventState(alert.state):
+        case AlertEventState.NO_DATA:
+            return f"{alert.details.value_name or alert.name} has no value"
+        case AlertEventState.SCHEDULE_MISSED:
+            return f"schedule {alert.name} did not run"
+        case AlertEventState.RUN_INVALID | AlertEventState.RUN_FAILED:
+            return alert.name
+        case AlertEventState.RESOLVED:
+            return _value_text(alert, with_baseline=False)
+        case _:
+            return _value_text(alert, with_baseline=True)
+
+
+def _value_text(alert: AlertFields, *, with_baseline: bool) -> str:
+    details = alert.details
+    name = details.value_name or alert.name
+    if alert.value is None:
+        return name
+    if alert.baseline is None or not with_baseline:
+        text = format_value(alert.value, details.unit, is_share=details.is_share)
+        return f"{name} is {text}"
+    before, now = format_values(
+        [alert.baseline, alert.value], details.unit, is_share=details.is_share
+    )
+    return f"{name} {before} → {now}"
+
+
+def _render_item(cause: AlertCause, names: DisplayNames) -> MessageItem:
+    alert = cause.first
+    is_bad = AlertEventState(alert.state) in BAD_STATES
     return MessageItem(
-        title=_heading(alert),
-        sentences=(
-            alert.explanation,
-            *_describe_traces(alert.traces[:MAX_TRACES]),
-            *_acknowledge_command(alert),
-        ),
-        facts=tuple(facts),
+        title=f"{names.agent}: {_headline(alert)}",
+        sentences=tuple(_sentences(cause)),
+        facts=(MessageFact("severity", alert.severity),),
         link=f"/api/v1/alerts/{alert.id}",
+        links=tuple(_trace_links(alert.details.traces[:MAX_TRACES])) if is_bad else (),
+        advice=tuple(_advice(alert)) if is_bad else (),
     )
 
 
-def _describe_traces(traces: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    for trace in traces:
-        before = "" if trace["before"] is None else f", {format_number(trace['before'])} before"
+def _sentences(cause: AlertCause) -> Iterator[str]:
+    alert = cause.first
+    yield _first_line(alert)
+    if AlertEventState(alert.state) in BAD_STATES:
+        yield _changes(alert.details.changes)
+    if alert.state == AlertEventState.RESOLVED and alert.details.since is not None:
         yield (
-            f"{trace['metric']} of item {trace['itemId']} is {format_number(trace['value'])}{before}"
-            f" (trace {trace['traceId']})."
+            f"The incident lasted {format_duration(alert.created_at - alert.details.since)}, from"
+            f" {_format_time(alert.details.since)} to {_format_time(alert.created_at)}."
         )
+    if alert.rule_id is not None:
+        names = cause.rule_names
+        yield f"Alert rule{'' if len(names) == 1 else 's'}: {', '.join(names)}."
 
 
-def _acknowledge_command(alert: AlertFields) -> Iterable[str]:
-    if alert.state == "FIRING":
-        yield f"Acknowledge it: mosaico alerts ack {alert.id} --verdict true (or noise)."
+def _first_line(alert: AlertFields) -> str:
+    """Value, unit, baseline, interval and since when; the stored explanation where there is no
+    interval.
+    """
+    line = _change_line(alert) or alert.explanation
+    since = alert.details.since
+    if AlertEventState(alert.state) not in BAD_STATES or since is None:
+        return line
+    return f"{line.removesuffix('.')}; since {_format_time(since)}."
+
+
+def _change_line(alert: AlertFields) -> str | None:
+    details = alert.details
+    evidence = details.runs
+    if (
+        AlertEventState(alert.state) not in BAD_STATES
+        or evidence is None
+        or alert.value is None
+        or alert.baseline is None
+        or evidence.effect is None
+        or evidence.low is None
+        or evidence.high is None
+    ):
+        return None
+    before, now = format_values(
+        [alert.baseline, alert.value], details.unit, is_share=details.is_share
+    )
+    change, low, high = (
+        _signed(number, details) for number in (evidence.effect, evidence.low, evidence.high)
+    )
+    runs = "run" if evidence.reference == 1 else f"{evidence.reference} runs"
+    return (
+        f"{details.value_name or alert.name} is {now}, was {before} in the {runs} before"
+        f" (change {change}, 95 % CI {low} to {high})."
+    )
+
+
+def _signed(number: float, details: AlertDetails) -> str:
+    if details.is_relative:
+        return f"{number:+.1%}"
+    return (
+        f"{number:+.2f}"
+        if details.is_share
+        else ("+" if number > 0 else "") + format_number(number)
+    )
+
+
+def _changes(changes: Sequence[str]) -> str:
+    if not changes:
+        return "No change of the agent, its model or the benchmark is known."
+    return f"Changed since the runs before: {'; '.join(changes)}."
+
+
+def _trace_links(traces: Iterable[ContributingTrace]) -> Iterator[MessageLink]:
+    for trace in traces:
+        before = "" if trace.before is None else f", was {format_number(trace.before)}"
+        text = f"Item {trace.item_id}: {trace.metric} is {format_number(trace.value)}{before}"
+        yield MessageLink(text, trace.url or "")
+
+
+def _advice(alert: AlertFields) -> Iterator[str]:
+    if alert.run_id is not None:
+        yield f"See what changed: mosaico runs show {alert.run_id}"
+    if alert.incident_id is not None:
+        yield f"If nothing is wrong: mosaico incidents noise {alert.incident_id}"
+        if alert.baseline is not None:
+            yield f"If the new level is right: mosaico incidents accept {alert.incident_id}"
+
+
+def _name_with_id(name: str, resource_id: str) -> str:
+    return name if name == resource_id else f"{name} ({resource_id})"
+
+
+def _format_time(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

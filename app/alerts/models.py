@@ -1,12 +1,15 @@
-"""Tables of alert rules, their states, alerts and silences."""
+"""Tables of alert rules, their states, alerts, incidents and silences."""
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, Integer, UniqueConstraint, func
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, UniqueConstraint, func
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.core.db import Base
+from app.alerts.details import AlertDetails
+from app.core.db import Base, ModelJson
+from app.kpis.series_types import SeriesState
 
 
 class AlertRule(Base):
@@ -41,6 +44,7 @@ class AlertRule(Base):
     no_data: Mapped[str]
     baseline_runs: Mapped[int] = mapped_column(Integer)
     minimum_effect: Mapped[float | None]
+    false_pages_per_month: Mapped[float | None]
     revision: Mapped[int] = mapped_column(default=1)
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
@@ -49,7 +53,9 @@ class AlertRule(Base):
 class AlertState(Base):
     """The state of a rule for one agent after the run `run_seq`; it only moves forward in run order.
 
-    `incident_id` is the ID of the alert that opened the current incident, NULL without one.
+    `incident_id` is the current incident, NULL without one. `series` is what a REGRESSED rule keeps
+    of the runs. `breach_seq` is the first run of the present chain of breaches, `clear_seq` that of
+    the present chain of healthy runs inside an incident.
     """
 
     __tablename__ = "alert_states"
@@ -67,6 +73,9 @@ class AlertState(Base):
     clears: Mapped[int] = mapped_column(Integer)
     fired_at: Mapped[datetime | None]
     incident_id: Mapped[str | None]
+    series: Mapped[SeriesState | None] = mapped_column(ModelJson(SeriesState))
+    breach_seq: Mapped[int | None]
+    clear_seq: Mapped[int | None]
     value: Mapped[float | None]
     baseline: Mapped[float | None]
     explanation: Mapped[str]
@@ -103,14 +112,63 @@ class AlertEvent(Base):
     value: Mapped[float | None]
     baseline: Mapped[float | None]
     explanation: Mapped[str]
-    details: Mapped[dict[str, Any]]
-    traces: Mapped[list[Any]]
+    details: Mapped[AlertDetails] = mapped_column(ModelJson(AlertDetails))
     silence_id: Mapped[str | None]
     notification_id: Mapped[str | None]
     verdict: Mapped[str | None]
     acknowledged_at: Mapped[datetime | None]
     acknowledged_by: Mapped[str | None]
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class Incident(Base):
+    """An incident: the runs of one agent from the first bad one until evidence of recovery.
+
+    `id` is that of the alert that opened it. `started_seq` is the estimated first bad run,
+    `opened_seq` the run that fired, `end_seq` the first recovered run (NULL while it is open).
+    `run_seqs` are its latest runs. It keeps its texts when the rule or a run is deleted.
+    """
+
+    __tablename__ = "incidents"
+    __table_args__ = (
+        Index("ix_incidents_opened_at_id", "opened_at", "id"),
+        Index("ix_incidents_benchmark_id_agent_id", "benchmark_id", "agent_id"),
+        Index("ix_incidents_rule_id", "rule_id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    rule_id: Mapped[str | None] = mapped_column(ForeignKey("alert_rules.id", ondelete="SET NULL"))
+    name: Mapped[str]
+    severity: Mapped[str]
+    condition: Mapped[str]
+    benchmark_id: Mapped[str]
+    agent_id: Mapped[str]
+    kpi: Mapped[str | None]
+    metric: Mapped[str | None]
+    value_name: Mapped[str]
+    unit: Mapped[str | None]
+    state: Mapped[str]
+    resolution: Mapped[str | None]
+    fingerprint: Mapped[str | None]
+    started_seq: Mapped[int]
+    opened_seq: Mapped[int]
+    end_seq: Mapped[int | None]
+    run_seqs: Mapped[list[int]] = mapped_column(ARRAY(BigInteger))
+    started_run_id: Mapped[str]
+    opened_run_id: Mapped[str]
+    resolved_run_id: Mapped[str | None]
+    started_at: Mapped[datetime]
+    opened_at: Mapped[datetime]
+    resolved_at: Mapped[datetime | None]
+    resolved_by: Mapped[str | None]
+    note: Mapped[str | None]
+    baseline: Mapped[float | None]
+    opened_value: Mapped[float | None]
+    value: Mapped[float | None]
+    explanation: Mapped[str]
+    verdict: Mapped[str | None]
+    acknowledged_at: Mapped[datetime | None]
+    acknowledged_by: Mapped[str | None]
 
 
 class AlertSilence(Base):

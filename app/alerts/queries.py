@@ -8,12 +8,20 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
-from app.alerts.models import AlertEvent, AlertRule, AlertSilence, AlertState
-from app.alerts.rules import AlertStatus
-from app.alerts.watched_values import IncidentSpan
+from app.alerts.models import AlertEvent, AlertRule, AlertSilence, AlertState, Incident
+from app.alerts.rules import (
+    AlertStatus,
+    Condition,
+    IncidentResolution,
+    IncidentState,
+)
+from app.alerts.watched_values import RunSpan
 from app.benchmarks.kpi_watchers import KPI_WATCHERS, KpiWatcher
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
+from app.results.models import BenchmarkRun
+
+HISTORY_CONDITIONS = [condition for condition in Condition if condition.excludes_incidents]
 
 
 class AlertConfigNotFound(NotFound):
@@ -32,6 +40,21 @@ class SilenceNotFound(NotFound):
     """No silence has this ID; GET /api/v1/silences lists them."""
 
     code = "silence-not-found"
+
+
+class IncidentNotFound(NotFound):
+    """No incident has this ID; GET /api/v1/incidents lists them."""
+
+    code = "incident-not-found"
+
+
+class IncidentFilter(NamedTuple):
+    """Which incidents to list; None means any."""
+
+    benchmark_id: str | None = None
+    agent_id: str | None = None
+    rule_id: str | None = None
+    state: str | None = None
 
 
 class AcknowledgedCount(NamedTuple):
@@ -160,30 +183,133 @@ def count_acknowledged(session: Session, rule_ids: Iterable[str]) -> dict[str, A
     }
 
 
-def confirmed_incidents(
-    session: Session, rule_ids: Sequence[str], agent_id: str
-) -> dict[str, list[IncidentSpan]]:
-    """The incidents of an agent that were acknowledged as true, by rule."""
-    resolved = aliased(AlertEvent)
-    statement = (
-        select(AlertEvent.rule_id, AlertEvent.run_seq, resolved.run_seq)
-        .outerjoin(
-            resolved,
-            (resolved.incident_id == AlertEvent.id) & (resolved.state == AlertStatus.RESOLVED),
-        )
+class ValueSeries(NamedTuple):
+    """What a rule watches of one agent: a KPI by its ID, or a statistic of a metric."""
+
+    benchmark_id: str
+    agent_id: str
+    kpi: str | None
+    metric: str | None
+
+
+def excluded_runs(session: Session, series: ValueSeries) -> list[RunSpan]:
+    """The runs that are no history of a value: those of its incidents, of breaches that have not
+    fired yet, and those before the last accepted level.
+
+    Incidents of every rule about the value count, but those that were noise. Fixed thresholds do not
+    count: they say nothing about what is normal.
+    """
+    spans = _incident_spans(session, series)
+    is_pending = AlertState.state == AlertStatus.PENDING
+    pending = (
+        select(AlertState.breach_seq)
+        .join(AlertRule, AlertRule.id == AlertState.rule_id)
         .where(
-            AlertEvent.rule_id.in_(rule_ids),
-            AlertEvent.agent_id == agent_id,
-            AlertEvent.state == AlertStatus.FIRING,
-            AlertEvent.verdict == "true",
+            AlertState.agent_id == series.agent_id,
+            AlertRule.benchmark_id == series.benchmark_id,
+            AlertRule.kpi.is_not_distinct_from(series.kpi),
+            AlertRule.metric.is_not_distinct_from(series.metric),
+            AlertRule.condition.in_(HISTORY_CONDITIONS),
+            is_pending,
+            AlertState.breach_seq.is_not(None),
         )
     )
-    incidents: dict[str, list[IncidentSpan]] = {rule_id: [] for rule_id in rule_ids}
-    for rule_id, first, end in session.execute(statement):
-        assert rule_id is not None, "selected by it"
-        assert first is not None, "a rule fires in a run"
-        incidents[rule_id].append(IncidentSpan(first, end))
-    return incidents
+    return spans + [RunSpan(first, None) for first in session.scalars(pending) if first is not None]
+
+
+def _incident_spans(session: Session, series: ValueSeries) -> list[RunSpan]:
+    statement = select(Incident).where(
+        Incident.benchmark_id == series.benchmark_id,
+        Incident.agent_id == series.agent_id,
+        Incident.kpi.is_not_distinct_from(series.kpi),
+        Incident.metric.is_not_distinct_from(series.metric),
+        Incident.condition.in_(HISTORY_CONDITIONS),
+        Incident.verdict.is_distinct_from("noise"),
+    )
+    return [
+        # An accepted level is the new normal: what was before it is not.
+        RunSpan(0, incident.started_seq)
+        if incident.resolution == IncidentResolution.ACCEPTED
+        else RunSpan(incident.started_seq, incident.end_seq)
+        for incident in session.scalars(statement.order_by(Incident.started_seq))
+    ]
+
+
+def count_series(session: Session) -> int:
+    """The number of series that enabled REGRESSED rules watch: one for each rule and agent."""
+    agents = (
+        select(func.count())
+        .select_from(AlertState)
+        .where(AlertState.rule_id == AlertRule.id)
+        .scalar_subquery()
+    )
+    statement = select(func.sum(func.greatest(agents, 1))).where(
+        AlertRule.condition == Condition.REGRESSED, AlertRule.enabled
+    )
+    return int(session.scalar(statement) or 0)
+
+
+def list_watched_runs(session: Session, run_seq: int) -> set[int]:
+    """The comparable runs whose levels the REGRESSED rules about the agent of a run need."""
+    statement = (
+        select(AlertState.series)
+        .join(AlertRule, AlertRule.id == AlertState.rule_id)
+        .join(
+            BenchmarkRun,
+            (BenchmarkRun.benchmark_id == AlertRule.benchmark_id)
+            & (BenchmarkRun.agent_id == AlertState.agent_id),
+        )
+        .where(BenchmarkRun.seq == run_seq, AlertRule.enabled, AlertState.series.is_not(None))
+    )
+    runs = {run for state in session.scalars(statement) if state for run in state.runs}
+    own, other = aliased(BenchmarkRun), aliased(BenchmarkRun)
+    comparable = (
+        select(other.seq)
+        .join(own, own.fingerprint == other.fingerprint)
+        .where(own.seq == run_seq, other.seq.in_(runs))
+    )
+    return set(session.scalars(comparable)) if runs else set()
+
+
+def get_state(session: Session, rule_id: str, agent_id: str) -> AlertState | None:
+    return session.get(AlertState, (rule_id, agent_id))
+
+
+def get_incident(session: Session, incident_id: str, *, for_update: bool = False) -> Incident:
+    incident = session.get(
+        Incident, incident_id, with_for_update=for_update or None, populate_existing=True
+    )
+    if incident is None:
+        raise IncidentNotFound
+    return incident
+
+
+def list_incidents(
+    session: Session, query: PageQuery, incident_filter: IncidentFilter
+) -> PageRows[Incident]:
+    """Incidents, newest first."""
+    filters = {
+        Incident.benchmark_id: incident_filter.benchmark_id,
+        Incident.agent_id: incident_filter.agent_id,
+        Incident.rule_id: incident_filter.rule_id,
+        Incident.state: incident_filter.state,
+    }
+    conditions = [column == value for column, value in filters.items() if value is not None]
+    statement = select(Incident).where(*conditions)
+    return select_page(session, statement, keys=[Incident.opened_at, Incident.id], query=query)
+
+
+def list_open_incidents_of_run(
+    session: Session, benchmark_id: str, agent_id: str, run_seq: int
+) -> list[Incident]:
+    """The open incidents that a run belongs to, by ID."""
+    statement = select(Incident).where(
+        Incident.benchmark_id == benchmark_id,
+        Incident.agent_id == agent_id,
+        Incident.state == IncidentState.OPEN,
+        Incident.started_seq <= run_seq,
+    )
+    return list(session.scalars(statement.order_by(Incident.id)))
 
 
 def get_event(session: Session, event_id: str, *, for_update: bool = False) -> AlertEvent:

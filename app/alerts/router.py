@@ -8,21 +8,26 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
 from app.access.idempotency import Idempotent
+from app.alerts import incidents as incident_service
 from app.alerts import queries, rule_tests, service
-from app.alerts.models import AlertEvent, AlertRule
-from app.alerts.queries import AcknowledgedCount, AlertFilter
+from app.alerts import silences as silence_service
+from app.alerts.evaluation import read_budget
+from app.alerts.models import AlertEvent, AlertRule, Incident
+from app.alerts.queries import AcknowledgedCount, AlertFilter, IncidentFilter
 from app.alerts.rule_service import create_rule, delete_rule, update_rule
+from app.alerts.rules import AlertEventState, IncidentState
 from app.alerts.schemas import (
     Acknowledgement,
     AlertConfigBody,
     AlertConfigCreate,
     AlertConfigPatch,
     AlertConfigView,
-    AlertEventState,
     AlertPrecisionView,
     AlertView,
     BacktestRequest,
     BacktestView,
+    IncidentAcceptance,
+    IncidentView,
     RuleTestView,
     SilenceCreate,
     SilencePatch,
@@ -39,9 +44,11 @@ from app.notifications.queries import get_endpoints_by_id
 
 alert_configs = APIRouter(prefix="/alert-configs", tags=["alerts"], responses=PROBLEMS)
 alerts = APIRouter(prefix="/alerts", tags=["alerts"], responses=PROBLEMS)
+incidents = APIRouter(prefix="/incidents", tags=["alerts"], responses=PROBLEMS)
 silences = APIRouter(prefix="/silences", tags=["alerts"], responses=PROBLEMS)
 
 RuleId = Annotated[str, Path(alias="alertConfigId")]
+IncidentId = Annotated[str, Path(alias="incidentId")]
 AlertId = Annotated[str, Path(alias="alertId")]
 SilenceId = Annotated[str, Path(alias="silenceId")]
 BenchmarkFilter = Annotated[str | None, Query(alias="benchmarkId")]
@@ -82,7 +89,8 @@ def backtest_alert_config(body: BacktestRequest, res: Res) -> BacktestView:
     """Replay a rule over stored runs: the alerts it would have sent and its false alarms per month."""
     now = res.clock()
     with res.db.read() as session:
-        history = rule_tests.backtest_history(session, body, now)
+        budget = read_budget(res.options)
+        history = rule_tests.backtest_history(session, body, now, budget)
     return history.backtest(rule_tests.backtest_start(body, now))
 
 
@@ -158,13 +166,59 @@ def acknowledge_alert(
         return event_view(service.acknowledge(session, alert_id, body.verdict, by, res.clock()))
 
 
+@incidents.get("", dependencies=READ)
+def list_incidents(
+    res: Res,
+    page: PageParams,
+    benchmark_id: BenchmarkFilter = None,
+    agent_id: AgentFilter = None,
+    rule_id: Annotated[str | None, Query(alias="alertConfigId")] = None,
+    state: Annotated[IncidentState | None, Query()] = None,
+) -> Page[IncidentView]:
+    """List incidents, newest first."""
+    incident_filter = IncidentFilter(benchmark_id, agent_id, rule_id, state)
+    with res.db.read() as session:
+        return queries.list_incidents(session, page, incident_filter).to_page(incident_view)
+
+
+@incidents.get("/{incidentId}", dependencies=READ)
+def get_incident(incident_id: IncidentId, res: Res) -> IncidentView:
+    """Get an incident: its runs, its level before and now, and how it ended."""
+    with res.db.read() as session:
+        return incident_view(queries.get_incident(session, incident_id))
+
+
+@incidents.post("/{incidentId}/acknowledge", dependencies=RUN)
+def acknowledge_incident(incident_id: IncidentId, request: Request, res: Res) -> IncidentView:
+    """Acknowledge an incident as a real change. It stays open until the runs recover."""
+    return _acknowledge_incident(incident_id, "true", request, res)
+
+
+@incidents.post("/{incidentId}/noise", dependencies=RUN)
+def dismiss_incident(incident_id: IncidentId, request: Request, res: Res) -> IncidentView:
+    """Acknowledge an incident as noise: it is closed, and its runs count as ordinary runs again."""
+    return _acknowledge_incident(incident_id, "noise", request, res)
+
+
+@incidents.post("/{incidentId}/accept", dependencies=ADMIN)
+def accept_incident(
+    incident_id: IncidentId, body: IncidentAcceptance, request: Request, res: Res
+) -> IncidentView:
+    """Accept the new level: the incident is closed, and later runs are compared with its runs."""
+    by = get_caller(request).key_id
+    with res.db.begin() as session:
+        return incident_view(
+            incident_service.accept(session, incident_id, by, body.note, res.clock())
+        )
+
+
 @silences.post("", status_code=201, response_model=SilenceView, dependencies=RUN)
 def create_silence(body: SilenceCreate, once: Idempotent, res: Res) -> Response:
     """Create a silence: matching alerts are recorded but not sent until it ends."""
     return once(
         body,
         lambda session: SilenceView.model_validate(
-            service.create_silence(session, body, res.clock())
+            silence_service.create_silence(session, body, res.clock())
         ),
     )
 
@@ -191,7 +245,7 @@ def get_silence(silence_id: SilenceId, res: Res) -> SilenceView:
 def change_silence(silence_id: SilenceId, body: SilencePatch, res: Res) -> SilenceView:
     """Change the given fields. A matcher that is not given stays."""
     with res.db.begin() as session:
-        silence = service.update_silence(session, silence_id, body, res.clock())
+        silence = silence_service.update_silence(session, silence_id, body, res.clock())
         return SilenceView.model_validate(silence)
 
 
@@ -199,7 +253,7 @@ def change_silence(silence_id: SilenceId, body: SilencePatch, res: Res) -> Silen
 def delete_silence(silence_id: SilenceId, res: Res) -> None:
     """End a silence now."""
     with res.db.begin() as session:
-        service.delete_silence(session, silence_id)
+        silence_service.delete_silence(session, silence_id)
 
 
 def event_view(event: AlertEvent) -> AlertView:
@@ -208,8 +262,28 @@ def event_view(event: AlertEvent) -> AlertView:
         event,
         alert_config_id=event.rule_id,
         run_url=f"/api/v1/benchmark-runs/{event.run_id}" if event.run_id else None,
-        contributing_traces=event.traces,
+        contributing_traces=event.details.traces,
     )
+
+
+def incident_view(incident: Incident) -> IncidentView:
+    return view_of_row(
+        IncidentView,
+        incident,
+        alert_id=incident.id,
+        alert_config_id=incident.rule_id,
+        runs=len(incident.run_seqs),
+    )
+
+
+def _acknowledge_incident(
+    incident_id: str, verdict: str, request: Request, res: Resources
+) -> IncidentView:
+    by = get_caller(request).key_id
+    with res.db.begin() as session:
+        return incident_view(
+            incident_service.acknowledge(session, incident_id, verdict, by, res.clock())
+        )
 
 
 def _update(

@@ -35,7 +35,8 @@ STATE_FIELDS = frozenset(
 )  # fmt: skip
 # Only a change of one of these is validated: a rule whose KPI was deleted can still be disabled.
 VALIDATED_FIELDS = frozenset(
-    {"benchmark_id", "agent_id", "metric", "kpi", "condition", "threshold", "channels"}
+    {"benchmark_id", "agent_id", "metric", "kpi", "condition", "threshold", "channels", "for_runs",
+     "false_pages_per_month"}
 )  # fmt: skip
 
 
@@ -198,6 +199,9 @@ def _threshold_errors(rule: AlertRule) -> list[ErrorItem]:
     condition = Condition(rule.condition)
     if condition is Condition.REGRESSED:
         return _regressed_errors(rule)
+    if rule.false_pages_per_month is not None:
+        detail = f"{condition} promises no rate of false pages; leave it out, or use REGRESSED"
+        return [ErrorItem(pointer="/falsePagesPerMonth", detail=detail)]
     if rule.threshold is None:
         if condition is Condition.ANOMALY_DETECTED:
             return []
@@ -214,6 +218,9 @@ def _regressed_errors(rule: AlertRule) -> list[ErrorItem]:
     if rule.threshold is not None:
         detail = "REGRESSED takes no threshold; leave it out and set `minEffect` of the KPI"
         errors.append(ErrorItem(pointer="/threshold", detail=detail))
+    if rule.for_runs != 1:
+        detail = "REGRESSED weighs several runs itself; leave it at 1"
+        errors.append(ErrorItem(pointer="/forRuns", detail=detail))
     reference = read_reference(rule.metric) if rule.metric else None
     if reference is not None and reference.stat != "mean":
         detail = f"REGRESSED compares the mean of a metric; send {reference.key} alone, or a KPI"

@@ -8,10 +8,12 @@ from sqlalchemy.orm import Session
 from app.agents.queries import get_agent
 from app.alerts import queries
 from app.alerts.backtest import BacktestRun, Replay, replay
+from app.alerts.evaluation import default_promise
 from app.alerts.messages import render_rule_test
 from app.alerts.models import AlertRule
+from app.alerts.publishing import benchmark_name
 from app.alerts.rule_service import validate_rule
-from app.alerts.rules import AlertOutcome, AlertStatus, Condition
+from app.alerts.rules import AlertEventState, AlertOutcome, Condition
 from app.alerts.schemas import (
     BacktestCoverageView,
     BacktestRequest,
@@ -21,26 +23,31 @@ from app.alerts.schemas import (
     RuleTestView,
     rule_spec,
 )
+from app.alerts.series_decision import level_of_measurement
 from app.alerts.value_history import MeasurementHistory
 from app.alerts.watched_values import RuleTarget
 from app.core.errors import ErrorItem, Invalid
 from app.core.schemas import all_fields
+from app.kpis.series_types import SeriesState
 from app.notifications.service import publish
 from app.results.rules import RunStatus
 from app.results.run_history import PastRun, list_agents_with_runs, list_ended_runs
+from app.statistics.sequential import DEFAULT_FALSE_PAGES, RunLevel
 
 MAX_RUNS = 1000
 
 
 class RuleHistory:
-    """The runs of one agent with the values that a rule watches.
-
-    For a stored rule, its own confirmed incidents are left out of what counts as normal, exactly
-    as when the rule judges a new run.
-    """
+    """The runs of one agent with the values that a rule watches."""
 
     def __init__(
-        self, session: Session, rule: AlertRule, agent_id: str, since: datetime | None = None
+        self,
+        session: Session,
+        rule: AlertRule,
+        agent_id: str,
+        since: datetime | None = None,
+        *,
+        promise: float = DEFAULT_FALSE_PAGES,
     ) -> None:
         self.agent_id = agent_id
         self.runs = list_ended_runs(
@@ -48,9 +55,7 @@ class RuleHistory:
         )
         self._spec = rule_spec(rule)
         self._name = rule.metric or rule.name
-        stored_ids = [rule.id] if rule.id else []
-        confirmed = queries.confirmed_incidents(session, stored_ids, agent_id)
-        self._confirmed = confirmed.get(rule.id, [])
+        self._promise = promise
         self._measurements = MeasurementHistory(session, self.runs).measurements(
             RuleTarget.of(rule.kpi, rule.metric),
             with_items=self._spec.condition is Condition.ANOMALY_DETECTED,
@@ -58,7 +63,20 @@ class RuleHistory:
 
     def replay(self) -> Replay:
         """Judge the runs; computes, so call it outside of any transaction."""
-        return replay(self._spec, self._name, self.runs, self._measurements, self._confirmed)
+        return replay(
+            self._spec, self._name, self.runs, self._measurements, self._levels, self._promise
+        )
+
+    def _levels(self, series: SeriesState, run: PastRun) -> dict[int, RunLevel]:
+        """The levels of a run and of the comparable runs of a series, by their values."""
+        fingerprints = {past.seq: past.fingerprint for past in self.runs}
+        seqs = {seq for seq in series.runs if fingerprints.get(seq) == run.fingerprint} | {run.seq}
+        levels = (
+            level_of_measurement(seq, measurement)
+            for seq in seqs
+            if (measurement := self._measurements.get(seq)) is not None
+        )
+        return {level.run: level for level in levels if level is not None}
 
     def backtest(self, since: datetime) -> BacktestView:
         """The replay with how much history there was and how many alerts it would have sent."""
@@ -78,16 +96,19 @@ class RuleHistory:
                 no_data=outcomes[AlertOutcome.NO_DATA],
                 warmup=outcomes[AlertOutcome.WARMUP],
             ),
-            fired=replayed.count_notifications(AlertStatus.FIRING),
-            resolved=replayed.count_notifications(AlertStatus.RESOLVED),
-            no_data=replayed.count_notifications(AlertStatus.NO_DATA),
+            fired=replayed.count_notifications(AlertEventState.FIRING),
+            resolved=replayed.count_notifications(AlertEventState.RESOLVED),
+            no_data=replayed.count_notifications(AlertEventState.NO_DATA),
             false_alarms_per_month=replayed.false_alarms_per_month(),
             min_detectable_effect=replayed.min_detectable_effect(self._spec),
+            paged_run_ids=replayed.paged_runs,
             runs=[_replayed_run_view(run) for run in replayed.runs],
         )
 
 
-def backtest_history(session: Session, body: BacktestRequest, now: datetime) -> RuleHistory:
+def backtest_history(
+    session: Session, body: BacktestRequest, now: datetime, budget: float | None
+) -> RuleHistory:
     """The history that a backtest replays.
 
     Raises: as saving the rule would, and `AgentNotFound`.
@@ -96,7 +117,8 @@ def backtest_history(session: Session, body: BacktestRequest, now: datetime) -> 
     if body.agent_id is not None:
         get_agent(session, body.agent_id)
     agent_id = body.agent_id or rule.agent_id or _only_agent(session, rule.benchmark_id)
-    return RuleHistory(session, rule, agent_id, backtest_start(body, now))
+    promise = default_promise(session, budget)
+    return RuleHistory(session, rule, agent_id, backtest_start(body, now), promise=promise)
 
 
 def backtest_start(body: BacktestRequest, now: datetime) -> datetime:
@@ -135,8 +157,12 @@ def send_test(
     session: Session, rule: AlertRule, assessments: list[RuleTestAssessment]
 ) -> RuleTestView:
     """Send a test message with the current assessments to the recipients of a rule."""
-    sentences = [f"{assessment.agent_id}: {assessment.explanation}" for assessment in assessments]
-    message = render_rule_test(rule.name, rule.benchmark_id, sentences)
+    sentences = [
+        f"{get_agent(session, assessment.agent_id).name}: {assessment.explanation}"
+        for assessment in assessments
+    ]
+    name = benchmark_name(session, rule.benchmark_id)
+    message = render_rule_test(rule.name, name, sentences)
     notification_id = publish(session, message, rule.endpoints)
     return RuleTestView(assessments=assessments, notification_id=notification_id)
 

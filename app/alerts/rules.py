@@ -5,10 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from app.alerts.details import AlertDetails, AnomalyDetails
+from app.kpis.number_text import format_number
+from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from app.kpis.verdict_types import ValueVerdict
-from app.statistics.anomaly import AnomalyScore, RunPoint, Warmup, detect_anomaly
+from app.statistics.anomaly import RunPoint, Warmup, detect_anomaly
 from app.statistics.verdict_rules import Side, Verdict
 
 # Relative tolerance below which two numbers count as equal: 0.1 * 7 and 0.7 are the same value.
@@ -17,9 +20,6 @@ TOLERANCE = 1e-9
 # The same limits as for verdicts, see `comparison`.
 MIN_SHARE_CHANGE = 0.02
 MIN_RELATIVE_CHANGE = 0.02
-VERDICT_DETAILS = {
-    "verdict", "effect", "low", "high", "p", "p_adjusted", "items", "trials", "method",
-}  # fmt: skip
 
 
 class Condition(StrEnum):
@@ -36,12 +36,17 @@ class Condition(StrEnum):
 
     @property
     def uses_history(self) -> bool:
-        """Whether it compares the value with those of earlier runs."""
+        """Whether it compares the value with those of earlier runs, one run at a time."""
         return self in (
             Condition.PERCENTAGE_DROP,
             Condition.PERCENTAGE_RISE,
             Condition.ANOMALY_DETECTED,
         )
+
+    @property
+    def excludes_incidents(self) -> bool:
+        """Whether the runs of its incidents are no history of later runs."""
+        return self.uses_history or self is Condition.REGRESSED
 
 
 class AlertStatus(StrEnum):
@@ -53,6 +58,44 @@ class AlertStatus(StrEnum):
     RESOLVED = "RESOLVED"
     NO_DATA = "NO_DATA"
     WARMUP = "WARMUP"
+
+
+class AlertEventState(StrEnum):
+    """What an alert reports about a rule, a run or a schedule.
+
+    WORSE and PARTLY_BACK are changes inside of an open incident; only WORSE pages.
+    """
+
+    FIRING = "FIRING"
+    WORSE = "WORSE"
+    PARTLY_BACK = "PARTLY_BACK"
+    RESOLVED = "RESOLVED"
+    NO_DATA = "NO_DATA"
+    RUN_INVALID = "RUN_INVALID"
+    RUN_FAILED = "RUN_FAILED"
+    SCHEDULE_MISSED = "SCHEDULE_MISSED"
+
+
+class IncidentState(StrEnum):
+    """Whether an incident has ended."""
+
+    OPEN = "OPEN"
+    RESOLVED = "RESOLVED"
+
+
+class IncidentResolution(StrEnum):
+    """How an incident ended.
+
+    RECOVERED: the runs are back. ACCEPTED: somebody accepted the new level. NOISE: somebody said
+    that nothing was wrong. NOT_COMPARABLE: the runs can no longer be compared with those before the
+    incident. RULE_CHANGED: the rule was changed, disabled or deleted.
+    """
+
+    RECOVERED = "RECOVERED"
+    ACCEPTED = "ACCEPTED"
+    NOISE = "NOISE"
+    NOT_COMPARABLE = "NOT_COMPARABLE"
+    RULE_CHANGED = "RULE_CHANGED"
 
 
 class NoDataPolicy(StrEnum):
@@ -88,6 +131,7 @@ class RuleSpec:
     `threshold` is a value; for percentages its sign is ignored (-10 and 10 are the same drop); for
     anomalies it replaces the limit of z. `minimum_effect` is in the unit of the value; None means 0
     for percentages, and for anomalies 0.02 for shares and 2 % of the expected value for the rest.
+    `false_pages_per_month` is the promise of REGRESSED rules; None means that of the service.
     """
 
     condition: Condition
@@ -98,6 +142,7 @@ class RuleSpec:
     no_data: NoDataPolicy = NoDataPolicy.NO_DATA
     baseline_runs: int = 5
     minimum_effect: float | None = None
+    false_pages_per_month: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +188,7 @@ class Assessment:
     explanation: str
     baseline: float | None = None
     min_detectable_effect: float | None = None
-    details: dict[str, Any] = field(default_factory=dict)
+    details: AlertDetails = field(default_factory=AlertDetails)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,10 +207,10 @@ class RuleState:
 
 
 class StateChange(NamedTuple):
-    """The state after a run, and the notification to publish: FIRING, RESOLVED or NO_DATA."""
+    """The state after a run, and the alert to publish."""
 
     state: RuleState
-    notification: AlertStatus | None = None
+    notification: AlertEventState | None = None
 
 
 def evaluate_condition(
@@ -186,6 +231,75 @@ def evaluate_condition(
     return _assess_threshold(spec, value_spec, value, spec.threshold)
 
 
+def assess_evidence(value_spec: ValueSpec, alone: Assessment, evidence: RunsEvidence) -> Assessment:
+    """What the last runs say together. `alone` is the comparison of the run with its baseline, which
+    stays visible in the details.
+    """
+    outcome = _EVIDENCE_OUTCOMES[evidence.status]
+    details = alone.details.model_copy(update={"runs": evidence})
+    if evidence.reference_level is None or evidence.level is None or evidence.effect is None:
+        return replace(alone, outcome=outcome, details=details)
+    return replace(
+        alone,
+        outcome=outcome,
+        baseline=_natural(evidence.reference_level, value_spec),
+        explanation=explain_evidence(value_spec, alone.value, evidence),
+        details=details,
+    )
+
+
+_EVIDENCE_OUTCOMES = {
+    SeriesStatus.WARMUP: AlertOutcome.WARMUP,
+    SeriesStatus.OK: AlertOutcome.HEALTHY,
+    SeriesStatus.PENDING: AlertOutcome.WARMUP,
+    SeriesStatus.FIRING: AlertOutcome.BREACH,
+}
+
+
+def explain_evidence(value_spec: ValueSpec, value: float | None, evidence: RunsEvidence) -> str:
+    """The evidence over runs in one sentence that needs no knowledge of statistics."""
+    level, reference = evidence.level, evidence.reference_level
+    assert level is not None, "checked by the caller"
+    assert reference is not None, "checked by the caller"
+    count = evidence.width or 1
+    window = "The last run" if count == 1 else f"The last {count} runs"
+    verb = "is" if count == 1 else "are"
+    fell = level < reference
+    side = "below" if fell else "above"
+    before = f"{evidence.reference} run{'' if evidence.reference == 1 else 's'} before"
+    current = _natural(level, value_spec)
+    earlier = _natural(reference, value_spec)
+    sentences = [
+        f"{value_spec.name} is {_with_unit(value, value_spec)}." if value is not None else "",
+        (
+            f"{window} {verb} {_format_effect(evidence, value_spec)} {side} the {before}"
+            f" ({_with_unit(earlier, value_spec)} to {_with_unit(current, value_spec)}"
+            f"{_format_interval(evidence, value_spec)})."
+        ),
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def _format_effect(evidence: RunsEvidence, value_spec: ValueSpec) -> str:
+    effect = evidence.effect or 0.0
+    if value_spec.logarithmic:
+        return f"{abs(math.expm1(effect)):.1%}"
+    return _with_unit(abs(effect), value_spec)
+
+
+def _format_interval(evidence: RunsEvidence, value_spec: ValueSpec) -> str:
+    if evidence.low is None or evidence.high is None:
+        return ""
+    if value_spec.logarithmic:
+        return f", 95 % CI {math.expm1(evidence.low):+.1%} to {math.expm1(evidence.high):+.1%}"
+    return f", 95 % CI {evidence.low:+.2g} to {evidence.high:+.2g}"
+
+
+def _natural(level: float, value_spec: ValueSpec) -> float:
+    """A level on the scale of the value."""
+    return math.exp(level) if value_spec.logarithmic else level
+
+
 def advance(state: RuleState, outcome: AlertOutcome, spec: RuleSpec, now: datetime) -> StateChange:
     """The state after one more run. An incident is notified when it begins and when it ends."""
     match _apply_no_data_policy(outcome, spec.no_data):
@@ -200,6 +314,39 @@ def advance(state: RuleState, outcome: AlertOutcome, spec: RuleSpec, now: dateti
             return StateChange(replace(state, status=status, breaches=0))
         case _:
             return _after_missing_value(state, spec)
+
+
+def advance_by_evidence(
+    state: RuleState, evidence: RunsEvidence, spec: RuleSpec, now: datetime
+) -> StateChange:
+    """The state after a valid run that was compared as part of its series.
+
+    An incident that opens within the cooldown is announced by the first run after it.
+    """
+    is_open = evidence.status is SeriesStatus.FIRING
+    if not is_open:
+        status = AlertStatus.RESOLVED if state.open else _QUIET_STATUSES[evidence.status]
+        closed = replace(state, status=status, open=False, breaches=0, clears=0)
+        return StateChange(closed, AlertEventState.RESOLVED if state.open else None)
+    counted = replace(state, breaches=state.breaches + 1)
+    if state.open:
+        change = _INCIDENT_CHANGES.get(evidence.event) if evidence.event else None
+        return StateChange(replace(counted, status=AlertStatus.FIRING), change)
+    if is_in_cooldown(state, spec, now):
+        return StateChange(replace(counted, status=AlertStatus.PENDING))
+    firing = replace(counted, status=AlertStatus.FIRING, open=True, fired_at=now)
+    return StateChange(firing, AlertEventState.FIRING)
+
+
+_QUIET_STATUSES = {
+    SeriesStatus.WARMUP: AlertStatus.WARMUP,
+    SeriesStatus.OK: AlertStatus.OK,
+    SeriesStatus.PENDING: AlertStatus.PENDING,
+}
+_INCIDENT_CHANGES = {
+    SeriesEvent.WORSE: AlertEventState.WORSE,
+    SeriesEvent.PARTLY_BACK: AlertEventState.PARTLY_BACK,
+}
 
 
 def _apply_no_data_policy(outcome: AlertOutcome, policy: NoDataPolicy) -> AlertOutcome:
@@ -221,7 +368,7 @@ def _after_breach(state: RuleState, spec: RuleSpec, now: datetime) -> StateChang
         # The breach stays counted: a value that is still bad after the cooldown fires at once.
         return StateChange(replace(counted, status=AlertStatus.PENDING))
     firing = replace(counted, status=AlertStatus.FIRING, open=True, fired_at=now)
-    return StateChange(firing, AlertStatus.FIRING)
+    return StateChange(firing, AlertEventState.FIRING)
 
 
 def _after_healthy_run(state: RuleState, spec: RuleSpec) -> StateChange:
@@ -233,7 +380,7 @@ def _after_healthy_run(state: RuleState, spec: RuleSpec) -> StateChange:
     if counted.clears <= spec.keep_firing_for_runs:
         return StateChange(replace(counted, status=AlertStatus.FIRING))
     resolved = replace(counted, status=AlertStatus.RESOLVED, open=False, clears=0)
-    return StateChange(resolved, AlertStatus.RESOLVED)
+    return StateChange(resolved, AlertEventState.RESOLVED)
 
 
 def _after_missing_value(state: RuleState, spec: RuleSpec) -> StateChange:
@@ -242,7 +389,7 @@ def _after_missing_value(state: RuleState, spec: RuleSpec) -> StateChange:
         return StateChange(state)
     # Notified only on entering NO_DATA: a metric that was removed must not alert with every run.
     is_new = state.status is not AlertStatus.NO_DATA
-    notification = AlertStatus.NO_DATA if is_new else None
+    notification = AlertEventState.NO_DATA if is_new else None
     return StateChange(replace(state, status=AlertStatus.NO_DATA), notification)
 
 
@@ -353,7 +500,7 @@ def _assess_anomaly(
         f" {format_number(judged.critical)})."
         + (" The value has drifted over several runs." if is_drift else "")
         + (" The change is below the minimum effect." if is_small else ""),
-        details=_anomaly_details(judged),
+        details=AlertDetails(anomaly=AnomalyDetails.of(judged)),
     )
 
 
@@ -375,20 +522,8 @@ def _assess_verdict(
         baseline=verdict.baseline_value,
         min_detectable_effect=verdict.min_detectable_effect,
         explanation=verdict.explanation,
-        details=verdict.model_dump(mode="json", include=VERDICT_DETAILS, exclude_none=True),
+        details=AlertDetails(verdict=verdict),
     )
-
-
-def _anomaly_details(judged: AnomalyScore) -> dict[str, Any]:
-    return {
-        "method": judged.method,
-        "history": judged.history,
-        "z": judged.z,
-        "critical": judged.critical,
-        "expectedLow": judged.low,
-        "expectedHigh": judged.high,
-        "minDetectableEffect": judged.min_detectable_effect,
-    }
 
 
 def _anomaly_minimum_effect(spec: RuleSpec, value_spec: ValueSpec, expected: float) -> float:
@@ -418,13 +553,9 @@ def _reaches(value: float, limit: float) -> bool:
     return value >= limit * (1 - TOLERANCE)
 
 
-def format_number(value: float) -> str:
-    """A number with four significant digits."""
-    return f"{value:.4g}"
-
-
 def _with_unit(value: float, value_spec: ValueSpec) -> str:
-    return f"{format_number(value)} {value_spec.unit}" if value_spec.unit else format_number(value)
+    suffix = f" {value_spec.unit}" if value_spec.unit else ""
+    return format_number(value) + suffix
 
 
 def _last_runs(count: int) -> str:

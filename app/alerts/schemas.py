@@ -1,12 +1,21 @@
 """Request and response bodies of alert rules, alerts and silences."""
 
 from datetime import datetime, timedelta
-from enum import StrEnum
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 from pydantic import Field
 
-from app.alerts.rules import AlertOutcome, AlertStatus, Condition, NoDataPolicy, RuleSpec
+from app.alerts.details import AlertDetails, ContributingTrace
+from app.alerts.rules import (
+    AlertEventState,
+    AlertOutcome,
+    AlertStatus,
+    Condition,
+    IncidentResolution,
+    IncidentState,
+    NoDataPolicy,
+    RuleSpec,
+)
 from app.core.schemas import (
     UNSET,
     Identifier,
@@ -62,6 +71,17 @@ Effect = Annotated[
 ]
 
 
+FalsePages = Annotated[
+    float | None,
+    Field(
+        ge=0.001,
+        le=0.33,
+        description="False pages in 30 runs of one series that a REGRESSED rule promises not to"
+        " exceed. Null: the budget of the service divided by its series, 0.25 without a budget.",
+    ),
+]
+
+
 class RuleFields(Protocol):
     """The condition fields of a rule, stored or as a draft."""
 
@@ -81,6 +101,8 @@ class RuleFields(Protocol):
     def baseline_runs(self) -> int: ...
     @property
     def minimum_effect(self) -> float | None: ...
+    @property
+    def false_pages_per_month(self) -> float | None: ...
 
 
 def rule_spec(rule: RuleFields) -> RuleSpec:
@@ -94,6 +116,7 @@ def rule_spec(rule: RuleFields) -> RuleSpec:
         no_data=NoDataPolicy(rule.no_data),
         baseline_runs=rule.baseline_runs,
         minimum_effect=rule.minimum_effect,
+        false_pages_per_month=rule.false_pages_per_month,
     )
 
 
@@ -119,6 +142,7 @@ class AlertConfigBody(WireModel):
     no_data: NoDataPolicy = NoDataPolicy.NO_DATA
     baseline_runs: BaselineRuns = 5
     minimum_effect: Effect = None
+    false_pages_per_month: FalsePages = None
 
 
 class AlertConfigCreate(AlertConfigBody):
@@ -178,36 +202,12 @@ class AlertConfigView(WireModel):
     no_data: NoDataPolicy
     baseline_runs: int
     minimum_effect: float | None
+    false_pages_per_month: float | None
     states: list[AlertStateView]
     precision: AlertPrecisionView
     revision: int
     created_at: datetime
     updated_at: datetime
-
-
-class AlertEventState(StrEnum):
-    """What an alert reports about a rule, a run or a schedule."""
-
-    FIRING = "FIRING"
-    RESOLVED = "RESOLVED"
-    NO_DATA = "NO_DATA"
-    RUN_INVALID = "RUN_INVALID"
-    RUN_FAILED = "RUN_FAILED"
-    SCHEDULE_MISSED = "SCHEDULE_MISSED"
-
-
-class ContributingTrace(WireModel):
-    """A trace that changed for the worse: its value, and the value of its item in the previous run.
-
-    `url` is its page in the source, when the source has pages.
-    """
-
-    metric: str
-    trace_id: str
-    item_id: str
-    url: str | None
-    value: float
-    before: float | None
 
 
 AckVerdict = Literal["true", "noise"]
@@ -229,14 +229,60 @@ class AlertView(WireModel):
     value: float | None
     baseline: float | None
     explanation: StoredText
-    details: dict[str, Any]
-    contributing_traces: list[ContributingTrace]
+    details: AlertDetails
+    contributing_traces: tuple[ContributingTrace, ...]
     silence_id: str | None
     notification_id: str | None
     verdict: AckVerdict | None
     acknowledged_at: datetime | None
     acknowledged_by: str | None
     created_at: datetime
+
+
+class IncidentView(WireModel):
+    """An incident: the runs of one agent from the first bad one until evidence of recovery.
+
+    `startedRunId` is the estimated first bad run, `openedRunId` the run that fired. `value` is that
+    of the latest run, `openedValue` that of the run that fired, `baseline` the level before.
+    `alertId` is the alert that opened it.
+    """
+
+    id: str
+    alert_id: str
+    alert_config_id: str | None
+    state: IncidentState
+    resolution: IncidentResolution | None
+    name: str
+    severity: MessageSeverity
+    condition: Condition
+    benchmark_id: str
+    agent_id: str
+    kpi: str | None
+    metric: str | None
+    value_name: str
+    unit: str | None
+    baseline: float | None
+    opened_value: float | None
+    value: float | None
+    runs: Annotated[int, Field(description="Number of valid runs of the incident so far.")]
+    started_run_id: str
+    started_at: datetime
+    opened_run_id: str
+    opened_at: datetime
+    resolved_run_id: str | None
+    resolved_at: datetime | None
+    resolved_by: str | None
+    note: StoredText | None
+    explanation: StoredText
+    verdict: AckVerdict | None
+    acknowledged_at: datetime | None
+    acknowledged_by: str | None
+
+
+class IncidentAcceptance(WireModel):
+    """Why the new level is right, for those who read the incident later."""
+
+    note: LongText | None = None
 
 
 class Acknowledgement(WireModel):
@@ -334,7 +380,7 @@ class ReplayedRunView(WireModel):
     completed_at: datetime
     outcome: AlertOutcome | None
     state: AlertStatus
-    notified: AlertStatus | None
+    notified: AlertEventState | None
     value: float | None
     baseline: float | None
     explanation: StoredText
@@ -342,7 +388,8 @@ class ReplayedRunView(WireModel):
 
 class BacktestView(WireModel):
     """A rule replayed over stored history. `falseAlarmsPerMonth` assumes that all runs were healthy and
-    is null for less than seven days of history; `minDetectableEffect` is the smallest harmful change
+    is null for less than seven days of history; `pagedRunIds` are the runs that would have paged
+    somebody, because an incident opened or became worse; `minDetectableEffect` is the smallest harmful change
     that the rule detects after the last run.
     """
 
@@ -354,4 +401,5 @@ class BacktestView(WireModel):
     no_data: int
     false_alarms_per_month: float | None
     min_detectable_effect: float | None
+    paged_run_ids: list[str]
     runs: list[ReplayedRunView]

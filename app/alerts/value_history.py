@@ -31,7 +31,9 @@ class MeasurementHistory:
         self._trace_count = sum(run.traces or 0 for run in runs)
         self._measurements: dict[tuple[RuleTarget, bool], Mapping[int, Measurement]] = {}
 
-    def measurements(self, target: RuleTarget, *, with_items: bool) -> Mapping[int, Measurement]:
+    def measurements(
+        self, target: RuleTarget, *, with_items: bool = False
+    ) -> Mapping[int, Measurement]:
         """The measurements of valid runs, by sequence number; `with_items` adds the sums of each
         item where the value is a mean of traces.
         """

@@ -9,6 +9,7 @@ from app.comparison.comparison_rules import HARM_SIDES, RATIO_UNITS
 from app.core.errors import AppError
 from app.formula import Reference, compile_formula, read_reference
 from app.kpis.evaluate import KpiValue
+from app.kpis.number_text import DIMENSIONLESS_UNITS
 from app.kpis.verdict_types import ValueVerdict
 from app.metrics.aggregate import Aggregate
 from app.metrics.registry import column_of, provider_for, ref_of_column
@@ -19,8 +20,8 @@ from app.results.run_result import RunResult
 from app.statistics.anomaly import WINDOW, RunPoint
 from app.statistics.verdict_rules import Side
 
-# Names of scales and not of quantities: they add nothing to a number.
-DIMENSIONLESS_UNITS = frozenset({"ratio", "score"})
+# Units of counts: the mean of a metric is per trace, only its sum is the number in the run.
+COUNT_UNITS = frozenset({"errors", "calls", "turns", "tokens"})
 
 
 class RuleTarget(NamedTuple):
@@ -34,8 +35,8 @@ class RuleTarget(NamedTuple):
         return cls(kpi_id, read_reference(metric) if metric else None)
 
 
-class IncidentSpan(NamedTuple):
-    """The runs of an incident, by sequence number: `end` is not included; None: still open."""
+class RunSpan(NamedTuple):
+    """Consecutive runs, by sequence number: `end` is not included; None: without end."""
 
     first: int
     end: int | None
@@ -129,11 +130,11 @@ def observe(
     fingerprint: str | None,
     past: Sequence[PastRun],
     measurements: Mapping[int, Measurement],
-    confirmed: Sequence[IncidentSpan] = (),
+    excluded: Sequence[RunSpan] = (),
 ) -> Observation:
     """The value of a run with its history: earlier valid runs of the same fingerprint that have a
-    value. Runs of confirmed incidents are left out, so that a true regression never becomes the
-    normal that later runs are compared with.
+    value. Runs of incidents are `excluded`, so that a regression never becomes the normal that later
+    runs are compared with.
     """
     if measurement is None:
         return Observation(value=None, reason="the run did not compute it")
@@ -142,7 +143,7 @@ def observe(
         for run in past
         if run.is_valid
         and run.fingerprint == fingerprint
-        and not any(span.contains(run.seq) for span in confirmed)
+        and not any(span.contains(run.seq) for span in excluded)
         and (earlier := measurements.get(run.seq)) is not None
         and earlier.point is not None
     ]
@@ -212,5 +213,11 @@ def _value_spec(name: str, spec: MetricSpec | None, statistic: str) -> ValueSpec
         harm=HARM_SIDES[spec.direction],
         is_share=(spec.minimum, spec.maximum) == (0.0, 1.0) and statistic != "sum",
         logarithmic=spec.unit in RATIO_UNITS,
-        unit=None if spec.unit in DIMENSIONLESS_UNITS else spec.unit,
+        unit=_unit(spec.unit, statistic),
     )
+
+
+def _unit(unit: str, statistic: str) -> str | None:
+    if unit in DIMENSIONLESS_UNITS:
+        return None
+    return unit if statistic == "sum" or unit not in COUNT_UNITS else f"{unit} per trace"

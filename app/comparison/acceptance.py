@@ -1,9 +1,10 @@
 """Holds on regressed runs, and their acceptance: a bad level becomes the baseline only on purpose."""
 
+from collections.abc import Collection
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
 from app.core.errors import Conflict
@@ -18,6 +19,7 @@ class BaselineHold(StrEnum):
     """Why a run is no baseline of later runs."""
 
     REGRESSED = "REGRESSED"
+    INCIDENT = "INCIDENT"
 
 
 class NothingToAccept(Conflict):
@@ -39,6 +41,31 @@ def hold_regressed(session: Session, run: BenchmarkRun, verdict: RunVerdict) -> 
         _copy_acceptance(run, earlier)
     elif verdict.verdict is Verdict.REGRESSED:
         run.baseline_hold = BaselineHold.REGRESSED
+
+
+def hold_incident(session: Session, run_seqs: Collection[int]) -> None:
+    """Hold back the runs of an incident, unless their level is accepted."""
+    session.execute(
+        update(BenchmarkRun)
+        .where(
+            BenchmarkRun.seq.in_(run_seqs),
+            BenchmarkRun.baseline_hold.is_(None),
+            BenchmarkRun.accepted_at.is_(None),
+        )
+        .values(baseline_hold=BaselineHold.INCIDENT)
+    )
+
+
+def release_incident(session: Session, run_seqs: Collection[int], *, is_noise: bool) -> None:
+    """Let runs that were held back by an incident be baselines again; those of noise also when they
+    regressed.
+    """
+    holds = list(BaselineHold) if is_noise else [BaselineHold.INCIDENT]
+    session.execute(
+        update(BenchmarkRun)
+        .where(BenchmarkRun.seq.in_(run_seqs), BenchmarkRun.baseline_hold.in_(holds))
+        .values(baseline_hold=None)
+    )
 
 
 def accept_level(

@@ -177,6 +177,15 @@ class Settings(BaseSettings):
             description="Time of the daily summary, with the time zone: 07:30 Europe/Rome.",
         ),
     ] = "06:00 UTC"
+    false_pages_per_month: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            le=1000,
+            description="False pages in 30 runs of all REGRESSED alert rules together; each series gets"
+            " an equal part, at most 0.25. Empty: 0.25 per series.",
+        ),
+    ] = None
     worker_concurrency: Annotated[
         int, Field(ge=1, le=64, description="Concurrent jobs per worker.")
     ] = 4

@@ -8,6 +8,7 @@ from app.notifications.safe_text import resolve_link, without_links
 from app.notifications.types import (
     MessageFact,
     MessageItem,
+    MessageLink,
     MessageSeverity,
     NotificationMessage,
     PublishedMessage,
@@ -46,7 +47,7 @@ def build_layout(
     message, public_url = published.message, published.public_url
     sections = [_truncate(tuple(_message_lines(message, public_url)), max_lines)]
     sections += [
-        (_item_heading(item, public_url), *_item_lines(item, max_lines))
+        (_item_heading(item, public_url), *_item_lines(item, public_url, max_lines))
         for item in message.items[:max_items]
     ]
     omitted = len(message.items) - max_items
@@ -56,12 +57,12 @@ def build_layout(
 
 
 def message_title(message: NotificationMessage) -> str:
-    """The title, preceded by the severity unless it is INFO."""
+    """The title, preceded by the severity in brackets unless it is INFO."""
     # Titles contain names that users choose: a chat must not turn one into a link.
     title = without_links(message.title, MAX_TITLE_CHARS)
     if message.severity is MessageSeverity.INFO:
         return title
-    return f"{message.severity.title()}: {title}"
+    return f"[{message.severity}] {title}"
 
 
 def _message_lines(message: NotificationMessage, public_url: str) -> Iterator[TextLine]:
@@ -77,8 +78,22 @@ def _item_heading(item: MessageItem, public_url: str) -> TextLine:
     return (TextSpan(title, True, resolve_link(item.link, public_url)),)
 
 
-def _item_lines(item: MessageItem, max_lines: int) -> tuple[TextLine, ...]:
-    return _truncate((*_sentence_lines(item.sentences), *map(_fact_line, item.facts)), max_lines)
+def _item_lines(item: MessageItem, public_url: str, max_lines: int) -> tuple[TextLine, ...]:
+    links = (
+        (TextSpan(without_links(link.text, MAX_SENTENCE_CHARS), link=_resolve(link, public_url)),)
+        for link in item.links
+    )
+    lines = (
+        *_sentence_lines(item.sentences),
+        *links,
+        *map(_fact_line, item.facts),
+        *_sentence_lines(item.advice),
+    )
+    return _truncate(lines, max_lines)
+
+
+def _resolve(link: MessageLink, public_url: str) -> str | None:
+    return resolve_link(link.url, public_url)
 
 
 def _truncate(lines: tuple[TextLine, ...], max_lines: int) -> tuple[TextLine, ...]:

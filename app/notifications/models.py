@@ -3,17 +3,45 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Boolean, ForeignKey, Index, Integer, UniqueConstraint, func, text
+from sqlalchemy import (
+    Boolean,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    TypeDecorator,
+    UniqueConstraint,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.core.db import Base
 from app.core.encryption import ENCRYPTED
+from app.notifications.types import NotificationMessage
+
+
+class MessageJson(TypeDecorator[NotificationMessage]):
+    """A message in a `jsonb` column."""
+
+    impl = JSONB
+    cache_ok = True
+
+    def process_bind_param(self, value: NotificationMessage | None, dialect: Dialect) -> Any:
+        del dialect
+        return None if value is None else value.to_document()
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> NotificationMessage | None:
+        """Raises: `ValueError` for a message of another layout."""
+        del dialect
+        return None if value is None else NotificationMessage.from_document(value)
 
 
 class Notification(Base):
     """A published message, which its deliveries send.
 
-    `message` is a `NotificationMessage` as JSON. A second message with the same `dedup_key` is not
+    `message` is stored with the version of its layout. A second message with the same `dedup_key` is not
     published. A message that is not `in_inbox` repeats a part of another message that is.
     """
 
@@ -29,7 +57,7 @@ class Notification(Base):
     topic: Mapped[str]
     severity: Mapped[str]
     title: Mapped[str]
-    message: Mapped[dict[str, Any]]
+    message: Mapped[NotificationMessage] = mapped_column(MessageJson)
     dedup_key: Mapped[str | None] = mapped_column(unique=True)
     in_inbox: Mapped[bool] = mapped_column(Boolean, server_default="true")
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())

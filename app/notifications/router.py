@@ -28,7 +28,6 @@ from app.notifications.schemas import (
     InboxView,
     NotificationView,
     TargetBody,
-    message_fields,
 )
 from app.notifications.types import DeliveryTarget, MessageFact, NotificationMessage
 
@@ -224,7 +223,12 @@ def inbox_view(session: Session) -> InboxView:
 
 
 def notification_view(row: Notification) -> NotificationView:
-    return view_of_row(NotificationView, row, **message_fields(row.message))
+    message = row.message
+    return view_of_row(
+        NotificationView,
+        row,
+        **{name: getattr(message, name) for name in ("sentences", "facts", "items", "link")},
+    )
 
 
 def endpoint_view(row: Endpoint) -> EndpointView:

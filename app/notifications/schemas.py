@@ -1,7 +1,7 @@
 """Wire format of notifications, endpoints and deliveries."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 from pydantic import StringConstraints as Text
@@ -21,13 +21,22 @@ class MessageFactView(WireModel):
     value: str
 
 
+class MessageLinkView(WireModel):
+    """A line that links to a path of this service or to a URL."""
+
+    text: str
+    url: str
+
+
 class MessageItemView(WireModel):
-    """One subject of a message."""
+    """One subject of a message; `advice` says what the reader can do."""
 
     title: str
-    sentences: list[str]
-    facts: list[MessageFactView]
+    sentences: tuple[str, ...]
+    facts: tuple[MessageFactView, ...]
     link: str | None
+    links: tuple[MessageLinkView, ...]
+    advice: tuple[str, ...]
 
 
 class NotificationView(WireModel):
@@ -37,9 +46,9 @@ class NotificationView(WireModel):
     topic: str
     severity: MessageSeverity
     title: str
-    sentences: list[str]
-    facts: list[MessageFactView]
-    items: list[MessageItemView]
+    sentences: tuple[str, ...]
+    facts: tuple[MessageFactView, ...]
+    items: tuple[MessageItemView, ...]
     link: str | None
     created_at: datetime
     read_at: datetime | None
@@ -125,16 +134,3 @@ class DeliveryView(WireModel):
     tried_at: datetime | None
     delivered_at: datetime | None
     created_at: datetime
-
-
-def message_fields(document: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a stored message, or of an item, for its view."""
-    view_fields = {
-        **document,
-        "facts": [MessageFactView(name=fact[0], value=fact[1]) for fact in document["facts"]],
-    }
-    if "items" in document:
-        view_fields["items"] = [
-            MessageItemView(**message_fields(item)) for item in document["items"]
-        ]
-    return view_fields

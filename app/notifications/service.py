@@ -15,6 +15,7 @@ from app.core.encryption import Secret, SecretBox
 from app.core.errors import Conflict
 from app.core.ids import new_id
 from app.core.postgres_notify import notify_streams
+from app.core.text import replace_unstorable
 from app.jobs.queue import enqueue_many
 from app.notifications import queries
 from app.notifications.endpoints import decrypt_recipient, get_signing_secrets
@@ -136,7 +137,7 @@ def begin_attempt(
     published = PublishedMessage(
         id=notification.id,
         published_at=notification.created_at,
-        message=NotificationMessage.from_document(notification.message),
+        message=notification.message,
         public_url=public_url,
     )
     return DeliveryAttempt(
@@ -255,13 +256,12 @@ def _insert_notification(
     session: Session, message: NotificationMessage, dedup_key: str | None, *, in_inbox: bool
 ) -> str | None:
     """The id of the new notification; None if the `dedup_key` exists."""
-    document = message.to_document()
     row = insert(Notification).values(
         id=new_id(),
-        topic=document["topic"],
-        severity=document["severity"],
-        title=document["title"],
-        message=document,
+        topic=message.topic,
+        severity=message.severity,
+        title=replace_unstorable(message.title),
+        message=message,
         dedup_key=dedup_key,
         in_inbox=in_inbox,
     )

@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from app.core.text import replace_unstorable_in_json
+
+MESSAGE_VERSION: Final = 1
+"""Version of the layout of stored messages."""
 
 
 class MessageSeverity(StrEnum):
@@ -31,14 +34,25 @@ class DeliveryTarget(NamedTuple):
     recipient: str
 
 
+class MessageLink(NamedTuple):
+    """A line of a message that links to a path of this service or a URL."""
+
+    text: str
+    url: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageItem:
-    """One subject of a message. `link` is a path of this service or a URL."""
+    """One subject of a message. `link` is a path of this service or a URL. `links` are lines below
+    the sentences, and `advice` are the last lines: what the reader can do.
+    """
 
     title: str
     sentences: tuple[str, ...] = ()
     facts: tuple[MessageFact, ...] = ()
     link: str | None = None
+    links: tuple[MessageLink, ...] = ()
+    advice: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +72,29 @@ class NotificationMessage:
     link: str | None = None
 
     def to_document(self) -> dict[str, Any]:
-        """The message as JSON that Postgres can store."""
-        return dict(replace_unstorable_in_json(asdict(self)))
+        """The message as JSON that Postgres can store, with the version of its layout."""
+        document = replace_unstorable_in_json(asdict(self))
+        return {"version": MESSAGE_VERSION, **document}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "NotificationMessage":
-        items = tuple(MessageItem(**{**item, **_as_tuples(item)}) for item in document["items"])
-        severity = MessageSeverity(document["severity"])
-        return cls(**{**document, **_as_tuples(document), "items": items, "severity": severity})
+        """The stored message. Raises: `ValueError` for another version of the layout."""
+        fields = dict(document)
+        if (version := fields.pop("version", None)) != MESSAGE_VERSION:
+            raise ValueError(f"the stored message has the unknown version {version!r}")
+        items = tuple(
+            MessageItem(
+                **{
+                    **item,
+                    **_as_tuples(item),
+                    "links": tuple(MessageLink(*link) for link in item["links"]),
+                    "advice": tuple(item["advice"]),
+                }
+            )
+            for item in fields["items"]
+        )
+        severity = MessageSeverity(fields["severity"])
+        return cls(**{**fields, **_as_tuples(fields), "items": items, "severity": severity})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -155,6 +155,23 @@ def compare_plans(earlier: Iterable[RunPlan], plan: RunPlan) -> PlanDifferences:
     )
 
 
+def describe_changes(earlier: RunPlan, plan: RunPlan) -> tuple[str, ...]:
+    """What a person may have changed between two runs: the agent, the model, the benchmark and
+    everything that `compare_plans` finds.
+    """
+    old, new = earlier.harness, plan.harness
+    numbers = [
+        ("agent revision", earlier.agent_revision, plan.agent_revision),
+        ("benchmark revision", earlier.benchmark_revision, plan.benchmark_revision),
+        ("provider", getattr(old, "provider", None), getattr(new, "provider", None)),
+        ("model", old and old.model, new and new.model),
+    ]
+    return (
+        *(f"{name} {before} → {after}" for name, before, after in numbers if before != after),
+        *compare_plans([earlier], plan).descriptions,
+    )
+
+
 def _compare(earlier: RunPlan, plan: RunPlan) -> PlanDifferences:
     versions = {metric.column: metric.version for metric in earlier.metrics}
     metrics = frozenset(

@@ -1,6 +1,6 @@
 """Typed reads of earlier runs: their KPI values, aggregates, item sums and changed traces."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -11,6 +11,7 @@ from app.kpis.models import KpiHistory
 from app.kpis.verdict_types import ValueVerdict
 from app.metrics.aggregate import Aggregate
 from app.results.models import BenchmarkRun, RunMetricAggregate, TraceResult
+from app.results.plan import RunPlan
 from app.results.rules import RunStatus, Validity
 from app.statistics.anomaly import ItemSum
 from app.traces.models import CollectedTrace
@@ -74,16 +75,53 @@ def list_comparable_runs(
     fingerprint: str | None,
     before: int,
     limit: int,
+    excluded: Sequence[tuple[int, int | None]] = (),
 ) -> list[PastRun]:
     """The last valid runs of an agent with the same fingerprint, oldest first; `before` is the
-    sequence number of a run.
+    sequence number of a run. `excluded` are ranges of sequence numbers, without their ends; None is
+    no end.
     """
     statement = _select_ended(benchmark_id, agent_id).where(
         BenchmarkRun.seq < before,
         BenchmarkRun.validity == Validity.VALID,
         BenchmarkRun.fingerprint.is_not_distinct_from(fingerprint),
     )
+    for first, end in excluded:
+        is_before = BenchmarkRun.seq < first
+        statement = statement.where(
+            is_before if end is None else is_before | (BenchmarkRun.seq >= end)
+        )
     return _last_runs(session, statement, limit)
+
+
+def find_runs(session: Session, seqs: Iterable[int]) -> dict[int, PastRun]:
+    """Runs that have ended, by sequence number; those that were deleted are missing."""
+    statement = select(*_PAST_RUN_COLUMNS).where(
+        BenchmarkRun.seq.in_(list(seqs)), BenchmarkRun.completed_at.is_not(None)
+    )
+    rows: Any = session.execute(statement)
+    return {row.seq: PastRun(*row) for row in rows}
+
+
+def read_plan(session: Session, run_seq: int) -> RunPlan | None:
+    """The plan of a run; None when the run was deleted or never began."""
+    plan = session.scalar(select(BenchmarkRun.plan).where(BenchmarkRun.seq == run_seq))
+    return None if plan is None else RunPlan.model_validate(plan)
+
+
+def list_valid_seqs(
+    session: Session, benchmark_id: str, agent_id: str, first: int, before: int
+) -> list[int]:
+    """The sequence numbers of the valid runs of an agent from `first` to before `before`."""
+    statement = select(BenchmarkRun.seq).where(
+        BenchmarkRun.benchmark_id == benchmark_id,
+        BenchmarkRun.agent_id == agent_id,
+        BenchmarkRun.seq >= first,
+        BenchmarkRun.seq < before,
+        BenchmarkRun.status == RunStatus.COMPLETED,
+        BenchmarkRun.validity == Validity.VALID,
+    )
+    return list(session.scalars(statement.order_by(BenchmarkRun.seq)))
 
 
 def list_ended_runs(
@@ -229,16 +267,19 @@ def list_changed_traces(
     return [ChangedTrace(*row) for row in session.execute(statement)]
 
 
+_PAST_RUN_COLUMNS = (
+    BenchmarkRun.seq,
+    BenchmarkRun.id,
+    BenchmarkRun.status,
+    BenchmarkRun.validity,
+    BenchmarkRun.fingerprint,
+    BenchmarkRun.completed_at,
+    BenchmarkRun.traces_total,
+)
+
+
 def _select_ended(benchmark_id: str, agent_id: str) -> Select[*tuple[Any, ...]]:
-    return select(
-        BenchmarkRun.seq,
-        BenchmarkRun.id,
-        BenchmarkRun.status,
-        BenchmarkRun.validity,
-        BenchmarkRun.fingerprint,
-        BenchmarkRun.completed_at,
-        BenchmarkRun.traces_total,
-    ).where(
+    return select(*_PAST_RUN_COLUMNS).where(
         BenchmarkRun.benchmark_id == benchmark_id,
         BenchmarkRun.agent_id == agent_id,
         BenchmarkRun.status.in_((RunStatus.COMPLETED, RunStatus.FAILED)),

@@ -7,8 +7,9 @@ from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
 from app.alerts.evaluation import AlertDecision
-from app.alerts.schemas import AlertEventState
-from app.alerts.service import EventNotice, publish_notice, record_decisions
+from app.alerts.publishing import EventNotice, publish_notice
+from app.alerts.rules import AlertEventState
+from app.alerts.service import record_decisions
 from app.comparison.acceptance import hold_regressed
 from app.comparison.baselines import PINNED
 from app.comparison.verdict_text import NOT_COMPARABLE

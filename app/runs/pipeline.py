@@ -11,7 +11,7 @@ and be repeated.
 from contextlib import suppress
 from functools import partial
 
-from app.alerts.evaluation import AlertEvaluationService
+from app.alerts.evaluation import AlertEvaluationService, read_budget
 from app.comparison.fingerprint import find_fingerprint
 from app.core.errors import Unavailable
 from app.jobs.handlers import JobContext
@@ -107,7 +107,8 @@ def finish(job: JobContext, run_id: str) -> None:
     if lease is None:
         return
     result = compute_result(job, lease)
-    decisions = AlertEvaluationService(res.db).evaluate_alerts_for_run(result)
+    evaluation = AlertEvaluationService(res.db, read_budget(res.options))
+    decisions = evaluation.evaluate_alerts_for_run(result)
     with res.db.begin() as session:
         finish_run(session, lease, result, decisions, res.clock())
         # In the transaction that completes the run: a crash cannot lose the write-back.

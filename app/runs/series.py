@@ -3,9 +3,8 @@
 import logging
 from collections.abc import Mapping
 
-from sqlalchemy.orm import Session
-
-from app.alerts.incident_rules import accept_level, advance_series, page_policy, return_runs
+from app.alerts.incident_rules import advance_series, page_policy
+from app.alerts.queries import list_watched_runs
 from app.jobs.handlers import JobContext
 from app.jobs.process_pool import CallLost
 from app.results.run_series import (
@@ -16,7 +15,6 @@ from app.results.run_series import (
     StoredPoint,
     find_series_state,
     is_news,
-    list_open_series,
     list_points,
     list_series_runs,
 )
@@ -55,8 +53,10 @@ def _judge(
     job.checkpoint()
     with job.resources.db.read() as session:
         state = find_series_state(session, series, runs)
-        # The reference of an open incident may be older than the last runs.
-        earlier = list_points(session, series, {*runs, *state.runs})
+        # The reference of an open incident, also that of an alert rule, may be older than the last
+        # runs.
+        watched = list_watched_runs(session, run_seq)
+        earlier = list_points(session, series, {*runs, *state.runs, *watched} - {run_seq})
     newest = StoredPoint(run_seq, point.scale, point.level, point.item_values, items)
     try:
         levels = job.pool.run(levels_in_child, [*earlier, newest], timeout_s=TIMEOUT_S)
@@ -69,22 +69,6 @@ def _judge(
         return SeriesJudgment(point=point, levels=levels)
     step = advance_series(state, levels, run_seq, page_policy(point.scale, point.side, levels))
     return SeriesJudgment(point=point, levels=levels, evidence=step.evidence, state=step.state)
-
-
-def accept_series(session: Session, run_seq: int) -> None:
-    """Makes the level since a run the reference of the series whose open incident has the run."""
-    for series in list_open_series(session, run_seq):
-        assert series.state is not None
-        if run_seq in series.state.runs:
-            series.state = accept_level(series.state, run_seq)
-
-
-def return_series(session: Session, run_seq: int) -> None:
-    """Closes the incidents of the series that have a run as noise: their runs are ordinary."""
-    for series in list_open_series(session, run_seq):
-        assert series.state is not None
-        if run_seq in series.state.runs:
-            series.state = return_runs(series.state)
 
 
 def levels_in_child(points: list[StoredPoint]) -> dict[int, RunLevel]:

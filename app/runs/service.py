@@ -8,8 +8,10 @@ from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
 from app.agents.queries import get_agent
-from app.alerts.schemas import AlertEventState
-from app.alerts.service import EventNotice, publish_notice
+from app.alerts import incidents
+from app.alerts.default_series import accept_series
+from app.alerts.publishing import EventNotice, publish_notice
+from app.alerts.rules import AlertEventState
 from app.benchmarks.models import Benchmark
 from app.benchmarks.queries import get_agent_ids_by_benchmark, get_benchmark
 from app.comparison.acceptance import accept_level
@@ -23,7 +25,6 @@ from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
 from app.results.rules import RunStatus, TriggerType
 from app.runs.collection import choose_collection
-from app.runs.series import accept_series
 
 
 def create_run(
@@ -123,10 +124,12 @@ def accept_run(
     session: Session, run_id: str, *, by: str, note: str | None, now: datetime
 ) -> BenchmarkRun:
     """Accept the level of a regressed run, so that later runs are compared with it; `by` is the ID
-    of an API key. Raises `NothingToAccept` for a run that is not held back.
+    of an API key. Its open incidents are closed. Raises `NothingToAccept` for a run that is not held
+    back.
     """
     run = accept_level(session, run_id, by=by, note=note, now=now)
     accept_series(session, run.source_seq or run.seq)
+    incidents.accept_of_run(session, run, by, note, now)
     return run
 
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.alerts.schemas import AlertEventState
-from app.alerts.service import EventNotice, publish_notices
+from app.alerts.publishing import EventNotice, publish_notices
+from app.alerts.rules import AlertEventState
 from app.notifications.types import MessageSeverity
 from app.schedules.rules import SKIP_DETAILS, FireSkipReason
 

@@ -307,6 +307,7 @@ def upgrade() -> None:
         sa.Column("no_data", sa.Text(), nullable=False),
         sa.Column("baseline_runs", sa.Integer(), nullable=False),
         sa.Column("minimum_effect", sa.Double(), nullable=True),
+        sa.Column("false_pages_per_month", sa.Double(), nullable=True),
         sa.Column("revision", sa.BigInteger(), nullable=False),
         sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
         sa.Column("updated_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
@@ -590,7 +591,6 @@ def upgrade() -> None:
         sa.Column("baseline", sa.Double(), nullable=True),
         sa.Column("explanation", sa.Text(), nullable=False),
         sa.Column("details", JSON, nullable=False),
-        sa.Column("traces", JSON, nullable=False),
         sa.Column("silence_id", sa.Text(), nullable=True),
         sa.Column("notification_id", sa.Text(), nullable=True),
         sa.Column("verdict", sa.Text(), nullable=True),
@@ -608,6 +608,47 @@ def upgrade() -> None:
     op.create_index("ix_alert_events_incident_id", "alert_events", ["incident_id"])
     op.create_index("ix_alert_events_run_id", "alert_events", ["run_id"])
     op.create_table(
+        "incidents",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("rule_id", sa.Text(), nullable=True),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("severity", sa.Text(), nullable=False),
+        sa.Column("condition", sa.Text(), nullable=False),
+        sa.Column("benchmark_id", sa.Text(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("kpi", sa.Text(), nullable=True),
+        sa.Column("metric", sa.Text(), nullable=True),
+        sa.Column("value_name", sa.Text(), nullable=False),
+        sa.Column("unit", sa.Text(), nullable=True),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("resolution", sa.Text(), nullable=True),
+        sa.Column("fingerprint", sa.Text(), nullable=True),
+        sa.Column("started_seq", sa.BigInteger(), nullable=False),
+        sa.Column("opened_seq", sa.BigInteger(), nullable=False),
+        sa.Column("end_seq", sa.BigInteger(), nullable=True),
+        sa.Column("run_seqs", postgresql.ARRAY(sa.BigInteger()), nullable=False),
+        sa.Column("started_run_id", sa.Text(), nullable=False),
+        sa.Column("opened_run_id", sa.Text(), nullable=False),
+        sa.Column("resolved_run_id", sa.Text(), nullable=True),
+        sa.Column("started_at", TIMESTAMP, nullable=False),
+        sa.Column("opened_at", TIMESTAMP, nullable=False),
+        sa.Column("resolved_at", TIMESTAMP, nullable=True),
+        sa.Column("resolved_by", sa.Text(), nullable=True),
+        sa.Column("note", sa.Text(), nullable=True),
+        sa.Column("baseline", sa.Double(), nullable=True),
+        sa.Column("opened_value", sa.Double(), nullable=True),
+        sa.Column("value", sa.Double(), nullable=True),
+        sa.Column("explanation", sa.Text(), nullable=False),
+        sa.Column("verdict", sa.Text(), nullable=True),
+        sa.Column("acknowledged_at", TIMESTAMP, nullable=True),
+        sa.Column("acknowledged_by", sa.Text(), nullable=True),
+        sa.ForeignKeyConstraint(["rule_id"], ["alert_rules.id"], name="fk_incidents_rule_id", ondelete="SET NULL"),
+        sa.PrimaryKeyConstraint("id", name="pk_incidents"),
+    )
+    op.create_index("ix_incidents_benchmark_id_agent_id", "incidents", ["benchmark_id", "agent_id"])
+    op.create_index("ix_incidents_opened_at_id", "incidents", ["opened_at", "id"])
+    op.create_index("ix_incidents_rule_id", "incidents", ["rule_id"])
+    op.create_table(
         "alert_states",
         sa.Column("rule_id", sa.Text(), nullable=False),
         sa.Column("agent_id", sa.Text(), nullable=False),
@@ -618,6 +659,9 @@ def upgrade() -> None:
         sa.Column("clears", sa.Integer(), nullable=False),
         sa.Column("fired_at", TIMESTAMP, nullable=True),
         sa.Column("incident_id", sa.Text(), nullable=True),
+        sa.Column("series", JSON, nullable=True),
+        sa.Column("breach_seq", sa.BigInteger(), nullable=True),
+        sa.Column("clear_seq", sa.BigInteger(), nullable=True),
         sa.Column("value", sa.Double(), nullable=True),
         sa.Column("baseline", sa.Double(), nullable=True),
         sa.Column("explanation", sa.Text(), nullable=False),
@@ -816,6 +860,7 @@ def downgrade() -> None:
     op.drop_table("kpi_history")
     op.drop_table("benchmark_baselines")
     op.drop_table("alert_states")
+    op.drop_table("incidents")
     op.drop_table("alert_events")
     op.drop_table("webhook_secrets")
     op.drop_table("schedule_configs")

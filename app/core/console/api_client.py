@@ -60,6 +60,7 @@ _ERROR_CLASSES: Mapping[int, type[AppError]] = {
 LIST_COMMANDS: Mapping[str, str] = {
     "agent-not-found": "agents list",
     "alert-not-found": "alerts list",
+    "incident-not-found": "incidents list",
     "alert-config-not-found": "alerts rules list",
     "benchmark-not-found": "benchmarks list",
     "dataset-not-found": "datasets list",

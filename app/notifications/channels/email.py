@@ -60,7 +60,7 @@ def render(published: PublishedMessage) -> bytes:
     """The mail without the headers that depend on the server and the time."""
     layout = build_layout(published, max_items=MAX_ITEMS)
     mail = EmailMessage(policy=SMTP_POLICY)
-    mail["Subject"] = f"[MOSAICO] {layout.title}"
+    mail["Subject"] = layout.title
     # Tells vacation responders not to answer (RFC 3834).
     mail["Auto-Submitted"] = "auto-generated"
     # Quoted-printable keeps lines below the 998 octets of RFC 5321; 8bit would need a server with

@@ -64,6 +64,10 @@ def _document(part: NotificationMessage | MessageItem, public_url: str) -> dict[
     document["facts"] = [fact._asdict() for fact in part.facts]
     if isinstance(part, NotificationMessage):
         document["items"] = [_document(item, public_url) for item in part.items]
+    else:
+        document["links"] = [
+            {"text": link.text, "url": resolve_link(link.url, public_url)} for link in part.links
+        ]
     return document
 
 

@@ -196,7 +196,7 @@ def test_rule_test__assesses_the_newest_run_and_notifies_the_recipients(
         0.7,
     )
     message = benchmark_service.get(f"/notifications/{rule_test['notificationId']}")
-    assert message["title"] == "Test of the alert rule quality falls"
+    assert message["title"] == "Test of the alert rule quality falls (bench-001)"
     assert len(benchmark_service.listed("/alerts")) == 1  # the real one: a trial is no alert
 
 
@@ -329,7 +329,7 @@ def test_backtest__returns_coverage_and_each_replayed_run(
     assert backtest["coverage"] == {
         "runs": 6, "valid": 5, "invalid": 1, "failed": 0, "withValue": 4, "noData": 0, "warmup": 1,
     }  # fmt: skip
-    # Baselines of two: -, 1, (invalid), .95, .75, .6: falls by 10 %, 36.8 %, 20 %, then a rise.
+    # The baseline is 1 until the incident, and its runs never join: falls by 10 %, 40 % and 40 %.
     assert [replayed_run["outcome"] for replayed_run in backtest["runs"]] == [
         "WARMUP", "BREACH", None, "BREACH", "BREACH", "HEALTHY",
     ]  # fmt: skip
@@ -338,7 +338,7 @@ def test_backtest__returns_coverage_and_each_replayed_run(
     ]  # fmt: skip
     assert (backtest["fired"], backtest["resolved"], backtest["noData"]) == (1, 1, 0)
     assert backtest["falseAlarmsPerMonth"] is None  # less than a week
-    assert backtest["minDetectableEffect"] == pytest.approx(0.06)  # a tenth of (.6 + .6) / 2
+    assert backtest["minDetectableEffect"] == pytest.approx(0.1)  # a tenth of 1
     assert (
         benchmark_service.listed("/alerts")[0]["state"] == "RUN_INVALID"
     )  # nothing was told by the replay

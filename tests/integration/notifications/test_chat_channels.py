@@ -136,9 +136,9 @@ def test_slack_channel__blocks_are_delivered(scenario: NotificationScenario, cha
     assert scenario.delivery(notification_id)["status"] == "DELIVERED"
     [call] = chat.calls
     assert (call.path, call.content_type) == ("/services/T0/B0/abcdefgh", "application/json")
-    assert call.body["text"] == "Critical: Firing: quality falls &lt;!channel&gt;"
+    assert call.body["text"] == "[CRITICAL] Firing: quality falls &lt;!channel&gt;"
     header, *sections = call.body["blocks"]
-    assert header["text"]["text"] == "Critical: Firing: quality falls <!channel>"
+    assert header["text"]["text"] == "[CRITICAL] Firing: quality falls <!channel>"
     link = sections[1]["elements"][0]["elements"][0]
     assert (link["type"], link["url"]) == ("link", "https://mosaico.example/api/v1/alerts/1")
 
@@ -153,7 +153,7 @@ def test_teams_channel__card_is_delivered(scenario: NotificationScenario, chat: 
     assert attachment["contentType"] == "application/vnd.microsoft.card.adaptive"
     runs = [run for block in attachment["content"]["body"] for run in block["inlines"]]
     assert [run["text"] for run in runs] == [
-        "Critical: Firing: quality falls <!channel>",
+        "[CRITICAL] Firing: quality falls <!channel>",
         "benchmark: ",
         "nightly",
         "quality falls",

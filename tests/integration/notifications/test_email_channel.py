@@ -138,7 +138,7 @@ def test_email_channel__mail_has_text_and_html(
     with mail_server(mailbox) as port:
         assert sent(service_resources, access(port, require_tls=False)) == DeliverySucceeded()
     mail = mailbox.mail()
-    assert mail["Subject"] == "[MOSAICO] Grüße, pelican"
+    assert mail["Subject"] == "Grüße, pelican"
     assert mail["From"] == "MOSAICO <m@mosaico.example>"
     assert mail["To"] == "ops@example.org"
     assert mail["Message-ID"] == "<01-message@mosaico.example>"

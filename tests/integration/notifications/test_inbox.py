@@ -44,7 +44,14 @@ def test_inbox__message_has_all_parts(scenario: NotificationScenario) -> None:
     assert message["title"] == LONG.title  # data: whoever shows it makes it inert
     assert message["facts"] == [{"name": "run", "value": "r-1"}]
     assert message["items"] == [
-        {"title": "quality", "sentences": ["It fell."], "facts": [], "link": "/api/v1/alerts/1"}
+        {
+            "title": "quality",
+            "sentences": ["It fell."],
+            "facts": [],
+            "link": "/api/v1/alerts/1",
+            "links": [],
+            "advice": [],
+        }
     ]
 
 

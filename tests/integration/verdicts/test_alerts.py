@@ -22,11 +22,15 @@ def test_regressed_rule__fires_on_a_regression_and_not_on_chance(
         complete_run(name, traces(range(failed)))
         [standing] = service.get("/alert-configs/worse")["states"]
         states.append(standing["state"])
-    # Without a baseline and without certainty nothing is said; then 19 of 40 items fall.
+    # Two runs are too few for evidence over runs; then 19 of 40 items fall.
     assert states == [AlertStatus.WARMUP, AlertStatus.WARMUP, AlertStatus.FIRING]
     [alert] = service.listed("/alerts")
-    assert "more than chance" in alert["explanation"]
-    assert alert["details"]["verdict"] == "REGRESSED"
+    assert alert["explanation"].startswith(
+        "quality is 0.375. The last run is 0.4875 below the 2 runs before (0.8625 to 0.375, 95 % CI"
+    )
+    # The verdict of the run alone stays visible beside the evidence over runs.
+    assert alert["details"]["verdict"]["verdict"] == "REGRESSED"
+    assert alert["details"]["runs"]["event"] == "OPENED"
 
 
 def test_rescored_run__raises_no_alert(service: Service, complete_run: CompleteRun) -> None:

@@ -132,8 +132,10 @@ def test_anomaly__five_runs_of_warmup_then_detected() -> None:
     history = (0.79, 0.8, 0.8, 0.81, 0.82)
     assessment = assess(anomaly, 0.74, *history)
     assert assessment.outcome is B
-    assert assessment.details["z"] == pytest.approx(0.06 / (1.4826 * 1.206 * 0.01))
-    assert assessment.details["expectedLow"] == pytest.approx(0.8 - 3 * 1.4826 * 1.206 * 0.01)
+    details = assessment.details.anomaly
+    assert details is not None
+    assert details.z == pytest.approx(0.06 / (1.4826 * 1.206 * 0.01))
+    assert details.expected_low == pytest.approx(0.8 - 3 * 1.4826 * 1.206 * 0.01)
     assert assess(anomaly, 0.75, *history).outcome is H
     assert assess(anomaly, 0.75, *history, threshold=2).outcome is B
 

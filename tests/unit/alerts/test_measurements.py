@@ -1,21 +1,19 @@
-"""Measurements of watched values, their history, replays and messages."""
+"""Measurements of watched values, their history and replays."""
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
 from app.alerts.backtest import replay
-from app.alerts.messages import DisplayNames, render_alerts, silence_matches
-from app.alerts.rules import AlertStatus, Condition, RuleSpec, ValueSpec
+from app.alerts.rules import AlertEventState, Condition, RuleSpec, ValueSpec
 from app.alerts.watched_values import Measurement, measure_kpi, measure_metric, observe
 from app.formula import Reference
+from app.kpis.series_types import SeriesState
 from app.metrics.aggregate import Aggregate, aggregate
 from app.metrics.registry import load_metrics
-from app.notifications.types import MessageSeverity
 from app.results.run_history import PastRun
 from app.statistics.anomaly import RunPoint
+from app.statistics.sequential import RunLevel
 from app.statistics.verdict_rules import Side
 
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
@@ -52,7 +50,11 @@ def test_measure_metric__a_mean_has_a_standard_error_and_a_percentile_has_none()
             "p95",
             ValueSpec(name="LATENCY_MS.p95", harm=Side.HIGH, logarithmic=True, unit="ms"),
         ),
-        ("TOOL_CALLS", "mean", ValueSpec(name="TOOL_CALLS", harm=Side.BOTH, unit="calls")),
+        (
+            "TOOL_CALLS",
+            "mean",
+            ValueSpec(name="TOOL_CALLS", harm=Side.BOTH, unit="calls per trace"),
+        ),
         ("ROUGE", "std", ValueSpec(name="ROUGE.std", harm=Side.BOTH)),
         ("LATENCY_MS", "coverage", ValueSpec(name="LATENCY_MS.coverage", is_share=True)),
         ("GONE", "mean", ValueSpec(name="GONE", harm=Side.BOTH)),
@@ -127,83 +129,21 @@ def test_observe__only_comparable_runs_are_history() -> None:
     assert observe(None, "print", past, readings).value is None
 
 
+def no_levels(_series: SeriesState, _run: PastRun) -> dict[int, RunLevel]:
+    return {}
+
+
 def test_replay__counts_false_alarms_per_month_of_its_time_span() -> None:
     # Eleven nights, 0.5 in two of them apart from each other: two alarms in ten days.
     runs = [past_run(seq) for seq in range(11)]
     readings = {seq: measurement_of(0.5 if seq in (3, 7) else 0.9) for seq in range(11)}
     rule = RuleSpec(condition=Condition.LESS_THAN, threshold=0.8, keep_firing_for_runs=0)
-    replayed = replay(rule, "quality", runs, readings)
+    replayed = replay(rule, "quality", runs, readings, no_levels)
     assert (
-        replayed.count_notifications(AlertStatus.FIRING),
-        replayed.count_notifications(AlertStatus.RESOLVED),
+        replayed.count_notifications(AlertEventState.FIRING),
+        replayed.count_notifications(AlertEventState.RESOLVED),
     ) == (2, 2)
     assert replayed.false_alarms_per_month() == pytest.approx(6.0)
     assert replayed.min_detectable_effect(rule) == pytest.approx(0.1)
-    assert replay(rule, "quality", runs[:7], readings).false_alarms_per_month() is None
-    assert replay(rule, "quality", [], {}).min_detectable_effect(rule) is None
-
-
-NAMES = DisplayNames(benchmark="Support", agent="Pelican")
-
-
-@dataclass
-class FakeAlert:
-    """The fields of an alert that a message shows."""
-
-    name: str = "quality falls"
-    state: str = "FIRING"
-    severity: str = "WARNING"
-    id: str = "e-1"
-    rule_id: str | None = "rule-1"
-    benchmark_id: str = "bench-001"
-    agent_id: str = "agent-001"
-    run_id: str | None = "run-1"
-    value: float | None = 0.5
-    baseline: float | None = None
-    explanation: str = "It fell."
-    traces: list[dict[str, Any]] = field(default_factory=list)
-
-
-def test_render_alerts__one_message_with_firing_alerts_first() -> None:
-    events = [
-        FakeAlert(name="a", state="RESOLVED", severity="CRITICAL"),
-        FakeAlert(name="b"),
-        FakeAlert(name="c", severity="CRITICAL"),
-    ]
-    message = render_alerts(events, NAMES)
-    assert message.title == "3 alerts: 2 firing, 1 resolved (Support, Pelican)"
-    assert (message.topic, message.severity) == ("alert.firing", MessageSeverity.CRITICAL)
-    assert [item.title for item in message.items] == ["Firing: c", "Firing: b", "Resolved: a"]
-    assert message.link == "/api/v1/benchmark-runs/run-1"
-
-
-def test_render_alerts__lists_three_changed_traces() -> None:
-    traces = [
-        {"metric": "ROUGE", "itemId": f"i-{n}", "traceId": f"t-{n}", "value": 0.0, "before": before}
-        for n, before in enumerate([1.0, None, 1.0, 1.0])
-    ]
-    [item] = render_alerts([FakeAlert(traces=traces)], NAMES).items
-    assert item.sentences == (
-        "It fell.",
-        "ROUGE of item i-0 is 0, 1 before (trace t-0).",
-        "ROUGE of item i-1 is 0 (trace t-1).",
-        "ROUGE of item i-2 is 0, 1 before (trace t-2).",
-        "Acknowledge it: mosaico alerts ack e-1 --verdict true (or noise).",
-    )
-
-
-@pytest.mark.parametrize(
-    ("matchers", "is_match"),
-    [
-        ({"alertConfigId": "rule-1"}, True),
-        ({"name": "quality*", "agentId": "agent-001"}, True),
-        ({"name": "quality*", "agentId": "other"}, False),
-        ({"name": "Quality*"}, False),
-        ({"severity": "CRITICAL"}, False),
-        ({"severity": None, "benchmarkId": "bench-001"}, True),
-    ],
-)
-def test_silence_matches__all_given_fields_must_match(
-    matchers: dict[str, Any], is_match: bool
-) -> None:
-    assert silence_matches(matchers, FakeAlert()) is is_match
+    assert replay(rule, "quality", runs[:7], readings, no_levels).false_alarms_per_month() is None
+    assert replay(rule, "quality", [], {}, no_levels).min_detectable_effect(rule) is None

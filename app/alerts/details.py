@@ -1,0 +1,76 @@
+"""The stored details of an alert: how it was decided, what changed, and the traces behind it."""
+
+import math
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from app.core.schemas import StoredText, WireModel
+from app.kpis.series_types import RunsEvidence
+from app.kpis.verdict_types import ValueVerdict
+from app.statistics.anomaly import AnomalyScore
+
+
+class AnomalyDetails(WireModel):
+    """How an anomaly was computed: the method, the number of earlier runs, and what was expected."""
+
+    method: str
+    history: int
+    z: float | None
+    critical: float
+    expected_low: float
+    expected_high: float
+    min_detectable_effect: float
+
+    @classmethod
+    def of(cls, score: AnomalyScore) -> "AnomalyDetails":
+        return cls(
+            method=score.method,
+            history=score.history,
+            z=score.z if math.isfinite(score.z) else None,
+            critical=score.critical,
+            expected_low=score.low,
+            expected_high=score.high,
+            min_detectable_effect=score.min_detectable_effect,
+        )
+
+
+class ContributingTrace(WireModel):
+    """A trace that changed for the worse: its value, and the value of its item in the previous run.
+
+    `url` is its page in the source, when the source has pages.
+    """
+
+    metric: str
+    trace_id: str
+    item_id: str
+    url: str | None = None
+    value: float
+    before: float | None = None
+
+
+class AlertDetails(WireModel):
+    """The details of an alert, as stored JSON and in the REST API.
+
+    `valueName` is the KPI or the statistic of a metric, with its `unit`. `verdict` compares the run
+    alone with its baseline, `runs` the last runs with those before them, `anomaly` is the score of
+    an anomaly rule. `since` is when the first bad run ended. `changes` says how the run differs from
+    its baseline. With `isRelative` the numbers of `runs` are logarithms.
+    """
+
+    version: Literal[1] = 1
+    value_name: StoredText | None = None
+    unit: str | None = None
+    is_share: bool = False
+    is_relative: bool = False
+    verdict: ValueVerdict | None = None
+    runs: RunsEvidence | None = None
+    anomaly: AnomalyDetails | None = None
+    since: datetime | None = None
+    since_run_id: str | None = None
+    changes: tuple[StoredText, ...] = ()
+    traces: Annotated[
+        tuple[ContributingTrace, ...],
+        Field(description="The traces that changed most for the worse."),
+    ] = ()

@@ -1,0 +1,338 @@
+"""Writes to incidents: open, advance and close them, and what people say about them."""
+
+from collections.abc import Collection
+from contextlib import suppress
+from datetime import datetime
+from typing import NamedTuple
+
+from sqlalchemy.orm import Session
+
+from app.alerts import queries
+from app.alerts.default_series import accept_series, return_series
+from app.alerts.details import AlertDetails
+from app.alerts.evaluation import AlertDecision
+from app.alerts.incident_rules import accept_level, return_runs
+from app.alerts.models import AlertEvent, AlertRule, AlertState, Incident
+from app.alerts.publishing import store_and_publish
+from app.alerts.rules import (
+    AlertEventState,
+    AlertStatus,
+    Condition,
+    IncidentResolution,
+    IncidentState,
+)
+from app.comparison import acceptance
+from app.core.errors import Conflict
+from app.core.ids import new_id
+from app.kpis.series_types import SeriesState
+from app.results.models import BenchmarkRun
+from app.results.run_history import find_runs, list_valid_seqs
+from app.results.run_result import RunResult
+from app.statistics.sequential import MAX_REFERENCE
+
+NOISE = "noise"
+
+
+class IncidentClosed(Conflict):
+    """The incident has ended; only the level of an open incident can be accepted."""
+
+    code = "incident-closed"
+
+
+class NoLevelToAccept(Conflict):
+    """The rule compares with a fixed threshold and not with earlier runs; change its threshold."""
+
+    code = "no-level-to-accept"
+
+
+class Closing(NamedTuple):
+    """How an incident is closed without evidence of recovery; `by` is the ID of an API key."""
+
+    resolution: IncidentResolution
+    explanation: str
+    by: str | None = None
+    note: str | None = None
+
+
+def open_incident(
+    session: Session,
+    rule: AlertRule,
+    row: AlertState,
+    result: RunResult,
+    decision: AlertDecision,
+    event: AlertEvent,
+) -> None:
+    """Insert the incident that an event opens, and hold back its runs as baselines."""
+    series = decision.step.state.incident if decision.step else None
+    started_seq = series.started if series else row.breach_seq or result.run_seq
+    started = find_runs(session, [started_seq]).get(started_seq)
+    run_seqs = [
+        *list_valid_seqs(
+            session, result.benchmark_id, result.agent_id, started_seq, result.run_seq
+        ),
+        result.run_seq,
+    ]
+    details = event.details
+    session.add(
+        Incident(
+            id=event.id,
+            rule_id=rule.id,
+            name=rule.name,
+            severity=rule.severity,
+            condition=rule.condition,
+            benchmark_id=result.benchmark_id,
+            agent_id=result.agent_id,
+            kpi=rule.kpi,
+            metric=rule.metric,
+            value_name=details.value_name or rule.name,
+            unit=details.unit,
+            state=IncidentState.OPEN,
+            fingerprint=result.fingerprint,
+            started_seq=started_seq,
+            opened_seq=result.run_seq,
+            run_seqs=run_seqs,
+            started_run_id=started.id if started else result.run_id,
+            opened_run_id=result.run_id,
+            started_at=started.completed_at if started else event.created_at,
+            opened_at=event.created_at,
+            baseline=event.baseline,
+            opened_value=event.value,
+            value=event.value,
+            explanation=event.explanation,
+        )
+    )
+    event.details = details.model_copy(
+        update={
+            "since": started.completed_at if started else event.created_at,
+            "since_run_id": started.id if started else result.run_id,
+        }
+    )
+    session.flush()
+    _hold(session, Condition(rule.condition), run_seqs)
+
+
+def advance_incident(
+    session: Session,
+    row: AlertState,
+    result: RunResult,
+    decision: AlertDecision,
+    event: AlertEvent | None,
+) -> None:
+    """Add a run to the open incident of a state; close it when the event says that it has ended."""
+    assert row.incident_id is not None, "the state has an incident"
+    incident = queries.get_incident(session, row.incident_id, for_update=True)
+    incident.run_seqs = [*incident.run_seqs, result.run_seq]
+    incident.value = decision.assessment.value
+    incident.explanation = decision.assessment.explanation
+    _hold(session, Condition(incident.condition), [result.run_seq])
+    if event is None:
+        return
+    event.details = event.details.model_copy(
+        update={"since": incident.started_at, "since_run_id": incident.started_run_id}
+    )
+    if event.state == AlertEventState.RESOLVED:
+        recovered = _recovered_runs(incident, row, decision, result.run_seq)
+        _end(incident, _resolution(decision), min(recovered), row.run_id, event.created_at)
+        acceptance.release_incident(session, recovered, is_noise=False)
+
+
+def acknowledge(
+    session: Session, incident_id: str, verdict: str, by: str | None, now: datetime
+) -> Incident:
+    """Store whether an incident was true or noise; a later verdict replaces it.
+
+    The runs of noise are history and baselines again, and an open incident is closed, unless its
+    rule has a fixed threshold.
+    Raises: `IncidentNotFound`.
+    """
+    incident, row, rule = _lock(session, incident_id)
+    said = {"verdict": verdict, "acknowledged_at": now, "acknowledged_by": by}
+    event = queries.get_event(session, incident_id, for_update=True)
+    for name, text in said.items():
+        setattr(incident, name, text)
+        setattr(event, name, text)
+    if verdict == NOISE and Condition(incident.condition).excludes_incidents:
+        if incident.state == IncidentState.OPEN:
+            text = "The incident was acknowledged as noise; its runs count as ordinary runs."
+            close(session, incident, row, rule, Closing(IncidentResolution.NOISE, text, by), now)
+        elif row is not None and row.series is not None:
+            row.series = _with_runs(row.series, incident.run_seqs)
+        acceptance.release_incident(session, incident.run_seqs, is_noise=True)
+        return_series(session, incident.run_seqs[-1])
+    session.flush()
+    return incident
+
+
+def accept(
+    session: Session, incident_id: str, by: str, note: str | None, now: datetime
+) -> Incident:
+    """Accept the level of an open incident: later runs are compared with it.
+
+    Raises: `IncidentNotFound`, `IncidentClosed`, `NoLevelToAccept`.
+    """
+    incident, row, rule = _lock(session, incident_id)
+    if incident.state != IncidentState.OPEN:
+        raise IncidentClosed(
+            f"the incident ended at {incident.resolved_at:%Y-%m-%d %H:%M} UTC"
+            f" ({incident.resolution}); only the level of an open incident can be accepted"
+        )
+    if not Condition(incident.condition).excludes_incidents:
+        raise NoLevelToAccept(
+            f"{incident.condition} compares with a fixed threshold;"
+            " PATCH the `threshold` of the alert rule instead"
+        )
+    close_accepted(session, incident, row, rule, by, note, now)
+    run = find_runs(session, [incident.run_seqs[-1]]).get(incident.run_seqs[-1])
+    if run is not None:
+        # The run is no baseline yet, or somebody has accepted it before.
+        with suppress(acceptance.NothingToAccept):
+            acceptance.accept_level(session, run.id, by=by, note=note, now=now)
+        accept_series(session, run.seq)
+    return incident
+
+
+def accept_of_run(
+    session: Session, run: BenchmarkRun, by: str, note: str | None, now: datetime
+) -> None:
+    """Close the open incidents that an accepted run belongs to: its level is the new normal."""
+    for found in queries.list_open_incidents_of_run(
+        session, run.benchmark_id, run.agent_id, run.seq
+    ):
+        if Condition(found.condition).excludes_incidents:
+            incident, row, rule = _lock(session, found.id)
+            if incident.state == IncidentState.OPEN:
+                close_accepted(session, incident, row, rule, by, note, now)
+
+
+def close_accepted(
+    session: Session,
+    incident: Incident,
+    row: AlertState | None,
+    rule: AlertRule | None,
+    by: str,
+    note: str | None,
+    now: datetime,
+) -> None:
+    text = "The new level was accepted; later runs are compared with it." + (
+        f" Note: {note}" if note else ""
+    )
+    closing = Closing(IncidentResolution.ACCEPTED, text, by, note)
+    close(session, incident, row, rule, closing, now)
+
+
+def close(
+    session: Session,
+    incident: Incident,
+    row: AlertState | None,
+    rule: AlertRule | None,
+    closing: Closing,
+    now: datetime,
+) -> None:
+    """Close an open incident without evidence of recovery, and notify its recipients."""
+    incident.resolved_by, incident.note = closing.by, closing.note
+    last_seq = row.run_seq if row is not None else incident.run_seqs[-1]
+    run_id = row.run_id if row is not None else incident.opened_run_id
+    incident.explanation = closing.explanation
+    _end(incident, closing.resolution, last_seq + 1, run_id, now)
+    if row is not None:
+        _reset(row, closing.resolution)
+    event = _closing_event(incident, closing, now)
+    store_and_publish(session, [event], {rule.id: rule} if rule is not None else {}, now)
+
+
+def _lock(
+    session: Session, incident_id: str
+) -> tuple[Incident, AlertState | None, AlertRule | None]:
+    """An incident with its state and its rule, as far as they exist.
+
+    Locks: the rule, the state and the incident, in the order of all writers.
+    """
+    incident = queries.get_incident(session, incident_id)
+    rule_id = incident.rule_id
+    rule = session.get(AlertRule, rule_id, with_for_update={"read": True}) if rule_id else None
+    states = queries.lock_states(session, [rule_id], incident.agent_id) if rule_id else {}
+    incident = queries.get_incident(session, incident_id, for_update=True)
+    row = states.get(rule_id) if rule_id else None
+    is_current = row is not None and (
+        row.incident_id == incident_id or incident.state == IncidentState.RESOLVED
+    )
+    return incident, row if is_current else None, rule
+
+
+def _end(
+    incident: Incident,
+    resolution: IncidentResolution,
+    end_seq: int,
+    run_id: str,
+    now: datetime,
+) -> None:
+    incident.state, incident.resolution = IncidentState.RESOLVED, resolution
+    incident.end_seq, incident.resolved_run_id, incident.resolved_at = end_seq, run_id, now
+
+
+def _reset(row: AlertState, resolution: IncidentResolution) -> None:
+    """The state after an incident that a person has closed."""
+    row.state, row.incident_id = AlertStatus.RESOLVED, None
+    row.breaches = row.clears = 0
+    row.breach_seq = row.clear_seq = None
+    # The person has seen the incident: a new one is worth a message of its own.
+    row.fired_at = None
+    if row.series is not None and resolution is IncidentResolution.ACCEPTED:
+        row.series = accept_level(row.series)
+    elif row.series is not None and resolution is IncidentResolution.NOISE:
+        row.series = return_runs(row.series)
+
+
+def _closing_event(incident: Incident, closing: Closing, now: datetime) -> AlertEvent:
+    return AlertEvent(
+        id=new_id(),
+        dedup_key=f"resolved/{incident.id}",
+        state=AlertEventState.RESOLVED,
+        rule_id=incident.rule_id,
+        name=incident.name,
+        severity=incident.severity,
+        benchmark_id=incident.benchmark_id,
+        agent_id=incident.agent_id,
+        run_id=incident.resolved_run_id,
+        run_seq=incident.run_seqs[-1],
+        incident_id=incident.id,
+        value=incident.value,
+        baseline=incident.baseline,
+        explanation=closing.explanation,
+        details=AlertDetails(
+            value_name=incident.value_name,
+            unit=incident.unit,
+            since=incident.started_at,
+            since_run_id=incident.started_run_id,
+        ),
+        created_at=now,
+    )
+
+
+def _recovered_runs(
+    incident: Incident, row: AlertState, decision: AlertDecision, run_seq: int
+) -> list[int]:
+    """The runs of a closing incident that are history again; at least the last one."""
+    if decision.step is not None:
+        reference = {*decision.step.state.levels[-1]} if decision.step.state.levels else set()
+        return [seq for seq in incident.run_seqs if seq in reference] or [run_seq]
+    first = row.clear_seq or run_seq
+    return [seq for seq in incident.run_seqs if seq >= first] or [run_seq]
+
+
+def _resolution(decision: AlertDecision) -> IncidentResolution:
+    is_lost = decision.is_reference_lost
+    return IncidentResolution.NOT_COMPARABLE if is_lost else IncidentResolution.RECOVERED
+
+
+def _hold(session: Session, condition: Condition, run_seqs: Collection[int]) -> None:
+    if condition.excludes_incidents:
+        acceptance.hold_incident(session, run_seqs)
+
+
+def _with_runs(series: SeriesState, run_seqs: Collection[int]) -> SeriesState:
+    """A series whose present level also has the runs of an incident that was noise."""
+    *earlier, current = series.levels or ((),)
+    # As its oldest runs, like `return_runs`.
+    runs = (*(run for run in run_seqs if run not in series.runs), *current)[-MAX_REFERENCE:]
+    return series.model_copy(update={"levels": (*earlier, runs)})

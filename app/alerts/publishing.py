@@ -1,0 +1,198 @@
+"""Publishes alerts: stores them and sends one message for each run and recipient."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from app.agents.models import Agent
+from app.alerts import queries
+from app.alerts.details import AlertDetails
+from app.alerts.messages import AlertFields, DisplayNames, render_alerts, silence_matches
+from app.alerts.models import AlertEvent, AlertRule
+from app.alerts.rules import AlertEventState
+from app.benchmarks.models import Benchmark
+from app.core.ids import new_id
+from app.notifications.service import publish
+from app.notifications.types import MessageSeverity
+
+CRITICAL_NOTICES = frozenset({AlertEventState.RUN_FAILED, AlertEventState.SCHEDULE_MISSED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventNotice:
+    """Something that happened to a run or a schedule itself and not to a watched value.
+
+    Notices with the same `dedup_key` are published once. Without a `severity` that of its state
+    applies.
+    """
+
+    state: AlertEventState
+    dedup_key: str
+    name: str
+    benchmark_id: str
+    agent_id: str
+    explanation: str
+    run_id: str | None = None
+    run_seq: int | None = None
+    severity: MessageSeverity | None = None
+
+
+def publish_notice(session: Session, notice: EventNotice, now: datetime) -> None:
+    """Publish a notice about a run or a schedule to the recipients of all rules about it, once."""
+    publish_notices(session, [notice], now)
+
+
+def publish_notices(session: Session, notices: Sequence[EventNotice], now: datetime) -> None:
+    """Publish notices, each once, to the recipients of all rules about its agent and benchmark. The
+    notices for one recipient are one message.
+
+    Locks: their `dedup_key`s, because two processes may report the same event at the same time.
+    """
+    events, endpoints = [], {}
+    for notice in sorted(notices, key=lambda notice: notice.dedup_key):
+        if _is_published(session, notice):
+            continue
+        event = _notice_event(notice, now)
+        rules = queries.list_enabled_rules(session, notice.benchmark_id, notice.agent_id)
+        endpoints[event.id] = list(dict.fromkeys(id_ for rule in rules for id_ in rule.endpoints))
+        events.append(event)
+    store_and_publish(session, events, {}, now, notice_endpoints=endpoints)
+
+
+def _is_published(session: Session, notice: EventNotice) -> bool:
+    """Whether a notice was published; otherwise its key stays locked until the transaction ends."""
+    key_hash = func.hashtextextended(notice.dedup_key, 3)
+    # There is no row to lock before the event exists.
+    session.execute(select(func.pg_advisory_xact_lock(key_hash)))
+    published = select(AlertEvent.id).where(AlertEvent.dedup_key == notice.dedup_key)
+    return session.scalar(published) is not None
+
+
+def _notice_event(notice: EventNotice, now: datetime) -> AlertEvent:
+    default_severity = (
+        MessageSeverity.CRITICAL if notice.state in CRITICAL_NOTICES else MessageSeverity.WARNING
+    )
+    return AlertEvent(
+        id=new_id(),
+        dedup_key=notice.dedup_key,
+        state=notice.state,
+        name=notice.name,
+        severity=notice.severity or default_severity,
+        benchmark_id=notice.benchmark_id,
+        agent_id=notice.agent_id,
+        run_id=notice.run_id,
+        run_seq=notice.run_seq,
+        explanation=notice.explanation,
+        details=AlertDetails(),
+        created_at=now,
+    )
+
+
+def store_and_publish(
+    session: Session,
+    events: Sequence[AlertEvent],
+    rules: Mapping[str, AlertRule],
+    now: datetime,
+    *,
+    notice_endpoints: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Store events and publish those that no silence holds back. An event goes to the endpoints of
+    its rule, and a notice, which has no rule, to its `notice_endpoints`.
+    """
+    if not events:
+        return
+    silences = queries.list_active_silences(session, now)
+    unpublished = _unpublished_incidents(session, events)
+    by_endpoint: dict[str, list[AlertEvent]] = defaultdict(list)
+    for event in events:
+        silence_id = next((s.id for s in silences if silence_matches(s.matchers, event)), None)
+        # Nobody is told of the end of an incident whose beginning was silenced.
+        event.silence_id = silence_id or unpublished.get(event.incident_id or "")
+        if event.silence_id is not None:
+            continue
+        rule = rules.get(event.rule_id or "")
+        for endpoint_id in rule.endpoints if rule else (notice_endpoints or {}).get(event.id, ()):
+            by_endpoint[endpoint_id].append(event)
+    _publish(session, [event for event in events if event.silence_id is None], by_endpoint)
+    # After publishing, because the events get the id of their notification there.
+    session.add_all(events)
+    session.flush()
+
+
+def _unpublished_incidents(session: Session, events: Iterable[AlertEvent]) -> dict[str, str]:
+    """The incidents that these events resolve and whose beginning a silence held back: the ID of
+    that silence by incident.
+    """
+    resolved = [
+        event.incident_id
+        for event in events
+        if event.state == AlertEventState.RESOLVED and event.incident_id
+    ]
+    silenced = queries.list_silenced_events(session, resolved)
+    return {event.id: event.silence_id for event in silenced if event.silence_id}
+
+
+def publish_after_silence(
+    session: Session,
+    incident_ids: Sequence[str],
+    rules: Mapping[str, AlertRule],
+    now: datetime,
+) -> None:
+    """Publish incidents that began under a silence and still breach after it has ended."""
+    silences = queries.list_active_silences(session, now)
+    by_run: dict[str | None, list[AlertEvent]] = defaultdict(list)
+    for event in queries.list_silenced_events(session, incident_ids):
+        if not any(silence_matches(silence.matchers, event) for silence in silences):
+            event.silence_id = None
+            by_run[event.run_id].append(event)
+    for events in by_run.values():
+        store_and_publish(session, events, rules, now)
+
+
+def _publish(
+    session: Session,
+    events: Sequence[AlertEvent],
+    by_endpoint: Mapping[str, Sequence[AlertEvent]],
+) -> None:
+    """Publish one message with all events to the inbox, and to each endpoint one message with its
+    own events. Endpoints with the same events share a message.
+    """
+    if not events:
+        return
+    endpoints_by_events: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for endpoint_id, endpoint_events in by_endpoint.items():
+        endpoints_by_events[tuple(event.id for event in endpoint_events)].append(endpoint_id)
+    # The message of the inbox is also that of the endpoints which receive every event.
+    with_all_events = endpoints_by_events.pop(tuple(event.id for event in events), [])
+    names = _DisplayNameReader(session)
+    notification_id = publish(session, render_alerts(events, names), with_all_events)
+    for event in events:
+        event.notification_id = notification_id
+    for endpoint_ids in endpoints_by_events.values():
+        message = render_alerts(by_endpoint[endpoint_ids[0]], names)
+        publish(session, message, endpoint_ids, in_inbox=False)
+
+
+def benchmark_name(session: Session, benchmark_id: str) -> str:
+    """The name of a benchmark in its metadata; its ID without one."""
+    benchmark = session.get(Benchmark, benchmark_id)
+    return str((benchmark and benchmark.metadata_.get("name")) or benchmark_id)
+
+
+class _DisplayNameReader:
+    """The names of benchmarks and agents of alerts; their IDs where there is no name."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __call__(self, alert: AlertFields) -> DisplayNames:
+        # The session keeps the rows: each is read once, however many alerts there are.
+        agent = self._session.get(Agent, alert.agent_id)
+        return DisplayNames(
+            benchmark=benchmark_name(self._session, alert.benchmark_id),
+            agent=agent.name if agent else alert.agent_id,
+        )

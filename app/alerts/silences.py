@@ -1,0 +1,73 @@
+"""Writes to silences."""
+
+from datetime import datetime
+
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from app.alerts import queries
+from app.alerts.models import AlertSilence
+from app.alerts.schemas import SilenceCreate, SilencePatch
+from app.core.errors import Conflict, ErrorItem, Invalid
+from app.core.ids import new_id
+from app.core.schemas import changed_fields
+
+
+def create_silence(session: Session, body: SilenceCreate, now: datetime) -> AlertSilence:
+    """Raises: `Invalid` for a silence that matches everything or has already ended, `Conflict` when
+    its ID is taken.
+    """
+    silence = AlertSilence(
+        id=body.id or new_id(),
+        matchers=body.matchers.model_dump(mode="json", exclude_none=True),
+        comment=body.comment,
+        starts_at=body.starts_at or now,
+        ends_at=body.ends_at,
+        created_at=now,
+    )
+    _check_silence(silence, now)
+    session.add(silence)
+    try:
+        session.flush()
+    except IntegrityError:
+        raise Conflict(f"the silence ID {silence.id!r} is taken; choose another") from None
+    return silence
+
+
+def update_silence(
+    session: Session, silence_id: str, body: SilencePatch, now: datetime
+) -> AlertSilence:
+    """Change the sent fields of a silence; an ended silence is reopened by a later `endsAt`.
+
+    Raises: `SilenceNotFound`; `Invalid` for a silence that matches everything or, when `endsAt` is
+    sent, has already ended.
+    """
+    silence = queries.get_silence(session, silence_id, for_update=True)
+    fields = changed_fields(body)
+    if "matchers" in fields:
+        sent = fields["matchers"].model_dump(mode="json", exclude_unset=True)
+        matchers = {**silence.matchers, **sent}
+        silence.matchers = {name: value for name, value in matchers.items() if value is not None}
+    silence.ends_at = fields.get("ends_at", silence.ends_at)
+    silence.comment = fields.get("comment", silence.comment)
+    _check_silence(silence, now if "ends_at" in fields else None)
+    session.flush()
+    return silence
+
+
+def delete_silence(session: Session, silence_id: str) -> None:
+    session.delete(queries.get_silence(session, silence_id))
+    session.flush()
+
+
+def _check_silence(silence: AlertSilence, now: datetime | None) -> None:
+    """Raises: `Invalid`; a silence may have ended already if `now` is None."""
+    errors = []
+    if not silence.matchers:
+        detail = "is empty and would silence every alert; send at least one field"
+        errors.append(ErrorItem(pointer="/matchers", detail=detail))
+    if now is not None and silence.ends_at <= max(silence.starts_at, now):
+        detail = "is in the past or not after `startsAt`; send a later time"
+        errors.append(ErrorItem(pointer="/endsAt", detail=detail))
+    if errors:
+        raise Invalid("the silence is not valid; see `errors`", errors=errors)

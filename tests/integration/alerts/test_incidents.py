@@ -1,0 +1,351 @@
+"""Incidents over many runs: opening, recovery, noise, acceptance, and what people are told."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy.orm import Session
+
+from app.alerts.evaluation import AlertEvaluationService
+from app.alerts.service import StaleDecision, record_decisions
+from app.kpis.evaluate import KpiValue, PlannedKpi
+from app.kpis.models import KpiHistory
+from app.results.models import BenchmarkRun
+from app.results.run_result import RunResult
+from app.results.run_series import SeriesJudgment, SeriesPoint, kpi_series
+from app.statistics.sequential import RunLevel
+from app.statistics.verdict_rules import Scale, Side
+from tests.integration.alerts.conftest import RULE
+from tests.support.results import PLAN, run_result
+from tests.support.service import JSON, Service
+from tests.support.stored import DatabaseReader
+
+START = datetime(2026, 9, 1, 2, tzinfo=UTC)
+GOOD = (0.92, 0.9, 0.93, 0.91, 0.92)
+KPI = PlannedKpi(
+    id="k-1",
+    revision=1,
+    name="quality",
+    formula="EXACT_MATCH",
+    direction="HIGHER_IS_BETTER",
+    unit=None,
+    threshold_min=None,
+    threshold_max=None,
+)
+
+RuleMaker = Callable[..., JSON]
+
+
+class RunHistoryMaker:
+    """Completes runs with given values of the KPI, one a day, as the last step of a run does."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.days = 0
+        self.levels: dict[str, dict[int, RunLevel]] = {}
+
+    def __call__(self, *values: float, fingerprint: str = "f") -> None:
+        for value in values:
+            self._complete(value, fingerprint)
+
+    def _complete(self, value: float, fingerprint: str) -> None:
+        db = self.service.resources.db
+        now = START + timedelta(days=self.days)
+        self.days += 1
+        with db.begin() as session:
+            seq = self._insert_run(session, fingerprint, now)
+        result = self._result(seq, value, fingerprint)
+        decisions = AlertEvaluationService(db).evaluate_alerts_for_run(result)
+        with db.begin() as session:
+            run = session.get_one(BenchmarkRun, result.run_id)
+            run.status, run.completed_at = "COMPLETED", now
+            session.add(_history_row(result, value, now))
+            session.flush()
+            record_decisions(session, result, decisions, now)
+
+    def _insert_run(self, session: Session, fingerprint: str, now: datetime) -> int:
+        run = BenchmarkRun(
+            id=f"run-{self.days}", benchmark_id="bench-001", agent_id="agent-001", status="RUNNING",
+            triggered_by="MANUAL", validity="VALID", fingerprint=fingerprint, created_at=now,
+            traces_total=200_000, plan=PLAN.document(),
+        )  # fmt: skip
+        session.add(run)
+        session.flush()
+        run.source_seq = run.seq
+        return run.seq
+
+    def _result(self, seq: int, value: float, fingerprint: str) -> RunResult:
+        base = run_result(seq)
+        levels = self.levels.setdefault(fingerprint, {})
+        levels[seq] = RunLevel(seq, value)
+        point = SeriesPoint(Scale.RATE, Side.LOW, value)
+        return RunResult(
+            run_id=f"run-{self.days}", run_seq=seq, plan=base.plan, fingerprint=fingerprint,
+            trace_count=200_000, aggregates={}, kpis=[KpiValue(kpi=KPI, value=value, reason=None)],
+            validity=base.validity, verdicts=base.verdicts,
+            series={kpi_series("k-1"): SeriesJudgment(point=point, levels=dict(levels))},
+        )  # fmt: skip
+
+
+def _history_row(result: RunResult, value: float, now: datetime) -> KpiHistory:
+    return KpiHistory(
+        run_seq=result.run_seq, run_id=result.run_id, benchmark_id="bench-001",
+        agent_id="agent-001", kpi_id="k-1", kpi_revision=1, name="quality", formula="EXACT_MATCH",
+        value=value, direction="HIGHER_IS_BETTER", validity="VALID", gate=False, missing={},
+        recorded_at=now,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def complete(benchmark_service: Service) -> RunHistoryMaker:
+    return RunHistoryMaker(benchmark_service)
+
+
+@pytest.fixture
+def create_regressed(benchmark_service: Service) -> RuleMaker:
+    def make(**fields: object) -> JSON:
+        body = {**RULE, "condition": "REGRESSED", "threshold": None, "keepFiringForRuns": 0}
+        return benchmark_service.post("/alert-configs", {**body, **fields})
+
+    return make
+
+
+def told(service: Service) -> list[str]:
+    """The states of all alerts in the order of their creation: IDs are ordered by time."""
+    alerts = sorted(service.listed("/alerts"), key=lambda alert: str(alert["id"]))
+    return [alert["state"] for alert in alerts]
+
+
+def open_incident(service: Service) -> JSON:
+    [incident] = service.listed("/incidents", state="OPEN")
+    return incident
+
+
+def holds(rows: DatabaseReader) -> list[Any]:
+    return [row[0] for row in rows.all("SELECT baseline_hold FROM benchmark_runs ORDER BY seq")]
+
+
+HISTORY_RULES: list[dict[str, object]] = [
+    {"condition": "REGRESSED", "threshold": None},
+    {"condition": "PERCENTAGE_DROP", "threshold": 10},
+    {"condition": "ANOMALY_DETECTED", "threshold": None},
+]
+
+
+@pytest.mark.parametrize("rule", HISTORY_RULES, ids=lambda rule: str(rule["condition"]))
+def test_incident__recovery_closes_it_and_a_second_collapse_is_told_like_the_first(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker,
+    rule: dict[str, object],
+) -> None:  # fmt: skip
+    create_regressed(**rule)
+    complete(*GOOD, 0.57, 0.56)
+    assert told(benchmark_service) == ["FIRING"]
+    complete(0.91, 0.92, 0.9)
+    assert told(benchmark_service) == ["FIRING", "RESOLVED"]
+    complete(0.57)
+    assert told(benchmark_service) == ["FIRING", "RESOLVED", "FIRING"]
+    second, first = benchmark_service.listed("/incidents")
+    assert (first["state"], first["resolution"]) == ("RESOLVED", "RECOVERED")
+    assert (second["state"], second["startedRunId"]) == ("OPEN", "run-11")
+    assert (first["startedRunId"], first["openedValue"]) == ("run-6", 0.57)
+    assert first["baseline"] == pytest.approx(0.916, abs=0.01)
+
+
+@pytest.mark.parametrize("rule", HISTORY_RULES, ids=lambda rule: str(rule["condition"]))
+def test_incident__bad_runs_never_become_normal_without_an_acknowledgement(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker,
+    rows: DatabaseReader, rule: dict[str, object],
+) -> None:  # fmt: skip
+    create_regressed(**rule)
+    complete(*GOOD, *[0.57, 0.6] * 6)
+    assert told(benchmark_service) == ["FIRING"]
+    incident = open_incident(benchmark_service)
+    assert (incident["runs"], incident["value"]) == (12, 0.6)
+    assert holds(rows) == [None] * 5 + ["INCIDENT"] * 12
+    complete(0.92, 0.91)
+    assert told(benchmark_service) == ["FIRING", "RESOLVED"]
+    assert holds(rows)[-2:] == [None, None]
+    assert holds(rows)[5:17] == ["INCIDENT"] * 12
+
+
+@pytest.mark.parametrize("rule", HISTORY_RULES, ids=lambda rule: str(rule["condition"]))
+def test_noise__returns_the_runs_and_closes_the_incident(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker,
+    rows: DatabaseReader, rule: dict[str, object],
+) -> None:  # fmt: skip
+    create_regressed(**rule)
+    complete(*GOOD, 0.57, 0.56)
+    incident = open_incident(benchmark_service)
+    dismissed = benchmark_service.post(f"/incidents/{incident['id']}/noise")
+    assert (dismissed["state"], dismissed["resolution"], dismissed["verdict"]) == (
+        "RESOLVED", "NOISE", "noise",
+    )  # fmt: skip
+    assert told(benchmark_service) == ["FIRING", "RESOLVED"]
+    assert set(holds(rows)) == {None}
+    # The dismissed runs are history: ordinary runs after them are no improvement and no incident.
+    complete(0.91, 0.92)
+    assert told(benchmark_service) == ["FIRING", "RESOLVED"]
+    if rule["condition"] == "PERCENTAGE_DROP":
+        [state] = benchmark_service.get("/alert-configs/rule-1")["states"]
+        assert state["baseline"] == pytest.approx((0.91 + 0.92 + 0.57 + 0.56 + 0.91) / 5)
+    assert benchmark_service.get("/alert-configs/rule-1")["precision"]["noise"] == 1
+
+
+@pytest.mark.parametrize("rule", HISTORY_RULES, ids=lambda rule: str(rule["condition"]))
+def test_accept__the_new_level_is_the_baseline_of_later_runs(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker,
+    rows: DatabaseReader, rule: dict[str, object],
+) -> None:  # fmt: skip
+    create_regressed(**rule)
+    complete(*GOOD, 0.72, 0.71, 0.73)
+    incident = open_incident(benchmark_service)
+    accepted = benchmark_service.post(
+        f"/incidents/{incident['id']}/accept", {"note": "cheaper model"}
+    )
+    assert (accepted["resolution"], accepted["note"]) == ("ACCEPTED", "cheaper model")
+    assert accepted["resolvedBy"]
+    complete(0.72, 0.7, 0.71, 0.73, 0.72, 0.71)
+    assert told(benchmark_service) == ["FIRING", "RESOLVED"]
+    [state] = benchmark_service.get("/alert-configs/rule-1")["states"]
+    assert state["baseline"] == pytest.approx(0.72, abs=0.02)
+    complete(0.4)
+    assert told(benchmark_service) == ["FIRING", "RESOLVED", "FIRING"]
+    assert holds(rows)[7] is None
+    problem = benchmark_service.refused(409, "POST", f"/incidents/{incident['id']}/accept", {})
+    assert problem["type"].endswith("/incident-closed")
+
+
+def test_accept_run__closes_the_incident_that_the_run_belongs_to(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
+) -> None:
+    create_regressed()
+    complete(*GOOD, 0.57, 0.56)
+    benchmark_service.post("/benchmark-runs/run-7/accept", {"note": "a new data set"})
+    [incident] = benchmark_service.listed("/incidents")
+    assert (incident["resolution"], incident["note"]) == ("ACCEPTED", "a new data set")
+    complete(0.57, 0.56)
+    assert told(benchmark_service) == ["FIRING", "RESOLVED"]
+
+
+def test_acknowledge__keeps_the_incident_open_until_it_recovers(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
+) -> None:
+    create_regressed()
+    complete(*GOOD, 0.57)
+    incident = open_incident(benchmark_service)
+    acknowledged = benchmark_service.post(f"/incidents/{incident['id']}/acknowledge")
+    assert (acknowledged["state"], acknowledged["verdict"]) == ("OPEN", "true")
+    alert = benchmark_service.get(f"/alerts/{incident['alertId']}")
+    assert (alert["verdict"], alert["incidentId"]) == ("true", incident["id"])
+    complete(0.92, 0.91, 0.92)
+    assert benchmark_service.get(f"/incidents/{incident['id']}")["resolution"] == "RECOVERED"
+
+
+def test_incident__a_further_fall_is_told_as_worse(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
+) -> None:
+    create_regressed(severity="CRITICAL")
+    complete(*GOOD, *GOOD, 0.7, 0.71, 0.7, 0.69, 0.7, 0.2)
+    assert told(benchmark_service) == ["FIRING", "WORSE"]
+    newest = benchmark_service.listed("/notifications")[0]
+    assert newest["title"].startswith("Worse: Pelican: quality 0.916 → 0.2")
+    assert newest["severity"] == "CRITICAL"
+
+
+def test_incident__of_runs_that_are_no_longer_comparable_is_closed(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
+) -> None:
+    """A state that cannot be left by data is a defect: the reference of the incident is gone."""
+    for number, rule in enumerate(HISTORY_RULES):
+        create_regressed(id=f"rule-{number}", **rule)
+    complete(*GOOD, 0.57)
+    assert told(benchmark_service) == ["FIRING"] * 3
+    complete(0.57, fingerprint="another dataset")
+    assert told(benchmark_service) == ["FIRING"] * 3 + ["RESOLVED"] * 3
+    resolutions = {incident["resolution"] for incident in benchmark_service.listed("/incidents")}
+    assert resolutions == {"NOT_COMPARABLE"}
+
+
+def test_regressed__a_new_rule_starts_with_the_runs_that_exist(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
+) -> None:
+    complete(*GOOD)
+    create_regressed()
+    complete(0.57)
+    assert told(benchmark_service) == ["FIRING"]
+
+
+def test_cooldown__an_incident_that_opens_within_it_is_told_afterwards(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
+) -> None:
+    create_regressed(cooldownMinutes=5 * 24 * 60)
+    complete(*GOOD, 0.57, 0.92, 0.91, 0.57, 0.56)
+    assert told(benchmark_service) == ["FIRING", "RESOLVED"]
+    complete(0.57)
+    assert told(benchmark_service) == ["FIRING", "RESOLVED", "FIRING"]
+
+
+def test_fixed_threshold__has_no_level_to_accept_and_stays_out_of_histories(
+    benchmark_service: Service, create_rule: RuleMaker, complete: RunHistoryMaker,
+    rows: DatabaseReader,
+) -> None:  # fmt: skip
+    create_rule(condition="LESS_THAN", threshold=0.8)
+    complete(0.7, 0.7)
+    incident = open_incident(benchmark_service)
+    problem = benchmark_service.refused(409, "POST", f"/incidents/{incident['id']}/accept", {})
+    assert problem["type"].endswith("/no-level-to-accept")
+    benchmark_service.post(f"/incidents/{incident['id']}/noise")
+    assert open_incident(benchmark_service)["verdict"] == "noise"
+    assert set(holds(rows)) == {None}
+
+
+def test_record_decisions__a_decision_on_an_outdated_state_is_repeated(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
+) -> None:
+    create_regressed()
+    complete(*GOOD)
+    db = benchmark_service.resources.db
+    late = RunHistoryMaker(benchmark_service)
+    late.days = 100
+    with db.begin() as session:
+        seq = late._insert_run(session, "f", START + timedelta(days=100))
+    decisions = AlertEvaluationService(db).evaluate_alerts_for_run(late._result(seq, 0.57, "f"))
+    # Another run ends between the evaluation and the write; it comes earlier in run order.
+    with db.begin() as session:
+        stale = [type(decisions[0])(**{
+            name: getattr(decisions[0], name) for name in decisions[0].__slots__
+        } | {"seen_seq": -1})]  # fmt: skip
+        with pytest.raises(StaleDecision):
+            record_decisions(session, late._result(seq, 0.57, "f"), stale, START)
+
+
+def test_incidents__unknown_id_and_roles(
+    benchmark_service: Service, create_regressed: RuleMaker
+) -> None:
+    problem = benchmark_service.refused(404, "GET", "/incidents/gone")
+    assert "GET /api/v1/incidents" in problem["detail"]
+    problem = benchmark_service.refused(404, "POST", "/incidents/gone/noise")
+    assert problem["type"].endswith("/incident-not-found")
+    problem = benchmark_service.refused(
+        422, "POST", "/alert-configs",
+        {**RULE, "condition": "REGRESSED", "threshold": None, "forRuns": 2},
+    )  # fmt: skip
+    assert problem["errors"][0]["pointer"] == "/forRuns"
+    problem = benchmark_service.refused(
+        422, "POST", "/alert-configs", {**RULE, "falsePagesPerMonth": 0.05}
+    )
+    assert problem["errors"][0]["pointer"] == "/falsePagesPerMonth"
+
+
+def test_backtest__names_the_runs_that_would_have_paged(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
+) -> None:
+    create_regressed()
+    complete(*GOOD, 0.57, 0.91, 0.92, 0.9, 0.57)
+    events = [alert for alert in benchmark_service.listed("/alerts") if alert["state"] == "FIRING"]
+    backtest = benchmark_service.post(
+        "/alert-configs/backtest", {"alertConfigId": "rule-1", "agentId": "agent-001", "days": 3660}
+    )
+    assert backtest["pagedRunIds"] == [event["runId"] for event in reversed(events)]
+    assert (backtest["fired"], backtest["resolved"]) == (2, 1)

@@ -1,0 +1,309 @@
+"""Messages of alerts: who reads one for five seconds knows what happened, to what, and how much."""
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import default
+from typing import Any
+
+import pytest
+
+from app.alerts.details import AlertDetails, ContributingTrace
+from app.alerts.messages import (
+    DisplayNames,
+    format_duration,
+    render_alerts,
+    silence_matches,
+)
+from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
+from app.notifications.message_layout import message_title
+from app.notifications.registry import CHANNELS, load_channels
+from app.notifications.types import MessageSeverity, NotificationMessage, PublishedMessage
+
+load_channels(print)
+
+NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
+NAMES = DisplayNames(benchmark="nightly-support", agent="Support bot")
+EVIDENCE = RunsEvidence(
+    status=SeriesStatus.FIRING,
+    event=SeriesEvent.OPENED,
+    z=5.0,
+    limit=3.1,
+    width=1,
+    reference=25,
+    level=0.62,
+    reference_level=0.9,
+    effect=-0.28,
+    low=-0.41,
+    high=-0.12,
+    since=42,
+)
+DETAILS = AlertDetails(
+    value_name="answer quality",
+    is_share=True,
+    runs=EVIDENCE,
+    since=NOW,
+    changes=("agent revision 14 → 15", "model small-1 → small-2"),
+    traces=(
+        ContributingTrace(
+            metric="EXACT_MATCH",
+            trace_id="t-17",
+            item_id="refund-17",
+            url="https://langfuse.example/t-17",
+            value=0.0,
+            before=1.0,
+        ),
+        ContributingTrace(metric="EXACT_MATCH", trace_id="t-18", item_id="refund-18", value=0.0),
+    ),
+)
+
+
+CHANGE_LINE = (
+    "answer quality is 0.62, was 0.90 in the 25 runs before (change -0.28, 95 % CI -0.41 to -0.12);"
+    " since 2026-11-22 02:00 UTC."
+)
+
+
+@dataclass
+class FakeAlert:
+    """The fields of an alert that a message shows."""
+
+    name: str = "quality falls"
+    state: str = "FIRING"
+    severity: str = "CRITICAL"
+    id: str = "e-1"
+    rule_id: str | None = "rule-1"
+    benchmark_id: str = "bench-001"
+    agent_id: str = "agent-001"
+    run_id: str | None = "run-1"
+    incident_id: str | None = "e-1"
+    value: float | None = 0.62
+    baseline: float | None = 0.9
+    explanation: str = "It fell."
+    details: AlertDetails = field(default_factory=lambda: DETAILS)
+    created_at: datetime = NOW
+
+
+def render(*alerts: FakeAlert) -> NotificationMessage:
+    return render_alerts(alerts, lambda _: NAMES)
+
+
+def test_render_alerts__a_drop_says_value_baseline_interval_since_change_items_and_advice() -> None:
+    message = render(FakeAlert())
+    assert message_title(message) == (
+        "[CRITICAL] Support bot: answer quality 0.90 → 0.62 (nightly-support)"
+    )
+    [item] = message.items
+    assert item.sentences == (
+        CHANGE_LINE,
+        "Changed since the runs before: agent revision 14 → 15; model small-1 → small-2.",
+        "Alert rule: quality falls.",
+    )
+    assert item.links == (
+        ("Item refund-17: EXACT_MATCH is 0, was 1", "https://langfuse.example/t-17"),
+        ("Item refund-18: EXACT_MATCH is 0", ""),
+    )
+    assert item.advice == (
+        "See what changed: mosaico runs show run-1",
+        "If nothing is wrong: mosaico incidents noise e-1",
+        "If the new level is right: mosaico incidents accept e-1",
+    )
+    assert [tuple(fact) for fact in message.facts] == [
+        ("benchmark", "nightly-support (bench-001)"),
+        ("agent", "Support bot (agent-001)"),
+        ("run", "run-1"),
+    ]
+
+
+def test_render_alerts__a_resolved_message_has_no_severity_and_names_the_duration() -> None:
+    details = DETAILS.model_copy(update={"since": NOW - timedelta(days=3)})
+    resolved = FakeAlert(state="RESOLVED", value=0.91, explanation="It is back.", details=details)
+    message = render(resolved)
+    assert message_title(message) == (
+        "Resolved after 3 days: Support bot: answer quality is 0.91 (nightly-support)"
+    )
+    [item] = message.items
+    assert item.sentences == (
+        "It is back.",
+        "The incident lasted 3 days, from 2026-11-19 02:00 UTC to 2026-11-22 02:00 UTC.",
+        "Alert rule: quality falls.",
+    )
+    assert (item.links, item.advice) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("alert", "title"),
+    [
+        (FakeAlert(state="WORSE"), "[CRITICAL] Worse: Support bot: answer quality 0.90 → 0.62"),
+        (FakeAlert(state="PARTLY_BACK"), "Partly back: Support bot: answer quality 0.90 → 0.62"),
+        (FakeAlert(state="NO_DATA"), "[CRITICAL] Support bot: answer quality has no value"),
+        (
+            FakeAlert(state="RUN_FAILED", name="run failed", rule_id=None, value=None),
+            "[CRITICAL] Support bot: run failed",
+        ),
+        (
+            FakeAlert(state="SCHEDULE_MISSED", name="every night", rule_id=None, value=None),
+            "[CRITICAL] Support bot: schedule every night did not run",
+        ),
+        (
+            FakeAlert(
+                value=5010,
+                baseline=None,
+                severity="WARNING",
+                details=AlertDetails(value_name="LATENCY_MS", unit="ms"),
+            ),
+            "[WARNING] Support bot: LATENCY_MS is 5,010 ms",
+        ),
+        (
+            FakeAlert(
+                value=0.15,
+                baseline=0.02,
+                details=AlertDetails(value_name="ERROR_COUNT", unit="errors per trace"),
+            ),
+            "[CRITICAL] Support bot: ERROR_COUNT 0.02 → 0.15 errors per trace",
+        ),
+        (
+            FakeAlert(value=0.8995, baseline=0.9, severity="INFO"),
+            "Support bot: answer quality 0.900 → 0.899",
+        ),
+    ],
+)
+def test_message_title__of_each_state(alert: FakeAlert, title: str) -> None:
+    assert message_title(render(alert)) == f"{title} (nightly-support)"
+
+
+def test_render_alerts__rules_about_one_number_are_one_item() -> None:
+    message = render(
+        FakeAlert(name="10 % drop", id="e-1", severity="WARNING"),
+        FakeAlert(name="regression", id="e-2"),
+        FakeAlert(name="threshold", id="e-3", severity="INFO"),
+        FakeAlert(name="slow", id="e-4", value=9.0, details=AlertDetails(value_name="LATENCY")),
+    )
+    assert message_title(message) == (
+        "[CRITICAL] Support bot: answer quality 0.90 → 0.62 and 1 more (nightly-support)"
+    )
+    assert [item.sentences[-1] for item in message.items] == [
+        "Alert rules: regression, 10 % drop, threshold.",
+        "Alert rule: slow.",
+    ]
+
+
+def test_render_alerts__firing_alerts_come_first_and_give_the_severity() -> None:
+    message = render(
+        FakeAlert(name="a", state="RESOLVED"),
+        FakeAlert(name="b", severity="WARNING", value=0.3),
+        FakeAlert(name="c", severity="INFO", value=0.2),
+    )
+    assert (message.topic, message.severity) == ("alert.firing", MessageSeverity.WARNING)
+    assert [item.sentences[-1] for item in message.items] == [
+        "Alert rule: b.", "Alert rule: c.", "Alert rule: a.",
+    ]  # fmt: skip
+
+
+def published(message: NotificationMessage) -> PublishedMessage:
+    stored = NotificationMessage.from_document(json.loads(json.dumps(message.to_document())))
+    return PublishedMessage(
+        id="m-1", published_at=NOW, message=stored, public_url="https://mosaico.example"
+    )
+
+
+LINES = [
+    "Open in MOSAICO https://mosaico.example/api/v1/benchmark-runs/run-1",
+    "Support bot: answer quality 0.90 → 0.62 https://mosaico.example/api/v1/alerts/e-1",
+    CHANGE_LINE,
+    "Changed since the runs before: agent revision 14 → 15; model small-1 → small-2.",
+    "Alert rule: quality falls.",
+    "Item refund-17: EXACT_MATCH is 0, was 1 https://langfuse.example/t-17",
+    "Item refund-18: EXACT_MATCH is 0",
+]
+
+
+def test_email_channel__golden_message() -> None:
+    mail = message_from_bytes(
+        CHANNELS.get("EMAIL").render(published(render(FakeAlert()))), EmailMessage, policy=default
+    )
+    assert mail["Subject"] == "[CRITICAL] Support bot: answer quality 0.90 → 0.62 (nightly-support)"
+    body = mail.get_body(("plain",))
+    assert body is not None
+    text = body.get_content().splitlines()
+    assert [line for line in text if line in LINES] == LINES
+
+
+def chat_texts(document: Any) -> str:
+    """The texts of a chat message in their order, with the links after them."""
+    if isinstance(document, list):
+        return "".join(map(chat_texts, document))
+    if not isinstance(document, dict):
+        return ""
+    text = document["text"] if isinstance(document.get("text"), str) else ""
+    link = document.get("url") or document.get("selectAction", {}).get("url")
+    children = [value for value in document.values() if isinstance(value, list | dict)]
+    nested = "" if "selectAction" in document else chat_texts(children)
+    end = "\n" if document.get("type") == "RichTextBlock" else ""
+    return text + (f" {link}" if link else "") + nested + end
+
+
+@pytest.mark.parametrize("channel", ["SLACK", "TEAMS"])
+def test_chat_channels__golden_message(channel: str) -> None:
+    document = json.loads(CHANNELS.get(channel).render(published(render(FakeAlert()))))
+    text = chat_texts(document)
+    assert "[CRITICAL] Support bot: answer quality 0.90 → 0.62 (nightly-support)" in text
+    positions = [text.find(line) for line in LINES]
+    assert -1 not in positions
+    assert positions == sorted(positions)
+
+
+def test_webhook_channel__golden_message() -> None:
+    document = json.loads(CHANNELS.get("WEBHOOK").render(published(render(FakeAlert()))))
+    assert document["type"] == "alert.firing"
+    data = document["data"]
+    assert data["title"] == "Support bot: answer quality 0.90 → 0.62 (nightly-support)"
+    assert (data["severity"], data["link"]) == (
+        "CRITICAL",
+        "https://mosaico.example/api/v1/benchmark-runs/run-1",
+    )
+    [item] = data["items"]
+    assert item["links"][0] == {
+        "text": "Item refund-17: EXACT_MATCH is 0, was 1",
+        "url": "https://langfuse.example/t-17",
+    }
+    assert item["advice"][0] == "See what changed: mosaico runs show run-1"
+
+
+def test_notification_message__another_version_of_a_stored_message_is_refused() -> None:
+    document = render(FakeAlert()).to_document()
+    with pytest.raises(ValueError, match="unknown version 2"):
+        NotificationMessage.from_document({**document, "version": 2})
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "less than a minute"),
+        (60, "1 minute"),
+        (7199, "1 hour"),
+        (86_400, "1 day"),
+        (250_000, "2 days"),
+    ],
+)
+def test_format_duration__in_the_largest_unit(seconds: float, text: str) -> None:
+    assert format_duration(timedelta(seconds=seconds)) == text
+
+
+@pytest.mark.parametrize(
+    ("matchers", "is_match"),
+    [
+        ({"alertConfigId": "rule-1"}, True),
+        ({"name": "quality*", "agentId": "agent-001"}, True),
+        ({"name": "quality*", "agentId": "other"}, False),
+        ({"name": "Quality*"}, False),
+        ({"severity": "WARNING"}, False),
+        ({"severity": None, "benchmarkId": "bench-001"}, True),
+    ],
+)
+def test_silence_matches__all_given_fields_must_match(
+    matchers: dict[str, Any], is_match: bool
+) -> None:
+    assert silence_matches(matchers, FakeAlert()) is is_match
