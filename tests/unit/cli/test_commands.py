@@ -63,6 +63,7 @@ def test_root__has_the_documented_commands() -> None:
         "scheduler",
         "notify",
         "inbox",
+        "incidents",
         "alerts",
         "ot-bench",
         "gate",
