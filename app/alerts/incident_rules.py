@@ -123,9 +123,9 @@ class _View(NamedTuple):
     levels: Mapping[int, RunLevel]
     policy: PagePolicy
 
-    def limit(self, correlation: float = 0.0) -> float:
-        """The limit of z for runs whose neighbors have this correlation."""
-        return limit_of(self.policy.false_pages_per_month, correlation)
+    @property
+    def limit(self) -> float:
+        return limit_of(self.policy.false_pages_per_month)
 
     def of(self, runs: Sequence[int]) -> list[RunLevel]:
         sign = 1.0 if self.policy.falls_harm else -1.0
@@ -212,16 +212,15 @@ def _advance_reference(state: SeriesState, view: _View, run: int) -> SeriesStep:
     )
     state = SeriesState(levels=_bounded((*earlier, runs)))
     if scan.fall is None or scan.rise is None:
-        return SeriesStep(state, RunsEvidence(status=SeriesStatus.WARMUP, limit=view.limit()))
-    limit = view.limit(scan.correlation)
+        return SeriesStep(state, RunsEvidence(status=SeriesStatus.WARMUP, limit=view.limit))
     is_large = scan.fall.effect <= -view.policy.min_effect
-    if scan.fall.z > limit and is_large:
-        return _open(earlier, runs, scan.fall, view, limit)
-    if scan.rise.z < -(limit + RISE_MARGIN):
+    if scan.fall.z > view.limit and is_large:
+        return _open(earlier, runs, scan.fall, view)
+    if scan.rise.z < -(view.limit + RISE_MARGIN):
         split = len(runs) - scan.rise.width
         state = SeriesState(levels=_bounded((*earlier, runs[:split], runs[split:])))
-        return SeriesStep(state, _evidence(scan.rise, runs, view, limit, SeriesEvent.IMPROVED))
-    return SeriesStep(state, _evidence(scan.fall, runs, view, limit))
+        return SeriesStep(state, _evidence(scan.rise, runs, view, SeriesEvent.IMPROVED))
+    return SeriesStep(state, _evidence(scan.fall, runs, view))
 
 
 def _open(
@@ -229,13 +228,12 @@ def _open(
     runs: tuple[int, ...],
     fall: WindowScore,
     view: _View,
-    limit: float,
 ) -> SeriesStep:
     split = len(runs) - fall.width
     bad = runs[split:]
     incident = OpenIncident(started=bad[0], opened=bad[-1], runs=bad, level_runs=bad)
     state = SeriesState(levels=_bounded((*earlier, runs[:split])), incident=incident)
-    return SeriesStep(state, _evidence(fall, runs, view, limit, SeriesEvent.OPENED, is_open=True))
+    return SeriesStep(state, _evidence(fall, runs, view, SeriesEvent.OPENED, is_open=True))
 
 
 def _advance_incident(
@@ -262,8 +260,7 @@ def _advance_incident(
         min_reference=MIN_INCIDENT_REFERENCE,
         spread=spread,
     )
-    limit = view.limit(spread.correlation)
-    change = _change_inside(scan, limit, view, reference, since)
+    change = _change_inside(scan, view.limit, view, reference, since)
     if change is not None:
         event, width = change
         incident = incident.model_copy(update={"level_runs": since[len(since) - width :]})
@@ -271,7 +268,7 @@ def _advance_incident(
     score = _score_against(view, reference, incident.runs[-1:], spread)
     if event is not None:
         score = _score_against(view, reference, incident.level_runs, spread)
-    return SeriesStep(state, _incident_evidence(score, incident, view, reference, limit, event))
+    return SeriesStep(state, _incident_evidence(score, incident, view, reference, event))
 
 
 def _change_inside(
@@ -349,11 +346,10 @@ def _count_recovery(
     incident = incident.model_copy(update={"recovered": incident.recovered + 1})
     reference = state.levels[-1]
     score = _score_against(view, reference, recovered, spread)
-    limit = view.limit(spread.correlation)
     if incident.recovered <= view.policy.keep_firing_for_runs:
         state = SeriesState(levels=state.levels, incident=incident)
-        return SeriesStep(state, _incident_evidence(score, incident, view, reference, limit, None))
-    evidence = _incident_evidence(score, incident, view, reference, limit, SeriesEvent.RESOLVED)
+        return SeriesStep(state, _incident_evidence(score, incident, view, reference, None))
+    evidence = _incident_evidence(score, incident, view, reference, SeriesEvent.RESOLVED)
     return SeriesStep(
         _close(state, recovered), evidence.model_copy(update={"status": SeriesStatus.OK})
     )
@@ -367,7 +363,7 @@ def _close(state: SeriesState, returned: Sequence[int]) -> SeriesState:
 def _lose_reference(incident: OpenIncident, view: _View, run: int) -> SeriesStep:
     runs = (*(seq for seq in incident.runs if seq in view.levels), run)
     evidence = RunsEvidence(
-        status=SeriesStatus.WARMUP, event=SeriesEvent.REFERENCE_LOST, limit=view.limit()
+        status=SeriesStatus.WARMUP, event=SeriesEvent.REFERENCE_LOST, limit=view.limit
     )
     return SeriesStep(SeriesState(levels=_bounded((runs,))), evidence)
 
@@ -422,31 +418,28 @@ def _incident_evidence(
     incident: OpenIncident,
     view: _View,
     reference: Sequence[int],
-    limit: float,
     event: SeriesEvent | None,
 ) -> RunsEvidence:
     latest = view.mean(reference) + score.effect
-    return _numbers(score, latest, view, limit, event, since=incident.started, is_open=True)
+    return _numbers(score, latest, view, event, since=incident.started, is_open=True)
 
 
 def _evidence(
     score: WindowScore,
     runs: Sequence[int],
     view: _View,
-    limit: float,
     event: SeriesEvent | None = None,
     *,
     is_open: bool = False,
 ) -> RunsEvidence:
     window = runs[len(runs) - score.width :]
-    return _numbers(score, view.mean(window), view, limit, event, since=window[0], is_open=is_open)
+    return _numbers(score, view.mean(window), view, event, since=window[0], is_open=is_open)
 
 
 def _numbers(
     score: WindowScore,
     level: float,
     view: _View,
-    limit: float,
     event: SeriesEvent | None,
     *,
     since: int,
@@ -459,7 +452,7 @@ def _numbers(
         status=SeriesStatus.FIRING if is_open else SeriesStatus.OK,
         event=event,
         z=score.z,
-        limit=limit,
+        limit=view.limit,
         width=score.width,
         reference=score.reference,
         level=sign * level,

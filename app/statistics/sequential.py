@@ -31,11 +31,10 @@ REFERENCE_FOR_LONG_WINDOWS = 8
 MIN_REFERENCE = 2
 DEFAULT_FALSE_PAGES = 0.25
 MAX_FALSE_PAGES = 2.0
-# The limit that keeps this promise in the worst simulated series, see `docs/alerts.md`; how its
-# square grows as pages become rarer; and what a correlation of neighboring runs of 1 adds to it.
+# The limit that keeps this promise in the worst simulated series (see `docs/alerts.md`), and how its
+# square grows as pages become rarer.
 DEFAULT_LIMIT = 2.85
 LIMIT_SLOPE = 2.15
-CORRELATION_PENALTY = 1.8
 
 # The variance between runs is shrunk to this prior: it counts as so many runs, in which the level
 # moved by `prior_sd` beyond the noise of the items.
@@ -46,7 +45,9 @@ LAG_PRIOR_RUNS = 4.0
 # How fast the correlation of run effects decays with the distance between two runs.
 LAG_DECAY = 0.8
 MAX_CORRELATION = 0.8
-BETWEEN_FACTOR = 1.0
+# Correlated runs wander off and come back, which is more than the variance of a mean: standard errors
+# are wider by this share of the correlation. The value keeps the promise at a correlation of 0.6.
+CORRELATION_WIDENING = 0.6
 # Larger ratios are not told apart, so that every score can be stored as JSON.
 MAX_T = 1e6
 MIN_ERROR = 1e-300
@@ -85,38 +86,30 @@ class Spread(NamedTuple):
     """How levels of unchanged runs vary.
 
     `variance` is that of one ordinary run and `per_trace` the item noise of a run times its traces;
-    `between` is the variance between runs beyond the items. `lag` is the covariance of neighbors.
+    `between` is the variance between runs beyond the items. `lag` is the covariance of neighbors,
+    `widening` the factor by which their correlation widens standard errors.
     """
 
     variance: float
     between: float
     per_trace: float
     lag: float
+    widening: float
     degrees: float
-
-    @property
-    def correlation(self) -> float:
-        """The correlation of neighboring runs."""
-        return self.lag / self.variance if self.variance > 0 else 0.0
 
     def variance_of_mean(self, runs: int, inverse_traces: float) -> float:
         """The variance of the mean of consecutive runs; `inverse_traces` is the sum of 1/traces."""
-        independent = (
-            runs * BETWEEN_FACTOR * self.between + self.per_trace * inverse_traces
-        ) / runs**2
-        return independent + self.lag * _LAG_SUMS[min(runs, MAX_REFERENCE)]
+        independent = (runs * self.between + self.per_trace * inverse_traces) / runs**2
+        correlated = independent + self.lag * _LAG_SUMS[min(runs, MAX_REFERENCE)]
+        return self.widening**2 * correlated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """The strongest evidence for a fall and for a rise; None before there is a reference.
-
-    `correlation` is that of neighboring runs, as estimated from the runs before the newest one.
-    """
+    """The strongest evidence for a fall and for a rise; None before there is a reference."""
 
     fall: WindowScore | None = None
     rise: WindowScore | None = None
-    correlation: float = 0.0
 
 
 def _lag_sum(runs: int) -> float:
@@ -128,13 +121,10 @@ def _lag_sum(runs: int) -> float:
 _LAG_SUMS = (0.0, *(_lag_sum(runs) for runs in range(1, MAX_REFERENCE + 1)))
 
 
-def limit_of(false_pages_per_month: float, correlation: float = 0.0) -> float:
-    """The limit of z for a promised number of false pages in 30 runs of one series.
-
-    Runs that are correlated wander off and back, and need more evidence.
-    """
+def limit_of(false_pages_per_month: float) -> float:
+    """The limit of z for a promised number of false pages in 30 runs of one series."""
     rarer = math.log(DEFAULT_FALSE_PAGES / min(false_pages_per_month, MAX_FALSE_PAGES))
-    return math.sqrt(DEFAULT_LIMIT**2 + LIMIT_SLOPE * rarer) + CORRELATION_PENALTY * correlation
+    return math.sqrt(DEFAULT_LIMIT**2 + LIMIT_SLOPE * rarer)
 
 
 class _Sums:
@@ -172,7 +162,6 @@ def scan_levels(
     of the one that is estimated from the reference.
     """
     fall = rise = None
-    correlation = 0.0
     if not levels:
         return Scan()
     sums = _Sums(levels)
@@ -181,15 +170,12 @@ def scan_levels(
         m = len(levels) - width
         if m < min_reference or (width > 1 and m < min(width, REFERENCE_FOR_LONG_WINDOWS)):
             continue
-        window_spread = spread or _estimate(sums, m, pooled, prior_sd)
-        # The first window is the shortest, with the longest reference.
-        correlation = correlation if fall else window_spread.correlation
-        score = _score(sums, m, width, window_spread)
+        score = _score(sums, m, width, spread or _estimate(sums, m, pooled, prior_sd))
         if fall is None or score.z > fall.z:
             fall = score
         if rise is None or score.z < rise.z:
             rise = score
-    return Scan(fall=fall, rise=rise, correlation=correlation)
+    return Scan(fall=fall, rise=rise)
 
 
 def _score(sums: _Sums, m: int, width: int, spread: Spread) -> WindowScore:
@@ -280,6 +266,7 @@ def _estimate(sums: _Sums, m: int, pooled: _Pooled, prior_sd: float) -> Spread:
         between=between,
         per_trace=per_trace,
         lag=correlation * variance,
+        widening=1 + CORRELATION_WIDENING * correlation,
         degrees=min(MAX_DEGREES, max(1.0, counted * share**2)),
     )
 
