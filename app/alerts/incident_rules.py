@@ -50,6 +50,11 @@ NEAR = 1.64
 # A: up to eight runs, near the old level and far above the rest of the incident.
 REBOUND_RUNS = 8
 REBOUND_Z = 3.7
+# After a deep fall (at least three runs, two and a half standard deviations of a run below the old
+# level on average) three runs near the old level need less: chance seldom takes them there.
+DEEP_FALL = 2.5
+DEEP_RUNS = 3
+DEEP_REBOUND_Z = 2.6
 # B: at least five runs, and not worse than the old level by two fifths of the fall.
 NON_INFERIOR_RUNS = 5
 NON_INFERIOR_Z = 2.5
@@ -57,12 +62,15 @@ MARGIN_OF_FALL = 0.4
 # C: fourteen runs whose mean is within one standard error of the old level.
 CLEAN_RUNS = 14
 CLEAN_Z = 1.0
+# D: after three runs near the old level, all runs of the incident together are no evidence any more.
+UNCONFIRMED_RUNS = 3
+UNCONFIRMED_Z = 1.5
 # A rise inside an incident needs several runs: one good run is not a new level.
 PARTLY_BACK_RUNS = 3
 # A rise outside an incident splits the reference, and each split costs knowledge of the spread.
 RISE_MARGIN = 1.0
 # A further fall is looked for among few runs with a frozen spread.
-WORSE_MARGIN = 0.8
+WORSE_MARGIN = 0.4
 MIN_INCIDENT_REFERENCE = 2
 
 
@@ -136,8 +144,7 @@ class _View(NamedTuple):
         ]
 
     def mean(self, runs: Sequence[int]) -> float:
-        levels = self.of(runs)
-        return math.fsum(level.level for level in levels) / len(levels)
+        return _mean(self.of(runs))
 
 
 def advance_series(
@@ -285,55 +292,80 @@ def _change_inside(
     return None
 
 
+class _Frozen(NamedTuple):
+    """The reference of an open incident: its level, and the variance of that level."""
+
+    level: float
+    variance: float
+    spread: Spread
+
+    def score(self, runs: Sequence[RunLevel], expected: float | None = None) -> float:
+        """How far runs lie above an expected level (the reference, unless given), in standard errors."""
+        distance = _mean(runs) - (self.level if expected is None else expected)
+        return distance / math.sqrt(_variance_of_mean(runs, self.spread) + self.variance)
+
+
 def find_recovery(
     view: _View, reference: Sequence[int], incident: OpenIncident, spread: Spread
 ) -> tuple[int, ...]:
     """The latest runs of an incident that are back on the reference; empty without evidence."""
     base = view.of(reference)
-    expected = math.fsum(level.level for level in base) / len(base)
-    base_variance = spread.variance_of_mean(
-        len(base), math.fsum(1 / level.traces for level in base)
-    )
-    fall = expected - view.mean(incident.level_runs)
-    candidates = [run for run in incident.runs if run > incident.level_runs[-1]]
-    for width in RECOVERY_WINDOWS:
-        if width > len(candidates):
-            break
-        latest = tuple(candidates[-width:])
-        if _is_recovered(view, latest, incident, spread, expected, base_variance, fall):
-            return latest
+    frozen = _Frozen(_mean(base), _variance_of_mean(base, spread), spread)
+    after = [run for run in incident.runs if run > incident.level_runs[-1]]
+    widths = [width for width in RECOVERY_WINDOWS if width <= len(after)]
+    for width in widths:
+        if _is_recovered(view, tuple(after[-width:]), incident, frozen):
+            return tuple(after[-width:])
+    if _is_unconfirmed(view, after, incident, frozen):
+        return tuple(after)
     return ()
 
 
 def _is_recovered(
-    view: _View,
-    latest: tuple[int, ...],
-    incident: OpenIncident,
-    spread: Spread,
-    expected: float,
-    base_variance: float,
-    fall: float,
+    view: _View, latest: tuple[int, ...], incident: OpenIncident, frozen: _Frozen
 ) -> bool:
     levels = view.of(latest)
-    width = len(levels)
-    mean = math.fsum(level.level for level in levels) / width
-    own = spread.variance_of_mean(width, math.fsum(1 / level.traces for level in levels))
-    error = math.sqrt(own + base_variance)
-    if mean <= expected - NEAR * error:
+    if frozen.score(levels) <= -NEAR:
         return False
-    if width <= REBOUND_RUNS:
-        rest = view.of([run for run in (*incident.runs,) if run not in latest])
-        rest_mean = math.fsum(level.level for level in rest) / len(rest)
-        rest_variance = spread.variance_of_mean(
-            len(rest), math.fsum(1 / level.traces for level in rest)
-        )
-        if (mean - rest_mean) > REBOUND_Z * math.sqrt(own + rest_variance):
+    if len(latest) <= REBOUND_RUNS and _has_rebounded(view, latest, incident, frozen):
+        return True
+    if len(latest) >= NON_INFERIOR_RUNS:
+        fall = frozen.level - view.mean(incident.level_runs)
+        if frozen.score(levels, frozen.level - MARGIN_OF_FALL * fall) > NON_INFERIOR_Z:
             return True
-    if width >= NON_INFERIOR_RUNS:
-        margin = MARGIN_OF_FALL * fall
-        if mean - (expected - margin) > NON_INFERIOR_Z * error:
-            return True
-    return width == CLEAN_RUNS and mean > expected - CLEAN_Z * error
+    return len(latest) == CLEAN_RUNS and frozen.score(levels) > -CLEAN_Z
+
+
+def _has_rebounded(
+    view: _View, latest: tuple[int, ...], incident: OpenIncident, frozen: _Frozen
+) -> bool:
+    levels, spread = view.of(latest), frozen.spread
+    rest = view.of([run for run in incident.runs if run not in latest])
+    variance = _variance_of_mean(levels, spread) + _variance_of_mean(rest, spread)
+    fall = frozen.level - _mean(rest)
+    is_deep = fall > DEEP_FALL * math.sqrt(spread.variance)
+    is_long = min(len(levels), len(rest)) >= DEEP_RUNS
+    limit = DEEP_REBOUND_Z if is_deep and is_long else REBOUND_Z
+    return _mean(levels) - _mean(rest) > limit * math.sqrt(variance)
+
+
+def _is_unconfirmed(
+    view: _View, after: Sequence[int], incident: OpenIncident, frozen: _Frozen
+) -> bool:
+    is_first_level = incident.level_runs[0] == incident.started
+    if len(after) < UNCONFIRMED_RUNS or not is_first_level:
+        return False
+    is_near = frozen.score(view.of(after)) > -NEAR
+    return is_near and frozen.score(view.of(incident.runs)) > -UNCONFIRMED_Z
+
+
+def _mean(levels: Sequence[RunLevel]) -> float:
+    return math.fsum(level.level for level in levels) / len(levels)
+
+
+def _variance_of_mean(levels: Sequence[RunLevel], spread: Spread) -> float:
+    inverse_traces = math.fsum(1 / level.traces for level in levels)
+    return spread.variance_of_mean(len(levels), inverse_traces)
 
 
 def _count_recovery(
@@ -407,9 +439,8 @@ def _score_against(
 ) -> WindowScore:
     """Some runs against a frozen reference."""
     base, latest = view.of(reference), view.of(runs)
-    effect = view.mean(runs) - view.mean(reference)
-    variance = spread.variance_of_mean(len(latest), math.fsum(1 / run.traces for run in latest))
-    variance += spread.variance_of_mean(len(base), math.fsum(1 / run.traces for run in base))
+    effect = _mean(latest) - _mean(base)
+    variance = _variance_of_mean(latest, spread) + _variance_of_mean(base, spread)
     return score_effect(len(latest), len(base), effect, variance, spread.degrees)
 
 

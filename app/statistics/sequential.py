@@ -40,14 +40,15 @@ LIMIT_SLOPE = 2.15
 # moved by `prior_sd` beyond the noise of the items.
 PRIOR_RUNS = 2
 MAX_DEGREES = 300.0
-# Correlation of neighboring runs beyond chance: estimated as if so many runs had shown none.
-LAG_PRIOR_RUNS = 4.0
+# Of the correlation of neighboring runs, so many standard errors are taken for chance.
+LAG_CHANCE = 0.3
 # How fast the correlation of run effects decays with the distance between two runs.
-LAG_DECAY = 0.8
+LAG_DECAY = 0.7
 MAX_CORRELATION = 0.8
+MIN_PAIRS = 3
 # Correlated runs wander off and come back, which is more than the variance of a mean: standard errors
 # are wider by this share of the correlation. The value keeps the promise at a correlation of 0.6.
-CORRELATION_WIDENING = 0.6
+CORRELATION_WIDENING = 1.2
 # Larger ratios are not told apart, so that every score can be stored as JSON.
 MAX_T = 1e6
 MIN_ERROR = 1e-300
@@ -272,10 +273,13 @@ def _estimate(sums: _Sums, m: int, pooled: _Pooled, prior_sd: float) -> Spread:
 
 
 def _estimate_lag(sums: _Sums, m: int, pooled: _Pooled, squares: float) -> float:
-    """The covariance of neighboring runs, shrunk toward zero."""
+    """The covariance of neighboring runs beyond chance."""
+    pairs = m - 1 + pooled.pairs
+    if pairs < MIN_PAIRS:
+        return 0.0
     # The mean is estimated from the same runs: that alone makes neighbors look opposed, by 1/m.
     products = _products(sums, m) + pooled.products + squares / m
-    return products / (m - 1 + pooled.pairs + LAG_PRIOR_RUNS)
+    return products / pairs - LAG_CHANCE * squares / (pairs * math.sqrt(pairs))
 
 
 def estimate_spread(
