@@ -319,6 +319,10 @@ def compare_command(
     results: Annotated[
         list[Path], typer.Argument(metavar="RESULT.json…", help="Two or more result files.")
     ],
+    markdown: Annotated[
+        Path | None,
+        typer.Option("--markdown", help="Write the comparison as Markdown to this file."),
+    ] = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Compare recorded runs over the tasks whose content is the same in all of them.
@@ -327,8 +331,9 @@ def compare_command(
     """
     from dataclasses import asdict
 
+    from app.core.console.output_files import write_text
     from app.harness.bash.compare import compare
-    from app.harness.bash.comparison_report import comparison_report
+    from app.harness.bash.comparison_report import comparison_markdown, comparison_report
     from app.harness.bash.result_file import read_report
 
     if len(results) < 2:  # noqa: PLR2004 - a comparison needs two runs
@@ -336,6 +341,8 @@ def compare_command(
             "a comparison needs two runs", hint="name two or more result files"
         )
     comparison = compare([read_report(path) for path in results])
+    if markdown is not None:
+        write_text(markdown, comparison_markdown(comparison))
     if output is OutputFormat.JSON:
         print_json(asdict(comparison))
     else:

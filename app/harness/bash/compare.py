@@ -10,9 +10,10 @@ from itertools import combinations
 
 from app.core.errors import AppError
 from app.harness.bash.summary import summarize
-from app.harness.bash.types import EvalReport, EvalResult, EvalSummary
+from app.harness.bash.types import CategorySummary, EvalReport, EvalResult, EvalSummary
 from app.harness.results import mean_if_known
 from app.statistics.hypothesis_tests import PairedPasses, compare_passes
+from app.statistics.multiplicity import holm
 
 LONGEST_ERROR = 200  # characters
 
@@ -62,19 +63,25 @@ class ComparedTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedPair:
-    """Two runs by their index, and the test of their difference."""
+    """Two runs by their index, and the test of their difference.
+
+    `p_adjusted` is the mid-p value adjusted for the number of pairs (Holm 1979).
+    """
 
     first: int
     second: int
     result: PairedPasses
+    p_adjusted: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedCategory:
-    """The overall rate of each run in one category."""
+    """The overall rate of each run in one category, its passed attempts, and all its attempts."""
 
     name: str
     rates: tuple[float, ...]
+    passed: tuple[int, ...]
+    attempts: tuple[int, ...]
 
     @property
     def spread(self) -> float:
@@ -83,12 +90,16 @@ class ComparedCategory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalComparison:
-    """Runs over their common tasks; categories with the largest spread come first."""
+    """Runs over their common tasks; categories with the largest spread come first.
+
+    `failed_by_all` are the IDs of the tasks that no run passed.
+    """
 
     runs: tuple[ComparedEval, ...]
     tasks: tuple[ComparedTask, ...]
     pairs: tuple[ComparedPair, ...]
     categories: tuple[ComparedCategory, ...]
+    failed_by_all: tuple[str, ...]
 
 
 def compare(reports: Sequence[EvalReport]) -> EvalComparison:
@@ -114,11 +125,20 @@ def compare(reports: Sequence[EvalReport]) -> EvalComparison:
     return EvalComparison(
         runs=runs,
         tasks=tasks,
-        pairs=tuple(
-            ComparedPair(first=a, second=b, result=compare_passes(runs[a].passed, runs[b].passed))
-            for a, b in combinations(range(len(runs)), 2)
-        ),
+        pairs=_compare_pairs(runs),
         categories=_compare_categories(runs),
+        failed_by_all=tuple(task.task_id for task in tasks if not any(task.passed)),
+    )
+
+
+def _compare_pairs(runs: Sequence[ComparedEval]) -> tuple[ComparedPair, ...]:
+    pairs = list(combinations(range(len(runs)), 2))
+    results = [compare_passes(runs[a].passed, runs[b].passed) for a, b in pairs]
+    # Ten runs are 45 tests: two of them would be below 0.05 by chance.
+    adjusted = holm(result.test.mid_p for result in results)
+    return tuple(
+        ComparedPair(first=a, second=b, result=result, p_adjusted=p)
+        for (a, b), result, p in zip(pairs, results, adjusted, strict=True)
     )
 
 
@@ -190,11 +210,20 @@ def _error_lines(results: Sequence[EvalResult]) -> list[str]:
 
 def _compare_categories(runs: Sequence[ComparedEval]) -> tuple[ComparedCategory, ...]:
     categories = [
-        ComparedCategory(name=name, rates=tuple(run.summary.by_category[name].rate for run in runs))
+        _compare_category(name, [run.summary.by_category[name] for run in runs])
         for name in runs[0].summary.by_category
         if all(name in run.summary.by_category for run in runs)
     ]
     return tuple(sorted(categories, key=lambda category: (-category.spread, category.name)))
+
+
+def _compare_category(name: str, categories: Sequence[CategorySummary]) -> ComparedCategory:
+    return ComparedCategory(
+        name=name,
+        rates=tuple(category.rate for category in categories),
+        passed=tuple(category.passed for category in categories),
+        attempts=tuple(category.tasks for category in categories),
+    )
 
 
 def _tokens(result: EvalResult) -> int | None:

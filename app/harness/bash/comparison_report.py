@@ -1,52 +1,78 @@
-"""Plain-text reports of a comparison of runs, and of a replay with its recorded run."""
+"""Reports of a comparison of runs, and of a replay with its recorded run."""
 
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from app.core.console.terminal import escape_line
-from app.harness.bash.compare import ComparedEval, ComparedPair, EvalComparison, TaskDiagnosis
+from app.harness.bash.compare import (
+    ComparedCategory,
+    ComparedEval,
+    ComparedPair,
+    ComparedTask,
+    EvalComparison,
+)
 from app.harness.bash.replay import AgreementCount, ChangedCheck, ReplayedRun
 from app.harness.bash.summary import summarize
-from app.harness.reports.formatting import UNKNOWN, format_percent, format_points
+from app.harness.reports import markdown, terminal
+from app.harness.reports.formatting import UNKNOWN, format_percent, format_points, format_seconds
+from app.harness.reports.view import ReportTable
 
 ALPHABET: Final = 26
 
 
-class DiagnosisRow(NamedTuple):
-    """A row of the diagnosis table: its name, the figure of a run, and what it measures."""
+class ComparisonRow(NamedTuple):
+    """A row of a comparison table: its name, the figure of a run, and what it measures."""
 
     name: str
     read: Callable[[ComparedEval], str]
-    meaning: str
+    meaning: str = ""
 
 
-ROWS: Final = (
-    DiagnosisRow(
+# The baseline table of spec 013: one column per model.
+BASELINE_ROWS: Final = (
+    ComparisonRow(
+        "Tasks passed", lambda run: f"{run.summary.total_passed}/{run.summary.tasks_scored}"
+    ),
+    ComparisonRow(
+        "Score",
+        lambda run: (
+            f"{format_points(run.summary.total_score)}/{format_points(run.summary.total_max_score)}"
+            f" ({format_percent(run.summary.overall_rate)})"
+        ),
+    ),
+    ComparisonRow(
+        "Tool calls ok/error",
+        lambda run: f"{run.summary.tool_calls_ok}/{run.summary.tool_calls_error}",
+    ),
+    ComparisonRow(
+        "Tool call success",
+        lambda run: format_percent(
+            run.summary.tool_call_success_rate if run.summary.total_tool_calls else None
+        ),
+    ),
+    ComparisonRow(
+        "Tokens input/output",
+        lambda run: f"{run.summary.total_input_tokens}/{run.summary.total_output_tokens}",
+    ),
+    ComparisonRow("Duration", lambda run: format_seconds(run.summary.total_duration_ms)),
+)
+DIAGNOSIS_ROWS: Final = (
+    ComparisonRow(
         "Pass rate",
         lambda run: format_percent(run.summary.pass_rate),
         "how well the model uses bash",
     ),
-    DiagnosisRow(
-        "Overall rate",
-        lambda run: format_percent(run.summary.overall_rate),
-        "the same, with partial credit",
-    ),
-    DiagnosisRow(
-        "Tool call success",
-        lambda run: format_percent(run.summary.tool_call_success_rate),
-        "whether the model or the sandbox causes failures",
-    ),
-    DiagnosisRow(
+    ComparisonRow(
         "Natural stops",
         lambda run: format_percent(run.summary.natural_stop_rate),
         "how rarely a limit ended the task",
     ),
-    DiagnosisRow(
+    ComparisonRow(
         "Tokens per task all pass",
         lambda run: _rounded(run.tokens_where_all_pass),
         "the price of the same result",
     ),
-    DiagnosisRow(
+    ComparisonRow(
         "Turns per task all pass",
         lambda run: _rounded(run.turns_where_all_pass, 1),
         "how well the model plans",
@@ -55,8 +81,76 @@ ROWS: Final = (
 
 
 def comparison_report(comparison: EvalComparison) -> str:
-    """The runs, the diagnosis table, pairs with CI and test, categories, and differing tasks."""
-    return "\n".join(_comparison_lines(comparison)) + "\n"
+    """The comparison as plain text for a terminal."""
+    lines = [f"{len(comparison.tasks)} tasks with the same content in every run"]
+    for table in comparison_tables(comparison):
+        lines += ["", *terminal.table_lines(table)]
+    return "\n".join(lines) + "\n"
+
+
+def comparison_markdown(comparison: EvalComparison) -> str:
+    """The comparison as Markdown, with the same tables."""
+    lines = [
+        "# Comparison of bash evaluations",
+        "",
+        f"{len(comparison.tasks)} tasks with the same content in every run.",
+        "",
+    ]
+    for table in comparison_tables(comparison):
+        lines += markdown.titled_table(table)
+    return "\n".join(lines) + "\n"
+
+
+def comparison_tables(comparison: EvalComparison) -> list[ReportTable]:
+    """The runs, the baseline and diagnosis tables, pairs with CI and test, categories and tasks."""
+    letters = [run_letter(index) for index in range(len(comparison.runs))]
+    failed = [task for task in comparison.tasks if not any(task.passed)]
+    differing = [task for task in comparison.tasks if any(task.passed) and not all(task.passed)]
+    return [
+        ReportTable("Runs", ("Run", "Model", "Date", "Tasks excluded"), _run_rows(comparison)),
+        ReportTable(
+            "Baseline",
+            ("", *letters),
+            [(row.name, *map(row.read, comparison.runs)) for row in BASELINE_ROWS],
+        ),
+        ReportTable(
+            "Diagnosis",
+            ("", *letters, "Meaning"),
+            [(row.name, *map(row.read, comparison.runs), row.meaning) for row in DIAGNOSIS_ROWS],
+        ),
+        ReportTable(
+            "Pairs: difference of pass rates, McNemar test (mid-p), Holm adjustment",
+            (
+                "Pair",
+                "Points",
+                "95 % CI",
+                "Only first",
+                "Only second",
+                "p",
+                "exact p",
+                "adjusted p",
+            ),
+            [_pair_row(pair) for pair in comparison.pairs],
+        ),
+        ReportTable(
+            "By category: overall rate (passed/attempts), largest difference first",
+            ("Category", *letters),
+            [_category_row(category) for category in comparison.categories],
+        ),
+        ReportTable(
+            f"Fails for all models: {len(failed) or 'none'}",
+            ("Task", "Category", "Remark"),
+            [(task.task_id, task.category, _remark(task)) for task in failed],
+        ),
+        ReportTable(
+            f"Tasks in which the models differ: {len(differing) or 'none'}",
+            ("Task", "Category", *letters),
+            [
+                (task.task_id, task.category, *("pass" if ok else "FAIL" for ok in task.passed))
+                for task in differing
+            ],
+        ),
+    ]
 
 
 def agreement_report(replayed: ReplayedRun) -> str:
@@ -69,45 +163,37 @@ def run_letter(index: int) -> str:
     return chr(ord("A") + index) if index < ALPHABET else str(index + 1)
 
 
-def _comparison_lines(comparison: EvalComparison) -> Iterable[str]:
-    yield f"{len(comparison.tasks)} tasks with the same content in every run"
-    for index, run in enumerate(comparison.runs):
-        excluded = f", {run.excluded_tasks} tasks excluded" if run.excluded_tasks else ""
-        title, timestamp = escape_line(run.title), escape_line(run.timestamp)
-        yield f"  {run_letter(index)}  {title}, {timestamp}{excluded}"
-    yield ""
-    letters = "".join(f"{run_letter(index):>12}" for index in range(len(comparison.runs)))
-    yield f"{'':<26}{letters}"
-    for row in ROWS:
-        figures = "".join(f"{row.read(run):>12}" for run in comparison.runs)
-        yield f"{row.name:<26}{figures}  {row.meaning}"
-    yield ""
-    yield "Pairs (difference of pass rates, 95 % CI, McNemar test)"
-    yield from map(_pair_line, comparison.pairs)
-    yield ""
-    yield "Overall rate by category, largest difference first"
-    for category in comparison.categories:
-        rates = "".join(f"{format_percent(rate):>12}" for rate in category.rates)
-        yield f"  {escape_line(category.name):<24}{rates}"
-    yield ""
-    yield "Tasks that not every run passed"
-    for task in comparison.tasks:
-        if task.diagnosis is not TaskDiagnosis.ALL_PASS:
-            marks = "".join(f"{'pass' if passed else 'FAIL':>6}" for passed in task.passed)
-            error = f": {escape_line(task.error)}" if task.error else ""
-            yield f"  {escape_line(task.task_id):<32}{marks}  {task.diagnosis}{error}"
+def _run_rows(comparison: EvalComparison) -> list[tuple[str, ...]]:
+    return [
+        (run_letter(index), run.title, run.timestamp, str(run.excluded_tasks))
+        for index, run in enumerate(comparison.runs)
+    ]
 
 
-def _pair_line(pair: ComparedPair) -> str:
+def _pair_row(pair: ComparedPair) -> tuple[str, ...]:
     paired = pair.result
-    first, second = run_letter(pair.first), run_letter(pair.second)
-    low, high = 100 * paired.interval.low, 100 * paired.interval.high
     return (
-        f"  {second} - {first}: {100 * paired.difference:+.1f} points"
-        f" (95 % CI {low:+.1f} to {high:+.1f}); only {first} {paired.only_first},"
-        f" only {second} {paired.only_second};"
-        f" p = {paired.test.mid_p:.3f} (mid-p), {paired.test.exact:.3f} (exact)"
+        f"{run_letter(pair.second)} - {run_letter(pair.first)}",
+        f"{100 * paired.difference:+.1f}",
+        f"{100 * paired.interval.low:+.1f} to {100 * paired.interval.high:+.1f}",
+        str(paired.only_first),
+        str(paired.only_second),
+        f"{paired.test.mid_p:.3f}",
+        f"{paired.test.exact:.3f}",
+        f"{pair.p_adjusted:.3f}",
     )
+
+
+def _category_row(category: ComparedCategory) -> tuple[str, ...]:
+    cells = zip(category.rates, category.passed, category.attempts, strict=True)
+    return (
+        category.name,
+        *(f"{format_percent(rate)} ({passed}/{attempts})" for rate, passed, attempts in cells),
+    )
+
+
+def _remark(task: ComparedTask) -> str:
+    return f"{task.diagnosis}: {task.error}" if task.error else ""
 
 
 def _agreement_lines(replayed: ReplayedRun) -> Iterable[str]:

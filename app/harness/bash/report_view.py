@@ -8,6 +8,7 @@ from app.harness.bash.result_file import json_report
 from app.harness.bash.run_health import RunProfile, profile
 from app.harness.bash.summary import summarize
 from app.harness.bash.transcript import attempt_transcript
+from app.harness.bash.trial_summary import TrialSummary, summarize_trials
 from app.harness.bash.types import EvalReport, EvalResult, EvalSummary, TaskScore
 from app.harness.reports.formatting import (
     format_dollars,
@@ -45,13 +46,19 @@ def run_view(report: EvalReport) -> RunReportView:
     """The view of a run that all report formats render."""
     summary = summarize(report)
     run_profile = profile(report, summary)
+    trials = summarize_trials(report)
     return RunReportView(
         program=f"bashkit-eval {report.title()}",
         title=f"Bash evaluation: {report.title()}",
         timestamp=report.timestamp,
         note=f"turn limit {report.max_turns}",
         figures=[*_figures(summary), *_reasons(summary)],
-        tables=[_categories(summary), _traits(run_profile), _signals(run_profile)],
+        tables=[
+            _categories(summary),
+            *_trials(trials),
+            _traits(run_profile),
+            _signals(run_profile),
+        ],
         attempts=[attempt_view(result) for result in report.results],
     )
 
@@ -153,6 +160,38 @@ def _categories(summary: EvalSummary) -> ReportTable:
     ]
     columns = ("Category", "Passed", "Attempts", "Points", "Overall rate")
     return ReportTable("By category", columns, rows)
+
+
+def _trials(trials: TrialSummary | None) -> list[ReportTable]:
+    """The passes of each task and the pass@k statistics; no table without repeated trials."""
+    if trials is None:
+        return []
+    passes = [
+        (
+            str(row.k),
+            str(row.tasks),
+            format_percent(row.pass_at_k),
+            format_percent(row.pass_hat_k),
+        )
+        for row in trials.passes
+    ]
+    tasks = [
+        (
+            task.task_id,
+            task.category,
+            f"{task.passed}/{task.trials}",
+            "flaky" if task.is_flaky else "",
+        )
+        for task in trials.tasks
+    ]
+    return [
+        ReportTable("Repeated trials", ("k", "Tasks", "pass@k", "pass^k"), passes),
+        ReportTable(
+            f"Trials by task: {len(trials.flaky) or 'none'} flaky",
+            ("Task", "Category", "Passed", "Remark"),
+            tasks,
+        ),
+    ]
 
 
 def _traits(run_profile: RunProfile) -> ReportTable:

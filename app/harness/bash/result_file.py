@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from app.core.console.output_files import require_folder, write_text
 from app.harness.bash.run_health import profile
 from app.harness.bash.summary import summarize
+from app.harness.bash.trial_summary import summarize_trials
 from app.harness.bash.types import EvalReport, EvalResult
 from app.harness.result_file import (
     is_journal,
@@ -62,11 +63,13 @@ def json_report(report: EvalReport) -> str:
 
 
 def report_document(report: EvalReport) -> dict[str, Any]:
-    """The report as a JSON document with its summary and profile; `load_report` reads it back."""
+    """The report as a JSON document with its summary, trials and profile; `load_report` reads it back."""
     summary = summarize(report)
     run_profile = profile(report, summary)
+    trials = summarize_trials(report)
     return asdict(report) | {
         "summary": asdict(summary),
+        "trials": asdict(trials) if trials is not None else None,
         "profile": {
             "healthy": run_profile.is_healthy,
             "traits": [asdict(trait) for trait in run_profile.traits],

@@ -16,7 +16,7 @@ def markdown_report(view: RunReportView) -> str:
         *([f"- **Setting**: {markdown_text(view.note)}"] if view.note else []),
         *(f"- **{name}**: {markdown_text(text)}" for name, text in view.figures),
         "",
-        *(line for table in (*overview, *view.tables) for line in _titled_table(table)),
+        *(line for table in (*overview, *view.tables) for line in titled_table(table)),
         "## Attempts",
         "",
         *(line for attempt in view.attempts for line in _attempt(attempt)),
@@ -31,7 +31,8 @@ def markdown_text(text: str) -> str:
     return re.sub(r"([\\`*_\[\]|])", r"\\\1", safe)
 
 
-def _titled_table(table: ReportTable) -> Iterable[str]:
+def titled_table(table: ReportTable) -> Iterable[str]:
+    """A table below a heading of the second level."""
     yield from (f"## {markdown_text(table.title)}", "")
     yield from _table(table)
 

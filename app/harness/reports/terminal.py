@@ -15,7 +15,7 @@ def terminal_report(view: RunReportView) -> str:
         "",
         "Summary",
         *_figures(view),
-        *(line for table in view.tables for line in ["", *_table(table)]),
+        *(line for table in view.tables for line in ["", *table_lines(table)]),
     ]
     return "\n".join(lines) + "\n"
 
@@ -29,7 +29,7 @@ def attempt_line(attempt: AttemptView) -> str:
 
 def _attempts(view: RunReportView) -> Iterable[str]:
     if view.overview is not None:
-        yield from _table(view.overview)
+        yield from table_lines(view.overview)
         for attempt in view.attempts:
             if attempt.reason:
                 yield escape_line(f"[{attempt.label}] {attempt.title}: {attempt.reason}")
@@ -44,7 +44,8 @@ def _figures(view: RunReportView) -> Iterable[str]:
     return (f"  {name:<{width}} {escape_line(text)}" for name, text in view.figures)
 
 
-def _table(table: ReportTable) -> Iterable[str]:
+def table_lines(table: ReportTable) -> Iterable[str]:
+    """The title, the columns and the rows of a table; a table without rows is its title."""
     yield table.title
     if not table.rows:
         return

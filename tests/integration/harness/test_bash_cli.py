@@ -209,6 +209,13 @@ def test_compare__prints_paired_comparison() -> None:
     assert run("compare", recorded(HAIKU)).exit_code == 2
 
 
+def test_compare__writes_markdown(tmp_path: Path) -> None:
+    done = run("compare", recorded(HAIKU), recorded(GPT), "--markdown", tmp_path / "c.md")
+    assert done.exit_code == 0
+    assert "Fails for all models" in done.stdout
+    assert "| Tasks passed | 32/37 | 23/37 |" in (tmp_path / "c.md").read_text()
+
+
 def test_replay__difference_exits_1(tmp_path: Path) -> None:
     done = run("replay", recorded(HAIKU), "--save", tmp_path, "--json")
     assert done.exit_code == 1

@@ -1,14 +1,21 @@
 """Reports of a run: correct figures, and no markup or control characters from users' text."""
 
+import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from app.harness.bash.compare import NoCommonTask, TaskDiagnosis, compare
-from app.harness.bash.comparison_report import comparison_report
+from app.harness.bash.comparison_report import (
+    comparison_markdown,
+    comparison_report,
+    comparison_tables,
+)
 from app.harness.bash.report_view import REPORTS, render
 from app.harness.bash.result_file import file_stem, parse_report, read_report, write_report
+from app.harness.bash.trial_summary import summarize_trials
 from app.harness.bash.types import EvalReport, EvalResult
 from app.harness.reports.formatting import format_percent, format_points
 from app.harness.results import AttemptOutcome
@@ -261,8 +268,94 @@ def test_compare__recorded_runs_equal_reference() -> None:
         (10, 4),
     ]
     assert comparison.categories[0].name == "archive_operations"
-    text = comparison_report(comparison)
-    assert "only A 11, only C 2; p = 0.013 (mid-p), 0.022 (exact)" in text
+    # Holm by hand: 0.013 * 3, then 0.118 * 2, then the largest of 0.236 and 0.289.
+    adjusted = [f"{pair.p_adjusted:.3f}" for pair in comparison.pairs]
+    assert adjusted == ["0.289", "0.039", "0.237"]
+    assert comparison.failed_by_all == ("script_function_lib", "complex_markdown_toc")
+
+
+# The baseline table of the specification, and the passes per category of its 37 tasks.
+BASELINE = [
+    ("Tasks passed", "32/37", "29/37", "23/37"),
+    ("Score", "174/184 (94.6 %)", "160/184 (87.0 %)", "147/184 (79.9 %)"),
+    ("Tool calls ok/error", "121/29", "163/35", "77/31"),
+    ("Tool call success", "80.7 %", "82.3 %", "71.3 %"),
+    ("Tokens input/output", "285917/35290", "315328/30847", "119122/16864"),
+    ("Duration", "382.8 s", "1513.5 s", "288.8 s"),
+]
+
+
+def test_compare__baseline_table_equals_specification() -> None:
+    comparison = compare([recorded_report(name) for name in (HAIKU, OPUS, GPT)])
+    tables = {table.title: table for table in comparison_tables(comparison)}
+    assert [tuple(row) for row in tables["Baseline"].rows] == BASELINE
+    text, document = comparison_report(comparison), comparison_markdown(comparison)
+    for row in BASELINE:
+        assert any(
+            line.split("  ")[1].strip() == row[0] for line in text.splitlines() if "  " in line
+        )
+        assert f"| {' | '.join(row)} |" in document
+    assert "archive_operations   100.0 % (2/2)  100.0 % (2/2)  16.7 % (0/2)" in text
+    assert "## Fails for all models: 2" in document
+    assert "script\\_function\\_lib" in document
+
+
+def test_compare__tasks_that_every_run_fails_are_listed() -> None:
+    same = "sed: no such option\n"
+    comparison = compare(runs("+-", "--", stderr=(same, same)))
+    assert comparison.failed_by_all == ("1",)
+    assert "Fails for all models: 1" in comparison_report(comparison)
+    assert "check the sandbox: sed: no such option" in comparison_report(comparison)
+    assert "Fails for all models: none" in comparison_report(compare(runs("+", "+")))
+
+
+def trial_results(task_id: str, signs: str) -> list[EvalResult]:
+    return [
+        result(task(task_id=task_id), sign == "+", trial=number)
+        for number, sign in enumerate(signs)
+    ]
+
+
+def test_trials__pass_statistics_by_hand() -> None:
+    """Tasks with 3, 2 and 0 of 4 passes: pass@2 is (1 + 5/6 + 0) / 3, pass^2 (1/2 + 1/6 + 0) / 3."""
+    run = report(
+        *trial_results("steady", "+++-"),
+        *trial_results("coin", "+-+-"),
+        *trial_results("no", "----"),
+    )
+    trials = summarize_trials(run)
+    assert trials is not None
+    assert [(row.task_id, row.passed, row.trials) for row in trials.tasks] == [
+        ("steady", 3, 4),
+        ("coin", 2, 4),
+        ("no", 0, 4),
+    ]
+    assert trials.flaky == ("steady", "coin")
+    assert [row.k for row in trials.passes] == [1, 2, 3, 4]
+    assert trials.passes[0].pass_at_k == trials.passes[0].pass_hat_k == pytest.approx(5 / 12)
+    assert trials.passes[1].pass_at_k == pytest.approx((1 + 5 / 6) / 3)
+    assert trials.passes[1].pass_hat_k == pytest.approx((1 / 2 + 1 / 6) / 3)
+    assert trials.passes[3].pass_at_k == pytest.approx(2 / 3)
+    assert trials.passes[3].pass_hat_k == 0.0
+
+
+def test_trials__errored_trials_are_not_counted() -> None:
+    errored = EvalResult(task=task(task_id="a"), outcome=AttemptOutcome.INFRA_ERROR, trial=2)
+    run = report(*trial_results("a", "+-"), *trial_results("b", "+"), errored)
+    trials = summarize_trials(run)
+    assert trials is not None
+    assert [(row.trials, row.passed) for row in trials.tasks] == [(2, 1), (1, 1)]
+    assert [(row.k, row.tasks) for row in trials.passes] == [(1, 2), (2, 1)]
+
+
+def test_trials__are_shown_in_reports_and_stored() -> None:
+    run = report(*trial_results("coin", "+-"), *trial_results("sure", "++"))
+    text = render(run, "terminal")
+    assert "Trials by task: 1 flaky" in text
+    assert re.search(r"coin +file_operations +1/2 +flaky", text)
+    assert json.loads(render(run, "json"))["trials"]["flaky"] == ["coin"]
+    assert summarize_trials(report(*trial_results("one", "+"))) is None
+    assert "Trials by task" not in render(report(*trial_results("one", "+")), "terminal")
 
 
 def test_compare__edited_tasks_are_excluded() -> None:
