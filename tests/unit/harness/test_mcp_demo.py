@@ -2,18 +2,32 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from app.harness.lint import LintSeverity
-from app.harness.mcp.config import HarnessTask, McpBenchmark, benchmark_schema
-from app.harness.mcp.lint import TAGS
+from app.harness.mcp.config import (
+    EvaluatorConfig,
+    HarnessTask,
+    McpBenchmark,
+    TaskType,
+    benchmark_schema,
+    servers_of,
+)
+from app.harness.mcp.evaluator_registry import load_evaluators
+from app.harness.mcp.lint import TAGS, lint
 from app.harness.mcp.loader import load_file
+from app.harness.mcp.plan_builder import ModelKeys, PlanOverrides, TaskSelection, plan_tasks
 from app.harness.mcp.secrets import Secrets
 from app.harness.mcp.yaml_parser import parse_yaml
+from app.harness.results import AttemptOutcome
+from app.llm.conversation import Turn
+from tests.support.mcp_bench import Request, ScriptedModel, run, says
 
 FOLDER = Path(__file__).resolve().parents[3] / "demo" / "bench"
 FILES = sorted(FOLDER.iterdir())
@@ -51,14 +65,60 @@ def test_demo_features__code_is_fenced_and_returns_a_result() -> None:
     coded = {task.name for task in tasks if "__ot" in task.prompt}
     plain = {task.name for task in tasks if INVOCATION.search(task.prompt)}
     # How the tool is invoked is what these two are about.
-    assert coded - plain == {"feature:alias:search", "feature:snippet:brief"}
+    assert coded - plain == {"feature:alias:now", "feature:snippet:tokyo"}
     assert "compare:onetool" in plain
 
 
 def test_demo_features__all_tasks_use_a_model() -> None:
     names = {task.name for task in asked(FOLDER / "features.yaml")}
     assert {name.split(":")[1] for name in names} == {"alias", "snippet", "proxy", "ot"}
-    assert {f"feature:ot:{topic}" for topic in ("tools", "config", "health", "push")} <= names
+    assert {f"feature:ot:{topic}" for topic in ("tools", "config", "health", "aliases")} <= names
+
+
+REFUSALS = [
+    "I am sorry, I cannot help with that.",
+    "I am sorry, but I have no tool for it. OK, healthy, connected, result: http://example.org",
+    "I am sorry, I did not run this: {prompt}",
+    "",
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_demo_benchmarks__refusing_model_passes_no_task(refusal: str) -> None:
+    """It calls no tool. Servers are left out: the answer is evaluated in the same way."""
+    load_evaluators()
+
+    def refuse(request: Request) -> Turn:
+        prompt = request.messages[-1].text()
+        return says(refusal.replace("{prompt}", prompt if "__ot" in prompt else ""))
+
+    files = [lint(load_file(path, Secrets(), {})) for path in FILES]
+    planned = plan_tasks(files, TaskSelection(), PlanOverrides(base_url="http://a/v1"), ModelKeys())
+    tasks = [replace(task, servers=()) for task in planned if task.type is TaskType.HARNESS]
+    report = run(*tasks, model=ScriptedModel(refuse)).report
+    assert len(report.results) == len(tasks) >= 13
+    assert {result.outcome for result in report.results} == {AttemptOutcome.SCORED}
+    assert [result.task for result in report.results if result.passed is not False] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_demo_benchmarks__every_task_with_servers_requires_a_call(path: Path) -> None:
+    benchmark = bench(path)
+    for task in asked(path):
+        named = isinstance(task.evaluate, str)
+        evaluator = benchmark.evaluators[str(task.evaluate)] if named else task.evaluate
+        assert isinstance(evaluator, EvaluatorConfig), task.name
+        if servers_of(task, benchmark.defaults.harness):
+            assert {"called", "called_with"} & evaluator.checks.keys(), task.name
+
+
+def test_demo_onetool__has_what_the_benchmarks_use() -> None:
+    onetool = yaml.safe_load((FOLDER.parent / "onetool" / "onetool.yaml").read_text())
+    text = (FOLDER / "features.yaml").read_text() + (FOLDER / "compare.yaml").read_text()
+    assert "demo/onetool/onetool.yaml" in text
+    assert all(f"{alias}(" in text for alias in onetool["alias"])
+    assert all(f"${snippet} " in text for snippet in onetool["snippets"])
+    assert all(f"{server}.convert_time(" in text for server in onetool["servers"])
 
 
 def flaws(document: Any) -> list[str]:
