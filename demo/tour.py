@@ -2,12 +2,14 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
 
+from app.comparison.change_text import describe_change, format_number, format_value
+from app.kpis.verdict_types import ValueVerdict
 from demo.receiver import Receiver, is_signed, receiving
 
 HERE = Path(__file__).parent
@@ -54,6 +56,7 @@ RULE = {
     "severity": "CRITICAL",
     "keepFiringForRuns": 0,
 }
+_MARKS = {"REGRESSED": "▼", "IMPROVED": "▲"}
 ONLY_INBOX: dict[str, Any] = {"channels": ["IN_APP"], "recipients": []}
 
 
@@ -126,7 +129,7 @@ def show(api: Api) -> DemoRun:
         api.put("/alert-configs", {**RULE, "channels": ["WEBHOOK"], "recipients": [receiver.url]})
         secret = _create_secret(api, receiver)
         runs = [_run(api, run_name) for run_name in RUN_NAMES]
-        _print_comparison(*runs)
+        _print_comparison(runs[-1])
         _print_alert(api, runs[-1], receiver, secret)
         api.patch(f"/alert-configs/{RULE['id']}", ONLY_INBOX)
     return runs[-1]
@@ -160,32 +163,31 @@ def _run(api: Api, run_name: str) -> DemoRun:
     )
 
 
-def _print_comparison(first: DemoRun, second: DemoRun) -> None:
-    print(f"{'metric (mean)':<24}{RUN_NAMES[0]:>10}{RUN_NAMES[1]:>10}{'change':>10}")
-    for name, row in first.metrics.items():
-        _print_change(name, row["mean"], second.metrics[name]["mean"])
-    print(f"\n{'KPI':<24}{RUN_NAMES[0]:>10}{RUN_NAMES[1]:>10}{'change':>10}")
-    for name, row in first.kpis.items():
-        _print_change(name, row["value"], second.kpis[name]["value"])
+def _print_comparison(second: DemoRun) -> None:
+    print(f"{RUN_NAMES[1]} against {RUN_NAMES[0]}: {second.run['verdict']['explanation']}")
+    _print_changes("metric", second.metrics)
+    _print_changes("KPI", second.kpis)
     quality = second.kpis["answer quality"]
     if quality["withinThresholds"] is False:
         print(
-            f"\n{RUN_NAMES[1]} regressed: answer quality {quality['value']:.3f} is below"
+            f"\n{RUN_NAMES[1]} regressed: answer quality {format_number(quality['value'])} is below"
             f" its threshold of {LOWEST_QUALITY}."
         )
 
 
-def _print_change(name: str, before: float | None, after: float | None) -> None:
-    if before is None or after is None:
-        print(f"{name:<24}{_number(before):>10}{_number(after):>10}{'–':>10}")
-        return
-    change = after - before
-    mark = "▼" if change < 0 else "▲" if change > 0 else "="
-    print(f"{name:<24}{before:>10.3f}{after:>10.3f}{mark:>3}{change:>+7.3f}")
+def _print_changes(title: str, rows: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print the stored changes of KPIs or metrics, with the numbers that reports and alerts show."""
+    print(f"\n{title:<16}{RUN_NAMES[0]:>8}{RUN_NAMES[1]:>8}    change")
+    for name, row in rows.items():
+        print(f"{name:<16}{_describe_change(ValueVerdict.model_validate(row['verdict']))}")
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+def _describe_change(verdict: ValueVerdict) -> str:
+    text = describe_change(verdict, verdict.scale)
+    if text is None:
+        return f"{'–':>8}{'–':>8}    {verdict.explanation}"
+    mark = _MARKS.get(str(verdict.verdict), " ")
+    return f"{text.before:>8}{text.after:>8}  {mark} {text.change}"
 
 
 def _print_alert(api: Api, demo_run: DemoRun, receiver: Receiver, secret: str) -> None:
@@ -202,7 +204,7 @@ def _print_alert(api: Api, demo_run: DemoRun, receiver: Receiver, secret: str) -
         f"""
 Alert rule "{alert["name"]}" is {state["state"]} since {demo_run.run["runName"]}:
   {alert["explanation"]}
-  worst trace   {trace["traceId"]}: {trace["metric"]} {_number(trace["before"])} ▼ {_number(trace["value"])}
+  worst trace   {trace["traceId"]}: {trace["metric"]} {format_value(trace["before"])} ▼ {format_value(trace["value"])}
   inbox         {message["severity"]}, {unread}: {message["title"]}
   webhook       {_describe_webhook(api, receiver, secret, message["id"])}"""
     )

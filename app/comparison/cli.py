@@ -1,7 +1,7 @@
 """`mosaico runs compare`: the comparison of two runs."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,9 @@ from app.core.console.terminal import (
     print_json,
     print_result,
 )
+
+if TYPE_CHECKING:
+    from app.comparison.change_text import ChangeText
 
 PATH = "/benchmark-runs"
 # The comparison of two large runs takes a minute, and may wait for one that another client started.
@@ -40,23 +43,25 @@ def print_explanations(items: Sequence[JSON]) -> None:
         print_result(format_cell(f"{name}: {explanation}" if is_unnamed else explanation))
 
 
-def _verdict_field(name: str) -> Column:
-    return Column(name, lambda item: item["verdict"].get(name))
+def _change_column(title: str, part: Callable[["ChangeText"], str]) -> Column:
+    def cell(item: JSON) -> str | None:
+        # Only a command that prints changes loads the types of verdicts.
+        from app.comparison.change_text import describe_change
+        from app.kpis.verdict_types import ValueVerdict
 
+        verdict = ValueVerdict.model_validate(item["verdict"])
+        text = describe_change(verdict, verdict.scale)
+        return None if text is None else part(text)
 
-def _interval(item: JSON) -> str | None:
-    low, high = item["verdict"].get("low"), item["verdict"].get("high")
-    return None if low is None or high is None else f"{format_cell(low)} to {format_cell(high)}"
+    return Column(title, cell)
 
 
 VERDICT_COLUMNS = (
-    _verdict_field("verdict"),
-    _verdict_field("baselineValue"),
-    _verdict_field("value"),
-    _verdict_field("effect"),
-    Column("95 % CI", _interval),
-    Column("p", lambda item: item["verdict"].get("pAdjusted")),
-    _verdict_field("minDetectableEffect"),
+    Column("verdict", lambda item: item["verdict"].get("verdict")),
+    _change_column("baseline", lambda text: text.before),
+    _change_column("candidate", lambda text: text.after),
+    _change_column("change", lambda text: text.change),
+    Column("detectable change", lambda item: item["verdict"].get("minDetectableEffect")),
 )
 FLIPPED_ITEM_COLUMNS = (
     field("itemId", "item"),
@@ -72,7 +77,7 @@ FEATURE_COLUMNS = (
     Column(
         "of the other items", lambda item: f"{item['baselineCount']} of {item['baselineTotal']}"
     ),
-    field("pAdjusted", "p"),
+    field("pAdjusted", "adjusted p"),
 )
 
 

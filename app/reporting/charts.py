@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
+from app.comparison.change_text import format_number
 from app.core.text import html_text, xml_text
 
 WIDTH, HEIGHT = 640, 280
@@ -51,9 +52,12 @@ class TrendPoint(NamedTuple):
 
 
 class ChangeBar(NamedTuple):
-    """A change with its 95 % interval; changes within `margin` do not count."""
+    """A change with its 95 % interval; changes within `margin` do not count. `text` describes the
+    change with its numbers.
+    """
 
     name: str
+    text: str
     effect: float
     low: float
     high: float
@@ -95,9 +99,7 @@ def trend_chart(name: str, points: Sequence[TrendPoint], unit: str | None = None
     x = _Axis(0, max(1, len(points) - 1), LEFT + 12, WIDTH - RIGHT - 12)
     pixels = [x.pixel(index) for index in range(len(points))]
     last = points[-1]
-    description = (
-        f"runs: {len(points)}, the last at {last.value:.4g}, {last.verdict or 'not compared'}"
-    )
+    description = f"runs: {len(points)}, the last at {format_number(last.value)}, {last.verdict or 'not compared'}"
     return _svg(
         f"{name}{f' ({unit})' if unit else ''}",
         description,
@@ -106,7 +108,10 @@ def trend_chart(name: str, points: Sequence[TrendPoint], unit: str | None = None
             *_lines(pixels, points, y),
             *(
                 _mark(
-                    pixel, y.pixel(point.value), point.verdict, f"{point.label}: {point.value:.4g}"
+                    pixel,
+                    y.pixel(point.value),
+                    point.verdict,
+                    f"{point.label}: {format_number(point.value)}",
                 )
                 for pixel, point in zip(pixels, points, strict=True)
             ),
@@ -140,11 +145,7 @@ def changes_chart(title: str, changes: Sequence[ChangeBar]) -> str:
         _text(x.pixel(tick), height - BOTTOM + 16, f"{tick:+.3g}", anchor="middle", fill=FAINT)
         for tick in _ticks(x.low, x.high)
     ]
-    description = "; ".join(
-        f"{change.name} {change.effect:+.3g} ({change.low:+.3g} to {change.high:+.3g}),"
-        f" {change.verdict}"
-        for change in changes
-    )
+    description = "; ".join(f"{change.name}: {change.text}, {change.verdict}" for change in changes)
     return _svg(title, description, [*rows, zero, *ticks], height=height, legend=True)
 
 
@@ -217,7 +218,9 @@ def _change_row(change: ChangeBar, x: _Axis, y: float) -> Iterator[str]:
         f'<line x1="{x.pixel(change.low):.1f}" x2="{x.pixel(change.high):.1f}" y1="{y:.1f}"'
         f' y2="{y:.1f}" stroke="{_COLORS.get(change.verdict, INK)}" stroke-width="3"/>'
     )
-    yield _mark(x.pixel(change.effect), y, change.verdict, f"{change.name}: {change.verdict}")
+    yield _mark(
+        x.pixel(change.effect), y, change.verdict, f"{change.name}: {change.text}, {change.verdict}"
+    )
 
 
 def _item_bars(bars: Sequence[ItemChange], y: _Axis, sign: int) -> Iterator[str]:

@@ -7,6 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.comparison import stored_run_comparison
+from app.comparison.change_text import format_change
 from app.comparison.flipped_items import item_means
 from app.comparison.item_matrix import pair_items
 from app.comparison.item_queries import read_items
@@ -101,7 +102,8 @@ def _change_bar(name: str, verdict: ValueVerdict) -> ChangeBar | None:
     effect, margin = verdict.effect, verdict.margin
     if effect is None or margin is None or verdict.low is None or verdict.high is None:
         return None
-    return ChangeBar(name, effect, verdict.low, verdict.high, margin, str(verdict.verdict))
+    text = format_change(verdict)
+    return ChangeBar(name, text, effect, verdict.low, verdict.high, margin, str(verdict.verdict))
 
 
 class _HistoryEntry(NamedTuple):

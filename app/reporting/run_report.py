@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from app.comparison.change_text import format_number
 from app.comparison.trial_statistics import list_trial_statistics
 from app.core.text import html_page, html_text
 
@@ -245,7 +246,7 @@ def _share(share: float | None) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
+    return "–" if value is None else format_number(value)
 
 
 def _shorten(text: str | None, limit: int = 300) -> str:

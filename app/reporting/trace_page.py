@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from app.comparison.change_text import format_number
 from app.core.console.api_client import ApiClient, quote_segment
 from app.harness.reports.html import html_report
 from app.harness.reports.view import (
@@ -41,7 +42,7 @@ def _view(api: ApiClient, run_id: str) -> RunReportView:
         timestamp=run["createdAt"],
         note=run["verdict"]["verdict"] if run["verdict"] and run["verdict"].get("verdict") else "",
         figures=[
-            FigureLine(name, "undefined" if value is None else f"{value:.4g}")
+            FigureLine(name, "undefined" if value is None else format_number(value))
             for name, value in figures
         ],
         tables=[],
@@ -53,7 +54,7 @@ def _attempt(trace: JSON) -> AttemptView:
     status = _status(trace)
     categories = [tag for tag in trace["tags"] if not tag.startswith(CONTENT_TAG)]
     values = [
-        (name, f"{value:.4g}") for name, value in trace["values"].items() if value is not None
+        (name, format_number(value)) for name, value in trace["values"].items() if value is not None
     ]
     return AttemptView(
         task=trace["itemId"],

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from app.comparison.change_text import format_number
 from app.core.console.resource import Limit, id_argument
 from app.core.console.table import JSON, Column, field, print_details, print_page
 from app.core.console.terminal import (
@@ -25,7 +26,9 @@ RunId = Annotated[str, id_argument("run", PATH)]
 
 def _values(trace: JSON) -> str:
     return ", ".join(
-        f"{name} {value:.4g}" for name, value in trace["values"].items() if value is not None
+        f"{name} {format_number(value)}"
+        for name, value in trace["values"].items()
+        if value is not None
     )
 
 

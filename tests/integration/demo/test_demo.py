@@ -9,6 +9,8 @@ import httpx
 import pytest
 from standardwebhooks.webhooks import Webhook as Reference
 
+from app.comparison.change_text import describe_change
+from app.kpis.verdict_types import ValueVerdict
 from demo.receiver import ReceivedWebhook, is_signed, receiving
 from demo.tour import Api, show
 from tests.support.service import Service
@@ -52,6 +54,14 @@ def test_demo_tour__second_run_fires_alert_and_signed_webhook(
     )
     assert '"alert.firing" was received at http://127.0.0.1:' in output
     assert "its signature is valid" in output
+    # The demo prints the change that the run has stored, as reports and messages do.
+    rows = service.get(f"/benchmark-runs/{last_run.run['id']}/kpis")["items"]
+    quality = ValueVerdict.model_validate(
+        next(row["verdict"] for row in rows if row["name"] == "answer quality")
+    )
+    text = describe_change(quality, quality.scale)
+    assert text is not None
+    assert f"{text.before:>8}{text.after:>8}  ▼ {text.change}" in output
     [alert] = service.listed("/alerts", state="FIRING")
     assert alert["runId"] == last_run.run["id"]
     assert service.get("/alert-configs/demo-rule")["channels"] == ["IN_APP"]

@@ -60,7 +60,7 @@ def test_trend_chart__line_and_band_are_interrupted_between_fingerprints() -> No
 
 
 def test_changes_chart__positive_change_is_right_of_zero() -> None:
-    chart = changes_chart("all", [ChangeBar("a", 0.1, 0.05, 0.15, 0.02, "IMPROVED")])
+    chart = changes_chart("all", [ChangeBar("a", "+0.100", 0.1, 0.05, 0.15, 0.02, "IMPROVED")])
     zero, bar = (
         next(line for line in ET.fromstring(chart).iter(f"{SVG}line") if line.get(name) == value)
         for name, value in (("stroke", "#24292f"), ("stroke-width", "3"))
@@ -91,7 +91,8 @@ def test_charts__any_names_and_numbers_give_valid_svg_without_script_or_style(
             values[0][0], [TrendPoint(name, value, value, value, None) for name, value in values]
         ),
         changes_chart(
-            "all", [ChangeBar(name, value, value, value, 0.0, "INVALID") for name, value in values]
+            "all",
+            [ChangeBar(name, "", value, value, value, 0.0, "INVALID") for name, value in values],
         ),
         items_chart("all", [ItemChange(name, value) for name, value in values]),
     )
