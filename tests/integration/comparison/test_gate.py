@@ -1,5 +1,6 @@
 """`mosaico gate`: the exit code that a CI server reads."""
 
+import html
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,6 +11,8 @@ from typer.testing import CliRunner, Result
 
 from app.cli import cli
 from app.comparison import stored_run_comparison
+from app.comparison.change_text import describe_change
+from app.kpis.verdict_types import ValueVerdict
 from tests.integration.comparison.conftest import CompleteRun, traces
 from tests.support.service import Service, ndjson
 
@@ -257,3 +260,35 @@ def test_compare_command__prints_the_comparison(
     assert "tag:kind:sum\t10 of 10\t0 of 30" in completed.stdout
     document = json.loads(CliRunner().invoke(cli, [*words, "--json"], env=env).stdout)
     assert document["flippedItems"]["regressions"] == 10
+
+
+@pytest.mark.usefixtures("at_once")
+def test_change__has_the_same_numbers_everywhere(
+    service: Service, complete_run: CompleteRun, tmp_path: Path
+) -> None:
+    env = address_of(service)
+    first = complete_run("monday", traces(range(3)))["id"]
+    worse = complete_run("tuesday", traces(range(15)))["id"]
+    [kpi] = service.get(f"/benchmark-runs/{worse}/kpis")["items"]
+    verdict = ValueVerdict.model_validate(kpi["verdict"])
+    text = describe_change(verdict, verdict.scale)
+    assert text is not None
+    assert text.values == "0.925 → 0.625"
+    assert text.change.startswith("-0.300 (95 % CI ")
+    assert text.change in verdict.explanation
+    report = tmp_path / "report.html"
+    commands = (
+        ["gate", "--run", worse],
+        ["gate", "--run", worse, "--format", "markdown"],
+        ["runs", "show", worse],
+        ["runs", "compare", first, worse],
+        ["runs", "report", worse, "--html", str(report)],
+    )
+    for words in commands:
+        shown = CliRunner().invoke(cli, words, env=env).stdout
+        if words[1] == "report":
+            shown = html.unescape(report.read_text())
+        # Markdown escapes the sign before a small p.
+        assert text.change in shown.replace("\\<", "<"), words
+    plot = service.send("GET", f"/benchmark-runs/{worse}/plot", params={"against": first}).text
+    assert text.change in html.unescape(plot)
