@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from app.comparison.change_text import describe_change, format_number, format_value
+from app.comparison.change_text import describe_change, format_value
+from app.kpis.number_text import format_number
 from app.kpis.verdict_types import ValueVerdict
 from demo.receiver import Receiver, is_signed, receiving
 

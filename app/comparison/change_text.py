@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from app.kpis.number_text import DIMENSIONLESS_UNITS, format_number
 from app.kpis.verdict_types import ValueVerdict
 from app.statistics.verdict_rules import Scale
 
-# Units of shares, which need no name beside the number.
-_PLAIN_UNITS = frozenset({"ratio", "score"})
 _SMALLEST_P = 0.001
 _SMALLEST_SHARE = 0.0005
-_WHOLE_NUMBERS_FROM = 1000
 
 
 class ChangeNumbers(Protocol):
@@ -95,7 +93,7 @@ def format_value(value: float | None, scale: Scale | None = None, unit: str | No
     if value is None:
         return "no value"
     number = f"{value:.3f}" if scale is Scale.RATE else format_number(value)
-    return number if unit is None or unit in _PLAIN_UNITS else f"{number} {unit}"
+    return number if unit is None or unit in DIMENSIONLESS_UNITS else f"{number} {unit}"
 
 
 def format_amount(amount: float, scale: Scale | None, *, has_sign: bool = False) -> str:
@@ -112,17 +110,6 @@ def format_amount(amount: float, scale: Scale | None, *, has_sign: bool = False)
 def format_limit(limit: float, scale: Scale | None) -> str:
     """A limit that somebody set, as short as it was written."""
     return f"{limit * 100:g} %" if scale is Scale.RATIO else format_number(limit)
-
-
-def format_number(value: float) -> str:
-    """A number with four significant digits and without an exponent."""
-    if value == 0:
-        return "0"
-    if abs(value) >= _WHOLE_NUMBERS_FROM:
-        return f"{value:.0f}"
-    text = f"{value:.4g}"
-    # Small numbers only: larger ones were written as whole numbers.
-    return f"{value:.12f}".rstrip("0").rstrip(".") if "e" in text else text
 
 
 def _interval_text(low: float | None, high: float | None, scale: Scale | None) -> str:

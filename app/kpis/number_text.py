@@ -5,15 +5,20 @@ from collections.abc import Sequence
 # Names of scales and not of quantities: they add nothing to a number.
 DIMENSIONLESS_UNITS = frozenset({"ratio", "score"})
 _LARGE = 1000
+_SMALL = 1e-9
 _SHARE_DIGITS = 2
 _MAX_SHARE_DIGITS = 4
 
 
 def format_number(value: float) -> str:
-    """A number with four significant digits, without an exponent from 0.0001 to 10^15."""
+    """A number with four significant digits, without an exponent from 10^-9 to 10^15."""
     if abs(value) >= 1e15:  # noqa: PLR2004 - no reader counts so many digits
         return f"{value:.4g}"
-    return f"{value:,.0f}" if abs(value) >= _LARGE else f"{value:.4g}"
+    if abs(value) >= _LARGE:
+        return f"{value:,.0f}"
+    text = f"{value:.4g}"
+    # Costs of one request are such numbers: 0.0000123 USD.
+    return f"{value:.12f}".rstrip("0") if "e" in text and abs(value) >= _SMALL else text
 
 
 def format_value(value: float, unit: str | None, *, is_share: bool = False) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from app.comparison.change_text import format_number
 from app.comparison.trial_statistics import list_trial_statistics
 from app.core.text import html_page, html_text
+from app.kpis.number_text import format_number
 
 JSON = dict[str, Any]
 

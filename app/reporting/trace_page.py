@@ -2,7 +2,6 @@
 
 from typing import Any, Final
 
-from app.comparison.change_text import format_number
 from app.core.console.api_client import ApiClient, quote_segment
 from app.harness.reports.html import html_report
 from app.harness.reports.view import (
@@ -13,6 +12,7 @@ from app.harness.reports.view import (
     RunReportView,
 )
 from app.harness.transcript import Transcript, TranscriptMessage, parse_transcript
+from app.kpis.number_text import format_number
 
 JSON = dict[str, Any]
 

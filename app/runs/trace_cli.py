@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from app.comparison.change_text import format_number
 from app.core.console.resource import Limit, id_argument
 from app.core.console.table import JSON, Column, field, print_details, print_page
 from app.core.console.terminal import (
@@ -15,6 +14,7 @@ from app.core.console.terminal import (
     print_json,
     print_result,
 )
+from app.kpis.number_text import format_number
 
 PATH = "/benchmark-runs"
 

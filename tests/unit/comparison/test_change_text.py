@@ -43,7 +43,7 @@ def test_format_change__ratio_is_in_percent_and_values_have_their_unit() -> None
     slower = verdict(
         scale=Scale.RATIO, baseline_value=5010.2, value=5411.0, effect=0.08, low=0.012, high=0.153
     )
-    assert format_change(slower, "ms") == "5010 ms → 5411 ms, +8.0 % (95 % CI 1.2 % to 15.3 %)"
+    assert format_change(slower, "ms") == "5,010 ms → 5,411 ms, +8.0 % (95 % CI 1.2 % to 15.3 %)"
 
 
 def test_format_change__not_compared_is_empty() -> None:
@@ -57,8 +57,8 @@ def test_format_change__not_compared_is_empty() -> None:
         (None, "ms", "no value"),
         (0.0, "USD", "0 USD"),
         (0.0000123, "USD", "0.0000123 USD"),
-        (35412.7, "tokens", "35413 tokens"),
-        (1234567.0, None, "1234567"),
+        (35412.7, "tokens", "35,413 tokens"),
+        (1234567.0, None, "1,234,567"),
         (-2.5, None, "-2.5"),
     ],
 )
