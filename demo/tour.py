@@ -178,9 +178,10 @@ def _print_comparison(second: DemoRun) -> None:
 
 def _print_changes(title: str, rows: Mapping[str, Mapping[str, Any]]) -> None:
     """Print the stored changes of KPIs or metrics, with the numbers that reports and alerts show."""
-    print(f"\n{title:<16}{RUN_NAMES[0]:>8}{RUN_NAMES[1]:>8}    change")
+    width = max(map(len, rows))
+    print(f"\n{title:<{width}}{RUN_NAMES[0]:>8}{RUN_NAMES[1]:>8}    change")
     for name, row in rows.items():
-        print(f"{name:<16}{_describe_change(ValueVerdict.model_validate(row['verdict']))}")
+        print(f"{name:<{width}}{_describe_change(ValueVerdict.model_validate(row['verdict']))}")
 
 
 def _describe_change(verdict: ValueVerdict) -> str:

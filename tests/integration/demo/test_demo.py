@@ -48,10 +48,8 @@ def test_demo_tour__second_run_fires_alert_and_signed_webhook(
         'Alert rule "answer quality falls" is FIRING since run-2:\n  answer quality fell by'
         in output
     )
-    assert (
-        "CRITICAL, unread: Firing: answer quality falls (Handbook questions, Pelican handbook agent)"
-        in output
-    )
+    assert "CRITICAL, unread: Pelican handbook agent: answer quality 0." in output
+    assert " (Handbook questions)" in output
     assert '"alert.firing" was received at http://127.0.0.1:' in output
     assert "its signature is valid" in output
     # The demo prints the change that the run has stored, as reports and messages do.
