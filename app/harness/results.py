@@ -1,7 +1,8 @@
 """Result types and figures that both harnesses share."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from app.llm.conversation import ChatMessage, MessageRole
@@ -38,6 +39,33 @@ class ConversationEnding(StrEnum):
     COST_LIMIT = "cost_limit"
     TRUNCATED = "truncated"
     ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderRetries:
+    """The failed requests of an attempt or run: their number by status, and the waits after them.
+
+    `waited_ms` is part of the duration of the attempt.
+    """
+
+    failures: dict[str, int] = field(default_factory=dict)
+    waited_ms: float = 0.0
+
+    def describe(self) -> str:
+        """`5 (3 × 503, 2 × 429)`; empty without a failure."""
+        causes = ", ".join(f"{count} × {status}" for status, count in self.failures.items())
+        return f"{sum(self.failures.values())} ({causes})" if causes else ""
+
+
+def sum_retries(parts: Iterable[ProviderRetries]) -> ProviderRetries:
+    """The failed requests of several attempts together."""
+    listed = list(parts)
+    failures: Counter[str] = Counter()
+    for part in listed:
+        failures.update(part.failures)
+    return ProviderRetries(
+        failures=dict(failures), waited_ms=sum(part.waited_ms for part in listed)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,13 +122,16 @@ def build_transcript(
 ) -> Transcript:
     """The transcript of a conversation; of the tool calls alone when there are no messages.
 
-    `tool_calls` are the recorded calls in the order of the model's calls. When their numbers differ,
-    each call is shown as the messages have it. `requests` belong to the messages of the model.
+    `tool_calls` are the recorded calls in the order of the model's calls, whose arguments are shown.
+    When their numbers differ, each call is shown as the messages have it. `requests` belong to the messages of the model.
     """
     if not messages:
         return Transcript(steps=tuple(tool_calls))
-    in_messages = list(_calls_in(messages))
-    next_call = iter(tool_calls if len(tool_calls) == len(in_messages) else in_messages)
+    calls = list(_calls_in(messages))
+    if len(tool_calls) == len(calls):
+        pairs = zip(tool_calls, calls, strict=True)
+        calls = [replace(recorded, arguments=call.arguments) for recorded, call in pairs]
+    next_call = iter(calls)
     next_request = iter(requests)
     steps: list[TranscriptStep] = []
     if system:

@@ -6,22 +6,31 @@ counted as a failed attempt, an outage would read as a drop of quality.
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Sequence
 
+from app.harness.results import ProviderRetries
+from app.harness.transcript import ModelRequest
 from app.llm.conversation import ChatMessage, Llm, Tool, Turn, user_message
 from app.llm.errors import LlmError, LlmErrorKind
-from app.llm.retry import RetryStatus, track_retries
+from app.llm.retry import RetryStatus, RetryWait, track_retries
 
 
 class WatchedLlm:
-    """The model of one attempt; remembers its unanswered request and the retries of that request."""
+    """The model of one attempt; remembers its unanswered request and the retries of every request.
+
+    `requests` describes the answered ones, in order.
+    """
 
     def __init__(self, llm: Llm) -> None:
         self.model = llm.model
         self._llm = llm
+        self.requests: list[ModelRequest] = []
         self._requests = 0
         self._sent_at: float | None = None
         self._retries = RetryStatus()
+        self._failures: Counter[str] = Counter()
+        self._waited_s = 0.0
 
     async def turn(
         self, system: str, messages: Sequence[ChatMessage], tools: Sequence[Tool]
@@ -29,11 +38,33 @@ class WatchedLlm:
         """The next turn of the model. Raises: LlmError."""
         self._requests += 1
         self._sent_at = time.monotonic()
-        with track_retries() as self._retries:
-            turn = await self._llm.turn(system, messages, tools)
+        try:
+            with track_retries() as self._retries:
+                turn = await self._llm.turn(system, messages, tools)
+        finally:
+            self._failures.update(self._retries.failures)
+            self._waited_s += self._retries.waited_s
+        usage, retries = turn.usage, self._retries
+        self.requests.append(
+            ModelRequest(
+                input_tokens=usage.input_tokens if usage else None,
+                output_tokens=usage.output_tokens if usage else None,
+                latency_ms=1000 * (time.monotonic() - self._sent_at),
+                waited_ms=1000 * retries.waited_s,
+                retries=retries.failures.total(),
+            )
+        )
         # Not reset by an exception: a cancelled request is the one that the timeout waited for.
         self._sent_at = None
         return turn
+
+    def current_wait(self) -> RetryWait | None:
+        """The wait before a retry that is in progress."""
+        return self._retries.wait
+
+    def retries(self) -> ProviderRetries:
+        """The failed requests of the attempt, those of a request without an answer included."""
+        return ProviderRetries(failures=dict(self._failures), waited_ms=1000 * self._waited_s)
 
     def timeout_error(self, timeout_s: float) -> LlmError | None:
         """The error of an attempt that timed out; None when it was not waiting for the model."""

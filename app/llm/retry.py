@@ -5,12 +5,13 @@ The SDKs' own retries are off: they know neither exhausted quotas nor our time l
 
 import asyncio
 import random
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from app.core.http.retry import ExponentialBackoff, Jitter, RetryPolicy
 from app.llm.errors import LlmError, LlmErrorKind
@@ -98,16 +99,24 @@ def completion_retries(
 COMPLETION_RETRIES: Final = completion_retries()
 
 
+class RetryWait(NamedTuple):
+    """A wait before a retry: the status that caused it, and its end in seconds since the epoch."""
+
+    cause: str
+    until: float
+
+
 @dataclass(slots=True)
 class RetryStatus:
     """The failed attempts of a call: how often it failed with each status, and the last reason.
 
-    `waited_s` sums the waits before the retries, in seconds.
+    `waited_s` sums the waits before the retries, in seconds; `wait` is the one in progress.
     """
 
     failures: Counter[str] = field(default_factory=Counter)
     last_reason: str | None = None
     waited_s: float = 0.0
+    wait: RetryWait | None = None
 
     def describe(self) -> str:
         """`3 × 503`, or `2 × 503 and 1 × 429`; empty without a failure."""
@@ -172,7 +181,8 @@ async def call_with_retries(
             )
             if wait_s is None:
                 raise
-            status.failures[_status_name(error)] += 1
+            cause = _status_name(error)
+            status.failures[cause] += 1
             status.last_reason = error.reason
             status.waited_s += wait_s
             if error.kind is LlmErrorKind.RATE_LIMITED:
@@ -182,7 +192,9 @@ async def call_with_retries(
             return response
         failures[policy] += 1
         waited_s += wait_s
+        status.wait = RetryWait(cause, time.time() + wait_s)
         await sleep(wait_s)
+        status.wait = None
 
 
 def _status_name(error: LlmError) -> str:

@@ -14,6 +14,7 @@ from app.harness.bash.sandbox import DEFAULT_LIMITS, Sandbox, SandboxLimits, san
 from app.harness.bash.types import AgentTrace, EvalTask, ToolCallResult
 from app.harness.budget import Budget, BudgetKind, RunBudgetExhausted
 from app.harness.results import ConversationEnding
+from app.harness.running_attempts import announce_model
 from app.harness.watched_llm import WatchedLlm
 from app.llm.conversation import (
     ChatMessage,
@@ -126,6 +127,7 @@ class _AgentLoop:
         self.sandbox = Sandbox(task.files, limits.sandbox)
         self._system = task.system if task.system is not None else sandbox_prompt()
         self.llm = WatchedLlm(llm)
+        announce_model(self.llm)
         self._max_turns = limits.max_turns
         self._budget = budget
         self._messages = [user_message(task.prompt)]
@@ -187,6 +189,8 @@ class _AgentLoop:
             duration_ms=duration_ms,
             ending=ending,
             cost_usd=self._budget.cost_usd,
+            requests=tuple(self.llm.requests),
+            retries=self.llm.retries(),
         )
 
     async def _execute(self, use: ToolUseBlock) -> None:

@@ -13,6 +13,7 @@ from app.harness.bash.types import BashAttemptKey, EvalResult, EvalTask
 from app.harness.budget import Budget, BudgetLimits, RunBudgetExhausted, UsedBudget
 from app.harness.judge import JudgeError
 from app.harness.results import AttemptOutcome
+from app.harness.running_attempts import running_attempt
 from app.harness.schemas import ModelPrice
 from app.llm.conversation import Llm, TurnSettings
 from app.llm.errors import LlmError
@@ -44,6 +45,10 @@ class Trial(NamedTuple):
     @property
     def key(self) -> BashAttemptKey:
         return BashAttemptKey(self.task.content_hash(), self.number)
+
+    @property
+    def label(self) -> str:
+        return f"{self.task.id} #{self.number + 1}" if self.number else self.task.id
 
     def skipped(self, reason: str) -> EvalResult:
         """The result of an attempt that was not made."""
@@ -108,7 +113,9 @@ class Runner:
 
     async def _work(self, queue: Iterable[Trial]) -> None:
         for trial in queue:
-            self._on_result(await self._attempt(trial))
+            with running_attempt(trial.label):
+                result = await self._attempt(trial)
+            self._on_result(result)
 
     async def _attempt(self, trial: Trial) -> EvalResult:
         if self._rejection is not None:

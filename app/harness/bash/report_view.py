@@ -16,6 +16,7 @@ from app.harness.reports.formatting import (
     format_points,
     format_seconds,
     format_tokens,
+    format_waiting,
 )
 from app.harness.reports.html import html_report
 from app.harness.reports.junit import junit_report
@@ -27,6 +28,7 @@ from app.harness.reports.view import (
     FigureLine,
     ReportTable,
     RunReportView,
+    retry_figures,
 )
 from app.harness.results import AttemptOutcome, ConversationEnding
 
@@ -52,7 +54,11 @@ def run_view(report: EvalReport) -> RunReportView:
         title=f"Bash evaluation: {report.title()}",
         timestamp=report.timestamp,
         note=f"turn limit {report.max_turns}",
-        figures=[*_figures(summary), *_reasons(summary)],
+        figures=[
+            *_figures(summary),
+            *retry_figures(result.trace.retries for result in report.results if result.trace),
+            *_reasons(summary),
+        ],
         tables=[
             _categories(summary),
             *_trials(trials),
@@ -130,7 +136,7 @@ def _facts(result: EvalResult) -> str:
         f"{trace.turns} turns, {trace.calls_ok()} of {trace.tool_call_count} calls ok,"
         f" {format_tokens(trace.total_input_tokens)} input and"
         f" {format_tokens(trace.total_output_tokens)} output tokens,"
-        f" {format_seconds(trace.duration_ms)}, {ending}"
+        f" {format_seconds(trace.duration_ms)}{format_waiting(trace.retries)}, {ending}"
     )
 
 

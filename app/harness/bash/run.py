@@ -19,7 +19,6 @@ from app.harness.bash.sandbox import BASHKIT_VERSION, sandbox_prompt
 from app.harness.bash.types import EvalReport, EvalResult, EvalTask
 from app.harness.budget import Budget, BudgetLimits
 from app.harness.progress import show_progress
-from app.harness.reports.terminal import attempt_line
 from app.harness.result_file import claim_result_file, result_of
 from app.harness.run_command import Interrupted, run_interruptible
 from app.llm.conversation import Llm, Provider, TurnSettings
@@ -93,7 +92,7 @@ async def _run(
 
         def keep(result: EvalResult) -> None:
             recorder.add(result)
-            show(attempt_line(attempt_view(result)))
+            show(attempt_view(result))
 
         runner = Runner(
             _llm_for_trial(options, llm), options.limits, budget, on_result=keep, judge=judge

@@ -10,15 +10,17 @@ def attempt_transcript(result: EvalResult) -> Transcript | None:
     if trace is None:
         return None
     return build_transcript(
-        trace.messages, [_call(call) for call in trace.tool_calls], system=result.task.system
+        trace.messages,
+        [_call(call) for call in trace.tool_calls],
+        system=result.task.system,
+        requests=trace.requests,
     )
 
 
 def _call(call: ToolCallResult) -> TranscriptToolCall:
-    arguments = {"commands": call.commands, "timeout_ms": call.timeout_ms}
     return TranscriptToolCall(
         tool="bash",
-        arguments={name: argument for name, argument in arguments.items() if argument is not None},
+        arguments={"commands": call.commands},
         stdout=call.stdout,
         stderr=call.stderr,
         exit_code=call.exit_code,

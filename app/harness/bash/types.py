@@ -9,7 +9,14 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from app.harness.results import AttemptOutcome, ConversationEnding, JudgeUsage, sum_if_known
+from app.harness.results import (
+    AttemptOutcome,
+    ConversationEnding,
+    JudgeUsage,
+    ProviderRetries,
+    sum_if_known,
+)
+from app.harness.transcript import ModelRequest
 from app.llm.conversation import ChatMessage
 
 
@@ -65,6 +72,7 @@ class AgentTrace:
 
     Tokens are None when the provider did not report them: unknown, not zero. `ending` is None in
     recordings of the original evaluation, which recorded only whether the stop was natural.
+    `requests` describes the requests behind the messages of the model, in order.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -78,6 +86,8 @@ class AgentTrace:
     duration_ms: int
     ending: ConversationEnding | None = None
     cost_usd: float | None = None
+    requests: tuple[ModelRequest, ...] = ()
+    retries: ProviderRetries = field(default_factory=ProviderRetries)
 
     def total_tokens(self) -> int | None:
         """Input and output tokens; None when the provider did not report them."""

@@ -33,7 +33,6 @@ from app.harness.mcp.types import (
     Traced,
 )
 from app.harness.progress import show_progress
-from app.harness.reports.terminal import attempt_line
 from app.harness.result_file import Journal, claim_result_file, journal_of, result_of
 from app.harness.results import AttemptOutcome
 from app.harness.run_command import Interrupted, run_interruptible
@@ -191,7 +190,7 @@ class McpRecorder:
             self._results.append(event.result)
             add_result(self._journal, event.result)
             if self._show is not None:
-                self._show(attempt_line(attempt_view(event.result)))
+                self._show(attempt_view(event.result))
         elif isinstance(event, ServerSeen):
             self._servers[event.facts.file, event.facts.name] = event.facts
             add_server(self._journal, event.facts)

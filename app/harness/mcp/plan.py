@@ -117,6 +117,11 @@ class PlannedAttempt:
         return AttemptKey(task.file, task.scenario, task.name, task.model, self.trial)
 
     @property
+    def label(self) -> str:
+        trial = f" #{self.trial + 1}" if self.trial else ""
+        return f"{self.task.scenario} / {self.task.name}{trial} {self.task.model}".rstrip()
+
+    @property
     def queue_key(self) -> tuple[str | int, ...]:
         """Attempts with the same key run one after the other, in one queue."""
         task = self.task

@@ -14,6 +14,7 @@ from app.harness.reports.formatting import (
     format_dollars,
     format_percent,
     format_seconds,
+    format_waiting,
 )
 from app.harness.reports.spreadsheet import csv_text
 from app.harness.reports.view import (
@@ -22,6 +23,7 @@ from app.harness.reports.view import (
     FigureLine,
     ReportTable,
     RunReportView,
+    retry_figures,
 )
 from app.harness.results import AttemptOutcome
 
@@ -52,7 +54,7 @@ def run_view(report: McpReport, *, verbose: bool = True) -> RunReportView:
         program="ot-bench",
         title="ot-bench",
         timestamp=report.timestamp,
-        figures=_figures(report),
+        figures=[*_figures(report), *retry_figures(result.retries for result in report.results)],
         overview=task_table(report, verbose=verbose),
         tables=[table for table in tables if table.rows],
         plots=[*plots, f"<p>{LEGEND}</p>"] if plots else [],
@@ -78,6 +80,7 @@ def attempt_view(result: TaskResult) -> AttemptView:
         facts=(
             f"{_servers(result) or 'no server'}, {len(result.llm_calls)} requests,"
             f" {len(result.tool_calls)} tool calls, {format_seconds(result.duration_ms)}"
+            f"{format_waiting(result.retries)}"
         ),
         error=result.failure_reason() if result.error is not None else "",
         error_kind=result.error.kind if result.error is not None else None,
@@ -110,7 +113,8 @@ def task_table(report: McpReport, *, verbose: bool = False) -> ReportTable:
         "Time",
         "Cost",
     ]
-    rows = [_task_row(result, verbose=verbose) for result in report.results]
+    reached = [result for result in report.results if result.outcome is not AttemptOutcome.SKIPPED]
+    rows = [_task_row(result, verbose=verbose) for result in reached]
     return ReportTable(
         "Tasks", [*columns, "Input per call", "Growth"] if verbose else columns, rows
     )

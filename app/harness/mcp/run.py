@@ -23,6 +23,7 @@ from app.harness.mcp.types import (
     TaskResult,
     Traced,
 )
+from app.harness.running_attempts import running_attempt
 
 
 async def run_plan(
@@ -86,7 +87,9 @@ async def _run_attempts(
     for attempt in chain.from_iterable(queues):
         listener(AttemptBegan(key=attempt.key))
         trace_sink = _trace_to(attempt.key, listener) if trace else discard_trace
-        listener(AttemptEnded(result=await run_attempt(attempt, context, trace_sink)))
+        with running_attempt(attempt.label):
+            result = await run_attempt(attempt, context, trace_sink)
+        listener(AttemptEnded(result=result))
 
 
 def _trace_to(key: AttemptKey, listener: Listener) -> TraceSink:

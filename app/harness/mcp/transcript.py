@@ -33,4 +33,6 @@ def _request(call: LlmCall) -> ModelRequest:
         input_tokens=call.input_tokens,
         output_tokens=call.output_tokens,
         latency_ms=call.latency_ms,
+        waited_ms=call.waited_ms,
+        retries=call.retries,
     )

@@ -6,7 +6,13 @@ from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
 from app.harness.mcp.config import TaskType
-from app.harness.results import AttemptOutcome, ConversationEnding, JudgeUsage, sum_if_known
+from app.harness.results import (
+    AttemptOutcome,
+    ConversationEnding,
+    JudgeUsage,
+    ProviderRetries,
+    sum_if_known,
+)
 from app.llm.conversation import ChatMessage
 
 
@@ -70,6 +76,8 @@ class LlmCall:
     latency_ms: float
     cumulative_input: int | None
     tool_calls_made: int
+    retries: int = 0
+    waited_ms: float = 0.0
 
 
 class ContentKind(StrEnum):
@@ -152,6 +160,7 @@ class TaskResult:
     duration_ms: float = 0.0
     cost_usd: float | None = None
     judge: JudgeUsage | None = None
+    retries: ProviderRetries = field(default_factory=ProviderRetries)
 
     @property
     def key(self) -> AttemptKey:

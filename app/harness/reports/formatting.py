@@ -1,5 +1,7 @@
 """Numbers as texts, the same in every report."""
 
+from app.harness.results import ProviderRetries
+
 UNKNOWN = "–"
 
 
@@ -13,6 +15,14 @@ def format_percent(rate: float | None, decimals: int = 1) -> str:
 
 def format_seconds(milliseconds: float) -> str:
     return f"{milliseconds / 1000:.1f} s"
+
+
+def format_waiting(retries: ProviderRetries) -> str:
+    """The part of a duration that waited for the provider: ` (12.0 s of it waiting after 2 × 429)`."""
+    if not retries.failures:
+        return ""
+    causes = ", ".join(f"{count} × {status}" for status, count in retries.failures.items())
+    return f" ({format_seconds(retries.waited_ms)} of it waiting after {causes})"
 
 
 def format_points(points: float) -> str:

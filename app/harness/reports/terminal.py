@@ -1,9 +1,10 @@
 """A run as plain text for a terminal or a log."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from app.core.console.terminal import escape_line
-from app.harness.reports.view import AttemptView, ReportTable, RunReportView
+from app.harness.reports.view import AttemptStatus, AttemptView, ReportTable, RunReportView
 
 
 def terminal_report(view: RunReportView) -> str:
@@ -30,13 +31,25 @@ def attempt_line(attempt: AttemptView) -> str:
 def _attempts(view: RunReportView) -> Iterable[str]:
     if view.overview is not None:
         yield from table_lines(view.overview)
-        for attempt in view.attempts:
+        for attempt in _reached(view):
             if attempt.reason:
                 yield escape_line(f"[{attempt.label}] {attempt.title}: {attempt.reason}")
-        return
-    for attempt in view.attempts:
-        yield attempt_line(attempt)
-        yield from (f"       {escape_line(failure)}" for failure in attempt.failures)
+    else:
+        for attempt in _reached(view):
+            yield attempt_line(attempt)
+            yield from (f"       {escape_line(failure)}" for failure in attempt.failures)
+    yield from _not_reached(view)
+
+
+def _reached(view: RunReportView) -> list[AttemptView]:
+    return [attempt for attempt in view.attempts if attempt.status is not AttemptStatus.SKIPPED]
+
+
+def _not_reached(view: RunReportView) -> Iterable[str]:
+    """One line per reason; a run that ended early leaves many attempts."""
+    skipped = [attempt for attempt in view.attempts if attempt.status is AttemptStatus.SKIPPED]
+    for reason, count in Counter(attempt.reason for attempt in skipped).items():
+        yield escape_line(f"[SKIP] {count} attempts were not reached: {reason}")
 
 
 def _figures(view: RunReportView) -> Iterable[str]:

@@ -1,10 +1,12 @@
 """The view of a run that every report format renders; each harness builds its own `RunReportView`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from app.harness.reports.formatting import format_seconds
+from app.harness.results import ProviderRetries, sum_retries
 from app.harness.transcript import Transcript
 
 
@@ -60,6 +62,15 @@ class AttemptView:
     def reason(self) -> str:
         """Why the attempt did not pass; empty when it did."""
         return self.error or "; ".join(self.failures)
+
+
+def retry_figures(attempts: Iterable[ProviderRetries]) -> list[FigureLine]:
+    """The failed requests of a run and the waits after them; nothing when every request succeeded."""
+    total = sum_retries(attempts)
+    if not total.failures:
+        return []
+    text = f"{total.describe()}, {format_seconds(total.waited_ms)} of waiting"
+    return [FigureLine("Failed requests", text)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,8 @@ from app.harness.mcp.mcp_server import McpServer, ServerError
 from app.harness.mcp.plan import PlannedAttempt, PlannedTask
 from app.harness.mcp.server_pool import ServerPool
 from app.harness.mcp.types import OUTCOMES, AttemptError, ErrorKind, Evaluation, TaskResult
-from app.harness.results import AttemptOutcome, ConversationEnding
+from app.harness.results import AttemptOutcome, ConversationEnding, ProviderRetries
+from app.harness.running_attempts import announce_model
 from app.harness.watched_llm import WatchedLlm
 from app.llm.errors import LlmError
 from app.llm.prices import Price
@@ -159,6 +160,7 @@ class _AttemptRunner:
             duration_ms=1000 * (self._duration_s or 0.0),
             cost_usd=self._budget.cost_usd if record.llm_calls else None,
             judge=self._judge.usage(),
+            retries=self._llm.retries() if self._llm is not None else ProviderRetries(),
         )
 
     async def _run_task(self, servers: list[McpServer]) -> AttemptError | None:
@@ -167,6 +169,7 @@ class _AttemptRunner:
         model_key = ModelKey(self._task.endpoint, self._task.model, self._task.turn_settings)
         try:
             self._llm = WatchedLlm(self._context.models.get(model_key))
+            announce_model(self._llm)
             conversation = Conversation(self._task, self._llm, servers, self._record, self._budget)
             self._ending = await conversation.run()
         except LlmError as failure:

@@ -90,6 +90,7 @@ class Conversation:
         start_time = time.monotonic()
         turn = await self._llm.turn(self._system, record.messages, self._toolbox.tools)
         latency_ms = 1000 * (time.monotonic() - start_time)
+        request = self._llm.requests[-1]
         self._budget.add_usage(turn.usage)
         record.messages.append(turn.message)
         record.llm_calls.append(
@@ -99,6 +100,8 @@ class Conversation:
                 latency_ms=latency_ms,
                 cumulative_input=self._budget.input_tokens,
                 tool_calls_made=len(turn.message.tool_uses()),
+                retries=request.retries or 0,
+                waited_ms=request.waited_ms or 0.0,
             )
         )
         record.trace(f"<- {turn.stop} after {latency_ms:.0f} ms: {turn.message.text()}")
