@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from app.core.console.terminal import escape_line, is_interactive, print_status
-from app.harness.reports.terminal import attempt_line
+from app.harness.reports.terminal import attempt_line, failure_lines
 from app.harness.reports.view import AttemptStatus, AttemptView
 from app.harness.running_attempts import (
     RunningAttempts,
@@ -18,9 +18,11 @@ from app.harness.running_attempts import (
 )
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
 
 ShowAttempt = Callable[[AttemptView], None]
+
+BAR_WIDTH: Final = 20
 
 _STYLES: Final = {
     AttemptStatus.PASSED: "green",
@@ -63,6 +65,11 @@ class RunProgress:
         return elapsed_s / finished * (self.total - self.done) if finished else None
 
 
+def is_shown_live() -> bool:
+    """Whether a person saw every finished attempt and reads the report in the same terminal."""
+    return is_interactive(sys.stderr) and is_interactive(sys.stdout)
+
+
 @contextmanager
 def show_progress(total: int, *, done: int = 0) -> Iterator[ShowAttempt]:
     """Yield a function that shows one finished attempt; `done` attempts are finished already.
@@ -98,14 +105,16 @@ def _live(progress: RunProgress) -> Iterator[ShowAttempt]:
 
     console = Console(stderr=True, highlight=False)
     with collect_running_attempts() as board:
-        view = _LiveView(progress, board, time.monotonic(), console)
+        view = _LiveView(progress, board, time.monotonic())
         # Drawn again four times a second: a wait goes on without any event.
         with Live(get_renderable=view.render, console=console, transient=True) as live:
 
             def print_attempt(attempt: AttemptView) -> None:
                 # Text, because rich would read [PASS] in a plain string as markup.
-                line = Text(attempt_line(attempt), style=_STYLES.get(attempt.status, ""))
-                live.console.print(line)
+                style = _STYLES.get(attempt.status, "")
+                live.console.print(Text(attempt_line(attempt), style=style))
+                for line in failure_lines(attempt):
+                    live.console.print(Text(line))
 
             yield print_attempt
 
@@ -117,11 +126,11 @@ class _LiveView:
     progress: RunProgress
     board: RunningAttempts
     started_s: float
-    console: "Console"
 
     def render(self) -> "RenderableType":
         from rich.console import Group
         from rich.progress_bar import ProgressBar
+        from rich.table import Table
         from rich.text import Text
 
         now_s = time.monotonic()
@@ -134,8 +143,13 @@ class _LiveView:
             )
             for attempt in list(self.board.attempts)
         ]
-        bar = ProgressBar(total=max(self.progress.total, 1), completed=self.progress.done)
-        return Group(*running, bar, Text(self._summary(now_s)))
+        total = max(self.progress.total, 1)
+        line = Table.grid(padding=(0, 1))
+        line.add_row(
+            ProgressBar(total=total, completed=self.progress.done, width=BAR_WIDTH),
+            Text(self._summary(now_s), no_wrap=True, overflow="ellipsis"),
+        )
+        return Group(*running, line)
 
     def _summary(self, now_s: float) -> str:
         elapsed_s = now_s - self.started_s

@@ -1,8 +1,10 @@
 """What both programs share around a run: common options, interruption, outputs, exit code."""
 
 import asyncio
+import shlex
 import signal
-from collections.abc import Callable, Coroutine
+import sys
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -101,11 +103,15 @@ Seed = Annotated[
 
 
 class Interrupted(Exception, Generic[Report]):
-    """The run was interrupted; `report` holds the attempts that were finished."""
+    """The run was interrupted; `report` holds the attempts that were finished.
 
-    def __init__(self, report: Report) -> None:
+    `result_file` can be resumed; None when nothing was saved.
+    """
+
+    def __init__(self, report: Report, result_file: Path | None) -> None:
         super().__init__("interrupted")
         self.report = report
+        self.result_file = result_file
 
 
 def run_interruptible(run: Coroutine[Any, Any, Report]) -> Report:
@@ -140,11 +146,39 @@ def run_to_exit(
         report = run()
     except Interrupted as interrupted:
         show(interrupted.report)
+        file = interrupted.result_file
+        print_status(
+            f"to continue: {resume_command(sys.argv, file, module=_started_module())}"
+            if file is not None
+            else "nothing was saved; with --save FOLDER the next run can be resumed"
+        )
         raise typer.Exit(terminal.EXIT_INTERRUPTED) from None
     show(report)
     if export is not None:
         export(report)
     _exit_by_gate(figures(report), min_pass_rate)
+
+
+def resume_command(
+    arguments: Sequence[str], result_file: Path, *, module: str | None = None
+) -> str:
+    """A command line with `--resume`, quoted for a shell; `module` was started with `python -m`."""
+    program, *options = arguments
+    kept: list[str] = []
+    for option in options:
+        is_value = bool(kept) and kept[-1] == "--resume"
+        if is_value:
+            kept.pop()
+        elif not option.startswith("--resume="):
+            kept.append(option)
+    words = [Path(program).name] if module is None else ["python", "-m", module]
+    return shlex.join([*words, *kept, "--resume", str(result_file)])
+
+
+def _started_module() -> str | None:
+    """The module of `python -m MODULE`; None for a program."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return None if spec is None else str(spec.name)
 
 
 def _exit_by_gate(figures: GateFigures, min_pass_rate: float) -> None:

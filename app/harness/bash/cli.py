@@ -210,7 +210,7 @@ def run(
     try:
         run_command.run_to_exit(
             lambda: run_dataset(options, environment=os.environ, now=datetime.now(UTC)),
-            show=lambda report: _show_run(report, junit, html, output),
+            show=lambda report: _show_run(report, junit, html, output, resumed=resume is not None),
             export=export,
             figures=gate_figures,
             min_pass_rate=min_pass_rate,
@@ -399,16 +399,27 @@ def _load_checks() -> None:
 
 
 def _show_run(
-    report: "EvalReport", junit: Path | None, html: Path | None, output: OutputFormat
+    report: "EvalReport",
+    junit: Path | None,
+    html: Path | None,
+    output: OutputFormat,
+    *,
+    resumed: bool,
 ) -> None:
+    """Print the report and write its files. Attempts of a resumed run were not shown before."""
     from app.core.console.output_files import write_text
-    from app.harness.bash.report_view import render
+    from app.harness.bash.report_view import render, run_view
+    from app.harness.progress import is_shown_live
+    from app.harness.reports.terminal import terminal_report
 
     for path, format_name in ((junit, "junit"), (html, "html")):
         if path is not None:
             write_text(path, render(report, format_name))
-    format_name = "json" if output is OutputFormat.JSON else "terminal"
-    print_result(render(report, format_name).removesuffix("\n"))
+    if output is OutputFormat.JSON:
+        text = render(report, "json")
+    else:
+        text = terminal_report(run_view(report), attempts=resumed or not is_shown_live())
+    print_result(text.removesuffix("\n"))
 
 
 def _show_replayed(replayed: "ReplayedRun", save: Path | None, output: OutputFormat) -> None:

@@ -36,7 +36,7 @@ class Recorder:
     def __init__(self, report: EvalReport, trials: Sequence[Trial], path: Path | None) -> None:
         self._report = report
         self._trials = trials
-        self._path = path
+        self.path = path
         self._results = list(report.results)
         self._journal = Journal(path, self.report(NOT_REACHED)) if path is not None else None
 
@@ -59,17 +59,17 @@ class Recorder:
     def finish(self, reason: str) -> EvalReport:
         """The report, written to the result file with its Markdown next to it."""
         report = self.report(reason)
-        if self._path is not None and self._journal is not None:
-            write_report(report, self._path)
-            write_text(self._path.with_suffix(".md"), render(report, "markdown"))
+        if self.path is not None and self._journal is not None:
+            write_report(report, self.path)
+            write_text(self.path.with_suffix(".md"), render(report, "markdown"))
             self._journal.discard()
-            print_status(f"the result is in {self._path}")
+            print_status(f"the result is in {self.path}")
         return report
 
     def close(self) -> None:
         """Keep the journal of a run that failed, so that it can be resumed."""
         if self._journal is not None and self._journal.close():
-            print_status(f"the run failed; continue it with --resume {self._path}")
+            print_status(f"the run failed; continue it with --resume {self.path}")
 
 
 def resume_report(report: EvalReport, earlier: EvalReport, trials: Sequence[Trial]) -> EvalReport:

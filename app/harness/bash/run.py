@@ -76,7 +76,7 @@ def run_dataset(
         try:
             run_interruptible(_run(options, llm, judge, recorder, budget))
         except KeyboardInterrupt:
-            raise Interrupted(recorder.finish("interrupted")) from None
+            raise Interrupted(recorder.finish("interrupted"), recorder.path) from None
         return recorder.finish("the run reached its time limit")
 
 

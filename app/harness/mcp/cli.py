@@ -221,11 +221,15 @@ def run(
 
         export = exporter(export_run, os.environ, options.files[0].stem)
 
+    from app.harness.progress import is_shown_live
+
     prepared = prepare(options, environment=os.environ, now=now)
 
     def show(report: "McpReport") -> None:
         _write_reports(report, prepared.csv_file, junit=junit, html=html, markdown=markdown)
-        _print_report(report, output, verbose=verbose)
+        # Attempts of a resumed or quiet run were not shown before.
+        shown = is_shown_live() and not quiet and resume is None
+        _print_report(report, output, verbose=verbose, attempts=not shown)
 
     run_command.run_to_exit(
         lambda: run_files(prepared),
@@ -450,7 +454,9 @@ def _ask(question: str, choices: "Sequence[PickerChoice]") -> "PickerChoice | No
     return answer
 
 
-def _print_report(report: "McpReport", output: OutputFormat, *, verbose: bool) -> None:
+def _print_report(
+    report: "McpReport", output: OutputFormat, *, verbose: bool, attempts: bool = True
+) -> None:
     if output is OutputFormat.JSON:
         from app.harness.mcp.result_file import report_document
 
@@ -459,7 +465,8 @@ def _print_report(report: "McpReport", output: OutputFormat, *, verbose: bool) -
     from app.harness.mcp.report_view import run_view
     from app.harness.reports.terminal import terminal_report
 
-    print_result(terminal_report(run_view(report, verbose=verbose)).removesuffix("\n"))
+    view = run_view(report, verbose=verbose)
+    print_result(terminal_report(view, attempts=attempts).removesuffix("\n"))
 
 
 def _write_reports(

@@ -163,7 +163,8 @@ def run_files(prepared: PreparedRun) -> McpReport:
             budget = Budget(limits=prepared.options.run_budget)
             report = run_interruptible(run_plan(prepared.plan, recorder.on_event, budget=budget))
         except KeyboardInterrupt:
-            raise Interrupted(recorder.finish(recorder.partial_report())) from None
+            report = recorder.finish(recorder.partial_report())
+            raise Interrupted(report, prepared.output) from None
         return recorder.finish(report)
 
 

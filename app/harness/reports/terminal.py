@@ -7,12 +7,16 @@ from app.core.console.terminal import escape_line
 from app.harness.reports.view import AttemptStatus, AttemptView, ReportTable, RunReportView
 
 
-def terminal_report(view: RunReportView) -> str:
-    """The attempts with their failures, the figures, then the tables. Foreign text is escaped."""
+def terminal_report(view: RunReportView, *, attempts: bool = True) -> str:
+    """The attempts with their failures, the figures, then the tables. Foreign text is escaped.
+
+    Without `attempts` only those that were not reached are named: the others were shown already.
+    """
     lines = [
         f"{escape_line(view.title)}, {escape_line(view.timestamp)}",
         "",
-        *_attempts(view),
+        *(_attempts(view) if attempts else _overview(view)),
+        *_not_reached(view),
         "",
         "Summary",
         *_figures(view),
@@ -28,17 +32,23 @@ def attempt_line(attempt: AttemptView) -> str:
     return escape_line(f"[{attempt.label}] {attempt.title}" + (f" - {text}" if text else ""))
 
 
+def failure_lines(attempt: AttemptView) -> list[str]:
+    """The unmet expectations of an attempt, one per line, indented below its line."""
+    return [f"       {escape_line(failure)}" for failure in attempt.failures]
+
+
 def _attempts(view: RunReportView) -> Iterable[str]:
-    if view.overview is not None:
-        yield from table_lines(view.overview)
-        for attempt in _reached(view):
-            if attempt.reason:
-                yield escape_line(f"[{attempt.label}] {attempt.title}: {attempt.reason}")
-    else:
-        for attempt in _reached(view):
+    yield from _overview(view)
+    for attempt in _reached(view):
+        if view.overview is None:
             yield attempt_line(attempt)
-            yield from (f"       {escape_line(failure)}" for failure in attempt.failures)
-    yield from _not_reached(view)
+            yield from failure_lines(attempt)
+        elif attempt.reason:
+            yield escape_line(f"[{attempt.label}] {attempt.title}: {attempt.reason}")
+
+
+def _overview(view: RunReportView) -> Iterable[str]:
+    return table_lines(view.overview) if view.overview is not None else ()
 
 
 def _reached(view: RunReportView) -> list[AttemptView]:
