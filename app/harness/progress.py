@@ -128,6 +128,7 @@ class _LiveView:
     started_s: float
 
     def render(self) -> "RenderableType":
+        # Only a terminal needs rich, which takes long to import.
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table
