@@ -72,16 +72,16 @@ def gate(
         list[str] | None,
         typer.Option(
             "--max-drop",
-            metavar="KPI=DROP",
-            help="Fail on a significant drop of the KPI or metric above DROP. Repeatable.",
+            metavar="NAME=DROP",
+            help="Judge this KPI or metric, and allow it to be worse by at most DROP. Repeatable.",
         ),
     ] = None,
     non_inferiority_margin: Annotated[
         list[str] | None,
         typer.Option(
             "--non-inferiority-margin",
-            metavar="KPI=MARGIN",
-            help="Pass only if the 95 % CI rules out a drop above MARGIN. Repeatable.",
+            metavar="NAME=MARGIN",
+            help="Require a proof (95 % CI) that this KPI or metric is not worse by MARGIN. Repeatable.",
         ),
     ] = None,
     metrics: Annotated[

@@ -49,10 +49,22 @@ class OfflineMetrics(NamedTuple):
 
 
 class _MeasuredFile(NamedTuple):
-    """A file of traces with its metric values."""
+    """A file of traces with the values of all its metrics; `side` has no validity yet."""
 
     side: ComparisonSide
-    columns: MetricColumns
+    rows: Sequence[ScoredTrace]
+
+    def has_values(self, column: str) -> bool:
+        return bool(item_means(self.side.items, column))
+
+    def with_validity(self, columns: MetricColumns) -> ComparisonSide:
+        """The side, valid or not by the columns that apply to the files."""
+        validity = assess_validity(
+            columns.tally(), min_coverage=MIN_COVERAGE, max_error_share=MAX_ERROR_SHARE
+        )
+        run = self.side.run.model_copy(update={"validity": validity.validity})
+        reasons = validity.reasons if validity.validity is not Validity.VALID else ()
+        return replace(self.side, run=run, invalid_reasons=reasons)
 
 
 class _TraceSummary(NamedTuple):
@@ -103,9 +115,25 @@ def compare_files(
     Raises: `Invalid` with the number of the line that is not a trace.
     """
     files = [_measure_file(path, metrics) for path in (baseline, candidate)]
-    columns = [*_common_columns([file.side for file in files]), *judged]
-    before, after = (_select_metrics(file.side, columns) for file in files)
-    aggregates = files[1].columns.aggregates()
+    named = {*judged, *_kpi_columns(metrics)}
+    # A metric that applies to no trace of either file says nothing about them. One that applies to
+    # one file only stays: the texts that it needs are missing in the other one.
+    applicable = [
+        column
+        for column in files[0].side.plan.columns
+        if column in named or any(file.has_values(column) for file in files)
+    ]
+    columns = [_select_columns(file, applicable) for file in files]
+    compared = [
+        column
+        for column in applicable
+        if column in named or all(file.has_values(column) for file in files)
+    ]
+    before, after = (
+        _limit_plan(file.with_validity(selected), compared)
+        for file, selected in zip(files, columns, strict=True)
+    )
+    aggregates = columns[1].aggregates()
     kpis = evaluate_kpis(metrics.kpis, lambda key, name: aggregates[column_of(key)].statistic(name))
     pair = RunPair(baseline=before, candidate=after, kpis=kpis, judged=judged)
     return compare(replace(pair, metric=select_flip_metric(pair, None)))
@@ -116,16 +144,15 @@ def _measure_file(path: Path, metrics: OfflineMetrics) -> _MeasuredFile:
     with open_input(path) as lines:
         rows = list(measure_all(_summarize(iter_traces(lines), traces), metrics.refs))
     plan = _plan(path, metrics)
-    columns = MetricColumns(plan.columns, trials=True)
-    for trace, row in zip(traces, rows, strict=True):
-        columns.add(
-            ScoredTrace(
-                outcome=trace.attributes.outcome,
-                values=list(row.values),
-                notes={key: _note(missing) for key, missing in row.missing.items()},
-                item_id=trace.attributes.item_id,
-            )
+    scored = [
+        ScoredTrace(
+            outcome=trace.attributes.outcome,
+            values=list(row.values),
+            notes={key: _note(missing) for key, missing in row.missing.items()},
+            item_id=trace.attributes.item_id,
         )
+        for trace, row in zip(traces, rows, strict=True)
+    ]
     # The order of `item_queries.read_items`, which the item matrix requires.
     order = sorted(
         range(len(traces)),
@@ -136,9 +163,6 @@ def _measure_file(path: Path, metrics: OfflineMetrics) -> _MeasuredFile:
         ItemRow(0, row.item_id, row.revision, [], list(rows[index].values))
         for index, row in zip(order, attributes, strict=True)
     )
-    validity = assess_validity(
-        columns.tally(), min_coverage=MIN_COVERAGE, max_error_share=MAX_ERROR_SHARE
-    )
     side = ComparisonSide(
         run=ComparedRun(
             id=str(path),
@@ -146,15 +170,14 @@ def _measure_file(path: Path, metrics: OfflineMetrics) -> _MeasuredFile:
             agent_id=plan.agent_id,
             run_name=path.name,
             created_at=None,
-            validity=validity.validity,
+            validity=None,
             traces=len(traces),
         ),
         plan=plan,
         items=matrix_of_rows(items, {0: plan.columns}, plan.columns),
         attributes=attributes_of_rows(attributes),
-        invalid_reasons=validity.reasons if validity.validity is not Validity.VALID else (),
     )
-    return _MeasuredFile(side, columns)
+    return _MeasuredFile(side, scored)
 
 
 def _summarize(traces: Iterable[Trace], summaries: list[_TraceSummary]) -> Iterator[Trace]:
@@ -177,24 +200,29 @@ def _summarize(traces: Iterable[Trace], summaries: list[_TraceSummary]) -> Itera
         yield trace
 
 
-def _common_columns(sides: Sequence[ComparisonSide]) -> list[str]:
-    """The metrics with values in both files."""
-    return [
-        column
-        for column in sides[0].plan.columns
-        if all(item_means(side.items, column) for side in sides)
-    ]
-
-
-def _select_metrics(side: ComparisonSide, columns: Sequence[str]) -> ComparisonSide:
-    """The side with the given metrics, and those of its KPIs: what was named is never dropped."""
-    kpi_columns = {
+def _kpi_columns(metrics: OfflineMetrics) -> set[str]:
+    """The metrics that the KPIs read."""
+    return {
         column_of(ref.key)
-        for kpi in side.plan.kpis
+        for kpi in metrics.kpis
         for ref in compile_formula(kpi.formula).references
     }
-    selected = {*columns, *kpi_columns}
-    metrics = tuple(metric for metric in side.plan.metrics if metric.column in selected)
+
+
+def _select_columns(file: _MeasuredFile, columns: Sequence[str]) -> MetricColumns:
+    """The values of some metrics of a file."""
+    selected = MetricColumns(columns, trials=True)
+    indexes = [file.side.plan.columns.index(column) for column in columns]
+    for row in file.rows:
+        notes = {key: note for key, note in (row.notes or {}).items() if key in columns}
+        values = [row.values[index] for index in indexes]
+        selected.add(row._replace(values=values, notes=notes))
+    return selected
+
+
+def _limit_plan(side: ComparisonSide, columns: Sequence[str]) -> ComparisonSide:
+    """The side with some of its metrics."""
+    metrics = tuple(metric for metric in side.plan.metrics if metric.column in columns)
     return replace(side, plan=side.plan.model_copy(update={"metrics": metrics}))
 
 

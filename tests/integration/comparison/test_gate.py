@@ -29,6 +29,8 @@ def files(tmp_path: Path, plugins: None) -> Path:
     incomplete = [trace | {"outcome": "infra_error"} for trace in traces(())]
     (tmp_path / "lost.jsonl").write_bytes(ndjson(incomplete))
     (tmp_path / "none.jsonl").write_bytes(b"")
+    silent = [trace | {"output": None} for trace in traces(())]
+    (tmp_path / "silent.jsonl").write_bytes(ndjson(silent))
     good = traces(range(3))
     (tmp_path / "one.jsonl").write_bytes(ndjson(good[:1]))
     (tmp_path / "twice.jsonl").write_bytes(ndjson([*good, good[0]]))
@@ -127,6 +129,20 @@ def test_gate__requested_metrics_are_judged_together(files: Path) -> None:
         # The decision follows the interval that is shown as adjusted.
         assert check["lowAdjusted"] <= check["low"] < check["high"] <= check["highAdjusted"] < 0
         assert check["p"] <= check["pAdjusted"] < 0.05
+
+
+def test_gate__lost_texts_are_invalid_and_absent_ones_are_not_needed(files: Path) -> None:
+    words = ("--run", files / "silent.jsonl", "--baseline", files / "good.jsonl")
+    lost = gate(*words)
+    assert (lost.exit_code, "coverage is 0.0%" in lost.stdout) == (3, True)
+    # Traces with scores and without any text: no metric of texts applies.
+    scored = [
+        {"traceId": f"t-{item}", "itemId": f"i-{item}", "scores": {"TASK_PASSED": item % 3 / 2}}
+        for item in range(30)
+    ]
+    (files / "scored.jsonl").write_bytes(ndjson(scored))
+    same = gate("--run", files / "scored.jsonl", "--baseline", files / "scored.jsonl")
+    assert (same.exit_code, "TASK_PASSED\tPASS" in same.stdout) == (0, True), same.output
 
 
 def test_gate__inconclusive_pass_says_so(files: Path) -> None:
