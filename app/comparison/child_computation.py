@@ -18,6 +18,7 @@ from app.comparison.comparison_spec import (
     KpiComparisonSpec,
     KpiInterval,
     MetricComparisonSpec,
+    ObservedValues,
 )
 from app.comparison.item_matrix import ItemMatrix
 from app.formula import Reference, compile_formula
@@ -112,6 +113,22 @@ def kpi_change_errors(spec: ComparisonSpec) -> dict[str, float | None]:
             rows = rows - baseline.formula_rows(kpi.formula).values
         errors[kpi.id] = resampled_error(rows, run.draws.unit_count)
     return errors
+
+
+@np.errstate(all="ignore")
+def observed_values(spec: ComparisonSpec) -> ObservedValues:
+    """The values of the metrics and KPIs of a run; one that is not finite is left out."""
+    run = _ResampledRun(spec.run, spec.count_metrics)
+    metrics = {
+        metric.column: float(run.rows(Reference(metric.column, "mean"))[0])
+        for metric in spec.metrics
+    }
+    kpis = {kpi.id: float(run.formula_rows(kpi.formula).values[0]) for kpi in spec.kpis}
+    return ObservedValues(_only_finite(metrics), _only_finite(kpis))
+
+
+def _only_finite(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
 def trial_statistics(sums: ItemSums) -> list[RepeatedTrials]:

@@ -63,6 +63,7 @@ VERDICT_COLUMNS = (
     _change_column("change", lambda text: text.change),
     Column("detectable change", lambda item: item["verdict"].get("minDetectableEffect")),
 )
+CATEGORY_COMPARISON_COLUMNS = (field("category"), field("name"), *VERDICT_COLUMNS)
 FLIPPED_ITEM_COLUMNS = (
     field("itemId", "item"),
     field("baseline"),
@@ -120,6 +121,16 @@ def compare_runs(
     )
     print_explanations([*comparison["kpis"], *comparison["usage"]])
     _print_items(comparison)
+    _print_section("By category:", _category_rows(comparison), CATEGORY_COMPARISON_COLUMNS)
+
+
+def _category_rows(comparison: JSON) -> list[JSON]:
+    """One row for each KPI and metric of each category."""
+    return [
+        {"category": category["category"], "name": row.get("name") or row["metric"], **row}
+        for category in comparison["categories"]
+        for row in (*category["kpis"], *category["metrics"])
+    ]
 
 
 def _print_items(comparison: JSON) -> None:

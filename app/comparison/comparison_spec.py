@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from app.comparison.item_matrix import ItemMatrix
 from app.kpis.verdict_types import RepeatedTrials
@@ -87,3 +88,10 @@ class ComparisonResult:
     repeats: Mapping[str, Sequence[RepeatedTrials]] = field(default_factory=dict)
     metrics: Mapping[str, ChangeVerdict] = field(default_factory=dict)
     kpis: Mapping[str, ChangeVerdict] = field(default_factory=dict)
+
+
+class ObservedValues(NamedTuple):
+    """The values of a run: metrics by column, KPIs by ID; undefined ones are left out."""
+
+    metrics: Mapping[str, float]
+    kpis: Mapping[str, float]

@@ -69,6 +69,16 @@ ATTRIBUTE_ROWS = text(
 )
 
 
+HAS_TAG_FIELD = text(
+    """
+    SELECT EXISTS (
+        SELECT FROM collected_traces AS trace, unnest(trace.tags) AS tag
+        WHERE trace.collection_id = :collection AND starts_with(tag, :prefix)
+    )
+    """
+)
+
+
 class ItemTraceLink(NamedTuple):
     """A trace of an item, and its page at the trace source."""
 
@@ -109,6 +119,12 @@ def read_attributes(
     parameters = {"runs": list(run_seqs), "max_items": MAX_ITEMS}
     result = session.execute(ATTRIBUTE_ROWS.execution_options(yield_per=FETCH_SIZE), parameters)
     return attributes_of_rows((_attribute_row(*row) for row in result), cluster_field=cluster_field)
+
+
+def has_tag_field(session: Session, run: BenchmarkRun, field: str) -> bool:
+    """Whether a trace of the run has a tag `field:…`."""
+    parameters = {"collection": run.collection_id, "prefix": f"{field}:"}
+    return bool(session.scalar(HAS_TAG_FIELD, parameters))
 
 
 def list_trace_links(

@@ -20,6 +20,7 @@ from app.comparison.item_attributes import USAGE, ItemAttributes
 from app.comparison.item_matrix import ItemMatrix, ItemPairing, pair_items
 from app.comparison.primary_metric import ComparedMetric, select_primary_metric
 from app.comparison.schemas import (
+    CategoryComparison,
     ComparedRun,
     Comparison,
     ConstantItems,
@@ -147,7 +148,21 @@ def compare(pair: RunPair) -> Comparison:
         enriched_features=[_enriched_feature(feature) for feature in features],
         peers=list(pair.peer_runs),
         constant_items=_constant_items(pair),
+        categories=_category_comparisons(pair, comparison),
     )
+
+
+def _category_comparisons(pair: RunPair, comparison: RunComparison) -> list[CategoryComparison]:
+    """The changes by category; none for fewer than two categories or an invalid run."""
+    from app.comparison.category_values import CATEGORY_FIELD, categories_of, changes_by_category
+
+    sides = (pair.baseline, pair.candidate)
+    if any(side.invalid_reasons for side in sides):
+        return []
+    categories = categories_of((side.attributes.features for side in sides), CATEGORY_FIELD)
+    if len(categories) < 2:  # noqa: PLR2004 - one category is the whole run
+        return []
+    return changes_by_category(comparison, pair.baseline.items, pair.candidate.items, categories)
 
 
 def default_judged(kpis: Sequence[KpiValue]) -> list[str]:

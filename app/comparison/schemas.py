@@ -38,6 +38,43 @@ class MetricComparison(WireModel):
     verdict: ValueVerdict
 
 
+class CategoryMetric(WireModel):
+    """The value of one metric over the items of a category; null without a value."""
+
+    metric: str
+    value: float | None
+    interval_low: float | None
+    interval_high: float | None
+
+
+class CategoryKpi(WireModel):
+    """The value of one KPI over the items of a category; null when it is undefined there."""
+
+    kpi_id: str
+    name: str
+    value: float | None
+    interval_low: float | None
+    interval_high: float | None
+
+
+class CategoryValues(WireModel):
+    """The metrics and KPIs of a run over the `items` of one category, with 95 % intervals."""
+
+    category: str
+    items: int
+    metrics: list[CategoryMetric]
+    kpis: list[CategoryKpi]
+
+
+class CategoryComparison(WireModel):
+    """The verdicts over the `items` of one category; p-values are adjusted for all categories."""
+
+    category: str
+    items: int
+    kpis: list[KpiComparison]
+    metrics: list[MetricComparison]
+
+
 class TraceLink(WireModel):
     """A trace of an item; `side` names its run."""
 
@@ -116,6 +153,7 @@ class Comparison(WireModel):
     of the gate, otherwise all KPIs. `primaryMetric` is the metric to judge when there is no KPI.
     `flippedItems` is null when no metric is a mean over items. With several `baselineRunIds` the
     candidate is compared with each item's mean over these runs; `baseline` is the first of them.
+    `categories` are the tags `category:…` of the items; empty when there are fewer than two.
     """
 
     baseline: ComparedRun
@@ -131,6 +169,7 @@ class Comparison(WireModel):
     enriched_features: list[EnrichedFeature]
     peers: list[PeerRun]
     constant_items: ConstantItems | None
+    categories: list[CategoryComparison]
 
 
 class BaselinePin(WireModel):

@@ -13,7 +13,7 @@ from app.comparison.baselines import BaselineRun, list_baseline_runs
 from app.comparison.comparison_rules import RunComparison
 from app.comparison.flipped_items import PeerMeans, item_means
 from app.comparison.item_counts import with_label_counts
-from app.comparison.item_queries import list_trace_links, read_attributes, read_items
+from app.comparison.item_queries import has_tag_field, list_trace_links, read_attributes, read_items
 from app.comparison.pair_comparison import (
     MAX_FLIPS,
     ComparisonSide,
@@ -22,7 +22,7 @@ from app.comparison.pair_comparison import (
     flips_of,
     select_flip_metric,
 )
-from app.comparison.schemas import ComparedRun, Comparison, PeerRun, TraceLink
+from app.comparison.schemas import CategoryValues, ComparedRun, Comparison, PeerRun, TraceLink
 from app.core.db import Database
 from app.core.errors import Conflict, Invalid, Unavailable
 from app.jobs.process_pool import CallLost, ProcessPool
@@ -162,6 +162,44 @@ def compare_runs(
     return compare(
         replace(pair, metric=flip_metric, peer_runs=peers.runs, peer_means=peers.means, links=links)
     )
+
+
+def categories_in_child(db: Database, run_id: str, field: str) -> list[CategoryValues]:
+    """`read_categories` in a process that ends afterwards and so releases its memory.
+
+    Raises: `ComparisonBusy`, `ComparisonFailed`, and the errors of `get_comparable_run`.
+    """
+    with db.read() as session:
+        run = get_comparable_run(session, run_id)
+        # Most runs have no categories: they need no process of their own.
+        if not has_tag_field(session, run, field):
+            return []
+    return run_in_child(_read_stored_categories, db.url, run_id, field)
+
+
+def _read_stored_categories(url: str, run_id: str, field: str) -> list[CategoryValues]:
+    db = Database(url, pool_size=1, name="mosaico-categories")
+    try:
+        return read_categories(db, run_id, field)
+    finally:
+        db.engine.dispose()
+
+
+def read_categories(db: Database, run_id: str, field: str) -> list[CategoryValues]:
+    """The metrics and KPIs of a completed run by category: the tags `field:…` of its items.
+
+    Raises: the errors of `get_comparable_run`.
+    """
+    from app.comparison.category_values import categories_of, values_by_category
+
+    with db.read() as session:
+        run = get_comparable_run(session, run_id)
+        side = _load_side(session, [run])
+        kpis = _kpi_values(session, run, side.plan)
+    comparison = RunComparison(plan=side.plan, kpis=kpis, baseline=None)
+    items = with_label_counts(side.items, db, _metric_keys([run]), comparison.count_metrics)
+    categories = categories_of([side.attributes.features], field)
+    return values_by_category(comparison, items, categories)
 
 
 class _RequestedRuns(NamedTuple):

@@ -42,7 +42,7 @@ def report_run(
         raise WrongUsage(
             "no report format is given", hint="mosaico runs report RUN --html run.html"
         )
-    with open_api() as api:
+    with open_api(COMPARISON_TIMEOUT_S) as api:
         page = html_report(load_report(api, run))
     _write(file, page, f"the report of run {format_cell(run)} is written to {file}")
 

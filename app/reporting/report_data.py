@@ -27,7 +27,16 @@ def load_report(api: ApiClient, run_id: str) -> RunReport:
         results=[] if purged else api.page(f"{path}/results", limit=MAX_TRACES)["items"],
         direction=_direction(api, metrics[0]["metric"]) if metrics else HIGHER_IS_BETTER,
         public_url=api.url,
+        categories=_categories(api, path, run),
     )
+
+
+def _categories(api: ApiClient, path: str, run: JSON) -> list[JSON]:
+    """The values by category; none of a run that is not completed or has no traces anymore."""
+    if run["status"] != "COMPLETED" or run["purgedAt"] is not None:
+        return []
+    categories: list[JSON] = api.get(f"{path}/categories")["items"]
+    return categories
 
 
 def _history(api: ApiClient, kpi: JSON) -> list[float]:

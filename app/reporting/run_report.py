@@ -24,7 +24,7 @@ class RunReport:
 
     `history` holds the values of each KPI up to this run, by KPI ID, oldest first. `results` are the
     traces of the run, `direction` is the direction of its first metric. `public_url` is the base of
-    links to this service.
+    links to this service. `categories` are the values by category, empty without categories.
     """
 
     run: JSON
@@ -35,6 +35,7 @@ class RunReport:
     results: Sequence[JSON]
     direction: str
     public_url: str
+    categories: Sequence[JSON] = ()
 
 
 class HtmlFragment(NamedTuple):
@@ -57,6 +58,7 @@ def html_report(report: RunReport) -> str:
             *_section("KPIs", KPI_TITLES, map(_kpi(report), report.kpis)),
             *_section("Metrics", METRIC_TITLES, map(_metric, report.metrics)),
             *_repeats(report),
+            *_categories(report),
             *_section("Alerts", ALERT_TITLES, map(_alert(report), report.alerts)),
             *_worst(report),
         ],
@@ -180,6 +182,32 @@ def _repeats(report: RunReport) -> Iterable[str]:
     ]
     if rows:
         yield from _section("Repeats", REPEATS_TITLES, rows)
+
+
+def _categories(report: RunReport) -> Iterable[str]:
+    """A row per category, a column per KPI and metric; nothing without categories."""
+    if not report.categories:
+        return
+    columns = dict.fromkeys(
+        row.get("name") or row["metric"]
+        for category in report.categories
+        for row in (*category["kpis"], *category["metrics"])
+    )
+    rows = [
+        (category["category"], str(category["items"]), *_category_cells(category, columns))
+        for category in report.categories
+    ]
+    yield from _section("By category", ("Category", "Items", *columns), rows)
+
+
+def _category_cells(category: JSON, columns: Iterable[str]) -> Iterable[str]:
+    by_name = {
+        row.get("name") or row["metric"]: row for row in (*category["kpis"], *category["metrics"])
+    }
+    for name in columns:
+        row = by_name.get(name)
+        is_known = row is not None and row["value"] is not None
+        yield f"{_number(row['value'])} ({_interval(row)})" if row and is_known else "–"
 
 
 def _trace(trace: JSON) -> HtmlFragment:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from app.comparison.cli import print_explanations
+from app.comparison.cli import COMPARISON_TIMEOUT_S, print_explanations
 from app.comparison.trial_statistics import list_trial_statistics
 from app.core.console.resource import Resource, id_argument, id_filter, print_change
 from app.core.console.table import (
@@ -63,6 +63,13 @@ def _verdict(resource: JSON) -> str | None:
     return (resource["verdict"] or {}).get("verdict")
 
 
+CATEGORY_COLUMNS = (
+    field("category"),
+    field("items"),
+    Column("name", lambda row: row.get("name") or row["metric"]),
+    field("value"),
+    Column("95 % CI", _interval),
+)
 COLUMNS = (
     field("id"),
     field("status"),
@@ -230,6 +237,35 @@ def cancel_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
     shown_id = format_cell(run["id"])
     lines = [f"run {shown_id} is cancelled", f"to start it again: `mosaico runs retry {shown_id}`"]
     print_change(run, output, lines)
+
+
+@cli.command("categories")
+def list_categories(
+    *,
+    run_id: RunId,
+    field_name: Annotated[
+        str, typer.Option("--field", help="Field of the tags that name the categories.")
+    ] = "category",
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """List the metrics and KPIs of a completed run by category, with 95 % intervals.
+
+    An item with the tag `category:scripting` is in the category scripting. A run without such tags
+    has no categories.
+    """
+    from app.core.console.api_client import open_api
+
+    with open_api(COMPARISON_TIMEOUT_S) as api:
+        page = api.get(f"{_path(run_id)}/categories", field=field_name)
+    if output is OutputFormat.JSON:
+        print_json(page)
+        return
+    rows = [
+        {"category": category["category"], "items": category["items"], **row}
+        for category in page["items"]
+        for row in (*category["kpis"], *category["metrics"])
+    ]
+    print_table(tabulate(rows, CATEGORY_COLUMNS))
 
 
 @cli.command("accept")

@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 from app.access.deps import ADMIN, READ, RUN, get_caller
 from app.access.idempotency import Idempotent
 from app.comparison import stored_run_comparison
-from app.comparison.schemas import Comparison
+from app.comparison.schemas import CategoryValues, Comparison
 from app.core.keyset import PageParams
 from app.core.problem_documents import PROBLEMS
 from app.core.schemas import Page
@@ -128,6 +128,24 @@ def compare_runs(
 @router.get("/{runId}", dependencies=READ)
 def get_run(run_id: RunId, res: Res) -> RunView:
     return run_columns_view(queries.get_run_columns(res.db, run_id))
+
+
+@router.get("/{runId}/categories", dependencies=READ)
+def list_categories(
+    run_id: RunId,
+    res: Res,
+    field: Annotated[
+        str,
+        Query(
+            pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,99}$",
+            description="Field of the tags: an item with the tag `field:name` is in the category `name`.",
+        ),
+    ] = "category",
+) -> Page[CategoryValues]:
+    """The metrics and KPIs of a completed run over the items of each category, with 95 % intervals;
+    at most 50 categories, in alphabetical order.
+    """
+    return Page(items=stored_run_comparison.categories_in_child(res.db, run_id, field))
 
 
 @router.post("/{runId}/cancel", dependencies=RUN)

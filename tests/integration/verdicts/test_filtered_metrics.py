@@ -3,6 +3,7 @@
 import pytest
 
 from app.comparison.stored_run_comparison import compare_runs
+from app.reporting.run_report import RunReport, html_report
 from tests.integration.verdicts.conftest import traces
 from tests.support.service import JSON, Service
 
@@ -103,3 +104,67 @@ def test_filtered_metric__mistakes_are_refused_at_the_benchmark(service: Service
     details = " ".join(error["detail"] for error in refused["errors"])
     assert "ACCURACY{category}" in details
     assert "coverage is a share of all traces" in details
+
+
+def test_categories__are_listed_with_values_and_intervals(
+    service: Service, two_runs: tuple[JSON, JSON]
+) -> None:
+    _, second = two_runs
+    code, text = service.get(f"/benchmark-runs/{second['id']}/categories")["items"]
+    assert (code["category"], code["items"]) == ("code", 20)
+    assert (text["category"], text["items"]) == ("text", 20)
+    [accuracy] = text["metrics"]
+    assert (accuracy["metric"], accuracy["value"]) == ("ACCURACY", 0.4)
+    # Wilson for 8 of 20 items.
+    assert (accuracy["intervalLow"], accuracy["intervalHigh"]) == pytest.approx(
+        (0.2188, 0.6134), abs=1e-3
+    )
+    assert [metric["value"] for metric in code["metrics"]] == [1.0]
+    assert {kpi["name"]: kpi["value"] for kpi in text["kpis"]} == {"text": 0.4, "gap": None}
+
+
+def test_categories__run_without_the_field_has_none(
+    service: Service, two_runs: tuple[JSON, JSON]
+) -> None:
+    path = f"/benchmark-runs/{two_runs[1]['id']}/categories"
+    assert service.get(path, field="lang")["items"] == []
+    service.refused(422, "GET", f"{path}?field=a%20b")
+
+
+def test_comparison__has_verdicts_by_category(
+    service: Service, two_runs: tuple[JSON, JSON]
+) -> None:
+    first, second = two_runs
+    compared = compare_runs(service.resources.db, [first["id"]], second["id"])
+    by_name = {category.category: category for category in compared.categories}
+    assert sorted(by_name) == ["code", "text"]
+    [text] = by_name["text"].metrics
+    assert text.metric == "ACCURACY"
+    assert (text.verdict.baseline_value, text.verdict.value) == (0.9, 0.4)
+    assert text.verdict.verdict == "REGRESSED"
+    assert text.verdict.p is not None
+    # Two categories: the smaller p-value is doubled.
+    assert text.verdict.p_adjusted == pytest.approx(2 * text.verdict.p)
+    [code] = by_name["code"].metrics
+    assert code.verdict.verdict != "REGRESSED"
+
+
+def test_report__has_a_table_by_category(service: Service, two_runs: tuple[JSON, JSON]) -> None:
+    categories = service.get(f"/benchmark-runs/{two_runs[1]['id']}/categories")["items"]
+    run = service.get(f"/benchmark-runs/{two_runs[1]['id']}")
+    page = html_report(
+        RunReport(
+            run=run,
+            metrics=[],
+            kpis=[],
+            history={},
+            alerts=[],
+            results=[],
+            direction="HIGHER_IS_BETTER",
+            public_url="http://x",
+            categories=categories,
+        )
+    )
+    assert "<h2>By category</h2>" in page
+    assert "<td>text</td><td>20</td>" in page
+    assert "<td>0.4 (0.2188 to 0.6134)</td>" in page

@@ -101,6 +101,7 @@ def compared(
         enriched_features=[],
         peers=[],
         constant_items=None,
+        categories=[],
     )
 
 

@@ -1,0 +1,189 @@
+"""Values, intervals and changes of runs by category; a category is a tag `field:name` of items.
+
+Imports numpy and scipy; call it only in a process that computes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from typing import Final, NamedTuple, TypeAlias
+
+from app.comparison.child_computation import compute, observed_values
+from app.comparison.comparison_rules import RunComparison
+from app.comparison.comparison_spec import ComparisonResult
+from app.comparison.item_matrix import ItemMatrix, ItemPairing, pair_items
+from app.comparison.schemas import (
+    CategoryComparison,
+    CategoryKpi,
+    CategoryMetric,
+    CategoryValues,
+    KpiComparison,
+    MetricComparison,
+)
+from app.formula.tag_filter import split_filter
+from app.kpis.verdict_types import RunVerdicts
+from app.statistics.multiplicity import adjust_verdicts, benjamini_hochberg
+from app.statistics.verdict_rules import ChangeVerdict
+
+CATEGORY_FIELD: Final = "category"
+MAX_CATEGORIES: Final = 50
+
+# The items of each category by its name, in alphabetical order.
+ItemsByCategory: TypeAlias = Mapping[str, AbstractSet[str]]
+
+
+def categories_of(
+    features: Iterable[Mapping[str, AbstractSet[str]]], field: str
+) -> ItemsByCategory:
+    """The first 50 categories in the features of runs (`ItemAttributes.features`)."""
+    prefix = f"tag:{field}:"
+    categories: dict[str, set[str]] = {}
+    for feature, items in (entry for run in features for entry in run.items()):
+        if feature.startswith(prefix):
+            categories.setdefault(feature.removeprefix(prefix), set()).update(items)
+    return {name: categories[name] for name in sorted(categories)[:MAX_CATEGORIES]}
+
+
+def values_by_category(
+    comparison: RunComparison, run: ItemMatrix, categories: ItemsByCategory
+) -> list[CategoryValues]:
+    """The metrics and KPIs of a run over the items of each category, with 95 % intervals."""
+    return [
+        _category_values(name, comparison, _select(run, items))
+        for name, items in categories.items()
+    ]
+
+
+def _category_values(name: str, comparison: RunComparison, run: ItemMatrix) -> CategoryValues:
+    spec = comparison.spec(run, None)
+    observed, result = observed_values(spec), compute(spec)
+    intervals = {
+        kpi: interval.interval
+        for kpi, interval in result.kpi_intervals.items()
+        if interval.interval is not None
+    }
+    names = {value.kpi.id: value.kpi.name for value in comparison.kpis}
+    return CategoryValues(
+        category=name,
+        items=len(run.items),
+        metrics=[
+            CategoryMetric(
+                metric=metric.column,
+                value=observed.metrics.get(metric.column),
+                interval_low=interval.low if interval else None,
+                interval_high=interval.high if interval else None,
+            )
+            for metric in spec.metrics
+            # A filtered metric is one of its own category only, where it equals the metric.
+            if not split_filter(metric.column).tags
+            for interval in [result.metric_intervals.get(metric.column)]
+        ],
+        kpis=[
+            CategoryKpi(
+                kpi_id=kpi.id,
+                name=names[kpi.id],
+                value=observed.kpis.get(kpi.id),
+                interval_low=interval.low if interval else None,
+                interval_high=interval.high if interval else None,
+            )
+            for kpi in spec.kpis
+            for interval in [intervals.get(kpi.id)]
+        ],
+    )
+
+
+def changes_by_category(
+    comparison: RunComparison,
+    baseline: ItemMatrix,
+    candidate: ItemMatrix,
+    categories: ItemsByCategory,
+) -> list[CategoryComparison]:
+    """The changes over the items of each category that both runs have.
+
+    The p-values of each metric and of each KPI are adjusted for all its categories (Benjamini and
+    Hochberg): one of twenty categories would otherwise regress by chance.
+    """
+    compared = [
+        changes
+        for name, items in categories.items()
+        if (changes := _compare_category(name, comparison, baseline, candidate, items)) is not None
+    ]
+    return [
+        _category_comparison(
+            changes, comparison.render(changes.result, changes.pairing), comparison
+        )
+        for changes in _adjust(compared)
+    ]
+
+
+class _CategoryChanges(NamedTuple):
+    """The computed changes of one category."""
+
+    name: str
+    pairing: ItemPairing
+    result: ComparisonResult
+
+
+def _compare_category(
+    name: str,
+    comparison: RunComparison,
+    baseline: ItemMatrix,
+    candidate: ItemMatrix,
+    items: AbstractSet[str],
+) -> _CategoryChanges | None:
+    """The changes of a category; None when one of the runs has no item of it."""
+    before, after = _select(baseline, items), _select(candidate, items)
+    if not before.items or not after.items:
+        return None
+    pairing = pair_items(before, after)
+    return _CategoryChanges(name, pairing, compute(comparison.spec(after, pairing)))
+
+
+def _adjust(compared: Sequence[_CategoryChanges]) -> list[_CategoryChanges]:
+    """The changes with p-values adjusted for the categories of each metric and of each KPI."""
+    metrics = _adjust_each([changes.result.metrics for changes in compared])
+    kpis = _adjust_each([changes.result.kpis for changes in compared])
+    return [
+        changes._replace(result=replace(changes.result, metrics=own_metrics, kpis=own_kpis))
+        for changes, own_metrics, own_kpis in zip(compared, metrics, kpis, strict=True)
+    ]
+
+
+def _adjust_each(
+    by_category: Sequence[Mapping[str, ChangeVerdict]],
+) -> list[dict[str, ChangeVerdict]]:
+    adjusted = [dict(changes) for changes in by_category]
+    for name in dict.fromkeys(name for changes in by_category for name in changes):
+        owners = [changes for changes in adjusted if name in changes]
+        verdicts = adjust_verdicts([changes[name] for changes in owners], benjamini_hochberg)
+        for changes, verdict in zip(owners, verdicts, strict=True):
+            changes[name] = verdict
+    return adjusted
+
+
+def _category_comparison(
+    changes: _CategoryChanges, verdicts: RunVerdicts, comparison: RunComparison
+) -> CategoryComparison:
+    return CategoryComparison(
+        category=changes.name,
+        items=len(changes.pairing.candidate.items),
+        kpis=[
+            KpiComparison(
+                kpi_id=value.kpi.id,
+                name=value.kpi.name,
+                gate=value.kpi.gate,
+                verdict=verdicts.kpis[value.kpi.id],
+            )
+            for value in comparison.kpis
+            if value.kpi.id in changes.result.kpis
+        ],
+        metrics=[
+            MetricComparison(metric=column, verdict=verdicts.metrics[column])
+            for column in changes.result.metrics
+            if not split_filter(column).tags
+        ],
+    )
+
+
+def _select(matrix: ItemMatrix, items: AbstractSet[str]) -> ItemMatrix:
+    return matrix.take([index for index, item in enumerate(matrix.items) if item in items])
