@@ -153,7 +153,9 @@ def compare(pair: RunPair) -> Comparison:
 
 
 def _category_comparisons(pair: RunPair, comparison: RunComparison) -> list[CategoryComparison]:
-    """The changes by category; none for fewer than two categories or an invalid run."""
+    """The changes by category; none for fewer than two categories or an invalid run. Imports numpy
+    and scipy.
+    """
     from app.comparison.category_values import CATEGORY_FIELD, categories_of, changes_by_category
 
     sides = (pair.baseline, pair.candidate)

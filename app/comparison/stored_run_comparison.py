@@ -186,7 +186,8 @@ def _read_stored_categories(url: str, run_id: str, field: str) -> list[CategoryV
 
 
 def read_categories(db: Database, run_id: str, field: str) -> list[CategoryValues]:
-    """The metrics and KPIs of a completed run by category: the tags `field:…` of its items.
+    """The metrics and KPIs of a completed run by category: the tags `field:…` of its items. Imports
+    numpy and scipy.
 
     Raises: the errors of `get_comparable_run`.
     """

@@ -107,8 +107,8 @@ class ToolCallSuccessRate:
         return {_CALLS: [sum(pair) for pair in zip(first[_CALLS], second[_CALLS], strict=True)]}
 
     def run_value(self, summary: Summary) -> float | None:
-        successful, known = summary[_CALLS]
-        return successful / known if known else None
+        successful, total = summary[_CALLS]
+        return successful / total if total else None
 
     def values_of_counts(
         self, names: Sequence[str], counts: "NDArray[np.float64]"
@@ -116,9 +116,9 @@ class ToolCallSuccessRate:
         # numpy takes long to import, and processes that answer requests load this module, too.
         import numpy as np
 
-        successful, known = np.moveaxis(counts[:, names.index(_CALLS)], -1, 0)
+        successful, total = np.moveaxis(counts[:, names.index(_CALLS)], -1, 0)
         shares: NDArray[np.float64] = np.divide(
-            successful, known, out=np.full(known.shape, np.nan), where=known > 0
+            successful, total, out=np.full(total.shape, np.nan), where=total > 0
         )
         return shares
 
