@@ -20,6 +20,7 @@ from app.results.rules import RunStatus, TriggerType, Validity
 from app.runs.service import cancel_run, create_run
 from app.runs.source_runs import ListedRun, find_judged_runs
 from app.schedules import queries, rules
+from app.schedules.fire_plan import FirePlan
 from app.schedules.models import ScheduleConfig, ScheduleFire
 from app.schedules.queries import Timetable
 from app.schedules.rules import (
@@ -53,7 +54,7 @@ INSERT_FIRES = text(
         SELECT schedule.id, fire.due_at, fire.range_end, :now, :trigger, fire.status,
                fire.reason,
                CASE WHEN fire.status = 'PENDING' THEN jsonb_build_object(
-                   'benchmarkId', schedule.benchmark_id, 'agentId', schedule.agent_id,
+                   'version', 1, 'benchmarkId', schedule.benchmark_id, 'agentId', schedule.agent_id,
                    'runNamePattern', schedule.run_name_pattern,
                    'concurrencyPolicy', schedule.concurrency_policy) END
         FROM jsonb_to_recordset(cast(:fires AS jsonb)) AS fire
@@ -214,13 +215,12 @@ def start_fire(
     if _is_stopped(fire, schedule):
         _skip(session, fire, FireSkipReason.DISABLED)
         return
-    plan = fire.plan or {}
-    benchmark_id, agent_id = plan["benchmarkId"], plan["agentId"]
+    plan = FirePlan.model_validate(fire.plan)
     # Checked under the lock: two schedules may have found the same run of the source.
-    if source_run and find_judged_runs(session, benchmark_id, agent_id, [source_run]):
+    if source_run and find_judged_runs(session, plan.benchmark_id, plan.agent_id, [source_run]):
         _skip(session, fire, FireSkipReason.NO_NEW_RUN)
         return
-    policy = ConcurrencyPolicy(plan["concurrencyPolicy"])
+    policy = plan.concurrency_policy
     if active_runs and policy is ConcurrencyPolicy.FORBID:
         _skip(session, fire, FireSkipReason.OVERLAP)
         return
@@ -230,8 +230,8 @@ def start_fire(
         with session.begin_nested():
             run = create_run(
                 session,
-                benchmark_id,
-                agent_id,
+                plan.benchmark_id,
+                plan.agent_id,
                 trigger=TriggerType(fire.triggered_by),
                 run_name=source_run.selector if source_run else None,
             )

@@ -11,6 +11,7 @@ from app.core.resources import Resources
 from app.jobs.handlers import HANDLERS, JobContext, describe_error
 from app.runs.source_runs import ListedRun, match_names, select_complete_runs
 from app.schedules import firing, queries, service
+from app.schedules.fire_plan import FirePlan
 from app.schedules.rules import FireSkipReason, FireStatus
 from app.schedules.service import RunLister
 from app.traces.registry import TraceQuery
@@ -73,14 +74,16 @@ def _find_search(res: Resources, seq: int) -> RunSearch | None:
     """The search in the trace source; None without a pattern, or if the fire is not pending."""
     with res.db.read() as session:
         fire = queries.find_fire(session, seq)
-        plan = fire.plan if fire and fire.status == FireStatus.PENDING else None
-        if not plan or plan["runNamePattern"] is None:
+        if fire is None or fire.status != FireStatus.PENDING:
             return None
-        benchmark = get_benchmark(session, plan["benchmarkId"])
-        agent = get_agent(session, plan["agentId"])
+        plan = FirePlan.model_validate(fire.plan)
+        if plan.run_name_pattern is None:
+            return None
+        benchmark = get_benchmark(session, plan.benchmark_id)
+        agent = get_agent(session, plan.agent_id)
         query = langfuse_query(agent, res.secrets, res.options.get("langfuse_default_url", ""))
         query = replace(query, dataset_ref=benchmark.dataset_ref)
-        return RunSearch(service.get_run_lister(benchmark.source), query, plan["runNamePattern"])
+        return RunSearch(service.get_run_lister(benchmark.source), query, plan.run_name_pattern)
 
 
 def _find_newest_run(res: Resources, search: RunSearch) -> ListedRun | None:
