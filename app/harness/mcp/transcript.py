@@ -20,7 +20,7 @@ def attempt_transcript(result: TaskResult) -> Transcript | None:
 
 def _call(call: McpToolCall, *, name_server: bool) -> TranscriptToolCall:
     return TranscriptToolCall(
-        tool=f"{call.server}__{call.tool}" if name_server else call.tool,
+        tool=f"{call.server}__{call.tool}" if name_server and call.server else call.tool,
         arguments=call.arguments,
         output=call.text,
         is_error=call.is_error,

@@ -68,7 +68,8 @@ class LlmCall:
     """One request to the model under test.
 
     Tokens are None when the provider did not report them: unknown, not zero. `cumulative_input`
-    sums the input tokens of this and all earlier requests of the attempt.
+    sums the input tokens of this and all earlier requests of the attempt. `latency_ms` includes
+    `waited_ms`, the waits before the `retries`.
     """
 
     input_tokens: int | None

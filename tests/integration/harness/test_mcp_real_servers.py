@@ -327,6 +327,9 @@ def test_provider_request__busy_provider_is_retried(status: int) -> None:
     busy = RawReply(status=status, body=b'{"error": {"message": "busy"}}', headers=NOW)
     result, requests = ask(busy, ends("Hello."))
     assert (result.outcome, len(requests)) == (AttemptOutcome.SCORED, 2)
+    [call] = result.llm_calls
+    assert call.retries == 1
+    assert 0 < call.waited_ms <= call.latency_ms
 
 
 @pytest.mark.parametrize("status", [401, 429, 500])
