@@ -7,7 +7,7 @@ further line is one result or one other fact. A crash costs at most the line bei
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from itertools import count
+from itertools import count, islice
 from os.path import lexists
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from app.core.console.input_files import open_input
 from app.core.console.output_files import require_folder
 from app.core.errors import AppError, ErrorItem
+from app.harness.validation_words import describe_errors
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -65,8 +66,8 @@ def read_validated(read: Callable[[], Report], *, name: str, program: str, hint:
         raise InvalidResultFile(
             f"{name} is not a result of {program}",
             errors=[
-                ErrorItem(pointer="/" + "/".join(map(str, item["loc"])), detail=item["msg"])
-                for item in error.errors(include_url=False, include_input=False)[:SHOWN]
+                ErrorItem(pointer="/" + "/".join(map(str, flaw.path)), detail=flaw.text)
+                for flaw in islice(describe_errors(error.errors(include_input=False)), SHOWN)
             ],
             hint=hint,
         ) from None

@@ -12,7 +12,10 @@ _TYPES: Final = {
     "bool_type": "true or false",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
     "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_parsing": "true or false",
     "finite_number": "a finite number",
     "list_type": "a list",
     "tuple_type": "a list",
@@ -41,23 +44,32 @@ class Flaw(NamedTuple):
     path: DocumentPath
     text: str
 
+    def located_text(self) -> str:
+        """`servers/a: type is missing`; at the top of the document the description alone."""
+        location = "/".join(map(str, self.path))
+        return f"{location}: {self.text}" if location else self.text
+
 
 def describe_errors(
-    errors: Sequence[ErrorDetails], document: Any, rules: Mapping[str, str] | None = None
+    errors: Sequence[ErrorDetails],
+    document: Any = None,
+    rules: Mapping[str, str] | None = None,
 ) -> Iterator[Flaw]:
     """The flaws behind the errors of a model, in order.
 
     `rules` describes what a pattern or a discriminator allows. A value that may have several types
-    has one error for each of them: they become one flaw.
+    has one error for each of them: they become one flaw. Without a document, the paths are those
+    of the model.
     """
     by_path: dict[DocumentPath, list[ErrorDetails]] = {}
     for error in errors:
-        by_path.setdefault(document_path(error["loc"], document), []).append(error)
+        path = error["loc"] if document is None else document_path(error["loc"], document)
+        by_path.setdefault(path, []).append(error)
     for path, same_path in by_path.items():
         is_type_error = all(error["type"] in _TYPES for error in same_path)
         # The flaw of an element is more exact than the type that its container does not have.
         if not is_type_error or not any(_is_below(path, other) for other in by_path):
-            yield Flaw(path, _describe(same_path, path, rules or {}))
+            yield Flaw(path, _describe(same_path, rules or {}))
 
 
 def document_path(loc: tuple[str | int, ...], document: Any) -> DocumentPath:
@@ -74,14 +86,12 @@ def _is_below(path: DocumentPath, other: DocumentPath) -> bool:
     return len(other) > len(path) and other[: len(path)] == path
 
 
-def _describe(errors: Sequence[ErrorDetails], path: DocumentPath, rules: Mapping[str, str]) -> str:
+def _describe(errors: Sequence[ErrorDetails], rules: Mapping[str, str]) -> str:
     types = [_TYPES[error["type"]] for error in errors if error["type"] in _TYPES]
     texts = [_describe_one(error, rules) for error in errors if error["type"] not in _TYPES]
     if not texts:
         texts = [f"must be {' or '.join(dict.fromkeys(types))}"]
-    location = "/".join(map(str, path))
-    text = "; ".join(dict.fromkeys(texts))
-    return f"{location}: {text}" if location else text
+    return "; ".join(dict.fromkeys(texts))
 
 
 def _describe_one(error: ErrorDetails, rules: Mapping[str, str]) -> str:

@@ -283,8 +283,9 @@ def _validation_findings(error: ValidationError, document: YamlDocument) -> Iter
         if detail["type"] == UNKNOWN_KEYS:
             yield from _unknown_keys(detail, document)
     known_flaws = [detail for detail in details if detail["type"] != UNKNOWN_KEYS]
-    for flaw in describe_errors(known_flaws, document.value, _RULES):
-        text = flaw.text if flaw.path or "is missing" in flaw.text else _NOT_A_BENCHMARK
+    for flaw in describe_errors(known_flaws, document.value or {}, _RULES):
+        has_place = bool(flaw.path) or "is missing" in flaw.text
+        text = flaw.located_text() if has_place else _NOT_A_BENCHMARK
         yield _finding(document, flaw.path, text)
 
 

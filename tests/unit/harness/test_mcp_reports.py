@@ -9,6 +9,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.core.console.input_files import UnreadableInput
 from app.harness.gate import HarnessExit, decide_exit
@@ -18,11 +20,13 @@ from app.harness.mcp.report_view import calls_csv, result_word, run_view, task_t
 from app.harness.mcp.result_file import (
     add_result,
     add_server,
+    load_report,
     read_report,
     report_document,
     write_report,
 )
-from app.harness.mcp.summary import gate_figures
+from app.harness.mcp.scores import task_scores
+from app.harness.mcp.summary import gate_figures, summarize
 from app.harness.mcp.types import AttemptError, ErrorKind, Evaluation, McpReport, TaskResult
 from app.harness.reports.html import html_report
 from app.harness.reports.junit import junit_report
@@ -41,6 +45,13 @@ from tests.support.mcp_results import (
     tool_call,
 )
 
+ENDED = {
+    AttemptOutcome.INFRA_ERROR: ErrorKind.PROVIDER,
+    AttemptOutcome.JUDGE_ERROR: ErrorKind.JUDGE,
+    AttemptOutcome.TIMEOUT: ErrorKind.TIMEOUT,
+    AttemptOutcome.AGENT_ERROR: ErrorKind.TOOL,
+    AttemptOutcome.SKIPPED: ErrorKind.RUN_LIMIT,
+}
 SCORE = Evaluation(type="judge", passed=None, reason="80 of 100: fine", score=0.8)
 ERROR = AttemptError(kind=ErrorKind.SERVER_START, detail="'time' does not start")
 NASTY = "[/x] [bold]a[/bold] :smile: <b>&</b> ]]> \x00\x1b[31m =1+1"
@@ -260,3 +271,48 @@ def test_yaml_report__equals_json_report(tmp_path: Path) -> None:
     write_report(rich_report(), tmp_path / "r.json")
     in_yaml = yaml.safe_load((tmp_path / "r.yaml").read_text())
     assert in_yaml == json.loads((tmp_path / "r.json").read_text())
+
+
+def test_result_file__errors_are_in_our_own_words() -> None:
+    document = report_document(mcp_report(result()))
+    [task] = document["results"][0]["tasks"]
+    task |= {"trial": "x", "outcome": "great", "tags": 5}
+    with pytest.raises(InvalidResultFile) as raised:
+        load_report(json.loads(json.dumps(document)), name="r.json")
+    flaws = {item.pointer: item.detail for item in raised.value.errors}
+    assert flaws["/results/0/trial"] == "must be a whole number"
+    assert flaws["/results/0/tags"] == "must be a list"
+    assert flaws["/results/0/outcome"].startswith("must be 'scored', 'agent_error'")
+
+
+def attempt_with(outcome: AttemptOutcome, evaluation: Evaluation, number: int) -> TaskResult:
+    if outcome is AttemptOutcome.SCORED:
+        return result(f"t:{number}", evaluations=(evaluation,))
+    error = AttemptError(kind=ENDED[outcome], detail="d")
+    return result(f"t:{number}", outcome=outcome, error=error, evaluations=())
+
+
+def test_summary__errors_are_beside_the_pass_rate() -> None:
+    """One of three passes: the agent ended two others; the provider and the judge are no verdict."""
+    outcomes = [AttemptOutcome.SCORED, *ENDED]
+    report = mcp_report(*(attempt_with(o, PASSED, n) for n, o in enumerate(outcomes)))
+    summary = summarize(report)
+    assert (summary.passed, summary.failed, summary.errors, summary.missing) == (1, 2, 2, 1)
+    assert summary.pass_rate == pytest.approx(1 / 3)
+    [rate] = [figure.text for figure in run_view(report).figures if figure.name == "Pass rate"]
+    assert rate == "33.3 % (1 passed, 2 failed; 2 of 6 attempts errored and are not scored)"
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([*AttemptOutcome]), st.sampled_from([PASSED, FAILED, SCORE]))
+    )
+)
+def test_summary__pass_rate_is_the_mean_of_the_metric_of_the_service(
+    attempts: list[tuple[AttemptOutcome, Evaluation]],
+) -> None:
+    results = [attempt_with(*attempt, n) for n, attempt in enumerate(attempts)]
+    scores = [task_scores(attempt) for attempt in results]
+    passed = [score["TASK_PASSED"] for score in scores if "TASK_PASSED" in score]
+    rate = summarize(mcp_report(*results)).pass_rate
+    assert rate == (pytest.approx(sum(passed) / len(passed)) if passed else None)
