@@ -8,6 +8,7 @@ import threading
 
 from app.access.rate_limits import delete_old_windows
 from app.access.service import delete_expired_responses
+from app.alerts import confirmations
 from app.core.batch_delete import delete_in_batches, trusted_now
 from app.core.resources import Resources
 from app.core.settings import Settings
@@ -64,6 +65,10 @@ async def _work(settings: Settings, resources: Resources, pool: ProcessPool) -> 
                 notification_tasks.TICK_S,
                 lambda: notification_tasks.tick(resources),
             ),
+            "confirmations": (
+                confirmations.TICK_S,
+                lambda: _settle_overdue_confirmations(resources),
+            ),
             "missed": (missed_schedules.TICK_S, lambda: _report_missed_schedules(resources)),
             "summary": (
                 daily_summary.CHECK_INTERVAL_S,
@@ -93,6 +98,11 @@ def _end_anyhow(*, after_s: float) -> None:
     timer = threading.Timer(after_s, end)
     timer.daemon = True
     timer.start()
+
+
+def _settle_overdue_confirmations(resources: Resources) -> None:
+    with resources.db.begin() as session:
+        confirmations.settle_overdue(session, resources.clock())
 
 
 def _report_missed_schedules(resources: Resources) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from app.core.schemas import StoredText, WireModel
-from app.kpis.series_types import RunsEvidence
+from app.kpis.series_types import RunsEvidence, SeriesState
 from app.kpis.verdict_types import ValueVerdict
 from app.statistics.anomaly import AnomalyScore
 
@@ -74,3 +74,20 @@ class AlertDetails(WireModel):
         tuple[ContributingTrace, ...],
         Field(description="The traces that changed most for the worse."),
     ] = ()
+
+
+class Confirmation(WireModel):
+    """A suspicious run of a REGRESSED rule that is repeated before anybody is notified.
+
+    It holds what follows from the run alone: that applies when the repetition fails or is late.
+    """
+
+    version: Literal[1] = 1
+    run_id: str
+    run_seq: int
+    fingerprint: str | None
+    state: SeriesState
+    value: float | None
+    baseline: float | None
+    explanation: StoredText
+    details: AlertDetails

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from sqlalchemy.orm import Session
 
 from app.alerts import queries
-from app.alerts.details import ContributingTrace
-from app.alerts.incident_rules import SeriesStep
+from app.alerts.details import Confirmation, ContributingTrace
+from app.alerts.incident_rules import SeriesStep, is_suspicious
 from app.alerts.models import AlertRule, AlertState
 from app.alerts.queries import ValueSeries
 from app.alerts.rules import (
@@ -33,6 +33,7 @@ from app.metrics.registry import column_of
 from app.results.plan import RunPlan, describe_changes
 from app.results.run_history import (
     PastRun,
+    find_repeated_run,
     list_changed_traces,
     list_comparable_runs,
     read_plan,
@@ -47,11 +48,27 @@ from app.results.run_series import (
 from app.statistics.anomaly import WINDOW
 from app.statistics.sequential import DEFAULT_FALSE_PAGES, MAX_REFERENCE
 from app.statistics.verdict_rules import Scale, Side
+from app.traces.registry import TRACE_SOURCES
 
 TRACES_PER_METRIC = 5
 MAX_METRICS = 3
 
 ContributingTraces = tuple[ContributingTrace, ...]
+
+
+class RunFields(Protocol):
+    """The fields of the run that changes a state."""
+
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def run_seq(self) -> int: ...
+    @property
+    def benchmark_id(self) -> str: ...
+    @property
+    def agent_id(self) -> str: ...
+    @property
+    def fingerprint(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +77,8 @@ class AlertDecision:
 
     `seen_seq` is the run after which the state of the rule was read; None: the state was not needed.
     `step` is the next state of the series of a REGRESSED rule. With `is_reference_lost` the run can
-    no longer be compared with those before the open incident.
+    no longer be compared with those before the open incident. With `wants_confirmation` the run is
+    repeated first; `series_before` is the state of the series without it.
     """
 
     rule_id: str
@@ -68,6 +86,8 @@ class AlertDecision:
     assessment: Assessment
     seen_seq: int | None = None
     step: SeriesStep | None = None
+    series_before: SeriesState | None = None
+    wants_confirmation: bool = False
     is_reference_lost: bool = False
 
 
@@ -117,6 +137,9 @@ class AlertEvaluationService:
         if not result.is_valid:
             return []
         with self._db.read() as session:
+            repeated = find_repeated_run(session, result.run_seq)
+            if repeated is not None:
+                return self._evaluate_confirmation(session, result, repeated)
             rules = queries.list_enabled_rules(session, result.benchmark_id, result.agent_id)
             # Most runs have no rules: their history is not read.
             if not rules:
@@ -127,6 +150,43 @@ class AlertEvaluationService:
         # From here on no transaction is open: anomaly statistics over the history take a while.
         traces = _TraceFinder(self._db, result)
         return [self._decide(history, result, promise, traces) for history in histories]
+
+    def _evaluate_confirmation(
+        self, session: Session, result: RunResult, repeated: PastRun
+    ) -> list[AlertDecision]:
+        """What a suspicious run and its repetition, whose result is given, say together."""
+        promise = default_promise(session, self._budget)
+        rules = queries.list_enabled_rules(session, result.benchmark_id, result.agent_id)
+        decisions = []
+        for rule in rules:
+            state = queries.get_state(session, rule.id, result.agent_id)
+            judgment = result.series.get(series_name(rule))
+            kept = state.confirmation if state is not None else None
+            if state is None or kept is None or judgment is None:
+                continue
+            if kept.run_id != repeated.id or repeated.seq not in judgment.levels:
+                continue
+            spec = rule_spec(rule)
+            series = state.series or SeriesState()
+            step = decide_step(
+                series,
+                judgment.levels,
+                repeated.seq,
+                judgment.point.scale,
+                judgment.point.side,
+                None,
+                spec,
+                promise,
+            )
+            decisions.append(
+                AlertDecision(
+                    rule_id=rule.id,
+                    revision=rule.revision,
+                    assessment=_assess_joint(kept, step, judgment),
+                    step=step,
+                )
+            )
+        return decisions
 
     def _decide(
         self, history: RuleHistory, result: RunResult, promise: float, traces: "_TraceFinder"
@@ -162,6 +222,11 @@ class AlertEvaluationService:
             assessment=replace(assessment, details=details),
             seen_seq=history.seen_seq if spec.condition.excludes_incidents else None,
             step=step,
+            series_before=history.series,
+            wants_confirmation=step is not None
+            and rule.confirm_runs
+            and is_suspicious(history.series, step.evidence)
+            and _can_repeat(result.plan.source),
             is_reference_lost=is_lost or (step is not None and step.is_reference_lost),
         )
 
@@ -237,6 +302,9 @@ class _HistoryReader:
         """The series of a rule; a new rule starts with the runs that exist already."""
         if rule.condition != Condition.REGRESSED:
             return SeriesState()
+        # The repetition of the run before is late: that run counts as it was alone.
+        if state is not None and state.confirmation is not None:
+            return state.confirmation.state
         if state is not None and state.series is not None:
             return state.series
         runs = [run.seq for run in past]
@@ -340,6 +408,30 @@ def _next_step(
         spec,
         promise,
     )
+
+
+def _can_repeat(source: str) -> bool:
+    """Whether a source makes the traces of a run itself, so that it can make them again."""
+    spec = TRACE_SOURCES.find(source)
+    return spec is not None and spec.runs_models
+
+
+def _assess_joint(kept: Confirmation, step: SeriesStep, judgment: SeriesJudgment) -> Assessment:
+    details = kept.details
+    alone = Assessment(
+        outcome=AlertOutcome.WARMUP,
+        value=kept.value,
+        baseline=kept.baseline,
+        explanation=kept.explanation,
+        details=details,
+    )
+    value_spec = ValueSpec(
+        name=details.value_name or "the value",
+        is_share=details.is_share,
+        logarithmic=_is_relative(judgment),
+        unit=details.unit,
+    )
+    return assess_evidence(value_spec, alone, step.evidence)
 
 
 def _is_relative(judgment: SeriesJudgment | None) -> bool:

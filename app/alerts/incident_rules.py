@@ -72,6 +72,8 @@ RISE_MARGIN = 1.0
 # A further fall is looked for among few runs with a frozen spread.
 WORSE_MARGIN = 0.4
 MIN_INCIDENT_REFERENCE = 2
+# A run beyond this limit is repeated where that is possible.
+SUSPICIOUS_Z = 2.3
 
 
 class PagePolicy(NamedTuple):
@@ -162,6 +164,13 @@ def advance_series(
             return _advance_incident(state, state.incident, view, run)
         return _lose_reference(state.incident, view, run)
     return _advance_reference(state, view, run)
+
+
+def is_suspicious(before: SeriesState, evidence: RunsEvidence) -> bool:
+    """Whether a run is worth a repetition before anybody is notified: no incident was open, and the
+    run is bad beyond `SUSPICIOUS_Z`, whether it would page or not.
+    """
+    return before.incident is None and evidence.z is not None and evidence.z > SUSPICIOUS_Z
 
 
 def accept_level(state: SeriesState, accepted: int | None = None) -> SeriesState:

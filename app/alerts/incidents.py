@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.alerts import queries
 from app.alerts.default_series import accept_series, return_series
 from app.alerts.details import AlertDetails
-from app.alerts.evaluation import AlertDecision
+from app.alerts.evaluation import AlertDecision, RunFields
 from app.alerts.incident_rules import accept_level, return_runs
 from app.alerts.models import AlertEvent, AlertRule, AlertState, Incident
 from app.alerts.publishing import store_and_publish
@@ -27,7 +27,6 @@ from app.core.ids import new_id
 from app.kpis.series_types import SeriesState
 from app.results.models import BenchmarkRun
 from app.results.run_history import find_runs, list_valid_seqs
-from app.results.run_result import RunResult
 from app.statistics.sequential import MAX_REFERENCE
 
 NOISE = "noise"
@@ -58,19 +57,17 @@ def open_incident(
     session: Session,
     rule: AlertRule,
     row: AlertState,
-    result: RunResult,
+    run: RunFields,
     decision: AlertDecision,
     event: AlertEvent,
 ) -> None:
     """Insert the incident that an event opens, and hold back its runs as baselines."""
     series = decision.step.state.incident if decision.step else None
-    started_seq = series.started if series else row.breach_seq or result.run_seq
+    started_seq = series.started if series else row.breach_seq or run.run_seq
     started = find_runs(session, [started_seq]).get(started_seq)
     run_seqs = [
-        *list_valid_seqs(
-            session, result.benchmark_id, result.agent_id, started_seq, result.run_seq
-        ),
-        result.run_seq,
+        *list_valid_seqs(session, run.benchmark_id, run.agent_id, started_seq, run.run_seq),
+        run.run_seq,
     ]
     details = event.details
     session.add(
@@ -80,19 +77,19 @@ def open_incident(
             name=rule.name,
             severity=rule.severity,
             condition=rule.condition,
-            benchmark_id=result.benchmark_id,
-            agent_id=result.agent_id,
+            benchmark_id=run.benchmark_id,
+            agent_id=run.agent_id,
             kpi=rule.kpi,
             metric=rule.metric,
             value_name=details.value_name or rule.name,
             unit=details.unit,
             state=IncidentState.OPEN,
-            fingerprint=result.fingerprint,
+            fingerprint=run.fingerprint,
             started_seq=started_seq,
-            opened_seq=result.run_seq,
+            opened_seq=run.run_seq,
             run_seqs=run_seqs,
-            started_run_id=started.id if started else result.run_id,
-            opened_run_id=result.run_id,
+            started_run_id=started.id if started else run.run_id,
+            opened_run_id=run.run_id,
             started_at=started.completed_at if started else event.created_at,
             opened_at=event.created_at,
             baseline=event.baseline,
@@ -104,7 +101,7 @@ def open_incident(
     event.details = details.model_copy(
         update={
             "since": started.completed_at if started else event.created_at,
-            "since_run_id": started.id if started else result.run_id,
+            "since_run_id": started.id if started else run.run_id,
         }
     )
     session.flush()
@@ -114,24 +111,24 @@ def open_incident(
 def advance_incident(
     session: Session,
     row: AlertState,
-    result: RunResult,
+    run: RunFields,
     decision: AlertDecision,
     event: AlertEvent | None,
 ) -> None:
     """Add a run to the open incident of a state; close it when the event says that it has ended."""
     assert row.incident_id is not None, "the state has an incident"
     incident = queries.get_incident(session, row.incident_id, for_update=True)
-    incident.run_seqs = [*incident.run_seqs, result.run_seq]
+    incident.run_seqs = [*incident.run_seqs, run.run_seq]
     incident.value = decision.assessment.value
     incident.explanation = decision.assessment.explanation
-    _hold(session, Condition(incident.condition), [result.run_seq])
+    _hold(session, Condition(incident.condition), [run.run_seq])
     if event is None:
         return
     event.details = event.details.model_copy(
         update={"since": incident.started_at, "since_run_id": incident.started_run_id}
     )
     if event.state == AlertEventState.RESOLVED:
-        recovered = _recovered_runs(incident, row, decision, result.run_seq)
+        recovered = _recovered_runs(incident, row, decision, run.run_seq)
         _end(incident, _resolution(decision), min(recovered), row.run_id, event.created_at)
         acceptance.release_incident(session, recovered, is_noise=False)
 

@@ -3,11 +3,11 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, Integer, UniqueConstraint, func
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, UniqueConstraint, func, text
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.alerts.details import AlertDetails
+from app.alerts.details import AlertDetails, Confirmation
 from app.core.db import Base, ModelJson
 from app.kpis.series_types import SeriesState
 
@@ -45,6 +45,7 @@ class AlertRule(Base):
     baseline_runs: Mapped[int] = mapped_column(Integer)
     minimum_effect: Mapped[float | None]
     false_pages_per_month: Mapped[float | None]
+    confirm_runs: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
     revision: Mapped[int] = mapped_column(default=1)
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
@@ -55,7 +56,8 @@ class AlertState(Base):
 
     `incident_id` is the current incident, NULL without one. `series` is what a REGRESSED rule keeps
     of the runs. `breach_seq` is the first run of the present chain of breaches, `clear_seq` that of
-    the present chain of healthy runs inside an incident.
+    the present chain of healthy runs inside an incident. `confirmation` is the suspicious run that is
+    being repeated, until `confirm_until` at the latest.
     """
 
     __tablename__ = "alert_states"
@@ -74,6 +76,8 @@ class AlertState(Base):
     fired_at: Mapped[datetime | None]
     incident_id: Mapped[str | None]
     series: Mapped[SeriesState | None] = mapped_column(ModelJson(SeriesState))
+    confirmation: Mapped[Confirmation | None] = mapped_column(ModelJson(Confirmation))
+    confirm_until: Mapped[datetime | None]
     breach_seq: Mapped[int | None]
     clear_seq: Mapped[int | None]
     value: Mapped[float | None]

@@ -143,6 +143,13 @@ class AlertConfigBody(WireModel):
     baseline_runs: BaselineRuns = 5
     minimum_effect: Effect = None
     false_pages_per_month: FalsePages = None
+    confirm_runs: Annotated[
+        bool,
+        Field(
+            description="Whether a suspicious run is repeated with more trials before a REGRESSED rule"
+            " pages, where the source makes traces itself (`harness`)."
+        ),
+    ] = True
 
 
 class AlertConfigCreate(AlertConfigBody):
@@ -203,6 +210,7 @@ class AlertConfigView(WireModel):
     baseline_runs: int
     minimum_effect: float | None
     false_pages_per_month: float | None
+    confirm_runs: bool
     states: list[AlertStateView]
     precision: AlertPrecisionView
     revision: int

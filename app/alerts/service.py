@@ -1,14 +1,13 @@
 """Writes to the states of alert rules: what a run, an edit or a person changes."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy import delete, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from app.alerts import incidents, queries
+from app.alerts import confirmations, incidents, queries
 from app.alerts.evaluation import AlertDecision
 from app.alerts.models import AlertEvent, AlertRule, AlertState
 from app.alerts.publishing import (
@@ -22,15 +21,9 @@ from app.alerts.rules import (
     AlertOutcome,
     AlertStatus,
     IncidentResolution,
-    RuleState,
-    StateChange,
-    advance,
-    advance_by_evidence,
 )
-from app.alerts.schemas import rule_spec
+from app.alerts.state_changes import advance_state
 from app.core.errors import Conflict, Unavailable
-from app.core.ids import new_id
-from app.notifications.types import MessageSeverity
 from app.results.run_result import RunResult
 
 
@@ -48,25 +41,26 @@ class StaleDecision(Unavailable):
 
 def record_decisions(
     session: Session, result: RunResult, decisions: Sequence[AlertDecision], now: datetime
-) -> None:
+) -> bool:
     """Advance the state of each rule by one run and publish what changed, as one message for each
     group of recipients with the same alerts.
 
     A decision is dropped when its rule was edited or disabled after it was evaluated, or when the
     rule has already seen a later run.
+    Returns: whether the run is to be repeated before a rule pages.
     Locks: the rules (against edits), then their states.
     Raises: `StaleDecision` when an earlier run ended after the evaluation.
     """
     if not result.is_valid:
         publish_notice(session, _invalid_run_notice(result), now)
-        return
+        return False
     rule_ids = [decision.rule_id for decision in decisions]
     if not rule_ids:
-        return
+        return False
     # Rules before states, both in the order of their IDs: every writer takes the locks in this order.
     rules = queries.lock_enabled_rules(session, rule_ids)
     states = _lock_states(session, sorted(rules), result.agent_id, now)
-    events, firing_incidents = [], []
+    events, firing_incidents, is_awaited = [], [], False
     for decision in decisions:
         rule, state = rules.get(decision.rule_id), states.get(decision.rule_id)
         # Deleted, disabled or edited since it was judged: the decision is about another rule.
@@ -80,10 +74,18 @@ def record_decisions(
             raise StaleDecision("another run ended in the meantime; evaluate the run again")
         if state.incident_id and decision.assessment.outcome is AlertOutcome.BREACH:
             firing_incidents.append(state.incident_id)
-        events += _advance_state(session, rule, state, result, decision, now)
+        if state.confirmation is not None:
+            # The next run came before the repetition: the run counts as it was.
+            events += confirmations.settle(session, rule, state, now)
+        if decision.wants_confirmation:
+            confirmations.await_confirmation(state, result, decision, now)
+            is_awaited = True
+            continue
+        events += advance_state(session, rule, state, result, decision, now)
     # Before the new events: a recipient learns of an incident before it learns that it has ended.
     publish_after_silence(session, firing_incidents, rules, now)
     store_and_publish(session, events, rules, now)
+    return is_awaited
 
 
 def acknowledge(
@@ -146,103 +148,6 @@ def _lock_states(
     rows = [{"rule_id": rule_id, **initial} for rule_id in rule_ids]
     session.execute(insert(AlertState).values(rows).on_conflict_do_nothing())
     return queries.lock_states(session, rule_ids, agent_id)
-
-
-def _advance_state(
-    session: Session,
-    rule: AlertRule,
-    row: AlertState,
-    result: RunResult,
-    decision: AlertDecision,
-    now: datetime,
-) -> list[AlertEvent]:
-    """Advance one rule by one run; returns the event to publish, if any."""
-    before = RuleState(
-        status=AlertStatus(row.state),
-        open=row.incident_id is not None,
-        breaches=row.breaches,
-        clears=row.clears,
-        fired_at=row.fired_at,
-    )
-    change = _next_change(before, rule, decision, now)
-    _write_state(row, change.state, result, decision, now)
-    event = _new_event(rule, row, result, decision, change, now) if change.notification else None
-    if event is not None and change.notification is AlertEventState.FIRING:
-        # The FIRING event gives its ID to the incident; all later events of it carry the same one.
-        row.incident_id = event.incident_id = event.id
-        incidents.open_incident(session, rule, row, result, decision, event)
-    elif row.incident_id is not None:
-        incidents.advance_incident(session, row, result, decision, event)
-    if not change.state.open:
-        row.incident_id = row.clear_seq = None
-    return [] if event is None else [event]
-
-
-def _next_change(
-    before: RuleState, rule: AlertRule, decision: AlertDecision, now: datetime
-) -> StateChange:
-    spec = rule_spec(rule)
-    if decision.step is not None:
-        return advance_by_evidence(before, decision.step.evidence, spec, now)
-    if decision.is_reference_lost and before.open:
-        return advance(before, AlertOutcome.HEALTHY, replace(spec, keep_firing_for_runs=0), now)
-    return advance(before, decision.assessment.outcome, spec, now)
-
-
-def _write_state(
-    row: AlertState, state: RuleState, result: RunResult, decision: AlertDecision, now: datetime
-) -> None:
-    assessment = decision.assessment
-    if state.clears and not row.clears:
-        row.clear_seq = result.run_seq
-    row.breach_seq = (row.breach_seq or result.run_seq) if state.breaches else None
-    row.state, row.breaches, row.clears = state.status, state.breaches, state.clears
-    row.fired_at = state.fired_at
-    if decision.step is not None:
-        row.series = decision.step.state
-    row.value, row.baseline = assessment.value, assessment.baseline
-    row.explanation, row.evaluated_at = assessment.explanation, now
-    row.run_seq, row.run_id = result.run_seq, result.run_id
-
-
-def _new_event(
-    rule: AlertRule,
-    row: AlertState,
-    result: RunResult,
-    decision: AlertDecision,
-    change: StateChange,
-    now: datetime,
-) -> AlertEvent:
-    assessment, state = decision.assessment, change.notification
-    assert state is not None, "an event is created for a notification"
-    return AlertEvent(
-        id=new_id(),
-        dedup_key=_dedup_key(state, rule.id, result.run_id, row.incident_id),
-        state=state,
-        rule_id=rule.id,
-        name=rule.name,
-        # A partial recovery is good news about an incident that is known.
-        severity=MessageSeverity.INFO
-        if state is AlertEventState.PARTLY_BACK
-        else MessageSeverity(rule.severity),
-        benchmark_id=result.benchmark_id,
-        agent_id=result.agent_id,
-        run_id=result.run_id,
-        run_seq=result.run_seq,
-        incident_id=row.incident_id,
-        value=assessment.value,
-        baseline=assessment.baseline,
-        explanation=assessment.explanation,
-        details=assessment.details,
-        created_at=now,
-    )
-
-
-def _dedup_key(state: AlertEventState, rule_id: str, run_id: str, incident_id: str | None) -> str:
-    """An incident is resolved once; anything else happens once for each rule and run."""
-    if state is AlertEventState.RESOLVED:
-        return f"resolved/{incident_id}"
-    return f"{state.lower()}/{rule_id}/{run_id}"
 
 
 def _invalid_run_notice(result: RunResult) -> EventNotice:

@@ -141,6 +141,7 @@ def _valid_runs_before(run: BenchmarkRun) -> Select[BenchmarkRun]:
         BenchmarkRun.status == RunStatus.COMPLETED,
         BenchmarkRun.validity == Validity.VALID,
         BenchmarkRun.purged_at.is_(None),
+        BenchmarkRun.confirms.is_(None),
         # By position: runs after the first judgement of these traces are no earlier runs.
         _position(run) > _POSITION,
     )

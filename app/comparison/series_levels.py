@@ -76,6 +76,36 @@ def levels_of_points(points: Sequence[StoredPoint]) -> dict[int, RunLevel]:
     return fit_levels([_run_item_values(point) for point in comparable])
 
 
+def merge_points(points: Sequence[StoredPoint]) -> StoredPoint:
+    """One point of a run that was repeated: each item has the mean of all its traces. At least one
+    point; those without values by item are averaged.
+    """
+    last = points[-1]
+    if any(point.item_values is None for point in points):
+        level = math.fsum(point.level for point in points) / len(points)
+        return last._replace(level=level, item_values=None)
+    runs = [_run_item_values(point) for point in points]
+    keys, index = np.unique(np.concatenate([run.keys for run in runs]), return_inverse=True)
+    values = np.concatenate([run.values for run in runs])
+    traces = np.where(np.isfinite(values), np.concatenate([run.traces for run in runs]), 0.0)
+    weights = np.bincount(index, weights=traces)
+    sums = np.bincount(index, weights=np.where(traces > 0, values, 0.0) * traces)
+    means = np.divide(sums, weights, out=np.full(keys.size, np.nan), where=weights > 0)
+    clusters = None
+    if all(run.clusters is not None for run in runs):
+        clusters = np.empty(keys.size, dtype=np.int64)
+        clusters[index] = np.concatenate([run.clusters for run in runs if run.clusters is not None])
+    return last._replace(
+        level=float(np.nanmean(means)),
+        item_values=means.astype("<f4").tobytes(),
+        items=ItemIndex(
+            keys=keys.astype("<i8").tobytes(),
+            traces=weights.astype("<i4").tobytes(),
+            clusters=None if clusters is None else clusters.astype("<i8").tobytes(),
+        ),
+    )
+
+
 def _item_means(matrix: ItemMatrix, column: str) -> FloatArray:
     item_index = np.asarray(matrix.item_index, dtype=np.intp)
     values = np.asarray(matrix.values[column])

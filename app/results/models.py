@@ -20,7 +20,8 @@ class BenchmarkRun(Base):
     `seq` orders runs and is their short key in large tables. `plan` is frozen when the run starts;
     `metric_keys` is the order of `trace_results.values`. `fencing_token` rises each time a step is
     acquired: a worker that lost its lease carries an old token and cannot write. `rescore_of` is the
-    run whose traces are scored again. `source_key` identifies the source run that was read, and
+    run whose traces are scored again, `confirms` the suspicious run that is repeated with more
+    trials. `source_key` identifies the source run that was read, and
     `source_seq` is the `seq` of the first run of the agent over it: both are known when the traces
     are collected. `baseline_hold` is the reason why no later run is compared with this run; the
     acceptance of the run ends it. `write_back` is the state of writing scores to the source.
@@ -48,6 +49,9 @@ class BenchmarkRun(Base):
         ForeignKey("benchmark_runs.id", ondelete="SET NULL"), index=True
     )
     rescore_of: Mapped[str | None] = mapped_column(
+        ForeignKey("benchmark_runs.id", ondelete="SET NULL"), index=True
+    )
+    confirms: Mapped[str | None] = mapped_column(
         ForeignKey("benchmark_runs.id", ondelete="SET NULL"), index=True
     )
     collection_id: Mapped[int | None] = mapped_column(

@@ -36,7 +36,7 @@ class PlannedMetric(_Frozen):
 # the validity of the run reports.
 _NOT_CONDITIONS = {
     "provider", "model", "base_url", "concurrency", "price", "judge_price", "prices", "run_tokens",
-    "run_usd",
+    "run_usd", "trials",
 }  # fmt: skip
 
 

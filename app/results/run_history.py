@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import ColumnElement, Select, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from app.kpis.models import KpiHistory
 from app.kpis.verdict_types import ValueVerdict
@@ -103,6 +103,16 @@ def find_runs(session: Session, seqs: Iterable[int]) -> dict[int, PastRun]:
     return {row.seq: PastRun(*row) for row in rows}
 
 
+def find_repeated_run(session: Session, run_seq: int) -> PastRun | None:
+    """The run that a run repeats with more trials; None for any other run."""
+    repeated, run = aliased(BenchmarkRun), aliased(BenchmarkRun)
+    statement = (
+        select(repeated.seq).join(run, run.confirms == repeated.id).where(run.seq == run_seq)
+    )
+    seq = session.scalar(statement)
+    return None if seq is None else find_runs(session, [seq]).get(seq)
+
+
 def read_plan(session: Session, run_seq: int) -> RunPlan | None:
     """The plan of a run; None when the run was deleted or never began."""
     plan = session.scalar(select(BenchmarkRun.plan).where(BenchmarkRun.seq == run_seq))
@@ -120,6 +130,7 @@ def list_valid_seqs(
         BenchmarkRun.seq < before,
         BenchmarkRun.status == RunStatus.COMPLETED,
         BenchmarkRun.validity == Validity.VALID,
+        BenchmarkRun.confirms.is_(None),
     )
     return list(session.scalars(statement.order_by(BenchmarkRun.seq)))
 
@@ -283,6 +294,7 @@ def _select_ended(benchmark_id: str, agent_id: str) -> Select[*tuple[Any, ...]]:
         BenchmarkRun.benchmark_id == benchmark_id,
         BenchmarkRun.agent_id == agent_id,
         BenchmarkRun.status.in_((RunStatus.COMPLETED, RunStatus.FAILED)),
+        BenchmarkRun.confirms.is_(None),
     )
 
 

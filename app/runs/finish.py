@@ -6,6 +6,7 @@ from datetime import datetime
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
+from app.alerts.confirmations import record_joint_decisions
 from app.alerts.evaluation import AlertDecision
 from app.alerts.publishing import EventNotice, publish_notice
 from app.alerts.rules import AlertEventState
@@ -20,7 +21,7 @@ from app.results.rules import RunStatus
 from app.results.run_result import RunResult
 from app.results.run_series import kpi_series, metric_series, store_points
 from app.runs.leases import RunLease, lock_leased_run
-from app.runs.service import end_run
+from app.runs.service import end_run, start_confirmation
 from app.statistics.verdict_rules import Verdict
 
 STORED_STATISTICS = ("n", "mean", "std", "min", "max", "p50", "p95", "p99", "sum", "coverage")
@@ -40,6 +41,9 @@ def finish_run(
     run = lock_leased_run(session, lease)
     rules.require_transition(run.id, RunStatus(run.status), RunStatus.COMPLETED)
     session.execute(insert(RunMetricAggregate), list(_metric_rows(result)))
+    if run.confirms is not None:
+        _finish_confirmation(session, run, run.confirms, result, decisions, now)
+        return
     session.add_all(_kpi_rows(result, now))
     if result.items is not None:
         store_points(session, result.run_seq, result.items, result.series)
@@ -50,10 +54,29 @@ def finish_run(
     hold_regressed(session, run, result.verdicts.run)
     # Rescoring looks at old traces again, which is no news about the agent: it alerts nobody.
     if run.rescore_of is None:
-        record_decisions(session, result, decisions, now)
+        if record_decisions(session, result, decisions, now):
+            start_confirmation(session, run, now)
         if result.is_valid and result.verdicts.run.verdict is Verdict.INVALID:
             publish_notice(session, _not_comparable(run, result), now)
     # Last: it wakes streams and schedules, which must see everything above with the same commit.
+    end_run(session, run, RunStatus.COMPLETED, now)
+
+
+def _finish_confirmation(
+    session: Session,
+    run: BenchmarkRun,
+    repeated_id: str,
+    result: RunResult,
+    decisions: Sequence[AlertDecision],
+    now: datetime,
+) -> None:
+    """Complete the repetition of a suspicious run. Its values are no KPI history: it only adds
+    evidence about the run that it repeats.
+    """
+    validity = result.validity
+    run.validity, run.validity_reasons = validity.validity, list(validity.reasons)
+    run.coverage, run.error_share = validity.coverage, validity.error_share
+    record_joint_decisions(session, repeated_id, decisions, now)
     end_run(session, run, RunStatus.COMPLETED, now)
 
 

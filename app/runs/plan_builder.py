@@ -28,6 +28,10 @@ from app.results.plan import (
 from app.results.queries import get_run
 from app.traces.registry import TRACE_SOURCES, TraceQuery
 
+# A suspicious run is repeated with so many times its trials.
+CONFIRM_FACTOR = 2
+MAX_TRIALS = 100
+
 
 def make_plan(session: Session, run_id: str, llm: LlmServer | None) -> RunPlan:
     """The plan of a run from the current benchmark and agent, with the model of every judge.
@@ -58,7 +62,22 @@ def make_plan(session: Session, run_id: str, llm: LlmServer | None) -> RunPlan:
         baseline=PlannedBaseline.model_validate(benchmark.baseline),
         judge_calibration=_judge_calibration(benchmark, llm),
     )
+    if run.confirms is not None:
+        return _with_more_trials(_with_origin_selection(session, plan, run.confirms))
     return plan if run.rescore_of is None else _with_origin_selection(session, plan, run.rescore_of)
+
+
+def _with_more_trials(plan: RunPlan) -> RunPlan:
+    """The plan of the repetition of a suspicious run; the budget of the run applies to it as well."""
+    if plan.harness is None:
+        return plan
+    trials = min(CONFIRM_FACTOR * plan.harness.trials, MAX_TRIALS)
+    return plan.model_copy(
+        update={
+            "harness": plan.harness.model_copy(update={"trials": trials}),
+            "write_back": PlannedWriteBack(),
+        }
+    )
 
 
 def _with_origin_selection(session: Session, plan: RunPlan, origin_id: str) -> RunPlan:

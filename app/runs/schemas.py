@@ -45,7 +45,8 @@ class WriteBackView(WireModel):
 class RunView(WireModel):
     """A run. `tracesCollected` counts the traces read or made so far, `tracesProcessed` the measured
     ones. `metricsComputed` counts the values computed for it, `metricsReused` those taken from
-    earlier runs over the same traces. `rescoreOf` is the run whose traces it scores again. `verdict`
+    earlier runs over the same traces. `rescoreOf` is the run whose traces it scores again,
+    `confirms` the suspicious run that it repeats with more trials. `verdict`
     compares it with its baseline, or has the `reason` why it was not compared. Runs with the same
     `fingerprint` are comparable. `baselineHold` is the reason why the run is no baseline of later
     runs; `acceptedAt`, `acceptedBy` (the ID of an API key) and `acceptanceNote` say who accepted its
@@ -74,6 +75,7 @@ class RunView(WireModel):
     retry_count: int
     retry_of: str | None
     rescore_of: str | None
+    confirms: str | None
     validity: str | None
     validity_reasons: list[str] | None
     coverage: float | None

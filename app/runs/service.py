@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
 from app.agents.queries import get_agent
-from app.alerts import incidents
+from app.alerts import confirmations, incidents
 from app.alerts.default_series import accept_series
 from app.alerts.publishing import EventNotice, publish_notice
 from app.alerts.rules import AlertEventState
@@ -16,7 +16,7 @@ from app.benchmarks.models import Benchmark
 from app.benchmarks.queries import get_agent_ids_by_benchmark, get_benchmark
 from app.comparison.acceptance import accept_level
 from app.core.db import insert_row
-from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
+from app.core.errors import AppError, Conflict, ErrorItem, Invalid, NotFound, Unavailable
 from app.core.ids import new_id
 from app.core.postgres_notify import notify_streams
 from app.jobs.queue import enqueue
@@ -37,9 +37,11 @@ def create_run(
     run_name: str | None = None,
     retry_of: BenchmarkRun | None = None,
     rescore_of: BenchmarkRun | None = None,
+    confirms: BenchmarkRun | None = None,
 ) -> BenchmarkRun:
     """Insert a PENDING run and its first job. `trigger_event_id` is the ID of the trigger event that
-    started it; `rescore_of` is a run whose collection it scores instead of reading one.
+    started it; `rescore_of` is a run whose collection it scores instead of reading one, `confirms`
+    a suspicious run that it repeats with more trials.
 
     Raises: `NotFound` for an unknown benchmark or agent, `Invalid` when the benchmark does not
             evaluate the agent, `Conflict` when one of them is archived.
@@ -60,8 +62,10 @@ def create_run(
         "retry_count": retry_of.retry_count + 1 if retry_of else 0,
         "rescore_of": (rescore_of.rescore_of or rescore_of.id) if rescore_of else None,
         "collection_id": rescore_of.collection_id if rescore_of else None,
+        "confirms": confirms.id if confirms else None,
+        # A confirmation is no news of its own: it belongs to the run that it repeats.
         "source_key": rescore_of.source_key if rescore_of else None,
-        "source_seq": rescore_of.source_seq if rescore_of else None,
+        "source_seq": origin.source_seq if (origin := rescore_of or confirms) else None,
     }
     try:
         # Past the ORM: creating a run is one of the most frequent writes (decision 0011).
@@ -133,6 +137,24 @@ def accept_run(
     return run
 
 
+def start_confirmation(session: Session, run: BenchmarkRun, now: datetime) -> None:
+    """Repeat a suspicious run with more trials; when that is not possible, it counts as it is."""
+    try:
+        with session.begin_nested():
+            create_run(
+                session,
+                run.benchmark_id,
+                run.agent_id,
+                trigger=TriggerType.EVENT,
+                run_name=run.run_name,
+                confirms=run,
+            )
+    except Unavailable:
+        raise
+    except AppError:
+        confirmations.settle_run(session, run.id, now)
+
+
 def cancel_run(session: Session, run_id: str, now: datetime) -> BenchmarkRun:
     """Cancel a run; its workers stop at their next checkpoint. Raises `IllegalTransition` when the run
     has ended.
@@ -198,6 +220,9 @@ def end_run(session: Session, run: BenchmarkRun, status: RunStatus, now: datetim
     session.flush()
     if run.triggered_by == TriggerType.SCHEDULED:
         enqueue(session, "schedules.run_ended", run_id=run.id)
+    if run.confirms is not None:
+        # A repetition that failed, or that said nothing, leaves the evidence of the run alone.
+        confirmations.settle_run(session, run.confirms, now)
     notify_streams(session, run.id)
 
 

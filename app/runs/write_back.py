@@ -86,7 +86,7 @@ def request_write_back(session: Session, run_id: str, res: Resources) -> None:
     run = queries.get_run(session, run_id)
     plan = RunPlan.model_validate(run.plan)
     # Its scores would have the ids of the original run's and replace them.
-    if run.rescore_of is not None or not (plan.write_back.kpis or plan.write_back.metrics):
+    if run.rescore_of or run.confirms or not (plan.write_back.kpis or plan.write_back.metrics):
         return
     state = WriteBackState(status=WriteBackStatus.PENDING, cursor=KPI_CURSOR)
     try:

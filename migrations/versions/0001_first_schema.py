@@ -308,6 +308,7 @@ def upgrade() -> None:
         sa.Column("baseline_runs", sa.Integer(), nullable=False),
         sa.Column("minimum_effect", sa.Double(), nullable=True),
         sa.Column("false_pages_per_month", sa.Double(), nullable=True),
+        sa.Column("confirm_runs", sa.Boolean(), server_default=sa.text("true"), nullable=False),
         sa.Column("revision", sa.BigInteger(), nullable=False),
         sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
         sa.Column("updated_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
@@ -344,6 +345,7 @@ def upgrade() -> None:
         sa.Column("retry_count", sa.Integer(), nullable=False),
         sa.Column("retry_of", sa.Text(), nullable=True),
         sa.Column("rescore_of", sa.Text(), nullable=True),
+        sa.Column("confirms", sa.Text(), nullable=True),
         sa.Column("collection_id", sa.BigInteger(), nullable=True),
         sa.Column("source_key", sa.Text(), nullable=True),
         sa.Column("source_seq", sa.BigInteger(), nullable=True),
@@ -382,6 +384,9 @@ def upgrade() -> None:
             ["collection_id"], ["collections.id"], name="fk_benchmark_runs_collection_id", ondelete="RESTRICT"
         ),
         sa.ForeignKeyConstraint(
+            ["confirms"], ["benchmark_runs.id"], name="fk_benchmark_runs_confirms", ondelete="SET NULL"
+        ),
+        sa.ForeignKeyConstraint(
             ["rescore_of"], ["benchmark_runs.id"], name="fk_benchmark_runs_rescore_of", ondelete="SET NULL"
         ),
         sa.ForeignKeyConstraint(
@@ -395,6 +400,7 @@ def upgrade() -> None:
     op.create_index("ix_benchmark_runs_collection_id", "benchmark_runs", ["collection_id"])
     op.create_index("ix_benchmark_runs_created_at", "benchmark_runs", ["created_at"])
     op.create_index("ix_benchmark_runs_rescore_of", "benchmark_runs", ["rescore_of"])
+    op.create_index("ix_benchmark_runs_confirms", "benchmark_runs", ["confirms"])
     op.create_index("ix_benchmark_runs_retry_of", "benchmark_runs", ["retry_of"])
     op.create_index("ix_benchmark_runs_source_seq", "benchmark_runs", ["source_seq"])
     op.create_index("ix_benchmark_runs_status_seq", "benchmark_runs", ["status", "seq"])
@@ -660,6 +666,8 @@ def upgrade() -> None:
         sa.Column("fired_at", TIMESTAMP, nullable=True),
         sa.Column("incident_id", sa.Text(), nullable=True),
         sa.Column("series", JSON, nullable=True),
+        sa.Column("confirmation", JSON, nullable=True),
+        sa.Column("confirm_until", TIMESTAMP, nullable=True),
         sa.Column("breach_seq", sa.BigInteger(), nullable=True),
         sa.Column("clear_seq", sa.BigInteger(), nullable=True),
         sa.Column("value", sa.Double(), nullable=True),

@@ -1,100 +1,21 @@
 """Incidents over many runs: opening, recovery, noise, acceptance, and what people are told."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy.orm import Session
 
 from app.alerts.evaluation import AlertEvaluationService
 from app.alerts.service import StaleDecision, record_decisions
-from app.kpis.evaluate import KpiValue, PlannedKpi
-from app.kpis.models import KpiHistory
-from app.results.models import BenchmarkRun
-from app.results.run_result import RunResult
-from app.results.run_series import SeriesJudgment, SeriesPoint, kpi_series
-from app.statistics.sequential import RunLevel
-from app.statistics.verdict_rules import Scale, Side
 from tests.integration.alerts.conftest import RULE
-from tests.support.results import PLAN, run_result
+from tests.support.run_histories import START, RunHistoryMaker
 from tests.support.service import JSON, Service
 from tests.support.stored import DatabaseReader
 
-START = datetime(2026, 9, 1, 2, tzinfo=UTC)
 GOOD = (0.92, 0.9, 0.93, 0.91, 0.92)
-KPI = PlannedKpi(
-    id="k-1",
-    revision=1,
-    name="quality",
-    formula="EXACT_MATCH",
-    direction="HIGHER_IS_BETTER",
-    unit=None,
-    threshold_min=None,
-    threshold_max=None,
-)
 
 RuleMaker = Callable[..., JSON]
-
-
-class RunHistoryMaker:
-    """Completes runs with given values of the KPI, one a day, as the last step of a run does."""
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self.days = 0
-        self.levels: dict[str, dict[int, RunLevel]] = {}
-
-    def __call__(self, *values: float, fingerprint: str = "f") -> None:
-        for value in values:
-            self._complete(value, fingerprint)
-
-    def _complete(self, value: float, fingerprint: str) -> None:
-        db = self.service.resources.db
-        now = START + timedelta(days=self.days)
-        self.days += 1
-        with db.begin() as session:
-            seq = self._insert_run(session, fingerprint, now)
-        result = self._result(seq, value, fingerprint)
-        decisions = AlertEvaluationService(db).evaluate_alerts_for_run(result)
-        with db.begin() as session:
-            run = session.get_one(BenchmarkRun, result.run_id)
-            run.status, run.completed_at = "COMPLETED", now
-            session.add(_history_row(result, value, now))
-            session.flush()
-            record_decisions(session, result, decisions, now)
-
-    def _insert_run(self, session: Session, fingerprint: str, now: datetime) -> int:
-        run = BenchmarkRun(
-            id=f"run-{self.days}", benchmark_id="bench-001", agent_id="agent-001", status="RUNNING",
-            triggered_by="MANUAL", validity="VALID", fingerprint=fingerprint, created_at=now,
-            traces_total=200_000, plan=PLAN.document(),
-        )  # fmt: skip
-        session.add(run)
-        session.flush()
-        run.source_seq = run.seq
-        return run.seq
-
-    def _result(self, seq: int, value: float, fingerprint: str) -> RunResult:
-        base = run_result(seq)
-        levels = self.levels.setdefault(fingerprint, {})
-        levels[seq] = RunLevel(seq, value)
-        point = SeriesPoint(Scale.RATE, Side.LOW, value)
-        return RunResult(
-            run_id=f"run-{self.days}", run_seq=seq, plan=base.plan, fingerprint=fingerprint,
-            trace_count=200_000, aggregates={}, kpis=[KpiValue(kpi=KPI, value=value, reason=None)],
-            validity=base.validity, verdicts=base.verdicts,
-            series={kpi_series("k-1"): SeriesJudgment(point=point, levels=dict(levels))},
-        )  # fmt: skip
-
-
-def _history_row(result: RunResult, value: float, now: datetime) -> KpiHistory:
-    return KpiHistory(
-        run_seq=result.run_seq, run_id=result.run_id, benchmark_id="bench-001",
-        agent_id="agent-001", kpi_id="k-1", kpi_revision=1, name="quality", formula="EXACT_MATCH",
-        value=value, direction="HIGHER_IS_BETTER", validity="VALID", gate=False, missing={},
-        recorded_at=now,
-    )  # fmt: skip
 
 
 @pytest.fixture
@@ -309,15 +230,15 @@ def test_record_decisions__a_decision_on_an_outdated_state_is_repeated(
     late = RunHistoryMaker(benchmark_service)
     late.days = 100
     with db.begin() as session:
-        seq = late._insert_run(session, "f", START + timedelta(days=100))
-    decisions = AlertEvaluationService(db).evaluate_alerts_for_run(late._result(seq, 0.57, "f"))
+        seq = late.insert_run(session, "f", START + timedelta(days=100))
+    decisions = AlertEvaluationService(db).evaluate_alerts_for_run(late.result(seq, 0.57, "f"))
     # Another run ends between the evaluation and the write; it comes earlier in run order.
     with db.begin() as session:
         stale = [type(decisions[0])(**{
             name: getattr(decisions[0], name) for name in decisions[0].__slots__
         } | {"seen_seq": -1})]  # fmt: skip
         with pytest.raises(StaleDecision):
-            record_decisions(session, late._result(seq, 0.57, "f"), stale, START)
+            record_decisions(session, late.result(seq, 0.57, "f"), stale, START)
 
 
 def test_incidents__unknown_id_and_roles(

@@ -1,0 +1,79 @@
+"""A suspicious harness run is repeated with more trials at once, and both decide about the page."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from app.core.resources import Resources
+from tests.support.service import Service
+
+# The SDKs take seconds to import: one worker imports them for all these tests.
+pytestmark = pytest.mark.xdist_group("sdks of models")
+
+TASKS = 12
+
+
+def write_script(folder: Path, right: int) -> None:
+    """A model that does the first tasks right."""
+    lines = [
+        {"id": f"task-{number}", "turns": [["echo right" if number < right else "echo wrong"]]}
+        for number in range(TASKS)
+    ]
+    (folder / "script.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture
+def dataset_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "datasets"
+    folder.mkdir()
+    tasks = [
+        {
+            "id": f"task-{number}",
+            "category": "text",
+            "prompt": "Print right.",
+            "expectations": [{"check": "stdout_contains:right"}],
+        }
+        for number in range(TASKS)
+    ]
+    (folder / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
+    return folder
+
+
+@pytest.fixture
+def service_resources(service_resources: Resources, dataset_folder: Path) -> Resources:
+    return dataclasses.replace(
+        service_resources, options={**service_resources.options, "harness_dir": str(dataset_folder)}
+    )
+
+
+def test_harness_run__a_drop_pages_after_its_repetition_with_twice_the_trials(
+    service: Service, dataset_folder: Path
+) -> None:
+    service.agent()
+    service.benchmark(
+        source="harness",
+        datasetRef="tasks.jsonl",
+        harness={"provider": "scripted", "model": "script.jsonl"},
+        metrics=["TASK_PASSED"],
+    )
+    rule = {"id": "rule", "name": "tasks fail", "benchmarkId": "bench-001"}
+    service.post("/alert-configs", {**rule, "metric": "TASK_PASSED", "condition": "REGRESSED"})
+    write_script(dataset_folder, TASKS)
+    for _ in range(3):
+        service.completed()
+    write_script(dataset_folder, 2)
+    bad = service.completed()
+    runs = {run["id"]: run for run in service.listed("/benchmark-runs")}
+    [repetition] = [run for run in runs.values() if run["confirms"] is not None]
+    assert (repetition["confirms"], repetition["status"]) == (bad["id"], "COMPLETED")
+    assert (bad["tracesTotal"], repetition["tracesTotal"]) == (TASKS, 2 * TASKS)
+    [alert] = service.listed("/alerts")
+    assert (alert["state"], alert["runId"]) == ("FIRING", bad["id"])
+    # The repetition is no run of its own: it is no history, and no rule looks at it.
+    assert len(service.listed("/incidents")) == 1
+    write_script(dataset_folder, TASKS)
+    for _ in range(3):
+        service.completed()
+    assert service.listed("/alerts")[0]["state"] == "RESOLVED"

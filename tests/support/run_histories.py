@@ -1,0 +1,112 @@
+"""Histories of runs with given values, completed as the last step of a run does."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy.orm import Session
+
+from app.alerts.confirmations import record_joint_decisions
+from app.alerts.evaluation import AlertEvaluationService
+from app.alerts.service import record_decisions
+from app.kpis.evaluate import KpiValue, PlannedKpi
+from app.kpis.models import KpiHistory
+from app.results.models import BenchmarkRun
+from app.results.rules import RunStatus
+from app.results.run_result import RunResult
+from app.results.run_series import SeriesJudgment, SeriesPoint, kpi_series
+from app.runs.service import end_run, start_confirmation
+from app.statistics.sequential import RunLevel
+from app.statistics.verdict_rules import Scale, Side
+from tests.support.results import PLAN, run_result
+from tests.support.service import Service
+
+START = datetime(2026, 9, 1, 2, tzinfo=UTC)
+KPI = PlannedKpi(
+    id="k-1",
+    revision=1,
+    name="quality",
+    formula="EXACT_MATCH",
+    direction="HIGHER_IS_BETTER",
+    unit=None,
+    threshold_min=None,
+    threshold_max=None,
+)
+
+
+class RunHistoryMaker:
+    """Completes runs with given values of the KPI, one a day, as the last step of a run does."""
+
+    def __init__(self, service: Service, source: str = "local") -> None:
+        self.service = service
+        self.plan = PLAN.model_copy(update={"source": source})
+        self.days = 0
+        self.levels: dict[str, dict[int, RunLevel]] = {}
+
+    def __call__(self, *values: float, fingerprint: str = "f") -> None:
+        for value in values:
+            self._complete(value, fingerprint)
+
+    def _complete(self, value: float, fingerprint: str) -> None:
+        db = self.service.resources.db
+        now = START + timedelta(days=self.days)
+        self.days += 1
+        with db.begin() as session:
+            seq = self.insert_run(session, fingerprint, now)
+        result = self.result(seq, value, fingerprint)
+        decisions = AlertEvaluationService(db).evaluate_alerts_for_run(result)
+        with db.begin() as session:
+            run = session.get_one(BenchmarkRun, result.run_id)
+            run.status, run.completed_at = "COMPLETED", now
+            session.add(_history_row(result, value, now))
+            session.flush()
+            if record_decisions(session, result, decisions, now):
+                start_confirmation(session, run, now)
+
+    def insert_run(self, session: Session, fingerprint: str, now: datetime) -> int:
+        run = BenchmarkRun(
+            id=f"run-{self.days}", benchmark_id="bench-001", agent_id="agent-001", status="RUNNING",
+            triggered_by="MANUAL", validity="VALID", fingerprint=fingerprint, created_at=now,
+            traces_total=200_000, plan=self.plan.document(),
+        )  # fmt: skip
+        session.add(run)
+        session.flush()
+        run.source_seq = run.seq
+        return run.seq
+
+    def result(self, seq: int, value: float, fingerprint: str) -> RunResult:
+        base = run_result(seq)
+        levels = self.levels.setdefault(fingerprint, {})
+        levels[seq] = RunLevel(seq, value)
+        point = SeriesPoint(Scale.RATE, Side.LOW, value)
+        return RunResult(
+            run_id=f"run-{self.days}", run_seq=seq, plan=self.plan, fingerprint=fingerprint,
+            trace_count=200_000, aggregates={}, kpis=[KpiValue(kpi=KPI, value=value, reason=None)],
+            validity=base.validity, verdicts=base.verdicts,
+            series={kpi_series("k-1"): SeriesJudgment(point=point, levels=dict(levels))},
+        )  # fmt: skip
+
+    def confirm(self, value: float) -> None:
+        """Complete the repetition of the last run, so that both together have this value."""
+        db = self.service.resources.db
+        now = START + timedelta(days=self.days)
+        with db.begin() as session:
+            run = session.query(BenchmarkRun).where(BenchmarkRun.confirms.is_not(None)).one()
+            run.plan, run.fingerprint = self.plan.document(), "f"
+            repetition_seq, run_id = run.seq, run.id
+        result = self.result(max(self.levels["f"]), value, "f")
+        result = replace(result, run_seq=repetition_seq, run_id=run_id)
+        decisions = AlertEvaluationService(db).evaluate_alerts_for_run(result)
+        with db.begin() as session:
+            run = session.get_one(BenchmarkRun, run_id)
+            assert run.confirms is not None
+            record_joint_decisions(session, run.confirms, decisions, now)
+            end_run(session, run, RunStatus.COMPLETED, now)
+
+
+def _history_row(result: RunResult, value: float, now: datetime) -> KpiHistory:
+    return KpiHistory(
+        run_seq=result.run_seq, run_id=result.run_id, benchmark_id="bench-001",
+        agent_id="agent-001", kpi_id="k-1", kpi_revision=1, name="quality", formula="EXACT_MATCH",
+        value=value, direction="HIGHER_IS_BETTER", validity="VALID", gate=False, missing={},
+        recorded_at=now,
+    )  # fmt: skip
