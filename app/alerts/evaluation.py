@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.alerts import queries
 from app.alerts.details import Confirmation, ContributingTrace
-from app.alerts.incident_rules import SeriesStep, is_suspicious
+from app.alerts.incident_rules import SeriesStep, needs_confirmation
 from app.alerts.models import AlertRule, AlertState
 from app.alerts.queries import ValueSeries
 from app.alerts.rules import (
@@ -225,7 +225,7 @@ class AlertEvaluationService:
             series_before=history.series,
             wants_confirmation=step is not None
             and rule.confirm_runs
-            and is_suspicious(history.series, step.evidence)
+            and needs_confirmation(step.evidence)
             and _can_repeat(result.plan.source),
             is_reference_lost=is_lost or (step is not None and step.is_reference_lost),
         )

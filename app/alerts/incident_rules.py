@@ -72,8 +72,8 @@ RISE_MARGIN = 1.0
 # A further fall is looked for among few runs with a frozen spread.
 WORSE_MARGIN = 0.4
 MIN_INCIDENT_REFERENCE = 2
-# A run beyond this limit is repeated where that is possible.
-SUSPICIOUS_Z = 2.3
+# A run is suspicious beyond this fraction of the limit, which is a z of 2.2 at the default promise.
+SUSPICIOUS = 0.77
 
 
 class PagePolicy(NamedTuple):
@@ -166,11 +166,16 @@ def advance_series(
     return _advance_reference(state, view, run)
 
 
-def is_suspicious(before: SeriesState, evidence: RunsEvidence) -> bool:
-    """Whether a run is worth a repetition before anybody is notified: no incident was open, and the
-    run is bad beyond `SUSPICIOUS_Z`, whether it would page or not.
+def needs_confirmation(evidence: RunsEvidence) -> bool:
+    """Whether a run is repeated before it pages, where its source can: its evidence is close to the
+    limit or above it, and no incident was open before it.
+
+    All items are repeated: a repetition of the failed items alone would select bad luck. What is
+    wrong with the whole evening of a provider is wrong in the repetition, too.
     """
-    return before.incident is None and evidence.z is not None and evidence.z > SUSPICIOUS_Z
+    if evidence.z is None or evidence.z <= SUSPICIOUS * evidence.limit:
+        return False
+    return evidence.status is SeriesStatus.OK or evidence.event is SeriesEvent.OPENED
 
 
 def accept_level(state: SeriesState, accepted: int | None = None) -> SeriesState:

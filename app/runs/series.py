@@ -103,7 +103,9 @@ def _judge_jointly(
 def joint_levels_in_child(
     earlier: list[StoredPoint], same_run: list[StoredPoint]
 ) -> dict[int, RunLevel]:
-    """The levels of earlier runs and of one run with its repetition, for a child process."""
+    """The levels of earlier runs and of one run with its repetition, for a child process: only there
+    numpy is imported.
+    """
     from app.comparison.series_levels import levels_of_points, merge_points
 
     return levels_of_points([*earlier, merge_points(same_run)])

@@ -2,8 +2,7 @@
 
 import pytest
 
-from app.alerts.confirmation import SUSPICIOUS, hold, needs_confirmation
-from app.alerts.incident_rules import PagePolicy, advance_series
+from app.alerts.incident_rules import SUSPICIOUS, PagePolicy, advance_series, needs_confirmation
 from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesState, SeriesStatus
 from app.statistics.sequential import RunLevel
 
@@ -38,16 +37,6 @@ def test_needs_confirmation__suspicious_runs_outside_of_incidents(
     assert pytest.approx(2.19, abs=0.01) == SUSPICIOUS * 2.85
     evidence = RunsEvidence(status=status, event=event, z=z, limit=2.85)
     assert needs_confirmation(evidence) is expected
-
-
-def test_hold__the_run_is_neither_reference_nor_incident() -> None:
-    state, levels = suspicious_run()
-    step = advance_series(state, levels, 20, POLICY)
-    assert needs_confirmation(step.evidence)
-    held = hold(state, step)
-    assert held.state == state
-    assert (held.evidence.status, held.evidence.event) == (SeriesStatus.PENDING, None)
-    assert held.evidence.z == step.evidence.z
 
 
 def test_joint_evidence__decides_the_run() -> None:
