@@ -1,6 +1,6 @@
 """Holds on regressed runs, and their acceptance: a bad level becomes the baseline only on purpose."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -76,8 +76,10 @@ def accept_level(
     A run that is accepted already stays as it is, with its first note.
     Raises: `NothingToAccept` when no run over its source run is held back.
     """
-    # All judgements of one source run are locked in one order, so that two acceptances wait.
     origin = get_run(session, run_id)
+    # A run that was not collected has no source run that others could share.
+    _require_usable(origin)
+    # All judgements of one source run are locked in one order, so that two acceptances wait.
     judged = list(
         session.scalars(
             select(BenchmarkRun)
@@ -87,7 +89,7 @@ def accept_level(
             .execution_options(populate_existing=True)
         )
     )
-    run = next((judgement for judgement in judged if judgement.id == run_id), origin)
+    run = next(judgement for judgement in judged if judgement.id == run_id)
     if run.accepted_at is not None:
         return run
     _require_held(run, judged)
@@ -109,13 +111,21 @@ def _copy_acceptance(run: BenchmarkRun, accepted: BenchmarkRun) -> None:
     run.acceptance_note = accepted.acceptance_note
 
 
-def _require_held(run: BenchmarkRun, judged: list[BenchmarkRun]) -> None:
-    flaw = None
+def _require_usable(run: BenchmarkRun) -> None:
     if run.status != RunStatus.COMPLETED:
-        flaw = f"is {run.status}; only a COMPLETED run can be accepted"
-    elif run.validity != Validity.VALID:
-        flaw = "is not valid, so that no run is compared with it; repair it and start a new run"
-    elif all(judgement.baseline_hold is None for judgement in judged):
-        flaw = "did not regress, so that later runs are compared with it without an acceptance"
-    if flaw is not None:
-        raise NothingToAccept(f"the run {run.id} {flaw}")
+        raise NothingToAccept(
+            f"the run {run.id} is {run.status}; only a COMPLETED run can be accepted"
+        )
+    if run.validity != Validity.VALID:
+        raise NothingToAccept(
+            f"the run {run.id} is not valid, so that no run is compared with it; repair it and start"
+            " a new run"
+        )
+
+
+def _require_held(run: BenchmarkRun, judged: Sequence[BenchmarkRun]) -> None:
+    if all(judgement.baseline_hold is None for judgement in judged):
+        raise NothingToAccept(
+            f"the run {run.id} did not regress, so that later runs are compared with it without an"
+            " acceptance"
+        )
