@@ -8,16 +8,12 @@ from typing import Final
 
 from app.core.errors import Invalid
 from app.core.registry import suggest_names
-from app.metrics.run_value import run_value, summarize_with
 from app.metrics.types import (
     MetricFailed,
-    MetricProvider,
     MetricSkipReason,
     Missing,
-    RunMetric,
     TraceMeasurements,
 )
-from app.traces.types import Trace
 
 STATISTICS: Final = (
     "mean", "n", "std", "min", "max", "p50", "p95", "p99", "sum", "count", "coverage",
@@ -113,29 +109,16 @@ def aggregate(
     )
 
 
-def aggregate_run(
-    provider: MetricProvider,
+def aggregate_measured(
     column: Sequence[float | None],
-    traces: Sequence[Trace],
     *,
     missing: Mapping[str, int] | None = None,
     items: Sequence[str] | None = None,
 ) -> Aggregate:
-    """`aggregate`, with the value of the whole run as mean when the provider defines one.
-
-    `traces` are those of the column; they are read for such providers only.
-    """
-    outside = (missing or {}).get(MetricSkipReason.NOT_SELECTED, 0)
-    counted = {
-        reason: count
-        for reason, count in (missing or {}).items()
-        if reason != MetricSkipReason.NOT_SELECTED
-    }
-    statistics = aggregate(column, expected=len(column) - outside, missing=counted, items=items)
-    # Without any value there is nothing to summarize, and a provider could divide by zero.
-    if not isinstance(provider, RunMetric) or not statistics.n:
-        return statistics
-    return with_run_value(statistics, run_value(provider, summarize_with(provider, column, traces)))
+    """`aggregate` of one entry per trace; traces that a filter does not select are not counted."""
+    counted = dict(missing or {})
+    outside = counted.pop(MetricSkipReason.NOT_SELECTED, 0)
+    return aggregate(column, expected=len(column) - outside, missing=counted, items=items)
 
 
 def with_run_value(statistics: Aggregate, value: float | MetricFailed | None) -> Aggregate:

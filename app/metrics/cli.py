@@ -24,10 +24,12 @@ from app.core.errors import AppError, Invalid
 if TYPE_CHECKING:
     from app.formula import CompiledFormula, FormulaValue, Reference
     from app.metrics.aggregate import Aggregate
+    from app.metrics.run_value import StoredSummary
     from app.metrics.types import MetricRef, TraceMeasurements
     from app.traces.types import Trace
 
 EXIT_UNDEFINED = 3
+SUMMARIZED_TRACES = 1_000
 STATISTICS = ("mean", "n", "std", "min", "max", "p50", "p95", "p99", "coverage")
 
 cli = CommandGroup("score", help="Compute metrics of a trace file. No server is needed.")
@@ -98,7 +100,8 @@ def _score_file(file: Path, metrics: str | None, formula: str | None) -> FileSco
     refs = _add_trace_scores(selected, compiled)
     collector = _TraceCollector(refs)
     with open_input(file) as lines:
-        rows = list(measure_all(collector.collect(iter_traces(lines)), refs))
+        measured = measure_all(collector.collect(iter_traces(lines)), refs)
+        rows = list(collector.collect_rows(measured))
     aggregates = collector.aggregate(rows)
     kpi = compiled.evaluate(_values(compiled.references, aggregates)) if compiled else None
     scores = FileScores(rows, aggregates, compiled, kpi)
@@ -142,37 +145,78 @@ def _add_trace_scores(
 
 
 class _TraceCollector:
-    """Collects what aggregation needs: item IDs, and the traces if a metric aggregates over them."""
+    """Collects what aggregation needs: item IDs, and summaries for metrics of the whole run.
+
+    Traces are kept until 1,000 of them are summarized, so that a large file needs little memory.
+    """
 
     def __init__(self, refs: "tuple[MetricRef, ...]") -> None:
         from app.metrics.registry import providers_for
         from app.metrics.types import RunMetric
 
         self._providers = providers_for(refs)
-        self._needs_traces = any(isinstance(provider, RunMetric) for provider in self._providers)
+        self._run_providers = [
+            (index, provider)
+            for index, provider in enumerate(self._providers)
+            if isinstance(provider, RunMetric)
+        ]
         self._traces: list[Trace] = []
+        self._rows: list[TraceMeasurements] = []
         self._items: list[str] = []
+        self._summaries: dict[int, StoredSummary] = {}
 
     def collect(self, traces: "Iterable[Trace]") -> "Iterator[Trace]":
         for trace in traces:
             self._items.append(trace.item_id)
-            if self._needs_traces:
+            if self._run_providers:
                 self._traces.append(trace)
             yield trace
 
-    def aggregate(self, rows: "Sequence[TraceMeasurements]") -> "dict[str, Aggregate]":
-        from app.metrics.aggregate import aggregate_run, missing_counts
+    def collect_rows(self, rows: "Iterable[TraceMeasurements]") -> "Iterator[TraceMeasurements]":
+        """The rows of the collected traces, in their order."""
+        for row in rows:
+            if self._run_providers:
+                self._rows.append(row)
+                if len(self._rows) == SUMMARIZED_TRACES:
+                    self._summarize()
+            yield row
 
-        return {
-            provider.spec.key: aggregate_run(
-                provider,
+    def aggregate(self, rows: "Sequence[TraceMeasurements]") -> "dict[str, Aggregate]":
+        from app.metrics.aggregate import aggregate_measured, missing_counts, with_run_value
+        from app.metrics.run_value import run_value
+
+        self._summarize()
+        aggregates = [
+            aggregate_measured(
                 [row.values[index] for row in rows],
-                self._traces,
                 missing=missing_counts(rows, provider.spec.key),
                 items=self._items,
             )
             for index, provider in enumerate(self._providers)
-        }
+        ]
+        for index, provider in self._run_providers:
+            if aggregates[index].n:
+                value = run_value(provider, self._summaries[index])
+                aggregates[index] = with_run_value(aggregates[index], value)
+        return dict(
+            zip((provider.spec.key for provider in self._providers), aggregates, strict=True)
+        )
+
+    def _summarize(self) -> None:
+        """Replace the kept traces by their summaries."""
+        from app.metrics.run_value import merge_with, summarize_with
+
+        if not self._rows:
+            return
+        # The engine reads traces ahead of its rows.
+        traces, self._traces = self._traces[: len(self._rows)], self._traces[len(self._rows) :]
+        for index, provider in self._run_providers:
+            column = [row.values[index] for row in self._rows]
+            notes = [summarize_with(provider, column, traces)]
+            if index in self._summaries:
+                notes.insert(0, self._summaries[index])
+            self._summaries[index] = merge_with(provider, notes)
+        self._rows = []
 
 
 def _values(

@@ -324,7 +324,7 @@ def _lint_files(entry: DatasetTask) -> Iterable[DatasetFinding]:
         yield _finding(
             entry,
             f"the sandbox cannot hold the file {path!r} of {size:,} bytes as it is;"
-            f" its limits are {FILE_LIMITS}, and no path may be inside another file",
+            f" its limits are {FILE_LIMITS}",
             is_fatal=True,
         )
 

@@ -13,7 +13,6 @@ from app.core.errors import Invalid
 from app.metrics.aggregate import (
     STATISTICS,
     aggregate,
-    aggregate_run,
     missing_counts,
     percentile,
     with_run_value,
@@ -27,6 +26,7 @@ from app.metrics.types import (
     TraceMeasurements,
 )
 from app.traces.types import Trace
+from tests.support.aggregates import aggregate_run
 
 finite = st.floats(-1e9, 1e9)
 

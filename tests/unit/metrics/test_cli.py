@@ -155,3 +155,29 @@ def test_metrics__that_call_a_model_are_rejected(file: Path) -> None:
     refused = run(file, "--metrics", "ROUGE,LLM_JUDGE")
     assert refused.exit_code == 65
     assert "LLM_JUDGE calls a model" in refused.stderr
+
+
+def test_score__value_of_the_run_is_summarized_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls 1 of 3, 2 of 3, 3 of 3, 0 of 1, 1 of 1: 7 of 11, in parts of two traces."""
+    monkeypatch.setattr("app.metrics.cli.SUMMARIZED_TRACES", 2)
+    outcomes = [[True, False, False], [True, True, False], [True] * 3, [False], [True]]
+    lines = [
+        json.dumps(
+            {
+                "traceId": str(number),
+                "itemId": str(number),
+                "output": "x",
+                "toolCalls": [{"name": "bash", "ok": ok} for ok in calls],
+            }
+        )
+        for number, calls in enumerate(outcomes)
+    ]
+    path = tmp_path / "traces.jsonl"
+    path.write_text("\n".join(lines))
+    done = CliRunner().invoke(cli, [str(path), "--formula", "TOOL_CALL_SUCCESS_RATE", "--json"])
+    assert done.exit_code == 0, done.output
+    aggregates = json.loads(done.stdout)["aggregates"]
+    assert aggregates["TOOL_CALL_SUCCESS_RATE"]["mean"] == 7 / 11
+    assert aggregates["TOOL_CALL_SUCCESS_RATE"]["n"] == 5

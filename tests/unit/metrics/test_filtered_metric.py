@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.metrics.aggregate import aggregate_run, missing_counts
+from app.metrics.aggregate import missing_counts
 from app.metrics.engine import measure, measure_all
 from app.metrics.registry import (
     column_of,
@@ -21,6 +21,7 @@ from app.metrics.types import (
     RunMetric,
 )
 from app.traces.types import ToolCall, Trace, TraceOutcome
+from tests.support.aggregates import aggregate_run
 
 load_metrics()
 

@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.metrics.aggregate import aggregate, aggregate_run
+from app.metrics.aggregate import aggregate
 from app.metrics.engine import measure, measure_all
 from app.metrics.registry import load_metrics, provider_for
 from app.metrics.types import CountedMetric, MetricRef, MetricSkipped, MetricSkipReason, Missing
 from app.traces.types import ToolCall, Trace, TraceOutcome
+from tests.support.aggregates import aggregate_run
 
 load_metrics()
 
