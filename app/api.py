@@ -12,7 +12,7 @@ from app.alerts.router import alert_configs, alerts, incidents, silences
 from app.benchmarks.router import router as benchmarks
 from app.comparison.router import router as baselines
 from app.core.problem_documents import PROBLEMS
-from app.core.web.query_parameters import reject_unknown_parameters
+from app.core.web.query_parameters import reject_wrong_parameters
 from app.core.web.response_headers import serialize_in_threads
 from app.kpis.router import router as kpis
 from app.metrics.router import router as metrics
@@ -74,7 +74,7 @@ def include_routers(router: APIRouter) -> None:
             serialize_in_threads(domain_router),
             prefix=PREFIX,
             responses=PROBLEMS,
-            dependencies=[Depends(reject_unknown_parameters)],
+            dependencies=[Depends(reject_wrong_parameters)],
         )
 
 
@@ -83,6 +83,11 @@ def is_streamed(scope: Scope) -> bool:
     return any(
         scope["method"] == method and scope["path"] == path for method, path in STREAMED_ROUTES
     )
+
+
+def requires_key(scope: Scope) -> bool:
+    """Whether the request needs an API key: everything below `/api/v1` that is not signed."""
+    return scope["path"].startswith(f"{PREFIX}/") and not is_signed(scope)
 
 
 def is_signed(scope: Scope) -> bool:

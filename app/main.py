@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from functools import cache
 from importlib.metadata import version
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio.to_thread
 import uvicorn
@@ -19,6 +20,7 @@ from starlette.routing import BaseRoute
 
 from app import api
 from app.access.audit_middleware import audit_request
+from app.access.authentication import AuthenticationMiddleware
 from app.access.service import ensure_first_admin_key
 from app.access.stream_owners import KeyStreamOwners
 from app.core import problem_documents
@@ -26,6 +28,8 @@ from app.core.encryption import Secret
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.core.web import etag, health, openapi, problem_pages, prometheus
+from app.core.web.allowed_hosts import AllowedHostsMiddleware, HostPolicy, host_policy
+from app.core.web.http_protocol import HttpProtocol
 from app.core.web.request_body import RequestBodyMiddleware
 from app.core.web.response_headers import ResponseHeadersMiddleware
 from app.core.web.security_headers import SecurityHeadersMiddleware
@@ -59,10 +63,13 @@ class Application(FastAPI):
         return super().openapi()
 
 
-def create_app(resources: Resources, *, show_docs: bool = True) -> FastAPI:
+def create_app(
+    resources: Resources, *, show_docs: bool = True, hosts: HostPolicy | None = None
+) -> FastAPI:
     """The HTTP application; the caller closes the resources.
 
-    `show_docs` makes Swagger UI and the OpenAPI description public.
+    `show_docs` makes Swagger UI and the OpenAPI description public. `hosts` are the names of the
+    service; default: those of this machine only.
     """
     app = Application(
         title="MOSAICO",
@@ -85,7 +92,7 @@ def create_app(resources: Resources, *, show_docs: bool = True) -> FastAPI:
     app.state.probe = health.HealthProbe(resources.db.url)
     if show_docs:
         openapi.install(app)
-    _add_middleware(app)
+    _add_middleware(app, hosts or HostPolicy())
     return app
 
 
@@ -112,6 +119,7 @@ def serve(app: FastAPI, *, host: str, port: int) -> None:
         app,
         host=host,
         port=port,
+        http=HttpProtocol,
         ws="none",
         log_config=None,
         access_log=False,
@@ -141,7 +149,12 @@ def serve_api(settings: Settings) -> None:
         ensure_first_admin_key(
             resources.db, settings.data_dir, Secret(key.get_secret_value()) if key else None
         )
-        app = create_app(resources, show_docs=settings.shows_docs)
+        hosts = host_policy(
+            settings.allowed_hosts,
+            bind_host=settings.host,
+            public_host=urlsplit(settings.public_url or "").hostname,
+        )
+        app = create_app(resources, show_docs=settings.shows_docs, hosts=hosts)
         serve(app, host=settings.host, port=settings.port)
 
 
@@ -161,13 +174,15 @@ def _routes() -> list[BaseRoute]:
     return routes.routes
 
 
-def _add_middleware(app: FastAPI) -> None:
+def _add_middleware(app: FastAPI, hosts: HostPolicy) -> None:
     """Add the middleware from the inside to the outside: the request id is outermost."""
     problem_documents.install(app)
     etag.install(app)
     app.add_middleware(RequestBodyMiddleware, is_streamed=api.is_streamed, is_signed=api.is_signed)
+    app.add_middleware(AuthenticationMiddleware, requires_key=api.requires_key)
     app.add_middleware(problem_documents.InternalErrorMiddleware)
     prometheus.install(app, app.state.probe.db)
+    app.add_middleware(AllowedHostsMiddleware, policy=hosts)
     app.add_middleware(SecurityHeadersMiddleware)
     app.add_middleware(ResponseHeadersMiddleware)
     app.add_middleware(problem_documents.RequestIdMiddleware)

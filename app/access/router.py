@@ -1,6 +1,5 @@
 """HTTP API of API keys and of the audit log."""
 
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
@@ -12,7 +11,7 @@ from app.access.idempotency import Idempotent
 from app.access.queries import AuditFilter
 from app.access.schemas import ApiKeyCreate, ApiKeyCreated, ApiKeyPatch, ApiKeyView, AuditEntryView
 from app.core.keyset import PageParams
-from app.core.schemas import Page
+from app.core.schemas import Instant, Page
 from app.core.web.deps import Res
 
 PATH = "/keys"
@@ -81,9 +80,9 @@ def list_audit(
     outcome: Annotated[str | None, Query(pattern="^(done|refused)$")] = None,
     request_id: Annotated[str | None, Query(alias="requestId")] = None,
     since: Annotated[
-        datetime | None, Query(alias="from", description="At or after this time.")
+        Instant | None, Query(alias="from", description="At or after this time.")
     ] = None,
-    until: Annotated[datetime | None, Query(alias="to", description="Before this time.")] = None,
+    until: Annotated[Instant | None, Query(alias="to", description="Before this time.")] = None,
 ) -> Page[AuditEntryView]:
     """List the audit log, newest first: names of changed fields, never their values."""
     filters = AuditFilter(

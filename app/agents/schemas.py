@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import AliasChoices, Field, HttpUrl, SecretStr, field_validator
+from pydantic import AliasChoices, Field, SecretStr
 
-from app.core.schemas import Identifier, LongText, ShortText, WireModel, patch_of
+from app.core.schemas import HttpUrl, Identifier, LongText, ShortText, WireModel, patch_of
 
 HANDOVER_SPELLING = "The spelling with two l of the original system is accepted too."
 
@@ -20,10 +20,9 @@ ProjectName = Annotated[
     Field(validation_alias=_both_spellings("ProjectName"), description=HANDOVER_SPELLING),
 ]
 Url = Annotated[
-    str | None,
+    HttpUrl | None,
     Field(
         validation_alias=_both_spellings("Url"),
-        max_length=2048,
         description=f"Default: the server that the service is configured with. {HANDOVER_SPELLING}",
         examples=["https://cloud.langfuse.com"],
     ),
@@ -53,17 +52,6 @@ class AgentBody(WireModel):
     name: ShortText
     description: LongText | None = None
     archived: bool = False
-
-    @field_validator("langfuse_url")
-    @classmethod
-    def _is_http(cls, value: str | None) -> str | None:
-        if value is not None:
-            url = HttpUrl(value)
-            if url.username or url.password:
-                raise ValueError(
-                    "contains a user or password; remove them and use the two key fields"
-                )
-        return value
 
 
 class AgentCreate(AgentBody):

@@ -49,12 +49,12 @@ class IncidentNotFound(NotFound):
 
 
 class IncidentFilter(NamedTuple):
-    """Which incidents to list; None means any."""
+    """Which incidents to list; None and no states mean any."""
 
     benchmark_id: str | None = None
     agent_id: str | None = None
     rule_id: str | None = None
-    state: str | None = None
+    states: Sequence[str] = ()
 
 
 class AcknowledgedCount(NamedTuple):
@@ -65,13 +65,13 @@ class AcknowledgedCount(NamedTuple):
 
 
 class AlertFilter(NamedTuple):
-    """Which alerts to list; None means any."""
+    """Which alerts to list; None and no states mean any."""
 
     benchmark_id: str | None = None
     agent_id: str | None = None
     run_id: str | None = None
     rule_id: str | None = None
-    state: str | None = None
+    states: Sequence[str] = ()
 
 
 def get_rule(session: Session, rule_id: str, *, for_update: bool = False) -> AlertRule:
@@ -292,9 +292,10 @@ def list_incidents(
         Incident.benchmark_id: incident_filter.benchmark_id,
         Incident.agent_id: incident_filter.agent_id,
         Incident.rule_id: incident_filter.rule_id,
-        Incident.state: incident_filter.state,
     }
     conditions = [column == value for column, value in filters.items() if value is not None]
+    if incident_filter.states:
+        conditions.append(Incident.state.in_(incident_filter.states))
     statement = select(Incident).where(*conditions)
     return select_page(session, statement, keys=[Incident.opened_at, Incident.id], query=query)
 
@@ -328,9 +329,10 @@ def list_events(
         AlertEvent.agent_id: alert_filter.agent_id,
         AlertEvent.run_id: alert_filter.run_id,
         AlertEvent.rule_id: alert_filter.rule_id,
-        AlertEvent.state: alert_filter.state,
     }
     conditions = [column == value for column, value in filters.items() if value is not None]
+    if alert_filter.states:
+        conditions.append(AlertEvent.state.in_(alert_filter.states))
     statement = select(AlertEvent).where(*conditions)
     return select_page(session, statement, keys=[AlertEvent.created_at, AlertEvent.id], query=query)
 

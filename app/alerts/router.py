@@ -142,10 +142,12 @@ def list_alerts(
     agent_id: AgentFilter = None,
     run_id: Annotated[str | None, Query(alias="runId")] = None,
     rule_id: Annotated[str | None, Query(alias="alertConfigId")] = None,
-    state: Annotated[AlertEventState | None, Query()] = None,
+    state: Annotated[
+        list[AlertEventState] | None, Query(description="Filter by state; repeat it for several.")
+    ] = None,
 ) -> Page[AlertView]:
     """List alerts, newest first."""
-    alert_filter = AlertFilter(benchmark_id, agent_id, run_id, rule_id, state)
+    alert_filter = AlertFilter(benchmark_id, agent_id, run_id, rule_id, state or ())
     with res.db.read() as session:
         return queries.list_events(session, page, alert_filter).to_page(event_view)
 
@@ -173,10 +175,12 @@ def list_incidents(
     benchmark_id: BenchmarkFilter = None,
     agent_id: AgentFilter = None,
     rule_id: Annotated[str | None, Query(alias="alertConfigId")] = None,
-    state: Annotated[IncidentState | None, Query()] = None,
+    state: Annotated[
+        list[IncidentState] | None, Query(description="Filter by state; repeat it for several.")
+    ] = None,
 ) -> Page[IncidentView]:
     """List incidents, newest first."""
-    incident_filter = IncidentFilter(benchmark_id, agent_id, rule_id, state)
+    incident_filter = IncidentFilter(benchmark_id, agent_id, rule_id, state or ())
     with res.db.read() as session:
         return queries.list_incidents(session, page, incident_filter).to_page(incident_view)
 

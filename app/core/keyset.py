@@ -12,9 +12,10 @@ from datetime import datetime
 from typing import Annotated, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from fastapi import Depends, Query
-from sqlalchemy import Integer, Select, bindparam, literal, tuple_
+from sqlalchemy import BigInteger, Integer, Select, bindparam, literal, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.elements import KeyedColumnElement
+from sqlalchemy.types import TypeEngine
 
 from app.core.db import Database, compile_sql
 from app.core.errors import ErrorItem, Invalid
@@ -201,11 +202,20 @@ def _cursor_values(keys: Sequence[Key], cursor: str) -> list[CursorValue]:
     # A cursor is input of a user: one of another list, or an invented one, must not become a
     # database error.
     fits = len(values) == len(keys) and all(
-        isinstance(value, key.type.python_type) for key, value in zip(keys, values, strict=False)
+        _fits(value, key.type) for key, value in zip(keys, values, strict=False)
     )
     if not fits:
         raise _bad_cursor()
     return values
+
+
+def _fits(value: CursorValue, column: TypeEngine[Any]) -> bool:
+    if isinstance(value, int) and isinstance(column, Integer):
+        # A larger number would be an error of the database, which casts it to the column's type.
+        limit = 1 << (63 if isinstance(column, BigInteger) else 31)
+        return -limit <= value < limit
+    python_type: type = column.python_type
+    return isinstance(value, python_type)
 
 
 def _bad_cursor() -> BadCursor:

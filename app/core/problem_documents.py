@@ -14,10 +14,10 @@ from fastapi import FastAPI
 from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import iter_route_contexts
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.core.correlation import TRACEPARENT, bind_correlation, is_traceparent
@@ -62,6 +62,22 @@ class SlowRequest(AppError):
     code = "slow-request"
     status = 408
     exit_code = 75
+
+
+class UnknownHost(AppError):
+    """The service is not reached under this name; use a name in MOSAICO_ALLOWED_HOSTS, or its address."""
+
+    code = "unknown-host"
+    status = 421
+    exit_code = 64
+
+
+class MalformedRequest(AppError):
+    """The request is not HTTP/1.1; send header lines without control characters and a valid length."""
+
+    code = "malformed-request"
+    status = 400
+    exit_code = 65
 
 
 class InternalError(AppError):
@@ -123,6 +139,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         409: "the request conflicts with the current state",
         413: "the body is too large",
         415: "the body is not JSON",
+        421: "the service is not reached under this host name",
         422: "a field is wrong; `errors` names it",
         429: "too many requests",
         503: "try again in a few seconds",
@@ -147,7 +164,7 @@ _BY_STATUS: Mapping[int, type[AppError]] = {
 
 def install(app: FastAPI) -> None:
     """Respond to every error of this application with a problem document."""
-    app.add_exception_handler(AppError, _on_app_error)
+    app.add_exception_handler(AppError, on_app_error)
     app.add_exception_handler(RequestValidationError, _on_invalid_request)
     app.add_exception_handler(HTTPException, _on_http_error)
 
@@ -233,7 +250,8 @@ class InternalErrorMiddleware:
             await response(scope, receive, send)
 
 
-async def _on_app_error(request: Request, error: Exception) -> JSONResponse:
+async def on_app_error(request: Request, error: Exception) -> JSONResponse:
+    """The response to an error of the product; failures of the service are logged."""
     assert isinstance(error, AppError)
     if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         log.warning("request refused", code=error.error_code, cause=str(error.__cause__ or ""))
@@ -268,13 +286,17 @@ async def _on_invalid_request(request: Request, error: Exception) -> JSONRespons
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    """Every method of this path; the router itself reports only those of the first match."""
-    methods: set[str] = set()
-    for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"):
-        scope = {**request.scope, "method": method}
-        if any(route.matches(scope)[0] is Match.FULL for route in request.app.router.routes):
-            methods.add(method)
-    return sorted(methods)
+    """The methods of this path, without those of a more general path such as `/things/{id}`; the
+    router itself reports only those of its first route.
+    """
+    routes = [
+        route
+        for route in iter_route_contexts(request.app.routes)
+        if route.methods and route.path_regex.match(request.scope["path"])
+    ]
+    # Routes of fixed paths come before those with parameters.
+    same_path = [route for route in routes if route.path == routes[0].path]
+    return sorted({method for route in same_path for method in route.methods or ()})
 
 
 def _item_to_json(item: ErrorItem) -> dict[str, Any]:

@@ -1,14 +1,17 @@
 """Base of all request and response bodies: strict validation, camelCase names."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
     AwareDatetime,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
@@ -32,6 +35,8 @@ _STRICT_MARK = "mosaico_tight"
 
 MAX_TEXT = 64 * 1024
 MAX_STORED_TEXT = 64 * 1024 * 1024
+
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]", re.ASCII)
 
 
 def _iter_nodes(schema: Any) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
@@ -160,6 +165,15 @@ def _reject_control_characters(text: str) -> str:
     return text
 
 
+def _require_iso(instant: object) -> object:
+    # Pydantic would read a number, also as text, as seconds since 1970.
+    if isinstance(instant, datetime) or (isinstance(instant, str) and _ISO_DATE.match(instant)):
+        return instant
+    raise PydanticCustomError(
+        "not_an_instant", "is not a time; send it as 2026-11-22T07:30:00Z, with a time zone"
+    )
+
+
 def _to_utc(instant: datetime) -> datetime:
     try:
         return instant.astimezone(UTC)
@@ -167,6 +181,34 @@ def _to_utc(instant: datetime) -> datetime:
         raise PydanticCustomError(
             "end_of_calendar", "is outside of the supported years; send another time"
         ) from None
+
+
+def _require_http_url(url: str) -> str:
+    flaw = _url_flaw(url)
+    if flaw is not None:
+        raise PydanticCustomError(
+            "not_an_http_url", "{flaw}; send it as https://host/path", {"flaw": flaw}
+        )
+    return url
+
+
+def _url_flaw(url: str) -> str | None:
+    """Why a text is not an absolute http or https URL without credentials; None if it is.
+
+    Stricter than parsers, which drop line breaks and repair missing slashes.
+    """
+    if not url.isprintable() or not url.isascii() or any(mark in url for mark in ' \\<>"^`{|}'):
+        return "contains a character that is not allowed in a URL"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "is not a URL: its host or port is not valid"
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        return "is not an http or https URL with a host"
+    if "@" in parts.netloc:
+        return "contains a user or password"
+    return None
 
 
 def _reject_oversized_object(value: dict[str, Any]) -> dict[str, Any]:
@@ -190,5 +232,6 @@ ShortText = Annotated[
 ]
 LongText = Annotated[str, Field(max_length=MAX_TEXT)]
 StoredText = Annotated[str, Field(max_length=MAX_STORED_TEXT)]
-Instant = Annotated[AwareDatetime, AfterValidator(_to_utc)]
+Instant = Annotated[AwareDatetime, BeforeValidator(_require_iso), AfterValidator(_to_utc)]
+HttpUrl = Annotated[str, Field(max_length=2048), AfterValidator(_require_http_url)]
 JsonObject = Annotated[dict[str, Any], AfterValidator(_reject_oversized_object)]

@@ -93,6 +93,15 @@ class Settings(BaseSettings):
             " and private networks.",
         ),
     ] = None
+    allowed_hosts: Annotated[
+        str | None,
+        Field(
+            description="Further names under which clients reach the API (`Host` header),"
+            " comma-separated; `*.example.org` for all below a domain, `*` for any. Always allowed:"
+            " loopback, MOSAICO_HOST, the host of MOSAICO_PUBLIC_URL, and any IP address if MOSAICO_HOST"
+            " is every address (0.0.0.0).",
+        ),
+    ] = None
     rate_limit: Annotated[
         int,
         Field(

@@ -24,6 +24,16 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #8881; padding
 # Characters outside of XML 1.0: an escape does not make them legal either.
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
+# They make a text read in another order than it is stored. Source: CVE-2021-42574.
+_DIRECTION_CONTROL: Final = re.compile("[\u202a-\u202e\u2066-\u2069]")
+
+
+def show_direction_controls(text: str) -> str:
+    """The text with `[U+202E]` for a character that reverses the text after it, and the like."""
+    if text.isascii():
+        return text
+    return _DIRECTION_CONTROL.sub(lambda match: f"[U+{ord(match[0]):04X}]", text)
+
 
 def unstorable_reason(text: str) -> str | None:
     """Why Postgres cannot store a text, as a predicate for an error; None when it can."""
@@ -115,9 +125,9 @@ def html_table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def html_text(text: str) -> str:
     """The text escaped for HTML content and quoted attributes."""
-    return escape(text.replace("\x00", _REPLACEMENT))
+    return escape(show_direction_controls(text).replace("\x00", _REPLACEMENT))
 
 
 def xml_text(text: str) -> str:
     """The text with U+FFFD for characters that XML 1.0 does not allow; it is not escaped."""
-    return _NOT_XML.sub(_REPLACEMENT, text)
+    return _NOT_XML.sub(_REPLACEMENT, show_direction_controls(text))

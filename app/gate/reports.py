@@ -5,7 +5,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from app.comparison.change_text import ChangeText, describe_change
-from app.core.text import xml_text
+from app.core.text import show_direction_controls, xml_text
 from app.gate.rules import GateCheck, GateOutcome, GateResult
 from app.kpis.verdict_types import ValueVerdict
 
@@ -186,5 +186,5 @@ def _sentence(clause: str) -> str:
 
 def _escape(text: str | None) -> str:
     """A text as one line without Markdown markup: KPI names come from users."""
-    words = " ".join((text or "").split())
+    words = " ".join(show_direction_controls(text or "").split())
     return "".join(f"\\{char}" if char in "\\`*_[]<>|#~@" else char for char in words)

@@ -1,7 +1,6 @@
 """HTTP routes of KPI values and the formula language."""
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -10,7 +9,7 @@ from app.access.deps import READ
 from app.core.errors import ErrorItem, Invalid
 from app.core.keyset import PageParams
 from app.core.problem_documents import PROBLEMS
-from app.core.schemas import Page
+from app.core.schemas import Instant, Page
 from app.core.strict_json import escape_pointer_step
 from app.core.web.deps import Res
 from app.formula import (
@@ -42,8 +41,8 @@ def list_kpi_history(
     benchmark_id: Annotated[str | None, Query(alias="benchmarkId")] = None,
     agent_id: Annotated[str | None, Query(alias="agentId")] = None,
     kpi: Annotated[str | None, Query(description="ID or name of a KPI.")] = None,
-    since: Annotated[datetime | None, Query(alias="from")] = None,
-    until: Annotated[datetime | None, Query(alias="to")] = None,
+    since: Annotated[Instant | None, Query(alias="from")] = None,
+    until: Annotated[Instant | None, Query(alias="to")] = None,
 ) -> Page[KpiValueView]:
     """List KPI values, newest first, each with the revision of its formula."""
     with res.db.read() as session:

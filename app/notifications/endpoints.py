@@ -12,6 +12,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from app.core.encryption import Secret, SecretBox
+from app.core.errors import Conflict
 from app.core.ids import new_id
 from app.core.schemas import changed_fields
 from app.notifications import queries
@@ -20,6 +21,12 @@ from app.notifications.registry import CHANNELS, IN_APP
 from app.notifications.schemas import EndpointPatch
 from app.notifications.types import DeliveryTarget
 from app.notifications.webhook_signatures import new_secret
+
+
+class EndpointNotSigned(Conflict):
+    """Messages of this channel are not signed; create secrets for endpoints of WEBHOOK."""
+
+    code = "endpoint-not-signed"
 
 
 def ensure_endpoints(
@@ -84,8 +91,17 @@ def decrypt_recipient(endpoint: Endpoint, box: SecretBox) -> Secret | None:
 def rotate_secret(
     session: Session, endpoint_id: str, box: SecretBox, now: datetime, *, overlap: timedelta
 ) -> Secret:
-    """Create a signing secret and return it; the previous one also signs for `overlap`."""
+    """Create a signing secret and return it; the previous one also signs for `overlap`.
+
+    Raises: `EndpointNotFound`, `EndpointNotSigned`.
+    """
     endpoint = queries.get_endpoint(session, endpoint_id, for_update=True)
+    channel = CHANNELS.find(endpoint.channel)
+    if channel is None or not channel.signed:
+        raise EndpointNotSigned(
+            f"messages of the channel {endpoint.channel} are not signed, so that this endpoint needs no"
+            " secret; create secrets for endpoints of a signed channel such as WEBHOOK"
+        )
     if endpoint.secret is not None:
         # Encrypted again: the ciphertext is bound to the name of its column.
         previous = _decrypt(endpoint.secret, endpoint, "secret", box)

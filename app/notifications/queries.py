@@ -122,13 +122,13 @@ def list_deliveries(
     session: Session,
     query: PageQuery,
     *,
-    status: DeliveryStatus | None = None,
+    statuses: Sequence[DeliveryStatus] = (),
     notification_id: str | None = None,
     endpoint_id: str | None = None,
 ) -> PageRows[Delivery]:
     statement = select(Delivery)
-    if status is not None:
-        statement = statement.where(Delivery.status == status)
+    if statuses:
+        statement = statement.where(Delivery.status.in_(statuses))
     if notification_id is not None:
         statement = statement.where(Delivery.notification_id == notification_id)
     if endpoint_id is not None:

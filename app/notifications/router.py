@@ -182,7 +182,9 @@ def rotate_endpoint_secret(
 def list_deliveries(
     page: PageParams,
     res: Res,
-    status: Annotated[DeliveryStatus | None, Query()] = None,
+    status: Annotated[
+        list[DeliveryStatus] | None, Query(description="Filter by status; repeat it for several.")
+    ] = None,
     notification_id: Annotated[str | None, Query(alias="notificationId", max_length=64)] = None,
     endpoint_id: Annotated[str | None, Query(alias="endpointId", max_length=64)] = None,
 ) -> Page[DeliveryView]:
@@ -191,7 +193,7 @@ def list_deliveries(
         rows = queries.list_deliveries(
             session,
             page,
-            status=status,
+            statuses=status or (),
             notification_id=notification_id,
             endpoint_id=endpoint_id,
         )

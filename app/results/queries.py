@@ -5,7 +5,8 @@ from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import bindparam, func, literal, select, text
+from sqlalchemy import Text, bindparam, func, literal, select, text
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Session
 
 from app.core.db import Database, compile_sql
@@ -46,6 +47,7 @@ _FILTERS = {
     "benchmark_id": _RUNS.c.benchmark_id == bindparam("benchmark_id"),
     "agent_id": _RUNS.c.agent_id == bindparam("agent_id"),
     "status": _RUNS.c.status == bindparam("status"),
+    "statuses": _RUNS.c.status == func.any(bindparam("statuses", type_=ARRAY(Text))),
     "since": _RUNS.c.created_at >= bindparam("since"),
     "until": _RUNS.c.created_at < bindparam("until"),
 }
@@ -167,15 +169,20 @@ def list_runs(
     *,
     benchmark_id: str | None = None,
     agent_id: str | None = None,
-    status: RunStatus | None = None,
+    statuses: Sequence[RunStatus] = (),
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> PageRows[dict[str, Any]]:
-    """The visible columns of runs, newest first; `since` and `until` limit their creation time."""
+    """The visible columns of runs, newest first; `since` and `until` limit their creation time.
+
+    Without `statuses`, runs of every status are listed.
+    """
     filters = {
         "benchmark_id": benchmark_id,
         "agent_id": agent_id,
-        "status": status and status.value,
+        # Of one status, the index has the runs in the order of the list.
+        "status": statuses[0].value if len(statuses) == 1 else None,
+        "statuses": [status.value for status in statuses] if len(statuses) > 1 else None,
         "since": since,
         "until": until,
     }

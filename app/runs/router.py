@@ -1,7 +1,6 @@
 """HTTP routes of benchmark runs."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -13,7 +12,7 @@ from app.comparison import stored_run_comparison
 from app.comparison.schemas import CategoryValues, Comparison
 from app.core.keyset import PageParams
 from app.core.problem_documents import PROBLEMS
-from app.core.schemas import Page
+from app.core.schemas import Instant, Page
 from app.core.web.deps import Hub, Res
 from app.core.web.sse import EventSnapshot, stream_events
 from app.kpis.queries import get_kpis_of_run
@@ -76,11 +75,13 @@ def list_runs(
     page: PageParams,
     benchmark_id: Annotated[str | None, Query(alias="benchmarkId")] = None,
     agent_id: Annotated[str | None, Query(alias="agentId")] = None,
-    status: Annotated[RunStatus | None, Query()] = None,
-    since: Annotated[
-        datetime | None, Query(alias="from", description="Created at or after.")
+    status: Annotated[
+        list[RunStatus] | None, Query(description="Filter by status; repeat it for several.")
     ] = None,
-    until: Annotated[datetime | None, Query(alias="to", description="Created before.")] = None,
+    since: Annotated[
+        Instant | None, Query(alias="from", description="Created at or after.")
+    ] = None,
+    until: Annotated[Instant | None, Query(alias="to", description="Created before.")] = None,
 ) -> Page[RunView]:
     """List runs, newest first."""
     rows = queries.list_runs(
@@ -88,7 +89,7 @@ def list_runs(
         page,
         benchmark_id=benchmark_id,
         agent_id=agent_id,
-        status=status,
+        statuses=status or (),
         since=since,
         until=until,
     )

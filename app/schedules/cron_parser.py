@@ -27,8 +27,10 @@ ALL_WEEKDAYS = 0b1111111
 # Both 0 and 7 are Sunday: as 7 it can end a range such as `FRI-SUN`, which a 0 cannot.
 SUNDAY_AS_7 = 7
 MAX_QUOTED_CHARS = 20
-# Python refuses to convert very long digit strings; no field has a number of more digits than this.
-MAX_DIGITS = 9
+# A step above the range of its field leaves the start only; Spring limits it to its integers.
+MAX_STEP = 2**31 - 1
+# Python refuses to convert very long digit strings; no number has more digits than this.
+MAX_DIGITS = 10
 
 
 class InvalidCron(Invalid):
@@ -203,7 +205,7 @@ def _split_items(token: _Token) -> list[_Token]:
 def _parse_item(item: _Token, field: _Field) -> int:
     """The bits of `*`, a number, a range, or one of them with a step."""
     span, slash, step_text = item.text.partition("/")
-    step = _parse_number(item, step_text, 1, None) if slash else 1
+    step = _parse_number(item, step_text, 1, MAX_STEP) if slash else 1
     if span == "*":
         # A step over all days of the week starts at Monday.
         # `*` means Monday to Sunday (1 to 7) here.
@@ -243,18 +245,15 @@ def _parse_weekday(item: _Token, text: str) -> int:
     return _parse_value(item, text, WEEKDAY_FIELD) % 7
 
 
-def _parse_number(
-    item: _Token, text: str, low: int, high: int | None, field: _Field | None = None
-) -> int:
+def _parse_number(item: _Token, text: str, low: int, high: int, field: _Field | None = None) -> int:
     field_name = field.name if field else "number"
     if not _NUMBER.fullmatch(text):
         raise item.error(f"a whole number is missing in {_quote(item)}", "write digits")
     # The replacement is above every bound, so the error below is the right one.
     number = int(text) if len(text) <= MAX_DIGITS else 10**MAX_DIGITS
-    if number < low or (high is not None and number > high):
-        bounds = f"{low} to {high}" if high is not None else f"{low} or more"
+    if not low <= number <= high:
         quoted = text[:MAX_QUOTED_CHARS]
-        raise item.error(f"the {field_name} {quoted} is out of range", f"write {bounds}")
+        raise item.error(f"the {field_name} {quoted} is out of range", f"write {low} to {high}")
     return number
 
 

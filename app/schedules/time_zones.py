@@ -77,4 +77,5 @@ def iter_offset_changes(start: datetime, end: datetime, zone: tzinfo) -> Iterato
 
 @functools.cache
 def _zone_names() -> frozenset[str]:
-    return frozenset(available_timezones())
+    # Names of the machine and of the data itself, which mean another zone on each machine or none.
+    return frozenset(available_timezones()) - {"localtime", "Factory"}

@@ -1,5 +1,6 @@
 """Reads of triggers: secrets, events, subscriptions and the benchmarks with matching triggers."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -74,14 +75,15 @@ def list_events(
     session: Session,
     query: PageQuery,
     *,
-    status: TriggerEventStatus | None = None,
-    event_type: TriggerEventType | None = None,
+    statuses: Sequence[TriggerEventStatus] = (),
+    types: Sequence[TriggerEventType] = (),
 ) -> PageRows[TriggerEvent]:
+    """Trigger events, newest first; without `statuses` or `types`, those of any."""
     statement = select(TriggerEvent)
-    if status is not None:
-        statement = statement.where(TriggerEvent.status == status)
-    if event_type is not None:
-        statement = statement.where(TriggerEvent.type == event_type)
+    if statuses:
+        statement = statement.where(TriggerEvent.status.in_(statuses))
+    if types:
+        statement = statement.where(TriggerEvent.type.in_(types))
     keys = [TriggerEvent.received_at, TriggerEvent.id]
     return select_page(session, statement, keys=keys, query=query)
 

@@ -154,12 +154,18 @@ def delete_langfuse_secret(secret_id: SecretId, res: Res) -> None:
 def list_trigger_events(
     page: PageParams,
     res: Res,
-    status: Annotated[TriggerEventStatus | None, Query()] = None,
-    event_type: Annotated[TriggerEventType | None, Query(alias="type")] = None,
+    status: Annotated[
+        list[TriggerEventStatus] | None,
+        Query(description="Filter by status; repeat it for several."),
+    ] = None,
+    event_type: Annotated[
+        list[TriggerEventType] | None,
+        Query(alias="type", description="Filter by type; repeat it for several."),
+    ] = None,
 ) -> Page[TriggerEventView]:
     """List the trigger events of the last seven days, newest first."""
     with res.db.read() as session:
-        rows = queries.list_events(session, page, status=status, event_type=event_type)
+        rows = queries.list_events(session, page, statuses=status or (), types=event_type or ())
         return rows.to_page(TriggerEventView.model_validate)
 
 

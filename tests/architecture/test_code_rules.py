@@ -19,11 +19,13 @@ MAY_BE_ASYNC = {
     # What a route depends on without waiting for anything: a thread for each would cost more.
     "app/access/deps.py",
     "app/access/idempotency.py",
+    "app/access/authentication.py",
     "app/core/http/async_client.py",
     "app/core/http/throttle.py",
     "app/core/web/deps.py",
     "app/core/web/etag.py",
     "app/core/keyset.py",
+    "app/core/web/allowed_hosts.py",
     "app/core/web/query_parameters.py",
     "app/core/web/response_headers.py",
     "app/core/web/request_body.py",

@@ -72,7 +72,8 @@ def document() -> dict[str, Any]:
 
 def operations(document: dict[str, Any], route: RouteContext) -> list[dict[str, Any]]:
     assert route.path is not None
-    offered = document["paths"][route.path]
+    # OpenAPI has no word for a parameter that may contain slashes.
+    offered = document["paths"][route.path.replace(":path}", "}")]
     return [offered[method.lower()] for method in route.methods or ()]
 
 

@@ -14,6 +14,8 @@ import httpx
 import uvicorn
 from starlette.types import ASGIApp
 
+from app.core.web.http_protocol import HttpProtocol
+
 STARTS_WITHIN_S = 60.0
 
 
@@ -63,6 +65,7 @@ def serving(
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         config = uvicorn.Config(
             app,
+            http=HttpProtocol,
             log_config=None,
             ws="none",
             lifespan="on" if lifespan else "off",

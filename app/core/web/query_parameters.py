@@ -1,6 +1,9 @@
-"""Rejects unknown query parameters: a misspelled filter must not return everything."""
+"""Rejects unknown and repeated query parameters: a wrong filter must not return something else."""
 
+from collections import Counter
 from collections.abc import Iterator
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 from fastapi import Request
 from fastapi.dependencies.models import Dependant
@@ -10,29 +13,49 @@ from app.core.errors import ErrorItem, Invalid
 from app.core.registry import suggest_names
 
 
-async def reject_unknown_parameters(request: Request) -> None:
-    """Raise `Invalid`, with the closest names, unless the route declares every query parameter."""
+async def reject_wrong_parameters(request: Request) -> None:
+    """Raise `Invalid` unless the route declares every query parameter, and lists those that are
+    repeated.
+    """
     route = request.scope.get("route")
     if not request.query_params or not isinstance(route, APIRoute):
         return
-    declared = sorted(set(_declared_names(route.dependant)))
-    errors = [
-        ErrorItem(pointer=name, detail=_unknown_message(name, declared))
-        for name in dict.fromkeys(request.query_params.keys())
-        if name not in declared
+    is_list = dict(_declared_parameters(route.dependant))
+    counts = Counter(name for name, _ in request.query_params.multi_items())
+    unknown = [
+        ErrorItem(pointer=name, detail=_unknown_message(name, sorted(is_list)))
+        for name in counts
+        if name not in is_list
     ]
-    if errors:
+    if unknown:
         raise Invalid(
             "unknown query parameters; correct or remove those in `errors`",
             code="unknown-parameter",
-            errors=errors,
+            errors=unknown,
+        )
+    repeated = [name for name, count in counts.items() if count > 1 and not is_list[name]]
+    if repeated:
+        raise Invalid(
+            "repeated query parameters; send each of those in `errors` once",
+            code="repeated-parameter",
+            errors=[
+                ErrorItem(pointer=name, detail="takes one value; send it once") for name in repeated
+            ],
         )
 
 
-def _declared_names(dependant: Dependant) -> Iterator[str]:
-    yield from (field.alias for field in dependant.query_params)
+def _declared_parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
+    """Each query parameter of a route, with whether it takes a list."""
+    for field in dependant.query_params:
+        yield field.alias, _is_list(field.field_info.annotation)
     for inner in dependant.dependencies:
-        yield from _declared_names(inner)
+        yield from _declared_parameters(inner)
+
+
+def _is_list(annotation: Any) -> bool:
+    if get_origin(annotation) in (Union, UnionType):
+        return any(_is_list(member) for member in get_args(annotation))
+    return get_origin(annotation) is list
 
 
 def _unknown_message(name: str, declared: list[str]) -> str:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 
+from app.core.text import show_direction_controls
 from app.harness.reports.view import AttemptView, ReportTable, RunReportView
 
 
@@ -26,7 +27,7 @@ def markdown_report(view: RunReportView) -> str:
 
 def markdown_text(text: str) -> str:
     """Text that is safe anywhere in Markdown, also in a table cell."""
-    flat = re.sub(r"\s+", " ", text).strip()
+    flat = re.sub(r"\s+", " ", show_direction_controls(text)).strip()
     safe = flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_\[\]|])", r"\\\1", safe)
 

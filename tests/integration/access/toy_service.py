@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from sqlalchemy import Column, MetaData, Table, Text, insert
 from sqlalchemy.orm import Session
 
+from app.access.authentication import AuthenticationMiddleware
 from app.access.deps import ADMIN, READ, RUN
 from app.access.idempotency import Idempotent
 from app.access.router import router as api_keys
@@ -94,6 +95,9 @@ def toy_app(resources: Resources, workshop: Workshop) -> FastAPI:
         return None
 
     app = FastAPI()
+    app.add_middleware(
+        AuthenticationMiddleware, requires_key=lambda scope: scope["path"] != "/careless"
+    )
     app.state.resources = resources
     app.include_router(router)
     app.include_router(api_keys)

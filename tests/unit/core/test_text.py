@@ -1,5 +1,7 @@
 """Texts that Postgres, HTML and XML can hold."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from app.core.text import (
     unstorable_reason,
     xml_text,
 )
+from app.harness.reports.markdown import markdown_text
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
 
@@ -51,3 +54,12 @@ def test_html_text__escapes_markup_and_replaces_nul() -> None:
 
 def test_xml_text__replaces_characters_that_xml_forbids() -> None:
     assert xml_text("a\x08\ufffe\n") == "a\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}\n"
+
+
+@pytest.mark.parametrize("render", [html_text, xml_text, markdown_text])
+def test_reports__direction_controls_are_shown(render: Callable[[str], str]) -> None:
+    rendered = render("invoice\u202egnp.exe \u2066שלום\u2069 é")
+    assert "U+202E" in rendered
+    assert not {"\u202e", "\u2066", "\u2069"} & set(rendered)
+    assert "שלום" in rendered
+    assert render("plain é") == "plain é"

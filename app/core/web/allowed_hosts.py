@@ -1,0 +1,104 @@
+"""Refuses requests under a host name that is not the service's own.
+
+Without this check, a web page could point its own name at this machine (DNS rebinding) and have the
+browser of a visitor send requests to the service.
+"""
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.core.problem_documents import UnknownHost, problem_response, request_id
+
+LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+# Probes of load balancers send the address that they probe, and learn nothing here.
+PROBED_PATHS = frozenset({"/healthz", "/readyz"})
+MAX_QUOTED_CHARS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class HostPolicy:
+    """The host names of the service, in lower case: exact, `*.example.org`, or `*` for any.
+
+    With `any_address`, every IP address is accepted: rebinding needs a name.
+    """
+
+    names: frozenset[str] = LOOPBACK_HOSTS
+    any_address: bool = False
+
+    def allows(self, host_header: str) -> bool:
+        """Whether a `Host` header, with or without port, names the service."""
+        host = split_host(host_header)
+        return host is not None and (
+            "*" in self.names
+            or host in self.names
+            or any(f"*{host[dot:]}" in self.names for dot in _dots(host))
+            or (self.any_address and _is_address(host))
+        )
+
+
+def host_policy(configured: str | None, *, bind_host: str, public_host: str | None) -> HostPolicy:
+    """The policy of the settings.
+
+    `configured` is MOSAICO_ALLOWED_HOSTS, comma-separated. Loopback, the address that the API listens
+    on and the host of MOSAICO_PUBLIC_URL are always allowed; a service that listens on every address
+    is reached under each of them.
+    """
+    own_names = {bind_host, *([public_host] if public_host else [])}
+    names = own_names | {name.strip() for name in (configured or "").split(",") if name.strip()}
+    return HostPolicy(
+        LOOPBACK_HOSTS | {name.lower().strip("[]") for name in names},
+        any_address=bind_host in ("0.0.0.0", "::"),  # noqa: S104 - compared, not bound
+    )
+
+
+def split_host(host_header: str) -> str | None:
+    """The name or address in a `Host` header, in lower case; None for an invalid header."""
+    host, colon, port = host_header.strip().lower().rpartition(":")
+    if not colon or host_header.rstrip().endswith("]"):
+        host, port = host_header.strip().lower(), ""
+    if port and not (port.isascii() and port.isdecimal()):
+        return None
+    bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if bracketed else host.removesuffix(".")
+    return host if host and (bracketed or ":" not in host) else None
+
+
+class AllowedHostsMiddleware:
+    """Responds with 421 to requests whose `Host` header is missing, repeated or not allowed."""
+
+    def __init__(self, app: ASGIApp, *, policy: HostPolicy) -> None:
+        self.app = app
+        self.policy = policy
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in PROBED_PATHS:
+            return await self.app(scope, receive, send)
+        hosts = Headers(scope=scope).getlist("host")
+        if len(hosts) == 1 and self.policy.allows(hosts[0]):
+            return await self.app(scope, receive, send)
+        response = problem_response(_unknown_host(hosts), request_id=request_id(scope))
+        return await response(scope, receive, send)
+
+
+def _unknown_host(hosts: Iterable[str]) -> UnknownHost:
+    name = ", ".join(hosts)[:MAX_QUOTED_CHARS]
+    return UnknownHost(
+        f"the service is not reached under the host {name!r}; use its address, or have the name added"
+        " to MOSAICO_ALLOWED_HOSTS"
+    )
+
+
+def _dots(host: str) -> list[int]:
+    return [index for index, character in enumerate(host) if character == "."]
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
