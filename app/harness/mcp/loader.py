@@ -21,7 +21,12 @@ from app.harness.mcp.config import (
     VARIABLE_PATTERN,
     McpBenchmark,
 )
-from app.harness.mcp.secrets import Secrets, UndefinedVariable, expand_variables
+from app.harness.mcp.secrets import (
+    MalformedVariable,
+    Secrets,
+    UndefinedVariable,
+    expand_variables,
+)
 from app.harness.mcp.yaml_parser import (
     MAX_BYTES,
     InvalidYaml,
@@ -30,7 +35,7 @@ from app.harness.mcp.yaml_parser import (
     YamlPath,
     parse_yaml,
 )
-from app.harness.validation_words import describe_errors, document_path
+from app.harness.validation_words import Flaw, describe_errors, document_path
 
 MAX_SHOWN_ERRORS: Final = 20
 
@@ -205,7 +210,10 @@ class _VariableExpander:
         try:
             expanded = expand_variables(text, lambda name: self._find_value(name, path))
         except UndefinedVariable as missing:
-            self._report(path, f"{missing}; {self._suggest_fix(path)}")
+            self._report(path, f"{missing}; {self._suggest_fix(path)}", self._undefined)
+            return text
+        except MalformedVariable as malformed:
+            self._report(path, str(malformed))
             return text
         if _server_section(path) == "headers" and "${" in expanded:
             self._report(path, f"the header still contains a variable; {self._suggest_fix(path)}")
@@ -235,6 +243,7 @@ class _VariableExpander:
                 self._report(
                     (*path, "pass_env", i),
                     f"the variable {name} is not set in the environment; set it, or remove it here",
+                    self._undefined,
                 )
         return {**server, "env": passed | env} if isinstance(env, dict) else server
 
@@ -244,17 +253,17 @@ class _VariableExpander:
             suggestion += ", set it in the environment"
         return f"{suggestion}, write ${{NAME:-default}}, or write $${{ for a literal ${{"
 
-    def _report(self, path: YamlPath, text: str) -> None:
+    def _report(
+        self, path: YamlPath, text: str, severity: LintSeverity = LintSeverity.ERROR
+    ) -> None:
         position = self._document.position_of(path)
-        location = "/".join(map(str, path))
-        self.findings.append(
-            LintFinding(
-                position=position,
-                severity=self._undefined,
-                text=f"{location}: {text}",
-                part=part_of(path),
-            )
+        finding = LintFinding(
+            position=position,
+            severity=severity,
+            text=Flaw(path, text).located_text(),
+            part=part_of(path),
         )
+        self.findings.append(finding)
 
 
 def part_of(path: YamlPath) -> YamlPath | None:

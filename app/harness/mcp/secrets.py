@@ -23,7 +23,11 @@ class InvalidSecretsFile(AppError):
 
 
 class UndefinedVariable(Exception):
-    """A variable has no value and no default, or is malformed."""
+    """A variable has no value and no default."""
+
+
+class MalformedVariable(Exception):
+    """A `${` does not begin a variable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +95,7 @@ def read_secrets(path: Path) -> Secrets:
 def expand_variables(text: str, find_value: Callable[[str], str | None]) -> str:
     """The text with its variables expanded once; `$${` is an escaped `${`.
 
-    Raises: UndefinedVariable.
+    Raises: UndefinedVariable, MalformedVariable.
     """
 
     def value_of(match: "re.Match[str]") -> str:
@@ -99,7 +103,9 @@ def expand_variables(text: str, find_value: Callable[[str], str | None]) -> str:
         if match.group() == "$${":
             return "${"
         if name is None:
-            raise UndefinedVariable(f"{match.group()!r:.60} must be written as ${{NAME}}")
+            raise MalformedVariable(
+                f"{match.group()!r:.60} is no variable; write ${{NAME}}, or $${{ for a literal ${{"
+            )
         value = find_value(name)
         if value is not None:
             return value

@@ -26,6 +26,7 @@ from app.harness.mcp.loader import (
 )
 from app.harness.mcp.secrets import (
     InvalidSecretsFile,
+    MalformedVariable,
     Secrets,
     UndefinedVariable,
     expand_variables,
@@ -324,6 +325,15 @@ scenarios:
     assert "write $${ for a literal ${" in file.refusals[TaskIndex(0, 0)]
 
 
+def test_variables__malformed_one_is_an_error_where_an_undefined_one_is_a_warning() -> None:
+    text = SCENARIO.replace("$${PRICE}", "${") + "        tags: ['${TAG}']\n"
+    file = load_text(text.encode(), "b.yaml", Secrets(), {}, undefined=LintSeverity.WARNING)
+    assert [(finding.severity, finding.text.split(";")[0]) for finding in file.findings] == [
+        (LintSeverity.ERROR, "scenarios/0/tasks/0/prompt: '${' is no variable"),
+        (LintSeverity.WARNING, "scenarios/0/tasks/0/tags/0: the variable TAG has no value"),
+    ]
+
+
 def test_variables__undefined_one_outside_of_tasks_refuses_the_file() -> None:
     file = inspected('llm: {base_url: "http://${HOST}/"}\n' + SCENARIO)
     assert not file.refusals
@@ -388,8 +398,10 @@ def test_variables__expanded_text_is_not_expanded_again() -> None:
     assert expand_variables("${C:-a b}", values.get) == "a b"
     assert expand_variables("$${A} $A {A}", values.get) == "${A} $A {A}"
     for malformed in ("${", "${1}", "${A-b}", "${}"):
-        with pytest.raises(UndefinedVariable):
+        with pytest.raises(MalformedVariable):
             expand_variables(malformed, values.get)
+    with pytest.raises(UndefinedVariable):
+        expand_variables("${MISSING}", values.get)
 
 
 def test_secrets__values_are_text_as_written(tmp_path: Path) -> None:
