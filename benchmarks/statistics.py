@@ -1,11 +1,12 @@
 """V1: the verdicts of a run, from two runs of 1000 items × 5 trials to 20 KPIs with intervals.
 
 The peer is scipy's `bootstrap` for the same work: for each KPI, the item means of its metrics in
-both runs are resampled together equally often, and a hand-written numpy formula is computed for
-all resamples at once. It has no concept of trials, so it gets their means beforehand.
+both runs are resampled together, and a hand-written numpy formula is computed for all resamples at
+once. It has no concept of trials, so it gets their means beforehand.
 """
 
 import time
+from array import array
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,17 +14,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import bootstrap
 
-from app.formula import CompiledFormula, Reference, compile_formula
-from app.formula.rows import evaluate_rows
-from app.statistics.multiplicity import adjust_verdicts, benjamini_hochberg
-from app.statistics.paired_change import compare_resampled
-from app.statistics.resampling import RESAMPLES, Draws, draw_items, resampled_statistic
+from app.comparison.child_computation import compute
+from app.comparison.comparison_spec import (
+    ComparisonResult,
+    ComparisonSpec,
+    KpiComparisonSpec,
+    ValueRange,
+)
+from app.comparison.item_matrix import ItemMatrix
 from app.statistics.trials import FloatArray
-from app.statistics.verdict_rules import ChangeVerdict, Side, VerdictRule
+from app.statistics.verdict_rules import Side, VerdictRule
 from benchmarks.result_rows import BenchRow, interleave
 
 ITEMS, TRIALS, KPIS = 1000, 5, 20
 ROUNDS = 3
+RESAMPLES = 2000
 GOAL_SECONDS = 2.0
 RULE = VerdictRule(side=Side.LOW)
 PLACES = np.repeat(np.arange(ITEMS), TRIALS)
@@ -52,14 +57,15 @@ class Night(NamedTuple):
 
 def measure() -> Iterator[BenchRow]:
     """One row for the comparison with scipy, and one for the seconds."""
-    night, formulas = _night(), _formulas()
+    night = _night()
+    spec = _spec(night)
     ours, peer = interleave(
-        lambda: _verdicts(night, formulas),
+        lambda: _verdicts(spec),
         lambda: _scipy(night),
         repeat=ROUNDS,
         clock=time.process_time,
     )
-    shape = f"{ITEMS} items × {TRIALS} trials × {KPIS} KPIs, {RESAMPLES} resamples"
+    shape = f"{ITEMS} items × {TRIALS} trials × {KPIS} KPIs, scipy with {RESAMPLES} resamples"
     yield BenchRow(
         name="V1 verdicts",
         goal=f"under {GOAL_SECONDS:g} s of CPU",
@@ -76,27 +82,34 @@ def measure() -> Iterator[BenchRow]:
     )
 
 
-def _verdicts(night: Night, formulas: list[CompiledFormula]) -> list[ChangeVerdict]:
-    draws = draw_items(ITEMS)
-    base, candidate = (_columns(run, draws) for run in night)
-    intervals = [
-        compare_resampled(
-            evaluate_rows(formula, base).values,
-            evaluate_rows(formula, candidate).values,
-            RULE,
-            draws,
-            trials=TRIALS,
-        )
-        for formula in formulas
-    ]
-    return adjust_verdicts(intervals, benjamini_hochberg)
+def _verdicts(spec: ComparisonSpec) -> ComparisonResult:
+    return compute(spec)
 
 
-def _columns(run: dict[str, FloatArray], draws: Draws) -> dict[Reference, FloatArray]:
-    return {
-        Reference(key, "mean"): resampled_statistic("mean", values, PLACES, draws)
-        for key, values in run.items()
-    }
+def _spec(night: Night) -> ComparisonSpec:
+    baseline, candidate = (_matrix(run) for run in night)
+    return ComparisonSpec(
+        run=candidate,
+        candidate=candidate,
+        baseline=baseline,
+        metrics=(),
+        kpis=[
+            KpiComparisonSpec(
+                id=text, formula=text, is_judged=False, rule=RULE, limits=ValueRange(0.0, 1.0)
+            )
+            for text in _texts()
+        ],
+    )
+
+
+def _matrix(run: dict[str, FloatArray]) -> ItemMatrix:
+    return ItemMatrix(
+        items=[f"{item:04d}" for item in range(ITEMS)],
+        revisions=[""] * ITEMS,
+        item_index=array("l", PLACES.tolist()),
+        run_index=array("l", [0] * len(PLACES)),
+        values={key: array("d", values.tolist()) for key, values in run.items()},
+    )
 
 
 def _scipy(night: Night) -> None:
@@ -129,8 +142,6 @@ def _night() -> Night:
     return Night(*({f"M{k}": run[k] for k in range(KPIS)} for run in runs))
 
 
-def _formulas() -> list[CompiledFormula]:
+def _texts() -> list[str]:
     """Formulas of neighboring metrics, five of each form."""
-    return [
-        compile_formula(TEXTS[k % len(TEXTS)].format(a=k, b=(k + 1) % KPIS)) for k in range(KPIS)
-    ]
+    return [TEXTS[k % len(TEXTS)].format(a=k, b=(k + 1) % KPIS) for k in range(KPIS)]

@@ -5,12 +5,11 @@ Imports numpy and scipy; call it only in a process that computes.
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
 
 from app.comparison.child_computation import compute, observed_values
 from app.comparison.comparison_rules import RunComparison
-from app.comparison.comparison_spec import ComparisonResult
+from app.comparison.comparison_spec import ComparisonResult, ComparisonSpec
 from app.comparison.item_matrix import ItemMatrix, ItemPairing, pair_items
 from app.comparison.schemas import (
     CategoryComparison,
@@ -22,8 +21,7 @@ from app.comparison.schemas import (
 )
 from app.formula.tag_filter import split_filter
 from app.kpis.verdict_types import RunVerdicts
-from app.statistics.multiplicity import adjust_verdicts, benjamini_hochberg
-from app.statistics.verdict_rules import ChangeVerdict
+from app.statistics.multiplicity import benjamini_hochberg
 
 CATEGORY_FIELD: Final = "category"
 MAX_CATEGORIES: Final = 50
@@ -121,6 +119,7 @@ class _CategoryChanges(NamedTuple):
 
     name: str
     pairing: ItemPairing
+    spec: ComparisonSpec
     result: ComparisonResult
 
 
@@ -136,29 +135,29 @@ def _compare_category(
     if not before.items or not after.items:
         return None
     pairing = pair_items(before, after)
-    return _CategoryChanges(name, pairing, compute(comparison.spec(after, pairing)))
+    spec = comparison.spec(after, pairing)
+    return _CategoryChanges(name, pairing, spec, compute(spec))
 
 
 def _adjust(compared: Sequence[_CategoryChanges]) -> list[_CategoryChanges]:
-    """The changes with p-values adjusted for the categories of each metric and of each KPI."""
-    metrics = _adjust_each([changes.result.metrics for changes in compared])
-    kpis = _adjust_each([changes.result.kpis for changes in compared])
-    return [
-        changes._replace(result=replace(changes.result, metrics=own_metrics, kpis=own_kpis))
-        for changes, own_metrics, own_kpis in zip(compared, metrics, kpis, strict=True)
+    """The changes with p-values, and so intervals, adjusted for the categories of each metric and KPI."""
+    p_values = [
+        {
+            name: change.p
+            for name, change in (*changes.result.metrics.items(), *changes.result.kpis.items())
+            if change.p is not None
+        }
+        for changes in compared
     ]
-
-
-def _adjust_each(
-    by_category: Sequence[Mapping[str, ChangeVerdict]],
-) -> list[dict[str, ChangeVerdict]]:
-    adjusted = [dict(changes) for changes in by_category]
-    for name in dict.fromkeys(name for changes in by_category for name in changes):
-        owners = [changes for changes in adjusted if name in changes]
-        verdicts = adjust_verdicts([changes[name] for changes in owners], benjamini_hochberg)
-        for changes, verdict in zip(owners, verdicts, strict=True):
-            changes[name] = verdict
-    return adjusted
+    for name in dict.fromkeys(name for values in p_values for name in values):
+        owners = [values for values in p_values if name in values]
+        adjusted = benjamini_hochberg(values[name] for values in owners)
+        for values, p_adjusted in zip(owners, adjusted, strict=True):
+            values[name] = p_adjusted
+    return [
+        changes._replace(result=compute(changes.spec, values))
+        for changes, values in zip(compared, p_values, strict=True)
+    ]
 
 
 def _category_comparison(

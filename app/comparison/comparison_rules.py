@@ -1,7 +1,9 @@
 """A run with its baseline: what is compared by which rules, and the verdicts of the result; pure."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from app.comparison.baselines import Baseline
 from app.comparison.comparison_spec import (
@@ -10,7 +12,9 @@ from app.comparison.comparison_spec import (
     KpiComparisonSpec,
     KpiInterval,
     MetricComparisonSpec,
+    ValueRange,
 )
+from app.comparison.formula_properties import EVERYTHING, Bounds, Line, bounds_of, line_of
 from app.comparison.item_matrix import ItemMatrix, ItemPairing
 from app.comparison.verdict_text import (
     NOT_COMPARABLE,
@@ -19,7 +23,7 @@ from app.comparison.verdict_text import (
     render_verdict,
     run_not_compared,
 )
-from app.formula import Reference, compile_formula, read_reference
+from app.formula import CompiledFormula, Reference, compile_formula
 from app.kpis.evaluate import KpiValue
 from app.kpis.verdict_types import (
     BaselineRuns,
@@ -50,13 +54,24 @@ CHANGED_KPI = f"{NOT_COMPARABLE}: its formula or its metrics changed; rescore th
 NOT_PER_ITEM = "its value of the whole run is neither a mean over items nor computed from counts"
 
 
+class Signal(NamedTuple):
+    """The tested statistic of a formula: that of its `line`, otherwise the formula itself."""
+
+    line: Line | None
+    limits: ValueRange
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
-    """A run with its plan, its KPI values and its baseline."""
+    """A run with its plan, its KPI values and its baseline.
+
+    `judged` names the KPIs and metrics that are judged together; empty: `default_judged`.
+    """
 
     plan: RunPlan
     kpis: Sequence[KpiValue]
     baseline: Baseline | None
+    judged: Collection[str] = ()
 
     @property
     def item_columns(self) -> list[str]:
@@ -105,14 +120,19 @@ class RunComparison:
         )
 
     def kpi_rule(self, value: KpiValue) -> VerdictRule:
-        """The changes of a KPI that count; a KPI that is just a metric has that metric's rule."""
-        specs = self._metric_specs(value)
+        """The changes of a KPI that count; a linear function of a metric has the metric's rule."""
         side = HARM_SIDES[Direction(value.kpi.direction)]
         min_effect = value.kpi.min_effect
         if min_effect is not None:
             return VerdictRule(side=side, min_effect=min_effect, margin=MARGIN_FACTOR * min_effect)
-        if _mean_column(value.kpi.formula) is not None:
-            return VerdictRule(side=side, scale=metric_rule(specs[0]).scale)
+        line = line_of(compile_formula(value.kpi.formula))
+        specs = self._metric_specs(value)
+        if line is not None and line.reference.stat == "mean":
+            scale = metric_rule(specs[0]).scale
+            # The limits of a rate are absolute: 100 times a rate has limits 100 times as large.
+            factor = abs(line.slope) if scale is Scale.RATE else 1.0
+            rule = VerdictRule(side=side, scale=scale)
+            return replace(rule, min_effect=factor * rule.min_effect, margin=factor * rule.margin)
         is_rate = value.value is not None and 0 <= value.value <= 1 and all(map(_is_rate, specs))
         return VerdictRule(side=side, scale=Scale.RATE if is_rate else Scale.NUMBER)
 
@@ -157,21 +177,34 @@ class RunComparison:
         rule = metric_rule(spec)
         return MetricComparisonSpec(
             column=metric.column,
-            scale=rule.scale,
             rule=None if is_changed else rule,
+            limits=ValueRange(spec.minimum, spec.maximum),
+            is_judged=metric.column in self.judged,
             is_success=_is_rate(spec) and spec.direction is Direction.HIGHER_IS_BETTER,
             count_metric=self.count_metrics.get(metric.column),
         )
 
     def _kpi_spec(self, value: KpiValue, *, is_changed: bool) -> KpiComparisonSpec:
+        signal = self.signal(compile_formula(value.kpi.formula))
         return KpiComparisonSpec(
             id=value.kpi.id,
             formula=value.kpi.formula,
-            column=_mean_column(value.kpi.formula),
-            is_gate=value.kpi.gate,
+            is_judged=value.kpi.name in (self.judged or default_judged(self.kpis)),
             rule=None if is_changed else self.kpi_rule(value),
+            limits=signal.limits,
+            line=signal.line,
             threshold_min=value.kpi.threshold_min,
         )
+
+    def signal(self, formula: CompiledFormula) -> Signal:
+        """What a formula measures: a line of one statistic has the limits of that statistic."""
+        planned = {metric.column: metric for metric in self.plan.metrics}
+        bounds = {
+            ref: _bounds(ref, _spec(planned[column_of(ref.key)])) for ref in formula.references
+        }
+        line = line_of(formula)
+        limits = bounds[line.reference] if line else bounds_of(formula, bounds)
+        return Signal(line, ValueRange(*(end if math.isfinite(end) else None for end in limits)))
 
     def _metric_verdict(
         self, metric: PlannedMetric, result: ComparisonResult, changed: PlanDifferences
@@ -219,6 +252,15 @@ class RunComparison:
         return [_spec(planned[column_of(ref.key)]) for ref in _references(value)]
 
 
+def default_judged(kpis: Sequence[KpiValue]) -> list[str]:
+    """The names of the KPIs that are judged together when nobody names any: those of the gate,
+    otherwise all.
+    """
+    return [value.kpi.name for value in kpis if value.kpi.gate] or [
+        value.kpi.name for value in kpis
+    ]
+
+
 def metric_rule(spec: MetricSpec) -> VerdictRule:
     """The changes of a metric that count: 0.02 of a rate, 2 % of any other metric."""
     other = Scale.RATIO if spec.unit in RATIO_UNITS else Scale.NUMBER
@@ -239,10 +281,19 @@ def _references(value: KpiValue) -> tuple[Reference, ...]:
     return compile_formula(value.kpi.formula).references
 
 
-def _mean_column(formula: str) -> str | None:
-    """The metric of a formula that is nothing but its mean."""
-    reference = read_reference(formula)
-    return column_of(reference.key) if reference and reference.stat == "mean" else None
+def _bounds(ref: Reference, spec: MetricSpec) -> Bounds:
+    """The range of a statistic of a metric."""
+    low = -math.inf if spec.minimum is None else spec.minimum
+    high = math.inf if spec.maximum is None else spec.maximum
+    match ref.stat:
+        case "coverage":
+            return Bounds(0.0, 1.0)
+        case "n" | "count" | "std":
+            return Bounds(0.0, math.inf)
+        case "sum":
+            return Bounds(0.0, math.inf) if low >= 0 else EVERYTHING
+        case _:
+            return Bounds(low, high)
 
 
 def _with_results(

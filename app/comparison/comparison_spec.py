@@ -4,28 +4,48 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from app.comparison.formula_properties import Line
 from app.comparison.item_matrix import ItemMatrix
 from app.kpis.verdict_types import RepeatedTrials
+from app.metrics.registry import column_of
 from app.metrics.types import MetricRef
 from app.statistics.intervals import Interval
-from app.statistics.verdict_rules import ChangeVerdict, Note, Scale, VerdictRule
+from app.statistics.verdict_rules import ChangeVerdict, Note, VerdictRule
 
-# Statistics that depend on a single trace: no resample exceeds the observed values.
-EXTREMES = frozenset({"min", "max"})
+
+class ValueRange(NamedTuple):
+    """The smallest and the largest possible value; None is unlimited."""
+
+    minimum: float | None
+    maximum: float | None
+
+    @property
+    def width(self) -> float | None:
+        """The largest possible change."""
+        if self.minimum is None or self.maximum is None:
+            return None
+        return self.maximum - self.minimum
+
+    @property
+    def is_multiplicative(self) -> bool:
+        """Whether changes are ratios: a value from 0 without an upper limit, such as a cost."""
+        return self.minimum is not None and self.minimum >= 0 and self.maximum is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricComparisonSpec:
     """A metric of the run; it is compared unless `rule` is None.
 
+    The metrics and KPIs of `is_judged` are judged together; all others are for information.
     `is_success` marks a metric whose value 1 is a pass. `count_metric` is set for a metric whose
-    value of the run is computed from label counts.
+    value of the run is computed from label counts. `limits` are those of its values.
     """
 
     column: str
-    scale: Scale
     rule: VerdictRule | None
+    limits: ValueRange
     is_success: bool = False
+    is_judged: bool = False
     count_metric: MetricRef | None = None
 
 
@@ -33,16 +53,25 @@ class MetricComparisonSpec:
 class KpiComparisonSpec:
     """A KPI of the run; it is compared unless `rule` is None.
 
-    A gate KPI is not adjusted for the number of KPIs. `column` is set when the KPI is nothing but
-    the mean of a metric.
+    `line` is set when the KPI is a linear function of one statistic of a metric: it then has the
+    verdict of that statistic, and `limits` are those of the statistic, otherwise of the KPI.
     """
 
     id: str
     formula: str
-    column: str | None
-    is_gate: bool
+    is_judged: bool
     rule: VerdictRule | None
+    limits: ValueRange
+    line: Line | None = None
     threshold_min: float | None = None
+
+    @property
+    def column(self) -> str | None:
+        """The metric of a KPI that is nothing but its mean."""
+        if self.line is None or self.line.reference.stat != "mean":
+            return None
+        is_mean = (self.line.slope, self.line.offset) == (1.0, 0.0)
+        return column_of(self.line.reference.key) if is_mean else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +98,7 @@ class ComparisonSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KpiInterval:
-    """The interval of a KPI, the share of resamples that reach its lower threshold, and notes."""
+    """The interval of a KPI, the probability that it reaches its lower threshold, and notes."""
 
     interval: Interval | None
     threshold_probability: float | None

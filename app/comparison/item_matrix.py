@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from app.statistics.verdict_rules import MIN_ITEMS
+# Runs that share fewer items are compared as two samples of all their items.
+MIN_SHARED_ITEMS = 5
 
 
 class ItemRow(NamedTuple):
@@ -47,8 +48,8 @@ class LabelCounts:
 class ItemMatrix:
     """The items of one or several runs in the order of their IDs, and their values by trace.
 
-    Trace i belongs to item `item_index[i]`; `values` maps each metric to its value per trace, NaN
-    where missing. `revisions` are digests of the items' tasks. `clusters` is the cluster of each
+    Trace i belongs to item `item_index[i]` and was made in run `run_index[i]` of the matrix (0, 1,
+    …); `values` maps each metric to its value per trace, NaN where missing. `revisions` are digests of the items' tasks. `clusters` is the cluster of each
     item, empty without clusters. `counts` are the label counts of metrics that are no mean over
     items. `left_out` is the number of items beyond the limit.
     """
@@ -57,9 +58,15 @@ class ItemMatrix:
     revisions: list[str] = field(default_factory=list)
     clusters: list[str] = field(default_factory=list)
     item_index: "array[int]" = field(default_factory=lambda: array("l"))
+    run_index: "array[int]" = field(default_factory=lambda: array("l"))
     values: "dict[str, array[float]]" = field(default_factory=dict)
     counts: dict[str, LabelCounts] = field(default_factory=dict)
     left_out: int = 0
+
+    @property
+    def runs(self) -> int:
+        """The number of runs whose traces the matrix holds, at least one."""
+        return max(self.run_index, default=0) + 1
 
     def take(self, indices: Sequence[int]) -> "ItemMatrix":
         """The matrix of the given items, in the given order."""
@@ -70,6 +77,7 @@ class ItemMatrix:
             revisions=[self.revisions[index] for index in indices],
             clusters=[self.clusters[index] for index in indices] if self.clusters else [],
             item_index=array("l", (new_index[self.item_index[trace]] for trace in traces)),
+            run_index=array("l", (self.run_index[trace] for trace in traces)),
             values={
                 name: array("d", (column[trace] for trace in traces))
                 for name, column in self.values.items()
@@ -116,7 +124,7 @@ def pair_items(baseline: ItemMatrix, candidate: ItemMatrix) -> ItemPairing:
     ]
     # Very small runs stay paired: two samples of fewer than five items would show nothing either.
     smaller = min(len(baseline.items), len(candidate.items))
-    is_paired = len(unrevised) >= MIN_ITEMS or smaller < MIN_ITEMS
+    is_paired = len(unrevised) >= MIN_SHARED_ITEMS or smaller < MIN_SHARED_ITEMS
     return ItemPairing(
         baseline=baseline.take([old for old, _ in unrevised]) if is_paired else baseline,
         candidate=candidate.take([new for _, new in unrevised]) if is_paired else candidate,
@@ -161,6 +169,7 @@ def matrix_of_rows(
         run: [list(names).index(name) if name in names else None for name in metrics]
         for run, names in columns.items()
     }
+    run_indices = {run: index for index, run in enumerate(columns)}
     for row in rows:
         # The rows are sorted by item, so a new ID begins a new item.
         if not matrix.items or matrix.items[-1] != row.item_id:
@@ -169,6 +178,7 @@ def matrix_of_rows(
             if cluster_field is not None:
                 matrix.clusters.append(_cluster(row.tags, cluster_field) or row.item_id)
         matrix.item_index.append(len(matrix.items) - 1)
+        matrix.run_index.append(run_indices[row.run_seq])
         for column, position in zip(matrix.values.values(), positions[row.run_seq], strict=True):
             value = None if position is None else row.values[position]
             # NaN in an array of floats takes 8 bytes; None would need a list of objects.

@@ -10,7 +10,7 @@ Source: Efron 1982, "The jackknife, the bootstrap and other resampling plans", c
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,27 +19,25 @@ from numpy.typing import NDArray
 from app.formula import CompiledFormula, Reference
 
 FloatArray: TypeAlias = NDArray[np.float64]
+Gradient: TypeAlias = Mapping[Reference, FloatArray]
 
 # The step of the central differences, as a fraction of the input: its square is the error of the
 # derivative of a smooth function, and rounding adds 1e-16 / step.
 STEP = 1e-5
+# Rows of a block of sums: with thousands of labels all rows at once would take gigabytes.
+_ROWS = 256
 
 
-class ItemComponents(NamedTuple):
-    """A statistic of a run as a function of sums over its items.
+class ItemSumStatistic(NamedTuple):
+    """A statistic of a run as a function of k sums over its items.
 
-    `columns` of shape (items, k) are what each item adds to the k sums. `value_of` maps sums of
-    shape (rows, k) to one value per row, NaN where the statistic has none.
+    `value_of` maps sums of shape (rows, k) to one value per row, NaN where the statistic has none.
+    `contributions` maps k weights to one number per item: the weighted sum of what it adds.
     """
 
-    columns: FloatArray
+    sums: FloatArray
     value_of: Callable[[FloatArray], FloatArray]
-
-    @property
-    def sums(self) -> FloatArray:
-        """The sums over all items, of shape (k,)."""
-        sums: FloatArray = self.columns.sum(axis=0)
-        return sums
+    contributions: Callable[[FloatArray], FloatArray]
 
 
 class LinearizedKpi(NamedTuple):
@@ -58,63 +56,116 @@ def linearize(
     of the same items; NaN is an item without a value, which is left out of that metric. None when
     the KPI has no value or no gradient, and for references that are no means over items.
     """
-    components = {ref: mean_components(means) for ref, means in item_means.items()}
-    if any(ref.stat != "mean" or ref not in components for ref in formula.references):
+    if any(ref.stat != "mean" or ref not in item_means for ref in formula.references):
         return None
-    point = {ref: components[ref].sums for ref in formula.references}
-    value = value_at(formula, components, point)
-    influence = gradient_sums(formula, components, point, components)
-    if value is None or influence is None:
+    statistics = {ref: mean_statistic(item_means[ref]) for ref in formula.references}
+    sums = sums_of(statistics)
+    value, gradient = value_at(formula, statistics, sums), gradient_at(formula, statistics, sums)
+    if value is None or gradient is None:
         return None
-    return LinearizedKpi(value, value + len(influence) * (influence - influence.mean()))
+    influences = influences_of(statistics, gradient)
+    return LinearizedKpi(value, value + len(influences) * influences)
 
 
-def mean_components(item_means: FloatArray) -> ItemComponents:
+def mean_statistic(item_means: FloatArray) -> ItemSumStatistic:
     """The mean over the items that have a value; NaN is an item without one."""
     has_value = np.isfinite(item_means)
-    columns = np.stack([np.where(has_value, item_means, 0.0), has_value], axis=1)
-    return ItemComponents(columns.astype(np.float64), _ratio)
+    return columns_statistic(
+        np.stack([np.where(has_value, item_means, 0.0), has_value], axis=1).astype(np.float64),
+        divide_sums,
+    )
+
+
+def columns_statistic(
+    columns: FloatArray, value_of: Callable[[FloatArray], FloatArray]
+) -> ItemSumStatistic:
+    """A statistic of sums; `columns` of shape (items, k) are what each item adds to them."""
+    return ItemSumStatistic(columns.sum(axis=0), value_of, lambda weights: columns @ weights)
+
+
+def divide_sums(sums: FloatArray) -> FloatArray:
+    """The first sum divided by the second; NaN where that is not positive."""
+    is_positive = sums[:, 1] > 0
+    return np.where(is_positive, sums[:, 0] / np.where(is_positive, sums[:, 1], 1.0), np.nan)
+
+
+def sums_of(statistics: Mapping[Reference, ItemSumStatistic]) -> dict[Reference, FloatArray]:
+    """The observed sums of each statistic."""
+    return {ref: statistic.sums for ref, statistic in statistics.items()}
 
 
 def value_at(
     formula: CompiledFormula,
-    components: Mapping[Reference, ItemComponents],
+    statistics: Mapping[Reference, ItemSumStatistic],
     sums: Mapping[Reference, FloatArray],
 ) -> float | None:
     """The value of a formula for given sums; None when it is undefined."""
-    return _evaluate(formula, _inputs(components, sums))
+    return _evaluate(formula, _inputs(statistics, sums))
 
 
-def gradient_sums(
+def gradient_at(
     formula: CompiledFormula,
-    components: Mapping[Reference, ItemComponents],
-    point: Mapping[Reference, FloatArray],
-    columns: Mapping[Reference, ItemComponents],
-) -> FloatArray | None:
-    """The gradient of a formula at the sums `point`, times the columns of each item.
-
-    One number per item, whose sum is the change of the formula, to first order, when the columns
-    are added to the sums. None when the gradient is undefined.
-    """
-    inputs = _inputs(components, point)
-    total: FloatArray | None = None
+    statistics: Mapping[Reference, ItemSumStatistic],
+    sums: Mapping[Reference, FloatArray],
+) -> Gradient | None:
+    """The derivatives of a formula by the sums of each statistic; None when one is undefined."""
+    inputs = _inputs(statistics, sums)
+    gradient = {}
     for ref in formula.references:
         slope = _slope(formula, inputs, ref)
         if slope is None:
             return None
-        if slope == 0.0:
-            # A metric that does not decide the value must not spoil it with an undefined gradient.
-            term = np.zeros(len(columns[ref].columns))
-        else:
-            term = slope * (columns[ref].columns @ _statistic_gradient(components[ref], point[ref]))
-        total = term if total is None else total + term
-    return total if total is None or np.isfinite(total).all() else None
+        # A metric that does not decide the value must not spoil it with an undefined gradient.
+        gradient[ref] = (
+            slope * _statistic_gradient(statistics[ref], sums[ref])
+            if slope
+            else np.zeros(len(sums[ref]))
+        )
+        if not np.isfinite(gradient[ref]).all():
+            return None
+    return gradient
+
+
+def contributions_of(
+    statistics: Mapping[Reference, ItemSumStatistic], gradient: Gradient
+) -> FloatArray:
+    """What each item contributes to a formula with this gradient, of shape (items,)."""
+    terms = [statistics[ref].contributions(weights) for ref, weights in gradient.items()]
+    contributions: FloatArray = np.sum(terms, axis=0)
+    return contributions
+
+
+def influences_of(
+    statistics: Mapping[Reference, ItemSumStatistic], gradient: Gradient
+) -> FloatArray:
+    """The contributions of the items relative to their mean; they add up to 0."""
+    contributions = contributions_of(statistics, gradient)
+    centered: FloatArray = contributions - contributions.mean()
+    return centered
+
+
+def mean_of_sums(
+    first: Mapping[Reference, ItemSumStatistic], second: Mapping[Reference, ItemSumStatistic]
+) -> dict[Reference, FloatArray]:
+    """The sums half way between two runs."""
+    return {ref: (first[ref].sums + second[ref].sums) / 2 for ref in first}
+
+
+def slopes_of_means(gradient: Gradient, references: Sequence[Reference]) -> dict[str, float] | None:
+    """The derivative of a formula by the sum of the item means of each metric, by its key.
+
+    None when the formula reads anything but means over items: then a single trace has no share in
+    the value.
+    """
+    if any(ref.stat != "mean" or len(gradient[ref]) != 2 for ref in references):  # noqa: PLR2004
+        return None
+    return {ref.key: float(gradient[ref][0]) for ref in references}
 
 
 def _inputs(
-    components: Mapping[Reference, ItemComponents], sums: Mapping[Reference, FloatArray]
+    statistics: Mapping[Reference, ItemSumStatistic], sums: Mapping[Reference, FloatArray]
 ) -> dict[Reference, float | None]:
-    values = {ref: float(components[ref].value_of(row[None, :])[0]) for ref, row in sums.items()}
+    values = {ref: float(statistics[ref].value_of(row[None, :])[0]) for ref, row in sums.items()}
     return {ref: value if math.isfinite(value) else None for ref, value in values.items()}
 
 
@@ -143,8 +194,12 @@ def _slope(
     return (high - low) / (last - first)
 
 
-def _statistic_gradient(statistic: ItemComponents, sums: FloatArray) -> FloatArray:
+def _statistic_gradient(statistic: ItemSumStatistic, sums: FloatArray) -> FloatArray:
     """The derivatives of a statistic by its sums, of shape (k,)."""
+    if statistic.value_of is divide_sums:
+        # The most frequent statistic without the rounding of differences.
+        exact: FloatArray = np.array([1.0, -sums[0] / sums[1]]) / sums[1]
+        return exact
     steps = STEP * np.where(sums == 0.0, 1.0, np.abs(sums))
     gradient = np.empty(len(sums))
     for start in range(0, len(sums), _ROWS):
@@ -155,13 +210,3 @@ def _statistic_gradient(statistic: ItemComponents, sums: FloatArray) -> FloatArr
         high, low = np.split(statistic.value_of(rows), 2)
         gradient[index] = (high - low) / (2 * steps[index])
     return gradient
-
-
-# Rows of a block of sums: with thousands of labels all rows at once would take gigabytes.
-_ROWS = 256
-
-
-def _ratio(sums: FloatArray) -> FloatArray:
-    """The first sum divided by the second; NaN where that is not positive."""
-    is_positive = sums[:, 1] > 0
-    return np.where(is_positive, sums[:, 0] / np.where(is_positive, sums[:, 1], 1.0), np.nan)

@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from app.comparison.baselines import Baseline, BaselineRun
-from app.comparison.comparison_rules import RunComparison, metric_rule
-from app.comparison.comparison_spec import ComparisonResult, ComparisonSpec, MetricComparisonSpec
+from app.comparison.comparison_rules import RunComparison, default_judged, metric_rule
+from app.comparison.comparison_spec import (
+    ComparisonResult,
+    ComparisonSpec,
+    MetricComparisonSpec,
+    ValueRange,
+)
 from app.comparison.flipped_items import (
     Flip,
     PeerMeans,
@@ -35,11 +39,11 @@ from app.comparison.schemas import (
 from app.comparison.verdict_text import render_verdict
 from app.core.errors import Invalid
 from app.kpis.evaluate import KpiValue
-from app.kpis.verdict_types import RunVerdicts, ValueVerdict
+from app.kpis.verdict_types import RunVerdicts
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction, MetricSpec
 from app.results.plan import RunPlan
-from app.statistics.verdict_rules import ALPHA, Scale, Side, Verdict, VerdictRule
+from app.statistics.verdict_rules import Scale, Side, Verdict, VerdictRule, decide_verdict
 
 if TYPE_CHECKING:
     from app.statistics.enrichment import FeatureEnrichment
@@ -95,8 +99,12 @@ def compare(pair: RunPair) -> Comparison:
 
     baseline, candidate = pair.baseline, pair.candidate
     baseline_runs = [BaselineRun(0, baseline.run.id, baseline.plan), *baseline.further_runs]
+    judged = list(pair.judged) or default_judged(pair.kpis)
     comparison = RunComparison(
-        plan=candidate.plan, kpis=pair.kpis, baseline=Baseline(mode="CHOSEN", runs=baseline_runs)
+        plan=candidate.plan,
+        kpis=pair.kpis,
+        baseline=Baseline(mode="CHOSEN", runs=baseline_runs),
+        judged=judged,
     )
     pairing = pair_items(baseline.items, candidate.items)
     flips = flips_of(pair, pair.metric) if pair.metric else []
@@ -108,8 +116,14 @@ def compare(pair: RunPair) -> Comparison:
         candidate.attributes.features, regressed_items, frozenset(pairing.candidate.items)
     )
     verdicts = _verdicts(pair, comparison, result, pairing)
-    judged = list(pair.judged) or default_judged(pair.kpis)
-    verdicts = _judge_together(pair, verdicts, judged)
+    primary = select_primary_metric(
+        {
+            column: ComparedMetric(_spec(pair, column), verdict)
+            for column, verdict in verdicts.metrics.items()
+        }
+    )
+    if not judged and primary is not None and primary in result.metrics:
+        verdicts = _verdicts(pair, comparison, _judged_alone(result, primary), pairing)
     return Comparison(
         baseline=baseline.run,
         baseline_run_ids=[run.id for run in baseline_runs],
@@ -138,12 +152,7 @@ def compare(pair: RunPair) -> Comparison:
             if name not in verdicts.metrics
         ],
         judged=judged,
-        primary_metric=select_primary_metric(
-            {
-                column: ComparedMetric(_spec(pair, column), verdict)
-                for column, verdict in verdicts.metrics.items()
-            }
-        ),
+        primary_metric=primary,
         flipped_items=_flipped_items(pair, flips),
         enriched_features=[_enriched_feature(feature) for feature in features],
         peers=list(pair.peer_runs),
@@ -156,6 +165,7 @@ def _category_comparisons(pair: RunPair, comparison: RunComparison) -> list[Cate
     """The changes by category; none for fewer than two categories or an invalid run. Imports numpy
     and scipy.
     """
+    # numpy and scipy are imported in processes that compute only.
     from app.comparison.category_values import CATEGORY_FIELD, categories_of, changes_by_category
 
     sides = (pair.baseline, pair.candidate)
@@ -165,15 +175,6 @@ def _category_comparisons(pair: RunPair, comparison: RunComparison) -> list[Cate
     if len(categories) < 2:  # noqa: PLR2004 - one category is the whole run
         return []
     return changes_by_category(comparison, pair.baseline.items, pair.candidate.items, categories)
-
-
-def default_judged(kpis: Sequence[KpiValue]) -> list[str]:
-    """The names of the KPIs that are judged together when nobody names any: those of the gate,
-    otherwise all.
-    """
-    return [value.kpi.name for value in kpis if value.kpi.gate] or [
-        value.kpi.name for value in kpis
-    ]
 
 
 def select_flip_metric(pair: RunPair, requested: str | None) -> str | None:
@@ -212,7 +213,7 @@ def _usage_spec(usage: ItemMatrix, pairing: ItemPairing) -> ComparisonSpec:
         baseline=pairing.baseline,
         is_paired=pairing.is_paired,
         metrics=[
-            MetricComparisonSpec(column=name, scale=Scale.RATIO, rule=_USAGE_RULE)
+            MetricComparisonSpec(column=name, rule=_USAGE_RULE, limits=ValueRange(0.0, None))
             for name in reported
         ],
         kpis=(),
@@ -231,37 +232,11 @@ def _verdicts(
     return comparison.render(result, pairing)
 
 
-def _judge_together(pair: RunPair, verdicts: RunVerdicts, judged: Sequence[str]) -> RunVerdicts:
-    """The verdicts with intervals and p-values adjusted for the number of `judged` names (Bonferroni)."""
-    names = {value.kpi.id: value.kpi.name for value in pair.kpis}
-    count = len(judged)
-    return replace(
-        verdicts,
-        kpis={
-            kpi: _adjusted(verdict, count if names[kpi] in judged else 1)
-            for kpi, verdict in verdicts.kpis.items()
-        },
-        metrics={
-            column: _adjusted(verdict, count if column in judged else 1)
-            for column, verdict in verdicts.metrics.items()
-        },
-    )
-
-
-def _adjusted(verdict: ValueVerdict, count: int) -> ValueVerdict:
-    effect, low, high = verdict.effect, verdict.low, verdict.high
-    p_adjusted = None if verdict.p is None else min(1.0, verdict.p * count)
-    if effect is None or low is None or high is None:
-        return verdict.model_copy(update={"p_adjusted": p_adjusted})
-    normal = NormalDist()
-    widening = normal.inv_cdf(1 - ALPHA / 2 / count) / normal.inv_cdf(1 - ALPHA / 2)
-    return verdict.model_copy(
-        update={
-            "p_adjusted": p_adjusted,
-            "low_adjusted": effect - widening * (effect - low),
-            "high_adjusted": effect + widening * (high - effect),
-        }
-    )
+def _judged_alone(result: ComparisonResult, column: str) -> ComparisonResult:
+    """The changes with one metric that is not adjusted for the others: it alone is judged."""
+    change = result.metrics[column]
+    alone = replace(change, p_adjusted=change.p, low_adjusted=change.low, high_adjusted=change.high)
+    return replace(result, metrics={**result.metrics, column: decide_verdict(alone)})
 
 
 def flips_of(pair: RunPair, column: str) -> list[Flip]:

@@ -3,39 +3,47 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.comparison.baselines import BaselineRun, list_baseline_runs
-from app.comparison.comparison_rules import RunComparison
+from app.comparison.comparison_rules import HARM_SIDES, RunComparison, Signal
 from app.comparison.item_counts import with_label_counts
+from app.comparison.item_matrix import ItemMatrix
 from app.comparison.item_queries import read_items
 from app.comparison.stored_run_comparison import run_in_child
-from app.comparison.variance import (
-    ChangeSpread,
-    MeasuredRuns,
-    VarianceBasis,
-    is_item_mean,
-    item_spread,
-    item_values,
-    mean_trials,
-    resample_spreads,
-)
 from app.core.db import Database
 from app.core.errors import Conflict
 from app.formula import CompiledFormula, compile_formula
+from app.metrics.registry import provider_for
+from app.metrics.types import Direction
 from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
 from app.results.rules import RunStatus, Validity
-from app.statistics.power import (
-    ChangeVariance,
-    benchmark_detectable_effect,
-    items_needed,
-    trials_needed,
-)
-from app.statistics.verdict_rules import FEW_CLUSTERS, Remedy
+from app.statistics.verdict_rules import Remedy, Side
+
+
+class VarianceBasis(StrEnum):
+    """The source of a variance estimate.
+
+    TWO_RUNS: the changes of items between two runs. TRIALS_OF_ONE_RUN: the trials of one run.
+    ITEMS_OF_ONE_RUN: the items of one run, which differ more than they will change.
+    """
+
+    TWO_RUNS = "TWO_RUNS"
+    TRIALS_OF_ONE_RUN = "TRIALS_OF_ONE_RUN"
+    ITEMS_OF_ONE_RUN = "ITEMS_OF_ONE_RUN"
+
+
+class MeasuredRuns(NamedTuple):
+    """The newest valid run of a benchmark and the one before it."""
+
+    plan: RunPlan
+    run: ItemMatrix
+    previous: ItemMatrix | None
 
 
 class NoValidRun(Conflict):
@@ -72,11 +80,13 @@ class PowerEstimate:
 
 
 class _PowerSubject(NamedTuple):
-    """A KPI, or a metric as the formula that is its name."""
+    """A KPI, or a metric as the formula that is its name; `harm` is its direction for the worse."""
 
     kind: str
     name: str
     formula: CompiledFormula
+    signal: Signal
+    harm: Side
 
 
 class _PowerFacts(NamedTuple):
@@ -95,19 +105,12 @@ class _PowerFacts(NamedTuple):
 def estimate_power(
     db: Database, benchmark_id: str, agent_id: str | None, size: BenchmarkSize
 ) -> Sequence[PowerEstimate]:
-    """The power of each KPI and each metric of a benchmark, KPIs first.
+    """The power of each KPI and each metric of a benchmark, KPIs first, in a child process.
 
-    Formulas that are no mean over items are resampled, in a child process.
     Raises: `NoValidRun`, and the errors of `run_in_child`.
     """
     with db.read() as session:
         runs = _newest_runs(session, benchmark_id, agent_id)
-    plan = runs[0].plan
-    count_metrics = RunComparison(plan=plan, kpis=(), baseline=None).count_metrics
-    subjects = _subjects(plan, count_metrics)
-    # In closed form, without numpy: no child process is needed.
-    if all(is_item_mean(subject.formula, count_metrics) for subject in subjects):
-        return estimate_powers(_measured_runs(db, runs), size)
     return run_in_child(_estimate_stored, db.url, runs, size)
 
 
@@ -154,49 +157,54 @@ def _measured_runs(db: Database, runs: Sequence[BaselineRun]) -> MeasuredRuns:
             )
         matrices.append(with_label_counts(matrix, db, columns, comparison.count_metrics))
     previous = matrices[1] if len(matrices) > 1 else None
-    return MeasuredRuns(plan, matrices[0], previous, comparison.count_metrics)
+    return MeasuredRuns(plan, matrices[0], previous)
 
 
 def estimate_powers(runs: MeasuredRuns, size: BenchmarkSize) -> list[PowerEstimate]:
-    """The power of each KPI and each metric, KPIs first.
-
-    Imports numpy and scipy when one of them is no mean over items.
-    """
-    subjects = _subjects(runs.plan, runs.run.values)
-    spreads = resample_spreads(
-        runs,
-        [
-            subject.formula
-            for subject in subjects
-            if not is_item_mean(subject.formula, runs.count_metrics)
-        ],
-    )
-    return [
-        _estimate(subject, runs, size, spreads.get(subject.formula.source)) for subject in subjects
-    ]
+    """The power of each KPI and each metric, KPIs first. Imports numpy and scipy."""
+    return [_estimate(subject, runs, size) for subject in _subjects(runs.plan, runs.run.values)]
 
 
 def _subjects(plan: RunPlan, columns: Iterable[str]) -> list[_PowerSubject]:
-    kpis = [_PowerSubject("KPI", kpi.name, compile_formula(kpi.formula)) for kpi in plan.kpis]
-    return [*kpis, *(_PowerSubject("METRIC", name, compile_formula(name)) for name in columns)]
+    comparison = RunComparison(plan=plan, kpis=(), baseline=None)
+    directions = {metric.column: provider_for(metric.ref).spec.direction for metric in plan.metrics}
+    named = [
+        *(("KPI", kpi.name, kpi.formula, Direction(kpi.direction)) for kpi in plan.kpis),
+        *(("METRIC", name, name, directions[name]) for name in columns),
+    ]
+    return [
+        _PowerSubject(kind, name, formula, comparison.signal(formula), HARM_SIDES[direction])
+        for kind, name, source, direction in named
+        for formula in [compile_formula(source)]
+    ]
 
 
-def _estimate(
-    subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize, resampled: ChangeSpread | None
-) -> PowerEstimate:
-    try:
-        spread = resampled or item_spread(runs, subject.formula)
-        values = item_values(runs.run, subject.formula)
-    except OverflowError:
-        spread, values = None, {}
-    trials = size.trials or max(1, round(mean_trials(runs.run, values)))
-    items = size.items or (len(values) if values else len(runs.run.items))
-    if spread is None or not items or not math.isfinite(spread.variance.with_trials(trials)):
+def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -> PowerEstimate:
+    # numpy and scipy are imported in the child process only.
+    from app.comparison.change_spread import estimate_spread
+    from app.statistics.power import items_needed, trials_needed
+
+    comparison = RunComparison(plan=runs.plan, kpis=(), baseline=None)
+    spread = estimate_spread(
+        runs.run,
+        runs.previous,
+        comparison.count_metrics,
+        subject.formula,
+        subject.signal,
+        subject.harm,
+    )
+    trials = size.trials or max(1, round(len(runs.run.item_index) / max(1, len(runs.run.items))))
+    items = size.items or (spread.items if spread else len(runs.run.items))
+    effect = spread.detectable(items, trials) if spread and items else math.inf
+    if spread is None or not math.isfinite(effect):
         return _unknown_power(subject, items, trials)
-    variance, drop = spread.variance, size.drop
-    effect = benchmark_detectable_effect(variance, items=items, trials=trials)
-    remedy = trials_needed(variance, items=items, change=drop) if drop else None
-    required_trials = None if drop is None else remedy.more_trials if remedy else 1
+    drop, remedy = size.drop, None
+    required_trials = required_items = None
+    if drop is not None:
+        change = spread.on_test_scale(drop)
+        remedy = trials_needed(spread.model, items=items, change=change)
+        required_trials = remedy.more_trials if remedy else 1
+        required_items = items_needed(spread.model, trials=trials, change=change)
     facts = _PowerFacts(
         name=subject.name,
         basis=spread.basis,
@@ -215,7 +223,7 @@ def _estimate(
         trials=trials,
         min_detectable_effect=effect,
         trials_needed=required_trials,
-        items_needed=_items_needed(variance, trials, drop) if drop else None,
+        items_needed=required_items,
         explanation=_explain(facts),
     )
 
@@ -230,16 +238,8 @@ def _unknown_power(subject: _PowerSubject, items: int, trials: int) -> PowerEsti
         min_detectable_effect=None,
         trials_needed=None,
         items_needed=None,
-        explanation=f"The variance of {subject.name} is unknown: it cannot be resampled by item.",
+        explanation=f"The variance of {subject.name} is unknown: its items or its trials do not show one.",
     )
-
-
-def _items_needed(variance: ChangeVariance, trials: int, drop: float) -> int | None:
-    """The items that detect a drop; None when the number overflows."""
-    try:
-        return items_needed(variance, trials=trials, change=drop)
-    except OverflowError:
-        return None
 
 
 def _explain(facts: _PowerFacts) -> str:
@@ -248,8 +248,6 @@ def _explain(facts: _PowerFacts) -> str:
     sentences = [f"{size} detect a drop of {facts.name} by {facts.effect:.3g} with 80 % power."]
     if facts.drop is not None:
         sentences.append(_explain_trials(facts.drop, facts.remedy))
-    if 0 < facts.clusters < FEW_CLUSTERS:
-        sentences.append("With fewer than ten clusters the estimate is uncertain and too small.")
     if facts.basis is VarianceBasis.ITEMS_OF_ONE_RUN:
         sentences.append("The estimate from one run is too large; a second run makes it better.")
     return " ".join(sentences)

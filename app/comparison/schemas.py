@@ -148,7 +148,7 @@ class ConstantItems(WireModel):
 class Comparison(WireModel):
     """A comparison of a candidate run with a baseline run of the same benchmark.
 
-    `usage` compares latency, tokens and cost as relative changes of the geometric mean.
+    `usage` compares latency, tokens and cost as relative changes.
     `judged` are the KPIs and metrics that are judged together: the requested ones, otherwise the KPIs
     of the gate, otherwise all KPIs. `primaryMetric` is the metric to judge when there is no KPI.
     `flippedItems` is null when no metric is a mean over items. With several `baselineRunIds` the

@@ -78,8 +78,6 @@ def render_verdict(
         trials=change.trials,
         more_trials=change.more_trials,
         clusters=change.clusters,
-        fixed_low=change.fixed.low if change.fixed else None,
-        fixed_high=change.fixed.high if change.fixed else None,
         method=change.method,
         gate=gate,
         notes=change.notes,

@@ -33,12 +33,11 @@ class ValueVerdict(WireModel):
     """The comparison of one KPI or metric with its baseline.
 
     `effect` is the candidate's value minus the baseline's, over the `items` of both runs, with its
-    95 % interval `low` to `high`; on the scale RATIO it is the relative change of the geometric
-    mean. `pAdjusted`, `lowAdjusted` and `highAdjusted` are adjusted for the KPIs or metrics that are
-    judged together, and the verdict follows from them. `minDetectableEffect` is the smallest change
-    that is detected with 80 % power. `minEffect` is the smallest change that counts and `margin` the
-    largest that does not, in the unit of the effect. `fixedLow` to `fixedHigh` is the interval for
-    exactly these items, without sampling of items.
+    95 % interval `low` to `high`; on the scale RATIO it is the relative change. `pAdjusted`,
+    `lowAdjusted` and `highAdjusted` are adjusted for the KPIs or metrics that are judged together,
+    and the verdict follows from them. `minDetectableEffect` is the smallest change that is detected
+    with 80 % power. `minEffect` is the smallest change that counts and `margin` the largest that
+    does not, in the unit of the effect.
 
     A KPI or metric that was not compared has a `reason` and no numbers; `hasValue` is false when the
     candidate run has no value. `verdict` is null unless the comparison itself is invalid.
@@ -69,14 +68,12 @@ class ValueVerdict(WireModel):
         int | None, Field(description="Trials per item to add for a conclusive verdict.")
     ] = None
     clusters: int | None = None
-    fixed_low: float | None = None
-    fixed_high: float | None = None
     method: str | None = None
     gate: bool = False
     notes: tuple[Note, ...] = ()
     repeats: tuple[RepeatedTrials, ...] = ()
     threshold_probability: Annotated[
-        float | None, Field(description="Share of resamples that reach the lower threshold.")
+        float | None, Field(description="Probability that the KPI reaches its lower threshold.")
     ] = None
     warnings: Annotated[
         tuple[str, ...],

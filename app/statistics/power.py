@@ -1,120 +1,199 @@
-"""Minimum detectable effect, and the trials or items that a smaller one needs; pure.
+"""Minimum detectable effect, and the trials or items that a smaller one needs. Needs scipy.
 
-The variance of an item's change is σ²_items + σ²_trial/k: the variance between items, which no
-number of trials reduces, and the noise of one trial of both runs divided by the trials k.
+The variance of an item's change is σ²_items + 2 σ²_trial/k: what changes between two runs of an
+item, which no number of trials reduces, and the noise of one trial of both runs divided by the
+trials k.
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from app.statistics.intervals import Interval
-from app.statistics.verdict_rules import MDE_FACTOR, Remedy
+import numpy as np
+from scipy import special
+
+from app.statistics.verdict_rules import ALPHA, POWER, Remedy, Scale
 
 # No benchmark runs an item more often: more items are needed instead.
 MAX_TRIALS = 1_000
+MAX_ITEMS = 1_000_000
+# Beyond, Student's t is the normal distribution, and the noncentral one loses digits.
+_MAX_DEGREES = 5_000.0
+_BISECTIONS = 50
 
 
-class ChangeVariance(NamedTuple):
-    """The variance of an item's change between two runs.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeModel:
+    """What two runs show of an item's change.
 
-    `trial` is None when the noise between trials is unknown; `items` is then the whole variance,
-    measured with `measured_trials` trials per item.
+    `items` is the variance of the change without the noise of trials, and `trial` that of one trial
+    of one run; with `trial` None the noise is unknown, and `items` is the whole variance with
+    `measured_trials` trials. `mean` and `square` are the mean of the item values and of their
+    squares (on the scale RATIO relative to the mean), which say how much a change differs between
+    items. `design_effect` is the factor of the variance by clusters, and `units_per_item` the number
+    of clusters per item. `padding` is the factor of the variance of the test by its pad.
     """
 
+    scale: Scale
     items: float
     trial: float | None
     measured_trials: float = 1.0
+    mean: float = 0.0
+    square: float = 0.0
+    design_effect: float = 1.0
+    units_per_item: float = 1.0
 
-    def with_trials(self, trials: float) -> float:
-        """The variance with so many trials per item.
+    def variance(self, trials: float, effect: float = 0.0) -> float:
+        """The variance of an item's change with so many trials, when the value changes by `effect`.
 
         Without a known noise more trials are assumed not to help, and fewer trials to increase the
         whole variance in proportion: the estimate errs on the side of too little power.
         """
         if self.trial is None:
-            return self.items * max(1.0, self.measured_trials / trials)
-        return self.items + self.trial / trials
+            unchanged = self.items * max(1.0, self.measured_trials / trials)
+            noise = 0.0
+        else:
+            unchanged = self.items + 2 * self.trial / trials
+            noise = self.trial / trials
+        if not effect:
+            return unchanged
+        if self.scale is Scale.RATIO:
+            # All items change by the same factor, the large ones by more.
+            reach = 2 * math.tanh(effect / 2)
+            return unchanged + reach**2 * max(0.0, self.square - 1.0)
+        if self.scale is Scale.RATE and self.mean > 0:
+            # A share of the passes becomes failures: items that often pass fall farther.
+            share = min(1.0, effect / self.mean)
+            spread = max(0.0, self.square - self.mean**2)
+            return (
+                unchanged
+                - share * noise
+                + share * (1 - share) * self.square / trials
+                + share**2 * spread
+            )
+        return unchanged
+
+    def detectable_effect(self, items: int, trials: float) -> float:
+        """The minimum detectable effect: found with 80 % power, two-sided alpha of 5 %.
+
+        On the scale RATIO it is the logarithm of the ratio. Raises: ValueError without items or
+        trials.
+        """
+        if items < 1 or trials < 1:
+            raise ValueError("a benchmark without items or trials detects nothing")
+        degrees = max(1.0, items * self.units_per_item - 1)
+        factor = detectable_in_errors(degrees)
+
+        def excess(effect: float) -> float:
+            variance = self.variance(trials, effect) * self.design_effect
+            error = math.sqrt(variance / items * (1 + self._padding(items, variance, effect)))
+            return effect - factor * error
+
+        start = factor * math.sqrt(self.variance(trials) * self.design_effect / items)
+        limit = 1.0 if self.scale is Scale.RATE else math.inf
+        return min(limit, _root(excess, start)) if start > 0 else start
+
+    def _padding(self, items: int, variance: float, effect: float) -> float:
+        """What the pad adds to the variance of passes, by the share of the items that change."""
+        if self.scale is not Scale.RATE:
+            return 0.0
+        changed = min(1.0, variance + effect**2)
+        return (1 - changed) / (items * changed) if changed > 0 else 0.0
 
 
-def clustered_variance(values: Sequence[float], clusters: Sequence[str]) -> float | None:
-    """The variance per item of a mean over clusters, n·SE²; None for a single cluster.
+def settle_equivalence(
+    model: ChangeModel, *, items: int, trials: float, margin: float
+) -> Remedy | None:
+    """The trials per item that prove an unchanged value to be within a margin with 80 % power.
 
-    With one item per cluster it is s². Source: Liang and Zeger 1986.
+    The interval of an unchanged value, which is at 0 on average, has to lie within ± the margin.
+    None when the trials at hand are enough. `more_trials` of the result is None when a thousand are
+    not. When the noise of trials is unknown it is taken as the whole variance, the best case.
     """
-    mean = math.fsum(values) / len(values)
-    sums: dict[str, float] = defaultdict(float)
-    for value, cluster in zip(values, clusters, strict=True):
-        sums[cluster] += value - mean
-    count = len(sums)
-    if count == 1:
+    degrees = max(1.0, items * model.units_per_item - 1)
+    # Both ends have to be inside: the change itself may be 1.28 standard errors from 0.
+    factor = float(special.stdtrit(degrees, 1 - ALPHA / 2)) + float(special.ndtri((1 + POWER) / 2))
+    allowed = items * (margin / factor) ** 2 / model.design_effect
+    is_unknown = model.trial is None
+    noise = model.items * model.measured_trials if model.trial is None else 2 * model.trial
+    between = 0.0 if is_unknown else model.items
+    if between + noise / trials <= allowed:
         return None
-    return count / (count - 1) * math.fsum(total**2 for total in sums.values()) / len(values)
+    needed = (
+        _ceiling(noise / (allowed - between)) if noise < MAX_TRIALS * (allowed - between) else None
+    )
+    return Remedy(needed, at_best=is_unknown)
 
 
-def detectable_effect(error: float) -> float:
-    """The minimum detectable effect of a standard error: 80 % power, two-sided alpha of 5 %.
-
-    Source: Bloom 1995, "Minimum detectable effects".
-    """
-    return MDE_FACTOR * error
-
-
-def benchmark_detectable_effect(variance: ChangeVariance, *, items: int, trials: int) -> float:
-    """The minimum detectable effect of a benchmark. Raises: ValueError without items or trials."""
-    if items < 1 or trials < 1:
-        raise ValueError("a benchmark without items or trials detects nothing")
-    return detectable_effect(math.sqrt(variance.with_trials(trials) / items))
-
-
-def trials_needed(variance: ChangeVariance, *, items: int, change: float) -> Remedy | None:
+def trials_needed(model: ChangeModel, *, items: int, change: float) -> Remedy | None:
     """The trials per item that make a change detectable; None when one trial is enough.
 
     `more_trials` of the result is None when a thousand trials are not enough. When the noise between
     trials is unknown, the result assumes that it is the whole variance, which is the best case.
     """
-    # The variance per item at which the change is just detectable.
-    allowed = items * (change / MDE_FACTOR) ** 2
-    is_unknown = variance.trial is None
-    noise = variance.items * variance.measured_trials if variance.trial is None else variance.trial
-    # The part that trials do not reduce.
-    between_items = 0.0 if is_unknown else variance.items
-    if between_items + noise <= allowed:
-        return None
-    return Remedy(_trials(noise, allowed - between_items), at_best=is_unknown)
+    at_best = model.trial is None
+    if model.trial is None:
+        model = replace(model, items=0.0, trial=model.items * model.measured_trials / 2)
+    needed = _least(lambda trials: model.detectable_effect(items, trials) <= change, MAX_TRIALS)
+    return None if needed == 1 else Remedy(needed, at_best=at_best)
 
 
-def items_needed(variance: ChangeVariance, *, trials: int, change: float) -> int:
-    """The items that make a change detectable. Raises: ValueError unless the change is positive."""
+def items_needed(model: ChangeModel, *, trials: int, change: float) -> int | None:
+    """The items that make a change detectable; None when a million are not enough.
+
+    Raises: ValueError unless the change is positive.
+    """
     if change <= 0:
         raise ValueError("no number of items makes a change of 0 detectable; use a larger change")
-    return max(1, _ceiling(variance.with_trials(trials) * (MDE_FACTOR / change) ** 2))
+    return _least(lambda items: model.detectable_effect(items, trials) <= change, MAX_ITEMS)
 
 
-class NonInferiority(NamedTuple):
-    """Whether the harm is proven to be below a margin: True, False, or None when unknown.
+@lru_cache(maxsize=4096)
+def detectable_in_errors(degrees: float) -> float:
+    """The minimum detectable effect in estimated standard errors, of so many degrees of freedom.
 
-    `largest_harm` is the upper bound of the harm.
+    2.80 for many degrees of freedom. With few the spread is itself uncertain: the power is the mean
+    over its distribution, and the test needs a larger effect. Source: Bloom 1995, "Minimum
+    detectable effects", with the noncentral t distribution.
     """
+    if degrees >= _MAX_DEGREES:
+        return float(special.ndtri(1 - ALPHA / 2) + special.ndtri(POWER))
+    critical = float(special.stdtrit(degrees, 1 - ALPHA / 2))
+    # The ratio of estimated and true error, at 64 equally likely points.
+    points = (np.arange(64) + 0.5) / 64
+    ratios = np.sqrt(special.chdtri(degrees, 1 - points) / degrees)
 
-    is_proven: bool | None
-    largest_harm: float
+    def excess(factor: float) -> float:
+        missed = special.nctdtr(degrees, np.minimum(factor * ratios, 30.0), critical)
+        return float(1 - missed.mean()) - POWER
+
+    return _root(excess, 2.8)
 
 
-def check_non_inferiority(harm: Interval, margin: float) -> NonInferiority:
-    """Whether the interval of the harm lies below the margin, above it, or includes it.
+def _root(excess: Callable[[float], float], start: float) -> float:
+    """Where an increasing function is 0; infinite when it stays below. `start` is positive."""
+    high = start
+    while excess(high) < 0:
+        high *= 2
+        if not math.isfinite(high) or high > start * 1e6:
+            return math.inf
+    low = 0.0
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) < 0 else (low, middle)
+    return high
 
-    `harm` is larger for the worse: (−high, −low) of an effect where higher is better.
-    Source: ICH E9 §3.3.2 (non-inferiority by a confidence interval).
-    """
-    is_proven = True if harm.high < margin else False if harm.low > margin else None
-    return NonInferiority(is_proven, harm.high)
 
-
-def _trials(noise: float, allowed: float) -> int | None:
-    # Compared before the division, because `allowed` can be 0 or negative.
-    return _ceiling(noise / allowed) if noise < MAX_TRIALS * allowed else None
+def _least(is_enough: Callable[[int], bool], most: int) -> int | None:
+    """The least number that is enough, by bisection; None when `most` is not."""
+    if not is_enough(most):
+        return None
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
 
 
 def _ceiling(value: float) -> int:

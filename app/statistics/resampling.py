@@ -1,12 +1,13 @@
-"""Bootstrap over items: the distribution of a statistic, or of a formula of several. Needs scipy.
+"""Resamples of a KPI that jumps: percentiles, and formulas with a THRESHOLD or IF. Needs scipy.
 
-Items are drawn with all their trials, and whole clusters where items are clustered. One `Draws`
-serves every metric and both runs, so that correlated values stay correlated. Row 0 of every result
-is the observed value, the other rows are the resamples.
+The influence of an item says nothing about a jump, so the KPI is computed again for resamples of
+the items, which are drawn with all their trials, and in whole clusters where items are clustered.
+One `Draws` serves every metric and both runs, so that correlated values stay correlated. Row 0 of
+every column is the observed value.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from app.statistics.change import ChangeTest
 from app.statistics.intervals import Interval
-from app.statistics.trials import FloatArray, IntArray, ItemSums, reduce_trials
-from app.statistics.verdict_rules import CONFIDENCE
+from app.statistics.trials import FloatArray, IntArray, reduce_trials
 
-RESAMPLES = 2000
+# How often the runs are exchanged, and how often the items are drawn.
+SWAPS = 1999
+RESAMPLES = 999
 # Any fixed number: equal input must give equal bits, in every process and after every restart.
 SEED = 37
-# A variance needs two units.
-MIN_UNITS = 2
-# More units do not improve the interval; beyond, random groups of items are drawn together.
+# More units do not improve the test; beyond, random groups of units are drawn together.
 MAX_UNITS = 2000
 # A block this small stays in the CPU cache, and BLAS computes it in one thread: with more threads
 # the order of additions, and so the last bits of a verdict, would depend on the machine.
@@ -31,36 +32,19 @@ _BLOCK_CELLS = 1 << 16
 _PERCENT = {"min": 0.0, "p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
 
 
-class DrawSize(NamedTuple):
-    """The number of items, of units they are drawn in, and of clusters (None without clusters)."""
-
-    items: int
-    units: int
-    clusters: int | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Draws:
-    """How often each unit was drawn in each row; row 0 has every unit once.
+    """How often each unit was drawn in each row; row 0 has every unit of the run once.
 
     `units` maps each item to its unit: the item itself, its cluster, or a random group of many.
-    `clusters` is the number of clusters, None without clusters.
     """
 
     counts: NDArray[np.uint16]
     units: IntArray
-    clusters: int | None = None
 
     @property
     def unit_count(self) -> int:
         return int(self.counts.shape[1])
-
-    def size(self, items: NDArray[np.bool_] | None = None) -> DrawSize:
-        """The size of the draw of the selected items; of all items by default."""
-        if items is None or items.all():
-            return DrawSize(len(self.units), self.unit_count, self.clusters)
-        units = len(np.unique(self.units[items]))
-        return DrawSize(int(np.count_nonzero(items)), units, self.clusters and units)
 
     def sums(self, per_unit: FloatArray) -> FloatArray:
         """The sums over the drawn units of each row: (rows, k) from (units, k)."""
@@ -70,55 +54,62 @@ class Draws:
 
     def blocks(self, width: int) -> Iterator[NDArray[np.uint16]]:
         """The counts in blocks of rows, sized for computations with `width` numbers per row."""
-        height = _block_rows(width)
+        height = max(1, _BLOCK_CELLS // max(1, width))
         for start in range(0, len(self.counts), height):
             yield self.counts[start : start + height]
 
 
-def draw_items(
-    count: int,
-    *,
-    clusters: Sequence[str] | None = None,
-    resamples: int = RESAMPLES,
-    seed: int = SEED,
-) -> Draws:
-    """Resamples of `count` items, at least one. The same seed gives the same draws."""
-    random = np.random.default_rng(seed)
-    units = np.arange(count) if clusters is None else cluster_index(clusters)
-    cluster_count = unit_count = int(units.max()) + 1
-    if unit_count > MAX_UNITS:
-        # Random groups of nearly equal size; neighbors in the data set may be alike.
-        units = (random.permutation(unit_count) % MAX_UNITS)[units]
-        unit_count = MAX_UNITS
-    blocks = [
-        _draw_block(random, min(_block_rows(unit_count), resamples - start), unit_count)
-        for start in range(0, resamples, _block_rows(unit_count))
-    ]
-    # `uint16`: a unit is drawn at most `MAX_UNITS` times per row, and the table is what takes the
-    # memory.
-    counts = np.concatenate([np.ones((1, unit_count), dtype=np.uint16), *blocks])
-    return Draws(
-        counts=counts,
-        units=units.astype(np.intp),
-        clusters=None if clusters is None else cluster_count,
+class DrawnPair(NamedTuple):
+    """Draws of a baseline and a candidate from the items of both, first those of the baseline.
+
+    After row 0 come `SWAPS` rows in which random units are exchanged between the runs, then
+    `RESAMPLES` rows in which the units are drawn with replacement.
+    """
+
+    baseline: Draws
+    candidate: Draws
+
+
+def draw_run(units: IntArray) -> Draws:
+    """Resamples of one run; `units` maps each item to its unit."""
+    random = np.random.default_rng(SEED)
+    grouped, count = _grouped(units, random)
+    resamples = _resamples(random, count)
+    return Draws(counts=np.concatenate([_ones(count), resamples]), units=grouped)
+
+
+def draw_pair(units: IntArray) -> DrawnPair:
+    """Exchanges and resamples of two runs of the same items."""
+    random = np.random.default_rng(SEED)
+    grouped, count = _grouped(units, random)
+    swapped = random.integers(0, 2, (SWAPS, count), dtype=np.uint16)
+    own = np.concatenate([_ones(count), 1 - swapped, _resamples(random, count)])
+    other = np.zeros_like(own)
+    other[1 : SWAPS + 1] = swapped
+    both = np.concatenate([grouped, grouped + count])
+    return DrawnPair(
+        Draws(counts=np.concatenate([own, other], axis=1), units=both),
+        Draws(counts=np.concatenate([other, own], axis=1), units=both),
     )
 
 
-def _draw_block(random: np.random.Generator, rows: int, units: int) -> NDArray[np.uint16]:
-    indices = random.integers(0, units, (rows, units))
-    # Shifted by row, so that one bincount counts all rows at once.
-    indices += np.arange(rows)[:, None] * units
-    counts = np.bincount(indices.ravel(), minlength=rows * units)
-    return counts.reshape(rows, units).astype(np.uint16)
+def _grouped(units: IntArray, random: np.random.Generator) -> tuple[IntArray, int]:
+    count = int(units.max()) + 1
+    if count <= MAX_UNITS:
+        return units, count
+    # Random groups of nearly equal size; neighbors in the data set may be alike.
+    return (random.permutation(count) % MAX_UNITS)[units].astype(np.intp), MAX_UNITS
 
 
-def _block_rows(width: int) -> int:
-    return max(1, _BLOCK_CELLS // max(1, width))
+def _ones(count: int) -> NDArray[np.uint16]:
+    return np.ones((1, count), dtype=np.uint16)
 
 
-def cluster_index(clusters: Sequence[str]) -> IntArray:
-    """The index of each item's cluster among the sorted cluster names."""
-    return np.unique(np.asarray(clusters, dtype=np.str_), return_inverse=True)[1].astype(np.intp)
+def _resamples(random: np.random.Generator, count: int) -> NDArray[np.uint16]:
+    counts = np.empty((RESAMPLES, count), dtype=np.uint16)
+    for row in counts:
+        row[:] = np.bincount(random.integers(0, count, count), minlength=count)
+    return counts
 
 
 def resampled_statistic(
@@ -132,7 +123,7 @@ def resampled_statistic(
     Raises: ValueError for an unknown statistic.
     """
     if stat == "mean":
-        return _mean_of_items(reduce_trials(item_index, values, len(draws.units)), draws)
+        return _mean_of_items(values, item_index, draws)
     units = draws.units[item_index]
     is_present = np.isfinite(values)
     if stat in _PERCENT:
@@ -189,65 +180,113 @@ def resampled_counts(
     return np.concatenate(rows)
 
 
-def resampled_interval(rows: FloatArray, units: int) -> Interval | None:
-    """The expanded percentile interval; None without two units or a resample with a value.
+def swap_test(
+    baseline: FloatArray,
+    candidate: FloatArray,
+    units: int,
+    *,
+    width: float | None = None,
+    is_stable: bool = False,
+) -> ChangeTest:
+    """The test of a change from its rows in a `DrawnPair`.
 
-    Plain percentiles are too narrow for few units: the tails are those of Student's t instead of the
-    normal distribution. Source: Hesterberg 2015, "What teachers should know about the bootstrap".
+    p is the share of exchanges with a change at least as large (ties count by half). The interval
+    is the effect ± Student's t times the spread of the resamples, and includes 0 where the
+    exchanges do not exclude it. With `is_stable` no resample of either run takes another branch of
+    the formula: then the spread alone decides, because exchanged runs lie between the two and may
+    be at the jump although neither run is.
+    Source: Fisher 1935 §21; Lancaster 1961 for the ties (mid-p).
     """
-    finite = np.sort(_finite_resamples(rows))
-    if units < MIN_UNITS or not len(finite):
-        return None
-    quantile = float(special.stdtrit(units - 1, (1 + CONFIDENCE) / 2))
-    # The quantile of Student's t, as a probability of the normal distribution: this widens the
-    # percentiles.
-    tail = float(special.ndtr(-quantile * _expansion(units)))
-    low, high = np.quantile(finite, [tail, 1 - tail])
-    return Interval(low=float(low), high=float(high))
+    rows = candidate - baseline
+    effect = float(rows[0])
+    swaps, resamples = rows[1 : SWAPS + 1], rows[SWAPS + 1 :]
+    swaps, resamples = swaps[np.isfinite(swaps)], resamples[np.isfinite(resamples)]
+    if units < 2 or len(resamples) < 2 or not len(swaps):  # noqa: PLR2004 - a deviation
+        return ChangeTest(
+            effect=effect, p=1.0, error=math.nan, degrees=0.0, unit_changes=np.zeros(max(units, 0)),
+            can_decide=False, width=width,
+        )  # fmt: skip
+    spread = float(resamples.std(ddof=1)) * math.sqrt(units / (units - 1))
+    p = max(_t_p(effect, spread, units - 1), 1 / (1 + len(resamples)))
+    if not is_stable:
+        p = max(p, _mid_p(abs(effect), np.abs(swaps)))
+    return _SwapTest(
+        effect=effect,
+        p=p,
+        error=spread,
+        degrees=units - 1.0,
+        unit_changes=np.zeros(units),
+        can_decide=0.5 ** (units - 1) / 2 < 0.05,  # noqa: PLR2004 - all units exchanged, mid-p
+        width=width,
+    )
 
 
-def resampled_p(rows: FloatArray, units: int) -> float:
-    """The two-sided p-value of a difference of 0: the level whose expanded interval ends at 0.
+class _SwapTest(ChangeTest):
+    """A test by exchanging the runs."""
 
-    1 without two units or a resample with a value.
+    def interval(self, alpha: float) -> Interval:
+        half_width = float(special.stdtrit(self.degrees, 1 - alpha / 2)) * self.error
+        low, high = self.effect - half_width, self.effect + half_width
+        if self.p >= alpha:
+            low, high = min(low, 0.0), max(high, 0.0)
+        return self._within_width(low, high)
+
+
+def _t_p(effect: float, error: float, degrees: float) -> float:
+    if error == 0:
+        return float(effect == 0)
+    return 2 * float(special.stdtr(degrees, -abs(effect) / error))
+
+
+def _mid_p(observed: float, swaps: FloatArray) -> float:
+    """The share of exchanges that are farther from 0 than observed, ties by half.
+
+    The observed change is one of the exchanges, so that p is never 0.
     """
-    finite = _finite_resamples(rows)
-    if units < MIN_UNITS or not len(finite):
+    if observed == 0:
         return 1.0
-    beyond_zero = min(int((finite <= 0).sum()), int((finite >= 0).sum()))
-    # The observed value counts as one more resample, so that p is never 0.
-    tail = (beyond_zero + 1) / (len(finite) + 1)
-    if tail >= 0.5:  # noqa: PLR2004 - the median
-        return 1.0
-    return 2 * float(special.stdtr(units - 1, special.ndtri(tail) / _expansion(units)))
+    # Sums of the same numbers in another order differ in the last bits and must count as ties.
+    tolerance = 1e-9 * observed
+    farther = float((swaps > observed + tolerance).sum())
+    ties = float((np.abs(swaps - observed) <= tolerance).sum()) + 1
+    return (farther + ties / 2) / (len(swaps) + 1)
 
 
-def resampled_error(rows: FloatArray, units: int) -> float | None:
-    """The standard error of the statistic; None without two units or two resamples with a value."""
-    finite = _finite_resamples(rows)
-    if units < MIN_UNITS or len(finite) < 2:  # noqa: PLR2004 - a deviation needs two values
-        return None
-    return float(finite.std(ddof=1)) * _expansion(units)
+def trial_permutation_p(
+    baseline: "Trials", candidate: "Trials", *, permutations: int = SWAPS
+) -> float | None:
+    """How often a change of exactly these items is as large when their trials are exchanged.
+
+    For one to three items, whose trials are all that is known: nothing follows for other items.
+    None below three trials of an item in each run. Source: Mantel and Haenszel 1959 (strata).
+    """
+    items = range(int(max(baseline.item_index.max(), candidate.item_index.max())) + 1)
+    random = np.random.default_rng(SEED)
+    observed, drawn = 0.0, np.zeros(permutations)
+    for item in items:
+        first = baseline.values[baseline.item_index == item]
+        second = candidate.values[candidate.item_index == item]
+        first, second = first[np.isfinite(first)], second[np.isfinite(second)]
+        if min(len(first), len(second)) < 3:  # noqa: PLR2004 - fewer cannot be permuted
+            return None
+        pooled = np.concatenate([first, second])
+        mean = pooled.mean()
+        order = random.permuted(np.tile(pooled, (permutations, 1)), axis=1)
+        scale = len(pooled) / len(first)
+        observed += float(second.mean() - mean) * scale
+        drawn += (order[:, : len(second)].mean(axis=1) - mean) * scale
+    return _mid_p(abs(observed), np.abs(drawn))
 
 
-def share_at_least(rows: FloatArray, threshold: float) -> float | None:
-    """The share of the resamples that reach the threshold; None without a resample with a value."""
-    finite = _finite_resamples(rows)
-    return float((finite >= threshold).mean()) if len(finite) else None
+class Trials(NamedTuple):
+    """The values of one run by trace, NaN where missing, and the item of each trace."""
+
+    values: FloatArray
+    item_index: IntArray
 
 
-def _finite_resamples(rows: FloatArray) -> FloatArray:
-    """The resamples with a value, without the observed value in row 0."""
-    resamples = rows[1:]
-    return resamples[np.isfinite(resamples)]
-
-
-def _expansion(units: int) -> float:
-    """Resamples vary by a factor of √((n − 1)/n) too little, because they are drawn from a sample."""
-    return math.sqrt(units / (units - 1))
-
-
-def _mean_of_items(items: ItemSums, draws: Draws) -> FloatArray:
+def _mean_of_items(values: FloatArray, item_index: IntArray, draws: Draws) -> FloatArray:
+    items = reduce_trials(item_index, values, len(draws.units))
     has_value = items.n > 0
     means, units = items.means[has_value], draws.units[has_value]
     # Deviations from the mean lose no digits when large numbers are added.

@@ -5,18 +5,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from app.statistics.intervals import Interval
-
 ALPHA = 0.05
 CONFIDENCE = 0.95
-# Below this number of items no verdict is reached, whatever the numbers say.
-MIN_ITEMS = 5
-# With fewer clusters the clustered t test rejects too often; signs of clusters are flipped instead.
-FEW_CLUSTERS = 10
-# The interval for a fixed set of items is shown from this number of trials per item.
-TRIALS_FOR_FIXED = 3
-# 1.96 + 0.84: the two-sided 5 % quantile plus the 80 % quantile of the normal distribution.
-MDE_FACTOR = 2.80
+# The power of a stated minimum detectable effect.
+POWER = 0.8
+# With fewer items, or clusters of equal size, even a change of all of them can be chance.
+MIN_UNITS = 4
+# Numbers that differ by less than this fraction are equal.
+_TOLERANCE = 1e-9
 
 
 class Verdict(StrEnum):
@@ -41,7 +37,7 @@ class Scale(StrEnum):
     """The unit of a change.
 
     RATE is a difference of values in [0, 1]. NUMBER is a difference whose limits are fractions of
-    the baseline. RATIO is a fraction of the baseline's geometric mean (latency, cost, tokens).
+    the baseline. RATIO is a fraction of the baseline (latency, cost, tokens).
     """
 
     RATE = "RATE"
@@ -55,7 +51,7 @@ class Note(StrEnum):
     NO_ITEMS = "NO_ITEMS"
     FEW_ITEMS = "FEW_ITEMS"
     IDENTICAL = "IDENTICAL"
-    DEGENERATE = "DEGENERATE"
+    THESE_ITEMS = "THESE_ITEMS"
     DETECTABLE_BUT_SMALL = "DETECTABLE_BUT_SMALL"
     NO_DIRECTION = "NO_DIRECTION"
     ADD_ITEMS = "ADD_ITEMS"
@@ -64,10 +60,10 @@ class Note(StrEnum):
     TIE = "TIE"
     CLIFF = "CLIFF"
     UNDEFINED = "UNDEFINED"
-    UNDEFINED_SOMETIMES = "UNDEFINED_SOMETIMES"
     UNPAIRED = "UNPAIRED"
     EXTREME = "EXTREME"
     ALL_ALIKE = "ALL_ALIKE"
+    JUMP = "JUMP"
 
     @property
     def sentence(self) -> str:
@@ -77,19 +73,21 @@ class Note(StrEnum):
 
 _SENTENCES = {
     Note.NO_ITEMS: "No item has a value in both runs.",
-    Note.FEW_ITEMS: f"Fewer than {MIN_ITEMS} items are too few for a verdict.",
+    Note.FEW_ITEMS: f"Fewer than {MIN_UNITS} items are too few for a verdict: even a change of all of"
+    f" them could be chance. At least {MIN_UNITS} items would do.",
+    Note.FEW_CLUSTERS: "These clusters are too few, or too unequal, for a verdict: even a change of"
+    f" all of them could be chance. At least {MIN_UNITS} clusters of similar size would do.",
+    Note.THESE_ITEMS: "The trials show that these items changed; nothing follows for other items.",
     Note.IDENTICAL: "No item changed between the two runs.",
-    Note.DEGENERATE: "Every item changed by the same amount, so the interval is a point.",
     Note.DETECTABLE_BUT_SMALL: "The change is detectable, but smaller than the minimum effect.",
     Note.NO_DIRECTION: "The value changed; the KPI has no better direction.",
     Note.ADD_ITEMS: "More trials cannot help because the items differ too much: add items.",
-    Note.AT_BEST: "The noise between trials is unknown: more trials may be needed.",
-    Note.FEW_CLUSTERS: "Fewer than ten clusters: the interval is wide and approximate.",
+    Note.AT_BEST: "The noise between trials is unknown, so this number is the least.",
     Note.TIE: "The metrics in a MIN or MAX are nearly tied, so its value is biased.",
     Note.CLIFF: "The value is close to a threshold of its formula and may jump by chance.",
     Note.UNDEFINED: "One of the runs has no value to compare.",
-    Note.UNDEFINED_SOMETIMES: "In some resamples the formula has no value; these are ignored.",
-    Note.EXTREME: "A minimum or maximum depends on one trace, so resampling cannot test it.",
+    Note.JUMP: "The value jumps with single items: runs of different items cannot be compared.",
+    Note.EXTREME: "A minimum or maximum depends on one trace, so chance cannot be estimated.",
     Note.ALL_ALIKE: "All items have the same value, so the effect of other items is unknown.",
     Note.UNPAIRED: "The runs have different items and are compared as two samples.",
 }
@@ -150,7 +148,7 @@ def judge_drop(harm: Harm, margin: float) -> MarginOutcome:
     whole interval is within the margin; otherwise INCONCLUSIVE. Neither a larger harm nor a smaller
     margin gives a milder outcome.
     """
-    if harm.low is not None and harm.low > 0 and harm.estimate >= margin:
+    if harm.low is not None and harm.low > 0 and reaches(harm.estimate, margin):
         return MarginOutcome.FAIL
     return _pass_if(harm.high is not None and harm.high <= margin)
 
@@ -170,7 +168,7 @@ def _pass_if(is_proved: bool) -> MarginOutcome:  # noqa: FBT001 - the only argum
 
 
 class Remedy(NamedTuple):
-    """What would reduce the minimum detectable effect to the margin.
+    """What would settle an inconclusive verdict on an unchanged value.
 
     `more_trials` is the number of trials per item to add in both runs; None means that only more
     items help. `at_best` marks a lower bound, because the noise between trials is unknown.
@@ -185,11 +183,11 @@ class ChangeVerdict:
     """The change of one KPI or metric from the baseline to the candidate.
 
     `effect` is candidate − baseline over the `n_items` of both runs (on the scale RATIO the relative
-    change of the geometric mean), with its 95 % interval. `p_adjusted` equals `p` until several
-    changes are adjusted together. `mde` is the minimum detectable effect at 80 % power. `min_effect`
-    and `margin` are those of the rule in the unit of the effect. `trials` is the mean number of
-    trials per item. `remedy` is None when `mde` is below the margin or unknown. `fixed` is the
-    interval for exactly these items, from three trials per item.
+    change), with its 95 % interval `low` to `high`. `p_adjusted`, `low_adjusted` and `high_adjusted`
+    are adjusted for the changes that are judged together; the verdict follows from these. `mde` is
+    the minimum detectable effect at 80 % power. `min_effect` and `margin` are those of the rule in
+    the unit of the effect. `trials` is the mean number of trials per item. `remedy` is None when the
+    interval of an unchanged value lies within the margin or its width is unknown.
     """
 
     verdict: Verdict
@@ -210,7 +208,6 @@ class ChangeVerdict:
     margin: float = 0.0
     side: Side = Side.LOW
     alpha: float = ALPHA
-    fixed: Interval | None = None
     clusters: int | None = None
     remedy: Remedy | None = None
     notes: tuple[Note, ...] = ()
@@ -249,16 +246,16 @@ def drop_non_finite(change: ChangeVerdict) -> ChangeVerdict:
         return change
     if not _are_finite(change.effect, change.baseline_value, change.value):
         return without_change(Verdict.INCONCLUSIVE, Note.UNDEFINED, n_items=change.n_items)
-    has_interval = _are_finite(change.low, change.high)
-    fixed = change.fixed
+    has_interval = _are_finite(change.low, change.high, change.low_adjusted, change.high_adjusted)
     return replace(
         change,
         low=change.low if has_interval else None,
         high=change.high if has_interval else None,
+        low_adjusted=change.low_adjusted if has_interval else None,
+        high_adjusted=change.high_adjusted if has_interval else None,
         p=change.p if _are_finite(change.p) else None,
         p_adjusted=change.p_adjusted if _are_finite(change.p_adjusted) else None,
         mde=change.mde if _are_finite(change.mde) else None,
-        fixed=fixed if fixed and _are_finite(fixed.low, fixed.high) else None,
     )
 
 
@@ -273,7 +270,6 @@ class _Decision(NamedTuple):
 
 # The notes that a decision adds: the next decision, after an adjustment, replaces them.
 _DECISION_NOTES = {
-    Note.FEW_ITEMS,
     Note.DETECTABLE_BUT_SMALL,
     Note.NO_DIRECTION,
     Note.ADD_ITEMS,
@@ -284,9 +280,10 @@ _DECISION_NOTES = {
 def decide_verdict(change: ChangeVerdict) -> ChangeVerdict:
     """The change with the verdict that its numbers give.
 
-    The rules in order: too few items are inconclusive; a significant change that is large enough is
-    a verdict; an interval within the margin is no evidence; everything else is inconclusive. The
-    function may be applied again after an adjustment: notes of an earlier decision are replaced.
+    The rules in order: too few items are inconclusive; runs without any change are no evidence; a
+    significant change that is large enough is a verdict; an interval within the margin is no
+    evidence; everything else is inconclusive. The function may be applied again after an
+    adjustment: notes of an earlier decision are replaced.
     """
     if change.effect is None or change.verdict is Verdict.INVALID:
         return change
@@ -298,28 +295,33 @@ def decide_verdict(change: ChangeVerdict) -> ChangeVerdict:
 
 
 def _decide(change: ChangeVerdict, effect: float) -> _Decision:
-    # Before the p-value: so few items cannot stand for all others, however small p is.
-    if change.n_items < MIN_ITEMS:
-        return _Decision(Verdict.INCONCLUSIVE, Note.FEW_ITEMS)
-    if change.p_adjusted is not None and change.p_adjusted < change.alpha:
-        return _decide_significant(change, effect)
-    is_within_margin = (
-        change.low is not None
-        and change.high is not None
-        and -change.margin <= change.low
-        and change.high <= change.margin
-    )
-    return _Decision(Verdict.NO_EVIDENCE) if is_within_margin else _decide_inconclusive(change)
+    # Before the p-value: so few items cannot stand for all others, whatever the numbers say.
+    if Note.FEW_ITEMS in change.notes or Note.FEW_CLUSTERS in change.notes:
+        return _Decision(Verdict.INCONCLUSIVE)
+    if Note.IDENTICAL in change.notes:
+        return _Decision(Verdict.NO_EVIDENCE)
+    is_significant = change.p_adjusted is not None and change.p_adjusted < change.alpha
+    if is_significant and reaches(abs(effect), change.min_effect):
+        if change.side is Side.BOTH:
+            return _Decision(Verdict.NO_EVIDENCE, Note.NO_DIRECTION)
+        is_harmful = (effect < 0) is (change.side is Side.LOW)
+        return _Decision(Verdict.REGRESSED if is_harmful else Verdict.IMPROVED)
+    if _is_within_margin(change):
+        # With many items, changes that matter to nobody are significant.
+        return _Decision(Verdict.NO_EVIDENCE, Note.DETECTABLE_BUT_SMALL if is_significant else None)
+    return _decide_inconclusive(change)
 
 
-def _decide_significant(change: ChangeVerdict, effect: float) -> _Decision:
-    # With many items, changes that matter to nobody are significant.
-    if abs(effect) < change.min_effect:
-        return _Decision(Verdict.NO_EVIDENCE, Note.DETECTABLE_BUT_SMALL)
-    if change.side is Side.BOTH:
-        return _Decision(Verdict.NO_EVIDENCE, Note.NO_DIRECTION)
-    is_harmful = (effect < 0) is (change.side is Side.LOW)
-    return _Decision(Verdict.REGRESSED if is_harmful else Verdict.IMPROVED)
+def reaches(size: float, limit: float) -> bool:
+    """Whether a size is at least a limit, but for rounding: 8 of 40 items are a drop of 0.2."""
+    return size >= limit * (1 - _TOLERANCE)
+
+
+def _is_within_margin(change: ChangeVerdict) -> bool:
+    low, high = change.low_adjusted, change.high_adjusted
+    if low is None or high is None:
+        return False
+    return -change.margin <= low and high <= change.margin
 
 
 def _decide_inconclusive(change: ChangeVerdict) -> _Decision:

@@ -12,7 +12,7 @@ from app.core.errors import AppError
 from app.harness.bash.summary import summarize
 from app.harness.bash.types import CategorySummary, EvalReport, EvalResult, EvalSummary
 from app.harness.results import mean_if_known
-from app.statistics.hypothesis_tests import PairedPasses, compare_passes
+from app.statistics.change import PairedPasses, compare_passes
 from app.statistics.multiplicity import holm
 
 LONGEST_ERROR = 200  # characters
@@ -135,7 +135,7 @@ def _compare_pairs(runs: Sequence[ComparedEval]) -> tuple[ComparedPair, ...]:
     pairs = list(combinations(range(len(runs)), 2))
     results = [compare_passes(runs[a].passed, runs[b].passed) for a, b in pairs]
     # Ten runs are 45 tests: two of them would be below 0.05 by chance.
-    adjusted = holm(result.test.mid_p for result in results)
+    adjusted = holm(result.p for result in results)
     return tuple(
         ComparedPair(first=a, second=b, result=result, p_adjusted=p)
         for (a, b), result, p in zip(pairs, results, adjusted, strict=True)

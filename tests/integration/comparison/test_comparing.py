@@ -33,10 +33,10 @@ def test_compare_route__reports_a_drop_and_its_items(
     )
     assert comparison["verdict"]["verdict"] == "REGRESSED"
     [kpi] = comparison["kpis"]
-    # 39/40 before, 30/40 now: 10 fell and 1 rose, p = 2·(P[X<1] + P[X=1]/2) of Bin(11, ½)
-    # = 2·(1 + 11/2)/2048.
+    # 39/40 before, 30/40 now: 10 fell and 1 rose. In fortieths: mean -9, deviations² 11 - 81/40 =
+    # 8.975, CR2 ·40/39 = 9.205; the pad 1 · 29/40 · 40/39 = 0.744; t = 9 / √9.949 = 2.853 of 39.
     assert kpi["verdict"]["effect"] == pytest.approx(-9 / 40)
-    assert kpi["verdict"]["p"] == pytest.approx(13 / 2048)
+    assert kpi["verdict"]["p"] == pytest.approx(0.00689, abs=1e-5)
     latency, tokens = comparison["usage"]
     assert (latency["metric"], tokens["metric"]) == ("LATENCY_MS", "TOTAL_TOKENS")
     assert latency["verdict"]["effect"] == pytest.approx(1.0)

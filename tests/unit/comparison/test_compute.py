@@ -1,10 +1,13 @@
-"""Computed comparisons: KPIs are compared on the items with a value in both runs."""
+"""Computed comparisons: one test for each KPI and metric, over the items of both runs."""
 
 import json
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from app.comparison.child_computation import compute
 from app.comparison.comparison_spec import (
@@ -12,65 +15,257 @@ from app.comparison.comparison_spec import (
     ComparisonSpec,
     KpiComparisonSpec,
     MetricComparisonSpec,
+    ValueRange,
 )
+from app.comparison.formula_properties import Bounds, bounds_of, line_of
 from app.comparison.item_matrix import ItemMatrix, ItemRow, matrix_of_rows
 from app.comparison.verdict_text import render_verdict
-from app.statistics.verdict_rules import ChangeVerdict, Note, Scale, Side, Verdict, VerdictRule
+from app.formula import compile_formula
+from app.statistics.verdict_rules import (
+    ChangeVerdict,
+    MarginOutcome,
+    Note,
+    Scale,
+    Side,
+    Verdict,
+    VerdictRule,
+    harm_of,
+    judge_drop,
+)
 
 RULE = VerdictRule(side=Side.LOW)
+RATIO = VerdictRule(side=Side.HIGH, scale=Scale.RATIO)
+RATE, MULTIPLE, NUMBER = ValueRange(0.0, 1.0), ValueRange(0.0, None), ValueRange(None, None)
 SUM = "WEIGHTED_SUM(A:0.5, B:0.5)"
 
 
-def run(values: Sequence[float | None], other: Sequence[float | None] | None = None) -> ItemMatrix:
-    """Items with a metric A and a metric B, which is 1 throughout unless it is named."""
+def run(
+    values: Sequence[float | None],
+    other: Sequence[float | None] | None = None,
+    *,
+    trials: int = 1,
+    clusters: int | None = None,
+) -> ItemMatrix:
+    """Items with a metric A and a metric B, which is 1 throughout unless it is named; the same in
+    every trial. `clusters` is the number of items in a cluster.
+    """
     second = other or [1.0] * len(values)
     rows = [
-        ItemRow(0, f"{index:03d}", "r", [], [a, b])
+        ItemRow(0, f"{index:03d}", "r", [f"c:{index // clusters}"] if clusters else [], [a, b])
         for index, (a, b) in enumerate(zip(values, second, strict=True))
+        for _ in range(trials)
     ]
-    return matrix_of_rows(rows, {0: ["A", "B"]}, ["A", "B"])
+    return matrix_of_rows(
+        rows, {0: ["A", "B"]}, ["A", "B"], cluster_field="c" if clusters else None
+    )
 
 
-def found(
-    base: ItemMatrix, candidate: ItemMatrix, formula: str, *, paired: bool = True
+def compared(
+    baseline: ItemMatrix,
+    candidate: ItemMatrix,
+    *formulas: str,
+    rule: VerdictRule = RULE,
+    limits: ValueRange = RATE,
+    is_judged: bool = False,
+    paired: bool = True,
 ) -> ComparisonResult:
+    kpis = []
+    for formula in formulas:
+        compiled = compile_formula(formula)
+        bounds = dict.fromkeys(
+            compiled.references,
+            Bounds(
+                -math.inf if limits.minimum is None else limits.minimum,
+                math.inf if limits.maximum is None else limits.maximum,
+            ),
+        )
+        line = line_of(compiled)
+        own = bounds[line.reference] if line else bounds_of(compiled, bounds)
+        kpis.append(
+            KpiComparisonSpec(
+                id=formula,
+                formula=formula,
+                is_judged=is_judged,
+                rule=rule,
+                limits=ValueRange(*(end if math.isfinite(end) else None for end in own)),
+                line=line,
+            )
+        )
     return compute(
         ComparisonSpec(
             run=candidate,
             candidate=candidate,
-            baseline=base,
+            baseline=baseline,
             is_paired=paired,
-            metrics=[
-                MetricComparisonSpec(column=name, scale=Scale.RATE, rule=RULE) for name in "AB"
-            ],
-            kpis=[
-                KpiComparisonSpec(id="k", formula=formula, column=None, is_gate=False, rule=RULE)
-            ],
+            metrics=[MetricComparisonSpec(column=name, rule=rule, limits=limits) for name in "AB"],
+            kpis=kpis,
         )
     )
 
 
-def judged(
-    base: ItemMatrix, candidate: ItemMatrix, formula: str, *, paired: bool = True
+def change_of(
+    baseline: ItemMatrix, candidate: ItemMatrix, formula: str = "A", **options: object
 ) -> ChangeVerdict:
-    return found(base, candidate, formula, paired=paired).kpis["k"]
+    return compared(baseline, candidate, formula, **options).kpis[formula]  # type: ignore[arg-type]
+
+
+def passes(failed: int, items: int = 37) -> list[float | None]:
+    return [*[0.0] * failed, *[1.0] * (items - failed)]
+
+
+@pytest.mark.parametrize(
+    "formula", ["A * 1", "A / 2 + 0.1", "100 * A", "WEIGHTED_SUM(A:3)", "-A + 2 * A"]
+)
+@pytest.mark.parametrize("failed", [9, 10])
+def test_kpi__linear_function_of_a_metric_has_its_verdict(formula: str, failed: int) -> None:
+    result = compared(run(passes(5)), run(passes(failed)), "A", formula)
+    metric, kpi = result.metrics["A"], result.kpis[formula]
+    assert kpi.p == pytest.approx(metric.p, rel=1e-12)
+    assert kpi.p_adjusted == metric.p_adjusted
+    slope = line_of(compile_formula(formula)).slope  # type: ignore[union-attr]
+    assert kpi.effect == pytest.approx(slope * metric.effect)  # type: ignore[operator]
+    assert kpi.high == pytest.approx(slope * metric.high)  # type: ignore[operator]
+
+
+def test_kpi__complement_of_a_metric_has_the_opposite_verdict() -> None:
+    result = compared(run(passes(5)), run(passes(12)), "1 - A")
+    assert result.metrics["A"].verdict is Verdict.REGRESSED
+    assert result.kpis["1 - A"].verdict is Verdict.IMPROVED
+
+
+def test_adjustment__intervals_are_adjusted_like_p() -> None:
+    # Twelve KPIs of which one changed: its interval has to exclude 0 by more than alone.
+    random = np.random.default_rng(4)
+    noise: list[float | None] = random.integers(0, 2, 37).astype(float).tolist()
+    baseline, candidate = run(passes(5), noise), run(passes(10), [*noise[::-1]])
+    alone = change_of(baseline, candidate)
+    formulas = [f"B * A + {step}" for step in range(1, 12)]
+    kpi = compared(baseline, candidate, "A", *formulas).kpis["A"]
+    assert alone.p == kpi.p
+    assert (alone.low, alone.high) == (kpi.low, kpi.high)
+    for change in (alone, kpi):
+        assert change.p_adjusted is not None
+        assert change.low_adjusted is not None
+        assert change.high_adjusted is not None
+        includes_zero = change.low_adjusted <= 0 <= change.high_adjusted
+        assert (change.p_adjusted < 0.05) is not includes_zero
+
+
+def test_gate_kpis__are_judged_together_and_copies_cost_nothing() -> None:
+    baseline, candidate = run(passes(5)), run(passes(12))
+    copies = [f"A * A + {step}" for step in range(10)]
+    together = compared(baseline, candidate, *copies, is_judged=True).kpis
+    assert all(change.verdict is Verdict.REGRESSED for change in together.values())
 
 
 @pytest.mark.parametrize("formula", [SUM, "A * 2 - A", "A.p50", "MIN(A, B)", "COALESCE(A, B)"])
 @pytest.mark.parametrize("paired", [True, False])
-def test_kpi__with_fewer_than_five_items_is_inconclusive(formula: str, *, paired: bool) -> None:
+def test_kpi__with_three_items_is_inconclusive(formula: str, *, paired: bool) -> None:
     before = run([0.9, 0.9, 0.9] + [None] * 37)
     after = run([0.1, 0.11, 0.12] + [None] * 37)
-    kpi = judged(before, after, formula, paired=paired)
+    kpi = change_of(before, after, formula, paired=paired)
     assert (kpi.verdict, kpi.n_items) == (Verdict.INCONCLUSIVE, 3)
-    assert Note.FEW_ITEMS in kpi.notes
+    if paired:
+        assert Note.FEW_ITEMS in kpi.notes
+
+
+def test_metric__five_items_with_three_trials_decide_as_five_with_one() -> None:
+    for trials in (1, 3):
+        change = change_of(run([1.0] * 5, trials=trials), run([0.0] * 5, trials=trials))
+        assert change.verdict is Verdict.REGRESSED
+
+
+def test_metric__five_clusters_that_all_fail_regressed() -> None:
+    change = change_of(run([1.0] * 60, clusters=12), run([0.0] * 60, clusters=12))
+    assert (change.verdict, change.clusters) == (Verdict.REGRESSED, 5)
+    assert change.low is not None
+    assert change.low >= -1.0
+
+
+def test_metric__two_clusters_cannot_decide_and_say_so() -> None:
+    change = change_of(run([1.0] * 24, clusters=12), run([0.0] * 24, clusters=12))
+    assert change.verdict is Verdict.INCONCLUSIVE
+    assert change.notes == (Note.FEW_CLUSTERS,)
+    assert "At least 4 clusters" in Note.FEW_CLUSTERS.sentence
+
+
+def test_metric__three_items_with_trials_changed_themselves() -> None:
+    change = change_of(run([1.0] * 3, trials=5), run([0.0] * 3, trials=5))
+    assert change.verdict is Verdict.INCONCLUSIVE
+    assert Note.THESE_ITEMS in change.notes
+    same = change_of(run([1.0, 0.0, 1.0], trials=5), run([1.0, 1.0, 0.0], trials=5))
+    assert Note.THESE_ITEMS not in same.notes
+
+
+def test_identical_runs__are_no_evidence_with_an_interval() -> None:
+    change = change_of(run(passes(0)), run(passes(0)))
+    assert (change.verdict, change.p, change.effect) == (Verdict.NO_EVIDENCE, 1.0, 0.0)
+    assert change.notes == (Note.IDENTICAL,)
+    assert change.high == pytest.approx(0.0949, abs=1e-4)
+
+
+def test_kpi__threshold_that_only_the_aggregate_crossed_is_no_common_change() -> None:
+    # 24 of 37 passed, 22 pass: THRESHOLD(A, 0.6) falls from 1 to 0 by two items.
+    change = change_of(run(passes(13)), run(passes(15)), "THRESHOLD(A, 0.6)")
+    assert (change.effect, change.verdict) == (-1.0, Verdict.INCONCLUSIVE)
+    assert change.low is not None
+    assert change.high is not None
+    assert -1.0 <= change.low < change.high
+    assert Note.CLIFF in change.notes
+
+
+def test_kpi__threshold_that_is_clearly_crossed_regressed() -> None:
+    change = change_of(run(passes(2)), run(passes(30)), "THRESHOLD(A, 0.6)")
+    assert change.verdict is Verdict.REGRESSED
+
+
+def test_kpi__clamped_at_its_end_still_changes() -> None:
+    # 0.8 and 1: half way between the runs the gradient is 0.
+    change = change_of(run(passes(24, 40)), run(passes(4, 40)), "CLAMP(A * 2, 0, 1)")
+    assert change.effect == pytest.approx(0.2)
+    assert change.p is not None
+    assert 0 < change.p < 0.4
+    assert change.high is not None
+    assert change.high <= 1.0
+
+
+def test_cost__is_compared_as_a_ratio_and_shown_as_one() -> None:
+    values: list[float | None] = [1.0, 2.0, 4.0, 3.0] * 10
+    after = [2 * (value or 0) * (1.05 if index % 3 else 0.95) for index, value in enumerate(values)]
+    change = change_of(run(values), run(after), rule=RATIO, limits=MULTIPLE)
+    assert change.verdict is Verdict.REGRESSED
+    assert change.effect == pytest.approx((change.value or 0) / 2.5 - 1)
+    assert change.baseline_value == 2.5
+    assert change.low is not None
+    assert change.low > 0.5
+    total = change_of(
+        run(values),
+        run(after),
+        "A.sum",
+        limits=MULTIPLE,
+        rule=VerdictRule(side=Side.HIGH, scale=Scale.NUMBER),
+    )
+    assert total.effect == pytest.approx(sum(after) - 100)
+    assert total.p == pytest.approx(change.p, rel=1e-6)
+
+
+def test_sum__of_several_baseline_runs_is_that_of_one_run() -> None:
+    rows = [
+        ItemRow(run_seq, f"{item:02d}", "r", [], [1.0, 1.0])
+        for item in range(12)
+        for run_seq in (1, 2, 3)
+    ]
+    columns = {seq: ["A", "B"] for seq in (1, 2, 3)}
+    baseline = matrix_of_rows(rows, columns, ["A", "B"])
+    change = change_of(baseline, run([1.0] * 12), "A.sum", limits=MULTIPLE)
+    assert (change.baseline_value, change.value) == (12.0, 12.0)
 
 
 def test_kpi__item_without_the_metric_in_one_run_is_left_out() -> None:
     # The ten easy items of the baseline lost their value: what is left is as it was.
     hard = [0.1, 0.2, 0.3, 0.2, 0.1, 0.3] * 5
     before, after = run([*[1.0] * 10, *hard]), run([*[None] * 10, *hard])
-    kpi = judged(before, after, SUM)
+    kpi = change_of(before, after, SUM)
     assert (kpi.baseline_value, kpi.effect) == (kpi.value, 0)
     assert kpi.value == pytest.approx(0.6)
     assert kpi.n_items == 30
@@ -81,14 +276,35 @@ def test_kpi__combines_items_of_different_metrics() -> None:
     # Half of the items are measured by A, the other half by B, as where two kinds of tasks are mixed.
     first, other = [0.9, 0.8] * 10 + [None] * 20, [None] * 20 + [0.9, 0.8] * 10
     low = [0.4, 0.2] * 10 + [None] * 20
-    kpi = judged(run([*first], [*other]), run([*low], [*other]), SUM)
+    kpi = change_of(run([*first], [*other]), run([*low], [*other]), SUM)
     assert (kpi.verdict, kpi.n_items) == (Verdict.REGRESSED, 20)
 
 
 def test_kpi__coverage_is_over_all_items() -> None:
-    kpi = judged(run([1.0] * 40), run([1.0] * 30 + [None] * 10), "A.coverage")
+    kpi = change_of(run([1.0] * 40), run([1.0] * 30 + [None] * 10), "A.coverage")
     assert (kpi.baseline_value, kpi.value, kpi.n_items) == (1.0, 0.75, 40)
     assert kpi.verdict is Verdict.REGRESSED
+
+
+def test_kpi__extremes_have_no_test() -> None:
+    kpi = change_of(run([0.1, 0.9] * 10), run([0.1, 0.2] * 10), "A.max")
+    assert kpi.effect == pytest.approx(-0.7)
+    assert kpi.verdict is Verdict.INCONCLUSIVE
+    assert (kpi.p, kpi.low, kpi.high, kpi.mde) == (None, None, None, None)
+    assert kpi.notes == (Note.EXTREME,)
+
+
+def test_kpi__undefined_in_one_run_is_inconclusive() -> None:
+    kpi = change_of(run([0.0] * 10), run([1.0] * 10), "1 / A")
+    assert (kpi.verdict, kpi.effect, kpi.notes) == (Verdict.INCONCLUSIVE, None, (Note.UNDEFINED,))
+
+
+def test_unpaired_runs__are_two_samples() -> None:
+    change = change_of(run(passes(2, 40)), run(passes(20, 40)), paired=False)
+    assert (change.verdict, change.method) == (Verdict.REGRESSED, "t of two samples")
+    assert Note.UNPAIRED in change.notes
+    jump = change_of(run(passes(2, 40)), run(passes(20, 40)), "THRESHOLD(A, 0.6)", paired=False)
+    assert jump.notes == (Note.UNPAIRED, Note.JUMP)
 
 
 @pytest.mark.parametrize("large", [1e155, 1e307, 1.7e308])
@@ -103,19 +319,10 @@ def test_compute__overflowed_numbers_are_left_out(
     )
     rule = VerdictRule(side=Side.LOW, scale=scale)
     for base, candidate in ((before, after), (after, before), (before, before)):
-        result = compute(
-            ComparisonSpec(
-                run=candidate,
-                candidate=candidate,
-                baseline=base,
-                is_paired=paired,
-                metrics=[MetricComparisonSpec(column="A", scale=scale, rule=rule)],
-                kpis=[
-                    KpiComparisonSpec(id=text, formula=text, column=None, is_gate=False, rule=rule)
-                    for text in ("A + B", "A.p50", "A.sum", "A.std")
-                ],
-            )
-        )
+        result = compared(
+            base, candidate, "A + B", "A.p50", "A.sum", "A.std",
+            rule=rule, limits=NUMBER, paired=paired,
+        )  # fmt: skip
         intervals = [kpi_interval.interval for kpi_interval in result.kpi_intervals.values()]
         for interval in (*result.metric_intervals.values(), *intervals):
             assert interval is None or math.isfinite(interval.high - interval.low)
@@ -124,9 +331,89 @@ def test_compute__overflowed_numbers_are_left_out(
             json.dumps(verdict.model_dump(mode="json"), allow_nan=False)
 
 
-def test_kpi_interval__uses_the_number_of_effective_items() -> None:
-    # By hand: of two units t(1) = 12.7 standard errors, so that it reaches all that was seen.
-    values = run([0.2, 0.8] + [None] * 38)
-    interval = found(values, values, SUM).kpi_intervals["k"].interval
+def test_run_interval__60_of_60_in_clusters_is_no_point() -> None:
+    values = run([1.0] * 60, clusters=6)
+    interval = compared(values, values).metric_intervals["A"]
+    assert 0.6 < interval.low < 0.7
+    assert interval.high == 1.0
+
+
+def test_kpi_interval__of_a_linear_kpi_is_that_of_its_metric() -> None:
+    values = run(passes(5))
+    result = compared(values, values, "100 * A")
+    interval, metric = result.kpi_intervals["100 * A"].interval, result.metric_intervals["A"]
     assert interval is not None
-    assert [interval.low, interval.high] == pytest.approx([0.6, 0.9])
+    assert (interval.low, interval.high) == pytest.approx((100 * metric.low, 100 * metric.high))
+
+
+GRADES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), min_size=10, max_size=25)
+SEVERITY = {
+    Verdict.IMPROVED: 0,
+    Verdict.NO_EVIDENCE: 1,
+    Verdict.INCONCLUSIVE: 2,
+    Verdict.REGRESSED: 3,
+}
+
+
+@given(GRADES, st.data())
+@settings(max_examples=40, deadline=None)
+def test_verdict__a_larger_drop_never_undoes_a_regression(
+    after: list[float], data: st.DataObject
+) -> None:
+    before = [1.0] * len(after)
+    item = data.draw(st.integers(0, len(after) - 1))
+    worse = [*after]
+    worse[item] = data.draw(
+        st.sampled_from([g for g in (0.0, 0.25, 0.5, 0.75, 1.0) if g <= after[item]])
+    )
+    first, second = change_of(run(before), run(after)), change_of(run(before), run(worse))
+    if first.verdict is Verdict.REGRESSED:
+        assert second.verdict is Verdict.REGRESSED
+
+
+def outcome(change: ChangeVerdict, margin: float) -> MarginOutcome:
+    assert change.effect is not None
+    return judge_drop(
+        harm_of(change.effect, change.low_adjusted, change.high_adjusted, change.side), margin
+    )
+
+
+@given(st.integers(0, 12), st.integers(0, 12), st.sampled_from([0.02, 0.05, 0.1, 0.2, 0.3]))
+@settings(max_examples=60, deadline=None)
+def test_gate__one_more_failed_item_is_never_milder(
+    failed: int, recovered: int, margin: float
+) -> None:
+    severity = {MarginOutcome.PASS: 0, MarginOutcome.INCONCLUSIVE: 1, MarginOutcome.FAIL: 2}
+    before = [0.0] * recovered + [1.0] * (40 - recovered)
+    after = [1.0] * recovered + [0.0] * failed + [1.0] * (40 - recovered - failed)
+    worse = [*after]
+    worse[-1] = 0.0
+    first, second = (change_of(run(before), run(values)) for values in (after, worse))
+    if Note.IDENTICAL not in first.notes:
+        assert severity[outcome(second, margin)] >= severity[outcome(first, margin)]
+
+
+@given(GRADES, st.floats(0.01, 0.5), st.floats(0.0, 0.5))
+@settings(max_examples=30, deadline=None)
+def test_gate__a_wider_margin_never_fails_more(
+    after: list[float], margin: float, wider: float
+) -> None:
+    change = change_of(run([0.75] * len(after)), run(after))
+    if outcome(change, margin) is MarginOutcome.PASS:
+        assert outcome(change, margin + wider) is MarginOutcome.PASS
+    if outcome(change, margin + wider) is MarginOutcome.FAIL:
+        assert outcome(change, margin) is MarginOutcome.FAIL
+
+
+def test_gate__max_drop_of_forty_items_is_monotone() -> None:
+    # Base 37 of 40, largest drop 0.2: once a number of passes fails, every smaller one fails, too.
+    severities = []
+    for failed in range(3, 41):
+        change = change_of(run(passes(3, 40)), run(passes(failed, 40)))
+        severities.append(
+            [MarginOutcome.PASS, MarginOutcome.INCONCLUSIVE, MarginOutcome.FAIL].index(
+                outcome(change, 0.2)
+            )
+        )
+    assert severities == sorted(severities)
+    assert severities[-1] == 2

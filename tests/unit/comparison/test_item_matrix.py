@@ -12,12 +12,12 @@ from app.comparison.comparison_spec import (
     ComparisonSpec,
     KpiComparisonSpec,
     MetricComparisonSpec,
+    ValueRange,
 )
 from app.comparison.item_matrix import ItemMatrix, ItemRow, matrix_of_rows, pair_items
 from app.kpis.verdict_types import RepeatedTrials
-from app.statistics.intervals import Interval
 from app.statistics.trials import reduce_trials
-from app.statistics.verdict_rules import Note, Scale
+from app.statistics.verdict_rules import Note
 
 
 def row(
@@ -71,7 +71,7 @@ def test_metric_interval__of_a_skewed_metric() -> None:
         item_index=array("l", range(count)),
         values={"A": array("d", [0.1] * 6 + [0.9] * (count - 6))},
     )
-    metric = MetricComparisonSpec(column="A", scale=Scale.RATE, rule=None)
+    metric = MetricComparisonSpec(column="A", rule=None, limits=ValueRange(0.0, 1.0))
     spec = ComparisonSpec(run=many, candidate=None, baseline=None, metrics=[metric], kpis=[])
     interval = compute(spec).metric_intervals["A"]
     mean = 0.9 - 0.8 * 6 / count
@@ -87,14 +87,21 @@ def test_kpi_interval__notes_points_and_extremes() -> None:
         baseline=None,
         metrics=(),
         kpis=[
-            KpiComparisonSpec(id=text, formula=text, column=None, is_gate=False, rule=None)
+            KpiComparisonSpec(
+                id=text,
+                formula=text,
+                is_judged=False,
+                rule=None,
+                limits=ValueRange(None, None),
+            )
             for text in ("A * 2", "A.max - A.std", "B * 2")
         ],
     )
     intervals = compute(spec).kpi_intervals
-    assert intervals["A * 2"].interval == Interval(low=2.0, high=2.0)
+    # Six equal values without limits say nothing of others.
+    assert intervals["A * 2"].interval is None
     assert intervals["A * 2"].notes == (Note.ALL_ALIKE,)
-    assert intervals["A.max - A.std"].notes == (Note.EXTREME, Note.ALL_ALIKE)
+    assert intervals["A.max - A.std"].notes == (Note.EXTREME,)
     assert intervals["B * 2"].notes == ()
 
 

@@ -2,117 +2,100 @@
 
 import math
 
-import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.statistics.intervals import Interval
-from app.statistics.means import clustered_error
 from app.statistics.power import (
-    ChangeVariance,
-    NonInferiority,
-    benchmark_detectable_effect,
-    check_non_inferiority,
-    clustered_variance,
-    detectable_effect,
+    ChangeModel,
+    detectable_in_errors,
     items_needed,
+    settle_equivalence,
     trials_needed,
 )
-from app.statistics.resampling import cluster_index
-from app.statistics.verdict_rules import Remedy
+from app.statistics.verdict_rules import Remedy, Scale
 
-VARIANCES = st.builds(ChangeVariance, st.floats(0.0, 1.0), st.floats(0.001, 1.0))
+NUMBERS = st.builds(
+    ChangeModel,
+    scale=st.just(Scale.NUMBER),
+    items=st.floats(0.0, 1.0),
+    trial=st.floats(0.001, 1.0),
+)
 
 
-def test_detectable_effect__is_2_80_standard_errors() -> None:
-    # (.04 + .16/4) / 100 = .0008
-    variance = ChangeVariance(items=0.04, trial=0.16)
-    expected = 2.8 * math.sqrt(0.0008)
-    assert benchmark_detectable_effect(variance, items=100, trials=4) == pytest.approx(expected)
-    assert detectable_effect(0.1) == pytest.approx(0.28)
+@pytest.mark.parametrize(("degrees", "errors"), [(9, 3.46), (19, 3.09), (36, 2.95), (199, 2.83)])
+def test_detectable_in_errors__of_few_degrees_is_larger(degrees: float, errors: float) -> None:
+    assert detectable_in_errors(degrees) == pytest.approx(errors, abs=0.02)
+    assert detectable_in_errors(1e6) == pytest.approx(2.80, abs=0.005)
+
+
+def test_detectable_effect__of_numbers_by_hand() -> None:
+    # (.04 + 2 · .08 / 4) / 10,000 = .000008 per mean.
+    model = ChangeModel(scale=Scale.NUMBER, items=0.04, trial=0.08)
+    assert model.detectable_effect(10_000, 4) == pytest.approx(2.8016 * math.sqrt(8e-6), rel=1e-3)
+
+
+def test_detectable_effect__of_passes_includes_the_spread_of_the_drop() -> None:
+    # Half of the items always pass and half never do: a drop is one of the first half only.
+    split = ChangeModel(scale=Scale.RATE, items=0.0, trial=0.05, mean=0.5, square=0.5)
+    equal = ChangeModel(scale=Scale.RATE, items=0.0, trial=0.05, mean=0.5, square=0.25)
+    assert split.detectable_effect(37, 5) > equal.detectable_effect(37, 5)
+    assert split.detectable_effect(2, 1) <= 1.0
 
 
 def test_trials_needed__reduce_the_noise_between_trials_only() -> None:
-    # Bearable: 100 · (.14 / 2.8)² = .25; of it .05 is between items, .6 / .2 = 3 trials.
-    variance = ChangeVariance(items=0.05, trial=0.6)
-    assert trials_needed(variance, items=100, change=0.14) == Remedy(3)
-    assert trials_needed(variance, items=100, change=2.8) is None
-    assert trials_needed(ChangeVariance(items=0.25, trial=0.6), items=100, change=0.14) == Remedy(
-        None
-    )
+    model = ChangeModel(scale=Scale.NUMBER, items=0.05, trial=0.3)
+    remedy = trials_needed(model, items=100, change=0.14)
+    assert remedy is not None
+    assert remedy.more_trials == 4
+    assert trials_needed(model, items=100, change=2.8) is None
+    larger = ChangeModel(scale=Scale.NUMBER, items=0.25, trial=0.3)
+    assert trials_needed(larger, items=100, change=0.14) == Remedy(None)
 
 
 def test_trials_needed__after_one_trial_is_a_lower_bound() -> None:
-    # .75 / .25: all of it noise within items.
-    variance = ChangeVariance(items=0.75, trial=None)
-    assert trials_needed(variance, items=100, change=0.14) == Remedy(3, at_best=True)
+    model = ChangeModel(scale=Scale.NUMBER, items=0.75, trial=None)
+    remedy = trials_needed(model, items=100, change=0.14)
+    assert remedy is not None
+    assert remedy.at_best
 
 
-def test_items_needed__reduce_the_whole_variance() -> None:
-    # (.05 + .6/3) · (2.8 / .14)² = .25 · 400
-    assert items_needed(ChangeVariance(items=0.05, trial=0.6), trials=3, change=0.14) == 100
+def test_settle_equivalence__by_hand() -> None:
+    # (1.9842 + 1.2816)² = 10.666; 2 · .1 · 10.666 / (100 · .05²) = 8.53 trials.
+    model = ChangeModel(scale=Scale.NUMBER, items=0.0, trial=0.1)
+    assert settle_equivalence(model, items=100, trials=1, margin=0.05) == Remedy(9)
+    assert settle_equivalence(model, items=100, trials=9, margin=0.05) is None
+    spread = ChangeModel(scale=Scale.NUMBER, items=0.1, trial=0.1)
+    assert settle_equivalence(spread, items=100, trials=1, margin=0.05) == Remedy(None)
 
 
 def test_power__invalid_arguments_are_refused() -> None:
-    variance = ChangeVariance(items=0.05, trial=0.6)
+    model = ChangeModel(scale=Scale.NUMBER, items=0.05, trial=0.6)
     with pytest.raises(ValueError, match="detects nothing"):
-        benchmark_detectable_effect(variance, items=0, trials=1)
+        model.detectable_effect(0, 1)
     with pytest.raises(ValueError, match="larger change"):
-        items_needed(variance, trials=1, change=0.0)
-    assert trials_needed(ChangeVariance(0.1, None), items=10, change=0.0) == Remedy(
-        None, at_best=True
-    )
+        items_needed(model, trials=1, change=0.0)
 
 
-@given(VARIANCES, st.integers(5, 500), st.floats(0.01, 0.5))
+@given(NUMBERS, st.integers(5, 500), st.floats(0.05, 0.5))
+@settings(max_examples=8)
 def test_trials_needed__is_the_smallest_number(
-    variance: ChangeVariance, items: int, change: float
+    model: ChangeModel, items: int, change: float
 ) -> None:
-    remedy = trials_needed(variance, items=items, change=change)
+    remedy = trials_needed(model, items=items, change=change)
     needed = 1 if remedy is None else remedy.more_trials
     if needed is None:
-        assert benchmark_detectable_effect(variance, items=items, trials=1_000) > change * (
-            1 - 1e-9
-        )
-        return
-    assert benchmark_detectable_effect(variance, items=items, trials=needed) <= change * (1 + 1e-9)
-    if needed > 1:
-        assert benchmark_detectable_effect(variance, items=items, trials=needed - 1) > change * (
-            1 - 1e-9
-        )
+        assert model.detectable_effect(items, 1000) > change
+    else:
+        assert model.detectable_effect(items, needed) <= change
+        assert needed == 1 or model.detectable_effect(items, needed - 1) > change
 
 
-def test_non_inferiority__is_proven_by_the_interval() -> None:
-    assert check_non_inferiority(Interval(low=-0.1, high=0.04), 0.05) == NonInferiority(True, 0.04)
-    assert check_non_inferiority(Interval(low=0.06, high=0.2), 0.05) == NonInferiority(False, 0.2)
-    assert check_non_inferiority(Interval(low=-0.1, high=0.06), 0.05) == NonInferiority(None, 0.06)
-
-
-def test_trials_needed__unknown_noise_multiplies_the_measured_trials() -> None:
-    # Seen with 5 trials an item: 2.80 · √(0.5/100) = 0.198. For 0.14 twice the trials, at best.
-    variance = ChangeVariance(items=0.5, trial=None, measured_trials=5.0)
-    assert benchmark_detectable_effect(variance, items=100, trials=5) == pytest.approx(
-        0.19799, abs=1e-5
-    )
-    assert trials_needed(variance, items=100, change=0.14) == Remedy(10, at_best=True)
-    # More may be no help, and one trial may be five times as noisy.
-    assert variance.with_trials(10) == 0.5
-    assert variance.with_trials(1) == 2.5
-
-
-def test_clustered_variance__by_hand() -> None:
-    # Sums around the mean of 0: 2 and -2; 2/1 · (4 + 4) / 4.
-    assert clustered_variance([1.0, 1.0, -1.0, -1.0], ["a", "a", "b", "b"]) == 4.0
-    # Each item alone: s² = 4/3.
-    assert clustered_variance([1.0, 1.0, -1.0, -1.0], [*"abcd"]) == pytest.approx(4 / 3)
-    assert clustered_variance([1.0, -1.0], ["a", "a"]) is None
-
-
-@given(st.lists(st.tuples(st.floats(-1, 1), st.sampled_from("abc")), min_size=3, max_size=9))
-def test_clustered_variance__equals_the_clustered_error(items: list[tuple[float, str]]) -> None:
-    values, names = [value for value, _ in items], [name for _, name in items]
-    variance = clustered_variance(values, names)
-    if variance is not None:
-        error = clustered_error(np.array(values), cluster_index(names))
-        assert variance / len(items) == pytest.approx(error**2, abs=1e-12)
+@given(NUMBERS, st.integers(1, 20), st.floats(0.05, 0.5))
+@settings(max_examples=8)
+def test_items_needed__is_the_smallest_number(
+    model: ChangeModel, trials: int, change: float
+) -> None:
+    needed = items_needed(model, trials=trials, change=change)
+    assert needed is not None
+    assert model.detectable_effect(needed, trials) <= change

@@ -8,13 +8,15 @@ from hypothesis import strategies as st
 from app.metrics.aggregate import aggregate
 from app.statistics.resampling import (
     MAX_UNITS,
-    draw_items,
+    RESAMPLES,
+    SWAPS,
+    Trials,
+    draw_pair,
+    draw_run,
     resampled_counts,
-    resampled_error,
-    resampled_interval,
-    resampled_p,
     resampled_statistic,
-    share_at_least,
+    swap_test,
+    trial_permutation_p,
 )
 from app.statistics.trials import FloatArray, IntArray
 
@@ -38,10 +40,10 @@ def test_resampled_statistic__equals_the_aggregate_of_the_drawn_traces(
 ) -> None:
     items = np.array([item for item, _ in traces])
     values = np.array([np.nan if value is None else value for _, value in traces])
-    draws = draw_items(4, resamples=3)
+    draws = draw_run(np.arange(4))
     for stat in STATISTICS:
         rows = resampled_statistic(stat, values, items, draws)
-        for row, counts in zip(rows, draws.counts.tolist(), strict=True):
+        for row, counts in zip(rows[:4], draws.counts[:4].tolist(), strict=True):
             expected = drawn(traces, counts, stat)
             assert row == pytest.approx(
                 np.nan if expected is None else expected, nan_ok=True, rel=1e-9, abs=1e-4
@@ -50,43 +52,50 @@ def test_resampled_statistic__equals_the_aggregate_of_the_drawn_traces(
 
 def test_resampled_statistic__refuses_unknown_statistics() -> None:
     with pytest.raises(ValueError, match="unknown statistic 'mode'"):
-        resampled_statistic("mode", np.ones(2), np.arange(2), draw_items(2, resamples=1))
+        resampled_statistic("mode", np.ones(2), np.arange(2), draw_run(np.arange(2)))
 
 
-def test_draw_items__depends_on_the_seed_only() -> None:
-    assert draw_items(50).counts.tobytes() == draw_items(50).counts.tobytes()
-    assert draw_items(50).counts.tobytes() != draw_items(50, seed=1).counts.tobytes()
+def test_draw_run__is_the_same_every_time() -> None:
+    assert draw_run(np.arange(50)).counts.tobytes() == draw_run(np.arange(50)).counts.tobytes()
 
 
-def test_draw_items__rows_draw_as_many_items_as_there_are() -> None:
-    draws = draw_items(50)
-    assert draws.counts.shape == (2001, 50)
+def test_draw_run__rows_draw_as_many_units_as_there_are() -> None:
+    draws = draw_run(np.arange(50))
+    assert draws.counts.shape == (RESAMPLES + 1, 50)
     assert (draws.counts[0] == 1).all()
     assert (draws.counts.sum(axis=1) == 50).all()
 
 
-def test_draw_items__clusters_are_drawn_whole() -> None:
-    draws = draw_items(5, clusters=["b", "a", "b", "a", "b"])
-    assert draws.units.tolist() == [1, 0, 1, 0, 1]
-    assert (draws.unit_count, draws.clusters) == (2, 2)
-    # Three times 1 of cluster b, or five times nothing, or all of both.
+def test_draw_run__clusters_are_drawn_whole() -> None:
+    draws = draw_run(np.array([1, 0, 1, 0, 1]))
+    # Three times 1 of cluster 1, or five times nothing, or all of both.
     values = np.array([1.0, 0.0, 1.0, 0.0, 1.0])
     sums = resampled_statistic("sum", values, np.arange(5), draws)
     assert set(sums.tolist()) == {0.0, 3.0, 6.0}
 
 
-def test_draw_items__many_items_are_drawn_in_groups() -> None:
-    draws = draw_items(3 * MAX_UNITS, resamples=20)
+def test_draw_run__many_units_are_drawn_in_groups() -> None:
+    draws = draw_run(np.arange(3 * MAX_UNITS))
     assert draws.unit_count == MAX_UNITS
     assert np.bincount(draws.units).tolist() == [3] * MAX_UNITS
-    assert draws.clusters is None
+
+
+def test_draw_pair__exchanges_each_unit_between_the_runs() -> None:
+    baseline, candidate = draw_pair(np.arange(4))
+    swapped = slice(1, SWAPS + 1)
+    assert baseline.counts[0].tolist() == [1, 1, 1, 1, 0, 0, 0, 0]
+    assert candidate.counts[0].tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert (baseline.counts[swapped] + candidate.counts[swapped] == 1).all()
+    # Drawn with replacement, each run from its own items.
+    assert not baseline.counts[SWAPS + 1 :, 4:].any()
+    assert (baseline.counts[SWAPS + 1 :, :4] == candidate.counts[SWAPS + 1 :, 4:]).all()
 
 
 def test_resampled_counts__adds_counts_before_the_value() -> None:
     # Right and given of the name 4 in three items, and of the name 7 in the last of them.
     counts = np.array([[1.0, 1.0], [5.0, 8.0], [0.0, 1.0], [1.0, 1.0]])
     items, names = np.array([0, 2, 1, 2]), np.array([4, 7, 4, 4])
-    draws = draw_items(3, resamples=50)
+    draws = draw_run(np.arange(3))
     shapes = set()
 
     def precision_of_the_first(labels: IntArray, sums: FloatArray) -> FloatArray:
@@ -103,41 +112,52 @@ def test_resampled_counts__adds_counts_before_the_value() -> None:
 def test_resampled_counts__nan_without_counts() -> None:
     nothing = np.empty(0, dtype=np.intp)
     rows = resampled_counts(
-        np.empty((0, 3)), nothing, nothing, draw_items(3, resamples=5), lambda *_: np.ones(1)
+        np.empty((0, 3)), nothing, nothing, draw_run(np.arange(3)), lambda *_: np.ones(1)
     )
     assert np.isnan(rows).all()
-    assert len(rows) == 6
+    assert len(rows) == RESAMPLES + 1
 
 
-def test_resampled_interval__of_a_mean_agrees_with_student_t() -> None:
-    values = np.random.default_rng(8).normal(1.0, 2.0, 20)
-    rows = resampled_statistic("mean", values, np.arange(20), draw_items(20, resamples=20_000))
-    error = values.std(ddof=1) / np.sqrt(20)
-    interval = resampled_interval(rows, 20)
-    assert interval is not None
-    assert (interval.high - interval.low) / 2 == pytest.approx(2.093 * error, rel=0.05)
-    assert resampled_error(rows, 20) == pytest.approx(error, rel=0.03)
+def rows_of(effect: float, swaps: list[float], resamples: list[float]) -> FloatArray:
+    return np.array([effect, *np.resize(swaps, SWAPS), *np.resize(resamples, RESAMPLES)])
 
 
-@pytest.mark.parametrize("shift", [0.0, 0.5, 0.9, 1.0, 1.1, 2.0])
-def test_resampled_p__is_consistent_with_the_interval(shift: float) -> None:
-    values = np.random.default_rng(8).normal(0.0, 1.0, 12)
-    rows = resampled_statistic(
-        "mean", values - values.mean() + shift, np.arange(12), draw_items(12)
-    )
-    interval = resampled_interval(rows, 12)
-    assert interval is not None
-    assert (resampled_p(rows, 12) < 0.05) is (interval.low > 0)
+def test_swap_test__p_counts_ties_by_half() -> None:
+    # One exchange in ten is as far from 0 as observed: (199 + 1) / 2 of 2000, but for rounding.
+    rows = rows_of(-1.0, [1.0, *[0.0] * 9], [-1.0])
+    test = swap_test(np.zeros(len(rows)), rows, 37, width=1.0)
+    assert test.p == pytest.approx(0.05, abs=0.001)
 
 
-def test_resampled_interval__unknown_for_one_unit_or_no_values() -> None:
-    nothing = np.full(100, np.nan)
-    for rows, units in ((np.ones(100), 1), (nothing, 10)):
-        assert resampled_interval(rows, units) is None
-        assert resampled_error(rows, units) is None
-        assert resampled_p(rows, units) == 1.0
-    assert share_at_least(nothing, 0.5) is None
+def test_swap_test__interval_includes_0_unless_the_exchanges_exclude_it() -> None:
+    rows = rows_of(-1.0, [1.0, 0.0], [-1.0])
+    test = swap_test(np.zeros(len(rows)), rows, 37, width=1.0)
+    assert test.p > 0.05
+    assert test.interval(0.05).high == 0.0  # type: ignore[union-attr]
+    sure = rows_of(-1.0, [0.0], [-1.0])
+    test = swap_test(np.zeros(len(sure)), sure, 37, width=1.0)
+    assert test.p == 0.001
+    assert test.interval(0.05).high == -1.0  # type: ignore[union-attr]
 
 
-def test_share_at_least__of_finite_resamples() -> None:
-    assert share_at_least(np.array([9.0, 0.1, 0.5, 0.6, np.nan]), 0.5) == pytest.approx(2 / 3)
+def test_swap_test__one_unit_cannot_decide() -> None:
+    rows = rows_of(-1.0, [1.0], [-1.0])
+    assert not swap_test(np.zeros(len(rows)), rows, 1).can_decide
+
+
+def test_trial_permutation__three_items_that_fail_all_trials() -> None:
+    items = np.repeat(np.arange(3), 5)
+    p = trial_permutation_p(Trials(np.ones(15), items), Trials(np.zeros(15), items))
+    assert p is not None
+    assert p < 0.001
+
+
+def test_trial_permutation__needs_three_trials() -> None:
+    items = np.repeat(np.arange(3), 2)
+    trials = Trials(np.ones(6), items)
+    assert trial_permutation_p(trials, trials) is None
+
+
+def test_trial_permutation__same_trials_are_no_change() -> None:
+    trials = Trials(np.array([0.0, 1.0, 1.0]), np.zeros(3, dtype=np.intp))
+    assert trial_permutation_p(trials, trials) == 1.0
