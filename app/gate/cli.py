@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -135,13 +134,13 @@ def gate(
     if junit is not None and junit.resolve() in inputs:
         raise WrongUsage(f"--junit {junit} is an input file", hint="name another file")
     terms = GateTerms(
-        max_drop=_parse_margins(max_drop),
-        non_inferiority_margins=_parse_margins(non_inferiority_margin),
+        max_drop=_parse_margins("--max-drop", max_drop),
+        non_inferiority_margins=_parse_margins("--non-inferiority-margin", non_inferiority_margin),
         inconclusive_passes=None if inconclusive is None else inconclusive is Inconclusive.PASS,
         is_chosen_baseline=baseline is not None,
     )
     if _is_file(run):
-        result = _gate_files(run, baseline, terms, metrics, _parse_pairs(kpi))
+        result = _gate_files(run, baseline, terms, metrics, _parse_pairs("--kpi", kpi))
     else:
         if metrics or kpi:
             raise WrongUsage(
@@ -227,10 +226,12 @@ def _gate_files(
         )
     load_metrics(warn_failed_plugin)
     try:
-        selected = select_metrics(metrics, kpis)
+        selected = select_metrics(
+            metrics, kpis, limited=[*terms.max_drop, *terms.non_inferiority_margins]
+        )
     except NotFound as error:
         raise WrongUsage(str(error), hint="`mosaico plugins` lists the metrics") from error
-    requested = replace(terms, requested=selected.requested)
+    requested = terms.with_columns(selected.columns, selected.requested)
     return decide(compare_files(Path(baseline), Path(run), selected, requested.names), requested)
 
 
@@ -238,22 +239,25 @@ def _is_file(name: str) -> bool:
     return Path(name).suffix in TRACE_FILE_SUFFIXES
 
 
-def _parse_pairs(options: Sequence[str] | None) -> dict[str, str]:
-    """Options of the form `NAME=VALUE` by name. Raises: `WrongUsage`."""
-    pairs = {}
-    for option in options or ():
-        name, equals, text = option.partition("=")
-        if not (name.strip() and equals and text.strip()):
+def _parse_pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:
+    """The values of an option of the form `NAME=VALUE`, by name. Raises: `WrongUsage`."""
+    example = "quality=ACCURACY" if option == "--kpi" else "quality=0.05"
+    pairs = dict[str, str]()
+    for text in texts or ():
+        name, equals, assigned = (part.strip() for part in text.partition("="))
+        if not (name and equals and assigned):
             raise WrongUsage(
-                f"{option!r} does not have the form NAME=VALUE",
-                hint="write --max-drop quality=0.05",
+                f"{text!r} does not have the form NAME=VALUE", hint=f"write {option} {example}"
             )
-        pairs[name.strip()] = text.strip()
+        if name in pairs:
+            raise WrongUsage(f"{option} is given twice for {name}", hint="keep one of them")
+        pairs[name] = assigned
     return pairs
 
 
-def _parse_margins(options: Sequence[str] | None) -> dict[str, float]:
-    return {name: _parse_margin(name, text) for name, text in _parse_pairs(options).items()}
+def _parse_margins(option: str, texts: Sequence[str] | None) -> dict[str, float]:
+    pairs = _parse_pairs(option, texts)
+    return {name: _parse_margin(name, text) for name, text in pairs.items()}
 
 
 def _parse_margin(name: str, text: str) -> float:

@@ -1,6 +1,7 @@
 """Compares two files of traces as two runs, without a server."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from app.comparison.schemas import ComparedRun, Comparison
 from app.core.console.input_files import open_input
 from app.core.errors import Invalid
 from app.formula import compile_formula
+from app.gate.rules import NothingToGate
 from app.kpis.evaluate import PlannedKpi, evaluate_kpis
 from app.metrics.engine import measure_all
 from app.metrics.model_metrics import is_remote
@@ -34,18 +36,22 @@ from app.runs.metric_columns import MetricColumns
 from app.traces.ndjson import iter_traces
 from app.traces.types import Trace
 
+_KEY_OF_NAME = re.compile(r"[^\[{]*")
 # The defaults of a benchmark.
 MIN_COVERAGE, MAX_ERROR_SHARE = 0.9, 0.05
 
 
 class OfflineMetrics(NamedTuple):
-    """The metrics and KPIs that are computed for both files; `requested` are those that a user named:
-    metrics by column, KPIs by name.
+    """The metrics and KPIs that are computed for both files.
+
+    `columns` are the columns of metrics by the names that a user gave them. `requested` are the
+    metrics, by column, and the KPIs, by name, that were named as such.
     """
 
     refs: tuple[MetricRef, ...]
     kpis: tuple[PlannedKpi, ...]
-    requested: tuple[str, ...] = ()
+    columns: Mapping[str, str]
+    requested: tuple[str, ...]
 
 
 class _MeasuredFile(NamedTuple):
@@ -74,21 +80,27 @@ class _TraceSummary(NamedTuple):
     trial: int
 
 
-def select_metrics(metrics: str | None, kpis: Mapping[str, str]) -> OfflineMetrics:
-    """The metrics of a comma-separated list, by default all, and KPIs as formulas by name.
+def select_metrics(
+    metrics: str | None, kpis: Mapping[str, str], limited: Sequence[str] = ()
+) -> OfflineMetrics:
+    """The metrics of a comma-separated list, KPIs as formulas by name, and what `limited` names
+    besides the KPIs; without any name all metrics with a better side.
 
-    Raises: `Invalid` for a metric that calls a model, or is a value of the whole run.
+    Raises: `NotFound` for an unknown metric, `Invalid` for one that calls a model or is a value of
+            the whole run, `NothingToGate` for an empty list.
     """
-    if metrics is None:
-        refs = [
-            ref
-            for ref in default_refs(plain_keys())
-            if not (is_remote(ref) or is_run_metric(ref) or _has_no_direction(ref))
-        ]
-    else:
-        names = [name.strip().upper() for name in metrics.split(",")]
-        refs = list(default_refs(dict.fromkeys(name for name in names if name)))
-    formulas = [compile_formula(text, names_of(tuple(refs))) for text in kpis.values()]
+    named = [] if metrics is None else _split_names(metrics)
+    columns = {
+        name: provider_for(ref).spec.key
+        for name in (*named, *limited)
+        if name not in kpis
+        for ref in default_refs([_upper_key(name)])
+    }
+    known_names = names_of(default_refs(plain_keys()))
+    formulas = [compile_formula(text, known_names) for text in kpis.values()]
+    refs = [ref_of_column(column) for column in columns.values()]
+    if not (refs or kpis):
+        refs = _default_metrics()
     # Metrics that only a KPI reads are computed as well.
     kpi_refs = [ref_of_column(ref.key) for formula in formulas for ref in formula.references]
     all_refs = tuple(dict.fromkeys((*refs, *kpi_refs)))
@@ -98,12 +110,33 @@ def select_metrics(metrics: str | None, kpis: Mapping[str, str]) -> OfflineMetri
                 f"the metric {ref.key} cannot be computed from a file of traces; start runs of a"
                 " benchmark with it, and name the run IDs"
             )
-    named = () if metrics is None else (provider_for(ref).spec.key for ref in refs)
     return OfflineMetrics(
         all_refs,
         tuple(_plan_kpi(name, text) for name, text in kpis.items()),
-        requested=(*named, *kpis),
+        columns=columns,
+        requested=(*(columns[name] for name in named if name in columns), *kpis),
     )
+
+
+def _split_names(metrics: str) -> list[str]:
+    names = [name.strip() for name in metrics.split(",") if name.strip()]
+    if not names:
+        raise NothingToGate("--metrics is empty; leave it out to judge one primary metric")
+    return names
+
+
+def _upper_key(name: str) -> str:
+    """The name with its key in upper case; the name of a score and a filter stay as they are."""
+    key = _KEY_OF_NAME.match(name)
+    return name if key is None else key[0].upper() + name[key.end() :]
+
+
+def _default_metrics() -> list[MetricRef]:
+    return [
+        ref
+        for ref in default_refs(plain_keys())
+        if not (is_remote(ref) or is_run_metric(ref) or _has_no_direction(ref))
+    ]
 
 
 def compare_files(

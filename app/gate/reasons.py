@@ -34,7 +34,7 @@ def _undecided(verdict: ValueVerdict, harm: Harm, allowed: str) -> str:
         return "its change has no interval, so nothing is proved"
     largest = format_amount(harm.high, verdict.scale)
     if harm.low is not None and harm.low > 0:
-        return f"it is worse, but not by {allowed} for sure: the interval reaches up to {largest}"
+        return f"it is worse; whether by more than {allowed} is not decided: it may be by up to {largest}"
     return (
         f"chance alone explains the change, and it may be worse by up to {largest}"
         f"{_detectable(verdict)}"

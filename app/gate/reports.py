@@ -23,7 +23,7 @@ _NUMBERS = (
     "highAdjusted",
 )  # fmt: skip
 PASSES_INCONCLUSIVE = (
-    "Passes: nothing shows that the run is worse, nor that it is not."
+    "Passes: no change for the worse beyond the limit is proved, and none is ruled out."
     " --inconclusive fail exits with 4 instead."
 )
 

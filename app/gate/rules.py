@@ -92,6 +92,18 @@ class GateTerms:
         """The KPIs and metrics that are judged together; empty when none was named."""
         return list(dict.fromkeys((*self.requested, *self.max_drop, *self.non_inferiority_margins)))
 
+    def with_columns(self, columns: Mapping[str, str], requested: Sequence[str]) -> "GateTerms":
+        """The terms with metrics by their columns instead of the names that a user gave them."""
+        return replace(
+            self,
+            requested=requested,
+            max_drop={columns.get(name, name): drop for name, drop in self.max_drop.items()},
+            non_inferiority_margins={
+                columns.get(name, name): margin
+                for name, margin in self.non_inferiority_margins.items()
+            },
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateCheck:

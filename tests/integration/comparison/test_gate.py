@@ -69,6 +69,12 @@ def of_files(folder: Path, run: str, *words: str) -> Result:
         ("lost.jsonl", (), 3),
         ("none.jsonl", (), 2),
         ("like.jsonl", ("--max-drop", "SPEED=0.5"), 2),
+        ("like.jsonl", ("--max-drop", "ACCURACY=0.1", "--max-drop", "ACCURACY=0.5"), 2),
+        ("like.jsonl", ("--kpi", "a=ACCURACY", "--kpi", "a=ROUGE"), 2),
+        ("like.jsonl", ("--metrics", ","), 2),
+        # An alias, and a metric that the traces do not have: requested and not measured.
+        ("like.jsonl", ("--max-drop", "latency=0.1"), 3),
+        ("like.jsonl", ("--metrics", 'score["Other"]'), 3),
         ("like.jsonl", ("--max-drop", "ACCURACY=-1"), 2),
         ("like.jsonl", ("--max-drop", "ACCURACY"), 2),
         ("nowhere.jsonl", (), 2),
