@@ -252,7 +252,7 @@ class RunChanges:
                 units,
                 width=width,
                 skewness=pair.skewness(linear),
-            )
+            ).among(*pair.unit_positions)
             method = "clustered t" if self._is_clustered else "paired t"
         else:
             test = unpaired_change_test(
@@ -438,6 +438,12 @@ class _FormulaPair:
         """The unit of each item of the formula, from 0 without gaps."""
         units = self._runs[1].units()[self._any_value]
         return np.unique(units, return_inverse=True)[1].astype(np.intp)
+
+    @property
+    def unit_positions(self) -> tuple[IntArray, int]:
+        """The units of the formula among all units of the runs, and the number of these."""
+        units = self._runs[1].units()
+        return np.unique(units[self._any_value]), int(units.max()) + 1
 
     @property
     def trials(self) -> float:

@@ -16,7 +16,7 @@ simulations of `tests/simulation` show that the test keeps its level with them.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -46,22 +46,26 @@ class ChangeTest:
 
     `error` is the standard error; 0 when no unit changed. `width` is the largest possible change,
     None for an unlimited value. `can_decide` is false when even the largest change of all units
-    would have p >= 0.05. `unit_changes` are the contributions of the units.
+    would have p >= 0.05. `units` is the number of units of the test; `unit_changes` are the
+    contributions of all units of the runs, 0 of those that are not part of the test.
     """
 
     effect: float
     p: float
     error: float
     degrees: float
+    units: int
     unit_changes: FloatArray
     can_decide: bool = True
     width: float | None = None
     skewness: float = 0.0
     _ends: "tuple[_Ends, _Ends] | None" = None
 
-    @property
-    def units(self) -> int:
-        return len(self.unit_changes)
+    def among(self, units: IntArray, count: int) -> "ChangeTest":
+        """The test as one of `count` units; `units` are the positions of its own among them."""
+        unit_changes = np.zeros(count)
+        unit_changes[units] = self.unit_changes
+        return replace(self, unit_changes=unit_changes)
 
     def interval(self, alpha: float) -> Interval | None:
         """The interval at the level 1 - alpha; None when it is unknown."""
@@ -129,10 +133,18 @@ def paired_change_test(
     count, share = len(sizes), sizes / sizes.sum()
     if not sums.any():
         # The effect of a formula with a jump is not 0 here; such formulas have another test.
-        return ChangeTest(effect=0.0, p=1.0, error=0.0, degrees=0.0, unit_changes=sums, width=width)
+        return ChangeTest(
+            effect=0.0, p=1.0, error=0.0, degrees=0.0, units=count, unit_changes=sums, width=width
+        )
     if count == 1:
         return ChangeTest(
-            effect=effect, p=1.0, error=math.nan, degrees=0.0, unit_changes=sums, can_decide=False
+            effect=effect,
+            p=1.0,
+            error=math.nan,
+            degrees=0.0,
+            units=count,
+            unit_changes=sums,
+            can_decide=False,
         )
     spread = _Spread(share, unit_sums(influences, units), sums)
     degrees = satterthwaite(share)
@@ -144,6 +156,7 @@ def paired_change_test(
         p=2 * float(special.stdtr(degrees, -statistic)),
         error=float(ends[0].errors[0]) / math.sqrt(count),
         degrees=degrees,
+        units=count,
         unit_changes=sums,
         can_decide=2 * special.stdtr(degrees, -math.sqrt(count * (count - 1))) < 0.05,  # noqa: PLR2004
         width=width,
@@ -152,7 +165,8 @@ def paired_change_test(
     )
 
 
-class PairedPasses(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedPasses:
     """Two runs over the same items: the pass rate of the second minus that of the first.
 
     `only_first` items passed in the first run only. `interval` is the 95 % interval of `p`.
@@ -177,7 +191,11 @@ def compare_passes(first: Sequence[bool], second: Sequence[bool]) -> PairedPasse
     )
     interval = test.interval(1 - CONFIDENCE) or Interval(low=-1.0, high=1.0)
     return PairedPasses(
-        int((changes < 0).sum()), int((changes > 0).sum()), test.effect, interval, test.p
+        only_first=int((changes < 0).sum()),
+        only_second=int((changes > 0).sum()),
+        difference=test.effect,
+        interval=interval,
+        p=test.p,
     )
 
 
@@ -267,8 +285,8 @@ def unpaired_change_test(
     counts = [len(run.share) for run in runs]
     if min(counts) < 2:  # noqa: PLR2004 - a variance
         return ChangeTest(
-            effect=effect, p=1.0, error=math.nan, degrees=0.0, unit_changes=np.zeros(min(counts)),
-            can_decide=False,
+            effect=effect, p=1.0, error=math.nan, degrees=0.0, units=min(counts),
+            unit_changes=np.zeros(min(counts)), can_decide=False,
         )  # fmt: skip
     variances = [
         float((run.influences**2 / (1 - run.share)).sum())
@@ -278,7 +296,13 @@ def unpaired_change_test(
     total, unit_changes = sum(variances), np.zeros(min(counts))
     if total == 0:
         return ChangeTest(
-            effect=0.0, p=1.0, error=0.0, degrees=0.0, unit_changes=unit_changes, width=width
+            effect=0.0,
+            p=1.0,
+            error=0.0,
+            degrees=0.0,
+            units=min(counts),
+            unit_changes=unit_changes,
+            width=width,
         )
     degrees = total**2 / sum(
         variance**2 / satterthwaite(run.share)
@@ -296,6 +320,7 @@ def unpaired_change_test(
         p=2 * float(special.stdtr(degrees, -abs(effect) / error)),
         error=error,
         degrees=degrees,
+        units=min(counts),
         unit_changes=unit_changes,
         width=width,
         _ends=(ends[0], ends[1]),

@@ -13,6 +13,8 @@ from app.statistics.trials import FloatArray
 
 FLIPS = 1999
 SEED = 37
+# p-values that differ by less than this fraction are tied.
+_TIE = 1e-9
 # A block of sign patterns that fits into the cache.
 _BLOCK_CELLS = 1 << 20
 
@@ -49,24 +51,27 @@ def max_t(tests: Sequence[ChangeTest]) -> list[float]:
     """Controls the probability of any false finding among changes of the same units.
 
     The changes of all tests get the same random signs per unit, so that copies of one signal count
-    once. A test without contributions of units is adjusted by the number of tests (Bonferroni).
-    Source: Westfall and Young 1993, chapter 2 (step-down minimum p).
+    once. Never more than p times the number of tests (Bonferroni), which is all that holds for
+    tests without contributions of units; a single test keeps its p.
+    Source: Westfall and Young 1993, chapter 2 (step-down minimum p); ties count by half, as in the
+    mid-p value that the test of one change agrees with.
     """
+    bounds = [min(1.0, test.p * len(tests)) for test in tests]
     by_flips = {
         index: test for index, test in enumerate(tests) if test.unit_changes.any() and test.error
     }
-    adjusted = [min(1.0, test.p * len(tests)) for test in tests]
-    if not by_flips:
-        return adjusted
+    if len(by_flips) < 2:  # noqa: PLR2004 - one test has no other to share flips with
+        return bounds
     drawn = _flipped_p(by_flips)
     order = sorted(by_flips, key=lambda index: tests[index].p)
-    previous = 0.0
+    adjusted, previous = [*bounds], 0.0
     for rank, index in enumerate(order):
+        p = tests[index].p
         least = np.min([drawn[other] for other in order[rank:]], axis=0)
-        family = (float((least <= tests[index].p).sum()) + 1) / (FLIPS + 1)
+        family = float((least < p * (1 - _TIE)).sum() + (least <= p * (1 + _TIE)).sum()) / 2 / FLIPS
         # Tests without flips belong to the family, too.
-        outside = tests[index].p * (len(tests) - len(by_flips))
-        previous = max(previous, tests[index].p, min(1.0, family + outside))
+        outside = p * (len(tests) - len(by_flips))
+        previous = max(previous, p, min(bounds[index], family + outside))
         adjusted[index] = previous
     return adjusted
 

@@ -203,7 +203,7 @@ def swap_test(
     swaps, resamples = swaps[np.isfinite(swaps)], resamples[np.isfinite(resamples)]
     if units < 2 or len(resamples) < 2 or not len(swaps):  # noqa: PLR2004 - a deviation
         return ChangeTest(
-            effect=effect, p=1.0, error=math.nan, degrees=0.0, unit_changes=np.zeros(max(units, 0)),
+            effect=effect, p=1.0, error=math.nan, degrees=0.0, units=units, unit_changes=np.zeros(0),
             can_decide=False, width=width,
         )  # fmt: skip
     spread = float(resamples.std(ddof=1)) * math.sqrt(units / (units - 1))
@@ -215,7 +215,8 @@ def swap_test(
         p=p,
         error=spread,
         degrees=units - 1.0,
-        unit_changes=np.zeros(units),
+        units=units,
+        unit_changes=np.zeros(0),
         can_decide=0.5 ** (units - 1) / 2 < 0.05,  # noqa: PLR2004 - all units exchanged, mid-p
         width=width,
     )
