@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 
+from app.access.audit import delete_old_entries
 from app.access.rate_limits import delete_old_windows
 from app.access.service import delete_expired_responses
 from app.alerts import confirmations
@@ -114,7 +115,7 @@ def _report_missed_schedules(resources: Resources) -> None:
 
 
 def _purge(resources: Resources) -> None:
-    """Delete expired rows: stored responses, finished jobs, trigger events, notifications, traces of
+    """Delete expired rows: stored responses, finished jobs, trigger events, notifications, audit entries, traces of
     runs that are older than `keepDays`, and cached answers of models.
 
     Raises: `ClocksDiffer`, before anything is deleted.
@@ -127,6 +128,7 @@ def _purge(resources: Resources) -> None:
         delete_finished_jobs,
         delete_expired_events,
         delete_old_notifications,
+        delete_old_entries,
         purge_expired_runs,
         evict_expired_answers,
     ):

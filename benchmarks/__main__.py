@@ -14,6 +14,7 @@ from benchmarks import (
     collection,
     formula,
     langfuse,
+    lists,
     mcp,
     memory,
     metrics,
@@ -39,6 +40,7 @@ GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "bash": bash_eval.measure,
     "mcp": mcp.measure,
     "api": api.measure,
+    "lists": lists.measure,
 }
 ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {"collection": collection.measure}
 

@@ -102,9 +102,9 @@ def measure() -> Iterator[BenchRow]:
         url = make_database(lease.url, "bench_api")
         token = _filled(url)
         with (
-            _server("service", url) as ours,
-            _server("orm", url) as peer,
-            _server("orm-asyncpg", url) as fastest,
+            open_server("service", url) as ours,
+            open_server("orm", url) as peer,
+            open_server("orm-asyncpg", url) as fastest,
         ):
             for load in _loads():
                 yield _compared(load, (ours, peer, fastest), token)
@@ -199,7 +199,7 @@ def _raw(load: Load, token: str) -> bytes:
     body = load.body()
     content = b"" if body is None else json.dumps(body).encode()
     head = (
-        f"{load.method} {load.path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {token}\r\n"
+        f"{load.method} {load.path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
     )
     return head.encode() + content
@@ -266,7 +266,8 @@ def _filled(url: str) -> str:
 
 
 @contextmanager
-def _server(kind: str, url: str) -> Iterator[Server]:
+def open_server(kind: str, url: str) -> Iterator[Server]:
+    """A contender as a process of its own: `service`, `orm` or `orm-asyncpg`."""
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.api", kind],
         env={**os.environ, "DATABASE_URL": url},

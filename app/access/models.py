@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import CheckConstraint, Identity, Index, Text, func
+from sqlalchemy import CheckConstraint, Identity, Index, Text, func, text
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -14,7 +14,10 @@ class ApiKey(Base):
     """An API key; only the SHA-256 digest of its text is stored."""
 
     __tablename__ = "api_keys"
-    __table_args__ = (CheckConstraint("role IN ('read', 'run', 'admin')", name="role"),)
+    __table_args__ = (
+        CheckConstraint("role IN ('read', 'run', 'admin')", name="role"),
+        Index("ix_api_keys_created_at_id", "created_at", "id"),
+    )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
@@ -55,8 +58,14 @@ class AuditEntry(Base):
 
     __tablename__ = "audit_log"
     __table_args__ = (
-        Index("ix_audit_log_actor_id_seq", "actor_id", "seq"),
-        Index("ix_audit_log_resource_type_resource_id_seq", "resource_type", "resource_id", "seq"),
+        # In the order of the list, so that a filter reads no more rows than a page has.
+        Index("ix_audit_log_at_seq", "at", "seq"),
+        Index("ix_audit_log_actor_id_at_seq", "actor_id", "at", "seq"),
+        Index("ix_audit_log_action_at_seq", "action", "at", "seq"),
+        Index("ix_audit_log_resource_type_at_seq", "resource_type", "at", "seq"),
+        Index("ix_audit_log_resource_id_at_seq", "resource_id", "at", "seq"),
+        Index("ix_audit_log_request_id", "request_id"),
+        Index("ix_audit_log_refused", "at", "seq", postgresql_where=text("outcome = 'refused'")),
     )
 
     seq: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)

@@ -104,7 +104,7 @@ def list_audit_entries(
         statement = statement.where(AuditEntry.at >= since)
     if until is not None:
         statement = statement.where(AuditEntry.at < until)
-    rows = select_page(session, statement, keys=[AuditEntry.seq], query=query)
+    rows = select_page(session, statement, keys=[AuditEntry.at, AuditEntry.seq], query=query)
     return rows.to_page(AuditEntryView.model_validate)
 
 

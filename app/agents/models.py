@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import func
+from sqlalchemy import Index, func
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.core.db import Base
@@ -17,6 +17,7 @@ class Agent(Base):
     """
 
     __tablename__ = "agents"
+    __table_args__ = (Index("ix_agents_archived_created_at_id", "archived", "created_at", "id"),)
 
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]

@@ -98,7 +98,9 @@ class AlertEvent(Base):
     __table_args__ = (
         UniqueConstraint("dedup_key"),
         Index("ix_alert_events_created_at_id", "created_at", "id"),
-        Index("ix_alert_events_rule_id_created_at", "rule_id", "created_at"),
+        Index("ix_alert_events_rule_id_created_at_id", "rule_id", "created_at", "id"),
+        Index("ix_alert_events_benchmark_id_created_at_id", "benchmark_id", "created_at", "id"),
+        Index("ix_alert_events_agent_id_created_at_id", "agent_id", "created_at", "id"),
         Index("ix_alert_events_run_id", "run_id"),
     )
 
@@ -137,7 +139,10 @@ class Incident(Base):
     __table_args__ = (
         Index("ix_incidents_opened_at_id", "opened_at", "id"),
         Index("ix_incidents_benchmark_id_agent_id", "benchmark_id", "agent_id"),
-        Index("ix_incidents_rule_id", "rule_id"),
+        Index("ix_incidents_rule_id_opened_at_id", "rule_id", "opened_at", "id"),
+        Index("ix_incidents_benchmark_id_opened_at_id", "benchmark_id", "opened_at", "id"),
+        Index("ix_incidents_agent_id_opened_at_id", "agent_id", "opened_at", "id"),
+        Index("ix_incidents_state_opened_at_id", "state", "opened_at", "id"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -14,6 +14,9 @@ class Benchmark(Base):
     """What runs measure: dataset, trace source, metrics, and rules of validity and comparison."""
 
     __tablename__ = "benchmarks"
+    __table_args__ = (
+        Index("ix_benchmarks_archived_created_at_id", "archived", "created_at", "id"),
+    )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", default=dict)

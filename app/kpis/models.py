@@ -25,6 +25,9 @@ class KpiHistory(Base):
         ),
         Index("uq_kpi_history_run_seq_kpi_id", "run_seq", "kpi_id", unique=True),
         Index("ix_kpi_history_benchmark_id_id", "benchmark_id", "id"),
+        Index("ix_kpi_history_agent_id_id", "agent_id", "id"),
+        Index("ix_kpi_history_name_id", "name", "id"),
+        Index("ix_kpi_history_recorded_at_id", "recorded_at", "id"),
         Index("ix_kpi_history_kpi_id_kpi_revision", "kpi_id", "kpi_revision"),
     )
 
@@ -34,7 +37,7 @@ class KpiHistory(Base):
     kpi_id: Mapped[str]
     kpi_revision: Mapped[int]
     benchmark_id: Mapped[str] = mapped_column(ForeignKey("benchmarks.id", ondelete="RESTRICT"))
-    agent_id: Mapped[str] = mapped_column(ForeignKey("agents.id", ondelete="RESTRICT"), index=True)
+    agent_id: Mapped[str] = mapped_column(ForeignKey("agents.id", ondelete="RESTRICT"))
     name: Mapped[str]
     formula: Mapped[str]
     value: Mapped[float | None]

@@ -31,7 +31,10 @@ def list_kpi_history(
         statement = statement.where(KpiHistory.recorded_at >= since)
     if until is not None:
         statement = statement.where(KpiHistory.recorded_at < until)
-    return select_page(session, statement, keys=[KpiHistory.id], query=query)
+    # In the order of the index on the time, which finds the period at once.
+    in_period = since is not None or until is not None
+    keys = [KpiHistory.recorded_at, KpiHistory.id] if in_period else [KpiHistory.id]
+    return select_page(session, statement, keys=keys, query=query)
 
 
 def get_kpis_of_run(session: Session, run_seq: int) -> list[KpiHistory]:

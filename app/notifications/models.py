@@ -49,7 +49,16 @@ class Notification(Base):
     __table_args__ = (
         Index("ix_notifications_created_at_id", "created_at", "id"),
         Index(
-            "ix_notifications_unread", "created_at", "id", postgresql_where=text("read_at IS NULL")
+            "ix_notifications_unread",
+            "created_at",
+            "id",
+            postgresql_where=text("read_at IS NULL AND in_inbox"),
+        ),
+        Index(
+            "ix_notifications_read",
+            "created_at",
+            "id",
+            postgresql_where=text("read_at IS NOT NULL AND in_inbox"),
         ),
     )
 
@@ -112,15 +121,15 @@ class Delivery(Base):
     __table_args__ = (
         UniqueConstraint("notification_id", "endpoint_id"),
         Index("ix_deliveries_created_at_id", "created_at", "id"),
+        Index("ix_deliveries_status_created_at_id", "status", "created_at", "id"),
+        Index("ix_deliveries_endpoint_id_created_at_id", "endpoint_id", "created_at", "id"),
         Index("ix_deliveries_pending", "endpoint_id", postgresql_where=text("status = 'PENDING'")),
         Index("ix_deliveries_due_at", "due_at", postgresql_where=text("due_at IS NOT NULL")),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     notification_id: Mapped[str] = mapped_column(ForeignKey("notifications.id", ondelete="CASCADE"))
-    endpoint_id: Mapped[str] = mapped_column(
-        ForeignKey("endpoints.id", ondelete="CASCADE"), index=True
-    )
+    endpoint_id: Mapped[str] = mapped_column(ForeignKey("endpoints.id", ondelete="CASCADE"))
     status: Mapped[str]
     attempts: Mapped[int] = mapped_column(Integer, server_default="0")
     fencing_token: Mapped[int] = mapped_column(Integer, server_default="0")

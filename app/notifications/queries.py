@@ -15,6 +15,9 @@ from app.notifications.rules import DeliveryStatus
 # Per tick: a backlog of thousands is spread over some seconds instead of one long transaction.
 MAX_DUE = 200
 
+# Every change of the inbox counts again, for each open page.
+MAX_UNREAD_COUNTED = 10_000
+
 # FOR NO KEY UPDATE: rows that refer to the locked row can still be inserted, such as a delivery to
 # a locked endpoint.
 ROW_LOCK = {"key_share": True}
@@ -69,8 +72,10 @@ def list_notifications(
 
 
 def count_unread(session: Session) -> int:
-    statement = select(func.count()).where(Notification.read_at.is_(None), Notification.in_inbox)
-    return session.scalar(statement) or 0
+    """The number of unread messages in the inbox, at most `MAX_UNREAD_COUNTED`."""
+    unread = select(Notification.id).where(Notification.read_at.is_(None), Notification.in_inbox)
+    counted = unread.limit(MAX_UNREAD_COUNTED).subquery()
+    return session.scalar(select(func.count()).select_from(counted)) or 0
 
 
 def get_endpoint(session: Session, endpoint_id: str, *, for_update: bool = False) -> Endpoint:

@@ -11,6 +11,7 @@ from app.access.deps import ADMIN, READ, RUN
 from app.access.idempotency import Idempotent
 from app.core.keyset import PageParams, PageQuery
 from app.core.problem_documents import PROBLEMS
+from app.core.resources import Resources
 from app.core.schemas import Page, view_of_row
 from app.core.web.deps import Hub, Res
 from app.core.web.sse import EventSnapshot, stream_events
@@ -81,10 +82,13 @@ def send_test(body: TargetBody, once: Idempotent, res: Res) -> Response:
 
 
 @inbox_router.post("/read-all", dependencies=RUN)
-def read_all_notifications(res: Res) -> InboxView:
+def read_all_notifications(request: Request, res: Res) -> InboxView:
     """Mark all messages as read."""
+    # Without the audit of this request: the batches are one action, which the last transaction records.
+    resources: Resources = request.app.state.resources
+    service.mark_all_read(resources.db, res.clock())
     with res.db.begin() as session:
-        service.mark_all_read(session, res.clock())
+        service.announce_inbox(session)
         return inbox_view(session)
 
 

@@ -55,7 +55,7 @@ class NotificationView(WireModel):
 
 
 class InboxView(WireModel):
-    """The number of unread messages, and the newest message."""
+    """The number of unread messages, counted up to 10,000, and the newest message."""
 
     unread: int
     newest: NotificationView | None

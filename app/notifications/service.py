@@ -11,6 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from app.core.batch_delete import delete_batch
+from app.core.db import Database
 from app.core.encryption import Secret, SecretBox
 from app.core.errors import Conflict
 from app.core.ids import new_id
@@ -44,6 +45,7 @@ from app.notifications.types import (
 INBOX = "notifications"
 DELIVER = "notifications.deliver"
 RETENTION = timedelta(days=90)
+READ_BATCH = 1_000
 ENDPOINT_DISABLED = "endpoint.disabled"
 
 
@@ -228,9 +230,35 @@ def set_read_at(session: Session, notification_id: str, read_at: datetime | None
     return notification
 
 
-def mark_all_read(session: Session, now: datetime) -> None:
-    unread = Notification.read_at.is_(None)
-    session.execute(update(Notification).where(unread).values(read_at=now))
+def mark_all_read(db: Database, now: datetime) -> None:
+    """Mark the messages of the inbox until `now` as read, in batches with transactions of their own.
+
+    An interrupted call has marked the newest ones; a repeated one continues.
+    """
+    marked = READ_BATCH
+    while marked == READ_BATCH:
+        with db.begin() as session:
+            marked = _mark_some_read(session, now)
+
+
+def _mark_some_read(session: Session, now: datetime) -> int:
+    unread = (
+        select(Notification.id)
+        .where(
+            Notification.read_at.is_(None), Notification.in_inbox, Notification.created_at <= now
+        )
+        .order_by(Notification.created_at.desc(), Notification.id.desc())
+        .limit(READ_BATCH)
+        # Messages that another request is marking need no second mark, and no wait.
+        .with_for_update(skip_locked=True)
+    )
+    marked = update(Notification).where(Notification.id.in_(unread)).values(read_at=now)
+    statement = marked.returning(Notification.id).execution_options(synchronize_session=False)
+    return len(session.scalars(statement).all())
+
+
+def announce_inbox(session: Session) -> None:
+    """Tell the followers of the inbox, when this transaction ends, that it has changed."""
     notify_streams(session, INBOX)
 
 

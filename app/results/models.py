@@ -32,7 +32,7 @@ class BenchmarkRun(Base):
         Index("ix_benchmark_runs_benchmark_id_seq", "benchmark_id", "seq"),
         Index("ix_benchmark_runs_agent_id_seq", "agent_id", "seq"),
         Index("ix_benchmark_runs_status_seq", "status", "seq"),
-        Index("ix_benchmark_runs_created_at", "created_at"),
+        Index("ix_benchmark_runs_created_at_seq", "created_at", "seq"),
         Index("ix_benchmark_runs_source_seq", "source_seq"),
     )
 

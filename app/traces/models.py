@@ -91,7 +91,11 @@ class LocalDataset(Base):
     """The uploaded traces of one run of an agent over a dataset."""
 
     __tablename__ = "local_datasets"
-    __table_args__ = (UniqueConstraint("name", "run_name"),)
+    __table_args__ = (
+        UniqueConstraint("name", "run_name"),
+        Index("ix_local_datasets_created_at_id", "created_at", "id"),
+        Index("ix_local_datasets_name_created_at_id", "name", "created_at", "id"),
+    )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]

@@ -39,6 +39,8 @@ class TriggerEvent(Base):
     __tablename__ = "trigger_events"
     __table_args__ = (
         Index("ix_trigger_events_received_at_id", "received_at", "id"),
+        Index("ix_trigger_events_status_received_at_id", "status", "received_at", "id"),
+        Index("ix_trigger_events_type_received_at_id", "type", "received_at", "id"),
         Index("ix_trigger_events_due_at", "due_at", postgresql_where=text("due_at IS NOT NULL")),
     )
 

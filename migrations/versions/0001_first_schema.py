@@ -17,13 +17,32 @@ TIMESTAMP = sa.TIMESTAMP(timezone=True)
 CREATE_APPEND_ONLY_FUNCTION = """
 CREATE FUNCTION audit_log_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+  IF TG_OP = 'DELETE' THEN
+    IF OLD.at < now() - interval '400 days' THEN
+      RETURN OLD;
+    END IF;
+  END IF;
   RAISE EXCEPTION 'the audit log is append-only: % is refused', TG_OP
     USING ERRCODE = 'insufficient_privilege';
 END $$
 """
-CREATE_APPEND_ONLY_TRIGGER = """
-CREATE TRIGGER audit_log_is_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_log
-FOR EACH STATEMENT EXECUTE FUNCTION audit_log_is_append_only()
+CREATE_APPEND_ONLY_TRIGGERS = """
+CREATE TRIGGER audit_log_is_append_only BEFORE UPDATE OR TRUNCATE ON audit_log
+FOR EACH STATEMENT EXECUTE FUNCTION audit_log_is_append_only();
+CREATE TRIGGER audit_log_keeps_entries BEFORE DELETE ON audit_log
+FOR EACH ROW EXECUTE FUNCTION audit_log_is_append_only()
+"""
+# With the rights of the owner: the role of the service need not be able to delete from the log.
+CREATE_AUDIT_RETENTION = """
+CREATE FUNCTION delete_old_audit_entries(cutoff timestamptz, batch_rows integer) RETURNS bigint
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+  WITH deleted AS (
+    DELETE FROM audit_log WHERE seq IN (
+      SELECT seq FROM audit_log WHERE at < cutoff ORDER BY at, seq LIMIT batch_rows
+    ) RETURNING seq
+  )
+  SELECT count(*) FROM deleted
+$$
 """
 
 # procrastinate has no migration that removes its schema.
@@ -60,6 +79,7 @@ def upgrade() -> None:
         sa.Column("updated_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_agents"),
     )
+    op.create_index("ix_agents_archived_created_at_id", "agents", ["archived", "created_at", "id"])
     op.create_table(
         "alert_silences",
         sa.Column("id", sa.Text(), nullable=False),
@@ -85,6 +105,7 @@ def upgrade() -> None:
         sa.CheckConstraint("role IN ('read', 'run', 'admin')", name=op.f("ck_api_keys_role")),
         sa.PrimaryKeyConstraint("id", name="pk_api_keys"),
     )
+    op.create_index("ix_api_keys_created_at_id", "api_keys", ["created_at", "id"])
     op.create_table(
         "audit_log",
         sa.Column("seq", sa.BigInteger(), sa.Identity(always=True), nullable=False),
@@ -101,8 +122,15 @@ def upgrade() -> None:
         sa.Column("request_id", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("seq", name="pk_audit_log"),
     )
-    op.create_index("ix_audit_log_actor_id_seq", "audit_log", ["actor_id", "seq"])
-    op.create_index("ix_audit_log_resource_type_resource_id_seq", "audit_log", ["resource_type", "resource_id", "seq"])
+    op.create_index("ix_audit_log_at_seq", "audit_log", ["at", "seq"])
+    op.create_index("ix_audit_log_actor_id_at_seq", "audit_log", ["actor_id", "at", "seq"])
+    op.create_index("ix_audit_log_action_at_seq", "audit_log", ["action", "at", "seq"])
+    op.create_index("ix_audit_log_resource_type_at_seq", "audit_log", ["resource_type", "at", "seq"])
+    op.create_index("ix_audit_log_resource_id_at_seq", "audit_log", ["resource_id", "at", "seq"])
+    op.create_index("ix_audit_log_request_id", "audit_log", ["request_id"])
+    op.create_index(
+        "ix_audit_log_refused", "audit_log", ["at", "seq"], postgresql_where=sa.text("outcome = 'refused'")
+    )
     op.create_table(
         "benchmarks",
         sa.Column("id", sa.Text(), nullable=False),
@@ -129,6 +157,7 @@ def upgrade() -> None:
         sa.Column("updated_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_benchmarks"),
     )
+    op.create_index("ix_benchmarks_archived_created_at_id", "benchmarks", ["archived", "created_at", "id"])
     op.create_table(
         "collections",
         sa.Column("id", sa.BigInteger(), sa.Identity(always=True), nullable=False),
@@ -206,6 +235,8 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_local_datasets"),
         sa.UniqueConstraint("name", "run_name", name="uq_local_datasets_name_run_name"),
     )
+    op.create_index("ix_local_datasets_created_at_id", "local_datasets", ["created_at", "id"])
+    op.create_index("ix_local_datasets_name_created_at_id", "local_datasets", ["name", "created_at", "id"])
     op.create_table(
         "notifications",
         sa.Column("id", sa.Text(), nullable=False),
@@ -226,7 +257,14 @@ def upgrade() -> None:
         "notifications",
         ["created_at", "id"],
         unique=False,
-        postgresql_where=sa.text("read_at IS NULL"),
+        postgresql_where=sa.text("read_at IS NULL AND in_inbox"),
+    )
+    op.create_index(
+        "ix_notifications_read",
+        "notifications",
+        ["created_at", "id"],
+        unique=False,
+        postgresql_where=sa.text("read_at IS NOT NULL AND in_inbox"),
     )
     op.create_table(
         "rate_windows",
@@ -287,6 +325,8 @@ def upgrade() -> None:
         postgresql_where=sa.text("due_at IS NOT NULL"),
     )
     op.create_index("ix_trigger_events_received_at_id", "trigger_events", ["received_at", "id"])
+    op.create_index("ix_trigger_events_status_received_at_id", "trigger_events", ["status", "received_at", "id"])
+    op.create_index("ix_trigger_events_type_received_at_id", "trigger_events", ["type", "received_at", "id"])
     op.create_table(
         "alert_rules",
         sa.Column("id", sa.Text(), nullable=False),
@@ -398,7 +438,7 @@ def upgrade() -> None:
     op.create_index("ix_benchmark_runs_agent_id_seq", "benchmark_runs", ["agent_id", "seq"])
     op.create_index("ix_benchmark_runs_benchmark_id_seq", "benchmark_runs", ["benchmark_id", "seq"])
     op.create_index("ix_benchmark_runs_collection_id", "benchmark_runs", ["collection_id"])
-    op.create_index("ix_benchmark_runs_created_at", "benchmark_runs", ["created_at"])
+    op.create_index("ix_benchmark_runs_created_at_seq", "benchmark_runs", ["created_at", "seq"])
     op.create_index("ix_benchmark_runs_rescore_of", "benchmark_runs", ["rescore_of"])
     op.create_index("ix_benchmark_runs_confirms", "benchmark_runs", ["confirms"])
     op.create_index("ix_benchmark_runs_retry_of", "benchmark_runs", ["retry_of"])
@@ -467,7 +507,8 @@ def upgrade() -> None:
     op.create_index(
         "ix_deliveries_due_at", "deliveries", ["due_at"], unique=False, postgresql_where=sa.text("due_at IS NOT NULL")
     )
-    op.create_index("ix_deliveries_endpoint_id", "deliveries", ["endpoint_id"])
+    op.create_index("ix_deliveries_status_created_at_id", "deliveries", ["status", "created_at", "id"])
+    op.create_index("ix_deliveries_endpoint_id_created_at_id", "deliveries", ["endpoint_id", "created_at", "id"])
     op.create_index(
         "ix_deliveries_pending",
         "deliveries",
@@ -609,7 +650,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_alert_events"),
         sa.UniqueConstraint("dedup_key", name="uq_alert_events_dedup_key"),
     )
-    op.create_index("ix_alert_events_rule_id_created_at", "alert_events", ["rule_id", "created_at"])
+    op.create_index("ix_alert_events_rule_id_created_at_id", "alert_events", ["rule_id", "created_at", "id"])
+    op.create_index("ix_alert_events_benchmark_id_created_at_id", "alert_events", ["benchmark_id", "created_at", "id"])
+    op.create_index("ix_alert_events_agent_id_created_at_id", "alert_events", ["agent_id", "created_at", "id"])
     op.create_index("ix_alert_events_created_at_id", "alert_events", ["created_at", "id"])
     op.create_index("ix_alert_events_incident_id", "alert_events", ["incident_id"])
     op.create_index("ix_alert_events_run_id", "alert_events", ["run_id"])
@@ -653,7 +696,10 @@ def upgrade() -> None:
     )
     op.create_index("ix_incidents_benchmark_id_agent_id", "incidents", ["benchmark_id", "agent_id"])
     op.create_index("ix_incidents_opened_at_id", "incidents", ["opened_at", "id"])
-    op.create_index("ix_incidents_rule_id", "incidents", ["rule_id"])
+    op.create_index("ix_incidents_rule_id_opened_at_id", "incidents", ["rule_id", "opened_at", "id"])
+    op.create_index("ix_incidents_benchmark_id_opened_at_id", "incidents", ["benchmark_id", "opened_at", "id"])
+    op.create_index("ix_incidents_agent_id_opened_at_id", "incidents", ["agent_id", "opened_at", "id"])
+    op.create_index("ix_incidents_state_opened_at_id", "incidents", ["state", "opened_at", "id"])
     op.create_table(
         "alert_states",
         sa.Column("rule_id", sa.Text(), nullable=False),
@@ -737,7 +783,9 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["run_seq"], ["benchmark_runs.seq"], name="fk_kpi_history_run_seq", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name="pk_kpi_history"),
     )
-    op.create_index("ix_kpi_history_agent_id", "kpi_history", ["agent_id"])
+    op.create_index("ix_kpi_history_agent_id_id", "kpi_history", ["agent_id", "id"])
+    op.create_index("ix_kpi_history_name_id", "kpi_history", ["name", "id"])
+    op.create_index("ix_kpi_history_recorded_at_id", "kpi_history", ["recorded_at", "id"])
     op.create_index("ix_kpi_history_benchmark_id_id", "kpi_history", ["benchmark_id", "id"])
     op.create_index("ix_kpi_history_kpi_id_kpi_revision", "kpi_history", ["kpi_id", "kpi_revision"])
     op.create_index("uq_kpi_history_run_seq_kpi_id", "kpi_history", ["run_seq", "kpi_id"], unique=True)
@@ -854,7 +902,8 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("benchmark_id", "agent_id", "source_run_id", name="pk_processed_source_runs"),
     )
     op.execute(CREATE_APPEND_ONLY_FUNCTION)
-    op.execute(CREATE_APPEND_ONLY_TRIGGER)
+    op.execute(CREATE_APPEND_ONLY_TRIGGERS)
+    op.execute(CREATE_AUDIT_RETENTION)
 
 
 def downgrade() -> None:
@@ -898,4 +947,5 @@ def downgrade() -> None:
     op.drop_table("alert_silences")
     op.drop_table("agents")
     op.execute("DROP FUNCTION audit_log_is_append_only()")
+    op.execute("DROP FUNCTION delete_old_audit_entries(timestamptz, integer)")
     op.execute(DROP_JOB_ENGINE)

@@ -2,14 +2,16 @@
 
 import random
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from string import ascii_letters
 
+import psycopg
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from app.access.audit import AuditActor, AuditResource, record_action
+from app.access.audit import AuditActor, AuditResource, delete_old_entries, record_action
 from app.access.service import create_key
 from app.core.clock import utc_now
 from app.core.correlation import bind_correlation
@@ -199,3 +201,49 @@ def test_audit_log__requires_the_admin_role(service: Service) -> None:
     with begun(service) as session:
         runner = create_key(session, "runner", "run", now=utc_now()).token.reveal()
     service.refused(403, "GET", "/audit", headers={"Authorization": f"Bearer {runner}"})
+
+
+def insert_entry(session: Session, resource_id: str, *, age_days: int) -> None:
+    session.execute(
+        text(
+            "INSERT INTO audit_log (at, actor_type, actor_id, action, resource_type, resource_id,"
+            " outcome, fields) VALUES (now() - make_interval(days => :age), 'key', 'k',"
+            " 'create_agent', 'agents', :id, 'done', '{}')"
+        ),
+        {"age": age_days, "id": resource_id},
+    )
+
+
+def test_audit_log__entries_older_than_400_days_are_deleted(service: Service) -> None:
+    with begun(service) as session:
+        insert_entry(session, "young", age_days=399)
+        insert_entry(session, "old", age_days=401)
+    with begun(service) as session:
+        assert delete_old_entries(session, utc_now()) == 1
+    assert [line["resourceId"] for line in lines(service)] == ["young"]
+    # Not even the function deletes younger ones, for example when a clock is wrong.
+    with pytest.raises(DBAPIError, match="append-only"), begun(service) as session:
+        delete_old_entries(session, utc_now() + timedelta(days=30))
+
+
+def test_audit_log__is_purged_by_a_role_that_may_only_append(
+    service: Service, superuser_url: str
+) -> None:
+    with begun(service) as session:
+        insert_entry(session, "old", age_days=401)
+    database = service.resources.db.engine.url.database
+    with psycopg.connect(superuser_url, dbname=database) as connection:
+        connection.execute("CREATE ROLE audit_writer")
+        connection.execute("GRANT SELECT, INSERT ON audit_log TO audit_writer")
+        connection.execute("SET LOCAL ROLE audit_writer")
+        cutoff = utc_now() - timedelta(days=400)
+        row = connection.execute("SELECT delete_old_audit_entries(%s, 10)", [cutoff]).fetchone()
+        connection.rollback()
+    assert row == (1,)
+
+
+def test_audit_log__pages_are_in_the_order_of_time(service: Service) -> None:
+    for number in range(5):
+        service.agent(f"agent-{number}")
+    paged = [line["resourceId"] for line in service.listed("/audit", limit=2)]
+    assert paged == [f"agent-{number}" for number in reversed(range(5))]

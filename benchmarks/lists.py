@@ -1,0 +1,263 @@
+"""L1: every list and bulk statement of the API at a million rows, each page within 50 ms.
+
+The rows are made with SQL. A page is requested from the service over HTTP, one request after the other,
+and the fastest of some repetitions counts: the others contain what else the machine did.
+Set `MOSAICO_BENCH_LIST_ROWS` for another number of rows.
+"""
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import httpx
+from sqlalchemy import Column, Table, text
+from sqlalchemy.orm import Session
+
+from app.access.service import create_key
+from app.core.clock import utc_now
+from app.core.db import Database
+from app.core.migrations import upgrade
+from app.notifications.types import NotificationMessage
+from app.tables import METADATA
+from benchmarks.api import open_server
+from benchmarks.result_rows import BenchRow
+from tests.support.postgres import cluster, drop_database, make_database
+
+ROWS: Final = int(os.environ.get("MOSAICO_BENCH_LIST_ROWS", "1000000"))
+PAGE_GOAL_MS: Final = 50.0
+REPEATS: Final = 7
+# A single request of the API ends after ten seconds; the whole of a bulk request may take longer.
+BULK_TIMEOUT_S: Final = 900
+
+TIME: Final = "timestamptz '2026-01-01' + n * interval '1 second'"
+MIDDLE: Final = "2026-01-02T00:00:00Z"
+
+DEFAULTS: Final[Mapping[str, str]] = {
+    "TEXT": "'x'",
+    "JSONB": "'{}'",
+    "ARRAY": "'{}'",
+    "BIGINT": "1",
+    "INTEGER": "1",
+    "SMALLINT": "1",
+    "BOOLEAN": "false",
+    "DOUBLE": "0.5",
+    "BLOB": "'\\x00'",
+    "TIMESTAMP": TIME,
+}
+MESSAGE: Final = NotificationMessage(topic="test", title="Test").to_document()
+NAMES: Final = {"benchmark_id": "'b'", "agent_id": "'a'"}
+
+# Parents first. Each value is an SQL expression of the row number `n`.
+TABLES: Final[Mapping[str, Mapping[str, str]]] = {
+    "agents": {"id": "'agent-' || n"},
+    "benchmarks": {"id": "'bench-' || n", "metrics": "'[]'", "source": "'local'"},
+    "api_keys": {"id": "'key-' || n", "role": "'read'"},
+    "local_datasets": {"id": "'set-' || n", "name": "'name-' || n % 100", "run_name": "'run-' || n"},
+    "benchmark_runs": {
+        **NAMES,
+        "id": "'run-' || n",
+        "status": "CASE WHEN n % 100000 = 1 THEN 'FAILED' ELSE 'COMPLETED' END",
+        "triggered_by": "'MANUAL'",
+        "validity": "'VALID'",
+    },
+    "audit_log": {
+        "actor_type": "'key'",
+        "actor_id": "'key-' || n % 1000",
+        "action": "CASE WHEN n = 7 THEN 'delete_agent' ELSE 'create_agent' END",
+        "resource_type": "CASE WHEN n = 7 THEN 'agents' ELSE 'benchmark-runs' END",
+        "resource_id": "'run-' || n",
+        "outcome": "CASE WHEN n = 7 THEN 'refused' ELSE 'done' END",
+        "request_id": "'request-' || n",
+        "at": TIME,
+    },
+    "trigger_events": {
+        "id": "'event-' || n",
+        "type": "CASE WHEN n = 7 THEN 'agent-updated' ELSE 'new-run' END",
+        "status": "CASE WHEN n = 7 THEN 'WAITING' ELSE 'STARTED' END",
+        "benchmark_ids": "'[]'",
+        "run_ids": "'[]'",
+    },
+    "notifications": {"id": "'message-' || n", "severity": "'INFO'", "message": "CAST(:message AS jsonb)"},
+    "endpoints": {"id": "'endpoint-' || n", "channel": "'WEBHOOK'", "recipient_hash": "'hash-' || n"},
+    "deliveries": {
+        "id": "'delivery-' || n",
+        "notification_id": "'message-' || n",
+        "endpoint_id": "CASE WHEN n % 2 = 0 THEN 'endpoint-1' ELSE 'endpoint-' || n END",
+        "status": "CASE WHEN n = 7 THEN 'FAILED' ELSE 'DELIVERED' END",
+    },
+    "kpi_history": {
+        **NAMES,
+        "run_seq": "n",
+        "run_id": "'run-' || n",
+        "kpi_id": "'k'",
+        "name": "'quality'",
+        "direction": "'HIGHER_IS_BETTER'",
+        "validity": "'VALID'",
+        "recorded_at": TIME,
+    },
+    "alert_events": {
+        **NAMES,
+        "id": "'alert-' || n",
+        "dedup_key": "'alert-' || n",
+        "state": "CASE WHEN n % 2 = 0 THEN 'FIRING' ELSE 'RESOLVED' END",
+        "severity": "'WARNING'",
+    },
+}  # fmt: skip
+
+LISTS: Final = (
+    "/agents",
+    "/agents?archived=true",
+    "/benchmarks",
+    "/keys",
+    "/local-datasets",
+    "/local-datasets?name=name-7",
+    "/benchmark-runs",
+    "/benchmark-runs?status=FAILED",
+    "/benchmark-runs?status=FAILED&status=RUNNING",
+    "/benchmark-runs?status=RUNNING",
+    "/benchmark-runs?benchmarkId=b&agentId=a",
+    f"/benchmark-runs?to={MIDDLE}",
+    f"/benchmark-runs?from={MIDDLE}&status=COMPLETED",
+    "/audit",
+    "/audit?actorId=key-7",
+    "/audit?action=delete_agent",
+    "/audit?resourceType=agents",
+    "/audit?resourceType=agents&resourceId=run-7",
+    "/audit?outcome=refused",
+    "/audit?requestId=request-7",
+    f"/audit?to={MIDDLE}",
+    f"/audit?action=create_agent&to={MIDDLE}",
+    "/trigger-events",
+    "/trigger-events?status=WAITING",
+    "/trigger-events?type=agent-updated",
+    "/notifications",
+    "/notifications?unread=true",
+    "/notifications?unread=false",
+    "/endpoints",
+    "/deliveries",
+    "/deliveries?status=FAILED",
+    "/deliveries?endpointId=endpoint-1",
+    "/deliveries?notificationId=message-7",
+    "/kpi-history",
+    "/kpi-history?kpi=quality",
+    "/kpi-history?kpi=nothing",
+    "/kpi-history?agentId=a",
+    f"/kpi-history?to={MIDDLE}",
+    "/alerts",
+    "/alerts?state=FIRING",
+    "/alerts?benchmarkId=b",
+    "/alerts?agentId=a&state=RESOLVED",
+)
+
+
+class PageTime(NamedTuple):
+    """A list and the milliseconds of its fastest page."""
+
+    path: str
+    milliseconds: float
+
+
+def measure() -> Iterator[BenchRow]:
+    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as lease:
+        drop_database(lease.url, "bench_lists")
+        url = make_database(lease.url, "bench_lists")
+        token = _fill(url)
+        with (
+            open_server("service", url) as server,
+            httpx.Client(
+                base_url=f"http://127.0.0.1:{server.port}/api/v1",
+                headers={"Authorization": f"Bearer {token}"},
+                timeout=BULK_TIMEOUT_S,
+            ) as client,
+        ):
+            times = sorted(
+                (_time_page(client, path) for path in LISTS), key=lambda page: -page.milliseconds
+            )
+            yield _pages_row(times)
+            yield _bulk_row(client)
+
+
+def _pages_row(times: list[PageTime]) -> BenchRow:
+    slowest = times[0].milliseconds
+    named = ", ".join(f"{page.path} {page.milliseconds:.1f}" for page in times)
+    return BenchRow(
+        "L1 lists",
+        f"every list ≤ {PAGE_GOAL_MS:g} ms per page of 50",
+        slowest / PAGE_GOAL_MS,
+        slowest <= PAGE_GOAL_MS,
+        f"{ROWS:,} rows in each table; milliseconds: {named}",
+    )
+
+
+def _bulk_row(client: httpx.Client) -> BenchRow:
+    """Mark every message as read while other requests are answered."""
+    started = time.perf_counter()
+    response = client.post("/notifications/read-all")
+    seconds = time.perf_counter() - started
+    response.raise_for_status()
+    batch_ms = seconds * 1000 / max(1, ROWS / 1000)
+    return BenchRow(
+        "L2 read-all",
+        f"batches of 1,000 messages ≤ {PAGE_GOAL_MS:g} ms each",
+        batch_ms / PAGE_GOAL_MS,
+        batch_ms <= PAGE_GOAL_MS and response.json()["unread"] == 0,
+        f"{ROWS:,} unread messages in {seconds:.1f} s, {batch_ms:.1f} ms per batch",
+    )
+
+
+def _time_page(client: httpx.Client, path: str) -> PageTime:
+    times = []
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        response = client.get(path)
+        times.append((time.perf_counter() - started) * 1000)
+        response.raise_for_status()
+    return PageTime(path, min(times))
+
+
+def _fill(url: str) -> str:
+    """Fill each table with `ROWS` rows; returns an API key."""
+    upgrade(url)
+    db = Database(url, pool_size=1, name="bench")
+    with db.begin() as session:
+        session.execute(text("SET LOCAL statement_timeout = 0"))
+        _insert(session, METADATA.tables["agents"], {"id": "'a'"}, 1)
+        _insert(session, METADATA.tables["benchmarks"], {"id": "'b'", "metrics": "'[]'"}, 1)
+        kpi = {"id": "'k'", "benchmark_id": "'b'", "revision": "1"}
+        _insert(session, METADATA.tables["kpi_definitions"], kpi, 1)
+        for name, columns in TABLES.items():
+            _insert(session, METADATA.tables[name], columns, ROWS)
+        key = create_key(session, "bench", "admin", now=utc_now())
+    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("SET statement_timeout = 0"))
+        connection.execute(text("VACUUM ANALYZE"))
+    db.dispose()
+    return key.token.reveal()
+
+
+def _insert(session: Session, table: Table, columns: Mapping[str, str], rows: int) -> None:
+    required = {column.name: _default(column) for column in table.columns if _is_required(column)}
+    times = {"created_at": TIME} if "created_at" in table.columns else {}
+    values = {**required, **times, **columns}
+    parameters: dict[str, object] = {"rows": rows}
+    if ":message" in "".join(values.values()):
+        parameters["message"] = json.dumps(MESSAGE)
+    session.execute(
+        text(
+            f"INSERT INTO {table.name} ({', '.join(values)}) SELECT {', '.join(values.values())}"
+            " FROM generate_series(1, :rows) AS n"
+        ),
+        parameters,
+    )
+
+
+def _is_required(column: Column[object]) -> bool:
+    return not column.nullable and column.server_default is None and column.identity is None
+
+
+def _default(column: Column[object]) -> str:
+    return DEFAULTS[str(column.type).partition(" ")[0].partition("(")[0].removesuffix("[]")]
