@@ -21,6 +21,7 @@ from app.access.service import create_key
 from app.core.clock import utc_now
 from app.core.db import Database
 from app.core.migrations import upgrade
+from app.notifications.service import READ_BATCH
 from app.notifications.types import NotificationMessage
 from app.tables import METADATA
 from benchmarks.api import open_server
@@ -194,15 +195,15 @@ def _pages_row(times: list[PageTime]) -> BenchRow:
 
 
 def _bulk_row(client: httpx.Client) -> BenchRow:
-    """Mark every message as read while other requests are answered."""
+    """Mark every message as read; the mean of a batch, which is a transaction, counts."""
     started = time.perf_counter()
     response = client.post("/notifications/read-all")
     seconds = time.perf_counter() - started
     response.raise_for_status()
-    batch_ms = seconds * 1000 / max(1, ROWS / 1000)
+    batch_ms = seconds * 1000 / max(1, ROWS / READ_BATCH)
     return BenchRow(
         "L2 read-all",
-        f"batches of 1,000 messages ≤ {PAGE_GOAL_MS:g} ms each",
+        f"batches of {READ_BATCH} messages ≤ {PAGE_GOAL_MS:g} ms each",
         batch_ms / PAGE_GOAL_MS,
         batch_ms <= PAGE_GOAL_MS and response.json()["unread"] == 0,
         f"{ROWS:,} unread messages in {seconds:.1f} s, {batch_ms:.1f} ms per batch",

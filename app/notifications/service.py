@@ -45,7 +45,7 @@ from app.notifications.types import (
 INBOX = "notifications"
 DELIVER = "notifications.deliver"
 RETENTION = timedelta(days=90)
-READ_BATCH = 1_000
+READ_BATCH = 500
 ENDPOINT_DISABLED = "endpoint.disabled"
 
 
