@@ -108,7 +108,7 @@ def render_alerts(alerts: Sequence[AlertFields], names_of: NamesOf) -> Notificat
         severity=_severity(alerts),
         facts=tuple(facts),
         items=tuple(_render_item(cause, names_of(cause.first)) for cause in causes),
-        link=f"/api/v1/benchmark-runs/{first.run_id}" if first.run_id else None,
+        link=f"/api/v1/benchmark-runs/{first.run_id}/report" if first.run_id else None,
     )
 
 

@@ -46,7 +46,7 @@ def create_rule(session: Session, body: AlertConfigCreate, box: SecretBox) -> Al
     """
     values = all_fields(body)
     recipients = values.pop("recipients")
-    rule = AlertRule(**{**values, "id": body.id or new_id()})
+    rule = AlertRule(**{**with_defaults(values, values["condition"]), "id": body.id or new_id()})
     # Whoever retires a KPI locks the benchmark and then looks for the rules that watch the KPI.
     lock_against_edits(session, rule.benchmark_id)
     validate_rule(session, rule, recipients)
@@ -71,7 +71,9 @@ def update_rule(
     rule = queries.get_rule(session, rule_id, for_update=True)
     benchmark_id = values.get("benchmark_id", rule.benchmark_id)
     lock_against_edits(session, benchmark_id)
-    new_values = {**values, "kpi": _find_kpi_id(session, benchmark_id, values.get("kpi"))}
+    condition = values.get("condition", rule.condition)
+    kpi_id = _find_kpi_id(session, benchmark_id, values.get("kpi"))
+    new_values = {**with_defaults(values, condition), "kpi": kpi_id}
     recipients = _reveal_recipients(session, rule, new_values.pop("recipients", None), box)
     changed = {
         name for name in values if name in new_values and getattr(rule, name) != new_values[name]
@@ -101,6 +103,14 @@ def delete_rule(session: Session, rule_id: str, now: datetime) -> None:
     reset_states(session, rule, "The alert rule was deleted.", now)
     session.delete(rule)
     session.flush()
+
+
+def with_defaults(values: Mapping[str, Any], condition: str) -> dict[str, Any]:
+    """The fields of a rule with the defaults that depend on its condition."""
+    filled = dict(values)
+    if "keep_firing_for_runs" in filled and filled["keep_firing_for_runs"] is None:
+        filled["keep_firing_for_runs"] = 0 if condition == Condition.REGRESSED else 1
+    return filled
 
 
 def validate_rule(session: Session, rule: AlertRule, recipients: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from app.alerts.evaluation import default_promise
 from app.alerts.messages import render_rule_test
 from app.alerts.models import AlertRule
 from app.alerts.publishing import benchmark_name
-from app.alerts.rule_service import validate_rule
+from app.alerts.rule_service import validate_rule, with_defaults
 from app.alerts.rules import AlertEventState, AlertOutcome, Condition
 from app.alerts.schemas import (
     BacktestCoverageView,
@@ -179,7 +179,7 @@ def _requested_rule(session: Session, body: BacktestRequest) -> AlertRule:
         return queries.get_rule(session, body.alert_config_id)
     values = all_fields(body.rule)
     recipients = values.pop("recipients")
-    rule = AlertRule(**values, endpoints=[])
+    rule = AlertRule(**with_defaults(values, values["condition"]), endpoints=[])
     validate_rule(session, rule, recipients)
     return rule
 

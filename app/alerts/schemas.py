@@ -44,11 +44,12 @@ Cooldown = Annotated[
 ]
 ForRuns = Annotated[Runs, Field(description="Consecutive breaches after which the rule fires.")]
 KeepFiring = Annotated[
-    int,
+    int | None,
     Field(
         ge=0,
         le=MAX_RUNS,
-        description="Consecutive healthy runs after a breach that do not yet resolve the incident.",
+        description="Consecutive healthy runs after a breach that do not yet resolve the incident."
+        " Null: 0 for REGRESSED, which waits for evidence itself, and 1 for other conditions.",
     ),
 ]
 BaselineRuns = Annotated[
@@ -138,7 +139,7 @@ class AlertConfigBody(WireModel):
     enabled: bool = True
     cooldown_minutes: Cooldown = 0
     for_runs: ForRuns = 1
-    keep_firing_for_runs: KeepFiring = 1
+    keep_firing_for_runs: KeepFiring = None
     no_data: NoDataPolicy = NoDataPolicy.NO_DATA
     baseline_runs: BaselineRuns = 5
     minimum_effect: Effect = None

@@ -1,8 +1,8 @@
 """Loads the data of a run report from the API."""
 
-from typing import Any
+from typing import Any, Protocol
 
-from app.core.console.api_client import ApiClient, quote_segment
+from app.core.console.api_client import quote_segment
 from app.reporting.run_report import HIGHER_IS_BETTER, RunReport
 
 JSON = dict[str, Any]
@@ -12,7 +12,18 @@ MAX_ALERTS = 100
 MAX_TRACES = 5_000
 
 
-def load_report(api: ApiClient, run_id: str) -> RunReport:
+class ReportApi(Protocol):
+    """The part of an API client that a report reads."""
+
+    @property
+    def url(self) -> str: ...
+
+    def get(self, path: str) -> JSON: ...
+
+    def page(self, path: str, *, limit: int, **parameters: str) -> JSON: ...
+
+
+def load_report(api: ReportApi, run_id: str) -> RunReport:
     """The report of a run; at most the first 5,000 of its traces."""
     path = f"/benchmark-runs/{quote_segment(run_id)}"
     run = api.get(path)
@@ -31,7 +42,7 @@ def load_report(api: ApiClient, run_id: str) -> RunReport:
     )
 
 
-def _categories(api: ApiClient, path: str, run: JSON) -> list[JSON]:
+def _categories(api: ReportApi, path: str, run: JSON) -> list[JSON]:
     """The values by category; none of a run that is not completed or has no traces anymore."""
     if run["status"] != "COMPLETED" or run["purgedAt"] is not None:
         return []
@@ -39,7 +50,7 @@ def _categories(api: ApiClient, path: str, run: JSON) -> list[JSON]:
     return categories
 
 
-def _history(api: ApiClient, kpi: JSON) -> list[float]:
+def _history(api: ReportApi, kpi: JSON) -> list[float]:
     """The values of a KPI in the valid runs before this one, oldest first, and its own."""
     parameters = {name: kpi[name] for name in ("benchmarkId", "agentId")}
     parameters |= {"kpi": kpi["kpiId"], "to": kpi["recordedAt"]}
@@ -48,7 +59,7 @@ def _history(api: ApiClient, kpi: JSON) -> list[float]:
     return [entry["value"] for entry in (*valid, kpi) if entry["value"] is not None]
 
 
-def _direction(api: ApiClient, metric: str) -> str:
+def _direction(api: ReportApi, metric: str) -> str:
     """The direction of a metric; HIGHER_IS_BETTER when its plugin is no longer installed."""
     directions = {metric["key"]: metric["direction"] for metric in api.get("/metrics")["items"]}
     return str(directions.get(metric.partition("[")[0].partition("{")[0], HIGHER_IS_BETTER))

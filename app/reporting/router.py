@@ -1,20 +1,30 @@
-"""Route of the SVG charts of runs."""
+"""Routes of the report and the SVG charts of runs."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
+from fastapi.responses import HTMLResponse
 
 from app.access.deps import READ
 from app.core.errors import Invalid
 from app.core.problem_documents import PROBLEMS
 from app.core.web.deps import Res
 from app.reporting import plots
+from app.reporting.report_data import load_report
+from app.reporting.run_report import html_report
+from app.reporting.stored_api import StoredApi
 
 router = APIRouter(prefix="/benchmark-runs", tags=["benchmark runs"], responses=PROBLEMS)
 
 SVG = "image/svg+xml"
 
 RunId = Annotated[str, Path(alias="runId")]
+
+
+@router.get("/{runId}/report", response_class=HTMLResponse, dependencies=READ)
+def report_run(run_id: RunId, res: Res) -> HTMLResponse:
+    """A run as an HTML page: KPIs with their history, metrics, alerts and the worst traces."""
+    return HTMLResponse(html_report(load_report(StoredApi(res), run_id)))
 
 
 @router.get(

@@ -52,8 +52,8 @@ def finish_run(
     run.coverage, run.error_share = validity.coverage, validity.error_share
     run.verdict = result.verdicts.run
     hold_regressed(session, run, result.verdicts.run)
-    # Rescoring looks at old traces again, which is no news about the agent: it alerts nobody.
-    if run.rescore_of is None:
+    # Judging old traces again is no news about the agent: it alerts nobody.
+    if run.rescore_of is None and run.source_seq in (None, run.seq):
         if record_decisions(session, result, decisions, now):
             start_confirmation(session, run, now)
         if result.is_valid and result.verdicts.run.verdict is Verdict.INVALID:

@@ -306,3 +306,17 @@ def test_regressed__a_regression_is_a_breach_and_inconclusive_changes_nothing(
         0.9,
         "It fell.",
     )
+
+
+@given(rules, st.text("BHNL", max_size=60))
+def test_advance__every_state_is_left_by_healthy_runs(rule: RuleSpec, outcomes: str) -> None:
+    """A state that cannot be left by data is a defect: after enough healthy runs every rule is OK."""
+    recovery = "H" * (rule.keep_firing_for_runs + 2)
+    assert walk_states(rule, outcomes + recovery)[-1] == "OK"
+
+
+@given(rules, st.text("BHNL", max_size=60))
+def test_advance__every_state_is_left_by_breaches(rule: RuleSpec, outcomes: str) -> None:
+    """After enough breaches, and after the cooldown, every rule fires."""
+    breaches = "B" * (rule.for_runs + rule.cooldown.days + 1)
+    assert walk_states(rule, outcomes + breaches)[-1].startswith("FIRING")

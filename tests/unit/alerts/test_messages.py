@@ -210,7 +210,7 @@ def published(message: NotificationMessage) -> PublishedMessage:
 
 
 LINES = [
-    "Open in MOSAICO https://mosaico.example/api/v1/benchmark-runs/run-1",
+    "Open in MOSAICO https://mosaico.example/api/v1/benchmark-runs/run-1/report",
     "Support bot: answer quality 0.90 → 0.62 https://mosaico.example/api/v1/alerts/e-1",
     CHANGE_LINE,
     "Changed since the runs before: agent revision 14 → 15; model small-1 → small-2.",
@@ -262,7 +262,7 @@ def test_webhook_channel__golden_message() -> None:
     assert data["title"] == "Support bot: answer quality 0.90 → 0.62 (nightly-support)"
     assert (data["severity"], data["link"]) == (
         "CRITICAL",
-        "https://mosaico.example/api/v1/benchmark-runs/run-1",
+        "https://mosaico.example/api/v1/benchmark-runs/run-1/report",
     )
     [item] = data["items"]
     assert item["links"][0] == {
