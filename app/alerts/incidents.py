@@ -310,6 +310,9 @@ def _recovered_runs(
     incident: Incident, row: AlertState, decision: AlertDecision, run_seq: int
 ) -> list[int]:
     """The runs of a closing incident that are history again; at least the last one."""
+    # The last run begins a new history; the bad runs before it stay what they are.
+    if decision.is_reference_lost:
+        return [run_seq]
     if decision.step is not None:
         reference = {*decision.step.state.levels[-1]} if decision.step.state.levels else set()
         return [seq for seq in incident.run_seqs if seq in reference] or [run_seq]

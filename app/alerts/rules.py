@@ -22,6 +22,12 @@ MIN_SHARE_CHANGE = 0.02
 MIN_RELATIVE_CHANGE = 0.02
 
 
+REFERENCE_LOST = (
+    "The runs can no longer be compared with those before the incident, because the benchmark or its"
+    " items changed; a new history begins."
+)
+
+
 class Condition(StrEnum):
     """What must hold for the value of a run so that its rule fires."""
 
@@ -237,6 +243,8 @@ def assess_evidence(value_spec: ValueSpec, alone: Assessment, evidence: RunsEvid
     """
     outcome = _EVIDENCE_OUTCOMES[evidence.status]
     details = alone.details.model_copy(update={"runs": evidence})
+    if evidence.event is SeriesEvent.REFERENCE_LOST:
+        return replace(alone, outcome=outcome, explanation=REFERENCE_LOST, details=details)
     if evidence.reference_level is None or evidence.level is None or evidence.effect is None:
         return replace(alone, outcome=outcome, details=details)
     return replace(
