@@ -22,6 +22,7 @@ from app.core.resources import LlmServer, Resources
 from app.core.secret_files import read_secret_file
 from app.core.settings import Settings
 from app.core.smtp import SmtpServer, parse_smtp_url
+from app.notifications.chat_hosts import allow_chat_hosts
 from app.postgres.server import EmbeddedPostgres
 from app.tables import METADATA
 
@@ -60,6 +61,7 @@ def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterat
             `BadMasterKey`, `MissingMasterKey`, in production `PowerfulDatabaseRole`.
     """
     master_key(settings)
+    allow_chat_hosts(settings.chat_hosts or "")
     with database_url(settings) as url:
         # Before anything else uses the database: a program of another version could read or write
         # it wrongly.

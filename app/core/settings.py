@@ -93,6 +93,13 @@ class Settings(BaseSettings):
             " and private networks.",
         ),
     ] = None
+    chat_hosts: Annotated[
+        str | None,
+        Field(
+            description="Own servers that accept webhooks of Slack or Teams (Mattermost, relays),"
+            " comma-separated host names.",
+        ),
+    ] = None
     allowed_hosts: Annotated[
         str | None,
         Field(

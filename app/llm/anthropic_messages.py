@@ -45,6 +45,9 @@ _STOPS: Final[dict[Any, StopReason]] = {
 def open_messages(model: str, access: ProviderAccess, settings: TurnSettings) -> Llm:
     """A model behind the Messages API or a compatible server."""
     client = anthropic.AsyncAnthropic(**access.options())
+    if access.base_url is not None:
+        # From ANTHROPIC_CUSTOM_HEADERS, which may hold a credential for another server.
+        client._custom_headers = {}  # noqa: SLF001 - the SDK has no other way
     return SdkLlm(
         provider=Provider.ANTHROPIC.value,
         model=model,

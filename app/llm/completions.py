@@ -35,6 +35,7 @@ from app.llm.errors import (
     LlmRedirected,
 )
 from app.llm.openai_chat import ERRORS
+from app.llm.openai_client import open_openai
 from app.llm.response_reader import JSON, read_response, read_token_count, unreadable
 from app.llm.retry import LlmRetryPolicy, Sleep, call_with_retries
 from app.llm.sdk import ProviderAccess, call_sdk
@@ -157,7 +158,7 @@ def new_client(
     """A client over an HTTP client; `options` are those of `CompletionClient`."""
     api_key = access.api_key.reveal() if access.api_key else None
     provider = ProviderAccess(api_key or _NO_API_KEY, access.base_url, http)
-    sdk = openai.AsyncOpenAI(**provider.options(retries.attempt_timeout_s))
+    sdk = open_openai(provider, retries.attempt_timeout_s)
     return CompletionClient(sdk, retries=retries, **options)
 
 

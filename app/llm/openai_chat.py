@@ -22,6 +22,7 @@ from app.llm.conversation import (
     Turn,
     TurnSettings,
 )
+from app.llm.openai_client import open_openai
 from app.llm.response_reader import JSON, read_arguments, read_text, read_usage, reported_error
 from app.llm.sdk import ProviderAccess, SdkErrors, SdkLlm, TurnRequest
 
@@ -36,7 +37,7 @@ _STOPS: Final[dict[Any, StopReason]] = {
 
 def open_chat(model: str, access: ProviderAccess, settings: TurnSettings) -> Llm:
     """A model behind the Chat Completions API or a compatible server."""
-    client = openai.AsyncOpenAI(**access.options())
+    client = open_openai(access)
     # Compatible servers know the old name, OpenAI's newer models only the new one.
     limit_name = "max_tokens" if access.base_url else "max_completion_tokens"
     return SdkLlm(

@@ -5,8 +5,6 @@ Source: POST /v1/responses with `store: false`.
 
 from typing import Any
 
-import openai
-
 from app.llm.conversation import (
     Block,
     ChatMessage,
@@ -23,13 +21,14 @@ from app.llm.conversation import (
 )
 from app.llm.errors import LlmError
 from app.llm.openai_chat import ERRORS, arguments_text
+from app.llm.openai_client import open_openai
 from app.llm.response_reader import JSON, read_arguments, read_text, read_usage
 from app.llm.sdk import ProviderAccess, SdkLlm, TurnRequest
 
 
 def open_responses(model: str, access: ProviderAccess, settings: TurnSettings) -> Llm:
     """A model behind the Responses API or a compatible server."""
-    client = openai.AsyncOpenAI(**access.options())
+    client = open_openai(access)
     return SdkLlm(
         provider=Provider.OPENAI_RESPONSES.value,
         model=model,

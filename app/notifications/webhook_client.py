@@ -10,7 +10,7 @@ import httpx
 
 from app.core.errors import Invalid
 from app.core.http.client import outbound_client
-from app.core.http.network_policy import check_url
+from app.core.http.network_policy import RefusedAddress, check_url, require_callable_host
 from app.core.http.retry import parse_retry_after
 from app.core.resources import Resources
 from app.notifications.registry import InvalidRecipient, url_host
@@ -19,6 +19,7 @@ from app.notifications.types import (
     DeliveryFailed,
     DeliveryOutcome,
     DeliverySucceeded,
+    MessageRejected,
     RecipientGone,
 )
 
@@ -27,6 +28,8 @@ DEADLINE_S = 15.0
 MAX_BYTES = 64 * 1024
 MAX_DETAIL_CHARS = 200
 VISIBLE_SUFFIX_CHARS = 4
+# Four characters of a shorter path would be most of it.
+MIN_REDACTED_CHARS = 12
 # Shorter parts of an address are not secret, and occur in any text.
 MIN_SECRET_CHARS = 4
 
@@ -49,7 +52,10 @@ def post(
             client.stream("POST", url, content=body, headers=all_headers) as response,
         ):
             return _outcome(response, url, now)
-    except Invalid as error:  # the network policy refused the address
+    except RefusedAddress as error:
+        # Refused again in every attempt, until an operator changes the network policy.
+        return MessageRejected(detail=error.detail)
+    except Invalid as error:
         return DeliveryFailed(detail=error.detail)
     except httpx.TimeoutException:
         return DeliveryFailed(detail=f"no response within {DEADLINE_S:g} s")
@@ -72,14 +78,22 @@ def parse_recipient_url(recipient: str) -> httpx.URL:
             raise InvalidRecipient("is not a URL; write it as https://server.example/path")
         url = httpx.URL(recipient)
         check_url(url)
+        require_callable_host(url.host)
     except httpx.InvalidURL:
         raise InvalidRecipient("is not a URL; write it as https://server.example/path") from None
     return url
 
 
 def redact_url(recipient: str) -> str:
-    """The redacted form of a chat webhook URL, which is a credential."""
-    return f"https://{url_host(recipient)}/{ELLIPSIS}{recipient[-VISIBLE_SUFFIX_CHARS:]}"
+    """The redacted form of a webhook URL, whose path or query may be a credential: scheme, server and
+    the last four characters; none of a short path.
+    """
+    parts = urlsplit(recipient)
+    hidden = recipient.partition("://")[2].partition("/")[2]
+    if not hidden:
+        return recipient
+    suffix = hidden[-VISIBLE_SUFFIX_CHARS:] if len(hidden) >= MIN_REDACTED_CHARS else ""
+    return f"{parts.scheme}://{url_host(recipient)}/{ELLIPSIS}{suffix}"
 
 
 def _outcome(response: httpx.Response, url: str, now: datetime) -> DeliveryOutcome:

@@ -69,6 +69,11 @@ _NEVER: Final = parse_networks(
     " 224.0.0.0/3, ::/128, fe80::/10, fec0::/10, fd00:ec2::/32, fd20:ce::/32, ff00::/8"
 )
 
+_NEVER_REASON: Final = (
+    "an address inside the machine or cloud that this service runs on, which is never called;"
+    " configure the address of another server"
+)
+
 # The special-purpose registries of IANA (RFC 6890 and successors) without the networks of `_NEVER`.
 # `is_global` of the standard library accepts some of them, so it is not used.
 _NOT_PUBLIC: Final = parse_networks(
@@ -97,14 +102,8 @@ class OutboundPolicy:
     def refusal_reason(self, address: IPAddress, port: int) -> str | None:
         """Why an address is refused, and the remedy; None when it may be called."""
         destination = _destination(address)
-        # An IPv6 address may embed an IPv4 address that a gateway on the way would call, so that
-        # each form is checked.
-        forms = (address, destination, *_embedded_ipv4(address))
-        if any(_is_in(form, _NEVER) for form in forms):
-            return (
-                "an address inside the machine or cloud that this service runs on, which is never"
-                " called; configure the address of another server"
-            )
+        if any(_is_in(form, _NEVER) for form in _forms(address)):
+            return _NEVER_REASON
         # After `_NEVER`: an operator who allows a whole private network does not mean its metadata
         # service.
         if _is_in(destination, self.allowed):
@@ -139,6 +138,22 @@ def check_url(url: RequestUrl) -> None:
     # The policy decides by port: plain text to port 443 would pass as an encrypted request.
     if url.scheme == "http" and url.port == HTTPS_PORT:
         raise RefusedAddress(f"Port {HTTPS_PORT} is not called without encryption; use https.")
+
+
+def require_callable_host(host: str) -> None:
+    """Raise `RefusedAddress` for a host that is an address which is never called.
+
+    The resolver reads `2852039166` and `0xa9fea9fe` as addresses, too; names are checked at each call.
+    """
+    try:
+        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        try:
+            address = ipaddress.ip_address(socket.inet_aton(host))
+        except (OSError, UnicodeError):
+            return
+    if any(_is_in(form, _NEVER) for form in _forms(address)):
+        raise RefusedAddress(f"{host} is {_NEVER_REASON}.")
 
 
 def resolve_name(host: str, port: int) -> Sequence[IPAddress]:
@@ -204,6 +219,11 @@ def _destination(address: IPAddress) -> IPAddress:
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     return _last_32_bits(address) if address in _NAT64 else address
+
+
+def _forms(address: IPAddress) -> tuple[IPAddress, ...]:
+    """The address, its destination, and the IPv4 addresses that a gateway on the way would call."""
+    return (address, _destination(address), *_embedded_ipv4(address))
 
 
 def _embedded_ipv4(address: IPAddress) -> list[IPAddress]:

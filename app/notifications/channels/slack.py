@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from app.core.resources import Resources
+from app.notifications.chat_hosts import is_own_chat_host
 from app.notifications.message_layout import MessageLayout, TextLine, TextSpan, build_layout
 from app.notifications.registry import CHANNELS, ChannelSpec, InvalidRecipient, OutgoingMessage
 from app.notifications.types import DeliveryOutcome, PublishedMessage
@@ -21,9 +22,12 @@ MAX_ITEMS = 40  # a message has at most 50 blocks
 
 def check(recipient: str) -> None:
     url = parse_recipient_url(recipient)
+    if is_own_chat_host(url.host):
+        return
     if url.scheme != "https" or url.host not in HOSTS or url.path == "/":
         raise InvalidRecipient(
-            "is not a Slack incoming webhook; write it as https://hooks.slack.com/services/…"
+            "is not a Slack incoming webhook; write it as https://hooks.slack.com/services/…, or have"
+            " the operator add your own server to MOSAICO_CHAT_HOSTS"
         )
 
 

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from typing import Any
 
 from app.core.resources import Resources
+from app.notifications.chat_hosts import is_own_chat_host
 from app.notifications.message_layout import MessageLayout, TextLine, TextSpan, build_layout
 from app.notifications.registry import CHANNELS, ChannelSpec, InvalidRecipient, OutgoingMessage
 from app.notifications.types import DeliveryOutcome, PublishedMessage
@@ -29,6 +30,8 @@ MAX_ITEMS = 40
 
 def check(recipient: str) -> None:
     url = parse_recipient_url(recipient)
+    if is_own_chat_host(url.host):
+        return
     if url.host.endswith(RETIRED_DOMAINS):
         raise InvalidRecipient(
             "is a connector URL, which Teams no longer supports; create a webhook in Workflows and"
@@ -37,7 +40,7 @@ def check(recipient: str) -> None:
     if url.scheme != "https" or not url.host.endswith(WORKFLOWS_DOMAINS) or url.path == "/":
         raise InvalidRecipient(
             "is not a Workflows webhook; send the URL that Workflows shows, on …logic.azure.com or"
-            " …api.powerplatform.com"
+            " …api.powerplatform.com, or have the operator add your own server to MOSAICO_CHAT_HOSTS"
         )
 
 

@@ -13,7 +13,7 @@ from app.notifications.types import (
     NotificationMessage,
     PublishedMessage,
 )
-from app.notifications.webhook_client import parse_recipient_url, post
+from app.notifications.webhook_client import parse_recipient_url, post, redact_url
 from app.notifications.webhook_signatures import signed_headers
 
 # Chat webhooks, which do not accept this format.
@@ -52,12 +52,6 @@ def send(res: Resources, outgoing: OutgoingMessage) -> DeliveryOutcome:
     return post(res, outgoing.recipient, outgoing.body, headers, outgoing.sent_at)
 
 
-def redact(recipient: str) -> str:
-    """The URL without its query, which often contains a key."""
-    address, question_mark, _ = recipient.partition("?")
-    return f"{address}{question_mark}…" if question_mark else address
-
-
 def _document(part: NotificationMessage | MessageItem, public_url: str) -> dict[str, Any]:
     document = asdict(part)
     document["link"] = resolve_link(part.link, public_url)
@@ -72,5 +66,5 @@ def _document(part: NotificationMessage | MessageItem, public_url: str) -> dict[
 
 
 CHANNELS.register(
-    "WEBHOOK", ChannelSpec(check=check, render=render, send=send, redact=redact, signed=True)
+    "WEBHOOK", ChannelSpec(check=check, render=render, send=send, redact=redact_url, signed=True)
 )

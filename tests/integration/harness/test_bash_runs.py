@@ -249,6 +249,22 @@ def test_bash_run__operator_keys_are_not_sent_to_base_url(service: Service) -> N
         assert authorizations(server) == {"Bearer key-of-mine"}
 
 
+@pytest.mark.parametrize("provider", ["openai", "openai-responses", "anthropic"])
+def test_model_client__variables_of_the_environment_are_not_sent_to_base_url(
+    service: Service, provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_ADMIN_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.setenv(name, "secret-of-the-environment")
+    monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "X-Gateway: secret-of-the-environment")
+    with model_server(reply_done) as server:
+        base_url = server.url if provider == "anthropic" else server.openai_url
+        harness = {"provider": provider, "model": "m", "baseUrl": base_url}
+        benchmark(service, harness, metrics=["INPUT_TOKENS"])
+        assert service.completed()["status"] == "COMPLETED"
+        assert server.requests
+        assert "secret-of-the-environment" not in str(server.requests)
+
+
 def test_bash_run__private_server_needs_permission(service: Service) -> None:
     with model_server(reply_done) as server:
         benchmark(service, {"provider": "anthropic", "model": "m", "baseUrl": server.url})

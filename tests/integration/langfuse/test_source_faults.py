@@ -10,6 +10,7 @@ import pytest
 from app.core.encryption import Secret
 from app.traces.registry import CollectionFailed
 from app.traces.sources.langfuse.threads import HEARTBEAT_S
+from app.traces.types import TraceOutcome
 from tests.integration.langfuse.collection import FAST_POLICY, collect_all, read_pages
 from tests.support.langfuse import FakeLangfuse
 from tests.support.langfuse.exchange import Fault
@@ -19,6 +20,7 @@ from tests.support.langfuse.faults import (
     CutConnection,
     FailsFirst,
     HtmlResponse,
+    ModifiedResponse,
     NoResponseEver,
     Oversized,
     PayloadTooLarge,
@@ -193,6 +195,31 @@ def test_client__invalid_json_is_retried_once(langfuse: FakeLangfuse, fault: Fau
 def test_client__unexpected_json_raises(langfuse: FakeLangfuse, content: Any) -> None:
     langfuse.inject(RespondsWith(status=200, content=content), path=ROWS, on=ALWAYS)
     assert code_of(langfuse) == "BAD_RESPONSE"
+
+
+@pytest.mark.parametrize(
+    "malformed",
+    [{"id": None}, {"traceId": 7}, {"id": "", "experimentItemId": None}, None],
+    ids=repr,
+)
+def test_source__malformed_row_is_an_infrastructure_error(
+    langfuse: FakeLangfuse, malformed: dict[str, Any] | None
+) -> None:
+    expected = collect_all(langfuse).traces
+
+    def spoil(document: Any) -> None:
+        [first, *rows] = document["data"]
+        document["data"] = [malformed and {**first, **malformed}, *rows]
+
+    langfuse.inject(ModifiedResponse(change=spoil), path=ROWS)
+    traces = collect_all(langfuse).traces
+
+    [failed] = [trace for trace in traces if trace.outcome is TraceOutcome.INFRA_ERROR]
+    assert failed.trace_id.startswith("malformed-")
+    assert "without the ID" in (failed.error or "")
+    others = {trace.trace_id: trace for trace in traces if trace is not failed}
+    assert len(others) == len(expected) - 1
+    assert others == {trace.trace_id: trace for trace in expected if trace.trace_id in others}
 
 
 def test_client__rejected_request_raises_with_the_message_of_the_server(

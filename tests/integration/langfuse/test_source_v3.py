@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import chain, cycle, repeat
+from typing import Any
 
 import pytest
 
@@ -233,6 +234,25 @@ def test_iter_pages__repeated_page_raises(
         collect_all(langfuse_v3)
     assert caught.value.error_code == "BAD_RESPONSE"
     assert len(langfuse_v3.requests_for("/observations")) == 2
+
+
+@pytest.mark.parametrize("malformed", [{"traceId": None}, {"datasetItemId": 7}, None], ids=repr)
+def test_v3__malformed_run_item_is_an_infrastructure_error(
+    langfuse_v3: FakeLangfuse, malformed: dict[str, Any] | None
+) -> None:
+    langfuse_v3.experiment(items=30)
+
+    def spoil(document: Any) -> None:
+        if "datasetRunItems" in document:
+            [first, *rows] = document["datasetRunItems"]
+            document["datasetRunItems"] = [malformed and {**first, **malformed}, *rows]
+
+    langfuse_v3.inject(ModifiedResponse(change=spoil), on=ALWAYS)
+    traces = collect_all(langfuse_v3).traces
+
+    [failed] = [trace for trace in traces if trace.outcome is TraceOutcome.INFRA_ERROR]
+    assert failed.trace_id.startswith("malformed-")
+    assert len({trace.trace_id for trace in traces}) == 30
 
 
 @pytest.mark.parametrize("since", [timedelta(seconds=5), timedelta(days=1)], ids=str)

@@ -17,6 +17,7 @@ from app.notifications.endpoints import ensure_endpoints
 from app.notifications.rules import SLOW_LOCK
 from app.notifications.service import publish
 from app.notifications.types import DeliveryTarget
+from app.notifications.webhook_client import redact_url
 from tests.integration.notifications.conftest import TOLD, NotificationScenario, Receiver, status
 from tests.support.stored import DatabaseReader
 
@@ -207,10 +208,12 @@ def test_delivery__timeout_is_a_failure(
     scenario.receiver.free.set()
 
 
-def test_delivery__refused_address_is_not_called(scenario: NotificationScenario) -> None:
+def test_delivery__refused_address_fails_at_once(scenario: NotificationScenario) -> None:
     notification_id = scenario.publish(DeliveryTarget("WEBHOOK", "http://169.254.169.254/latest"))
     scenario.work()
-    assert "never called" in scenario.delivery(notification_id)["detail"]
+    delivery = scenario.delivery(notification_id)
+    assert "never called" in delivery["detail"]
+    assert (delivery["status"], delivery["dueAt"]) == ("FAILED", None)
 
 
 def test_circuit_breaker__gone_recipient_disables_endpoint(scenario: NotificationScenario) -> None:
@@ -223,7 +226,8 @@ def test_circuit_breaker__gone_recipient_disables_endpoint(scenario: Notificatio
     assert "410" in endpoint["disabledReason"]
     notice = scenario.inbox()[0]
     assert notice["topic"] == "endpoint.disabled"
-    assert target.recipient in notice["title"]
+    assert redact_url(target.recipient) in notice["title"]
+    assert target.recipient not in notice["title"]
     later = scenario.publish(target)
     scenario.work()
     assert scenario.delivery(later)["status"] == "HELD"

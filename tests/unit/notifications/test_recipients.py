@@ -3,6 +3,8 @@
 import pytest
 
 from app.core.errors import Invalid
+from app.core.http.network_policy import RefusedAddress
+from app.notifications.chat_hosts import allow_chat_hosts
 from app.notifications.registry import CHANNELS, InvalidRecipient, load_channels, resolve_targets
 from app.notifications.types import DeliveryTarget
 
@@ -90,5 +92,42 @@ def test_channel_redact__credentials_are_hidden() -> None:
     government = SLACK.replace("slack.com", "slack-gov.com")
     assert CHANNELS.get("SLACK").redact(government) == "https://hooks.slack-gov.com/…cdef"
     assert "sig=" not in CHANNELS.get("TEAMS").redact(TEAMS)
-    assert CHANNELS.get("WEBHOOK").redact(f"{HOOK}?token=7") == f"{HOOK}?…"
+    redact = CHANNELS.get("WEBHOOK").redact
+    assert redact("https://hooks.zapier.example/hooks/catch/1/abcdef") == (
+        "https://hooks.zapier.example/…cdef"
+    )
+    assert redact("http://n8n.example:5678/webhook?token=abcdef") == "http://n8n.example:5678/…cdef"
+    # Four characters of a short path would be most of it.
+    assert redact(HOOK) == "https://build.example/…"
     assert CHANNELS.get("EMAIL").redact(MAIL) == MAIL
+
+
+def test_check__chat_formats_of_own_servers_are_allowed_by_the_operator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mattermost = "http://Chat.example:8065/hooks/abcdef"
+    for channel in ("SLACK", "TEAMS"):
+        with pytest.raises(InvalidRecipient, match="MOSAICO_CHAT_HOSTS"):
+            CHANNELS.get(channel).check(mattermost)
+    monkeypatch.setattr("app.notifications.chat_hosts._own_hosts", set())
+    allow_chat_hosts("relay.example, chat.example")
+    for channel in ("SLACK", "TEAMS"):
+        CHANNELS.get(channel).check(mattermost)
+        with pytest.raises(InvalidRecipient):
+            CHANNELS.get(channel).check("https://evil-chat.example/hooks/abcdef")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "169.254.169.254", "169.254.1.1", "[fe80::1]", "100.100.100.200", "2852039166",
+        "0xa9fea9fe", "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "0.0.0.0",
+    ],
+)  # fmt: skip
+def test_check__metadata_and_link_local_addresses_are_refused_when_saved(host: str) -> None:
+    with pytest.raises(RefusedAddress, match="never called"):
+        CHANNELS.get("WEBHOOK").check(f"http://{host}/latest/meta-data")
+
+
+def test_check__private_address_is_decided_by_the_policy_at_each_call() -> None:
+    CHANNELS.get("WEBHOOK").check("http://10.0.0.7:8080/hook")

@@ -232,14 +232,17 @@ def quote_segment(name: str) -> str:
 
 
 def get_rows(document: JSON, request_name: str) -> list[JSON]:
-    """The objects in `data`. Raises: `BadResponse` when `data` is not a list of objects."""
+    """The objects in `data`; a row that is not an object is returned as an empty one.
+
+    Raises: `BadResponse` when `data` is not a list, or no row of it is an object.
+    """
     rows = document.get("data")
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+    if not isinstance(rows, list) or (rows and not any(isinstance(row, dict) for row in rows)):
         raise BadResponse(
             f"the response to {request_name} has no list `data`; check that langfuseUrl is the"
             " address of a Langfuse server of version 3 or newer"
         )
-    return rows
+    return [row if isinstance(row, dict) else {} for row in rows]
 
 
 def get_meta(document: JSON) -> JSON:

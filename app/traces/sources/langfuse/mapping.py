@@ -1,5 +1,7 @@
 """Maps what a Langfuse server returns to traces: rows of API v4, traces and observations of API v3."""
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -31,6 +33,7 @@ from app.traces.types import Trace, TraceOutcome
 
 MAX_TRIAL: Final = 2**15 - 1
 ERROR_PREFIX: Final = "Error: "
+MALFORMED_PREFIX: Final = "malformed-"
 TAG_EXPECTED_OUTPUT_GONE: Final = "expected-output-gone"
 
 
@@ -40,6 +43,7 @@ class RunItem(NamedTuple):
     item_id: str
     trace_id: str
     span_id: str | None
+    is_malformed: bool = False
 
 
 class TraceBundle(NamedTuple):
@@ -55,6 +59,29 @@ class TraceBundle(NamedTuple):
             self.observations | other.observations,
             self.scores | other.scores,
         )
+
+
+def is_task_row(row: Mapping[str, Any]) -> bool:
+    """Whether a row of `/experiment-items` has the IDs that a trace needs."""
+    return get_text(row, "id") is not None and get_text(row, "traceId") is not None
+
+
+def map_malformed_row(row: Mapping[str, Any]) -> Trace:
+    """An infrastructure error in place of a row without IDs: one bad row must not end the run."""
+    # By content, so that a row that is read twice is stored once.
+    digest = hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:16]
+    trace_id = f"{MALFORMED_PREFIX}{digest}"
+    return malformed_trace(trace_id, get_text(row, "experimentItemId") or trace_id)
+
+
+def malformed_trace(trace_id: str, item_id: str) -> Trace:
+    """An infrastructure error in place of a trace that Langfuse returned without its IDs."""
+    return Trace(
+        trace_id=trace_id,
+        item_id=item_id,
+        outcome=TraceOutcome.INFRA_ERROR,
+        error="Langfuse returned this row without the ID of the row or of its trace",
+    )
 
 
 def parse_task(row: Mapping[str, Any]) -> TaskSpan:

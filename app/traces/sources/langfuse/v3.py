@@ -26,8 +26,10 @@ from app.traces.sources.langfuse.json_fields import (
     require_text,
 )
 from app.traces.sources.langfuse.mapping import (
+    MALFORMED_PREFIX,
     RunItem,
     TraceBundle,
+    malformed_trace,
     map_trace,
 )
 from app.traces.sources.langfuse.pagination import (
@@ -254,13 +256,16 @@ class V3Reader:
                 return
 
     def _read_traces(self, run_items: Sequence[RunItem], items: ItemStore) -> tuple[Trace, ...]:
-        linked_spans = frozenset(item.span_id for item in run_items)
-        bundle = self._fetch_bundle(sorted({item.trace_id for item in run_items}), linked_spans)
-        dataset_items = items.find([item.item_id for item in run_items])
-        return tuple(
+        linked_items = [item for item in run_items if not item.is_malformed]
+        linked_spans = frozenset(item.span_id for item in linked_items)
+        bundle = self._fetch_bundle(sorted({item.trace_id for item in linked_items}), linked_spans)
+        dataset_items = items.find([item.item_id for item in linked_items])
+        return *(
             map_trace(item, bundle, dataset_items.get(item.item_id), self.link)
-            for item in run_items
+            for item in linked_items
             if item.trace_id in bundle.traces
+        ), *(
+            malformed_trace(item.trace_id, item.item_id) for item in run_items if item.is_malformed
         )
 
     def _fetch_bundle(
@@ -343,8 +348,8 @@ def _require_path_segment(dataset: LangfuseDataset) -> None:
 
 def _parse_run(document: JSON, dataset: LangfuseDataset) -> ExperimentRun:
     start = _require_start(document)
-    items = document.get("datasetRunItems") or ()
-    end = max((get_time_ms(item, "createdAt") or start for item in items), default=start)
+    times = (get_time_ms(item, "createdAt") or start for item in _run_item_rows(document))
+    end = max(times, default=start)
     return ExperimentRun(
         id=require_text(document, "id", "a run"),
         name=require_text(document, "name", "a run"),
@@ -371,15 +376,29 @@ def _parse_run_items(document: JSON, *, until: int) -> list[RunItem]:
     Sorted by ID: the cursor counts items, so the order must not change when items are added.
     """
     run_items = {
-        str(item.get("id")): RunItem(
-            item_id=require_text(item, "datasetItemId", "an item of a run"),
-            trace_id=require_text(item, "traceId", "an item of a run"),
-            span_id=get_text(item, "observationId"),
-        )
-        for item in document.get("datasetRunItems") or ()
+        str(item.get("id")): _parse_run_item(item)
+        for item in _run_item_rows(document)
         if (get_time_ms(item, "createdAt") or until) <= until
     }
+    if run_items and all(item.is_malformed for item in run_items.values()):
+        raise BadResponse(
+            "Langfuse returned a run whose items have no datasetItemId or traceId; check that"
+            " langfuseUrl is the address of a Langfuse server of version 3"
+        )
     return [run_items[run_item_id] for run_item_id in sorted(run_items)]
+
+
+def _run_item_rows(document: JSON) -> list[JSON]:
+    rows = document.get("datasetRunItems") or ()
+    return [row if isinstance(row, dict) else {} for row in rows]
+
+
+def _parse_run_item(item: JSON) -> RunItem:
+    item_id, trace_id = get_text(item, "datasetItemId"), get_text(item, "traceId")
+    if item_id is None or trace_id is None:
+        placeholder = f"{MALFORMED_PREFIX}{item.get('id')}"
+        return RunItem(item_id or placeholder, placeholder, None, is_malformed=True)
+    return RunItem(item_id, trace_id, get_text(item, "observationId"))
 
 
 def _drop_long_fields(row: JSON, linked_spans: frozenset[str | None]) -> JSON:

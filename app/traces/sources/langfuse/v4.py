@@ -20,7 +20,12 @@ from app.traces.sources.langfuse.json_fields import (
     parse_number,
     require_text,
 )
-from app.traces.sources.langfuse.mapping import map_row, parse_task
+from app.traces.sources.langfuse.mapping import (
+    is_task_row,
+    map_malformed_row,
+    map_row,
+    parse_task,
+)
 from app.traces.sources.langfuse.pagination import (
     RowPage,
     TimeWindow,
@@ -186,9 +191,7 @@ class V4Reader:
         window_rows = _to_window_rows(document, window, "GET /experiment-items")
         if not self.late_scores or not window_rows.rows:
             return window_rows
-        trace_ids = {
-            require_text(row, "traceId", "a row of an experiment") for row in window_rows.rows
-        }
+        trace_ids = {str(row["traceId"]) for row in window_rows.rows if is_task_row(row)}
         return replace(window_rows, late_scores=tuple(self._iter_scores(sorted(trace_ids))))
 
     def _fetch_calls(self, run: ExperimentRun, window: TimeWindow) -> WindowRows:
@@ -250,14 +253,17 @@ class V4Reader:
     def _map_traces(self, page: RowPage, calls: CallStream) -> tuple[Trace, ...]:
         """Map the rows of a page to traces, each row once."""
         # By ID: a span that was ingested twice comes as two rows.
-        tasks = {task.id: task for task in map(parse_task, page.rows)}
+        task_rows = [row for row in page.rows if is_task_row(row)]
+        # A page without one good row comes from another program: `parse_task` says so.
+        tasks = {task.id: task for task in map(parse_task, task_rows or page.rows)}
         if not tasks:
             return ()
         calls.read_since(min(task.start for task in tasks.values()))
         agent_calls = self._select_agent_calls(list(tasks.values()), calls)
         late_scores = group_by_trace(page.late_scores)
-        rows = {str(row["id"]): row for row in page.rows}
-        return tuple(
+        rows = {str(row["id"]): row for row in task_rows}
+        malformed = (map_malformed_row(row) for row in page.rows if not is_task_row(row))
+        return *(
             map_row(
                 rows[task.id],
                 task,
@@ -266,7 +272,7 @@ class V4Reader:
                 self.link,
             )
             for task in tasks.values()
-        )
+        ), *malformed
 
     def _select_agent_calls(
         self, tasks: Sequence[TaskSpan], calls: CallStream
