@@ -1,27 +1,124 @@
-"""The HTTP/1.1 protocol of the server: uvicorn's, with problem documents for malformed requests."""
+"""The HTTP/1.1 protocol of the server: a deadline for the headers, a limit per address, and problem
+documents for malformed requests.
+
+Uvicorn has timeouts for idle connections (`timeout_keep_alive`) and a limit on requests in progress
+(`limit_concurrency`), but no deadline for a request that has begun and none for a new connection that
+sends nothing. It answers malformed requests with plain text and logs each of them.
+"""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from typing import Any, ClassVar
 
 import h11
+import structlog
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from app.core.errors import AppError
 from app.core.ids import new_id
-from app.core.problem_documents import REQUEST_ID, MalformedRequest, problem_response
+from app.core.problem_documents import REQUEST_ID, MalformedRequest, SlowRequest, problem_response
 from app.core.web.security_headers import SECURITY_HEADERS
+
+log = structlog.stdlib.get_logger(__name__)
+_ERRORS_ONLY = logging.getLogger("uvicorn.error.connections")
+_ERRORS_ONLY.setLevel(logging.ERROR)
+
+# A header is at most 64 KiB, which a slow mobile connection sends in a second.
+HEADER_DEADLINE_S = 10.0
+CONNECTIONS_PER_ADDRESS = 1200
+LOG_INTERVAL_S = 10.0
+
+
+class RefusalLog:
+    """One log record per reason and interval, with the number of refusals since the last one."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._logged_at: dict[str, float] = {}
+
+    def record(self, reason: str, address: str) -> None:
+        self._counts[reason] += 1
+        now = time.monotonic()
+        if now - self._logged_at.get(reason, -LOG_INTERVAL_S) >= LOG_INTERVAL_S:
+            self._logged_at[reason] = now
+            log.warning("connection refused", reason=reason, count=self._counts[reason], last=address)
+            self._counts[reason] = 0
 
 
 class HttpProtocol(H11Protocol):
-    """Refuses what the parser cannot read, such as NUL in a header, like any other bad request.
+    """A connection of the API.
 
-    uvicorn itself would respond with text: the application never sees such a request.
+    Refuses what the parser cannot read, such as NUL in a header, like any other bad request.
     """
+
+    connections_by_address: ClassVar[Counter[str]] = Counter()
+    refusals: ClassVar[RefusalLog] = RefusalLog()
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        # Its warnings are one record per malformed request; `refusals` counts them instead.
+        self.logger = _ERRORS_ONLY
+        self._header_deadline: asyncio.TimerHandle | None = None
+        self._address = ""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._address = self.client[0] if self.client else ""
+        self.connections_by_address[self._address] += 1
+        if self.connections_by_address[self._address] > CONNECTIONS_PER_ADDRESS:
+            self.refusals.record("too many connections of one address", self._address)
+            # Without an answer: a client with so many connections would have to read each.
+            transport.abort()
+            return
+        self._start_header_deadline()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_header_deadline()
+        self.connections_by_address[self._address] -= 1
+        # Addresses without connections must not fill the memory.
+        if self.connections_by_address[self._address] <= 0:
+            del self.connections_by_address[self._address]
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._header_deadline is None and self.conn.their_state is h11.IDLE:
+            self._start_header_deadline()
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_header_deadline()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the text of uvicorn
         """Send the problem document and close the connection."""
+        self._stop_header_deadline()
+        self.refusals.record("malformed request", self._address)
+        self._send_problem(MalformedRequest())
+
+    def _start_header_deadline(self) -> None:
+        self._header_deadline = self.loop.call_later(HEADER_DEADLINE_S, self._end_slow_request)
+
+    def _stop_header_deadline(self) -> None:
+        if self._header_deadline is not None:
+            self._header_deadline.cancel()
+            self._header_deadline = None
+
+    def _end_slow_request(self) -> None:
+        self._header_deadline = None
+        if self.transport.is_closing() or self.conn.their_state is not h11.IDLE:
+            return
+        self.refusals.record("headers did not arrive in time", self._address)
+        detail = f"The headers did not arrive within {HEADER_DEADLINE_S:g} s; send them at once."
+        self._send_problem(SlowRequest(detail))
+
+    def _send_problem(self, error: AppError) -> None:
         response_id = new_id()
-        response = problem_response(MalformedRequest(), request_id=response_id)
-        own_headers = {REQUEST_ID: response_id, "Connection": "close", **SECURITY_HEADERS}
-        response.headers.update(own_headers)
+        response = problem_response(error, request_id=response_id)
+        response.headers.update(
+            {REQUEST_ID: response_id, "Connection": "close", **SECURITY_HEADERS}
+        )
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             start = h11.Response(status_code=response.status_code, headers=response.raw_headers)
             for event in (start, h11.Data(data=bytes(response.body)), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event))
+                self.transport.write(self.conn.send(event) or b"")
         self.transport.close()

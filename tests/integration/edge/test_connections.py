@@ -1,0 +1,103 @@
+"""Connections that never send a complete request, and requests that are not HTTP."""
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
+
+import httpx
+import pytest
+
+from app.core.web import http_protocol
+from app.core.web.http_protocol import HttpProtocol, RefusalLog
+from tests.integration.edge.toy_things import NOWHERE, THINGS, Shelf, toy_app
+from tests.support.http import serving
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
+    monkeypatch.setattr(http_protocol, "HEADER_DEADLINE_S", 0.3)
+    monkeypatch.setattr(HttpProtocol, "refusals", RefusalLog())
+    app = toy_app(NOWHERE, Shelf())
+    with serving(app) as client:
+        yield client
+    app.state.resources.db.dispose()
+
+
+def connect(client: httpx.Client) -> socket.socket:
+    return socket.create_connection((client.base_url.host, client.base_url.port or 0), timeout=60)
+
+
+def exchange(client: httpx.Client, request: bytes) -> tuple[bytes, bytes]:
+    """Head and body of the answer; the connection must be closed by the server."""
+    with closing(connect(client)) as connection:
+        connection.sendall(request)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return head, body
+
+
+@pytest.mark.parametrize(
+    "header", [b"X-Name: a\x00b", b"X Name: a", b"Content-Length: a", b": empty"], ids=repr
+)
+def test_malformed_request__is_answered_with_a_problem_document(
+    client: httpx.Client, header: bytes
+) -> None:
+    head, body = exchange(client, b"GET / HTTP/1.1\r\nHost: a\r\n" + header + b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"application/problem+json" in head
+    assert json.loads(body)["type"] == "/problems/malformed-request"
+
+
+@pytest.mark.parametrize("part", [b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\nX-A: b"], ids=repr)
+def test_slow_headers__end_the_connection_with_408(client: httpx.Client, part: bytes) -> None:
+    head, body = exchange(client, part)
+    assert head.startswith(b"HTTP/1.1 408 ")
+    assert json.loads(body)["type"] == "/problems/slow-request"
+
+
+def test_slow_headers__trickled_bytes_do_not_prolong_the_deadline(client: httpx.Client) -> None:
+    with closing(connect(client)) as connection:
+        connection.settimeout(0.05)
+        answer, deadline = b"", time.monotonic() + 60
+        while not answer:
+            assert time.monotonic() < deadline
+            connection.sendall(b"G")
+            try:
+                answer = connection.recv(65536)
+            except TimeoutError:
+                continue
+    assert b" 408 " in answer or b" 400 " in answer
+
+
+def test_slow_headers__second_request_of_a_connection_has_the_deadline_too(
+    client: httpx.Client,
+) -> None:
+    complete = f"GET {THINGS}/any/json HTTP/1.1\r\nHost: a\r\n\r\n".encode()
+    with closing(connect(client)) as connection:
+        connection.sendall(complete)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+        connection.sendall(b"GET / HT")
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_connections__one_address_has_a_limit(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert client.get(f"{THINGS}/any/json").status_code == 200  # its connection stays open
+    monkeypatch.setattr(http_protocol, "CONNECTIONS_PER_ADDRESS", 3)
+    with ExitStack() as connections:
+        for _ in range(2):
+            connections.enter_context(closing(connect(client)))
+        with closing(connect(client)) as one_too_many, suppress(ConnectionResetError):
+            assert one_too_many.recv(1) == b""
+        assert client.get(f"{THINGS}/any/json").status_code == 200
+
+
+def test_refusal_log__one_record_per_interval(caplog: pytest.LogCaptureFixture) -> None:
+    refusals = RefusalLog()
+    for _ in range(1000):
+        refusals.record("malformed request", "127.0.0.1")
+    assert len(caplog.records) <= 1
