@@ -2,7 +2,8 @@
 
 import openai
 
-from app.llm.sdk import ATTEMPT_TIMEOUT_S, ProviderAccess
+from app.llm.retry import ATTEMPT_TIMEOUT_S
+from app.llm.sdk import ProviderAccess
 
 
 def open_openai(access: ProviderAccess, timeout_s: float = ATTEMPT_TIMEOUT_S) -> openai.AsyncOpenAI:
