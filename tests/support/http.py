@@ -67,7 +67,6 @@ def serving(
             app,
             http=HttpProtocol,
             log_config=None,
-            http=HttpProtocol,
             ws="none",
             lifespan="on" if lifespan else "off",
             timeout_graceful_shutdown=2,

@@ -43,7 +43,9 @@ class RefusalLog:
         now = time.monotonic()
         if now - self._logged_at.get(reason, -LOG_INTERVAL_S) >= LOG_INTERVAL_S:
             self._logged_at[reason] = now
-            log.warning("connection refused", reason=reason, count=self._counts[reason], last=address)
+            log.warning(
+                "connection refused", reason=reason, count=self._counts[reason], last=address
+            )
             self._counts[reason] = 0
 
 
