@@ -74,7 +74,7 @@ def test_slow_headers__trickled_bytes_do_not_prolong_the_deadline(client: httpx.
 def test_slow_headers__second_request_of_a_connection_has_the_deadline_too(
     client: httpx.Client,
 ) -> None:
-    complete = f"GET {THINGS}/any/json HTTP/1.1\r\nHost: a\r\n\r\n".encode()
+    complete = f"GET {THINGS}/any/json HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     with closing(connect(client)) as connection:
         connection.sendall(complete)
         assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
