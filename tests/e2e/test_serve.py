@@ -1,6 +1,7 @@
 """`mosaico serve` with real processes: killed processes are restarted, and a stop ends them all."""
 
 import base64
+import contextlib
 import os
 import secrets
 import signal
@@ -31,6 +32,8 @@ from tests.support.processes import (
 )
 from tests.support.service import Service
 from tests.support.stored import DatabaseReader
+
+POWER_LOSSES = 20
 
 # The processes start once, for all tests of this file.
 pytestmark = pytest.mark.xdist_group("serve")
@@ -169,6 +172,46 @@ def test_killed_database__the_run_completes_after_a_restart(
     killed, *others = (deployment.database.stored_run(run_id) for run_id in runs)
     assert others == [killed, killed]
     assert len({row[0] for row in killed.results}) == len(killed.results) == TRACES
+
+
+@pytest.mark.prove
+def test_power_loss__a_healthy_run_completes_after_twenty(
+    service_processes: ServiceProcesses, deployment: Deployment
+) -> None:
+    """Every process of the service and of Postgres is killed at once, twenty times in one step."""
+    gate = deployment.programs.gate("power-loss")
+    deployment.upload("gate:power-loss")
+    run_id = deployment.start("gate:power-loss")
+    for number in range(POWER_LOSSES):
+        until(lambda: is_collecting(deployment, run_id), what=service_processes.serve.log)
+        lose_power(service_processes)
+        service_processes.restart()
+        print(f"  power loss {number + 1} of {POWER_LOSSES}")  # noqa: T201
+    gate.open()
+
+    deployment.completed_run(run_id)
+
+    results = deployment.database.stored_run(run_id).results
+    assert len({row[0] for row in results}) == len(results) == TRACES
+
+
+def is_collecting(deployment: Deployment, run_id: str) -> bool:
+    query = (
+        "SELECT count(*) > 0 FROM procrastinate_jobs"
+        " WHERE task_name = 'runs.collect' AND status = 'doing' AND args ->> 'run_id' = %s"
+    )
+    return bool(deployment.database.value(query, run_id))
+
+
+def lose_power(service_processes: ServiceProcesses) -> None:
+    postmaster = postmaster_pid(service_processes)
+    # Stopped first, so that no process sees another one die before its own end.
+    pids = [postmaster, *children_of(postmaster), *service_processes.processes()]
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+    until(lambda: not any(map(lives, pids)), what=str(pids))
 
 
 def test_serve__killed_worker_is_restarted_and_its_run_completes(
