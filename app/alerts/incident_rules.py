@@ -68,9 +68,9 @@ UNCONFIRMED_Z = 1.5
 # A rise inside an incident needs several runs: one good run is not a new level.
 PARTLY_BACK_RUNS = 3
 # A rise outside an incident splits the reference, and each split costs knowledge of the spread.
-RISE_MARGIN = 1.0
+RISE_MARGIN = 1.5
 # A further fall is looked for among few runs with a frozen spread.
-WORSE_MARGIN = 0.4
+WORSE_MARGIN = 0.6
 MIN_INCIDENT_REFERENCE = 2
 # A run is suspicious beyond this fraction of the limit, which is a z of 2.2 at the default promise.
 SUSPICIOUS = 0.77

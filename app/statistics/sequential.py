@@ -41,14 +41,14 @@ LIMIT_SLOPE = 2.15
 PRIOR_RUNS = 2
 MAX_DEGREES = 300.0
 # Of the correlation of neighboring runs, so many standard errors are taken for chance.
-LAG_CHANCE = 0.3
+LAG_CHANCE = 0.2
 # How fast the correlation of run effects decays with the distance between two runs.
 LAG_DECAY = 0.7
 MAX_CORRELATION = 0.8
 MIN_PAIRS = 3
 # Correlated runs wander off and come back, which is more than the variance of a mean: standard errors
 # are wider by this share of the correlation. The value keeps the promise at a correlation of 0.6.
-CORRELATION_WIDENING = 1.2
+CORRELATION_WIDENING = 1.5
 # Larger ratios are not told apart, so that every score can be stored as JSON.
 MAX_T = 1e6
 MIN_ERROR = 1e-300

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.alerts.incident_rules import PagePolicy, advance_series
-from app.kpis.series_types import SeriesEvent, SeriesState
+from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesState
 from app.statistics.run_levels import RunItemValues, fit_levels
 from app.statistics.sequential import RunLevel
 
@@ -199,17 +199,85 @@ def mean_of(detections: Sequence[Detection]) -> Detection:
     return Detection._make(float(np.mean(column)) for column in columns)
 
 
-# --- rivals -------------------------------------------------------------------------------------
+class Repeated(NamedTuple):
+    """A history whose runs can be repeated: levels of the first trials, and of all trials."""
 
-Statistic: TypeAlias = Callable[[Sequence[RunLevel]], Iterator[float]]
+    first: dict[int, RunLevel]
+    joint: dict[int, RunLevel]
+
+
+class RepeatedPlay(NamedTuple):
+    """The events of a history, and the trials per item and run that it took."""
+
+    events: Events
+    trials: float
+
+
+def simulate_repeated(
+    cell: Cell, extra: int, runs: int, histories: int, seed: int, shift: Shift = no_change
+) -> list[Repeated]:
+    """Histories whose runs can get `extra` trials; both parts of a run share its effect."""
+    rng = np.random.default_rng(seed)
+    pairs = []
+    for _ in range(histories):
+        rates = np.clip(rng.beta(1.6, 0.4, size=cell.items), 0.01, 0.99)
+        shifted = shifted_rates(rates, shift(runs) + run_effects(rng, cell, runs))
+        first = rng.binomial(cell.trials, shifted) / cell.trials
+        more = rng.binomial(extra, shifted)
+        joint = (first * cell.trials + more) / (cell.trials + extra)
+        levels = levels_of_values(first, cell.trials)
+        share = cell.trials / (cell.trials + extra)
+        pairs.append(Repeated(levels, _with_more_trials(levels, joint.mean(axis=1), share)))
+    return pairs
+
+
+def _with_more_trials(
+    levels: dict[int, RunLevel], means: Floats, share: float
+) -> dict[int, RunLevel]:
+    return {
+        run: RunLevel(
+            run,
+            float(means[run]),
+            None if level.noise is None else level.noise * share,
+            level.traces / share,
+        )
+        for run, level in levels.items()
+    }
+
+
+def play_repeated(
+    histories: Sequence[Repeated], is_repeated: Callable[[RunsEvidence], bool], extra_share: float
+) -> list[RepeatedPlay]:
+    """Each run is judged by its first trials, and by all of them when `is_repeated`; `extra_share`
+    is the number of extra trials for each first one.
+    """
+    policy = PagePolicy(false_pages_per_month=0.25, prior_sd=PRIOR_SD)
+    return [_play_repeated(history, policy, is_repeated, extra_share) for history in histories]
+
+
+def _play_repeated(
+    history: Repeated,
+    policy: PagePolicy,
+    is_repeated: Callable[[RunsEvidence], bool],
+    extra_share: float,
+) -> RepeatedPlay:
+    state, events, repeated = SeriesState(), Events(), 0
+    levels = dict[int, RunLevel]()
+    for run in history.first:
+        levels[run] = history.first[run]
+        step = advance_series(state, levels, run, policy)
+        if is_repeated(step.evidence):
+            repeated += 1
+            levels[run] = history.joint[run]
+            step = advance_series(state, levels, run, policy)
+        state = step.state
+        if step.evidence.event is not None:
+            events.append((run, step.evidence.event))
+    return RepeatedPlay(events, 1 + extra_share * repeated / len(history.first))
 
 
 class Rival(NamedTuple):
-    """A detector that pages when its statistic of a run exceeds a limit.
-
-    `is_sequential` detectors keep a sum, which begins again after a page, and learn from the runs
-    outside of their incidents only.
-    """
+    """Another detector: the runs at which it pages for a limit, which is tuned in a range."""
 
     name: str
     pages: Callable[[Sequence[RunLevel], float], list[int]]

