@@ -86,7 +86,7 @@ class Replay:
         threshold the distance of the median value from it.
         """
         assessments = self.assessments
-        if spec.condition.uses_history:
+        if spec.condition.uses_history or spec.condition is Condition.REGRESSED:
             effects = (assessment.min_detectable_effect for assessment in reversed(assessments))
             return next((effect for effect in effects if effect), None)
         values = [assessment.value for assessment in assessments if assessment.value is not None]

@@ -91,7 +91,7 @@ def backtest_alert_config(body: BacktestRequest, res: Res) -> BacktestView:
     with res.db.read() as session:
         budget = read_budget(res.options)
         history = rule_tests.backtest_history(session, body, now, budget)
-    return history.backtest(rule_tests.backtest_start(body, now))
+    return history.backtest(rule_tests.backtest_start(body, now), res.db)
 
 
 @alert_configs.get("/{alertConfigId}", dependencies=READ)
@@ -129,7 +129,7 @@ def test_alert_config(rule_id: RuleId, res: Res) -> RuleTestView:
     """Assess the newest run of each agent, and send a test message to the recipients of the rule."""
     with res.db.read() as session:
         histories = rule_tests.newest_histories(session, queries.get_rule(session, rule_id))
-    assessments = rule_tests.assess_newest(histories)
+    assessments = rule_tests.assess_newest(histories, res.db)
     with res.db.begin() as session:
         return rule_tests.send_test(session, queries.get_rule(session, rule_id), assessments)
 

@@ -1,5 +1,6 @@
 """Tests of alert rules: on the newest runs, over stored history, with a message to recipients."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -8,7 +9,7 @@ from sqlalchemy.orm import Session
 from app.agents.queries import get_agent
 from app.alerts import queries
 from app.alerts.backtest import BacktestRun, Replay, replay
-from app.alerts.evaluation import default_promise
+from app.alerts.evaluation import default_promise, series_name
 from app.alerts.messages import render_rule_test
 from app.alerts.models import AlertRule
 from app.alerts.publishing import benchmark_name
@@ -26,6 +27,8 @@ from app.alerts.schemas import (
 from app.alerts.series_decision import level_of_measurement
 from app.alerts.value_history import MeasurementHistory
 from app.alerts.watched_values import RuleTarget
+from app.comparison.stored_run_comparison import series_levels_in_child
+from app.core.db import Database
 from app.core.errors import ErrorItem, Invalid
 from app.core.schemas import all_fields
 from app.kpis.series_types import SeriesState
@@ -53,6 +56,7 @@ class RuleHistory:
         self.runs = list_ended_runs(
             session, rule.benchmark_id, agent_id, since=since, limit=MAX_RUNS
         )
+        self._rule = rule
         self._spec = rule_spec(rule)
         self._name = rule.metric or rule.name
         self._promise = promise
@@ -61,26 +65,41 @@ class RuleHistory:
             with_items=self._spec.condition is Condition.ANOMALY_DETECTED,
         )
 
-    def replay(self) -> Replay:
-        """Judge the runs; computes, so call it outside of any transaction."""
-        return replay(
-            self._spec, self._name, self.runs, self._measurements, self._levels, self._promise
-        )
+    def replay(self, db: Database) -> Replay:
+        """Judge the runs; computes, so call it outside of any transaction.
 
-    def _levels(self, series: SeriesState, run: PastRun) -> dict[int, RunLevel]:
-        """The levels of a run and of the comparable runs of a series, by their values."""
+        Raises: `ComparisonBusy`, `ComparisonFailed`.
+        """
+        stored = self._stored_levels(db)
         fingerprints = {past.seq: past.fingerprint for past in self.runs}
-        seqs = {seq for seq in series.runs if fingerprints.get(seq) == run.fingerprint} | {run.seq}
-        levels = (
-            level_of_measurement(seq, measurement)
-            for seq in seqs
-            if (measurement := self._measurements.get(seq)) is not None
-        )
-        return {level.run: level for level in levels if level is not None}
 
-    def backtest(self, since: datetime) -> BacktestView:
+        def levels_of(series: SeriesState, run: PastRun) -> dict[int, RunLevel]:
+            seqs = {seq for seq in series.runs if fingerprints.get(seq) == run.fingerprint}
+            levels = (stored.get(seq) or self._level_of_value(seq) for seq in {*seqs, run.seq})
+            return {level.run: level for level in levels if level is not None}
+
+        return replay(
+            self._spec, self._name, self.runs, self._measurements, levels_of, self._promise
+        )
+
+    def _stored_levels(self, db: Database) -> dict[int, RunLevel]:
+        """The levels of the valid runs over their items, as new runs are judged."""
+        if self._spec.condition is not Condition.REGRESSED:
+            return {}
+        groups: dict[str | None, list[int]] = defaultdict(list)
+        for run in self.runs:
+            if run.is_valid:
+                groups[run.fingerprint].append(run.seq)
+        return series_levels_in_child(db, series_name(self._rule), list(groups.values()))
+
+    def _level_of_value(self, seq: int) -> RunLevel | None:
+        """The level of a run whose items are not stored."""
+        measurement = self._measurements.get(seq)
+        return level_of_measurement(seq, measurement) if measurement else None
+
+    def backtest(self, since: datetime, db: Database) -> BacktestView:
         """The replay with how much history there was and how many alerts it would have sent."""
-        replayed = self.replay()
+        replayed = self.replay(db)
         outcomes = replayed.outcomes()
         failed = sum(run.status == RunStatus.FAILED for run in self.runs)
         valid = sum(run.is_valid for run in self.runs)
@@ -134,11 +153,11 @@ def newest_histories(session: Session, rule: AlertRule) -> list[RuleHistory]:
     return [RuleHistory(session, rule, agent_id) for agent_id in agent_ids]
 
 
-def assess_newest(histories: Sequence[RuleHistory]) -> list[RuleTestAssessment]:
+def assess_newest(histories: Sequence[RuleHistory], db: Database) -> list[RuleTestAssessment]:
     """The assessment of the newest valid run of each agent."""
     assessments = []
     for history in histories:
-        valid_runs = [replayed for replayed in history.replay().runs if replayed.assessment]
+        valid_runs = [replayed for replayed in history.replay(db).runs if replayed.assessment]
         if valid_runs and (assessment := valid_runs[-1].assessment):
             assessments.append(
                 RuleTestAssessment(

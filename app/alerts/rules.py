@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from statistics import NormalDist
 from typing import NamedTuple
 
 from app.alerts.details import AlertDetails, AnomalyDetails
@@ -251,11 +252,29 @@ def assess_evidence(value_spec: ValueSpec, alone: Assessment, evidence: RunsEvid
         alone,
         outcome=outcome,
         baseline=_natural(evidence.reference_level, value_spec),
+        min_detectable_effect=_detectable_by_next_run(evidence, value_spec),
         explanation=explain_evidence(value_spec, alone.value, evidence),
         details=details,
     )
 
 
+def _detectable_by_next_run(evidence: RunsEvidence, value_spec: ValueSpec) -> float | None:
+    """The harmful change that one run pages about with 80 % power; smaller ones take several runs."""
+    if evidence.low is None or evidence.high is None or evidence.reference_level is None:
+        return None
+    error = (evidence.high - evidence.low) / (2 * _NORMAL.inv_cdf(0.975))
+    width, reference = evidence.width or 1, evidence.reference
+    # From the error of the window's mean to that of one run.
+    one_run = error * math.sqrt((1 + 1 / reference) / (1 / width + 1 / reference))
+    fall = (evidence.limit + _NORMAL.inv_cdf(0.8)) * one_run
+    if not value_spec.logarithmic:
+        return fall
+    # Of a time or a cost, a rise is the harm.
+    ratio = math.expm1(fall if value_spec.harm is Side.HIGH else -fall)
+    return math.exp(evidence.reference_level) * abs(ratio)
+
+
+_NORMAL = NormalDist()
 _EVIDENCE_OUTCOMES = {
     SeriesStatus.WARMUP: AlertOutcome.WARMUP,
     SeriesStatus.OK: AlertOutcome.HEALTHY,

@@ -33,6 +33,8 @@ from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
 from app.results.queries import get_run
 from app.results.rules import RunStatus, Validity, require_traces
+from app.results.run_series import list_points
+from app.statistics.sequential import RunLevel
 
 R = TypeVar("R")
 
@@ -118,6 +120,32 @@ def _compare_stored(
     db = Database(url, pool_size=1, name="mosaico-compare")
     try:
         return compare_runs(db, baseline_ids, candidate_id, metric=metric, judged=judged)
+    finally:
+        db.engine.dispose()
+
+
+def series_levels_in_child(
+    db: Database, series: str, run_groups: Sequence[Sequence[int]]
+) -> dict[int, RunLevel]:
+    """The levels of a series in groups of comparable runs, by sequence number, each group on the
+    items of its newest run. Runs without stored items are left out.
+
+    Raises: `ComparisonBusy`, `ComparisonFailed`.
+    """
+    return run_in_child(_load_levels, db.url, series, [list(group) for group in run_groups])
+
+
+def _load_levels(url: str, series: str, run_groups: Sequence[Sequence[int]]) -> dict[int, RunLevel]:
+    from app.comparison.series_levels import levels_of_points
+
+    db = Database(url, pool_size=1, name="mosaico-levels")
+    levels: dict[int, RunLevel] = {}
+    try:
+        for group in run_groups:
+            with db.read() as session:
+                points = list_points(session, series, group)
+            levels |= levels_of_points(points)
+        return levels
     finally:
         db.engine.dispose()
 

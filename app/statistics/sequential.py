@@ -38,7 +38,7 @@ LIMIT_SLOPE = 2.15
 
 # The variance between runs is shrunk to this prior: it counts as so many runs, in which the level
 # moved by `prior_sd` beyond the noise of the items.
-PRIOR_RUNS = 2
+PRIOR_RUNS = 4
 MAX_DEGREES = 300.0
 # Of the correlation of neighboring runs, so many standard errors are taken for chance.
 LAG_CHANCE = 0.2

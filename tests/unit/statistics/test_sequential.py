@@ -33,14 +33,14 @@ def test_scan_levels__two_reference_runs_are_needed() -> None:
 
 def test_scan_levels__numbers_by_hand() -> None:
     fall = scan(levels_of(0.8, 0.8, 0.6, noise=0.0001))
-    # Between runs: (2 · (0.0001 + 0.0009) + 0) / (2 + 2 − 1) = 0.002 / 3.
-    variance = 0.002 / 3
+    # Between runs: (4 · (0.0001 + 0.0009) + 0) / (4 + 2 − 1) = 0.004 / 5.
+    variance = 0.004 / 5
     error = math.sqrt(variance * (1 + 1 / 2))
     assert (fall.width, fall.reference) == (1, 2)
     assert fall.effect == pytest.approx(-0.2)
     assert fall.standard_error == pytest.approx(error)
-    # Satterthwaite: 3 · min(variance / (variance − 0.0001), 2)².
-    assert fall.degrees == pytest.approx(3 * (variance / (variance - 0.0001)) ** 2)
+    # Satterthwaite: 5 · min(variance / (variance − 0.0001), 2)².
+    assert fall.degrees == pytest.approx(5 * (variance / (variance - 0.0001)) ** 2)
 
 
 def test_scan_levels__the_window_of_the_strongest_evidence_dates_the_change() -> None:
