@@ -136,6 +136,7 @@ def series_levels_in_child(
 
 
 def _load_levels(url: str, series: str, run_groups: Sequence[Sequence[int]]) -> dict[int, RunLevel]:
+    # Imports numpy: only a child process may.
     from app.comparison.series_levels import levels_of_points
 
     db = Database(url, pool_size=1, name="mosaico-levels")

@@ -111,10 +111,7 @@ def test_false_pages__keep_the_promise(show: Show) -> None:
         show(f"  {cell!s:24} {rates[cell]:.3f}   runs 3 to 12: {false_pages(early, 12):.3f}")
     assert max(rates[cell] for cell in CELLS) <= PROMISE + RATE_ERROR
     assert np.mean([rates[cell] for cell in CORRELATED]) <= PROMISE
-    # The goal is missed by 0.06 where nearly all noise is that of correlated runs: 200x1.
-    correlated = sorted(rates[cell] for cell in CORRELATED)
-    assert correlated[-2] <= PROMISE + RATE_ERROR
-    assert correlated[-1] <= PROMISE + 0.06 + RATE_ERROR
+    assert max(rates[cell] for cell in CORRELATED) <= PROMISE + RATE_ERROR
 
 
 @pytest.mark.prove
