@@ -255,11 +255,22 @@ class RunChanges:
             ).among(*pair.unit_positions)
             method = "clustered t" if self._is_clustered else "paired t"
         else:
-            test = unpaired_change_test(
-                linear.effect,
-                UnitInfluences.of_items(linear.baseline_influences, self._baseline.units()),
-                UnitInfluences.of_items(linear.candidate_influences, self._candidate.units()),
-                width=width,
+            own_units = (self._baseline.units(), self._candidate.units())
+            test = max(
+                (
+                    unpaired_change_test(
+                        linear.effect,
+                        UnitInfluences.of_items(first, own_units[0]),
+                        UnitInfluences.of_items(second, own_units[1]),
+                        width=width,
+                    )
+                    # A run with large outliers hides them with the gradient at its own mean.
+                    for first, second in (
+                        (linear.baseline_influences, linear.candidate_influences),
+                        (linear.changes, linear.influences),
+                    )
+                ),
+                key=lambda test: test.p,
             )
             method = "t of two samples"
             notes.append(Note.UNPAIRED)
@@ -370,6 +381,8 @@ class _LinearChange(NamedTuple):
     """A change with the contributions of the items, of shape (items of the formula,).
 
     `changes` add up to about the effect, `influences` (of the candidate minus of the baseline) to 0.
+    For runs of different items these are the influences of baseline and candidate with the gradient
+    between the runs.
     `gradient` is that between the runs, on the scale of the effect.
     """
 
@@ -502,10 +515,8 @@ class _FormulaPair:
         before, between, after = (gradient or {} for gradient in gradients)
         if not self._is_paired:
             own = (influences_of(first, before), influences_of(second, after))
-            nothing = np.zeros(0)
-            return _LinearChange(
-                baseline, candidate, effect, is_logarithm, nothing, nothing, *own, between
-            )
+            shared = (influences_of(first, between), influences_of(second, between))
+            return _LinearChange(baseline, candidate, effect, is_logarithm, *shared, *own, between)
         items = self._any_value
         mean_gradient = {
             # Simpson's rule: with one gradient a kink (MIN, CLAMP) could hide the change.
