@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from app.access import rate_limits
 from app.core.logging import configure_logging
 from tests.integration.safety.fuzzing import Fuzzer, fuzzer_of
 from tests.support.service import Service
@@ -18,7 +19,9 @@ EXAMPLES = "75"
 
 
 @pytest.fixture
-def fuzzer(service: Service) -> Iterator[Fuzzer]:
+def fuzzer(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fuzzer]:
+    # Every request is repeated without a key and with invalid ones.
+    monkeypatch.setattr(rate_limits, "FAILURE_BURST", 1_000_000)
     root = logging.getLogger()
     before = (list(root.handlers), root.level)
     configure_logging("json")  # else every failure is drawn with all its variables
