@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from app.comparison.change_text import ChangeText, describe_change, format_amount, format_limit
 from app.kpis.verdict_types import BaselineRuns, ComparedItems, RunVerdict, ValueVerdict
 from app.results.plan import PlanDifferences
-from app.statistics.verdict_rules import ChangeVerdict, Note, Scale, Side, Verdict
+from app.statistics.verdict_rules import ChangeVerdict, Note, Scale, Verdict
 
 NOT_COMPARABLE = "not comparable with its baseline"
 FIRST_RUN = "first run: there is no earlier valid run of this agent to compare with"
@@ -19,6 +19,7 @@ _BY_PRIORITY = (
     Verdict.NO_EVIDENCE,
     Verdict.INVALID,
 )
+_TOO_FEW = {Note.FEW_ITEMS, Note.FEW_CLUSTERS}
 # Other sentences say what these notes mean.
 _PHRASED_NOTES = frozenset({Note.AT_BEST})
 
@@ -155,7 +156,8 @@ def _meaning(change: ChangeVerdict, scale: Scale) -> str:
         case Verdict.IMPROVED:
             return "This is better, and more than chance explains."
         case Verdict.NO_EVIDENCE if Note.DETECTABLE_BUT_SMALL not in change.notes:
-            if change.side is Side.BOTH and Note.NO_DIRECTION in change.notes:
+            # The notes say why: nothing is ruled out for other items, or no side is better.
+            if Note.IDENTICAL in change.notes or Note.NO_DIRECTION in change.notes:
                 return ""
             return f"A change of more than {format_limit(change.margin, scale)} is ruled out."
         case Verdict.INCONCLUSIVE:
@@ -166,7 +168,12 @@ def _meaning(change: ChangeVerdict, scale: Scale) -> str:
 
 def _inconclusive(change: ChangeVerdict, scale: Scale) -> str:
     """Why there is no verdict; the detectable effect only when the change is smaller than it."""
-    if change.effect is not None and change.mde and abs(change.effect) < change.mde:
+    if change.effect is None or _TOO_FEW & {*change.notes}:
+        return "This is inconclusive."
+    if change.p_adjusted is not None and change.p_adjusted < change.alpha:
+        smallest = format_limit(change.min_effect, scale)
+        return f"This is inconclusive: it is a change, but maybe a smaller one than {smallest}."
+    if change.mde and abs(change.effect) < change.mde:
         detectable = format_amount(change.mde, scale)
         return (
             "This is inconclusive: chance alone explains the change. With these items only a change"

@@ -6,7 +6,7 @@ from app.statistics.intervals import unseen_share
 from app.statistics.verdict_rules import Harm, MarginOutcome, Note
 
 # With these notes no interval describes other items than the compared ones.
-_TOO_FEW = (Note.FEW_ITEMS, Note.NO_ITEMS)
+_TOO_FEW = (Note.FEW_ITEMS, Note.FEW_CLUSTERS, Note.NO_ITEMS)
 
 
 def describe_drop(verdict: ValueVerdict, harm: Harm, limit: float, outcome: MarginOutcome) -> str:
@@ -85,8 +85,8 @@ def has_too_few(verdict: ValueVerdict) -> bool:
 
 
 def _few_sentence(verdict: ValueVerdict) -> str:
-    note = next(note for note in _TOO_FEW if note in verdict.notes)
-    return _clause(note.sentence)
+    notes = [note for note in (*_TOO_FEW, Note.THESE_ITEMS) if note in verdict.notes]
+    return _clause(" ".join(note.sentence for note in notes))
 
 
 def describe_missing(verdict: ValueVerdict) -> str:

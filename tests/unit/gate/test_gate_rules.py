@@ -189,6 +189,15 @@ def test_gate__identical_runs_pass_with_the_share_that_is_unknown() -> None:
     assert "9.5 %" in result.checks[0].reason
 
 
+def test_gate__too_few_clusters_prove_nothing() -> None:
+    few = judged(-0.9, 0.05, 0.001, notes=(Note.FEW_CLUSTERS,))
+    assert few.verdict is Verdict.INCONCLUSIVE
+    result = decide(compared({"quality": few}), NO_TERMS)
+    # As the verdict: a gate fails exactly where the run regressed.
+    assert result.outcome is GateOutcome.INCONCLUSIVE
+    assert "clusters" in result.checks[0].reason
+
+
 def test_gate__jumping_kpi_without_an_interval_fails_by_its_test() -> None:
     jumped = judged(-1.0, None, 0.01)
     assert decide(compared({"passed": jumped}), NO_TERMS).outcome is GateOutcome.REGRESSION

@@ -1,0 +1,60 @@
+"""The sentences of verdicts: none says what another one, or its numbers, deny."""
+
+from dataclasses import replace
+
+from app.comparison.verdict_text import explain
+from app.statistics.verdict_rules import ChangeVerdict, Note, Scale, Verdict
+
+CHANGE = ChangeVerdict(
+    verdict=Verdict.INCONCLUSIVE,
+    effect=-0.25,
+    low=-0.5,
+    high=0.0,
+    low_adjusted=-0.5,
+    high_adjusted=0.0,
+    p=0.05,
+    p_adjusted=0.05,
+    mde=0.24,
+    n_items=40,
+    trials=1.0,
+    method="paired t",
+    baseline_value=0.95,
+    value=0.7,
+    min_effect=0.02,
+    margin=0.05,
+)
+
+
+def test_explain__detectable_effect_below_the_observed_change_is_not_named() -> None:
+    assert "detected reliably" not in explain("quality", CHANGE, Scale.RATE)
+    assert "only a change of 0.300 or more" in explain(
+        "quality", replace(CHANGE, mde=0.3), Scale.RATE
+    )
+
+
+def test_explain__a_proved_small_change_is_not_called_chance() -> None:
+    small = replace(CHANGE, effect=-0.015, p_adjusted=0.01)
+    text = explain("quality", small, Scale.RATE)
+    assert "it is a change, but maybe a smaller one than 0.02" in text
+    assert "chance alone" not in text
+
+
+def test_explain__identical_runs_rule_nothing_out_for_other_items() -> None:
+    same = replace(
+        CHANGE, verdict=Verdict.NO_EVIDENCE, effect=0.0, value=0.95, notes=(Note.IDENTICAL,)
+    )
+    text = explain("quality", same, Scale.RATE)
+    assert "ruled out" not in text
+    assert text.endswith(Note.IDENTICAL.sentence)
+
+
+def test_explain__few_items_are_the_reason() -> None:
+    text = explain("quality", replace(CHANGE, notes=(Note.FEW_ITEMS,)), Scale.RATE)
+    assert "chance alone explains" not in text
+    assert Note.FEW_ITEMS.sentence in text
+
+
+def test_explain__a_p_value_is_labelled_as_adjusted() -> None:
+    text = explain("quality", replace(CHANGE, p=0.02, p_adjusted=0.05), Scale.RATE)
+    assert "adjusted p 0.05" in text
+    assert "quality fell from 0.950 to 0.700: -0.250 (95 % CI -0.500 to 0.000" in text
