@@ -28,7 +28,7 @@ def severity(
         for path, rates in zip(paths, (baseline, candidate), strict=True):
             path.write_text("".join(_lines(rates, trials)))
         selected = select_metrics(METRIC, {})
-        comparison = compare_files(*paths, selected, selected.requested)
+        comparison = compare_files(paths[0], paths[1], selected, selected.requested)
     terms = GateTerms(requested=selected.requested, max_drop={METRIC: max_drop})
     return SEVERITY.index(decide(comparison, terms).outcome)
 
