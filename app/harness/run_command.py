@@ -164,15 +164,15 @@ def resume_command(
 ) -> str:
     """A command line with `--resume`, quoted for a shell; `module` was started with `python -m`."""
     program, *options = arguments
-    kept: list[str] = []
+    words_to_keep: list[str] = []
     for option in options:
-        is_value = bool(kept) and kept[-1] == "--resume"
+        is_value = bool(words_to_keep) and words_to_keep[-1] == "--resume"
         if is_value:
-            kept.pop()
+            words_to_keep.pop()
         elif not option.startswith("--resume="):
-            kept.append(option)
+            words_to_keep.append(option)
     words = [Path(program).name] if module is None else ["python", "-m", module]
-    return shlex.join([*words, *kept, "--resume", str(result_file)])
+    return shlex.join([*words, *words_to_keep, "--resume", str(result_file)])
 
 
 def _started_module() -> str | None:

@@ -179,11 +179,11 @@ def limit_size(transcript: Transcript) -> Transcript:
     if sum(sizes) <= MAX_TRANSCRIPT_CHARS:
         return replace(transcript, steps=tuple(steps))
     half = MAX_TRANSCRIPT_CHARS // 2
-    kept_first = sum(size <= half for size in accumulate(sizes))
-    kept_last = sum(size <= half for size in accumulate(reversed(sizes)))
-    kept = (*steps[:kept_first], *steps[len(steps) - kept_last :])
-    omitted = transcript.omitted_steps + len(steps) - len(kept)
-    return Transcript(steps=kept, omitted_steps=omitted)
+    first_count = sum(size <= half for size in accumulate(sizes))
+    last_count = sum(size <= half for size in accumulate(reversed(sizes)))
+    kept_steps = (*steps[:first_count], *steps[len(steps) - last_count :])
+    omitted = transcript.omitted_steps + len(steps) - len(kept_steps)
+    return Transcript(steps=kept_steps, omitted_steps=omitted)
 
 
 def _size(step: TranscriptStep) -> int:

@@ -42,11 +42,11 @@ def write_page(file: Path, view: RunReportView, other: RunReportView | None = No
 def find_attempts(view: RunReportView, task: str) -> list[AttemptView]:
     """The attempts at a task, named by its ID or by the last part of it. Raises: WrongUsage."""
     names = list(dict.fromkeys(attempt.task for attempt in view.attempts))
-    chosen = [name for name in names if name == task]
-    chosen = chosen or [name for name in names if name.rpartition("/")[2] == task]
-    if not chosen:
+    matching_names = [name for name in names if name == task]
+    matching_names = matching_names or [name for name in names if name.rpartition("/")[2] == task]
+    if not matching_names:
         raise WrongUsage(f"the result has no task {task!r}", hint=_suggestion(task, names))
-    return [attempt for attempt in view.attempts if attempt.task in chosen]
+    return [attempt for attempt in view.attempts if attempt.task in matching_names]
 
 
 def _suggestion(task: str, names: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ PASSED_METRIC: Final = "TASK_PASSED"
 
 def load_trace_page(api: ApiClient, run_id: str, other_id: str | None) -> str:
     """The page of one or two runs; at most the first 1,000 traces of each."""
-    views = [_view(api, each) for each in (run_id, other_id) if each is not None]
+    views = [_view(api, chosen_id) for chosen_id in (run_id, other_id) if chosen_id is not None]
     return html_report(*views)
 
 

@@ -228,8 +228,8 @@ def run(
     def show(report: "McpReport") -> None:
         _write_reports(report, prepared.csv_file, junit=junit, html=html, markdown=markdown)
         # Attempts of a resumed or quiet run were not shown before.
-        shown = is_shown_live() and not quiet and resume is None
-        _print_report(report, output, verbose=verbose, attempts=not shown)
+        was_shown = is_shown_live() and not quiet and resume is None
+        _print_report(report, output, verbose=verbose, attempts=not was_shown)
 
     run_command.run_to_exit(
         lambda: run_files(prepared),

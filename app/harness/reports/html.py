@@ -45,9 +45,9 @@ def html_report(view: RunReportView, other: RunReportView | None = None) -> str:
     results = sorted({result for row in rows for result in row.results()})
     groups = sorted({row.group for row in rows})
     return html_page(
-        " and ".join(each.title for each in views),
+        " and ".join(view.title for view in views),
         [
-            *(f"<p>{html_text(_subtitle(each))}</p>" for each in views),
+            *(f"<p>{html_text(_subtitle(view))}</p>" for view in views),
             *_overview(views),
             "<h2>Attempts</h2>",
             *_filter("Result", "r", results),
@@ -123,14 +123,14 @@ def _row(row: _Row, results: Sequence[str], groups: Sequence[str]) -> Iterator[s
     labels = "".join(
         f'<b class="{html_text(label)}">{html_text(label)}</b> ' for label in row.labels()
     )
-    shown = next(attempt for attempt in row.attempts if attempt is not None)
+    first_attempt = next(attempt for attempt in row.attempts if attempt is not None)
     points = " / ".join(attempt.points for attempt in row.attempts if attempt and attempt.points)
     yield (
-        f'<details class="attempt {" ".join(classes)}"><summary>{labels}{html_text(shown.title)}'
+        f'<details class="attempt {" ".join(classes)}"><summary>{labels}{html_text(first_attempt.title)}'
         f" {html_text(points)}</summary>"
     )
     if len(row.attempts) == 1:
-        yield from _attempt(shown)
+        yield from _attempt(first_attempt)
     else:
         yield '<div class="pair">'
         for attempt in row.attempts:
