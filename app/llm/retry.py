@@ -110,7 +110,8 @@ class RetryWait(NamedTuple):
 class RetryStatus:
     """The failed attempts of a call: how often it failed with each status, and the last reason.
 
-    `waited_s` sums the waits before the retries, in seconds; `wait` is the one in progress.
+    The last attempt of a call that failed is one of them. `waited_s` is the time spent waiting before
+    retries, in seconds, also of a wait that was cancelled; `wait` is the one in progress.
     """
 
     failures: Counter[str] = field(default_factory=Counter)
@@ -123,7 +124,7 @@ class RetryStatus:
         return " and ".join(f"{count} × {status}" for status, count in self.failures.items())
 
 
-# Of the kinds that are retried and may have no HTTP status.
+# Of the kinds that may have no HTTP status.
 _NAMES_WITHOUT_STATUS: Final = {
     LlmErrorKind.RATE_LIMITED: "rate limit",
     LlmErrorKind.SERVER: "server error",
@@ -151,6 +152,7 @@ async def call_with_retries(
     policies: LlmRetryPolicy = TURN_RETRIES,
     *,
     sleep: Sleep = asyncio.sleep,
+    clock: Callable[[], float] = time.monotonic,
     chance: Callable[[], float] = random.random,
     on_rate_limit: Callable[[float], None] = lambda _: None,
 ) -> T:
@@ -170,6 +172,9 @@ async def call_with_retries(
         try:
             response = await attempt()
         except LlmError as error:
+            cause = _status_name(error)
+            status.failures[cause] += 1
+            status.last_reason = error.reason
             policy = policies.policy_for(error.kind)
             if policy is None:
                 raise
@@ -181,10 +186,6 @@ async def call_with_retries(
             )
             if wait_s is None:
                 raise
-            cause = _status_name(error)
-            status.failures[cause] += 1
-            status.last_reason = error.reason
-            status.waited_s += wait_s
             if error.kind is LlmErrorKind.RATE_LIMITED:
                 # Before the sleep: the other requests must stop while this one waits.
                 on_rate_limit(wait_s)
@@ -193,10 +194,17 @@ async def call_with_retries(
         failures[policy] += 1
         waited_s += wait_s
         status.wait = RetryWait(cause, time.time() + wait_s)
-        await sleep(wait_s)
-        status.wait = None
+        started_s = clock()
+        try:
+            await sleep(wait_s)
+        finally:
+            # Also after a cancellation: the rest of the wait did not happen.
+            status.waited_s += clock() - started_s
+            status.wait = None
 
 
 def _status_name(error: LlmError) -> str:
     """The HTTP status of a failed attempt, or why there was none."""
-    return str(error.status) if error.status is not None else _NAMES_WITHOUT_STATUS[error.kind]
+    if error.status is not None:
+        return str(error.status)
+    return _NAMES_WITHOUT_STATUS.get(error.kind, "rejected request")

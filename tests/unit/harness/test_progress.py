@@ -42,10 +42,13 @@ class LimitedLlm:
     def __init__(self, watched: list[WatchedLlm]) -> None:
         self._watched = watched
         self._failed = False
+        self._now_s = 0.0
         self.waits: list[str] = []
 
     async def turn(self, *_: object) -> Turn:
-        return await call_with_retries(self._answer, sleep=self._note_wait)
+        return await call_with_retries(
+            self._answer, sleep=self._note_wait, clock=lambda: self._now_s
+        )
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -58,7 +61,8 @@ class LimitedLlm:
         usage = Usage(input_tokens=30, output_tokens=2)
         return Turn(message=message, stop=StopReason.END, usage=usage)
 
-    async def _note_wait(self, _: float) -> None:
+    async def _note_wait(self, seconds: float) -> None:
+        self._now_s += seconds
         attempt = RunningAttempt("task", time.monotonic(), self._watched[0])
         self.waits.append(describe_activity(attempt, time.monotonic()))
 

@@ -70,10 +70,13 @@ def test_reported_error__is_retried_and_counted_by_its_status() -> None:
     async def attempt() -> Turn:
         return read_turn(json.dumps(bodies.pop(0)).encode(), read_completion)
 
-    async def sleep(_: float) -> None:
-        """Not in a test."""
+    now_s = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
 
     with track_retries() as status:
-        turn = asyncio.run(call_with_retries(attempt, sleep=sleep))
+        turn = asyncio.run(call_with_retries(attempt, sleep=sleep, clock=lambda: now_s))
     assert turn.message.text() == "Hello."
     assert (status.describe(), status.waited_s) == ("3 × 503", 2 + 4 + 8)

@@ -6,7 +6,14 @@ import httpx2
 import pytest
 
 from app.llm.errors import LlmError, LlmErrorKind
-from app.llm.retry import TURN_RETRIES, LlmRetryPolicy, call_with_retries, completion_retries
+from app.llm.retry import (
+    TURN_RETRIES,
+    LlmRetryPolicy,
+    RetryStatus,
+    call_with_retries,
+    completion_retries,
+    track_retries,
+)
 from app.llm.sdk import SdkErrors, translate_error
 
 RETRIES = completion_retries(max_retries=4, first_wait_s=1.0)
@@ -70,3 +77,49 @@ def test_retries__unreadable_response_of_a_completion_is_requested_once_more(
     policies: LlmRetryPolicy, retries: int
 ) -> None:
     assert len(waits_after(LlmErrorKind.UNREADABLE, policies)) == retries
+
+
+def status_of_failed_call(error: LlmError, *, slept_s: float | None = None) -> RetryStatus:
+    """The status of a call that always fails; with `slept_s` its first wait is cancelled then."""
+    now_s = 0.0
+
+    async def fail() -> None:
+        raise error
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds if slept_s is None else slept_s
+        if slept_s is not None:
+            raise asyncio.CancelledError
+
+    async def call() -> RetryStatus:
+        with track_retries() as status:
+            with pytest.raises((LlmError, asyncio.CancelledError)):
+                await call_with_retries(fail, sleep=sleep, clock=lambda: now_s)
+            return status
+
+    return asyncio.run(call())
+
+
+def test_retry_status__a_cancelled_wait_counts_the_time_that_passed() -> None:
+    limited = LlmError("later", kind=LlmErrorKind.RATE_LIMITED, status=429, retry_after_s=99.0)
+    status = status_of_failed_call(limited, slept_s=1.5)
+    assert (status.waited_s, status.wait) == (1.5, None)
+    assert status.describe() == "1 × 429"
+
+
+@pytest.mark.parametrize(
+    ("error", "failures", "waited_s"),
+    [
+        # Waits of 2, 4, 8 and 16 s between five attempts.
+        (LlmError("down", kind=LlmErrorKind.SERVER, status=503), "5 × 503", 30.0),
+        (LlmError("no such key", kind=LlmErrorKind.AUTH, status=401), "1 × 401", 0.0),
+        (LlmError("forbidden address"), "1 × rejected request", 0.0),
+    ],
+)
+def test_retry_status__the_last_failure_is_counted(
+    error: LlmError, failures: str, waited_s: float
+) -> None:
+    status = status_of_failed_call(error)
+    assert (status.describe(), status.waited_s) == (failures, waited_s)
+    assert status.last_reason == error.reason
