@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from app.harness.bash.sandbox import DEFAULT_LIMITS, Sandbox, SandboxLimits, sandbox_prompt
@@ -198,8 +198,10 @@ class _AgentLoop:
         if call.error is not None:
             self._record(use, _not_run(call.error), call.error)
             return
+        started = time.perf_counter()
         result = await self.sandbox.execute(call.commands, timeout_ms=call.timeout_ms)
-        self._record(use, result, tool_text(result))
+        duration_ms = 1000 * (time.perf_counter() - started)
+        self._record(use, replace(result, duration_ms=duration_ms), tool_text(result))
 
     def _record(self, use: ToolUseBlock, call: ToolCallResult, text: str) -> None:
         """Record the first open call and what the model reads about it."""

@@ -25,4 +25,5 @@ def _call(call: ToolCallResult) -> TranscriptToolCall:
         stderr=call.stderr,
         exit_code=call.exit_code,
         is_error=call.exit_code != 0,
+        duration_ms=call.duration_ms,
     )

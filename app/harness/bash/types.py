@@ -55,7 +55,8 @@ class EvalTask:
 class ToolCallResult:
     """One call of the sandboxed bash; `timeout_ms` is the timeout that the model set.
 
-    With `ran` false the call was not run: it is an error, and `stderr` says why.
+    With `ran` false the call was not run: it is an error, and `stderr` says why. `duration_ms` is
+    None for such a call, and where the recording has no duration.
     """
 
     commands: str
@@ -64,6 +65,7 @@ class ToolCallResult:
     exit_code: int
     timeout_ms: int | None = None
     ran: bool = True
+    duration_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

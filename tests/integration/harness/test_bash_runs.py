@@ -9,7 +9,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from typer.testing import CliRunner, Result
 
+from app.cli import cli
 from app.core.encryption import Secret
 from app.core.http.network_policy import PUBLIC_ONLY
 from app.core.resources import LlmServer, Resources
@@ -144,6 +146,49 @@ def test_bash_run__trace_shows_what_the_model_did(service: Service) -> None:
     assert "none" in failed["stderr"]
     missing = service.refused(404, "GET", f"/benchmark-runs/{run['id']}/traces/nope")
     assert missing["type"].endswith("trace-not-found")
+
+
+def mosaico(service: Service, *words: str | Path) -> Result:
+    """Run a `mosaico` command against the service."""
+    env = {
+        "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
+        "MOSAICO_API_KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
+    }
+    return CliRunner().invoke(cli, [*map(str, words)], env=env)
+
+
+def test_trace_commands__print_what_the_model_did(service: Service) -> None:
+    benchmark(service, SCRIPTED_MODEL)
+    run = service.completed()
+    listed = mosaico(service, "runs", "traces", run["id"], "--format", "json")
+    assert listed.exit_code == 0, listed.output
+    assert {item["traceId"] for item in json.loads(listed.stdout)["items"]} == {"good#0", "half#0"}
+    assert "TASK_SCORE 0.25" in mosaico(service, "runs", "traces", run["id"]).stdout
+    shown = mosaico(service, "runs", "trace", run["id"], "good#0")
+    assert shown.exit_code == 0, shown.output
+    lines = shown.stdout.splitlines()
+    assert "    $ cat /none" in lines
+    assert any(line.startswith("tool bash, exit code 1, ") for line in lines)
+    assert lines[-1] == "    Written."
+    document = mosaico(service, "runs", "trace", run["id"], "good#0", "--format", "json")
+    assert json.loads(document.stdout) == trace(service, run, "good#0")
+    missing = mosaico(service, "runs", "trace", run["id"], "nope")
+    assert missing.exit_code != 0
+    assert "nope" in missing.stderr
+
+
+def test_view_command__writes_a_page_of_one_run_or_of_two(service: Service, tmp_path: Path) -> None:
+    benchmark(service, SCRIPTED_MODEL)
+    run, other = service.completed()["id"], service.completed()["id"]
+    page = tmp_path / "page.html"
+    single = mosaico(service, "runs", "view", run, "--file", page)
+    assert single.exit_code == 0, single.output
+    text = page.read_text()
+    assert text.count('<details class="attempt') == 2
+    assert "$ cat /none" in text
+    assert '<div class="pair">' not in text
+    assert mosaico(service, "runs", "view", run, other, "--file", page).exit_code == 0
+    assert page.read_text().count('<div class="pair">') == 2
 
 
 def test_bash_run__secrets_of_the_service_are_masked_in_traces(

@@ -146,6 +146,36 @@ def test_run__passing_run_writes_result_and_exits_0() -> None:
     assert not list(Path("tmp").glob("*partial*"))
 
 
+def test_show__prints_calls_and_evaluations_of_a_task() -> None:
+    ot_bench("run", bench_file(DIRECT), "--output", "r.json")
+    shown = ot_bench("show", "r.json", "tool:echo:wrong")
+    assert shown.exit_code == 0, shown.output
+    assert "tool:echo:wrong" in shown.stdout
+    assert "tool:echo:right" not in shown.stdout
+    assert "not found in the answer" in shown.stdout
+    assert '    {"text": "good evening"}\n    good evening' in shown.stdout
+    [item] = json.loads(ot_bench("show", "r.json", "tool:echo:right", "--json").stdout)["items"]
+    assert item["result"] == "PASS"
+    [step] = item["transcript"]["steps"]
+    assert (step["tool"], step["output"]) == ("echo", "good morning")
+    unknown = ot_bench("show", "r.json", "tool:echo:wrogn")
+    assert unknown.exit_code == 2
+    assert "tool:echo:wrong" in unknown.stderr
+
+
+def test_view__writes_a_page_of_one_run_or_of_two(model: ModelServer) -> None:
+    file, page = bench_file(ASKING), Path("page.html")
+    asked = ot_bench("run", file, "--base-url", model.openai_url, "--output", "r.json")
+    assert asked.exit_code == 0, asked.output
+    assert ot_bench("view", "r.json", "--file", page).exit_code == 0
+    text = page.read_text()
+    assert text.count('<details class="attempt') == 2
+    assert "How much is 6 x 7?" in text
+    assert '<div class="pair">' not in text
+    assert ot_bench("view", "r.json", "r.json", "--file", page).exit_code == 0
+    assert page.read_text().count('<div class="pair">') == 2
+
+
 def test_run__low_pass_rate_exits_1_with_reason() -> None:
     file = bench_file(DIRECT)
     below = ot_bench("run", file, "--output", "r.json")

@@ -174,6 +174,16 @@ def test_agent_loop__results_of_one_turn_are_one_message() -> None:
     assert [getattr(block, "is_error", None) for block in results.content] == [False, True]
 
 
+def test_agent_loop__records_how_long_a_command_took() -> None:
+    unknown = ToolUseBlock(id="0", name="fetch", input={})
+    message = ChatMessage(role=MessageRole.ASSISTANT, content=(unknown,))
+    refused = Turn(message=message, stop=StopReason.TOOL_USE, usage=TEN)
+    slept, not_run = attempt(turn("sleep 0.05"), refused, turn(text="Done.")).trace.tool_calls
+    assert slept.duration_ms is not None
+    assert slept.duration_ms >= 40
+    assert not_run.duration_ms is None
+
+
 def test_turn_limit__trace_ends_with_results_of_last_turn() -> None:
     agent_attempt = attempt(turn("echo again"), max_turns=3)
     assert (agent_attempt.trace.ending, agent_attempt.trace.natural_stop) == (
