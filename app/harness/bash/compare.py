@@ -65,7 +65,7 @@ class ComparedTask:
 class ComparedPair:
     """Two runs by their index, and the test of their difference.
 
-    `p_adjusted` is the mid-p value adjusted for the number of pairs (Holm 1979).
+    `p_adjusted` is the p-value of the paired t test adjusted for the number of pairs (Holm 1979).
     """
 
     first: int
