@@ -23,14 +23,14 @@ class ContextCost:
 
     `schema_tokens` is estimated from the tool schemas; `base_context` is the input of the first
     request as the provider counted it; `share_of_largest` divides it by the largest base context of
-    the scenario and model.
+    the scenario and model. `judged` counts the attempts that passed or failed: errors do neither.
     """
 
     file: str
     scenario: str
     model: str
     servers: tuple[str, ...]
-    attempts: int
+    judged: int
     passed: int
     tools: int
     schema_tokens: int
@@ -92,7 +92,7 @@ def _cost(
         scenario=setup.scenario,
         model=setup.model,
         servers=setup.servers,
-        attempts=len(group),
+        judged=sum(result.passed is not None for result in group),
         passed=sum(result.passed is True for result in group),
         tools=sum(len(server.tools) for server in servers),
         schema_tokens=sum(server.tokens for server in servers),

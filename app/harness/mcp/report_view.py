@@ -196,7 +196,7 @@ def _context_table(report: McpReport) -> ReportTable:
             cost.scenario, cost.model, ", ".join(cost.servers) or "none", str(cost.tools),
             str(cost.schema_tokens), format_count(cost.base_context),
             format_count(cost.context_growth), format_count(cost.input_tokens),
-            f"{cost.llm_calls:.1f}", f"{cost.passed}/{cost.attempts}",
+            f"{cost.llm_calls:.1f}", f"{cost.passed}/{cost.judged}",
             format_dollars(cost.cost_usd), format_percent(cost.share_of_largest, 0),
             _bar(cost.share_of_largest),
         )

@@ -132,6 +132,14 @@ def test_context_costs__compares_sets_of_servers() -> None:
     assert (none.cost_usd, both.cost_usd) == (0.25, None)
 
 
+def test_context_costs__errors_are_not_judged() -> None:
+    """One attempt passed and one is an error: 1/1, as the pass rate of 100 % beside it says."""
+    [cost] = context_costs(
+        mcp_report(result(llm_calls=llm_calls(100)), erred(llm_calls=llm_calls(100)))
+    )
+    assert (cost.passed, cost.judged) == (1, 1)
+
+
 def test_context_plot__largest_bar_has_full_width() -> None:
     page = ET.fromstring("".join(["<p>", *context_plots(rich_report()), "</p>"]))
     [plot] = page.findall("svg")
