@@ -1,9 +1,10 @@
 """Words for the validation errors of files that people write: what is wrong and what to write."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 from pydantic_core import ErrorDetails
+from pydantic_core.core_schema import ErrorType
 
 DocumentPath = tuple[str | int, ...]
 
@@ -36,6 +37,7 @@ _BOUNDS: Final = {
     "literal_error": "must be {expected}",
     "enum": "must be {expected}",
 }
+_PYDANTIC_TYPES: Final = frozenset(get_args(ErrorType))
 
 
 class Flaw(NamedTuple):
@@ -106,9 +108,19 @@ def _describe_one(error: ErrorDetails, rules: Mapping[str, str]) -> str:
             return f"type must be {tags}, not {context['tag']!r}"
         case "string_pattern_mismatch":
             return rules.get(context["pattern"], f"must match {context['pattern']}")
+    return _describe_value(error)
+
+
+def _describe_value(error: ErrorDetails) -> str:
+    kind, context = error["type"], error.get("ctx", {})
     if kind in _BOUNDS:
         return _BOUNDS[kind].format(**context)
-    return f"{error['msg'][:1].lower()}{error['msg'][1:]}"
+    if kind == "value_error":  # raised by a validator of ours, in our words
+        return str(context["error"])
+    if kind == "extra_forbidden":
+        return f"{error['loc'][-1]} is not a known field"
+    # A type that pydantic does not define is an error of ours, with our own text.
+    return "is not valid" if kind in _PYDANTIC_TYPES else error["msg"]
 
 
 def _alternatives(tags: str) -> str:

@@ -24,6 +24,7 @@ CHATTY = "chatty"  # writes log lines to stdout
 TOOLLESS = "toolless"  # does not support tools
 UNLICENSED = "unlicensed"  # refuses the session
 BOUNDLESS = "boundless"  # lists a tool with a non-finite number in its schema
+SCHEMALESS = "schemaless"  # lists a tool without a schema
 
 TEXT: JSON = {"type": "object", "properties": {"text": {"type": "string"}}}
 SIZE: JSON = {"type": "object", "properties": {"bytes": {"type": "integer"}}}
@@ -103,6 +104,8 @@ class Server:
         if BOUNDLESS in self.habits:
             schema = {**SIZE, "maxProperties": float("inf")}
             return {"tools": [{"name": "boundless", "inputSchema": schema}]}
+        if SCHEMALESS in self.habits:
+            return {"tools": [{"name": "schemaless"}]}
         names = list(TOOLS)[start : start + 10]
         tools = [{"name": n, "description": f"Does {n}.", "inputSchema": TOOLS[n]} for n in names]
         more = {"nextCursor": str(start + 10)} if start + 10 < len(TOOLS) else {}

@@ -35,6 +35,7 @@ from app.harness.mcp.stdio_connection import (
 )
 from app.harness.mcp.tool_content import describe_contents, parse_contents, render_text
 from app.harness.mcp.types import ErrorKind, McpToolCall, ServerFacts
+from app.harness.validation_words import describe_errors
 
 PING_TIMEOUT_S: Final = 2.0
 MAX_REASON_CHARS: Final = 300  # of one reason of a failure
@@ -302,12 +303,14 @@ def _iter_reasons(error: BaseException) -> Iterator[str]:
         yield str(error)[:MAX_REASON_CHARS]
     elif isinstance(error, httpx2.ConnectError):
         yield f"connection failed: {_first_line(error)}; start the server, or correct its url"
+    elif isinstance(error, ValidationError):
+        yield f"its answer is invalid: {_first_line(error)}"
     else:
         yield f"{type(error).__name__}: {_first_line(error)}"
 
 
 def _first_line(error: BaseException) -> str:
     if isinstance(error, ValidationError):
-        detail = error.errors(include_url=False, include_input=False)[0]
-        return f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"[:MAX_REASON_CHARS]
+        flaw = next(describe_errors(error.errors(include_url=False, include_input=False)))
+        return flaw.located_text()[:MAX_REASON_CHARS]
     return (str(error).splitlines() or ["no reason given"])[0][:MAX_REASON_CHARS]

@@ -204,6 +204,16 @@ def test_tool_error__invalid_result_is_a_tool_error(mark: str) -> None:
     kind, detail = error_of(call(mark, "ill_formed"))
     assert kind is ErrorKind.TOOL
     assert "the tool returned an invalid result: content" in detail
+    assert "Input should" not in detail
+
+
+def test_stdio_server__invalid_answer_is_described_in_our_words(mark: str) -> None:
+    kind, detail = error_of(call(mark, "echo", "schemaless"))
+    assert kind is ErrorKind.SERVER_START
+    assert detail == (
+        "server 'faults' does not start: its answer is invalid:"
+        " tools/0/inputSchema: inputSchema is missing"
+    )
 
 
 def test_stdio_server__log_lines_on_stdout_are_skipped(mark: str) -> None:
