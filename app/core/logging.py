@@ -13,6 +13,8 @@ from typing import Any, Literal
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
+from app.core.masking import is_secret_name
+
 LogFormat = Literal["console", "json"]
 
 MASK = "[redacted]"
@@ -32,14 +34,6 @@ QUIET_LOGGERS = (
     "procrastinate",
 )
 UVICORN_LOGGERS = ("uvicorn", "uvicorn.error", "uvicorn.access")
-
-_SECRET_NAME = re.compile(
-    r"passw|secret|token|authorization|cookie|credential|api[-_ ]?key|master[-_ ]?key"
-    r"|private[-_ ]?key|signature",
-    re.IGNORECASE,
-)
-# Names that look like secrets but are counts, flags or ids: input_tokens, secret_set, token_id.
-_PUBLIC_NAME = re.compile(r"_?tokens$|[-_]set$|[-_]id$|^tokeni[sz]e", re.IGNORECASE)
 
 _SECRET_TEXTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE), rf"\1 {MASK}"),
@@ -90,11 +84,6 @@ def redact_text(text: str) -> str:
     for pattern, replacement in _SECRET_TEXTS:
         redacted = pattern.sub(replacement, redacted)
     return redacted
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether the value of a field of this name is always masked."""
-    return bool(_SECRET_NAME.search(name)) and not _PUBLIC_NAME.search(name)
 
 
 def _redact_value(value: Any, name: str, depth: int) -> Any:

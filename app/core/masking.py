@@ -8,6 +8,19 @@ MASK: Final = "***"
 # A shorter secret is masked where it stands alone: it would also be a part of ordinary words.
 SHORTEST_SECRET: Final = 4
 
+_SECRET_NAME = re.compile(
+    r"passw|secret|token|authorization|cookie|credential|api[-_ ]?key|master[-_ ]?key"
+    r"|private[-_ ]?key|signature",
+    re.IGNORECASE,
+)
+# Names that look like secrets but are counts, flags or ids: input_tokens, secret_set, token_id.
+_PUBLIC_NAME = re.compile(r"_?tokens$|[-_]set$|[-_]id$|^tokeni[sz]e", re.IGNORECASE)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether the value of a field or variable of this name is always masked."""
+    return bool(_SECRET_NAME.search(name)) and not _PUBLIC_NAME.search(name)
+
 
 def secret_masker(secrets: Iterable[str]) -> Callable[[str], str]:
     """A function that replaces every secret in a text, whole or as one of its words.

@@ -80,6 +80,19 @@ def replace_unstorable_in_json(
             return value
 
 
+def map_json_texts(document: Any, change: Callable[[str], str]) -> Any:
+    """A JSON value with every text in it changed; the keys stay."""
+    match document:
+        case str():
+            return change(document)
+        case Mapping():
+            return {key: map_json_texts(member, change) for key, member in document.items()}
+        case list() | tuple():
+            return [map_json_texts(member, change) for member in document]
+        case _:
+            return document
+
+
 def cut_middle(text: str, limit: int) -> str:
     """The text; one of more than `limit` characters without its middle, with the omitted number."""
     omitted = len(text) - limit

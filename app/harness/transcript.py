@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
 
-from app.core.text import cut_middle, replace_unstorable, replace_unstorable_in_json
+from app.core.text import cut_middle, map_json_texts, replace_unstorable_in_json
 from app.llm.conversation import (
     ChatMessage,
     MessageRole,
@@ -159,12 +159,13 @@ def _model_message(message: ChatMessage, request: ModelRequest | None) -> Transc
 
 def document_of(transcript: Transcript) -> dict[str, Any]:
     """The JSON document to store: limited in size, with storable texts."""
-    return _dump(limit_size(map_texts(transcript, replace_unstorable)))
+    document: dict[str, Any] = replace_unstorable_in_json(_dump(limit_size(transcript)))
+    return document
 
 
 def map_texts(transcript: Transcript, change: Callable[[str], str]) -> Transcript:
-    """The transcript with every text changed, those of arguments included."""
-    return parse_transcript(replace_unstorable_in_json(_dump(transcript), change))
+    """The transcript with every text and every text in arguments changed; names and keys stay."""
+    return replace(transcript, steps=tuple(_map_step(step, change) for step in transcript.steps))
 
 
 def parse_transcript(document: Any) -> Transcript:
@@ -193,16 +194,26 @@ def _size(step: TranscriptStep) -> int:
     return len(str(step.arguments)) + sum(len(text) for text in texts if text is not None)
 
 
-def _cut_texts(step: TranscriptStep) -> TranscriptStep:
+def _map_step(step: TranscriptStep, change: Callable[[str], str]) -> TranscriptStep:
     if isinstance(step, TranscriptMessage):
-        return replace(step, text=_cut(step.text), thinking=step.thinking and _cut(step.thinking))
+        thinking = step.thinking and change(step.thinking)
+        return replace(step, text=change(step.text), thinking=thinking)
     return replace(
         step,
-        arguments=replace_unstorable_in_json(step.arguments, _cut),
-        output=step.output and _cut(step.output),
-        stdout=step.stdout and _cut(step.stdout),
-        stderr=step.stderr and _cut(step.stderr),
+        arguments=map_json_texts(step.arguments, change),
+        output=step.output and change(step.output),
+        stdout=step.stdout and change(step.stdout),
+        stderr=step.stderr and change(step.stderr),
     )
+
+
+def _cut_texts(step: TranscriptStep) -> TranscriptStep:
+    """The step with its texts cut, and the names that the model chose: its tool and its keys."""
+    cut_step = _map_step(step, _cut)
+    if isinstance(cut_step, TranscriptMessage):
+        return cut_step
+    arguments = replace_unstorable_in_json(cut_step.arguments, _cut)
+    return replace(cut_step, tool=_cut(cut_step.tool), arguments=arguments)
 
 
 def _cut(text: str) -> str:

@@ -10,7 +10,7 @@ from app.core.resources import Resources
 from app.harness.background import run_in_background
 from app.harness.budget import Budget, BudgetLimits, UsedBudget
 from app.harness.mcp.lint import lint
-from app.harness.mcp.loader import load_text, require_valid, secret_values
+from app.harness.mcp.loader import host_values, load_text, require_valid, secret_values
 from app.harness.mcp.plan import LlmEndpoint, McpRunPlan, PlannedAttempt, PlannedTask
 from app.harness.mcp.plan_builder import (
     ModelKeys,
@@ -166,6 +166,7 @@ def mcp_producer(
         concurrency=settings.concurrency,
         prices=_prices(settings, tasks),
         secret_values=secret_values([file], secrets),
+        host_values=host_values([file]),
     )
     return McpProducer(resources=resources, plan=plan, run_budget=settings.run_limits())
 

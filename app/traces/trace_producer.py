@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from app.core.errors import NotFound
 from app.core.masking import secret_masker
 from app.core.resources import Resources
-from app.core.text import replace_unstorable_in_json
+from app.core.text import map_json_texts
 from app.harness.budget import Budget, UsedBudget
 from app.harness.operator_folder import read_below
 from app.harness.transcript import map_texts
@@ -89,8 +89,7 @@ def mask_trace(trace: Trace, secrets: Iterable[str]) -> Trace:
     """
     mask = secret_masker(secrets)
     calls = trace.tool_calls and tuple(
-        replace(call, arguments=replace_unstorable_in_json(call.arguments, mask))
-        for call in trace.tool_calls
+        replace(call, arguments=map_json_texts(call.arguments, mask)) for call in trace.tool_calls
     )
     # Before the transcript is cut to its size limit: half a secret would not be recognized.
     transcript = trace.transcript and map_texts(trace.transcript, mask)

@@ -11,7 +11,7 @@ from app.core.console.output_files import require_file
 from app.core.console.terminal import WrongUsage, escape_line, print_status, print_warning
 from app.harness.budget import Budget, BudgetLimits
 from app.harness.mcp.lint import lint
-from app.harness.mcp.loader import LoadedFile, load_file, require_valid, secret_values
+from app.harness.mcp.loader import LoadedFile, host_values, load_file, require_valid, secret_values
 from app.harness.mcp.plan import McpRunPlan, PlannedTask
 from app.harness.mcp.plan_builder import (
     ModelKeys,
@@ -101,6 +101,7 @@ def make_plan(
         timestamp=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         settings=_settings(options, tasks),
         secret_values=secret_values(files, keys.secrets),
+        host_values=host_values(files),
         trace=options.trace,
     )
     if options.resume is None:

@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from app.core.console.input_files import open_input
 from app.core.errors import AppError, ErrorItem
+from app.core.masking import SHORTEST_SECRET, is_secret_name
 from app.core.registry import suggest_names
 from app.harness.lint import LintSeverity
 from app.harness.mcp.config import (
@@ -82,8 +83,8 @@ class LintFinding:
 class LoadedFile:
     """A loaded file and its findings; `bench` is None when the file is invalid.
 
-    `refusals` says why a task cannot run although the file is valid. `expanded_values` are the
-    values of its variables, which may be secrets.
+    `refusals` says why a task cannot run although the file is valid. `host_variables` are those of
+    the environment that its servers get; their values may be secrets.
     """
 
     name: str
@@ -91,7 +92,7 @@ class LoadedFile:
     document: YamlDocument
     findings: tuple[LintFinding, ...] = field(default=())
     refusals: Mapping[TaskIndex, str] = field(default_factory=dict)
-    expanded_values: frozenset[str] = field(default=frozenset(), repr=False)
+    host_variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def errors(self) -> list[LintFinding]:
@@ -142,7 +143,7 @@ def load_text(
         bench=bench,
         document=document,
         findings=tuple(findings),
-        expanded_values=frozenset(expander.values),
+        host_variables=expander.host_variables,
     )
 
 
@@ -170,8 +171,21 @@ def require_valid(files: Iterable[LoadedFile], *, strict: bool = False) -> None:
 
 
 def secret_values(files: Iterable[LoadedFile], secrets: Secrets) -> frozenset[str]:
-    """The values to mask: of the secrets file, and of the variables that the files use."""
-    return frozenset(secrets.values.values()).union(*(file.expanded_values for file in files))
+    """The values to mask everywhere: of the secrets file, and of passed variables named like a secret."""
+    variables = (pair for file in files for pair in file.host_variables.items())
+    passed = {text for name, text in variables if is_secret_name(name) and _is_masked(text)}
+    return frozenset(passed.union(secrets.values.values()))
+
+
+def host_values(files: Iterable[LoadedFile]) -> frozenset[str]:
+    """The values of passed variables, which are masked in messages about servers."""
+    values = (text for file in files for text in file.host_variables.values())
+    return frozenset(text for text in values if _is_masked(text))
+
+
+def _is_masked(host_value: str) -> bool:
+    """Whether a value of the environment may be a secret: `1` or `on` is none."""
+    return len(host_value) >= SHORTEST_SECRET
 
 
 def format_position(file: LoadedFile, finding: LintFinding) -> str:
@@ -190,7 +204,7 @@ class _VariableExpander:
         undefined: LintSeverity,
     ) -> None:
         self.findings: list[LintFinding] = []
-        self.values: set[str] = set()
+        self.host_variables: dict[str, str] = {}
         self._document = document
         self._secrets = secrets
         self._environment = environment
@@ -221,12 +235,13 @@ class _VariableExpander:
 
     def _find_value(self, name: str, path: YamlPath) -> str | None:
         """The value of a variable: from secrets and, in `env` of a server only, from the host."""
-        value = self._secrets.values.get(name)
-        if value is None and _server_section(path) == "env":
-            value = self._environment.get(name)
-        if value:
-            self.values.add(value)
-        return value
+        secret = self._secrets.values.get(name)
+        if secret is not None or _server_section(path) != "env":
+            return secret
+        host_value = self._environment.get(name)
+        if host_value is not None:
+            self.host_variables[name] = host_value
+        return host_value
 
     def _add_passed_variables(self, server: dict[str, Any], path: YamlPath) -> dict[str, Any]:
         """The server with the host variables of `pass_env` added to its `env`."""
@@ -238,7 +253,7 @@ class _VariableExpander:
         for i, name in enumerate(names):
             if isinstance(name, str) and name in self._environment:
                 passed[name] = self._environment[name]
-                self.values.add(passed[name])
+                self.host_variables[name] = passed[name]
             else:
                 self._report(
                     (*path, "pass_env", i),

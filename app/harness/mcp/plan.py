@@ -133,8 +133,8 @@ class McpRunPlan:
     """The tasks and settings of a run.
 
     `completed_results` and `known_servers` are those of an interrupted run that this run resumes;
-    `stored_keys` identifies attempts whose results the caller stores. `secret_values` are masked in
-    messages about servers. `prices` are keyed by model; the cost of another model is unknown.
+    `stored_keys` identifies attempts whose results the caller stores. `secret_values` are masked
+    everywhere, `host_values` in messages about servers. `prices` are keyed by model; the cost of another model is unknown.
     """
 
     tasks: tuple[PlannedTask, ...]
@@ -147,6 +147,7 @@ class McpRunPlan:
     timestamp: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
     secret_values: frozenset[str] = field(default=frozenset(), repr=False)
+    host_values: frozenset[str] = field(default=frozenset(), repr=False)
     trace: bool = False
 
     def attempts(self) -> Iterator[PlannedAttempt]:

@@ -40,7 +40,8 @@ async def run_plan(
     all attempts and their servers at once. Raises: MissingKey, before the first request.
     """
     environment = server_environment or ServerEnvironment(path=os.environ.get("PATH", os.defpath))
-    environment = replace(environment, secret_values=environment.secret_values | plan.secret_values)
+    masked_values = environment.secret_values | plan.secret_values | plan.host_values
+    environment = replace(environment, secret_values=masked_values)
     queues = plan.missing_queues()
     attempts = [attempt for queue in queues for attempt in queue if attempt.task.refusal is None]
     tracker = ServerTracker(listener, plan.known_servers)

@@ -146,6 +146,39 @@ def test_mcp_run__has_metrics_like_any_other_run(service: Service, folder: Path)
     assert [step["request"]["inputTokens"] for step in steps if step.get("request")] == [100, 200]
 
 
+def test_mcp_run__masks_secrets_and_leaves_passed_variables(
+    service: Service, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The secret `user` is also a word of every transcript; `1` and `8080` are ordinary texts."""
+    (folder.parent / "config").mkdir()
+    (folder.parent / "config/bench-secrets.yaml").write_text("NAME: user\n")
+    monkeypatch.chdir(folder.parent)
+    monkeypatch.setenv("A_PORT", "8080")
+    monkeypatch.setenv("A_FLAG", "1")
+    text = "user of 1 file on 8080"
+    ask = {"name": "tool:faults:ask", "prompt": text, "evaluate": {"expected": "blue"}}
+    direct = {**DIRECT, "arguments": {"text": text}, "evaluate": {"expected": text}}
+    passed = {"NAME": "${NAME}", "PORT": "${A_PORT}", "FLAG": "${A_FLAG}"}
+    with model_server(calls_then_answers) as server:
+        (folder / "bench.yaml").write_text(bench(ask, direct, url=server.openai_url, env=passed))
+        benchmark(service, {})
+        run = service.completed()
+    assert run["status"] == "COMPLETED", run
+    masked = "*** of 1 file on 8080"
+
+    def first_step(name: str) -> JSON:
+        trace_id = quote(f"all/tool:faults:{name}#0", safe="")
+        trace = service.get(f"/benchmark-runs/{run['id']}/traces/{trace_id}")
+        step: JSON = trace["transcript"]["steps"][0]
+        return step
+
+    assert (first_step("ask")["role"], first_step("ask")["text"]) == ("user", masked)
+    assert (first_step("echo")["arguments"], first_step("echo")["output"]) == (
+        {"text": masked},
+        masked,
+    )
+
+
 def test_mcp_run__regression_fires_alert(service: Service, folder: Path) -> None:
     """In the first night both tasks pass, in the second one of them: 50 % less, more than 10 %."""
     answers = iter(["blue", "blue", "blue", "red"])

@@ -21,8 +21,10 @@ from app.harness.mcp.loader import (
     LoadedFile,
     TaskIndex,
     format_position,
+    host_values,
     load_text,
     require_valid,
+    secret_values,
 )
 from app.harness.mcp.secrets import (
     InvalidSecretsFile,
@@ -358,6 +360,21 @@ def test_variables__env_uses_secrets_before_host() -> None:
     a = bench(inspected(servers + SCENARIO, host, KEY="secret")).servers["a"]
     assert isinstance(a, StdioServer)
     assert a.env == {"HOME": "/h", "KEY": "secret", "PLAIN": "v", "LANG": "C"}
+
+
+def test_secret_values__hold_passed_variables_only_under_the_name_of_a_secret() -> None:
+    """A short passed value such as `1` is masked nowhere, a short secret of the file everywhere."""
+    servers = (
+        "servers:\n  a:\n    type: stdio\n    command: x\n"
+        "    pass_env: [DEBUG, PORT, API_TOKEN, SHORT_TOKEN]\n    env: {MODE: '${MODE}', PIN: '${PIN}'}\n"
+    )
+    host = {
+        "DEBUG": "1", "MODE": "on", "PORT": "8080", "API_TOKEN": "of-the-host", "SHORT_TOKEN": "abc",
+    }  # fmt: skip
+    file = inspected(servers + SCENARIO, host, PIN="471")
+    assert file.errors == []
+    assert secret_values([file], Secrets(values={"PIN": "471"})) == {"471", "of-the-host"}
+    assert host_values([file]) == {"8080", "of-the-host"}
 
 
 def test_variables__program_arguments_do_not_use_host() -> None:

@@ -171,6 +171,22 @@ def test_map_texts__masks_secrets_in_every_text_and_argument() -> None:
     assert repr(masked).count("***") == 5
 
 
+def test_map_texts__secret_that_is_a_word_of_the_format_leaves_a_valid_transcript() -> None:
+    """Roles, kinds, keys and tools are no texts."""
+    transcript = Transcript(
+        steps=(
+            TranscriptMessage(role="user", text="I am user", thinking="user?"),
+            call(arguments={"user": ["user", 1]}, output="user"),
+        )
+    )
+    masked = map_texts(transcript, secret_masker(["user", "message", "toolCall", "bash"]))
+    assert masked.steps == (
+        TranscriptMessage(role="user", text="I am ***", thinking="***?"),
+        call(arguments={"user": ["***", 1]}, output="***"),
+    )
+    assert parse_transcript(document_of(masked)) == masked
+
+
 @pytest.mark.parametrize(("secret", "text"), [("abc", "abcd"), ("", "abcd"), ("  ", "a  b")])
 def test_secret_masker__leaves_words_that_are_too_short_to_be_secrets(
     secret: str, text: str
