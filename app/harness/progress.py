@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from app.core.console.terminal import escape_line, is_interactive, print_status
+from app.harness.reports.formatting import format_number
 from app.harness.reports.terminal import attempt_line, failure_lines
 from app.harness.reports.view import AttemptStatus, AttemptView
 from app.harness.running_attempts import (
@@ -33,7 +34,7 @@ _COUNTED: Final = {
     AttemptStatus.PASSED: "passed",
     AttemptStatus.FAILED: "failed",
     AttemptStatus.NEUTRAL: "without a verdict",
-    AttemptStatus.ERROR: "errors",
+    AttemptStatus.ERROR: "errored",
     AttemptStatus.SKIPPED: "not reached",
 }
 
@@ -71,14 +72,14 @@ def is_shown_live() -> bool:
 
 
 @contextmanager
-def show_progress(total: int, *, done: int = 0) -> Iterator[ShowAttempt]:
+def show_progress(total: int, *, done: int = 0, no_color: bool = False) -> Iterator[ShowAttempt]:
     """Yield a function that shows one finished attempt; `done` attempts are finished already.
 
     Attempts that were not reached are counted and reported in one line at the end.
     """
     progress = RunProgress(total, done)
-    display = _live if is_interactive(sys.stderr) else _log
-    with display(progress) as print_attempt:
+    display = _live(progress, no_color=no_color) if is_interactive(sys.stderr) else _log(progress)
+    with display as print_attempt:
 
         def show(attempt: AttemptView) -> None:
             progress.counts[attempt.status] += 1
@@ -87,23 +88,24 @@ def show_progress(total: int, *, done: int = 0) -> Iterator[ShowAttempt]:
 
         yield show
     if skipped := progress.counts[AttemptStatus.SKIPPED]:
-        print_status(f"{skipped} attempts were not reached")
+        print_status(f"{format_number(skipped, 'attempt was', 'attempts were')} not reached")
 
 
 @contextmanager
 def _log(progress: RunProgress) -> Iterator[ShowAttempt]:
-    print_status(f"{progress.total - progress.done} attempts")
+    print_status(format_number(progress.total - progress.done, "attempt", "attempts"))
     yield lambda attempt: print_status(f"{progress.done}/{progress.total} {attempt_line(attempt)}")
 
 
 @contextmanager
-def _live(progress: RunProgress) -> Iterator[ShowAttempt]:
+def _live(progress: RunProgress, *, no_color: bool) -> Iterator[ShowAttempt]:
     # rich takes long to import; runs without a terminal do without.
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
-    console = Console(stderr=True, highlight=False)
+    # None, not False: rich then reads NO_COLOR.
+    console = Console(stderr=True, highlight=False, no_color=no_color or None)
     with collect_running_attempts() as board:
         view = _LiveView(progress, board, time.monotonic())
         # Drawn again four times a second: a wait goes on without any event.

@@ -2,6 +2,7 @@
 
 import asyncio
 import shlex
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -13,6 +14,7 @@ import typer
 from app.core.console import terminal
 from app.core.console.terminal import print_status
 from app.harness.gate import GateFigures, HarnessExit, decide_exit
+from app.harness.reports.formatting import format_number
 from app.llm.conversation import ReasoningEffort
 
 Report = TypeVar("Report")
@@ -171,8 +173,17 @@ def resume_command(
             words_to_keep.pop()
         elif not option.startswith("--resume="):
             words_to_keep.append(option)
-    words = [Path(program).name] if module is None else ["python", "-m", module]
+    words = [_program_word(program)] if module is None else ["python", "-m", module]
     return shlex.join([*words, *words_to_keep, "--resume", str(result_file)])
+
+
+def _program_word(program: str) -> str:
+    """The name of a program when a shell finds that file by it, else the path as it was typed."""
+    name = Path(program).name
+    found = shutil.which(name)
+    return (
+        name if found is not None and Path(found).resolve() == Path(program).resolve() else program
+    )
 
 
 def _started_module() -> str | None:
@@ -185,8 +196,8 @@ def _exit_by_gate(figures: GateFigures, min_pass_rate: float) -> None:
     code = decide_exit(figures, min_pass_rate)
     if code is HarnessExit.ERRORS:
         print_status(
-            f"{figures.errored} attempts errored and are not scored, {figures.missing} were not"
-            " reached"
+            f"{format_number(figures.errored, 'attempt errored and is', 'attempts errored and are')}"
+            f" not scored, {format_number(figures.missing, 'was', 'were')} not reached"
         )
     elif code is HarnessExit.BELOW:
         print_status(

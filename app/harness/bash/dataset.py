@@ -16,6 +16,7 @@ from app.harness.bash.check_registry import CHECKS, split_check
 from app.harness.bash.sandbox import FILE_LIMITS, Sandbox
 from app.harness.bash.types import EvalTask, Expectation
 from app.harness.lint import LintSeverity
+from app.harness.reports.formatting import format_number
 from app.llm.scripted import Script, ScriptedLlm
 
 TASK_KEYS: Final = (
@@ -101,7 +102,7 @@ def require_valid(dataset: Dataset, name: str) -> Dataset:
     errors = [finding for finding in lint(dataset) if finding.severity is LintSeverity.ERROR]
     if errors:
         raise InvalidDataset(
-            f"{name} has {len(errors)} errors",
+            f"{name} has {format_number(len(errors), 'error', 'errors')}",
             errors=[
                 ErrorItem(
                     pointer=f"line {finding.line}" if finding.line else "file",

@@ -40,6 +40,11 @@ class Recorder:
         self._results = list(report.results)
         self._journal = Journal(path, self.report(NOT_REACHED)) if path is not None else None
 
+    @property
+    def planned(self) -> int:
+        """The number of attempts of the run, those of a resumed run included."""
+        return len(self._trials)
+
     def missing(self) -> list[Trial]:
         """The attempts without a score, in planned order."""
         scored = {result.key for result in self._results if result.outcome is AttemptOutcome.SCORED}

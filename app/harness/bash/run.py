@@ -88,7 +88,7 @@ async def _run(
     budget: Budget,
 ) -> None:
     missing = recorder.missing()
-    with show_progress(len(missing)) as show:
+    with show_progress(recorder.planned, done=recorder.planned - len(missing)) as show:
 
         def keep(result: EvalResult) -> None:
             recorder.add(result)

@@ -146,8 +146,8 @@ def run(
             "--strict", help="Refuse a file with a task that cannot run, instead of only this task."
         ),
     ] = False,
-    no_color: Annotated[  # noqa: ARG001 - the output has no colors
-        bool, typer.Option("--no-color", help="Accepted for scripts; the output has no colors.")
+    no_color: Annotated[
+        bool, typer.Option("--no-color", help="Show progress without colors.")
     ] = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
@@ -166,6 +166,7 @@ def run(
     from app.harness.mcp.file_picker import resolve_files
     from app.harness.mcp.plan_builder import PlanOverrides, TaskSelection
     from app.harness.mcp.summary import gate_figures
+    from app.harness.reports.formatting import format_number
     from app.harness.result_file import result_of
 
     _load_evaluators()
@@ -204,15 +205,15 @@ def run(
         resume=resume,
         trace=trace,
         quiet=quiet,
+        no_color=no_color,
         strict=strict,
     )
     if dry_run:
         plan = make_plan(options, environment=os.environ, now=now)
         for refused in plan.refused_tasks():
             terminal.print_warning(f"{refused.name} cannot run: {refused.refusal}")
-        print_status(
-            f"{len(plan.missing_attempts())} attempts would be made; no server was started"
-        )
+        attempts = format_number(len(plan.missing_attempts()), "attempt", "attempts")
+        print_status(f"{attempts} would be made; no server was started")
         return
     export = None
     if langfuse:

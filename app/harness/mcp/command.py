@@ -33,6 +33,7 @@ from app.harness.mcp.types import (
     Traced,
 )
 from app.harness.progress import show_progress
+from app.harness.reports.formatting import format_number
 from app.harness.result_file import Journal, claim_result_file, journal_of, result_of
 from app.harness.results import AttemptOutcome
 from app.harness.run_command import Interrupted, run_interruptible
@@ -64,6 +65,7 @@ class McpRunOptions:
     resume: Path | None = None
     trace: bool = False
     quiet: bool = False
+    no_color: bool = False
     strict: bool = False
 
     def output_paths(self) -> list[Path]:
@@ -183,7 +185,11 @@ class McpRecorder:
         self._display = ExitStack()
         self._show = None
         if not prepared.options.quiet:
-            progress = show_progress(self._planned, done=len(plan.completed_results))
+            progress = show_progress(
+                self._planned,
+                done=len(plan.completed_results),
+                no_color=prepared.options.no_color,
+            )
             self._show = self._display.enter_context(progress)
 
     def on_event(self, event: Event) -> None:
@@ -255,9 +261,10 @@ def _require_no_lost_attempts(plan: McpRunPlan, earlier: McpReport, path: Path) 
     lost_keys = [result.key for result in earlier.results if result.key not in planned]
     if lost_keys:
         key = lost_keys[0]
+        attempts = format_number(len(lost_keys), "attempt that is", "attempts that are")
         raise WrongUsage(
-            f"{path} has {len(lost_keys)} attempts that are not selected now, such as {key.scenario} /"
-            f" {key.task} of {key.file}; they would be lost",
+            f"{path} has {attempts} not selected now, such as {key.scenario} /"
+            f" {key.task} of {key.file}; these would be lost",
             hint="select the same tasks, models and trials, or name another file with --output",
         )
 

@@ -12,6 +12,7 @@ from app.harness.reports.formatting import (
     UNKNOWN,
     format_count,
     format_dollars,
+    format_number,
     format_percent,
     format_seconds,
     format_waiting,
@@ -181,7 +182,9 @@ def _pass_rate(summary: McpSummary) -> str:
     """The pass rate of the scored attempts, and the errors beside it: 100 % of few is no success."""
     counts = f"{summary.passed} passed, {summary.failed} failed"
     if summary.errors:
-        counts += f"; {summary.errors} of {summary.planned} attempts errored and are not scored"
+        attempts = format_number(summary.planned, "attempt", "attempts")
+        verb = "is" if summary.errors == 1 else "are"
+        counts += f"; {summary.errors} of {attempts} errored and {verb} not scored"
     return f"{format_percent(summary.pass_rate)} ({counts})"
 
 

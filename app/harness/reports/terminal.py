@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from app.core.console.terminal import escape_line
+from app.harness.reports.formatting import format_number
 from app.harness.reports.view import AttemptStatus, AttemptView, ReportTable, RunReportView
 
 
@@ -59,7 +60,8 @@ def _not_reached(view: RunReportView) -> Iterable[str]:
     """One line per reason; a run that ended early leaves many attempts."""
     skipped = [attempt for attempt in view.attempts if attempt.status is AttemptStatus.SKIPPED]
     for reason, count in Counter(attempt.reason for attempt in skipped).items():
-        yield escape_line(f"[SKIP] {count} attempts were not reached: {reason}")
+        attempts = format_number(count, "attempt was", "attempts were")
+        yield escape_line(f"[SKIP] {attempts} not reached: {reason}")
 
 
 def _figures(view: RunReportView) -> Iterable[str]:

@@ -234,6 +234,10 @@ def test_resume__repeats_only_missing_attempts(tmp_path: Path) -> None:
     }
     done = run("run", TASKS, *PLAY, "--resume", file, "--json")
     assert done.exit_code == 0
+    missing = sum(each.outcome is AttemptOutcome.SKIPPED for each in before.results)
+    # Progress counts the attempts of the earlier run.
+    total = len(before.results)
+    assert f"{missing} attempts\n{total - missing + 1}/{total} [PASS]" in done.stderr
     after = read_report(file)
     assert {attempt_result.outcome for attempt_result in after.results} == {AttemptOutcome.SCORED}
     first = next(

@@ -468,7 +468,7 @@ def test_run__exhausted_budget_leaves_run_incomplete(model: ModelServer) -> None
         "--concurrency", "1",
     )  # fmt: skip
     assert done.exit_code == 3
-    assert "0 attempts errored and are not scored, 1 were not reached" in done.stderr
+    assert "0 attempts errored and are not scored, 1 was not reached" in done.stderr
     assert "the run reached its limit of tokens" in done.stdout
     assert len(model.requests) == 1
 
@@ -595,7 +595,7 @@ def test_run__tui_picks_a_favorite() -> None:
     child.expect("two.yaml - what echoes")
     child.expect("deep/three.yml - what echoes")
     child.send("\x1b[B\r")
-    child.expect("1 attempts would be made")
+    child.expect("1 attempt would be made")
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 0
@@ -682,7 +682,7 @@ def test_resume__selection_that_loses_attempts_is_refused() -> None:
     )
     refused = ot_bench("run", file, "--tags", "tool", "--resume", "r.yaml")
     assert refused.exit_code == 2
-    assert "r.yaml has 1 attempts that are not selected now" in refused.stderr
+    assert "r.yaml has 1 attempt that is not selected now" in refused.stderr
     assert len(read_report(Path("r.yaml")).results) == 2
     assert (
         ot_bench(

@@ -226,7 +226,7 @@ def test_outage__command_line_reports_errors_beside_the_pass_rate(
     [rate] = [line for line in done.output.splitlines() if line.startswith("  Pass rate")]
     assert "100.0 %" in rate
     assert "1 of 2" in rate
-    assert "1 attempts errored and are not scored" in done.output
+    assert "1 attempt errored and is not scored" in done.output
 
 
 @pytest.mark.parametrize("fault", ["out", "slow"])

@@ -126,7 +126,7 @@ def test_run_progress__counts_and_estimates_by_the_pace_of_this_run() -> None:
     run.counts.update(
         [AttemptStatus.PASSED, AttemptStatus.PASSED, AttemptStatus.FAILED, AttemptStatus.ERROR]
     )
-    assert run.describe() == "8 of 10: 2 passed, 1 failed, 1 errors"
+    assert run.describe() == "8 of 10: 2 passed, 1 failed, 1 errored"
     assert run.remaining_s(8.0) == 4.0  # 2 s per attempt, 2 attempts are missing
 
 
@@ -142,6 +142,35 @@ def test_show_progress__a_log_has_one_line_per_attempt_and_one_for_the_rest(
         "1/4 [PASS] one",
         "3 attempts were not reached",
     ]
+
+
+def test_show_progress__one_attempt_is_singular(capsys: pytest.CaptureFixture[str]) -> None:
+    with show_progress(5, done=4) as show:
+        show(attempt(AttemptStatus.SKIPPED))
+    assert capsys.readouterr().err.splitlines() == ["1 attempt", "1 attempt was not reached"]
+
+
+@pytest.mark.parametrize(
+    ("no_color", "variable", "is_colored"),
+    [(False, None, True), (True, None, False), (False, "1", False)],
+)
+def test_show_progress__colors_are_off_by_option_and_variable(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    no_color: bool,
+    variable: str | None,
+    is_colored: bool,
+) -> None:
+    monkeypatch.setattr(progress, "is_interactive", lambda _: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("NO_COLOR", variable)
+    with show_progress(1, no_color=no_color) as show:
+        show(attempt(AttemptStatus.FAILED, "x"))
+    # SGR 31 is red.
+    assert ("\x1b[31m" in capsys.readouterr().err) is is_colored
 
 
 def test_show_progress__a_terminal_shows_running_attempts_and_each_finished_one_once(
@@ -189,7 +218,7 @@ def test_terminal_report__unreached_attempts_are_one_line_per_reason() -> None:
     [
         (
             ["/bin/bashkit-eval", "run", "my tasks.jsonl", "--save", "out"],
-            "bashkit-eval run 'my tasks.jsonl' --save out --resume 'out/r 1.json'",
+            "/bin/bashkit-eval run 'my tasks.jsonl' --save out --resume 'out/r 1.json'",
         ),
         (["ot-bench", "run", "b.yaml", "--resume", "old"], "ot-bench run b.yaml --resume 'out/r 1.json'"),
         (["ot-bench", "run", "--resume=old", "b.yaml"], "ot-bench run b.yaml --resume 'out/r 1.json'"),
@@ -197,6 +226,23 @@ def test_terminal_report__unreached_attempts_are_one_line_per_reason() -> None:
 )  # fmt: skip
 def test_resume_command__is_the_command_of_this_run(arguments: list[str], command: str) -> None:
     assert resume_command(arguments, Path("out/r 1.json")) == command
+
+
+def test_resume_command__program_of_the_path_is_named_and_any_other_keeps_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("on_path", "elsewhere"):
+        program = tmp_path / folder / "ot-bench"
+        program.parent.mkdir()
+        program.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "on_path"))
+    monkeypatch.chdir(tmp_path)
+    for typed, word in [
+        (str(tmp_path / "on_path/ot-bench"), "ot-bench"),
+        ("elsewhere/ot-bench", "elsewhere/ot-bench"),
+        ("removed/ot-bench", "removed/ot-bench"),
+    ]:
+        assert resume_command([typed, "run"], Path("r")) == f"{word} run --resume r"
 
 
 def test_resume_command__module_is_started_with_python() -> None:
