@@ -1,5 +1,6 @@
 """The traces of a run, or of two runs side by side, as the page that the harnesses write, too."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from app.core.console.api_client import ApiClient, quote_segment
@@ -17,13 +18,15 @@ from app.kpis.number_text import format_number
 JSON = dict[str, Any]
 
 MAX_TRACES: Final = 1_000
-# The tag that tells the content of a task apart is no category.
+# The tags by which the harnesses group their tasks.
+GROUP_TAGS: Final = ("category:", "scenario:")
+# The tag that tells the content of a task apart is no group.
 CONTENT_TAG: Final = "task:"
 PASSED_METRIC: Final = "TASK_PASSED"
 
 
 def load_trace_page(api: ApiClient, run_id: str, other_id: str | None) -> str:
-    """The page of one or two runs; at most the first 1,000 traces of each."""
+    """The page of one or two runs; at most the first 1,000 traces of each, which it says."""
     views = [_view(api, chosen_id) for chosen_id in (run_id, other_id) if chosen_id is not None]
     return html_report(*views)
 
@@ -32,15 +35,19 @@ def _view(api: ApiClient, run_id: str) -> RunReportView:
     path = f"/benchmark-runs/{quote_segment(run_id)}"
     run = api.get(path)
     kpis, metrics = api.get(f"{path}/kpis")["items"], api.get(f"{path}/metrics")["items"]
-    ids = [trace["traceId"] for trace in api.page(f"{path}/results", limit=MAX_TRACES)["items"]]
-    traces = [api.get(f"{path}/traces/{quote_segment(trace_id)}") for trace_id in ids]
+    page = api.page(f"{path}/results", limit=MAX_TRACES)
+    traces = [
+        api.get(f"{path}/traces/{quote_segment(trace['traceId'])}") for trace in page["items"]
+    ]
+    verdict = run["verdict"]["verdict"] if run["verdict"] else None
+    cut = f"only the first {MAX_TRACES:,} traces are shown" if page["nextCursor"] else None
     figures = [(kpi["name"], kpi["value"]) for kpi in kpis]
     figures += [(metric["metric"], metric["mean"]) for metric in metrics]
     return RunReportView(
         program="mosaico",
         title=f"{run['benchmarkId']}: {run['agentId']}, {run['runName'] or run['id']}",
         timestamp=run["createdAt"],
-        note=run["verdict"]["verdict"] if run["verdict"] and run["verdict"].get("verdict") else "",
+        note=", ".join(filter(None, (verdict, cut))),
         figures=[
             FigureLine(name, "undefined" if value is None else format_number(value))
             for name, value in figures
@@ -52,7 +59,6 @@ def _view(api: ApiClient, run_id: str) -> RunReportView:
 
 def _attempt(trace: JSON) -> AttemptView:
     status = _status(trace)
-    categories = [tag for tag in trace["tags"] if not tag.startswith(CONTENT_TAG)]
     values = [
         (name, format_number(value)) for name, value in trace["values"].items() if value is not None
     ]
@@ -61,13 +67,20 @@ def _attempt(trace: JSON) -> AttemptView:
         title=trace["traceId"],
         label=_LABELS[status],
         status=status,
-        group=categories[0] if categories else "",
+        group=_group(trace["tags"]),
         case=trace["traceId"],
         duration_s=(trace["latencyMs"] or 0.0) / 1000,
         error=trace["error"] or "",
         checks=ReportTable("Values", ("Metric", "Value"), values),
         transcript=_transcript(trace),
     )
+
+
+def _group(tags: Sequence[str]) -> str:
+    """The category or scenario of a trace, else its first tag; empty without tags."""
+    groups = [tag for tag in tags if tag.startswith(GROUP_TAGS)]
+    others = [tag for tag in tags if not tag.startswith(CONTENT_TAG)]
+    return next(iter([*groups, *others]), "")
 
 
 _LABELS: Final = {

@@ -190,6 +190,7 @@ class _AgentLoop:
             ending=ending,
             cost_usd=self._budget.cost_usd,
             requests=tuple(self.llm.requests),
+            system=self._system,
             retries=self.llm.retries(),
         )
 

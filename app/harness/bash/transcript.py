@@ -12,7 +12,7 @@ def attempt_transcript(result: EvalResult) -> Transcript | None:
     return build_transcript(
         trace.messages,
         [_call(call) for call in trace.tool_calls],
-        system=result.task.system,
+        system=trace.system if trace.system is not None else result.task.system,
         requests=trace.requests,
     )
 

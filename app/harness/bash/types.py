@@ -74,7 +74,8 @@ class AgentTrace:
 
     Tokens are None when the provider did not report them: unknown, not zero. `ending` is None in
     recordings of the original evaluation, which recorded only whether the stop was natural.
-    `requests` describes the requests behind the messages of the model, in order.
+    `requests` describes the requests behind the messages of the model, in order. `system` is the
+    system message; None where the recording has none.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -89,6 +90,7 @@ class AgentTrace:
     ending: ConversationEnding | None = None
     cost_usd: float | None = None
     requests: tuple[ModelRequest, ...] = ()
+    system: str | None = None
     retries: ProviderRetries = field(default_factory=ProviderRetries)
 
     def total_tokens(self) -> int | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from app.harness.mcp.config import TaskType
 from app.harness.mcp.context_cost import context_costs, tool_usages
 from app.harness.mcp.context_plot import LEGEND, context_plots
 from app.harness.mcp.summary import McpSummary, summarize
@@ -87,6 +88,7 @@ def attempt_view(result: TaskResult) -> AttemptView:
         error_kind=result.error.kind if result.error is not None else None,
         failures=result.failures(),
         checks=ReportTable("Evaluations", ("Evaluator", "Expected", "Result", "Reason"), rows),
+        asks_model=result.type is TaskType.HARNESS,
         transcript=attempt_transcript(result),
     )
 

@@ -15,7 +15,12 @@ def attempt_transcript(result: TaskResult) -> Transcript | None:
         return None
     has_many_servers = len(result.servers) > 1
     calls = [_call(call, name_server=has_many_servers) for call in result.tool_calls]
-    return build_transcript(result.messages, calls, requests=map(_request, result.llm_calls))
+    return build_transcript(
+        result.messages,
+        calls,
+        system=result.system,
+        requests=map(_request, result.llm_calls),
+    )
 
 
 def _call(call: McpToolCall, *, name_server: bool) -> TranscriptToolCall:

@@ -138,7 +138,8 @@ class TaskResult:
     """One attempt at a task: its conversation, tool calls, evaluations and usage.
 
     `response` is the evaluated text: the last answer, or the error text when an error was expected.
-    Attempts with the same `content_hash` are comparable.
+    Attempts with the same `content_hash` are comparable. `system` is the system message; empty also
+    where the recording has none.
     """
 
     file: str
@@ -157,6 +158,7 @@ class TaskResult:
     evaluations: tuple[Evaluation, ...] = ()
     llm_calls: tuple[LlmCall, ...] = ()
     tool_calls: tuple[McpToolCall, ...] = ()
+    system: str = ""
     messages: tuple[ChatMessage, ...] = ()
     duration_ms: float = 0.0
     cost_usd: float | None = None

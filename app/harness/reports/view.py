@@ -39,7 +39,8 @@ class ReportTable(NamedTuple):
 class AttemptView:
     """One attempt at `task`. `label` is its result in one word; `failures` are the unmet expectations.
 
-    `group` and `case` are the class and name of its JUnit case.
+    `group` and `case` are the class and name of its JUnit case. `asks_model` is false for a task
+    that calls a tool directly.
     """
 
     task: str
@@ -56,6 +57,7 @@ class AttemptView:
     error_kind: str | None = None
     failures: Sequence[str] = ()
     checks: ReportTable | None = None
+    asks_model: bool = True
     transcript: Transcript | None = None
 
     @property

@@ -4,18 +4,22 @@ import dataclasses
 import json
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from sqlalchemy import text
 from typer.testing import CliRunner, Result
 
 from app.cli import cli
+from app.core.clock import utc_now
 from app.core.encryption import Secret
 from app.core.http.network_policy import PUBLIC_ONLY
 from app.core.resources import LlmServer, Resources
 from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
+from app.runs.retention import purge_expired_runs
 from tests.support.bash_eval import HAIKU, recorded_report
 from tests.support.model_server import (
     ModelServer,
@@ -139,9 +143,9 @@ def test_bash_run__trace_shows_what_the_model_did(service: Service) -> None:
     assert (good["turns"], len(good["toolCalls"]), good["output"]) == (3, 4, "Written.")
     steps = good["transcript"]["steps"]
     assert [step.get("role") or step["arguments"]["commands"] for step in steps] == [
-        "user", "assistant", "echo a > /a", "assistant", "cat /a", "cat /none", "true", "assistant",
+        "system", "user", "assistant", "echo a > /a", "assistant", "cat /a", "cat /none", "true", "assistant",
     ]  # fmt: skip
-    failed = steps[5]
+    failed = steps[6]
     assert (failed["exitCode"], failed["isError"], failed["stdout"]) == (1, True, "")
     assert "none" in failed["stderr"]
     missing = service.refused(404, "GET", f"/benchmark-runs/{run['id']}/traces/nope")
@@ -183,12 +187,24 @@ def test_view_command__writes_a_page_of_one_run_or_of_two(service: Service, tmp_
     page = tmp_path / "page.html"
     single = mosaico(service, "runs", "view", run, "--file", page)
     assert single.exit_code == 0, single.output
-    text = page.read_text()
-    assert text.count('<details class="attempt') == 2
-    assert "$ cat /none" in text
-    assert '<div class="pair">' not in text
+    html = page.read_text()
+    assert html.count('<details class="attempt') == 2
+    assert "$ cat /none" in html
+    assert '<div class="pair">' not in html
     assert mosaico(service, "runs", "view", run, other, "--file", page).exit_code == 0
     assert page.read_text().count('<div class="pair">') == 2
+
+
+def test_view_command__page_says_that_traces_are_missing(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.reporting.trace_page.MAX_TRACES", 1)
+    benchmark(service, SCRIPTED_MODEL)
+    page = tmp_path / "page.html"
+    written = mosaico(service, "runs", "view", service.completed()["id"], "--file", page)
+    assert written.exit_code == 0, written.output
+    assert "only the first 1 traces are shown" in page.read_text()
+    assert page.read_text().count('<details class="attempt') == 1
 
 
 def test_bash_run__secrets_of_the_service_are_masked_in_traces(
@@ -201,7 +217,7 @@ def test_bash_run__secrets_of_the_service_are_masked_in_traces(
     run = keyed.completed()
     half = trace(keyed, run, "half#0")
     assert half["output"] == "It is ***."
-    assert half["transcript"]["steps"][2]["stdout"].strip() == "***"
+    assert half["transcript"]["steps"][3]["stdout"].strip() == "***"
     assert "key-of-o" not in json.dumps(half)
 
 
@@ -214,6 +230,21 @@ def test_bash_run__purge_removes_transcripts(service: Service) -> None:
     service.delete(f"/benchmark-runs/{run['id']}")
     service.work()
     assert rows.value(count) == 0
+
+
+def test_bash_run__transcripts_are_deleted_after_keep_days(service: Service) -> None:
+    rows = DatabaseReader(service.resources.db.url)
+    benchmark(service, SCRIPTED_MODEL, keepDays=7)
+    service.completed()
+    for days, purged_runs in ((6, 0), (8, 1)):
+        with service.resources.db.begin() as session:
+            assert purge_expired_runs(session, utc_now() + timedelta(days=days)) == purged_runs
+    with service.resources.db.begin() as session:
+        # The deletion is a job of the next day, because a purge can be undone until then.
+        session.execute(text("UPDATE procrastinate_jobs SET scheduled_at = now()"))
+    assert rows.value("SELECT count(*) FROM trace_transcripts") == 2
+    service.work()
+    assert rows.value("SELECT count(*) FROM trace_transcripts") == 0
 
 
 def test_bash_run__runs_all_trials(service: Service) -> None:

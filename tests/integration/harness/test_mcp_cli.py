@@ -163,6 +163,14 @@ def test_show__prints_calls_and_evaluations_of_a_task() -> None:
     assert "tool:echo:wrong" in unknown.stderr
 
 
+def test_show__direct_task_without_server_made_no_call() -> None:
+    broken = DIRECT.replace(json.dumps(sys.executable), '"/no/such/program"')
+    ot_bench("run", bench_file(broken), "--output", "r.json")
+    shown = ot_bench("show", "r.json", "tool:echo:wrong").stdout
+    assert "no call was made" in shown
+    assert "the model was not asked" not in shown
+
+
 def test_view__writes_a_page_of_one_run_or_of_two(model: ModelServer) -> None:
     file, page = bench_file(ASKING), Path("page.html")
     asked = ot_bench("run", file, "--base-url", model.openai_url, "--output", "r.json")

@@ -12,6 +12,7 @@ from app.harness.mcp.config import EvaluatorConfig
 from app.harness.mcp.evaluator_registry import load_evaluators
 from app.harness.mcp.plan import McpRunPlan
 from app.harness.mcp.run import run_plan
+from app.harness.mcp.transcript import attempt_transcript
 from app.harness.mcp.types import (
     AttemptBegan,
     AttemptEnded,
@@ -23,6 +24,7 @@ from app.harness.mcp.types import (
     Traced,
 )
 from app.harness.results import AttemptOutcome, ConversationEnding
+from app.harness.transcript import TranscriptMessage
 from app.llm.conversation import (
     ChatMessage,
     MessageRole,
@@ -91,8 +93,11 @@ def test_conversation__without_servers_has_no_tools_and_no_system_message() -> N
 
 def test_conversation__single_server_keeps_tool_names() -> None:
     model = scripted(says("Done."))
-    run(harness_task(faults(), system_prompt="Be brief."), model=model)
+    result = run(harness_task(faults(), system_prompt="Be brief."), model=model).result
     [request] = model.requests
+    transcript = attempt_transcript(result)
+    assert transcript is not None
+    assert transcript.steps[0] == TranscriptMessage(role="system", text=request.system)
     assert (request.tools[0].name, request.tools[0].description) == ("echo", "Does echo.")
     assert request.system == (
         "Be brief.\n\nInstructions of faults:\nExpect the worst.\n\nYou have 16 tools of 1 server."

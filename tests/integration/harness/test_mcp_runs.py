@@ -142,7 +142,7 @@ def test_mcp_run__has_metrics_like_any_other_run(service: Service, folder: Path)
     path = quote("all/tool:faults:ask#0", safe="")
     steps = service.get(f"/benchmark-runs/{run['id']}/traces/{path}")["transcript"]["steps"]
     speakers = [step.get("role", step.get("tool")) for step in steps]
-    assert speakers == ["user", "assistant", "echo", "assistant"]
+    assert speakers == ["system", "user", "assistant", "echo", "assistant"]
     assert [step["request"]["inputTokens"] for step in steps if step.get("request")] == [100, 200]
 
 

@@ -23,10 +23,12 @@ from app.harness.bash.replay import rescore
 from app.harness.bash.result_file import read_report
 from app.harness.bash.result_journal import IncompatibleRun, Recorder, resume_report
 from app.harness.bash.sandbox import SandboxLimits, sandbox_prompt
+from app.harness.bash.transcript import attempt_transcript
 from app.harness.bash.types import EvalResult, EvalTask
 from app.harness.budget import Budget, BudgetLimits
 from app.harness.judge import JudgeError
 from app.harness.results import AttemptOutcome, ConversationEnding
+from app.harness.transcript import TranscriptMessage
 from app.llm.conversation import (
     ChatMessage,
     Llm,
@@ -199,6 +201,14 @@ def test_system_prompt__task_prompt_overrides_sandbox_prompt() -> None:
         model = ScriptedModel([turn(text="Done.")])
         asyncio.run(attempt_task(task(system=system), model, AttemptLimits(), Budget()))
         assert model.systems == [expected]
+
+
+def test_transcript__begins_with_the_system_message() -> None:
+    for system, expected in ((None, sandbox_prompt()), ("Own.", "Own.")):
+        [attempted] = run_all(ScriptedModel([turn(text="Done.")]), task(system=system))
+        transcript = attempt_transcript(attempted)
+        assert transcript is not None
+        assert transcript.steps[0] == TranscriptMessage(role="system", text=expected)
 
 
 def test_time_limit__trace_keeps_finished_turns(expire_time_limit: Callable[[], None]) -> None:

@@ -156,6 +156,7 @@ class _AttemptRunner:
             evaluations=self._evaluations,
             llm_calls=tuple(record.llm_calls),
             tool_calls=tuple(record.all_calls()),
+            system=record.system,
             messages=tuple(record.messages),
             duration_ms=1000 * (self._duration_s or 0.0),
             cost_usd=self._budget.cost_usd if record.llm_calls else None,

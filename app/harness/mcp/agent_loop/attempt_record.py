@@ -38,12 +38,13 @@ class _PendingCall(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class AttemptRecord:
-    """Messages, requests and tool calls of an attempt.
+    """System message, messages, requests and tool calls of an attempt.
 
     `trace` receives a line per step. `expected_error` is the error that ended the attempt, when the
     evaluator expected it.
     """
 
+    system: str = ""
     messages: list[ChatMessage] = field(default_factory=list)
     llm_calls: list[LlmCall] = field(default_factory=list)
     trace: TraceSink = discard_trace

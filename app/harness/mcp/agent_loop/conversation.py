@@ -50,7 +50,7 @@ class Conversation:
         self._max_turns = task.max_turns
         self._llm = llm
         self._toolbox = Toolbox(servers)
-        self._system = system_message(task.system_prompt, [server.facts for server in servers])
+        record.system = system_message(task.system_prompt, [server.facts for server in servers])
         self._record = record
         self._budget = budget
 
@@ -88,7 +88,7 @@ class Conversation:
         record = self._record
         record.trace(f"-> {len(record.messages)} messages, {len(self._toolbox.tools)} tools")
         start_time = time.monotonic()
-        turn = await self._llm.turn(self._system, record.messages, self._toolbox.tools)
+        turn = await self._llm.turn(record.system, record.messages, self._toolbox.tools)
         latency_ms = 1000 * (time.monotonic() - start_time)
         request = self._llm.requests[-1]
         self._budget.add_usage(turn.usage)
