@@ -229,7 +229,7 @@ def test_outage__command_line_reports_errors_beside_the_pass_rate(
     assert "1 attempt errored and is not scored" in done.output
 
 
-@pytest.mark.parametrize("fault", ["out", "slow"])
+@pytest.mark.parametrize("fault", OUTAGES)
 def test_outage__service_run_is_invalid_and_its_pass_rate_is_that_of_scored_tasks(
     service: Service, harness: Harness, fault: str, folder: Path, released: threading.Event
 ) -> None:
