@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Text, bindparam, func, literal, select, text
 from sqlalchemy.dialects.postgresql import ARRAY
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, load_only
 from sqlalchemy.sql.elements import KeyedColumnElement
 
 from app.core.db import Database, compile_sql
@@ -115,10 +115,10 @@ class ScoredTrace(NamedTuple):
 
 
 class TraceWithResult(NamedTuple):
-    """A measured trace with its texts."""
+    """A collected trace with its texts; `result` is None while it is not measured."""
 
-    result: TraceResult
     trace: CollectedTrace
+    result: TraceResult | None
 
 
 class TraceDetail(NamedTuple):
@@ -249,23 +249,29 @@ def list_run_metrics(session: Session, run_seq: int) -> list[RunMetricAggregate]
 def list_trace_results(
     session: Session, run: BenchmarkRun, query: PageQuery
 ) -> PageRows[TraceWithResult]:
-    """The measured traces of a run, in the order of the source. A page is shorter than requested when
+    """The collected traces of a run, in the order of the source. A page is shorter than requested when
     its texts exceed `PAGE_BYTES`.
     """
-    statement = select(TraceResult).where(TraceResult.run_seq == run.seq)
+    traces = select(CollectedTrace).where(CollectedTrace.collection_id == run.collection_id)
+    # Positions and sizes first: the texts of a page could have gigabytes together.
     page = select_page(
-        session, statement, keys=[TraceResult.position], query=query, descending=False
+        session,
+        traces.options(load_only(CollectedTrace.position)),
+        keys=[CollectedTrace.position],
+        query=query,
+        descending=False,
     )
-    # Sizes first: the texts of a page could have gigabytes together.
-    positions = _fit_page(session, run, [result.position for result in page.rows])
-    traces = select(CollectedTrace).where(
-        CollectedTrace.collection_id == run.collection_id, CollectedTrace.position.in_(positions)
+    positions = _fit_page(session, run, [trace.position for trace in page.rows])
+    fitting = session.scalars(
+        traces.where(CollectedTrace.position.in_(positions)).order_by(CollectedTrace.position)
     )
-    by_position = {trace.position: trace for trace in session.scalars(traces)}
-    fitting = page.rows[: len(positions)]
-    rows = [TraceWithResult(result, by_position[result.position]) for result in fitting]
-    is_cut = len(fitting) < len(page.rows)
-    return PageRows(rows, encode_cursor([fitting[-1].position]) if is_cut else page.next_cursor)
+    measured = select(TraceResult).where(
+        TraceResult.run_seq == run.seq, TraceResult.position.in_(positions)
+    )
+    by_position = {result.position: result for result in session.scalars(measured)}
+    rows = [TraceWithResult(trace, by_position.get(trace.position)) for trace in fitting]
+    is_cut = len(positions) < len(page.rows)
+    return PageRows(rows, encode_cursor([positions[-1]]) if is_cut else page.next_cursor)
 
 
 def get_trace(session: Session, run: BenchmarkRun, trace_id: str) -> TraceDetail:

@@ -188,7 +188,10 @@ def rescore_run(run_id: RunId, once: Idempotent) -> Response:
 
 @router.get("/{runId}/results", dependencies=READ)
 def list_run_results(run_id: RunId, res: Res, page: PageParams) -> Page[TraceResultView]:
-    """List the measured traces with their values, in the order of the source."""
+    """List the traces with their values, in the order of the source.
+
+    While a run is in progress, the values of a trace are empty until it is measured.
+    """
     with res.db.read() as session:
         run = queries.get_run(session, run_id)
         rules.require_traces(run.id, run.purged_at)

@@ -99,8 +99,8 @@ class MissingValueView(WireModel):
 
 
 class TraceResultView(WireModel):
-    """One measured trace. A missing value is null, with its cause in `missing`; `reasons` holds the
-    reasons that judges gave for their scores.
+    """One trace; `values` is empty while it is not measured. A missing value is null, with its cause in
+    `missing`; `reasons` holds the reasons that judges gave for their scores.
     """
 
     trace_id: str

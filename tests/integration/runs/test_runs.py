@@ -248,6 +248,24 @@ def test_create_run__a_repeated_idempotency_key_creates_one_run(service: Service
     assert len(service.get(RUNS)["items"]) == 2
 
 
+def test_run_results__collected_traces_have_no_values_until_they_are_measured(
+    service: Service,
+) -> None:
+    service.agent()
+    service.benchmark(metrics=["ROUGE"])
+    service.upload([pair(1), pair(2)])
+    run = service.start()
+    job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
+    pipeline.begin(job, run["id"])
+    pipeline.collect_traces(job, run["id"])
+    path = f"{RUNS}/{run['id']}/results"
+    collected = [(row["traceId"], row["values"]) for row in service.listed(path, limit=1)]
+    assert collected == [("t-1", {}), ("t-2", {})]
+    service.work()
+    measured = [(row["traceId"], row["values"]) for row in service.listed(path)]
+    assert measured == [("t-1", {"ROUGE": 1.0}), ("t-2", {"ROUGE": 1.0})]
+
+
 def test_begin_run__later_edits_do_not_change_the_plan(service: Service) -> None:
     create_benchmark(service, measures=[{"name": "quality", "formula": "ROUGE"}])
     run = service.start()
