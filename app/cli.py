@@ -59,7 +59,7 @@ COMMANDS = {
     ),
     "runs traces": Entry(
         "app.runs.trace_cli:list_traces",
-        "List the measured traces of a run, in the order of the source.",
+        "List the traces of a run, in the order of the source.",
     ),
     "runs trace": Entry(
         "app.runs.trace_cli:show_trace",

@@ -47,7 +47,10 @@ TEXTS = ("input", "expectedOutput", "output")
 
 @list_traces.command("traces")
 def list_run_traces(run: RunId, limit: Limit = 100, output: Format = OutputFormat.TABLE) -> None:
-    """List the traces of a run, in the order of the source; values are empty until they are measured."""
+    """List the traces of a run, in the order of the source.
+
+    While the run is in progress, the values of a trace are empty until it is measured.
+    """
     from app.core.console.api_client import open_api, quote_segment
 
     with open_api() as api:
