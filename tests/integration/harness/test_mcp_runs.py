@@ -166,17 +166,15 @@ def test_mcp_run__masks_secrets_and_leaves_passed_variables(
     assert run["status"] == "COMPLETED", run
     masked = "*** of 1 file on 8080"
 
-    def first_step(name: str) -> JSON:
+    def step_at(position: int, name: str) -> JSON:
         trace_id = quote(f"all/tool:faults:{name}#0", safe="")
         trace = service.get(f"/benchmark-runs/{run['id']}/traces/{trace_id}")
-        step: JSON = trace["transcript"]["steps"][0]
+        step: JSON = trace["transcript"]["steps"][position]
         return step
 
-    assert (first_step("ask")["role"], first_step("ask")["text"]) == ("user", masked)
-    assert (first_step("echo")["arguments"], first_step("echo")["output"]) == (
-        {"text": masked},
-        masked,
-    )
+    prompt, call = step_at(1, "ask"), step_at(0, "echo")  # step 0 of a model is its system message
+    assert (prompt["role"], prompt["text"]) == ("user", masked)
+    assert (call["arguments"], call["output"]) == ({"text": masked}, masked)
 
 
 def test_mcp_run__regression_fires_alert(service: Service, folder: Path) -> None:
