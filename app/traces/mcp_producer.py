@@ -44,6 +44,13 @@ SERVICE_PREFIX: Final = "MOSAICO_"  # the service's own variables, which no MCP 
 # The outcomes for which the agent is responsible; after all others a retry makes the attempt again.
 _SETTLED: Final = (AttemptOutcome.SCORED, AttemptOutcome.AGENT_ERROR, AttemptOutcome.TIMEOUT)
 
+# The errors that an attempt can have before any request to a model.
+_ERRORS_BEFORE_REQUESTS: Final = (
+    ErrorKind.CONFIGURATION,
+    ErrorKind.SERVER_START,
+    ErrorKind.SERVER_DIED,
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpProducer:
@@ -84,8 +91,7 @@ class McpProducer:
         try:
             for results in pages:
                 for result in results:
-                    # An attempt without a start says nothing about the provider.
-                    if _has_started(result):
+                    if _tells_of_provider(result):
                         answers.add(failure=_provider_failure(result))
                 produced = [_produced(result, index_of[result.key], secrets) for result in results]
                 # A scenario that runs in order repeats stored attempts for their effect on its
@@ -188,9 +194,10 @@ def _produced(result: TaskResult, index: int, secrets: Collection[str]) -> Produ
     return ProducedTrace(index=index, trace=trace, is_settled=result.outcome in _SETTLED)
 
 
-def _has_started(result: TaskResult) -> bool:
-    is_refused = result.error is not None and result.error.kind is ErrorKind.CONFIGURATION
-    return not is_refused and result.outcome is not AttemptOutcome.SKIPPED
+def _tells_of_provider(result: TaskResult) -> bool:
+    """False for an attempt that ended before its first request, for example without its server."""
+    is_lost = result.error is not None and result.error.kind in _ERRORS_BEFORE_REQUESTS
+    return not (is_lost and not result.llm_calls) and result.outcome is not AttemptOutcome.SKIPPED
 
 
 def _provider_failure(result: TaskResult) -> str | None:

@@ -285,6 +285,20 @@ def test_mcp_run__rejecting_model_fails_run(service: Service, folder: Path) -> N
     assert [request.body["model"] for request in server.requests] == ["other"]
 
 
+def test_mcp_run__server_that_does_not_start_is_no_answer_of_the_model(
+    service: Service, folder: Path
+) -> None:
+    wrong = RawReply(status=401, body=b'{"error": {"message": "wrong key"}}')
+    with model_server(lambda _: wrong) as server:
+        document = json.loads(bench(DIRECT, ASKS[0], url=server.openai_url))
+        document["servers"]["faults"]["args"] = ["-c", "raise SystemExit(1)"]
+        (folder / "bench.yaml").write_text(json.dumps(document))
+        benchmark(service, {})
+        run = service.completed()
+    assert (run["status"], run["errorCode"]) == ("FAILED", "MODEL_REFUSED")
+    assert "wrong key" in run["errorMessage"]
+
+
 def answers(_: ReceivedRequest) -> ScriptedReply:
     message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="Blue."),))
     return ScriptedReply(
