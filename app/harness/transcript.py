@@ -100,13 +100,14 @@ class Transcript:
     """The steps of an attempt in order.
 
     `omitted_steps` counts the steps that were left out of the middle, because the transcript
-    exceeds its size limit.
+    exceeds its size limit; `gap_at` is the number of steps before them.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _WIRE
 
     steps: tuple[Annotated[TranscriptStep, Field(discriminator="kind")], ...]
     omitted_steps: int = 0
+    gap_at: int = 0
     version: Literal[1] = 1
 
 
@@ -184,13 +185,13 @@ def limit_size(transcript: Transcript) -> Transcript:
     last_count = sum(size <= half for size in accumulate(reversed(sizes)))
     kept_steps = (*steps[:first_count], *steps[len(steps) - last_count :])
     omitted = transcript.omitted_steps + len(steps) - len(kept_steps)
-    return Transcript(steps=kept_steps, omitted_steps=omitted)
+    return Transcript(steps=kept_steps, omitted_steps=omitted, gap_at=first_count)
 
 
 def _size(step: TranscriptStep) -> int:
     if isinstance(step, TranscriptMessage):
         return len(step.text) + len(step.thinking or "")
-    texts = (step.output, step.stdout, step.stderr)
+    texts = (step.tool, step.output, step.stdout, step.stderr)
     return len(str(step.arguments)) + sum(len(text) for text in texts if text is not None)
 
 

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
 
+from app.core.masking import secret_masker
 from app.harness.budget import Budget
 from app.harness.mcp.agent_loop.attempt import AttemptContext, run_attempt
 from app.harness.mcp.agent_loop.attempt_record import TraceSink, discard_trace
 from app.harness.mcp.agent_loop.model_pool import ModelPool, OpenModel, open_model
+from app.harness.mcp.masking import mask_event
 from app.harness.mcp.mcp_server import ServerEnvironment
 from app.harness.mcp.plan import McpRunPlan, PlannedAttempt
 from app.harness.mcp.server_pool import ServerPool, ServerTracker
@@ -36,7 +38,8 @@ async def run_plan(
 ) -> McpReport:
     """Make every missing attempt and send its result to the listener at once.
 
-    Attempts that remain when the `budget` of the run is exhausted are skipped. A cancellation ends
+    Secrets are masked in results and traced lines. Attempts that remain when the `budget` of the run
+    is exhausted are skipped. A cancellation ends
     all attempts and their servers at once. Raises: MissingKey, before the first request.
     """
     environment = server_environment or ServerEnvironment(path=os.environ.get("PATH", os.defpath))
@@ -53,10 +56,13 @@ async def run_plan(
     )
     results = {result.key: result for result in plan.completed_results}
 
+    mask = secret_masker(plan.secret_values)
+
     def notify(event: Event) -> None:
-        if isinstance(event, AttemptEnded):
-            results[event.result.key] = event.result
-        listener(event)
+        masked_event = mask_event(event, mask)
+        if isinstance(masked_event, AttemptEnded):
+            results[masked_event.result.key] = masked_event.result
+        listener(masked_event)
 
     try:
         await _run_queues(plan, queues, context, notify)

@@ -19,9 +19,10 @@ _INDENT = "    "
 
 def transcript_lines(transcript: Transcript) -> Iterator[str]:
     """The steps for a terminal: a heading per step, its texts indented. Control characters are escaped."""
-    for position, step in enumerate(transcript.steps):
-        if position == len(transcript.steps) // 2 and transcript.omitted_steps:
+    for step in _steps_and_gap(transcript):
+        if step is None:
             yield omission_text(transcript)
+            continue
         yield f"{_heading(step)}"
         for name, text in _named_texts(step):
             lines = escape_lines(text).rstrip("\n").split("\n")
@@ -30,9 +31,10 @@ def transcript_lines(transcript: Transcript) -> Iterator[str]:
 
 def transcript_html(transcript: Transcript) -> Iterator[str]:
     """The steps as HTML fragments; every text is escaped."""
-    for position, step in enumerate(transcript.steps):
-        if position == len(transcript.steps) // 2 and transcript.omitted_steps:
+    for step in _steps_and_gap(transcript):
+        if step is None:
             yield f"<p><i>{omission_text(transcript)}</i></p>"
+            continue
         failed = isinstance(step, TranscriptToolCall) and step.is_error
         style = "who FAIL" if failed else "who"
         yield f'<p class="{style}">{html_text(_heading(step))}</p>'
@@ -41,6 +43,14 @@ def transcript_html(transcript: Transcript) -> Iterator[str]:
 
 def omission_text(transcript: Transcript) -> str:
     return f"[{transcript.omitted_steps} steps omitted: the transcript exceeds its size limit]"
+
+
+def _steps_and_gap(transcript: Transcript) -> Iterator[TranscriptStep | None]:
+    """The steps in order, with None in the place of omitted ones."""
+    yield from transcript.steps[: transcript.gap_at]
+    if transcript.omitted_steps:
+        yield None
+    yield from transcript.steps[transcript.gap_at :]
 
 
 def _heading(step: TranscriptStep) -> str:

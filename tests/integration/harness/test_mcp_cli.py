@@ -463,6 +463,21 @@ def test_run__masks_secret_in_stderr_of_a_server() -> None:
     assert "sekret" not in done.output + Path("r.yaml").read_text()
 
 
+def test_run__masks_secrets_in_everything_that_it_writes() -> None:
+    """The tool returns the secret: in the result, the page, the traced lines, `show` and `view`."""
+    file = bench_file(DIRECT.replace("good morning}", "'a ${WORD}'}", 1))
+    Path("s.yaml").write_text("WORD: sekret-of-mine\n")
+    done = ot_bench(
+        "run", file, "--secrets", "s.yaml", "--trace", "--output", "r.yaml", "--html", "r.html"
+    )
+    shown = ot_bench("show", "r.yaml", "tool:echo:right")
+    viewed = ot_bench("view", "r.yaml", "--file", "v.html")
+    assert (shown.exit_code, viewed.exit_code) == (0, 0), shown.output + viewed.output
+    written = [Path(name).read_text() for name in ("r.yaml", "r.html", "v.html")]
+    assert "a ***" in written[0]
+    assert "sekret" not in done.output + shown.output + viewed.output + "".join(written)
+
+
 def test_run__missing_key_is_reported_before_the_start() -> None:
     done = ot_bench("run", bench_file(ASKING))
     assert done.exit_code == 2

@@ -152,6 +152,32 @@ def test_document__never_exceeds_the_limit_and_loses_nothing_uncounted(texts: li
     assert sum(len(step["text"]) for step in document["steps"]) <= MAX_TRANSCRIPT_CHARS
 
 
+def test_document__gap_is_where_steps_are_missing() -> None:
+    """The last step takes more than half of the limit alone; the first ones are kept."""
+    huge = call(arguments={str(number): "x" * 30_000 for number in range(20)})
+    few = tuple(call(output=text) for text in "abc")
+    document = document_of(Transcript(steps=(*few, huge, huge)))
+    assert (document["omittedSteps"], document["gapAt"]) == (2, 3)
+    lines = list(transcript_lines(parse_transcript(document)))
+    assert lines[-1].startswith("[2 steps omitted"), lines[-1]
+    only_gap = parse_transcript(document_of(Transcript(steps=(huge, huge))))
+    assert only_gap.steps == ()
+    assert [line[:16] for line in transcript_lines(only_gap)] == ["[2 steps omitted"]
+    assert "2 steps omitted" in "".join(transcript_html(only_gap))
+
+
+def test_document__names_that_the_model_chose_are_cut_and_counted() -> None:
+    """A tool or a key is any text of the model."""
+    long = "n" * (MAX_TEXT_CHARS + 10)
+    steps = (TranscriptToolCall(tool=long, arguments={long: 1}),) * 40
+    document = document_of(Transcript(steps=steps))
+    [key] = document["steps"][0]["arguments"]
+    for name in (key, document["steps"][0]["tool"]):
+        assert "[10 characters omitted]" in name
+    assert len(document["steps"]) + document["omittedSteps"] == 40
+    assert len(str(document["steps"])) < MAX_TRANSCRIPT_CHARS + 40 * 200
+
+
 def test_document__texts_can_be_stored() -> None:
     document = document_of(Transcript(steps=(call(stdout="a\0b\ud800"),)))
     assert document["steps"][0]["stdout"] == "a\ufffdb\ufffd"
@@ -205,6 +231,7 @@ def test_transcript_lines__show_commands_streams_and_facts_without_control_chara
             call(arguments={"q": 1}, is_error=True),
         ),
         omitted_steps=3,
+        gap_at=2,
     )
     assert list(transcript_lines(transcript)) == [
         "assistant, 10 input and 5 output tokens, 4.2 s, 2 retries, 3.0 s waiting",
