@@ -5,9 +5,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NoReturn, TypeVar
 
+from pydantic import ValidationError
+
 from app.core.errors import AppError, Invalid
 from app.core.strict_json import parse_json
 from app.core.text import unstorable_reason
+from app.harness.transcript import Transcript, document_of, parse_transcript
 from app.traces.types import ToolCall, Trace, TraceOutcome
 
 T = TypeVar("T")
@@ -83,6 +86,7 @@ def parse_trace(value: Any) -> Trace:
         tool_calls=_tool_calls(value),
         turns=_count(value, "turns", MAX_TURNS),
         scores=_scores(value),
+        transcript=_transcript(value),
     )
 
 
@@ -107,6 +111,7 @@ def format_trace_line(trace: Trace) -> bytes:
         "toolCalls": None if calls is None else [_call_to_json(call) for call in calls],
         "turns": trace.turns,
         "scores": dict(trace.scores) or None,
+        "transcript": None if trace.transcript is None else document_of(trace.transcript),
     }
     present = {key: value for key, value in fields.items() if value is not None}
     return json.dumps(present, ensure_ascii=False).encode() + b"\n"
@@ -241,6 +246,16 @@ def _scores(source: Mapping[str, Any]) -> Mapping[str, float]:
         for name, score in value.items()
         if score is not None
     }
+
+
+def _transcript(source: Mapping[str, Any]) -> Transcript | None:
+    document = source.get("transcript")
+    if document is None:
+        return None
+    try:
+        return parse_transcript(document)
+    except ValidationError:
+        _reject("transcript", "a transcript as the API returns it with a trace", document)
 
 
 def _reject(key: str, expected: str, value: Any) -> NoReturn:

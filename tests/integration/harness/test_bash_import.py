@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -152,6 +153,16 @@ def test_import__recorded_runs_have_recorded_metrics(service: Service) -> None:
     # By hand: 0.807 ± 2.03 standard errors of the ratio over 37 tasks (0.058, delta method).
     low, high = rate["intervalLow"], rate["intervalHigh"]
     assert (low, high) == (pytest.approx(0.688, abs=0.03), pytest.approx(0.925, abs=0.03))
+
+
+def test_import__run_over_it_shows_what_the_model_did(service: Service) -> None:
+    stored = post_import(service, one_attempt_file())
+    service.agent()
+    service.benchmark(datasetRef="bash", metrics=["TASK_PASSED"])
+    run = service.completed(runName=stored.json()["runName"])
+    trace = service.get(f"/benchmark-runs/{run['id']}/traces/{quote('t#0', safe='')}")
+    calls = [step for step in trace["transcript"]["steps"] if step["kind"] == "toolCall"]
+    assert [call["exitCode"] for call in calls] == [0, 1]
 
 
 def test_import__same_file_is_imported_once(service: Service) -> None:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.errors import Invalid
-from app.traces.ndjson import iter_traces, parse_trace
+from app.harness.transcript import Transcript, TranscriptMessage, TranscriptToolCall
+from app.traces.ndjson import format_trace_line, iter_traces, parse_trace
 from app.traces.types import ToolCall, Trace, TraceOutcome
 
 FULL = {
@@ -56,6 +57,22 @@ def test_parse_trace__reads_every_key_and_ignores_unknown_keys() -> None:
         turns=4,
         scores={"Answer Relevance": 1.0, "Tone": 0.5},
     )
+
+
+def test_parse_trace__transcript_is_written_and_read_again() -> None:
+    steps = (
+        TranscriptMessage(role="user", text="Which?"),
+        TranscriptToolCall(tool="search", arguments={"q": "x"}, output="This", duration_ms=3.0),
+    )
+    trace = Trace(trace_id="t", item_id="t", transcript=Transcript(steps=steps))
+    [parsed_trace] = iter_traces([format_trace_line(trace)])
+    assert parsed_trace.transcript == trace.transcript
+
+
+@pytest.mark.parametrize("document", ["text", {}, {"steps": [{"kind": "wish"}]}, {"version": 2}])
+def test_parse_trace__invalid_transcript_is_rejected(document: object) -> None:
+    with pytest.raises(Invalid, match="transcript must be a transcript as the API returns it"):
+        parse_trace({"traceId": "t", "transcript": document})
 
 
 def test_parse_trace__empty_tool_calls_differ_from_missing() -> None:
