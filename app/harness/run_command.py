@@ -7,15 +7,18 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import typer
 
 from app.core.console import terminal
-from app.core.console.terminal import print_status
+from app.core.console.terminal import CommandGroup, Format, OutputFormat, print_status
 from app.harness.gate import GateFigures, HarnessExit, decide_exit
 from app.harness.reports.formatting import format_number
 from app.llm.conversation import ReasoningEffort
+
+if TYPE_CHECKING:
+    from app.harness.reports.view import RunReportView
 
 Report = TypeVar("Report")
 
@@ -61,6 +64,9 @@ HtmlFile = Annotated[
 ToLangfuse = Annotated[
     bool, typer.Option("--langfuse", help="Also write the run to Langfuse as a dataset run.")
 ]
+RecordedRun = Annotated[
+    Path, typer.Argument(metavar="RESULT", help="Result file of a recorded run.")
+]
 TaskName = Annotated[
     str, typer.Argument(metavar="TASK", help="ID of the task; all its trials are shown.")
 ]
@@ -102,6 +108,38 @@ Seed = Annotated[
     int | None,
     typer.Option("--seed", min=0, help="Seed of the sampling, of the openai API only."),
 ]
+
+
+def add_transcript_commands(
+    cli: CommandGroup, load_view: Callable[[Path], "RunReportView"]
+) -> None:
+    """Add the commands `show` and `view`, which show what the models did in a recorded run."""
+
+    @cli.command("show")
+    def show_command(
+        result: RecordedRun, task: TaskName, output: Format = OutputFormat.TABLE
+    ) -> None:
+        """Show what the models did in a task: messages, tool calls and their results, and the checks.
+
+        Exit codes: 0 shown, 2 missing or invalid result file, or an unknown task.
+        """
+        # The reports take long to import; every other command does without.
+        from app.harness.transcript_command import show_attempts
+
+        show_attempts(load_view(result), task, output)
+
+    @cli.command("view")
+    def view_command(result: RecordedRun, file: PageFile, other: OtherResult = None) -> None:
+        """Write an HTML page with every attempt: filters by result and group, all transcripts.
+
+        With a second result file, the attempts at the same task stand side by side.
+
+        Exit codes: 0 written, 2 missing or invalid result file.
+        """
+        # As above.
+        from app.harness.transcript_command import write_page
+
+        write_page(file, *(load_view(path) for path in (result, other) if path is not None))
 
 
 class Interrupted(Exception, Generic[Report]):

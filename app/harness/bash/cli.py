@@ -24,6 +24,7 @@ from app.llm.conversation import Provider
 if TYPE_CHECKING:
     from app.harness.bash.replay import ReplayedRun
     from app.harness.bash.types import EvalReport
+    from app.harness.reports.view import RunReportView
 
 cli = CommandGroup("bash-eval", help="Evaluate how well a model works in a sandboxed bash.")
 
@@ -249,39 +250,14 @@ def report(
     print_status(f"written to {file}")
 
 
-@cli.command("show")
-def show_command(
-    result: ResultFile,
-    task: run_command.TaskName,
-    output: Format = OutputFormat.TABLE,
-) -> None:
-    """Show what the model did in a task: its messages, commands and their output, and the checks.
-
-    Exit codes: 0 shown, 2 missing or invalid result file, or an unknown task.
-    """
+def _load_view(path: Path) -> "RunReportView":
     from app.harness.bash.report_view import run_view
     from app.harness.bash.result_file import read_report
-    from app.harness.transcript_command import show_attempts
 
-    show_attempts(run_view(read_report(result)), task, output)
+    return run_view(read_report(path))
 
 
-@cli.command("view")
-def view_command(
-    result: ResultFile, file: run_command.PageFile, other: run_command.OtherResult = None
-) -> None:
-    """Write an HTML page with every attempt: filters by result and category, all transcripts.
-
-    With a second result file, the attempts at the same task stand side by side.
-
-    Exit codes: 0 written, 2 missing or invalid result file.
-    """
-    from app.harness.bash.report_view import run_view
-    from app.harness.bash.result_file import read_report
-    from app.harness.transcript_command import write_page
-
-    views = [run_view(read_report(path)) for path in (result, other) if path is not None]
-    write_page(file, *views)
+run_command.add_transcript_commands(cli, _load_view)
 
 
 @cli.command("replay")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from app.harness.mcp.file_picker import PickerChoice
     from app.harness.mcp.loader import LoadedFile
     from app.harness.mcp.types import McpReport
+    from app.harness.reports.view import RunReportView
 
 cli = CommandGroup(
     "ot-bench", help="Evaluate models and MCP servers, and measure the cost of their tools."
@@ -358,37 +359,14 @@ def schema() -> None:
     print_result(json.dumps(benchmark_schema(), indent=2))
 
 
-@cli.command("show")
-def show_command(
-    result: ResultFile, task: run_command.TaskName, output: Format = OutputFormat.TABLE
-) -> None:
-    """Show what the models did in a task: messages, tool calls and their results, evaluations.
-
-    Exit codes: 0 shown, 2 missing or invalid result file, or an unknown task.
-    """
+def _load_view(path: Path) -> "RunReportView":
     from app.harness.mcp.report_view import run_view
     from app.harness.mcp.result_file import read_report
-    from app.harness.transcript_command import show_attempts
 
-    show_attempts(run_view(read_report(result)), task, output)
+    return run_view(read_report(path))
 
 
-@cli.command("view")
-def view_command(
-    result: ResultFile, file: run_command.PageFile, other: run_command.OtherResult = None
-) -> None:
-    """Write an HTML page with every attempt: filters by result and scenario, all transcripts.
-
-    With a second result file, the attempts at the same task stand side by side.
-
-    Exit codes: 0 written, 2 missing or invalid result file.
-    """
-    from app.harness.mcp.report_view import run_view
-    from app.harness.mcp.result_file import read_report
-    from app.harness.transcript_command import write_page
-
-    views = [run_view(read_report(path)) for path in (result, other) if path is not None]
-    write_page(file, *views)
+run_command.add_transcript_commands(cli, _load_view)
 
 
 def main() -> None:
