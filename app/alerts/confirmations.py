@@ -90,9 +90,9 @@ def settle_overdue(session: Session, now: datetime) -> None:
 
 def settle(session: Session, rule: AlertRule, row: AlertState, now: datetime) -> list[AlertEvent]:
     """The events of a waiting state, decided by the run alone."""
-    kept = row.confirmation
-    assert kept is not None, "the state waits"
-    runs = kept.details.runs
+    confirmation = row.confirmation
+    assert confirmation is not None, "the state waits"
+    runs = confirmation.details.runs
     assert runs is not None, "only the evidence over runs is confirmed"
     is_open = runs.status is SeriesStatus.FIRING
     decision = AlertDecision(
@@ -100,12 +100,12 @@ def settle(session: Session, rule: AlertRule, row: AlertState, now: datetime) ->
         revision=rule.revision,
         assessment=Assessment(
             outcome=AlertOutcome.BREACH if is_open else AlertOutcome.HEALTHY,
-            value=kept.value,
-            baseline=kept.baseline,
-            explanation=kept.explanation,
-            details=kept.details,
+            value=confirmation.value,
+            baseline=confirmation.baseline,
+            explanation=confirmation.explanation,
+            details=confirmation.details,
         ),
-        step=SeriesStep(kept.state, runs),
+        step=SeriesStep(confirmation.state, runs),
     )
     return _apply(session, rule, row, decision, now)
 
@@ -113,9 +113,15 @@ def settle(session: Session, rule: AlertRule, row: AlertState, now: datetime) ->
 def _apply(
     session: Session, rule: AlertRule, row: AlertState, decision: AlertDecision, now: datetime
 ) -> list[AlertEvent]:
-    kept = row.confirmation
-    assert kept is not None, "the state waits"
-    run = ConfirmedRun(kept.run_id, kept.run_seq, rule.benchmark_id, row.agent_id, kept.fingerprint)
+    confirmation = row.confirmation
+    assert confirmation is not None, "the state waits"
+    run = ConfirmedRun(
+        confirmation.run_id,
+        confirmation.run_seq,
+        rule.benchmark_id,
+        row.agent_id,
+        confirmation.fingerprint,
+    )
     row.confirmation = row.confirm_until = None
     return advance_state(session, rule, row, run, decision, now)
 

@@ -100,7 +100,7 @@ class RuleObservation(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuleHistory:
+class RuleEvidence:
     """Everything that is read to judge a run by one rule.
 
     `judgment` has the levels of the run and of the runs of `series`, the state of a REGRESSED rule;
@@ -161,10 +161,10 @@ class AlertEvaluationService:
         for rule in rules:
             state = queries.get_state(session, rule.id, result.agent_id)
             judgment = result.series.get(series_name(rule))
-            kept = state.confirmation if state is not None else None
-            if state is None or kept is None or judgment is None:
+            confirmation = state.confirmation if state is not None else None
+            if state is None or confirmation is None or judgment is None:
                 continue
-            if kept.run_id != repeated.id or repeated.seq not in judgment.levels:
+            if confirmation.run_id != repeated.id or repeated.seq not in judgment.levels:
                 continue
             spec = rule_spec(rule)
             series = state.series or SeriesState()
@@ -182,14 +182,14 @@ class AlertEvaluationService:
                 AlertDecision(
                     rule_id=rule.id,
                     revision=rule.revision,
-                    assessment=_assess_joint(kept, step, judgment),
+                    assessment=_assess_joint(confirmation, step, judgment),
                     step=step,
                 )
             )
         return decisions
 
     def _decide(
-        self, history: RuleHistory, result: RunResult, promise: float, traces: "_TraceFinder"
+        self, history: RuleEvidence, result: RunResult, promise: float, traces: "_TraceFinder"
     ) -> AlertDecision:
         rule, value_spec, observation = history.watched
         spec = rule_spec(rule)
@@ -257,14 +257,14 @@ class _HistoryReader:
         self._plans: dict[int, RunPlan | None] = {}
         self._histories: dict[tuple[RunSpan, ...], tuple[list[PastRun], MeasurementHistory]] = {}
 
-    def read(self, rule: AlertRule) -> RuleHistory:
+    def read(self, rule: AlertRule) -> RuleEvidence:
         session, result = self._session, self._result
         state = queries.get_state(session, rule.id, result.agent_id)
         key = ValueSeries(result.benchmark_id, result.agent_id, rule.kpi, rule.metric)
         if key not in self._spans:
             self._spans[key] = queries.excluded_runs(session, key)
         past, measurements = self._history(tuple(self._spans[key]))
-        return RuleHistory(
+        return RuleEvidence(
             watched=_observe(rule, result, past, measurements),
             seen_seq=state.run_seq if state is not None else 0,
             series=self._series(rule, state, past),
@@ -392,7 +392,7 @@ def series_name(rule: AlertRule) -> str:
 
 
 def _next_step(
-    history: RuleHistory, run_seq: int, spec: RuleSpec, promise: float
+    history: RuleEvidence, run_seq: int, spec: RuleSpec, promise: float
 ) -> SeriesStep | None:
     """None for a run without a level: it changes nothing."""
     judgment = history.judgment
@@ -416,13 +416,15 @@ def _can_repeat(source: str) -> bool:
     return spec is not None and spec.runs_models
 
 
-def _assess_joint(kept: Confirmation, step: SeriesStep, judgment: SeriesJudgment) -> Assessment:
-    details = kept.details
+def _assess_joint(
+    confirmation: Confirmation, step: SeriesStep, judgment: SeriesJudgment
+) -> Assessment:
+    details = confirmation.details
     alone = Assessment(
         outcome=AlertOutcome.WARMUP,
-        value=kept.value,
-        baseline=kept.baseline,
-        explanation=kept.explanation,
+        value=confirmation.value,
+        baseline=confirmation.baseline,
+        explanation=confirmation.explanation,
         details=details,
     )
     value_spec = ValueSpec(

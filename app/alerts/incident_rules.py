@@ -306,7 +306,7 @@ def _change_inside(
     return None
 
 
-class _Frozen(NamedTuple):
+class _IncidentReference(NamedTuple):
     """The reference of an open incident: its level, and the variance of that level."""
 
     level: float
@@ -324,7 +324,7 @@ def find_recovery(
 ) -> tuple[int, ...]:
     """The latest runs of an incident that are back on the reference; empty without evidence."""
     base = view.of(reference)
-    frozen = _Frozen(_mean(base), _variance_of_mean(base, spread), spread)
+    frozen = _IncidentReference(_mean(base), _variance_of_mean(base, spread), spread)
     after = [run for run in incident.runs if run > incident.level_runs[-1]]
     widths = [width for width in RECOVERY_WINDOWS if width <= len(after)]
     for width in widths:
@@ -336,7 +336,7 @@ def find_recovery(
 
 
 def _is_recovered(
-    view: _View, latest: tuple[int, ...], incident: OpenIncident, frozen: _Frozen
+    view: _View, latest: tuple[int, ...], incident: OpenIncident, frozen: _IncidentReference
 ) -> bool:
     levels = view.of(latest)
     if frozen.score(levels) <= -NEAR:
@@ -351,20 +351,20 @@ def _is_recovered(
 
 
 def _has_rebounded(
-    view: _View, latest: tuple[int, ...], incident: OpenIncident, frozen: _Frozen
+    view: _View, latest: tuple[int, ...], incident: OpenIncident, frozen: _IncidentReference
 ) -> bool:
     levels, spread = view.of(latest), frozen.spread
-    rest = view.of([run for run in incident.runs if run not in latest])
-    variance = _variance_of_mean(levels, spread) + _variance_of_mean(rest, spread)
-    fall = frozen.level - _mean(rest)
+    earlier_level = view.of([run for run in incident.runs if run not in latest])
+    variance = _variance_of_mean(levels, spread) + _variance_of_mean(earlier_level, spread)
+    fall = frozen.level - _mean(earlier_level)
     is_deep = fall > DEEP_FALL * math.sqrt(spread.variance)
-    is_long = min(len(levels), len(rest)) >= DEEP_RUNS
+    is_long = min(len(levels), len(earlier_level)) >= DEEP_RUNS
     limit = DEEP_REBOUND_Z if is_deep and is_long else REBOUND_Z
-    return _mean(levels) - _mean(rest) > limit * math.sqrt(variance)
+    return _mean(levels) - _mean(earlier_level) > limit * math.sqrt(variance)
 
 
 def _is_unconfirmed(
-    view: _View, after: Sequence[int], incident: OpenIncident, frozen: _Frozen
+    view: _View, after: Sequence[int], incident: OpenIncident, frozen: _IncidentReference
 ) -> bool:
     is_first_level = incident.level_runs[0] == incident.started
     if len(after) < UNCONFIRMED_RUNS or not is_first_level:
@@ -421,15 +421,17 @@ def _since_level(incident: OpenIncident) -> tuple[int, ...]:
 
 def _bounded(levels: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     """The newest 60 runs, grouped as before; the last group stays, even when it is empty."""
-    kept: list[tuple[int, ...]] = []
+    kept_levels: list[tuple[int, ...]] = []
     room = MAX_REFERENCE
     for level in reversed(levels):
-        kept.append(tuple(level[max(0, len(level) - room) :]))
-        room -= len(kept[-1])
+        kept_levels.append(tuple(level[max(0, len(level) - room) :]))
+        room -= len(kept_levels[-1])
         if room <= 0:
             break
     return tuple(
-        level for index, level in enumerate(reversed(kept)) if level or index == len(kept) - 1
+        level
+        for index, level in enumerate(reversed(kept_levels))
+        if level or index == len(kept_levels) - 1
     )
 
 

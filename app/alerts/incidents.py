@@ -143,9 +143,9 @@ def acknowledge(
     Raises: `IncidentNotFound`.
     """
     incident, row, rule = _lock(session, incident_id)
-    said = {"verdict": verdict, "acknowledged_at": now, "acknowledged_by": by}
+    acknowledgement = {"verdict": verdict, "acknowledged_at": now, "acknowledged_by": by}
     event = queries.get_event(session, incident_id, for_update=True)
-    for name, text in said.items():
+    for name, text in acknowledgement.items():
         setattr(incident, name, text)
         setattr(event, name, text)
     if verdict == NOISE and Condition(incident.condition).excludes_incidents:
@@ -192,11 +192,11 @@ def accept_of_run(
     session: Session, run: BenchmarkRun, by: str, note: str | None, now: datetime
 ) -> None:
     """Close the open incidents that an accepted run belongs to: its level is the new normal."""
-    for found in queries.list_open_incidents_of_run(
+    for listed_incident in queries.list_open_incidents_of_run(
         session, run.benchmark_id, run.agent_id, run.seq
     ):
-        if Condition(found.condition).excludes_incidents:
-            incident, row, rule = _lock(session, found.id)
+        if Condition(listed_incident.condition).excludes_incidents:
+            incident, row, rule = _lock(session, listed_incident.id)
             if incident.state == IncidentState.OPEN:
                 close_accepted(session, incident, row, rule, by, note, now)
 

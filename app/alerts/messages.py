@@ -142,9 +142,9 @@ def silence_matches(matchers: Mapping[str, Any], alert: AlertFields) -> bool:
         "agentId": alert.agent_id,
         "severity": alert.severity,
     }
-    given = {name: value for name, value in matchers.items() if value is not None}
-    glob = given.pop("name", None)
-    return all(fields[name] == value for name, value in given.items()) and (
+    set_matchers = {name: value for name, value in matchers.items() if value is not None}
+    glob = set_matchers.pop("name", None)
+    return all(fields[name] == value for name, value in set_matchers.items()) and (
         glob is None or fnmatchcase(alert.name, glob)
     )
 
@@ -174,10 +174,10 @@ def _severity(alerts: Iterable[AlertFields]) -> MessageSeverity:
 
 
 def _title(causes: Sequence[AlertCause], names: DisplayNames) -> str:
-    first, others = causes[0].first, len(causes) - 1
-    if first.state == AlertEventState.SCHEDULE_MISSED and others:
-        return f"{len(causes)} schedules did not run: {first.name} and {others} more"
-    more = f" and {others} more" if others else ""
+    first, further_count = causes[0].first, len(causes) - 1
+    if first.state == AlertEventState.SCHEDULE_MISSED and further_count:
+        return f"{len(causes)} schedules did not run: {first.name} and {further_count} more"
+    more = f" and {further_count} more" if further_count else ""
     return f"{_prefix(first)}{names.agent}: {_headline(first)}{more} ({names.benchmark})"
 
 

@@ -475,14 +475,14 @@ def _assess_percentage(
     is_breach = _reaches(harmful_change, percent) and _reaches(
         abs(value - baseline), minimum_effect
     )
-    moved = "fell" if value < baseline else "rose"
+    direction = "fell" if value < baseline else "rose"
     is_small = harmful_change >= percent and not is_breach
     return Assessment(
         outcome=AlertOutcome.BREACH if is_breach else AlertOutcome.HEALTHY,
         value=value,
         baseline=baseline,
         min_detectable_effect=max(percent / 100 * abs(baseline), minimum_effect),
-        explanation=f"{name} {moved} by {format_number(abs(change))} % to"
+        explanation=f"{name} {direction} by {format_number(abs(change))} % to"
         f" {_with_unit(value, value_spec)}, from {_with_unit(baseline, value_spec)} (mean of"
         f" {_last_runs(len(earlier))}); the limit is {format_number(percent)} %."
         + (" The change is below the minimum effect." if is_small else ""),

@@ -45,8 +45,8 @@ def update_silence(
     silence = queries.get_silence(session, silence_id, for_update=True)
     fields = changed_fields(body)
     if "matchers" in fields:
-        sent = fields["matchers"].model_dump(mode="json", exclude_unset=True)
-        matchers = {**silence.matchers, **sent}
+        new_matchers = fields["matchers"].model_dump(mode="json", exclude_unset=True)
+        matchers = {**silence.matchers, **new_matchers}
         silence.matchers = {name: value for name, value in matchers.items() if value is not None}
     silence.ends_at = fields.get("ends_at", silence.ends_at)
     silence.comment = fields.get("comment", silence.comment)

@@ -51,7 +51,7 @@ from app.statistics.verdict_rules import (
 )
 
 
-class RunPair:
+class ComparedRuns:
     """A baseline and a candidate; with `is_paired` both hold the same items in the same order."""
 
     def __init__(
@@ -101,7 +101,7 @@ class _TrialNoise(NamedTuple):
 class FormulaPair:
     """The statistics that a formula reads, in both runs."""
 
-    def __init__(self, pair: RunPair, formula: CompiledFormula) -> None:
+    def __init__(self, pair: ComparedRuns, formula: CompiledFormula) -> None:
         self.formula = formula
         self._pair = pair
         self._runs = (pair.baseline, pair.candidate)

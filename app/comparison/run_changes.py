@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from app.comparison.comparison_spec import ValueRange
-from app.comparison.formula_pair import FormulaPair, RunPair
+from app.comparison.formula_pair import ComparedRuns, FormulaPair
 from app.comparison.formula_properties import Line, jumps
 from app.comparison.run_statistics import (
     EXTREMES,
@@ -193,7 +193,7 @@ class RunChanges:
     def __init__(
         self, baseline: RunStatistics, candidate: RunStatistics, *, is_paired: bool
     ) -> None:
-        self._runs = RunPair(baseline, candidate, is_paired=is_paired)
+        self._runs = ComparedRuns(baseline, candidate, is_paired=is_paired)
         self._is_clustered = bool(candidate.matrix.clusters)
 
     def change(

@@ -218,9 +218,11 @@ def resume_command(
 def _program_word(program: str) -> str:
     """The name of a program when a shell finds that file by it, else the path as it was typed."""
     name = Path(program).name
-    found = shutil.which(name)
+    program_path = shutil.which(name)
     return (
-        name if found is not None and Path(found).resolve() == Path(program).resolve() else program
+        name
+        if program_path is not None and Path(program_path).resolve() == Path(program).resolve()
+        else program
     )
 
 

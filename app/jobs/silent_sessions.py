@@ -48,7 +48,7 @@ class SilentSessions:
         positions = {(pid, began, copied) for pid, began, copied in waiting if copied is not None}
         now = time.monotonic()
         # Positions that are no longer seen are forgotten: that COPY progressed or ended.
-        self._first_seen = {place: self._first_seen.get(place, now) for place in positions}
+        self._first_seen = {position: self._first_seen.get(position, now) for position in positions}
         silent = [pid for pid, began, copied in waiting if self._is_silent(pid, began, copied, now)]
         for pid in silent:
             session.execute(_TERMINATE, {"pid": pid})

@@ -54,9 +54,9 @@ class StoredApi:
         cursor: str | None = None
         while len(items) < limit:
             size = min(PAGE_SIZE, limit - len(items))
-            found = self._list(path, PageQuery(limit=size, cursor=cursor), parameters)
-            items += found["items"]
-            cursor = found["nextCursor"]
+            page = self._list(path, PageQuery(limit=size, cursor=cursor), parameters)
+            items += page["items"]
+            cursor = page["nextCursor"]
             if cursor is None:
                 break
         return {"items": items, "nextCursor": cursor}

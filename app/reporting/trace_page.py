@@ -79,8 +79,8 @@ def _attempt(trace: JSON) -> AttemptView:
 def _group(tags: Sequence[str]) -> str:
     """The category or scenario of a trace, else its first tag; empty without tags."""
     groups = [tag for tag in tags if tag.startswith(GROUP_TAGS)]
-    others = [tag for tag in tags if not tag.startswith(CONTENT_TAG)]
-    return next(iter([*groups, *others]), "")
+    user_tags = [tag for tag in tags if not tag.startswith(CONTENT_TAG)]
+    return next(iter([*groups, *user_tags]), "")
 
 
 _LABELS: Final = {

@@ -49,10 +49,10 @@ class MetricColumns:
             if reason and reason != MetricSkipReason.NOT_SELECTED:
                 self._missing[self._index[name]][reason] += 1
         self._total += 1
-        lost = row.outcome.is_missing
-        self._lost += lost
+        is_lost = row.outcome.is_missing
+        self._lost += is_lost
         self._failed += sum("failed" in note for note in notes.values())
-        self._covered += not lost and not any(
+        self._covered += not is_lost and not any(
             note.get("skipped") in _MISSING_TEXT_REASONS for note in notes.values()
         )
 

@@ -146,7 +146,7 @@ def paired_change_test(
             unit_changes=sums,
             can_decide=False,
         )
-    spread = _Spread(share, unit_sums(influences, units), sums)
+    spread = _ChangeVariance(share, unit_sums(influences, units), sums)
     degrees = satterthwaite(share)
     is_limited = width is not None and count >= MONOTONE_UNITS
     ends = [_ends(sign, effect, sums, spread, skewness, is_limited=is_limited) for sign in (-1, 1)]
@@ -199,7 +199,7 @@ def compare_passes(first: Sequence[bool], second: Sequence[bool]) -> PairedPasse
     )
 
 
-class _Spread:
+class _ChangeVariance:
     """The variance of the change, also when the changes of some units are limited."""
 
     def __init__(self, share: FloatArray, influences: FloatArray, sums: FloatArray) -> None:
@@ -227,7 +227,7 @@ def _ends(
     sign: int,
     effect: float,
     sums: FloatArray,
-    spread: _Spread,
+    spread: _ChangeVariance,
     skewness: float,
     *,
     is_limited: bool,

@@ -62,12 +62,12 @@ def max_t(tests: Sequence[ChangeTest]) -> list[float]:
     }
     if len(by_flips) < 2:  # noqa: PLR2004 - one test has no other to share flips with
         return bounds
-    drawn = _flipped_p(by_flips)
+    flipped_p = _flipped_p(by_flips)
     order = sorted(by_flips, key=lambda index: tests[index].p)
     adjusted, previous = [*bounds], 0.0
     for rank, index in enumerate(order):
         p = tests[index].p
-        least = np.min([drawn[other] for other in order[rank:]], axis=0)
+        least = np.min([flipped_p[other] for other in order[rank:]], axis=0)
         family = float((least < p * (1 - _TIE)).sum() + (least <= p * (1 + _TIE)).sum()) / 2 / FLIPS
         # Tests without flips belong to the family, too.
         outside = p * (len(tests) - len(by_flips))

@@ -263,7 +263,7 @@ def trial_permutation_p(
     """
     items = range(int(max(baseline.item_index.max(), candidate.item_index.max())) + 1)
     random = np.random.default_rng(SEED)
-    observed, drawn = 0.0, np.zeros(permutations)
+    observed, permuted = 0.0, np.zeros(permutations)
     for item in items:
         first = baseline.values[baseline.item_index == item]
         second = candidate.values[candidate.item_index == item]
@@ -275,8 +275,8 @@ def trial_permutation_p(
         order = random.permuted(np.tile(pooled, (permutations, 1)), axis=1)
         scale = len(pooled) / len(first)
         observed += float(second.mean() - mean) * scale
-        drawn += (order[:, : len(second)].mean(axis=1) - mean) * scale
-    return _mid_p(abs(observed), np.abs(drawn))
+        permuted += (order[:, : len(second)].mean(axis=1) - mean) * scale
+    return _mid_p(abs(observed), np.abs(permuted))
 
 
 class Trials(NamedTuple):

@@ -59,14 +59,16 @@ def fit_levels(runs: Sequence[RunItemValues]) -> dict[int, RunLevel]:
     is_kept = counts >= MIN_SHARED * matrix.shape[1]
     if is_kept.sum() < min(2, len(runs)):
         return {run.run: _sample_level(run) for run in runs}
-    kept = [run for run, keep in zip(runs, is_kept, strict=True) if keep]
+    kept_runs = [run for run, keep in zip(runs, is_kept, strict=True) if keep]
     clusters = runs[-1].clusters
     matrix, traces = matrix[is_kept], traces[is_kept]
     levels = _fit(matrix)
     noises = _noises(matrix, traces.sum(axis=1), clusters)
     return {
         run.run: RunLevel(run.run, float(level), noise, float(count))
-        for run, level, noise, count in zip(kept, levels, noises, traces.sum(axis=1), strict=True)
+        for run, level, noise, count in zip(
+            kept_runs, levels, noises, traces.sum(axis=1), strict=True
+        )
     }
 
 

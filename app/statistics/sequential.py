@@ -248,8 +248,8 @@ def _estimate(sums: _Sums, m: int, pooled: _Pooled, prior_sd: float) -> Spread:
         per_trace = (sums.per_trace[m] + pooled.per_trace) / noises
     else:
         # With one reference run, the only change of items is that of the window.
-        seen = max(1, sums.noises[-1])
-        per_trace = sums.per_trace[-1] / seen
+        seen_count = max(1, sums.noises[-1])
+        per_trace = sums.per_trace[-1] / seen_count
     item_variance = per_trace * sums.inverse_traces[m] / m
     squares = _squares(sums, m) + pooled.squares
     degrees = m - 1 + pooled.degrees

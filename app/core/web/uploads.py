@@ -68,14 +68,14 @@ def iter_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
 
     One block of the file is in memory at a time. Raises: `TooLarge` for a line above 16 MiB.
     """
-    first, rest = 1, b""
+    first, partial_line = 1, b""
     while block := file.read(BLOCK_BYTES):
-        complete, line_feed, rest = (rest + block).rpartition(b"\n")
+        complete, line_feed, partial_line = (partial_line + block).rpartition(b"\n")
         yield from _iter_text_lines(complete, first)
         first += complete.count(b"\n") + len(line_feed)
-        _require_short(rest, first)
-    if rest and not rest.isspace():
-        yield first, rest
+        _require_short(partial_line, first)
+    if partial_line and not partial_line.isspace():
+        yield first, partial_line
 
 
 def _iter_text_lines(block: bytes, number: int) -> Iterator[tuple[int, bytes]]:

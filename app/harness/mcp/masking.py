@@ -33,7 +33,7 @@ def mask_result(result: TaskResult, mask: Mask) -> TaskResult:
         result,
         error=result.error and _mask_error(result.error, mask),
         response=result.response and mask(result.response),
-        evaluations=tuple(_mask_evaluation(each, mask) for each in result.evaluations),
+        evaluations=tuple(_mask_evaluation(evaluation, mask) for evaluation in result.evaluations),
         tool_calls=tuple(_mask_call(call, mask) for call in result.tool_calls),
         messages=tuple(_mask_message(message, mask) for message in result.messages),
     )

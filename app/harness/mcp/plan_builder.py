@@ -214,9 +214,9 @@ class _TaskPlanner:
         self, task: HarnessTask | DirectTask, defaults: TaskTypeDefaults
     ) -> tuple[PlannedServer, ...]:
         """The known servers of the task: one that names another server is refused."""
-        known = self._bench.servers
-        names = [name for name in servers_of(task, defaults) if name in known]
-        return tuple(PlannedServer(name=name, config=known[name]) for name in names)
+        known_servers = self._bench.servers
+        names = [name for name in servers_of(task, defaults) if name in known_servers]
+        return tuple(PlannedServer(name=name, config=known_servers[name]) for name in names)
 
     def _timeout(self, own: float | None, default: float | None) -> float:
         return self._overrides.timeout_s or own or default or self._bench.defaults.timeout

@@ -58,5 +58,5 @@ def _mean_score(evaluations: tuple[Evaluation, ...]) -> float | None:
         evaluation.passed if evaluation.score is None else evaluation.score
         for evaluation in evaluations
     ]
-    known = [float(score) for score in scores if score is not None]
-    return sum(known) / len(known) if known else None
+    known_scores = [float(score) for score in scores if score is not None]
+    return sum(known_scores) / len(known_scores) if known_scores else None
