@@ -7,6 +7,8 @@ from functools import cache
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
+import anyio
+
 from app.core.http.throttle import MAX_IN_FLIGHT
 from app.llm.errors import LlmError
 from app.llm.types import BatchResponse, RequestBatch
@@ -39,6 +41,8 @@ class CompletionPool:
     def __init__(self, client: BatchCompleter) -> None:
         self._client = client
         self._tasks: set[asyncio.Task[None]] = set()
+        self._scopes: set[anyio.CancelScope] = set()
+        self._is_closed = False
         # The throttle limits the requests to a server; this limits the batches of one run,
         # including those that wait between two attempts.
         self._slots = asyncio.Semaphore(MAX_IN_FLIGHT)
@@ -75,6 +79,18 @@ class CompletionPool:
         task.add_done_callback(self._tasks.discard)
 
     async def _complete(self, batch: RequestBatch) -> None:
+        if self._is_closed:
+            return
+        # A scope instead of `task.cancel()`, from which the HTTP library cannot protect itself: it
+        # would leave connections open that it is just closing.
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            try:
+                await self._send(batch)
+            finally:
+                self._scopes.discard(scope)
+
+    async def _send(self, batch: RequestBatch) -> None:
         async with self._slots:
             # Batches that wait for a slot would otherwise each send a request with the same wrong
             # key.
@@ -91,11 +107,11 @@ class CompletionPool:
             self._outcomes.put(BatchOutcome(batch, response))
 
     async def _shut_down(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
+        self._is_closed = True
+        for scope in list(self._scopes):
+            scope.cancel()
         # The tasks must have ended before their connections are closed.
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._client.close()
 
 

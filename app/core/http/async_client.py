@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
+import anyio
 import httpcore2
 import httpx2
 
@@ -155,8 +156,9 @@ class GuardedAsyncNetwork(httpcore2.AsyncNetworkBackend):
 
 @asynccontextmanager
 async def _request_deadline(deadline: float) -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout_at(deadline):
-            yield
-    except TimeoutError:
-        raise httpx2.ReadTimeout("the whole request took too long") from None
+    # Not `asyncio.timeout_at`: the HTTP library shields the closing of its connections from the
+    # cancellation of a scope only.
+    with anyio.CancelScope(deadline=deadline) as scope:
+        yield
+    if scope.cancelled_caught:
+        raise httpx2.ReadTimeout("the whole request took too long")
