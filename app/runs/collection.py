@@ -68,7 +68,7 @@ def append_page(session: Session, lease: RunLease, page: TracePage, now: datetim
         enqueue(session, "runs.drop_traces", collection_id=run.collection_id)
         run.collection_id = collection.id
     run.traces_total = max(page.total or 0, collection.trace_count)
-    run.traces_collected = collection.trace_count
+    run.traces_collected = collection.trace_count + page.held_back
     # Store the name that the source resolved, so that a retry reads the same run of the source.
     run.run_name = run.run_name or page.run_name
     session.flush()

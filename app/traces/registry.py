@@ -52,9 +52,10 @@ class TracePage:
 
     `total` is the number of all traces, if the source knows it, and `as_of` the time of that
     number. `run_name` is the run being read, `run_id` and `run_at` its ID and start, if the source
-    has runs of its own. A page without traces is a heartbeat of a source that waits. `revision`
-    identifies unchanging content: if the service already holds a collection with the same revision,
-    it reads no further page.
+    has runs of its own. A page without traces is a heartbeat of a source that waits. `held_back`
+    counts the traces that are made and come with a later page: progress counts them now.
+    `revision` identifies unchanging content: if the service already holds a collection with the
+    same revision, it reads no further page.
     """
 
     traces: tuple[Trace, ...]
@@ -64,6 +65,7 @@ class TracePage:
     run_name: str | None = None
     run_id: str | None = None
     run_at: datetime | None = None
+    held_back: int = 0
     revision: str | None = None
 
 

@@ -39,6 +39,7 @@ class HarnessSource:
         done, used = _read_cursor(cursor, producer.fingerprint)
         missing = set(range(total)) - done
         budget = producer.budget(used)
+        unsettled: list[ProducedTrace] = []
 
         def page(produced: Sequence[ProducedTrace]) -> TracePage:
             done.update(trace.index for trace in produced)
@@ -47,12 +48,12 @@ class HarnessSource:
                 traces=tuple(attempt.trace for attempt in produced),
                 cursor=None if len(done) == total else next_cursor,
                 total=total,
+                held_back=sum(trace.index not in done for trace in unsettled),
             )
 
         if not missing:
             yield page([])
             return
-        unsettled: list[ProducedTrace] = []
         for produced in producer.produce(missing, budget):
             unsettled += (trace for trace in produced if not trace.is_settled)
             yield page([trace for trace in produced if trace.is_settled])

@@ -91,6 +91,17 @@ def test_harness_source__unscored_attempts_come_last(dataset_folder: Path) -> No
     assert traces[-1].error == "the script has no entry for this task"
 
 
+def test_harness_source__held_back_attempts_are_counted_when_they_are_made(
+    dataset_folder: Path,
+) -> None:
+    """`second` has no score: it comes with the last page, and progress shows it before."""
+    *settled, last = pages(dataset_folder, concurrency=1)
+    assert [trace.item_id for trace in last.traces] == ["second"]
+    assert sum(len(page.traces) for page in settled) == 2
+    assert settled[-1].held_back == 1
+    assert last.held_back == 0
+
+
 def test_harness_source__resumed_run_counts_finished_attempts_and_usage(
     dataset_folder: Path,
 ) -> None:
