@@ -52,7 +52,7 @@ class AnswerWatch:
         if self.first_failure is not None and not self.has_answer:
             raise CollectionFailed(
                 f"no model answered any task: {self.first_failure}; correct this, then retry the run",
-                code="MODEL_REFUSED",
+                code="NO_MODEL_ANSWER",
             )
 
 

@@ -280,7 +280,7 @@ def test_mcp_run__rejecting_model_fails_run(service: Service, folder: Path) -> N
         (folder / "bench.yaml").write_text(bench(ask, url=server.openai_url))
         benchmark(service, {"model": "other"})
         run = service.completed()
-    assert (run["status"], run["errorCode"]) == ("FAILED", "MODEL_REFUSED")
+    assert (run["status"], run["errorCode"]) == ("FAILED", "NO_MODEL_ANSWER")
     assert "wrong key" in run["errorMessage"]
     assert [request.body["model"] for request in server.requests] == ["other"]
 
@@ -295,7 +295,7 @@ def test_mcp_run__server_that_does_not_start_is_no_answer_of_the_model(
         (folder / "bench.yaml").write_text(json.dumps(document))
         benchmark(service, {})
         run = service.completed()
-    assert (run["status"], run["errorCode"]) == ("FAILED", "MODEL_REFUSED")
+    assert (run["status"], run["errorCode"]) == ("FAILED", "NO_MODEL_ANSWER")
     assert "wrong key" in run["errorMessage"]
 
 

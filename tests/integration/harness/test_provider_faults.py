@@ -255,7 +255,7 @@ def test_outage__service_run_without_any_answer_fails(
         (folder / harness.file).write_text(harness.text(server.openai_url))
         run = completed(service, harness, server.openai_url)
         released.set()
-    assert (run["status"], run["errorCode"]) == ("FAILED", "MODEL_REFUSED")
+    assert (run["status"], run["errorCode"]) == ("FAILED", "NO_MODEL_ANSWER")
     assert reason in run["errorMessage"]
     assert service.listed("/kpi-history") == []
 
