@@ -7,7 +7,8 @@ from sqlalchemy import ForeignKey, Index, func, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.core.db import Base
+from app.core.db import Base, ModelJson
+from app.traces.production import ProductionTraces
 
 
 class Benchmark(Base):
@@ -33,6 +34,7 @@ class Benchmark(Base):
     late_scores: Mapped[bool] = mapped_column(default=False)
     write_back: Mapped[dict[str, Any]]
     harness: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
+    production: Mapped[ProductionTraces | None] = mapped_column(ModelJson(ProductionTraces))
     cluster_field: Mapped[str | None]
     baseline: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")
     judge_calibration: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)

@@ -19,6 +19,7 @@ from app.core.schemas import Identifier, JsonObject, LongText, ShortText, WireMo
 from app.core.strict_json import MalformedJson, parse_json
 from app.harness.harness_config import HarnessConfig
 from app.metrics.types import Direction
+from app.traces.production import ProductionTraces
 
 MAX_KPIS = 100
 MAX_METRICS = 100
@@ -199,8 +200,9 @@ ClusterField = Annotated[
     str | None,
     Field(
         pattern=r"^[^:\s]{1,64}$",
-        description="Prefix of a tag. Items that share a tag `<clusterField>:…` form a cluster: they are"
-        " not independent of each other.",
+        description="Prefix of a tag, or name of an attribute such as session. Items that share a tag"
+        " `<clusterField>:…` or a value of the attribute form a cluster: they are not independent of"
+        " each other.",
         examples=["category"],
     ),
 ]
@@ -238,6 +240,10 @@ class BenchmarkBody(WireModel):
         default=None,
         description="For the source `harness`: the model that works on the dataset, or the part of an"
         " ot-bench YAML to run.",
+    )
+    production: ProductionTraces | None = Field(
+        default=None,
+        description="Read the traces of a time window in production instead of a dataset.",
     )
     cluster_field: ClusterField = None
     baseline: BaselineConfig = Field(
@@ -279,6 +285,7 @@ class BenchmarkView(WireModel):
     late_scores: bool
     write_back: WriteBackConfig
     harness: HarnessConfig | None
+    production: ProductionTraces | None
     cluster_field: str | None
     baseline: BaselineConfig
     judge_calibration: JudgeCalibration | None

@@ -29,6 +29,7 @@ from app.core.schemas import all_fields
 from app.harness.harness_config import parse_harness, validate_harness
 from app.harness.operator_folder import flaw_of_name
 from app.metrics.types import MetricRef
+from app.traces.production import ProductionTraces
 from app.traces.registry import TRACE_SOURCES
 
 KPI_FIELDS = (
@@ -60,6 +61,7 @@ def create_benchmark(session: Session, body: BenchmarkCreate, now: datetime) -> 
         _field_errors(session, values)
         + _write_back_errors(body.source, body.write_back)
         + _harness_errors(body.source, body.dataset_ref, body.harness)
+        + _production_errors(body.source, body.dataset_ref, body.run_name, body.production)
     )
     benchmark = Benchmark(**_columns({**values, "id": body.id or new_id()}))
     session.add(benchmark)
@@ -94,6 +96,13 @@ def change_benchmark(
         _field_errors(session, values)
         + _write_back_errors(source, write_back)
         + _harness_errors(source, values.get("dataset_ref", benchmark.dataset_ref), harness)
+        + _production_errors(
+            source,
+            *(
+                values.get(name, getattr(benchmark, name))
+                for name in ("dataset_ref", "run_name", "production")
+            ),
+        )
     )
     for name, value in _columns(values).items():
         setattr(benchmark, name, value)
@@ -353,6 +362,23 @@ def _harness_errors(source: str, dataset_ref: str | None, harness: Any) -> list[
     return [ErrorItem(pointer="/harness", detail=detail)] if detail else []
 
 
+def _production_errors(
+    source: str, dataset_ref: str | None, run_name: str | None, production: ProductionTraces | None
+) -> list[ErrorItem]:
+    """An error if the source has no production traces, or if a dataset or run is named as well."""
+    spec = TRACE_SOURCES.find(source)
+    if production is None or spec is None:
+        return []
+    detail = None
+    if not spec.reads_production:
+        names = [name for name in TRACE_SOURCES.names() if TRACE_SOURCES.get(name).reads_production]
+        choices = f"choose {', '.join(names)}, or " if names else ""
+        detail = f"the source {source!r} has no production traces; {choices}omit production"
+    elif dataset_ref is not None or run_name is not None:
+        detail = "production traces belong to no dataset run; set datasetRef and runName to null"
+    return [ErrorItem(pointer="/production", detail=detail)] if detail else []
+
+
 def _trigger_errors(session: Session, benchmark: Benchmark) -> list[ErrorItem]:
     """The errors of the triggers, given the other fields of the benchmark."""
     triggers = EventTriggers.model_validate(benchmark.triggers)
@@ -360,7 +386,10 @@ def _trigger_errors(session: Session, benchmark: Benchmark) -> list[ErrorItem]:
     if triggers.has_any and not queries.get_agent_ids_by_benchmark(session, [benchmark.id]):
         detail = "triggers start runs of the agents in this list; add at least one agent"
         errors.append(ErrorItem(pointer="/evaluates", detail=detail))
-    if triggers.new_run is not None and TRACE_SOURCES.get(benchmark.source).list_runs is None:
+    if triggers.new_run is not None and benchmark.production is not None:
+        detail = "a window of production traces is no run that starts one; omit newRun"
+        errors.append(ErrorItem(pointer="/triggers/newRun", detail=detail))
+    elif triggers.new_run is not None and TRACE_SOURCES.get(benchmark.source).list_runs is None:
         detail = f"the source {benchmark.source!r} cannot list runs; omit newRun"
         errors.append(ErrorItem(pointer="/triggers/newRun", detail=detail))
     return errors

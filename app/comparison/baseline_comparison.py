@@ -117,6 +117,10 @@ def _load_items(
     job.checkpoint()
     with job.resources.db.read() as session:
         matrix = read_items(
-            session, runs, comparison.item_columns, cluster_field=comparison.plan.cluster_field
+            session,
+            runs,
+            comparison.item_columns,
+            cluster_field=comparison.plan.cluster_field,
+            is_sample=comparison.plan.is_sample,
         )
     return with_label_counts(matrix, job.resources.db, runs, comparison.count_metrics, summarize)

@@ -155,6 +155,7 @@ class RunComparison:
                 only_candidate=pairing.only_candidate,
                 revised=pairing.revised,
                 left_out=pairing.left_out,
+                are_samples=pairing.are_samples,
             ),
             differences=changed,
         )

@@ -31,13 +31,15 @@ class AttributeRow(NamedTuple):
 
 
 def attributes_of_rows(
-    rows: Iterable[AttributeRow], *, cluster_field: str | None = None
+    rows: Iterable[AttributeRow], *, cluster_field: str | None = None, is_sample: bool = False
 ) -> ItemAttributes:
     """The attributes of rows that are sorted by item."""
     features: dict[str, set[str]] = {}
     # One pass: `_collect_features` fills `features` while the matrix reads the rows.
     usage_rows = _collect_features(rows, features)
-    usage = matrix_of_rows(usage_rows, {0: USAGE}, USAGE, cluster_field=cluster_field)
+    usage = matrix_of_rows(
+        usage_rows, {0: USAGE}, USAGE, cluster_field=cluster_field, is_sample=is_sample
+    )
     frequent = sorted(features, key=lambda name: (-len(features[name]), name))[:MAX_FEATURES]
     return ItemAttributes(usage, {name: frozenset(features[name]) for name in frequent})
 

@@ -51,7 +51,8 @@ class ItemMatrix:
     Trace i belongs to item `item_index[i]` and was made in run `run_index[i]` of the matrix (0, 1,
     …); `values` maps each metric to its value per trace, NaN where missing. `revisions` are digests of the items' tasks. `clusters` is the cluster of each
     item, empty without clusters. `counts` are the label counts of metrics that are no mean over
-    items. `left_out` is the number of items beyond the limit.
+    items. `left_out` is the number of items beyond the limit. `is_sample`: the items are a sample of
+    their own, and no item of another matrix is the same one.
     """
 
     items: list[str] = field(default_factory=list)
@@ -62,6 +63,7 @@ class ItemMatrix:
     values: "dict[str, array[float]]" = field(default_factory=dict)
     counts: dict[str, LabelCounts] = field(default_factory=dict)
     left_out: int = 0
+    is_sample: bool = False
 
     @property
     def runs(self) -> int:
@@ -83,6 +85,7 @@ class ItemMatrix:
                 for name, column in self.values.items()
             },
             counts={name: counts.take(new_index) for name, counts in self.counts.items()},
+            is_sample=self.is_sample,
         )
 
 
@@ -93,7 +96,7 @@ class ItemPairing:
     With `is_paired` both matrices hold the shared items in the same order; runs that share fewer
     than five items hold all their items and are compared as two samples. `revised` items have
     another task in the candidate, so that their values are not comparable. `left_out` is the number
-    of the candidate's items beyond the limit.
+    of the candidate's items beyond the limit. `are_samples`: see `ItemMatrix.is_sample`.
     """
 
     baseline: ItemMatrix
@@ -103,6 +106,7 @@ class ItemPairing:
     only_candidate: int
     revised: int
     left_out: int = 0
+    are_samples: bool = False
 
 
 def pair_items(baseline: ItemMatrix, candidate: ItemMatrix) -> ItemPairing:
@@ -112,6 +116,18 @@ def pair_items(baseline: ItemMatrix, candidate: ItemMatrix) -> ItemPairing:
     items beyond the cut would look as if only one run had them.
     """
     item_count = len(candidate.items) + candidate.left_out
+    if baseline.is_sample or candidate.is_sample:
+        # Windows of production traces may overlap: the traces of both say nothing about a change.
+        return ItemPairing(
+            baseline=baseline,
+            candidate=candidate,
+            is_paired=False,
+            only_baseline=0,
+            only_candidate=0,
+            revised=0,
+            left_out=candidate.left_out,
+            are_samples=True,
+        )
     cuts = [max(map(_rank, matrix.items)) for matrix in (baseline, candidate) if matrix.left_out]
     if cuts:
         baseline, candidate = _up_to(baseline, min(cuts)), _up_to(candidate, min(cuts))
@@ -158,13 +174,14 @@ def matrix_of_rows(
     metrics: Sequence[str],
     *,
     cluster_field: str | None = None,
+    is_sample: bool = False,
 ) -> ItemMatrix:
     """The matrix of rows that are sorted by item.
 
     `columns` names the values of a row by run; `metrics` are the columns to keep. The cluster of an
     item is its tag with the prefix `cluster_field`, or the item itself.
     """
-    matrix = ItemMatrix(values={name: array("d") for name in metrics})
+    matrix = ItemMatrix(values={name: array("d") for name in metrics}, is_sample=is_sample)
     positions = {
         run: [list(names).index(name) if name in names else None for name in metrics]
         for run, names in columns.items()

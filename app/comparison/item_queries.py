@@ -29,6 +29,13 @@ REVISION = """
            ELSE '' END)
 """
 
+# The tags of a trace, and its attributes as tags: `Trace.all_tags`.
+ALL_TAGS = """
+    CASE WHEN trace.attributes IS NULL THEN trace.tags
+    ELSE trace.tags || ARRAY(SELECT key || ':' || value FROM jsonb_each_text(trace.attributes))
+    END
+"""
+
 # Items are selected by MD5, which selects the same items in every run and every version of Postgres.
 _SELECTED_ITEMS = """
     SELECT trace.item_id
@@ -40,7 +47,7 @@ _SELECTED_ITEMS = """
 ITEM_ROWS = text(
     f"""
     WITH selected AS ({_SELECTED_ITEMS})
-    SELECT run.seq, trace.item_id, {REVISION}, trace.tags, result.values
+    SELECT run.seq, trace.item_id, {REVISION}, {ALL_TAGS}, result.values
     FROM benchmark_runs AS run
     JOIN trace_results AS result ON result.run_seq = run.seq
     JOIN collected_traces AS trace
@@ -59,7 +66,7 @@ ITEM_COUNT = text(
 ATTRIBUTE_ROWS = text(
     f"""
     WITH selected AS ({_SELECTED_ITEMS})
-    SELECT trace.item_id, {REVISION}, trace.tags, trace.outcome,
+    SELECT trace.item_id, {REVISION}, {ALL_TAGS}, trace.outcome,
            jsonb_path_query_array(trace.tool_calls, '$[*].name'),
            trace.latency_ms, trace.input_tokens + trace.output_tokens, trace.cost_usd
     FROM benchmark_runs AS run JOIN collected_traces AS trace USING (collection_id)
@@ -70,12 +77,12 @@ ATTRIBUTE_ROWS = text(
 
 
 HAS_TAG_FIELD = text(
-    """
+    f"""
     SELECT EXISTS (
-        SELECT FROM collected_traces AS trace, unnest(trace.tags) AS tag
+        SELECT FROM collected_traces AS trace, unnest({ALL_TAGS}) AS tag
         WHERE trace.collection_id = :collection AND starts_with(tag, :prefix)
     )
-    """
+    """  # noqa: S608 - only constants
 )
 
 
@@ -93,6 +100,7 @@ def read_items(
     metrics: Sequence[str],
     *,
     cluster_field: str | None = None,
+    is_sample: bool = False,
 ) -> ItemMatrix:
     """The given metrics of some runs by item; the trials of an item in several runs are combined.
 
@@ -104,7 +112,9 @@ def read_items(
     parameters = {"runs": list(columns), "max_items": MAX_ITEMS}
     result = session.execute(ITEM_ROWS.execution_options(yield_per=FETCH_SIZE), parameters)
     rows = (ItemRow(*row) for row in result)
-    matrix = matrix_of_rows(rows, columns, metrics, cluster_field=cluster_field)
+    matrix = matrix_of_rows(
+        rows, columns, metrics, cluster_field=cluster_field, is_sample=is_sample
+    )
     if len(matrix.items) < MAX_ITEMS:
         return matrix
     item_count = session.scalar(ITEM_COUNT, {"runs": list(columns)}) or 0
@@ -112,17 +122,22 @@ def read_items(
 
 
 def read_attributes(
-    session: Session, run_seqs: Sequence[int], *, cluster_field: str | None = None
+    session: Session,
+    run_seqs: Sequence[int],
+    *,
+    cluster_field: str | None = None,
+    is_sample: bool = False,
 ) -> ItemAttributes:
     """The attributes of the items that `read_items` selects."""
     session.execute(text("SET LOCAL statement_timeout = 0"))
     parameters = {"runs": list(run_seqs), "max_items": MAX_ITEMS}
     result = session.execute(ATTRIBUTE_ROWS.execution_options(yield_per=FETCH_SIZE), parameters)
-    return attributes_of_rows((_attribute_row(*row) for row in result), cluster_field=cluster_field)
+    rows = (_attribute_row(*row) for row in result)
+    return attributes_of_rows(rows, cluster_field=cluster_field, is_sample=is_sample)
 
 
 def has_tag_field(session: Session, run: BenchmarkRun, field: str) -> bool:
-    """Whether a trace of the run has a tag `field:…`."""
+    """Whether a trace of the run has a tag `field:…` or an attribute `field`."""
     parameters = {"collection": run.collection_id, "prefix": f"{field}:"}
     return bool(session.scalar(HAS_TAG_FIELD, parameters))
 

@@ -153,7 +153,11 @@ def _measured_runs(db: Database, runs: Sequence[BaselineRun]) -> MeasuredRuns:
         columns = {run.seq: run.plan.columns}
         with db.read() as session:
             matrix = read_items(
-                session, columns, comparison.item_columns, cluster_field=plan.cluster_field
+                session,
+                columns,
+                comparison.item_columns,
+                cluster_field=plan.cluster_field,
+                is_sample=plan.is_sample,
             )
         matrices.append(with_label_counts(matrix, db, columns, comparison.count_metrics))
     previous = matrices[1] if len(matrices) > 1 else None

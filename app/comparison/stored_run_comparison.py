@@ -277,9 +277,18 @@ def _load_side(session: Session, runs: Sequence[BenchmarkRun]) -> ComparisonSide
             traces=run.traces_total or 0,
         ),
         plan=plan,
-        items=read_items(session, _metric_keys(runs), columns, cluster_field=plan.cluster_field),
+        items=read_items(
+            session,
+            _metric_keys(runs),
+            columns,
+            cluster_field=plan.cluster_field,
+            is_sample=plan.is_sample,
+        ),
         attributes=read_attributes(
-            session, [run.seq for run in runs], cluster_field=plan.cluster_field
+            session,
+            [run.seq for run in runs],
+            cluster_field=plan.cluster_field,
+            is_sample=plan.is_sample,
         ),
         invalid_reasons=[reason for run in runs for reason in _invalid_reasons(run)],
         further_runs=baseline_runs[1:],

@@ -205,6 +205,8 @@ def _item_differences(items: ComparedItems) -> list[str]:
 
 
 def _item_sentences(items: ComparedItems) -> list[str]:
+    if items.are_samples:
+        return ["The runs read production traces without itemKey: two independent groups."]
     if not items.compared:
         return ["The runs share too few items and are compared as two independent groups."]
     sentences = [f"{_count(items.compared, 'item')} compared."]

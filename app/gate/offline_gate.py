@@ -220,7 +220,7 @@ def _summarize(traces: Iterable[Trace], summaries: list[_TraceSummary]) -> Itera
         attributes = AttributeRow(
             item_id=trace.item_id,
             revision=_revision(trace),
-            tags=trace.tags,
+            tags=trace.all_tags,
             outcome=trace.outcome,
             tools=[call.name for call in trace.tool_calls or ()],
             usage=(

@@ -93,6 +93,7 @@ class ComparedItems(WireModel):
 
     `compared` items are in both runs with the same task. `revised` items have another task or
     expected output in the candidate. `leftOut` items exceed the limit of compared items.
+    `areSamples`: each run has a sample of production traces, and no item is in both.
     """
 
     compared: int
@@ -100,6 +101,7 @@ class ComparedItems(WireModel):
     only_candidate: int
     revised: int
     left_out: int
+    are_samples: bool = False
 
 
 class RunVerdict(WireModel):

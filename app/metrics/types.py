@@ -82,7 +82,7 @@ class MetricSpec:
 
     def selects(self, trace: Trace) -> bool:
         """Whether the trace has all tags of the metric."""
-        return all(tag in trace.tags for tag in self.tags)
+        return all(tag in trace.all_tags for tag in self.tags)
 
 
 class MetricProvider(Protocol):

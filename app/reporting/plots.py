@@ -76,7 +76,7 @@ def draw_items(res: Resources, run_id: str, baseline_id: str, metric: str) -> st
         if planned is None or metric not in plans[0].columns:
             raise Invalid(f"the metric {metric!r} is not in both runs; name one that is in both")
         baseline, candidate = (
-            read_items(session, {run.seq: plan.columns}, [metric])
+            read_items(session, {run.seq: plan.columns}, [metric], is_sample=plan.is_sample)
             for run, plan in zip(runs, plans, strict=True)
         )
     pairing = pair_items(baseline, candidate)

@@ -12,12 +12,14 @@ from app.core.db import Base, ModelJson
 from app.kpis.series_types import RunsEvidence, SeriesState
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
 from app.results.write_back_state import WriteBackState
+from app.traces.production import TraceWindow
 
 
 class BenchmarkRun(Base):
     """One execution of a benchmark against an agent.
 
-    `seq` orders runs and is their short key in large tables. `plan` is frozen when the run starts;
+    `seq` orders runs and is their short key in large tables. `trace_window` is the range of production
+    traces that it reads, if it reads any. `plan` is frozen when the run starts;
     `metric_keys` is the order of `trace_results.values`. `fencing_token` rises each time a step is
     acquired: a worker that lost its lease carries an old token and cannot write. `rescore_of` is the
     run whose traces are scored again, `confirms` the suspicious run that is repeated with more
@@ -44,6 +46,7 @@ class BenchmarkRun(Base):
     triggered_by: Mapped[str]
     trigger_event_id: Mapped[str | None]
     run_name: Mapped[str | None]
+    trace_window: Mapped[TraceWindow | None] = mapped_column(ModelJson(TraceWindow))
     retry_count: Mapped[int] = mapped_column(Integer, default=0)
     retry_of: Mapped[str | None] = mapped_column(
         ForeignKey("benchmark_runs.id", ondelete="SET NULL"), index=True

@@ -12,6 +12,7 @@ from app.harness.harness_config import HarnessConfig
 from app.kpis.evaluate import PlannedKpi
 from app.metrics.registry import column_of
 from app.metrics.types import MetricRef
+from app.traces.production import ProductionTraces
 
 
 class _Frozen(BaseModel):
@@ -49,6 +50,7 @@ class SourceSelection(NamedTuple):
     agent_revision: int
     late_scores: bool
     harness: HarnessConfig | None
+    production: ProductionTraces | None
 
 
 class PlannedWriteBack(_Frozen):
@@ -101,6 +103,7 @@ class RunPlan(_Frozen):
     max_error_share: float
     late_scores: bool = False
     harness: HarnessConfig | None = None
+    production: ProductionTraces | None = None
     write_back: PlannedWriteBack = PlannedWriteBack()
     cluster_field: str | None = None
     baseline: PlannedBaseline = PlannedBaseline()
@@ -124,7 +127,13 @@ class RunPlan(_Frozen):
             self.agent_revision,
             self.late_scores,
             self.harness,
+            self.production,
         )
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether the items of the run are a sample that no other run shares."""
+        return self.production is not None and not self.production.is_paired
 
     def document(self) -> dict[str, Any]:
         return self.model_dump(mode="json")
@@ -140,6 +149,7 @@ class RunPlan(_Frozen):
             "kpis": sorted((kpi.name, format_formula(kpi.formula)) for kpi in self.kpis),
             **({"lateScores": True} if self.late_scores else {}),
             **({"harness": _conditions(self.harness)} if self.harness is not None else {}),
+            **({"production": _population(self.production)} if self.production is not None else {}),
         }
         return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
@@ -214,6 +224,14 @@ def _condition_differences(earlier: RunPlan, plan: RunPlan) -> Iterator[str]:
     old, new = earlier.harness, plan.harness
     if (old and _conditions(old)) != (new and _conditions(new)):
         yield "the model works under other conditions (prompt, limits or judge)"
+    earlier_traces, traces = earlier.production, plan.production
+    if (earlier_traces and _population(earlier_traces)) != (traces and _population(traces)):
+        yield "its production traces are selected by other filters or have another itemKey"
+
+
+def _population(production: ProductionTraces) -> dict[str, Any]:
+    """What decides which traces a window holds, without its time and the size of the sample."""
+    return production.model_dump(mode="json", include={"filters", "item_key"})
 
 
 def _conditions(harness: HarnessConfig) -> dict[str, Any]:

@@ -118,6 +118,13 @@ def start_run(
         str | None,
         typer.Option("--run-name", help="Run of the dataset to read, instead of the benchmark's."),
     ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--from", help="Read production traces that started at or after this time."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", help="Read production traces that started before.")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the run has ended.")] = False,
     exit_status: Annotated[
         bool | None,
@@ -138,7 +145,14 @@ def start_run(
 
     if exit_status is not None and not wait:
         raise WrongUsage("--exit-status requires --wait", hint="add --wait")
-    body = {"benchmarkId": benchmark, "agentId": agent, "runName": run_name}
+    if (since is None) != (until is None):
+        raise WrongUsage("--from and --to belong together", hint="give both, or none of them")
+    body = {
+        "benchmarkId": benchmark,
+        "agentId": agent,
+        "runName": run_name,
+        "traceWindow": {"from": since, "to": until} if since else None,
+    }
     with open_api() as api:
         run = api.post(PATH, {name: value for name, value in body.items() if value is not None})
         _print_started(api, run)

@@ -57,6 +57,11 @@ def make_plan(session: Session, run_id: str, llm: LlmServer | None) -> RunPlan:
         max_error_share=benchmark.max_error_share,
         late_scores=benchmark.late_scores,
         harness=parse_harness(benchmark.harness) if benchmark.harness is not None else None,
+        production=(
+            benchmark.production.frozen(run.trace_window, run.created_at)
+            if benchmark.production is not None
+            else None
+        ),
         write_back=PlannedWriteBack.model_validate(benchmark.write_back),
         cluster_field=benchmark.cluster_field,
         baseline=PlannedBaseline.model_validate(benchmark.baseline),
@@ -83,7 +88,15 @@ def _with_more_trials(plan: RunPlan) -> RunPlan:
 def _with_origin_selection(session: Session, plan: RunPlan, origin_id: str) -> RunPlan:
     """The plan of a rescored run: what to read comes from its origin, whose traces it scores."""
     origin = RunPlan.model_validate(get_run(session, origin_id).plan)
-    selection = ("agent_revision", "source", "dataset_ref", "run_name", "late_scores", "harness")
+    selection = (
+        "agent_revision",
+        "source",
+        "dataset_ref",
+        "run_name",
+        "late_scores",
+        "harness",
+        "production",
+    )
     return plan.model_copy(update={name: getattr(origin, name) for name in selection})
 
 
@@ -95,6 +108,7 @@ def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
         run_name=plan.run_name,
         late_scores=plan.late_scores,
         harness=plan.harness,
+        production=plan.production,
         url=agent.langfuse_url or res.options.get("langfuse_default_url"),
         public_key=agent.langfuse_public_key,
         secret_key=reveal_secret(agent, res.secrets),

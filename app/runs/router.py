@@ -63,6 +63,7 @@ def start_run(body: RunCreate, once: Idempotent) -> Response:
                 body.agent_id,
                 trigger=TriggerType(body.trigger_type),
                 run_name=body.run_name,
+                window=body.trace_window,
             )
         ),
         location=_location,
@@ -302,6 +303,7 @@ def _measured_trace(
         "output": trace.output,
         "error": trace.error,
         "tags": trace.tags,
+        "attributes": trace.attributes or {},
         "url": trace.url,
         "values": {} if result is None else dict(zip(columns, result.values, strict=True)),
         "missing": {

@@ -9,6 +9,7 @@ from app.core.schemas import Identifier, ShortText, StoredText, WireModel
 from app.harness.transcript import Transcript
 from app.kpis.series_types import RunsEvidence
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
+from app.traces.production import TraceWindow
 
 
 class RunCreate(WireModel):
@@ -20,6 +21,10 @@ class RunCreate(WireModel):
     run_name: ShortText | None = Field(
         default=None,
         description="Run of the dataset to read; the default is that of the benchmark.",
+    )
+    trace_window: TraceWindow | None = Field(
+        default=None,
+        description="Range of production traces to read; the default is that of the benchmark.",
     )
 
 
@@ -61,6 +66,7 @@ class RunView(WireModel):
     triggered_by: str
     trigger_event_id: str | None
     run_name: str | None
+    trace_window: TraceWindow | None
     created_at: datetime
     started_at: datetime | None
     completed_at: datetime | None
@@ -112,6 +118,7 @@ class TraceResultView(WireModel):
     output: StoredText | None
     error: StoredText | None
     tags: list[StoredText]
+    attributes: dict[str, StoredText]
     url: StoredText | None
     values: dict[str, float | None]
     missing: dict[str, MissingValueView]

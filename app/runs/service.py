@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from psycopg.errors import ForeignKeyViolation
+from psycopg.types.json import Jsonb
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -25,6 +26,7 @@ from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
 from app.results.rules import RunStatus, TriggerType
 from app.runs.collection import choose_collection
+from app.traces.production import TraceWindow
 
 
 def create_run(
@@ -35,12 +37,14 @@ def create_run(
     trigger: TriggerType,
     trigger_event_id: str | None = None,
     run_name: str | None = None,
+    window: TraceWindow | None = None,
     retry_of: BenchmarkRun | None = None,
     rescore_of: BenchmarkRun | None = None,
     confirms: BenchmarkRun | None = None,
 ) -> BenchmarkRun:
     """Insert a PENDING run and its first job. `trigger_event_id` is the ID of the trigger event that
-    started it; `rescore_of` is a run whose collection it scores instead of reading one, `confirms`
+    started it; `window` is the range of production traces to read instead of the benchmark's;
+    `rescore_of` is a run whose collection it scores instead of reading one, `confirms`
     a suspicious run that it repeats with more trials.
 
     Raises: `NotFound` for an unknown benchmark or agent, `Invalid` when the benchmark does not
@@ -50,6 +54,8 @@ def create_run(
     if not queries.is_runnable(session, benchmark_id, agent_id):
         benchmark, agent = get_benchmark(session, benchmark_id), get_agent(session, agent_id)
         require_runnable(session, benchmark, agent)
+    if window is not None and get_benchmark(session, benchmark_id).production is None:
+        raise _no_production(benchmark_id)
     new = {
         "id": new_id(),
         "benchmark_id": benchmark_id,
@@ -58,6 +64,7 @@ def create_run(
         "triggered_by": trigger.value,
         "trigger_event_id": trigger_event_id,
         "run_name": run_name,
+        "trace_window": Jsonb(window.model_dump(mode="json")) if window else None,
         "retry_of": retry_of.id if retry_of else None,
         "retry_count": retry_of.retry_count + 1 if retry_of else 0,
         "rescore_of": (rescore_of.rescore_of or rescore_of.id) if rescore_of else None,
@@ -76,6 +83,16 @@ def create_run(
         ) from None
     enqueue(session, "runs.begin", run_id=run.id)
     return run
+
+
+def _no_production(benchmark_id: str) -> Invalid:
+    return Invalid(
+        f"the benchmark {benchmark_id!r} reads no production traces; omit traceWindow, or set `production`"
+        " of the benchmark",
+        errors=[
+            ErrorItem(pointer="/traceWindow", detail="the benchmark reads no production traces")
+        ],
+    )
 
 
 def retry_run(session: Session, run_id: str) -> BenchmarkRun:
@@ -97,6 +114,7 @@ def retry_run(session: Session, run_id: str) -> BenchmarkRun:
         run.agent_id,
         trigger=TriggerType.MANUAL,
         run_name=run.run_name,
+        window=run.trace_window,
         retry_of=run,
     )
 
@@ -120,6 +138,7 @@ def rescore_run(session: Session, run_id: str) -> BenchmarkRun:
         run.agent_id,
         trigger=TriggerType.MANUAL,
         run_name=run.run_name,
+        window=run.trace_window,
         rescore_of=run,
     )
 
@@ -147,6 +166,7 @@ def start_confirmation(session: Session, run: BenchmarkRun, now: datetime) -> No
                 run.agent_id,
                 trigger=TriggerType.EVENT,
                 run_name=run.run_name,
+                window=run.trace_window,
                 confirms=run,
             )
     except Unavailable:
@@ -204,6 +224,8 @@ def begin_run(
     run.collection_id = choose_collection(session, run, plan, query)
     run.status, run.started_at = RunStatus.RUNNING, now
     # Frozen: edits of the benchmark during the run do not change what it measures.
+    # A retry reads the same window.
+    run.trace_window = plan.production.window if plan.production else None
     run.plan, run.metric_keys = plan.document(), plan.columns
     session.flush()
     # The lock makes collections with one key of a source wait for each other, in any number of

@@ -39,7 +39,7 @@ LIST_COLUMNS = (
     Column("error", lambda trace: (trace["error"] or "").partition("\n")[0]),
 )
 DETAILS = (
-    "traceId", "itemId", "trial", "outcome", "error", "tags", "url", "turns", "inputTokens",
+    "traceId", "itemId", "trial", "outcome", "error", "tags", "attributes", "url", "turns", "inputTokens",
     "outputTokens", "costUsd", "latencyMs",
 )  # fmt: skip
 TEXTS = ("input", "expectedOutput", "output")

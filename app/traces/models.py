@@ -62,6 +62,7 @@ class CollectedTrace(Base):
     output: Mapped[str | None]
     error: Mapped[str | None]
     tags: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    attributes: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
     url: Mapped[str | None]
     input_tokens: Mapped[int | None]
     output_tokens: Mapped[int | None]

@@ -78,6 +78,7 @@ def parse_trace(value: Any) -> Trace:
         output=_text(value, "output"),
         error=_text(value, "error"),
         tags=tuple(_list(value, "tags", _tag)),
+        attributes=_attributes(value),
         url=_text(value, "url"),
         input_tokens=_count(value, "inputTokens"),
         output_tokens=_count(value, "outputTokens"),
@@ -103,6 +104,7 @@ def format_trace_line(trace: Trace) -> bytes:
         "output": trace.output,
         "error": trace.error,
         "tags": list(trace.tags) or None,
+        "attributes": dict(trace.attributes) or None,
         "url": trace.url,
         "inputTokens": trace.input_tokens,
         "outputTokens": trace.output_tokens,
@@ -211,6 +213,21 @@ def _list(
 
 def _tag(value: Any, key: str) -> str:
     return _require_storable(value, key)
+
+
+def _attributes(source: Mapping[str, Any]) -> Mapping[str, str]:
+    value = source.get("attributes")
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        _reject("attributes", "an object of texts", value)
+    return {
+        _require_storable(name, "a name in attributes"): _require_storable(
+            text, f"attributes[{name!r:.80}]"
+        )
+        for name, text in value.items()
+        if text is not None
+    }
 
 
 def _tool_calls(source: Mapping[str, Any]) -> tuple[ToolCall, ...] | None:

@@ -158,6 +158,7 @@ def trace_from_row(row: Row[tuple[object, ...]]) -> Trace:
         output=row.output,
         error=row.error,
         tags=tuple(row.tags),
+        attributes=row.attributes or {},
         url=row.url,
         input_tokens=row.input_tokens,
         output_tokens=row.output_tokens,

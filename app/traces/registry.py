@@ -10,6 +10,7 @@ from app.core.errors import AppError
 from app.core.registry import LoadedPlugin, Registry
 from app.core.resources import Resources
 from app.harness.harness_config import HarnessConfig
+from app.traces.production import ProductionTraces
 from app.traces.types import Trace
 
 
@@ -33,7 +34,8 @@ class TraceQuery:
 
     `run_name` None selects the newest run of the dataset. `late_scores` also reads scores that were
     added long after their trace or to its child spans, which costs more requests. `harness`
-    configures a source that produces its traces. `url`, `public_key` and `secret_key` come from the
+    configures a source that produces its traces. `production`, with its exact window, asks for the
+    traces of production instead of a run of a dataset. `url`, `public_key` and `secret_key` come from the
     agent.
     """
 
@@ -41,6 +43,7 @@ class TraceQuery:
     run_name: str | None
     late_scores: bool = False
     harness: HarnessConfig | None = None
+    production: ProductionTraces | None = None
     url: str | None = None
     public_key: str | None = None
     secret_key: Secret | None = None
@@ -140,7 +143,8 @@ class SourceSpec:
     and ignores its `run_name`; None when a source has no runs. `write_scores` writes all scores and
     yields heartbeats. `list_runs` and `write_scores` raise the errors of `pages`. All three do
     network I/O: never call them in a transaction. `runs_models`: the source produces its traces
-    with the models that the benchmark configures in `harness`.
+    with the models that the benchmark configures in `harness`. `reads_production`: the source reads
+    `TraceQuery.production`.
     """
 
     open: Callable[[Resources], TraceSource]
@@ -149,6 +153,7 @@ class SourceSpec:
     list_runs: Callable[[Resources, TraceQuery], Sequence[SourceRun]] | None = None
     write_scores: ScoreWriter | None = None
     runs_models: bool = False
+    reads_production: bool = False
 
 
 def _require_spec(name: str, source: object) -> None:

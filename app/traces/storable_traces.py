@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from app.core.text import replace_unstorable, replace_unstorable_in_json
@@ -11,6 +11,8 @@ from app.traces.registry import CollectionFailed, TracePage, TraceQuery, TraceSo
 from app.traces.types import ToolCall, Trace
 
 MAX_TEXT_CHARS = 1_000_000
+MAX_ATTRIBUTES = 64
+MAX_ATTRIBUTE_CHARS = 256
 
 # Limits of the columns; no agent reaches them.
 COUNT_LIMITS = {"input_tokens": 2**63, "output_tokens": 2**63, "turns": 2**31}
@@ -51,6 +53,8 @@ def make_storable(trace: Trace) -> Trace:
     changed |= dict.fromkeys(_find_unstorable_numbers(trace))
     if trace.tags:
         changed["tags"] = tuple(map(_make_storable_text, trace.tags))
+    if trace.attributes:
+        changed["attributes"] = dict(_storable_attributes(trace.attributes))
     if trace.tool_calls:
         changed["tool_calls"] = tuple(map(_make_storable_call, trace.tool_calls))
     if trace.scores:
@@ -88,6 +92,13 @@ def _make_storable_call(call: ToolCall) -> ToolCall:
         name=_make_storable_text(call.name),
         arguments=replace_unstorable_in_json(call.arguments, _make_storable_text),
     )
+
+
+def _storable_attributes(attributes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The first attributes, each with a name and a value that are short enough to be a tag."""
+    for name, value in list(attributes.items())[:MAX_ATTRIBUTES]:
+        short_name, short_value = name[:MAX_ATTRIBUTE_CHARS], value[:MAX_ATTRIBUTE_CHARS]
+        yield _make_storable_text(short_name), _make_storable_text(short_value)
 
 
 def _make_storable_text(text: str) -> str:

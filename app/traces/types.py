@@ -48,7 +48,8 @@ class Trace:
     Texts are None when the source has none; None is never treated as an empty text. Tokens, cost,
     latency, tool calls and `turns` (model responses) are those of the agent without evaluators;
     None when the source does not report them, and for a cost also when no price is known.
-    `scores` are the scores that the source delivers. `transcript` shows the work of the agent; it is
+    `attributes` are further properties by name: `session`, `user`, `release`, `version`,
+    `environment`, `name`, and the metadata of the trace and its item. `scores` are the scores that the source delivers. `transcript` shows the work of the agent; it is
     None when the source has none, and no part of the identity of a trace.
     """
 
@@ -61,6 +62,7 @@ class Trace:
     output: str | None = None
     error: str | None = None
     tags: tuple[str, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)
     url: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -71,3 +73,10 @@ class Trace:
     scores: Mapping[str, float] = field(default_factory=dict)
     # Not part of repr(), from which the digest of a collection is computed.
     transcript: Transcript | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def all_tags(self) -> tuple[str, ...]:
+        """The tags, and each attribute as the tag `name:value`: what clusters, categories and filtered
+        metrics use.
+        """
+        return (*self.tags, *(f"{name}:{value}" for name, value in self.attributes.items()))

@@ -53,6 +53,7 @@ def test_verdict__same_traces_are_no_evidence_of_a_change(
         "onlyCandidate": 0,
         "revised": 0,
         "leftOut": 0,
+        "areSamples": False,
     }
 
 
@@ -70,6 +71,7 @@ def test_verdict__compares_the_shared_items(service: Service, complete_run: Comp
         "onlyCandidate": 2,
         "revised": 1,
         "leftOut": 0,
+        "areSamples": False,
     }
     assert run["verdict"]["differences"] == [
         "2 items are new",
@@ -216,6 +218,7 @@ def test_verdict__reports_items_beyond_the_limit(
         "onlyCandidate": 0,
         "revised": 0,
         "leftOut": 10,
+        "areSamples": False,
     }
     assert "10 items are left out of the comparison" in run["verdict"]["explanation"]
     [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]

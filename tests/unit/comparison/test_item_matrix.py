@@ -62,6 +62,14 @@ def test_pair_items__revised_items_are_not_paired() -> None:
     assert pairing.candidate.items == [*"abcdef"]
 
 
+def test_pair_items__samples_of_overlapping_windows_are_not_paired() -> None:
+    samples = [replace(table(*items), is_sample=True) for items in ("abcdefg", "bcdefgh")]
+    pairing = pair_items(*samples)
+    assert (pairing.is_paired, pairing.are_samples) == (False, True)
+    assert [len(side.items) for side in (pairing.baseline, pairing.candidate)] == [7, 7]
+    assert (pairing.only_baseline, pairing.only_candidate) == (0, 0)
+
+
 def test_metric_interval__of_a_skewed_metric() -> None:
     # 6 of 3,000 graded items are 0.1 and the others 0.9: skewed, and more than are drawn one by one.
     count = 3000
