@@ -9,7 +9,7 @@ import threading
 from app.access.audit import delete_old_entries
 from app.access.rate_limits import delete_old_windows
 from app.access.service import delete_expired_responses
-from app.alerts import confirmations
+from app.alerts import confirmations, missing_runs
 from app.core.batch_delete import delete_in_batches, trusted_now
 from app.core.resources import Resources
 from app.core.settings import Settings
@@ -70,6 +70,7 @@ async def _work(settings: Settings, resources: Resources, pool: ProcessPool) -> 
                 confirmations.TICK_S,
                 lambda: _settle_overdue_confirmations(resources),
             ),
+            "missing": (missing_runs.TICK_S, lambda: _report_missing_runs(resources)),
             "missed": (missed_schedules.TICK_S, lambda: _report_missed_schedules(resources)),
             "summary": (
                 daily_summary.CHECK_INTERVAL_S,
@@ -112,6 +113,14 @@ def _report_missed_schedules(resources: Resources) -> None:
     while reported >= missed_schedules.BATCH_SIZE:
         with resources.db.begin() as session:
             reported = missed_schedules.report_missed_schedules(session, resources.clock())
+
+
+def _report_missing_runs(resources: Resources) -> None:
+    """Raise alerts on agents without runs, by the clock of this machine."""
+    reported = missing_runs.BATCH_SIZE
+    while reported >= missing_runs.BATCH_SIZE:
+        with resources.db.begin() as session:
+            reported = missing_runs.report_missing_runs(session, resources.clock())
 
 
 def _purge(resources: Resources) -> None:

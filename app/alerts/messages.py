@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from app.alerts.details import AlertDetails, ContributingTrace
 from app.alerts.rules import AlertEventState
+from app.core.web.page_paths import run_page_path
 from app.kpis.number_text import format_number, format_value, format_values
 from app.notifications.types import (
     MessageFact,
@@ -107,17 +108,26 @@ def render_alerts(alerts: Sequence[AlertFields], names_of: NamesOf) -> Notificat
         title=_title(causes, names),
         severity=_severity(alerts),
         facts=tuple(facts),
-        items=tuple(_render_item(cause, names_of(cause.first)) for cause in causes),
-        link=f"/api/v1/benchmark-runs/{first.run_id}/report" if first.run_id else None,
+        items=tuple(
+            _render_item(cause, names_of(cause.first), with_severity=len(causes) > 1)
+            for cause in causes
+        ),
+        link=_run_link(first),
     )
 
 
 def group_causes(alerts: Sequence[AlertFields]) -> list[AlertCause]:
-    """Alerts about the same number of the same agent have one cause, whatever their rules are."""
+    """Alerts about the same number of the same agent have one cause, whatever their rules are; so
+    have alerts without a number that say the same.
+    """
     groups: dict[object, list[AlertFields]] = {}
     for alert in sorted(alerts, key=_rank):
-        number = alert.id if alert.value is None else (alert.value, alert.details.unit)
-        key = (alert.state, alert.benchmark_id, alert.agent_id, alert.run_id, number)
+        details = alert.details
+        has_value = alert.value is not None
+        cause = (
+            (alert.value, details.unit) if has_value else (alert.explanation, details.value_name)
+        )
+        key = (alert.state, alert.benchmark_id, alert.agent_id, alert.run_id, cause)
         groups.setdefault(key, []).append(alert)
     return [AlertCause(tuple(group)) for group in groups.values()]
 
@@ -159,6 +169,11 @@ def format_duration(duration: timedelta) -> str:
     return "less than a minute"
 
 
+def format_time(at: datetime) -> str:
+    """A time in UTC, to the minute."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
 def _rank(alert: AlertFields) -> tuple[int, int, str]:
     return (
         STATES.index(AlertEventState(alert.state)),
@@ -193,9 +208,11 @@ def _prefix(alert: AlertFields) -> str:
             return ""
 
 
-def _after(alert: AlertFields) -> str:
+def _after(alert: AlertFields, preposition: str = "after") -> str:
     since = alert.details.since
-    return "" if since is None else f" after {format_duration(alert.created_at - since)}"
+    if since is None:
+        return ""
+    return f" {preposition} {format_duration(alert.created_at - since)}"
 
 
 def _headline(alert: AlertFields) -> str:
@@ -205,6 +222,8 @@ def _headline(alert: AlertFields) -> str:
             return f"{alert.details.value_name or alert.name} has no value"
         case AlertEventState.SCHEDULE_MISSED:
             return f"schedule {alert.name} did not run"
+        case AlertEventState.RUN_MISSED:
+            return f"no run{_after(alert, 'for')}"
         case AlertEventState.RUN_INVALID | AlertEventState.RUN_FAILED:
             return alert.name
         case AlertEventState.RESOLVED:
@@ -227,14 +246,16 @@ def _value_text(alert: AlertFields, *, with_baseline: bool) -> str:
     return f"{name} {before} → {now}"
 
 
-def _render_item(cause: AlertCause, names: DisplayNames) -> MessageItem:
+def _render_item(cause: AlertCause, names: DisplayNames, *, with_severity: bool) -> MessageItem:
     alert = cause.first
+    # The title of the message has that of the worst alert; good news has none.
+    has_severity = with_severity and AlertEventState(alert.state) not in GOOD_STATES
     is_bad = AlertEventState(alert.state) in BAD_STATES
     return MessageItem(
         title=f"{names.agent}: {_headline(alert)}",
         sentences=tuple(_sentences(cause)),
-        facts=(MessageFact("severity", alert.severity),),
-        link=f"/api/v1/alerts/{alert.id}",
+        facts=(MessageFact("severity", alert.severity),) if has_severity else (),
+        link=_run_link(alert),
         links=tuple(_trace_links(alert.details.traces[:MAX_TRACES])) if is_bad else (),
         advice=tuple(_advice(alert)) if is_bad else (),
     )
@@ -248,7 +269,7 @@ def _sentences(cause: AlertCause) -> Iterator[str]:
     if alert.state == AlertEventState.RESOLVED and alert.details.since is not None:
         yield (
             f"The incident lasted {format_duration(alert.created_at - alert.details.since)}, from"
-            f" {_format_time(alert.details.since)} to {_format_time(alert.created_at)}."
+            f" {format_time(alert.details.since)} to {format_time(alert.created_at)}."
         )
     if alert.rule_id is not None:
         names = cause.rule_names
@@ -263,7 +284,7 @@ def _first_line(alert: AlertFields) -> str:
     since = alert.details.since
     if AlertEventState(alert.state) not in BAD_STATES or since is None:
         return line
-    return f"{line.removesuffix('.')}; since {_format_time(since)}."
+    return f"{line.removesuffix('.')}; since {format_time(since)}."
 
 
 def _change_line(alert: AlertFields) -> str | None:
@@ -324,9 +345,9 @@ def _advice(alert: AlertFields) -> Iterator[str]:
             yield f"If the new level is right: mosaico incidents accept {alert.incident_id}"
 
 
+def _run_link(alert: AlertFields) -> str | None:
+    return run_page_path(alert.run_id) if alert.run_id is not None else None
+
+
 def _name_with_id(name: str, resource_id: str) -> str:
     return name if name == resource_id else f"{name} ({resource_id})"
-
-
-def _format_time(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

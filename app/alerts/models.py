@@ -46,6 +46,7 @@ class AlertRule(Base):
     minimum_effect: Mapped[float | None]
     false_pages_per_month: Mapped[float | None]
     confirm_runs: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
+    max_hours_without_run: Mapped[int | None] = mapped_column(Integer)
     revision: Mapped[int] = mapped_column(default=1)
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     updated_at: Mapped[datetime] = mapped_column(server_default=func.now())

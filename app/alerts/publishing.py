@@ -27,7 +27,7 @@ class EventNotice:
     """Something that happened to a run or a schedule itself and not to a watched value.
 
     Notices with the same `dedup_key` are published once. Without a `severity` that of its state
-    applies.
+    applies. With a `rule_id` only the recipients of that rule are notified. `since` is when it began.
     """
 
     state: AlertEventState
@@ -39,6 +39,8 @@ class EventNotice:
     run_id: str | None = None
     run_seq: int | None = None
     severity: MessageSeverity | None = None
+    rule_id: str | None = None
+    since: datetime | None = None
 
 
 def publish_notice(session: Session, notice: EventNotice, now: datetime) -> None:
@@ -58,6 +60,8 @@ def publish_notices(session: Session, notices: Sequence[EventNotice], now: datet
             continue
         event = _notice_event(notice, now)
         rules = queries.list_enabled_rules(session, notice.benchmark_id, notice.agent_id)
+        if notice.rule_id is not None:
+            rules = [rule for rule in rules if rule.id == notice.rule_id]
         endpoints[event.id] = list(dict.fromkeys(id_ for rule in rules for id_ in rule.endpoints))
         events.append(event)
     store_and_publish(session, events, {}, now, notice_endpoints=endpoints)
@@ -80,6 +84,7 @@ def _notice_event(notice: EventNotice, now: datetime) -> AlertEvent:
         id=new_id(),
         dedup_key=notice.dedup_key,
         state=notice.state,
+        rule_id=notice.rule_id,
         name=notice.name,
         severity=notice.severity or default_severity,
         benchmark_id=notice.benchmark_id,
@@ -87,7 +92,7 @@ def _notice_event(notice: EventNotice, now: datetime) -> AlertEvent:
         run_id=notice.run_id,
         run_seq=notice.run_seq,
         explanation=notice.explanation,
-        details=AlertDetails(),
+        details=AlertDetails(since=notice.since),
         created_at=now,
     )
 

@@ -81,6 +81,7 @@ class AlertEventState(StrEnum):
     RUN_INVALID = "RUN_INVALID"
     RUN_FAILED = "RUN_FAILED"
     SCHEDULE_MISSED = "SCHEDULE_MISSED"
+    RUN_MISSED = "RUN_MISSED"
 
 
 class IncidentState(StrEnum):

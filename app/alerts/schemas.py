@@ -28,7 +28,8 @@ from app.core.schemas import (
 )
 from app.notifications.types import MessageSeverity
 
-A_YEAR_MINUTES = 366 * 24 * 60
+A_YEAR_HOURS = 366 * 24
+A_YEAR_MINUTES = A_YEAR_HOURS * 60
 MAX_RUNS = 30
 
 Runs = Annotated[int, Field(ge=1, le=MAX_RUNS)]
@@ -79,6 +80,17 @@ FalsePages = Annotated[
         le=0.33,
         description="False pages in 30 runs of one series that a REGRESSED rule promises not to"
         " exceed. Null: the budget of the service divided by its series, 0.25 without a budget.",
+    ),
+]
+
+
+HoursWithoutRun = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        le=A_YEAR_HOURS,
+        description="Hours without a completed run after which the recipients are notified. Null:"
+        " nobody is notified.",
     ),
 ]
 
@@ -151,6 +163,7 @@ class AlertConfigBody(WireModel):
             " pages, where the source makes traces itself (`harness`)."
         ),
     ] = True
+    max_hours_without_run: HoursWithoutRun = None
 
 
 class AlertConfigCreate(AlertConfigBody):
@@ -212,6 +225,7 @@ class AlertConfigView(WireModel):
     minimum_effect: float | None
     false_pages_per_month: float | None
     confirm_runs: bool
+    max_hours_without_run: int | None
     states: list[AlertStateView]
     precision: AlertPrecisionView
     revision: int

@@ -43,16 +43,19 @@ class MessageLayout:
 def build_layout(
     published: PublishedMessage, *, max_items: int, max_lines: int = MAX_LINES
 ) -> MessageLayout:
-    """Lay out a message; the last section counts the items that are left out."""
+    """Lay out a message: what it says, its items, the number of items that are left out, and last
+    the facts that say where it comes from.
+    """
     message, public_url = published.message, published.public_url
-    sections = [_truncate(tuple(_message_lines(message, public_url)), max_lines)]
+    sections = [_truncate(tuple(_sentence_lines(message.sentences)), max_lines)]
     sections += [
-        (_item_heading(item, public_url), *_item_lines(item, public_url, max_lines))
+        (*_item_heading(item, message, public_url), *_item_lines(item, public_url, max_lines))
         for item in message.items[:max_items]
     ]
     omitted = len(message.items) - max_items
     if omitted > 0:
         sections.append(((TextSpan(f"and {omitted} more"),),))
+    sections.append(_truncate(tuple(_origin_lines(message, public_url)), max_lines))
     return MessageLayout(title=message_title(message), sections=tuple(filter(None, sections)))
 
 
@@ -65,17 +68,21 @@ def message_title(message: NotificationMessage) -> str:
     return f"[{message.severity}] {title}"
 
 
-def _message_lines(message: NotificationMessage, public_url: str) -> Iterator[TextLine]:
-    yield from _sentence_lines(message.sentences)
+def _origin_lines(message: NotificationMessage, public_url: str) -> Iterator[TextLine]:
     yield from map(_fact_line, message.facts)
     link = resolve_link(message.link, public_url)
     if link is not None:
         yield (TextSpan("Open in MOSAICO", link=link),)
 
 
-def _item_heading(item: MessageItem, public_url: str) -> TextLine:
+def _item_heading(
+    item: MessageItem, message: NotificationMessage, public_url: str
+) -> Iterator[TextLine]:
+    # The title of the message says the same about its only item.
+    if len(message.items) == 1 and item.title in message.title:
+        return
     title = without_links(item.title, MAX_TITLE_CHARS)
-    return (TextSpan(title, True, resolve_link(item.link, public_url)),)
+    yield (TextSpan(title, True, resolve_link(item.link, public_url)),)
 
 
 def _item_lines(item: MessageItem, public_url: str, max_lines: int) -> tuple[TextLine, ...]:

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from app.core.errors import ErrorItem, Invalid
 from app.core.resources import Resources
+from app.core.web.page_paths import run_page_path
 from app.notifications.models import Notification
 from app.notifications.queries import list_summary_endpoints
 from app.notifications.service import publish
@@ -179,7 +180,7 @@ def _summary_items(summary: DailySummaryView) -> Iterator[MessageItem]:
         yield MessageItem(
             title=f"Run failed: benchmark {run.benchmark_id}, agent {run.agent_id}",
             sentences=(run.error_message or run.error_code or "No error message was recorded.",),
-            link=f"/api/v1/benchmark-runs/{run.id}",
+            link=run_page_path(run.id),
         )
     for schedule in summary.disabled_schedules:
         yield MessageItem(

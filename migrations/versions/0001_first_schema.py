@@ -350,6 +350,7 @@ def upgrade() -> None:
         sa.Column("minimum_effect", sa.Double(), nullable=True),
         sa.Column("false_pages_per_month", sa.Double(), nullable=True),
         sa.Column("confirm_runs", sa.Boolean(), server_default=sa.text("true"), nullable=False),
+        sa.Column("max_hours_without_run", sa.Integer(), nullable=True),
         sa.Column("revision", sa.BigInteger(), nullable=False),
         sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
         sa.Column("updated_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),

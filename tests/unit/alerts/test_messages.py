@@ -130,7 +130,7 @@ def test_render_alerts__a_resolved_message_has_no_severity_and_names_the_duratio
         "The incident lasted 3 days, from 2026-11-19 02:00 UTC to 2026-11-22 02:00 UTC.",
         "Alert rule: quality falls.",
     )
-    assert (item.links, item.advice) == ((), ())
+    assert (item.links, item.advice, item.facts) == ((), (), ())
 
 
 @pytest.mark.parametrize(
@@ -146,6 +146,15 @@ def test_render_alerts__a_resolved_message_has_no_severity_and_names_the_duratio
         (
             FakeAlert(state="SCHEDULE_MISSED", name="every night", rule_id=None, value=None),
             "[CRITICAL] Support bot: schedule every night did not run",
+        ),
+        (
+            FakeAlert(
+                state="RUN_MISSED",
+                severity="WARNING",
+                value=None,
+                details=AlertDetails(since=NOW - timedelta(hours=26)),
+            ),
+            "[WARNING] Support bot: no run for 1 day",
         ),
         (
             FakeAlert(
@@ -210,13 +219,16 @@ def published(message: NotificationMessage) -> PublishedMessage:
 
 
 LINES = [
-    "Open in MOSAICO https://mosaico.example/api/v1/benchmark-runs/run-1/report",
-    "Support bot: answer quality 0.90 → 0.62 https://mosaico.example/api/v1/alerts/e-1",
     CHANGE_LINE,
     "Changed since the runs before: agent revision 14 → 15; model small-1 → small-2.",
     "Alert rule: quality falls.",
     "Item refund-17: EXACT_MATCH is 0, was 1 https://langfuse.example/t-17",
     "Item refund-18: EXACT_MATCH is 0",
+    "See what changed: mosaico runs show run-1",
+    "If nothing is wrong: mosaico incidents noise e-1",
+    "If the new level is right: mosaico incidents accept e-1",
+    "agent: Support bot (agent-001)",
+    "Open in MOSAICO https://mosaico.example/runs/run-1",
 ]
 
 
@@ -262,7 +274,7 @@ def test_webhook_channel__golden_message() -> None:
     assert data["title"] == "Support bot: answer quality 0.90 → 0.62 (nightly-support)"
     assert (data["severity"], data["link"]) == (
         "CRITICAL",
-        "https://mosaico.example/api/v1/benchmark-runs/run-1/report",
+        "https://mosaico.example/runs/run-1",
     )
     [item] = data["items"]
     assert item["links"][0] == {

@@ -195,7 +195,7 @@ def test_teams_channel__card_fits_into_28_kilobytes(size: int) -> None:
 def test_slack_channel__message_has_at_most_fifty_blocks() -> None:
     document = rendered("SLACK", notice_of("pelican", items=500))
     assert len(document["blocks"]) <= 50
-    assert document["blocks"][-1]["elements"][0]["elements"][0]["text"] == "and 460 more"
+    assert document["blocks"][-2]["elements"][0]["elements"][0]["text"] == "and 460 more"
 
 
 def test_build_layout__omitted_lines_are_counted() -> None:
