@@ -32,6 +32,8 @@ class Benchmark(Base):
     keep_days: Mapped[int | None]
     triggers: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")
     late_scores: Mapped[bool] = mapped_column(default=False)
+    expect_items: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
+    settle_for: Mapped[str | None]
     write_back: Mapped[dict[str, Any]]
     harness: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
     production: Mapped[ProductionTraces | None] = mapped_column(ModelJson(ProductionTraces))

@@ -19,7 +19,8 @@ from app.core.schemas import Identifier, JsonObject, LongText, ShortText, WireMo
 from app.core.strict_json import MalformedJson, parse_json
 from app.harness.harness_config import HarnessConfig
 from app.metrics.types import Direction
-from app.traces.production import ProductionTraces
+from app.traces.production import Duration, ProductionTraces
+from app.traces.registry import ExpectedItems
 
 MAX_KPIS = 100
 MAX_METRICS = 100
@@ -153,6 +154,16 @@ LateScores = Annotated[
 ]
 
 
+ExpectItems = Annotated[
+    ExpectedItems,
+    _described_union('a whole number from 1, or "any"'),
+    Field(
+        description="Number of items of a complete run, or `any`. Default: the active items of the"
+        " dataset when the run of the source began."
+    ),
+]
+
+
 class WriteBackConfig(WireModel):
     """The scores that a completed run writes back to its trace source."""
 
@@ -235,6 +246,12 @@ class BenchmarkBody(WireModel):
     )
     triggers: EventTriggers = Field(default_factory=EventTriggers)
     late_scores: LateScores = False
+    expect_items: ExpectItems = None
+    settle_for: Duration | None = Field(
+        default=None,
+        description="How long a run that lacks items is waited for after its newest item. Default: three"
+        " times the median interval between its items, at least one minute.",
+    )
     write_back: WriteBackConfig = Field(default_factory=WriteBackConfig)
     harness: HarnessConfig | None = Field(
         default=None,
@@ -283,6 +300,8 @@ class BenchmarkView(WireModel):
     keep_days: int | None
     triggers: EventTriggers
     late_scores: bool
+    expect_items: ExpectedItems
+    settle_for: str | None
     write_back: WriteBackConfig
     harness: HarnessConfig | None
     production: ProductionTraces | None

@@ -13,6 +13,7 @@ from app.kpis.evaluate import PlannedKpi
 from app.metrics.registry import column_of
 from app.metrics.types import MetricRef
 from app.traces.production import ProductionTraces
+from app.traces.registry import ExpectedItems
 
 
 class _Frozen(BaseModel):
@@ -102,6 +103,8 @@ class RunPlan(_Frozen):
     min_coverage: float
     max_error_share: float
     late_scores: bool = False
+    expect_items: ExpectedItems = None
+    settle_for: str | None = None
     harness: HarnessConfig | None = None
     production: ProductionTraces | None = None
     write_back: PlannedWriteBack = PlannedWriteBack()

@@ -118,9 +118,11 @@ class ValidityVerdict:
 
 
 def assess_validity(
-    tally: TraceTally, *, min_coverage: float, max_error_share: float
+    tally: TraceTally, *, min_coverage: float, max_error_share: float, absence: str | None = None
 ) -> ValidityVerdict:
-    """Whether enough of a run was measured; a run without traces is invalid."""
+    """Whether enough of a run was measured; a run without traces is invalid. `absence` says which items
+    are not there.
+    """
     if tally.total == 0:
         return ValidityVerdict(
             validity=Validity.INVALID,
@@ -133,7 +135,8 @@ def assess_validity(
     error_share = max(tally.lost / tally.total, broken)
     reasons = []
     if coverage < min_coverage:
-        reasons.append(f"coverage is {coverage:.1%}, below the required {min_coverage:.1%}")
+        cause = f": {absence}" if absence else ""
+        reasons.append(f"coverage is {coverage:.1%}, below the required {min_coverage:.1%}{cause}")
     if error_share > max_error_share:
         reasons.append(
             f"{error_share:.1%} was lost to infrastructure, judge or metric errors,"

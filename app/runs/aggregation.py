@@ -25,7 +25,11 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
     transaction; writes nothing.
     """
     plan = lease.plan
+    with job.resources.db.read() as session:
+        absent = count_absent_traces(session, lease)
     columns = _read_columns(job, lease)
+    # They lower the coverage, as if they had no value.
+    columns.add_absent(absent.traces)
     tally = columns.tally()
     aggregates = _with_run_values(job, lease, columns.aggregates())
     kpis = evaluate_kpis(
@@ -33,12 +37,13 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
         plan.kpis,
         lambda key, statistic: aggregates[column_of(key)].statistic(statistic),
     )
-    validity = add_reason(
-        assess_validity(
-            tally, min_coverage=plan.min_coverage, max_error_share=plan.max_error_share
-        ),
-        check_judge(job, lease, job.checkpoint),
+    validity = assess_validity(
+        tally,
+        min_coverage=plan.min_coverage,
+        max_error_share=plan.max_error_share,
+        absence=absent.reason,
     )
+    validity = add_reason(validity, check_judge(job, lease, job.checkpoint))
     verdicts, points = compare_with_baseline(
         job,
         run_id=lease.run_id,
@@ -76,10 +81,6 @@ def _read_columns(job: JobContext, lease: RunLease) -> MetricColumns:
                 session, lease.run_seq, lease.collection_id, first, TRACES_PER_READ
             )
         if not rows:
-            with job.resources.db.read() as session:
-                # Traces that the source counted and did not deliver lower the coverage, as if they
-                # had no value.
-                columns.add_absent(count_absent_traces(session, lease))
             return columns
         for row in rows:
             columns.add(row)

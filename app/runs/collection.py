@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -14,7 +15,7 @@ from app.results.plan import RunPlan
 from app.runs.leases import RunLease, lock_leased_run
 from app.runs.plan_builder import record_credentials_result, trace_query
 from app.traces.models import Collection
-from app.traces.queries import lock_completed
+from app.traces.queries import count_items, lock_completed
 from app.traces.registry import TRACE_SOURCES, CredentialsRefused, TracePage, TraceQuery
 from app.traces.service import create_collection, store_page
 from app.traces.storable_traces import collect
@@ -80,11 +81,38 @@ def get_collection(session: Session, lease: RunLease) -> Collection:
     return session.get_one(Collection, lease.collection_id)
 
 
-def count_absent_traces(session: Session, lease: RunLease) -> int:
-    """Number of traces that the source counts but did not deliver."""
+class AbsentTraces(NamedTuple):
+    """The items of a run, the items that a complete run has (None: unknown), and the number of traces
+    that are not there.
+    """
+
+    items: int
+    expected_items: int | None
+    traces: int
+
+    @property
+    def reason(self) -> str | None:
+        """What is missing, as a reason for an invalid run."""
+        if self.expected_items is None or self.items >= self.expected_items:
+            return None
+        return f"the run of the source has {self.items} of {self.expected_items} items"
+
+
+def count_absent_traces(session: Session, lease: RunLease) -> AbsentTraces:
+    """The traces that the source counts but did not deliver, and those of items that a complete run
+    would have: as many for each as the other items have.
+    """
     collection = get_collection(session, lease)
+    items = count_items(session, collection.id)
+    expected = lease.plan.expect_items
+    if expected is None and lease.plan.production is None:
+        expected = collection.dataset_items
+    expected_items = expected if isinstance(expected, int) else None
+    trials = round(collection.trace_count / items) if items else 1
     # Not negative: a run of the source may have grown since it was counted.
-    return max((collection.expected_count or 0) - collection.trace_count, 0)
+    undelivered = max((collection.expected_count or 0) - collection.trace_count, 0)
+    unanswered = max((expected_items or 0) - items, 0) * trials
+    return AbsentTraces(items, expected_items, max(undelivered, unanswered))
 
 
 def choose_collection(

@@ -56,6 +56,8 @@ def make_plan(session: Session, run_id: str, llm: LlmServer | None) -> RunPlan:
         min_coverage=benchmark.min_coverage,
         max_error_share=benchmark.max_error_share,
         late_scores=benchmark.late_scores,
+        expect_items=benchmark.expect_items,
+        settle_for=benchmark.settle_for,
         harness=parse_harness(benchmark.harness) if benchmark.harness is not None else None,
         production=(
             benchmark.production.frozen(run.trace_window, run.created_at)
@@ -109,6 +111,9 @@ def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
         late_scores=plan.late_scores,
         harness=plan.harness,
         production=plan.production,
+        expect_items=plan.expect_items,
+        settle_for=plan.settle_for,
+        min_coverage=plan.min_coverage,
         url=agent.langfuse_url or res.options.get("langfuse_default_url"),
         public_key=agent.langfuse_public_key,
         secret_key=reveal_secret(agent, res.secrets),

@@ -17,7 +17,7 @@ class Collection(Base):
     `cursor` is the position in the source after the stored pages, and `as_of` the time at which a
     changing source was read. `source_run_id` and `source_run_at` are the ID and the start of the
     source's own run, if it has runs. `expected_count` is the number of traces that the source
-    reports. `digest` is the digest of the stored traces in order; None when a part of it is unknown.
+    reports, and `dataset_items` that of the items of its dataset. `digest` is the digest of the stored traces in order; None when a part of it is unknown.
     `revision` is the source's name for content that never changes. `completed_at` is None while
     the collection is incomplete, and again before it is deleted.
     """
@@ -34,6 +34,7 @@ class Collection(Base):
     cursor: Mapped[str | None]
     trace_count: Mapped[int] = mapped_column(default=0)
     expected_count: Mapped[int | None]
+    dataset_items: Mapped[int | None]
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     completed_at: Mapped[datetime | None]
     as_of: Mapped[datetime | None]

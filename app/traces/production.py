@@ -19,6 +19,7 @@ MAX_FILTER_VALUES: Final = 100
 METADATA_PREFIX: Final = "metadata."
 ITEM_KEY_PATTERN: Final = r"^(input|name|session|user|metadata\.[^\s]{1,100})$"
 
+# How long a text says something lasts, such as 30m, 24h or 7d.
 Duration = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,4})[mhdw]$", examples=["24h"])]
 FilterValues = Annotated[list[ShortText], Field(max_length=MAX_FILTER_VALUES)]
 MetadataFilter = Annotated[dict[ShortText, ShortText], Field(max_length=20)]

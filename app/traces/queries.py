@@ -105,6 +105,12 @@ def lock_for_deletion(session: Session, collection_id: int) -> Collection:
     return session.scalars(statement.with_for_update(key_share=True)).one()
 
 
+def count_items(session: Session, collection_id: int) -> int:
+    """The number of different items of a collection."""
+    items = select(CollectedTrace.item_id).where(CollectedTrace.collection_id == collection_id)
+    return session.scalar(select(func.count()).select_from(items.distinct().subquery())) or 0
+
+
 def find_stored_trace_ids(
     session: Session, collection_id: int, trace_ids: Sequence[str]
 ) -> set[str]:

@@ -3,15 +3,20 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Protocol, TypeAlias
+from typing import Annotated, Final, Literal, Protocol, TypeAlias
+
+from pydantic import Field
 
 from app.core.encryption import Secret
 from app.core.errors import AppError
 from app.core.registry import LoadedPlugin, Registry
 from app.core.resources import Resources
 from app.harness.harness_config import HarnessConfig
-from app.traces.production import ProductionTraces
+from app.traces.production import Duration, ProductionTraces
 from app.traces.types import Trace
+
+# The number of items of a complete run; None: those of the dataset.
+ExpectedItems: TypeAlias = Annotated[int, Field(ge=1)] | Literal["any"] | None
 
 
 class CollectionFailed(AppError):
@@ -35,7 +40,9 @@ class TraceQuery:
     `run_name` None selects the newest run of the dataset. `late_scores` also reads scores that were
     added long after their trace or to its child spans, which costs more requests. `harness`
     configures a source that produces its traces. `production`, with its exact window, asks for the
-    traces of production instead of a run of a dataset. `url`, `public_key` and `secret_key` come from the
+    traces of production instead of a run of a dataset. A run with fewer than `min_coverage` of
+    `expect_items` (None: the items of the dataset) may still be growing: the source waits until it
+    has had no new item for `settle_for` (None: as long as its items take). `url`, `public_key` and `secret_key` come from the
     agent.
     """
 
@@ -44,6 +51,9 @@ class TraceQuery:
     late_scores: bool = False
     harness: HarnessConfig | None = None
     production: ProductionTraces | None = None
+    expect_items: ExpectedItems = None
+    settle_for: Duration | None = None
+    min_coverage: float = 0.9
     url: str | None = None
     public_key: str | None = None
     secret_key: Secret | None = None
@@ -58,7 +68,8 @@ class TracePage:
     has runs of its own. A page without traces is a heartbeat of a source that waits. `held_back`
     counts the traces that are made and come with a later page: progress counts them now.
     `revision` identifies unchanging content: if the service already holds a collection with the
-    same revision, it reads no further page.
+    same revision, it reads no further page. `dataset_items` is the number of active items of the
+    dataset when the run of the source began; None if the source has no dataset.
     """
 
     traces: tuple[Trace, ...]
@@ -70,6 +81,7 @@ class TracePage:
     run_at: datetime | None = None
     held_back: int = 0
     revision: str | None = None
+    dataset_items: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -127,6 +127,7 @@ def _append_traces(session: Session, collection: Collection, page: TracePage) ->
     collection.digest = collection.digest and _extend_digest(collection.digest, fresh)
     collection.cursor = page.cursor
     collection.expected_count = collection.expected_count if page.total is None else page.total
+    collection.dataset_items = page.dataset_items or collection.dataset_items
     collection.as_of = page.as_of or collection.as_of
     collection.source_run_id = page.run_id or collection.source_run_id
     collection.source_run_at = page.run_at or collection.source_run_at

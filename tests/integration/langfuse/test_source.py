@@ -261,8 +261,27 @@ def test_source__recent_run_is_polled_until_stable(langfuse: FakeLangfuse) -> No
     collection = collect_all(langfuse, now=just_ended)
     assert len(collection.traces) == 30
     assert {page.total for page in collection.pages} == {30}
-    # 10, 20 and three times 30 items; each poll searches by name without a match and then by ID.
-    assert len(langfuse.requests_for("/experiments")) >= 5
+    # 10, 20 and three times 30 items: one request for each look.
+    assert len(langfuse.requests_for("/experiments")) == 5
+
+
+def test_source__run_that_lacks_items_of_its_dataset_is_waited_for(langfuse: FakeLangfuse) -> None:
+    langfuse.dataset("support", items=8)
+    run = langfuse.experiment(items=8, visible=[*[2] * 12, *[5] * 12, 8])
+    collection = collect_all(langfuse, now=run.started + timedelta(seconds=10))
+    assert len(collection.traces) == 8
+    assert {page.dataset_items for page in collection.pages} == {8}
+
+
+def test_source__run_that_lacks_items_has_settled_after_a_quiet_time(
+    langfuse: FakeLangfuse,
+) -> None:
+    langfuse.dataset("support", items=60)
+    run = langfuse.experiment(items=40)
+    # 40 items in intervals of five seconds: a minute without a new item is long.
+    collection = collect_all(langfuse, now=run.ends + timedelta(seconds=61))
+    assert len(collection.traces) == 40
+    assert len(langfuse.requests_for("/experiments")) == 3
 
 
 def test_source__old_run_is_looked_up_once(langfuse: FakeLangfuse) -> None:

@@ -72,6 +72,23 @@ def test_run__missing_traces_make_the_run_invalid(service: Service, langfuse: Fa
     assert accuracy["missing"] == {"NOT_COLLECTED": 10}
 
 
+def test_run__part_of_a_dataset_is_invalid_unless_it_is_expected(
+    service: Service, langfuse: FakeLangfuse
+) -> None:
+    langfuse.dataset("support", items=60)
+    langfuse.experiment(items=40, trials=2)
+    agent(service, langfuse)
+    benchmark(service)
+    run = service.completed()
+    assert (run["validity"], run["coverage"]) == ("INVALID", pytest.approx(2 / 3))
+    assert run["validityReasons"] == [
+        "coverage is 66.7%, below the required 90.0%: the run of the source has 40 of 60 items"
+    ]
+    for expected in (40, "any"):
+        service.patch("/benchmarks/bench-001", {"expectItems": expected})
+        assert service.completed()["validity"] == "VALID"
+
+
 def test_run__trials_of_an_item_are_numbered(service: Service, langfuse: FakeLangfuse) -> None:
     langfuse.experiment(items=30, trials=3)
     agent(service, langfuse)

@@ -15,6 +15,8 @@ from app.core.resources import Resources
 from app.traces.registry import SourceCheck, SourceRun, TraceQuery
 from app.traces.sources.langfuse.client import (
     LangfuseClient,
+    Parameters,
+    get_meta,
     get_rows,
     is_path_segment,
     open_client,
@@ -29,7 +31,13 @@ from app.traces.sources.langfuse.errors import (
     PageTooLarge,
     SourceRunNotFound,
 )
-from app.traces.sources.langfuse.json_fields import JSON, format_time, get_text, require_text
+from app.traces.sources.langfuse.json_fields import (
+    JSON,
+    format_time,
+    get_text,
+    parse_number,
+    require_text,
+)
 from app.traces.sources.langfuse.pagination import fetch_page, iter_pages
 from app.traces.sources.langfuse.reader import (
     ApiVersionMismatch,
@@ -164,6 +172,21 @@ def find_dataset(client: LangfuseClient, name: str) -> LangfuseDataset:
             " that holds the dataset."
         ) from None
     return LangfuseDataset(id=require_text(document, "id", "a dataset"), name=name)
+
+
+def count_dataset_items(client: LangfuseClient, dataset_name: str, at_ms: int) -> int | None:
+    """The number of active items of a dataset at a time; None when the server does not tell."""
+    parameters: Parameters = {
+        "datasetName": dataset_name,
+        "version": format_time(at_ms),
+        "limit": 1,
+    }
+    try:
+        meta = get_meta(client.get("/dataset-items", parameters))
+    except NotFoundError:
+        return None
+    count = parse_number(meta.get("totalItems"))
+    return int(count) if count else None
 
 
 def _fetch_dataset(client: LangfuseClient, name: str) -> JSON:

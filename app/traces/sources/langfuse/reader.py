@@ -37,7 +37,8 @@ class ExperimentRun:
     """A run (experiment or dataset run) as the server describes it now.
 
     `start` and `end` are in milliseconds since 1970; `item_count` is the number of traces that the
-    server reports.
+    server reports. `dataset_items` is the number of active items of the dataset at `start`; None
+    when it is unknown or not asked for.
     """
 
     id: str
@@ -46,6 +47,7 @@ class ExperimentRun:
     start: int
     end: int
     item_count: int
+    dataset_items: int | None = None
 
     def to_json(self) -> JSON:
         return {
@@ -55,6 +57,7 @@ class ExperimentRun:
             "start": self.start,
             "end": self.end,
             "itemCount": self.item_count,
+            "datasetItems": self.dataset_items,
         }
 
     @classmethod
@@ -66,6 +69,7 @@ class ExperimentRun:
             start=int(document["start"]),
             end=int(document["end"]),
             item_count=int(document["itemCount"]),
+            dataset_items=document["datasetItems"],
         )
 
 
@@ -85,8 +89,10 @@ class RunReader(Protocol):
     """Reads runs through one API version.
 
     `find_run` looks a run up by name, then by ID; without a name it returns the newest run.
+    `look_again` returns a run as it is now, in one request; None when the server does not return it.
+    `list_end_times` returns the times at which up to 100 of its newest items ended, in milliseconds.
     `list_runs` returns the newest runs of a dataset, `list_run_names` names for an error message.
-    All three raise `ApiVersionMismatch`. `read_batches` resumes with `remaining` of an earlier
+    All raise `ApiVersionMismatch`. `read_batches` resumes with `remaining` of an earlier
     batch.
     """
 
@@ -96,6 +102,10 @@ class RunReader(Protocol):
     def find_run(
         self, dataset: LangfuseDataset | None, name: str | None
     ) -> ExperimentRun | None: ...
+
+    def look_again(self, run: ExperimentRun) -> ExperimentRun | None: ...
+
+    def list_end_times(self, run: ExperimentRun) -> list[int]: ...
 
     def list_runs(self, dataset: LangfuseDataset) -> list[ExperimentRun]: ...
 

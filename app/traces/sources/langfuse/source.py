@@ -8,16 +8,20 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import pairwise
+from statistics import median
 from typing import Final
 
 from app.core.http.throttle import CancelToken
 from app.core.resources import Resources
+from app.traces.production import parse_duration
 from app.traces.registry import TRACE_SOURCES, SourceSpec, TracePage, TraceQuery
 from app.traces.sources.langfuse.catalog import (
     API_VERSIONS,
     SERVER_CACHE,
     ServerInfo,
     check_server,
+    count_dataset_items,
     find_dataset,
     find_project_id,
     list_runs,
@@ -137,9 +141,9 @@ class _CollectionReader:
             info = ServerInfo(api=offered[0].api, project_id=project_id)
             SERVER_CACHE.put(self.credentials.host, self.credentials.public_key, info)
             if run is not None:
-                stable_run = self._wait_until_stable(reader, dataset, run)
+                settled_run = self._wait_until_settled(client, reader, run)
                 now = self.source.resources.clock()
-                return CollectionCursor(api=api, run=stable_run, project_id=project_id, as_of=now)
+                return CollectionCursor(api=api, run=settled_run, project_id=project_id, as_of=now)
         if not offered:
             raise ApiVersionMismatch("; ".join(rejections))
         raise self._run_not_found(offered[0], dataset)
@@ -175,21 +179,68 @@ class _CollectionReader:
         """Whether the run may have rows that cannot be read yet: writes are visible late."""
         return self._now_ms() - run.end < self.source.policy.active_run_s * 1000
 
-    def _wait_until_stable(
-        self, reader: RunReader, dataset: LangfuseDataset | None, run: ExperimentRun
+    def _wait_until_settled(
+        self, client: LangfuseClient, reader: RunReader, run: ExperimentRun
     ) -> ExperimentRun:
-        """Poll an active run until it is unchanged for some polls, or until the deadline."""
+        """Poll a run until it has all items and is unchanged for some polls, or until it has settled
+        without them.
+        """
+        if run.dataset_name is not None and self.query.expect_items is None:
+            items = count_dataset_items(client, run.dataset_name, run.start)
+            run = replace(run, dataset_items=items)
+        stable_run = self._wait_until_stable(reader, run)
+        return self._wait_for_items(reader, stable_run)
+
+    def _wait_until_stable(self, reader: RunReader, run: ExperimentRun) -> ExperimentRun:
         policy = self.source.policy
         deadline_s, equal_polls = self.source.clock() + policy.stable_deadline_s, 1
         while self._is_active(run) and equal_polls < policy.stable_polls:
             if self.source.clock() >= deadline_s:
                 log.warning("the run %r is still growing; it is read as it is now", run.name)
                 break
-            self.pause(policy.poll_s)
-            current = _find_again(reader, dataset, run)
+            current = self._look_again(reader, run)
             equal_polls = equal_polls + 1 if current == run else 1
             run = current
         return run
+
+    def _wait_for_items(self, reader: RunReader, run: ExperimentRun) -> ExperimentRun:
+        """Poll a run that lacks items until it has them, or has had no new item for some time."""
+        if not self._lacks_items(run):
+            return run
+        quiet_s, policy = self._quiet_s(reader, run), self.source.policy
+        started_s = changed_s = self.source.clock()
+        idle_s = (self._now_ms() - run.end) / 1000
+        limit_s = max(policy.settle_limit_s, quiet_s)
+        while self._lacks_items(run) and idle_s + self.source.clock() - changed_s < quiet_s:
+            if self.source.clock() - started_s >= limit_s:
+                break
+            current = self._look_again(reader, run)
+            if current != run:
+                run, changed_s, idle_s = current, self.source.clock(), 0.0
+        return run
+
+    def _lacks_items(self, run: ExperimentRun) -> bool:
+        expected = self.query.expect_items or run.dataset_items
+        return isinstance(expected, int) and run.item_count < self.query.min_coverage * expected
+
+    def _quiet_s(self, reader: RunReader, run: ExperimentRun) -> float:
+        """How long a run without a new item is waited for: three of its usual intervals."""
+        if self.query.settle_for is not None:
+            return parse_duration(self.query.settle_for).total_seconds()
+        times = sorted(reader.list_end_times(run))
+        intervals_ms = [later - earlier for earlier, later in pairwise(times)]
+        # One item says nothing about an interval, except that it took that long.
+        interval_ms = median(intervals_ms) if intervals_ms else run.end - run.start
+        return max(self.source.policy.min_quiet_s, 3 * interval_ms / 1000)
+
+    def _look_again(self, reader: RunReader, run: ExperimentRun) -> ExperimentRun:
+        """The run as it is after a wait; unchanged when the server does not return it."""
+        self.pause(self.source.policy.poll_s)
+        return self._find_again(reader, run)
+
+    def _find_again(self, reader: RunReader, run: ExperimentRun) -> ExperimentRun:
+        current = reader.look_again(run)
+        return run if current is None else replace(current, dataset_items=run.dataset_items)
 
     def _restart(self, client: LangfuseClient, cursor: CollectionCursor) -> CollectionCursor:
         """The start of one more pass over the run as it is now, after a wait."""
@@ -197,20 +248,12 @@ class _CollectionReader:
         reader = self._open_reader(client, cursor.api, cursor.project_id)
         return replace(
             cursor,
-            run=_find_again(reader, self._find_dataset(client), cursor.run),
+            run=self._find_again(reader, cursor.run),
             as_of=self.source.resources.clock(),
             traces_read=0,
             completed_passes=cursor.completed_passes + 1,
             remaining=None,
         )
-
-
-def _find_again(
-    reader: RunReader, dataset: LangfuseDataset | None, run: ExperimentRun
-) -> ExperimentRun:
-    """The run as it is now; unchanged when the server does not return it."""
-    # In v4 several experiments can share a name; v3 looks up by name in fewer requests.
-    return reader.find_run(dataset, run.id if reader.api == "v4" else run.name) or run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +347,7 @@ def _to_page(
         run_name=read.run.name,
         run_id=read.run.id,
         run_at=datetime.fromtimestamp(read.run.start / 1000, UTC),
+        dataset_items=read.run.dataset_items,
     )
 
 

@@ -111,10 +111,19 @@ class V3Reader:
         if name is not None:
             document = self._fetch_run(dataset.name, name)
             if document is not None:
-                return _parse_run(document, dataset)
+                return _parse_run(document, dataset.name)
         run_name = self._find_run_name(dataset, run_id=name)
         document = None if run_name is None else self._fetch_run(dataset.name, run_name)
-        return None if document is None else _parse_run(document, dataset)
+        return None if document is None else _parse_run(document, dataset.name)
+
+    def look_again(self, run: ExperimentRun) -> ExperimentRun | None:
+        document = self._fetch_run(run.dataset_name or "", run.name)
+        return None if document is None else _parse_run(document, run.dataset_name or "")
+
+    def list_end_times(self, run: ExperimentRun) -> list[int]:
+        document = self._fetch_run(run.dataset_name or "", run.name) or {}
+        times = sorted(get_time_ms(item, "createdAt") or 0 for item in _run_item_rows(document))
+        return times[-ROWS_PER_PAGE:]
 
     def list_runs(self, dataset: LangfuseDataset) -> list[ExperimentRun]:
         _require_path_segment(dataset)
@@ -346,14 +355,14 @@ def _require_path_segment(dataset: LangfuseDataset) -> None:
         )
 
 
-def _parse_run(document: JSON, dataset: LangfuseDataset) -> ExperimentRun:
+def _parse_run(document: JSON, dataset_name: str) -> ExperimentRun:
     start = _require_start(document)
     times = (get_time_ms(item, "createdAt") or start for item in _run_item_rows(document))
     end = max(times, default=start)
     return ExperimentRun(
         id=require_text(document, "id", "a run"),
         name=require_text(document, "name", "a run"),
-        dataset_name=dataset.name,
+        dataset_name=dataset_name,
         start=start,
         end=end,
         item_count=len(_parse_run_items(document, until=end)),

@@ -115,6 +115,21 @@ class V4Reader:
         # An experiment may be named like the ID of another one: the name counts first.
         return by_name or self._find_newest([*in_dataset, _FilterCondition("id", [name])], dataset)
 
+    def look_again(self, run: ExperimentRun) -> ExperimentRun | None:
+        # By ID, because several experiments can share a name.
+        current = self._find_newest([_FilterCondition("id", [run.id])], None)
+        return current and replace(current, dataset_name=run.dataset_name)
+
+    def list_end_times(self, run: ExperimentRun) -> list[int]:
+        parameters: Parameters = {
+            "fromStartTime": format_time(run.start),
+            "filter": _filter_parameter(_FilterCondition("experimentId", [run.id])),
+            "fields": "core",
+            "limit": ROWS_PER_PAGE,
+        }
+        rows = get_rows(self.client.get("/experiment-items", parameters), "GET /experiment-items")
+        return [end for row in rows if (end := get_time_ms(row, "endTime")) is not None]
+
     def list_runs(self, dataset: LangfuseDataset) -> list[ExperimentRun]:
         rows = self._list_experiments(_dataset_filter(dataset), ROWS_PER_PAGE)
         return [_parse_run(row, dataset) for row in rows]
