@@ -181,8 +181,14 @@ def _computed(trace: Trace, provider: MetricProvider) -> Measurement:
 def _is_complete(trace: Trace) -> bool:
     """Whether the trace has all that any metric can need: the fast path of `measure`."""
     return (
-        trace.outcome is _SCORED and trace.expected_output is not None and trace.output is not None
+        trace.outcome is _SCORED
+        and trace.expected_output is not None
+        and not _is_blank(trace.output)
     )
+
+
+def _is_blank(text: str | None) -> bool:
+    return not text or text.isspace()
 
 
 def _measure_from_outcome(trace: Trace, spec: MetricSpec) -> Measurement | None:
@@ -199,7 +205,19 @@ def _measure_from_outcome(trace: Trace, spec: MetricSpec) -> Measurement | None:
     if trace.outcome is not _SCORED and not spec.measures_failures:
         # An agent that crashes must not look better than one that answers badly.
         return _AGENT_FAILED if spec.worst is None else float(spec.worst)
-    return _NO_OUTPUT if trace.output is None and Need.OUTPUT in spec.needs else None
+    return _measure_from_output(trace, spec)
+
+
+def _measure_from_output(trace: Trace, spec: MetricSpec) -> Measurement | None:
+    """Skipped without an output, and the worst value for an answer that says nothing."""
+    if Need.OUTPUT not in spec.needs or not _is_blank(trace.output):
+        return None
+    if trace.output is None:
+        return _NO_OUTPUT
+    # An agent that says nothing must not look better than one that answers badly, unless nothing is
+    # the expected answer.
+    is_expected = trace.expected_output is not None and _is_blank(trace.expected_output)
+    return None if is_expected or spec.worst is None else float(spec.worst)
 
 
 def measure_without_computing(trace: Trace, provider: MetricProvider) -> Measurement | None:

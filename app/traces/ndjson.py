@@ -57,7 +57,9 @@ def parse_trace_line(line: str | bytes, number: int) -> Trace:
 
 
 def parse_trace(value: Any) -> Trace:
-    """Parse a JSON object as a trace; unknown keys are ignored, and null equals a missing key.
+    """Parse a JSON object as a trace; unknown keys are ignored, and null equals a missing key, except
+    for the output of a scored trace: null is an agent that answered nothing, a missing key an answer
+    that was not recorded.
 
     `traceId` is required, and is the default of `itemId`.
     Raises: `Invalid` with the key, for a value of another type, a number that is not finite, and a
@@ -68,14 +70,15 @@ def parse_trace(value: Any) -> Trace:
     trace_id = _identifier(value, "traceId")
     if trace_id is None:
         raise Invalid("traceId is missing; give each trace an ID.", code="invalid-trace")
+    outcome = _outcome(value)
     return Trace(
         trace_id=trace_id,
         item_id=_identifier(value, "itemId") or trace_id,
         trial=_count(value, "trial", MAX_TRIAL) or 0,
-        outcome=_outcome(value),
+        outcome=outcome,
         input=_text(value, "input"),
         expected_output=_text(value, "expectedOutput"),
-        output=_text(value, "output"),
+        output=_output(value, outcome),
         error=_text(value, "error"),
         tags=tuple(_list(value, "tags", _tag)),
         attributes=_attributes(value),
@@ -144,6 +147,11 @@ def _identifier(source: Mapping[str, Any], key: str) -> str | None:
 def _text(source: Mapping[str, Any], key: str) -> str | None:
     value = source.get(key)
     return None if value is None else _require_storable(value, key)
+
+
+def _output(source: Mapping[str, Any], outcome: TraceOutcome) -> str | None:
+    is_empty_answer = outcome is TraceOutcome.SCORED and source.get("output", "") is None
+    return "" if is_empty_answer else _text(source, "output")
 
 
 def _require_storable(value: Any, key: str) -> str:

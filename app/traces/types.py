@@ -45,7 +45,8 @@ class ToolCall:
 class Trace:
     """One attempt (`trial`) of an agent at one item of a dataset.
 
-    Texts are None when the source has none; None is never treated as an empty text. Tokens, cost,
+    Texts are None when the source recorded none. An `output` of "" is the answer of an agent that was
+    asked and said nothing: quality metrics get their worst value. Tokens, cost,
     latency, tool calls and `turns` (model responses) are those of the agent without evaluators;
     None when the source does not report them, and for a cost also when no price is known.
     `attributes` are further properties by name: `session`, `user`, `release`, `version`,

@@ -14,7 +14,7 @@ PAGE_SIZE = 500
 
 # Increase it when the parser reads the same line as a different trace: the revision of an upload
 # includes it, so that collections of the older parser are not reused.
-PARSER_VERSION = 1
+PARSER_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,11 +99,14 @@ def test_source__failed_task_is_an_agent_error(langfuse: FakeLangfuse) -> None:
     assert (failed.output, failed.error) == (None, "the agent gave up")
 
 
-def test_source__empty_output_is_none(langfuse: FakeLangfuse) -> None:
-    langfuse.experiment(items=1, output_of=lambda _: None, expected_of=lambda _: None)
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_source__task_without_output_answered_nothing(
+    langfuse: FakeLangfuse, nothing: str | None
+) -> None:
+    langfuse.experiment(items=1, output_of=lambda _: nothing, expected_of=lambda _: None)
     [trace] = collect_all(langfuse).traces
     assert trace.outcome is TraceOutcome.SCORED
-    assert (trace.output, trace.expected_output) == (None, None)
+    assert (trace.output, trace.expected_output) == ("", None)
 
 
 def test_source__objects_get_a_canonical_text(

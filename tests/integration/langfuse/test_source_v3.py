@@ -53,7 +53,7 @@ def test_v3__values_have_the_same_text_as_in_v4(langfuse_v3: FakeLangfuse) -> No
         expected_of=lambda number: number,
     )
     [trace] = collect_all(langfuse_v3).traces
-    assert (trace.input, trace.output, trace.expected_output) == ('{"a": [1], "b": 0}', None, "0")
+    assert (trace.input, trace.output, trace.expected_output) == ('{"a": [1], "b": 0}', "", "0")
 
 
 @pytest.mark.parametrize("name", [name for name in ODD_NAMES if name not in (".", "..")])

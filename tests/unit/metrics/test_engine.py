@@ -166,6 +166,15 @@ def test_measure__failed_agent_without_a_worst_value_is_skipped() -> None:
     assert row.missing == {"FAKE": MetricSkipped(MetricSkipReason.AGENT_ERROR)}
 
 
+def test_measure__empty_answer_gets_the_worst_value_without_computing() -> None:
+    needing = spec(worst=0.0, needs=frozenset({Need.OUTPUT}))
+    for output in ("", " \n"):
+        assert measure(trace(output=output), [FakeMetric(raising, needing)]).values == (0.0,)
+    # Nothing is right where nothing is expected, and a metric may not need the answer.
+    assert measure(trace(expected="", output=""), [FakeMetric(spec=needing)]).values == (0.5,)
+    assert measure(trace(output=""), [FakeMetric(spec=spec(worst=0.0))]).values == (0.5,)
+
+
 @pytest.mark.parametrize("outcome", [TraceOutcome.AGENT_ERROR, TraceOutcome.TIMEOUT])
 def test_measure__metric_of_failures_is_computed_for_them(outcome: TraceOutcome) -> None:
     measures = replace(FAKE, measures_failures=True)

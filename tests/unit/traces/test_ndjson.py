@@ -61,6 +61,21 @@ def test_parse_trace__reads_every_key_and_ignores_unknown_keys() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("given", "output"),
+    [
+        ({"output": None}, ""),
+        ({"output": ""}, ""),
+        ({}, None),
+        ({"output": None, "outcome": "agent_error"}, None),
+    ],
+)
+def test_parse_trace__null_is_an_answer_and_a_missing_key_is_none(
+    given: dict[str, Any], output: str | None
+) -> None:
+    assert parse_trace({"traceId": "t", **given}).output == output
+
+
 def test_parse_trace__transcript_is_written_and_read_again() -> None:
     steps = (
         TranscriptMessage(role="user", text="Which?"),
@@ -85,7 +100,7 @@ def test_parse_trace__empty_tool_calls_differ_from_missing() -> None:
 def test_parse_trace__only_the_trace_id_is_required() -> None:
     trace = parse_trace({"traceId": "t"})
     assert trace == Trace(trace_id="t", item_id="t")
-    assert trace == parse_trace(dict.fromkeys(FULL) | {"traceId": "t"})
+    assert trace == parse_trace(dict.fromkeys(FULL.keys() - {"output"}) | {"traceId": "t"})
     assert trace.output is None
 
 

@@ -115,7 +115,7 @@ def map_row(
         outcome=TraceOutcome.AGENT_ERROR if failed else TraceOutcome.SCORED,
         input=normalize_raw_text(row.get("input")),
         expected_output=normalize_raw_text(row.get("expectedOutput")),
-        output=None if failed else output,
+        output=None if failed else _answer(output, task),
         error=error_text(output) if failed else None,
         # Writers put tags on the row, into its metadata, or on the calls.
         tags=first_tags(row.get("tags"), metadata.get("tags")) or usage.tags,
@@ -148,7 +148,7 @@ def map_trace(
         outcome=TraceOutcome.AGENT_ERROR if failed else TraceOutcome.SCORED,
         input=_task_text(task_row, trace, "input"),
         expected_output=normalize_json_value((dataset_item or {}).get("expectedOutput")),
-        output=None if failed else output,
+        output=None if failed else _answer(output, task),
         error=error_text(get_text(task_row, "statusMessage") or output) if failed else None,
         tags=tags if dataset_item is not None else (*tags, TAG_EXPECTED_OUTPUT_GONE),
         url=link(item.trace_id, item.span_id),
@@ -163,6 +163,14 @@ def map_trace(
             task_id=task.id if task else "",
         ),
     )
+
+
+def _answer(output: str | None, task: TaskSpan | None) -> str | None:
+    """The output of a task that did not fail: "" when the task ended without one, None when it has not
+    ended.
+    """
+    has_ended = task is not None and task.end is not None
+    return "" if output is None and has_ended else output
 
 
 def _find_task(item: RunItem, spans: Sequence[ObservedSpan]) -> TaskSpan | None:
