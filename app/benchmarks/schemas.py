@@ -20,7 +20,7 @@ from app.core.strict_json import MalformedJson, parse_json
 from app.harness.harness_config import HarnessConfig
 from app.metrics.types import Direction
 from app.traces.production import Duration, ProductionTraces
-from app.traces.registry import ExpectedItems
+from app.traces.types import ExpectedItems
 
 MAX_KPIS = 100
 MAX_METRICS = 100

@@ -13,7 +13,7 @@ from app.kpis.evaluate import PlannedKpi
 from app.metrics.registry import column_of
 from app.metrics.types import MetricRef
 from app.traces.production import ProductionTraces
-from app.traces.registry import ExpectedItems
+from app.traces.types import ExpectedItems
 
 
 class _Frozen(BaseModel):

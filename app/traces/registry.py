@@ -3,9 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Final, Literal, Protocol, TypeAlias
-
-from pydantic import Field
+from typing import Final, Protocol, TypeAlias
 
 from app.core.encryption import Secret
 from app.core.errors import AppError
@@ -13,10 +11,7 @@ from app.core.registry import LoadedPlugin, Registry
 from app.core.resources import Resources
 from app.harness.harness_config import HarnessConfig
 from app.traces.production import Duration, ProductionTraces
-from app.traces.types import Trace
-
-# The number of items of a complete run; None: those of the dataset.
-ExpectedItems: TypeAlias = Annotated[int, Field(ge=1)] | Literal["any"] | None
+from app.traces.types import ExpectedItems, Trace
 
 
 class CollectionFailed(AppError):

@@ -3,9 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field
 
 from app.harness.transcript import Transcript
+
+# The number of items of a complete run; None: those of the dataset.
+ExpectedItems: TypeAlias = Annotated[int, Field(ge=1)] | Literal["any"] | None
 
 
 class TraceOutcome(StrEnum):

@@ -202,7 +202,7 @@ def test_write_back__writes_only_the_configured_kinds(
 def test_write_back__missing_values_are_not_written(
     service: Service, langfuse: FakeLangfuse
 ) -> None:
-    langfuse.experiment(items=20, output_of=lambda number: f"answer {number}" if number else None)
+    langfuse.experiment(items=20, expected_of=lambda number: f"answer {number}" if number else None)
     undefined = {"name": "Nothing", "formula": "ACCURACY / (ACCURACY - ACCURACY)"}
     benchmark(service, langfuse, metrics=["ACCURACY"], measures=[undefined])
     run = service.completed()
@@ -212,7 +212,8 @@ def test_write_back__missing_values_are_not_written(
 def test_write_back__kpis_of_an_invalid_run_are_not_written(
     service: Service, langfuse: FakeLangfuse
 ) -> None:
-    langfuse.experiment(items=4, output_of=lambda number: f"answer {number}" if number else None)
+    langfuse.dataset("support", items=5)
+    langfuse.experiment(items=4)
     benchmark(service, langfuse, minCoverage=1)
     run = service.completed()
     assert run["validity"] == "INVALID"
