@@ -72,23 +72,24 @@ def with_label_counts(
     """
     if not metrics:
         return matrix
-    builders = {column: _LabelCountsBuilder(matrix) for column in metrics}
+    builders = {column: LabelCountsBuilder(matrix) for column in metrics}
     for seq, columns in runs.items():
         positions = {column: columns.index(column) for column in metrics if column in columns}
         for page in _iter_shards(db, seq) if positions else ():
             traces = [measured.trace for measured in page]
+            item_ids = [trace.item_id for trace in traces]
             # A set of its own: a metric that fails is removed while its columns are visited.
             for column in positions.keys() & builders.keys():
                 values = [measured.values[positions[column]] for measured in page]
                 summaries = summarize(metrics[column], values, traces)
                 is_failed = isinstance(summaries, MetricFailed)
-                if is_failed or not builders[column].add(traces, summaries):
+                if is_failed or not builders[column].add(item_ids, summaries):
                     log.warning("%s cannot be counted by item: %s", column, summaries)
                     del builders[column]
     return replace(matrix, counts={column: builder.counts for column, builder in builders.items()})
 
 
-class _LabelCountsBuilder:
+class LabelCountsBuilder:
     """Builds the label counts of one metric from the summaries of traces."""
 
     def __init__(self, matrix: ItemMatrix) -> None:
@@ -96,15 +97,16 @@ class _LabelCountsBuilder:
         self._label_index: dict[str, int] = {}
         self.counts = LabelCounts()
 
-    def add(self, traces: Sequence[Trace], summaries: Iterable[Summary | None]) -> bool:
-        """Adds the summaries; False unless they map labels to equally many numbers.
+    def add(self, item_ids: Sequence[str], summaries: Iterable[Summary | None]) -> bool:
+        """Adds the summaries of traces of these items; False unless they map labels to equally many
+        numbers.
 
         Summaries come from metric plugins, so their types are not certain.
         """
         try:
-            for trace, summary in zip(traces, summaries, strict=True):
-                if summary and trace.item_id in self._item_index:
-                    self._add(self._item_index[trace.item_id], summary)
+            for item_id, summary in zip(item_ids, summaries, strict=True):
+                if summary and item_id in self._item_index:
+                    self._add(self._item_index[item_id], summary)
         except (AttributeError, TypeError, ValueError):
             return False
         return True

@@ -6,6 +6,7 @@ Imports numpy; call it only in a process that computes.
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,8 +35,8 @@ KEY_BYTES = 8
 def points_of_run(spec: ComparisonSpec, kpi_values: Mapping[str, float]) -> RunPoints:
     """The points of all compared metrics and KPIs of a run; `kpi_values` are by KPI ID.
 
-    A value that is no mean over items has a level, and nothing by item. Values that overflow, and on the scale RATIO those that
-    are not positive, are left out.
+    A value that is no mean over items has a level, and nothing by item. Values that overflow, and on
+    the scale RATIO those that are not positive, are left out.
     """
     matrix = spec.run
     columns = [metric.column for metric in spec.metrics if metric.column not in spec.count_metrics]
@@ -112,12 +113,20 @@ def _item_means(matrix: ItemMatrix, column: str) -> FloatArray:
     return reduce_trials(item_index, values, len(matrix.items)).means
 
 
-def _point_of_items(rule: VerdictRule, means: FloatArray) -> SeriesPoint | None:
-    values = np.log(means) if rule.scale is Scale.RATIO else means
+def _point_of_items(rule: VerdictRule, values: FloatArray) -> SeriesPoint | None:
+    """The point of a value that is the mean of `values` by item; None without a level.
+
+    On the scale RATIO the level is the logarithm of the mean, as in a verdict, and not the mean of
+    the items' logarithms; the values by item are their contributions to it.
+    """
     values = np.where(np.isfinite(values), values, np.nan)
     if np.isnan(values).all():
         return None
     level = float(np.nanmean(values))
+    if rule.scale is Scale.RATIO:
+        if level <= 0:
+            return None
+        level, values = math.log(level), math.log(level) + values / level - 1
     return SeriesPoint(rule.scale, rule.side, level, values.astype("<f4").tobytes())
 
 
@@ -137,16 +146,21 @@ def _point_of_kpi(
     }
     linearized = linearize(formula, item_means) if item_means else None
     if linearized is not None:
-        # Influence values lie outside of the range of the KPI: no logarithm of theirs exists.
-        flat = VerdictRule(side=rule.side, scale=Scale.NUMBER if _is_ratio(rule) else rule.scale)
-        return _point_of_items(flat, linearized.item_values)
-    if value is None or not math.isfinite(value) or (_is_ratio(rule) and value <= 0):
+        # A sum with a constant can be negative, and has no logarithm then.
+        is_multiple = kpi.line is not None and kpi.line.offset == 0 and kpi.line.slope > 0
+        return _point_of_items(
+            rule if is_multiple else replace(rule, scale=_additive(rule.scale)),
+            linearized.item_values,
+        )
+    if value is None or not math.isfinite(value):
         return None
-    return SeriesPoint(rule.scale, rule.side, math.log(value) if _is_ratio(rule) else value)
+    if rule.scale is not Scale.RATIO:
+        return SeriesPoint(rule.scale, rule.side, value)
+    return SeriesPoint(rule.scale, rule.side, math.log(value)) if value > 0 else None
 
 
-def _is_ratio(rule: VerdictRule) -> bool:
-    return rule.scale is Scale.RATIO
+def _additive(scale: Scale) -> Scale:
+    return Scale.NUMBER if scale is Scale.RATIO else scale
 
 
 def _item_index(matrix: ItemMatrix) -> ItemIndex:

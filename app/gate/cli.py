@@ -1,5 +1,6 @@
 """`mosaico gate`: pass or fail a run against its baseline, for CI."""
 
+import contextlib
 import math
 from collections.abc import Sequence
 from enum import StrEnum
@@ -18,7 +19,7 @@ from app.core.console.terminal import (
     print_result,
     warn_failed_plugin,
 )
-from app.core.errors import NotFound
+from app.core.errors import Invalid, NotFound
 from app.results.rules import RunStatus
 
 if TYPE_CHECKING:
@@ -179,9 +180,28 @@ def _gate_run(run_id: str, baseline: str | None, terms: "GateTerms") -> "GateRes
                 inconclusive_passes=passes_by_default(terms),
                 reason=run["verdict"]["reason"] or "the run has no baseline",
             )
+        terms = _with_columns(api, run_id, terms)
         names = {"judge": terms.names} if terms.names else {}
         comparison = api.get(f"{PATH}/compare", baseline=baselines, candidate=run_id, **names)
     return decide(Comparison.model_validate(comparison), terms)
+
+
+def _with_columns(api: "ApiClient", run_id: str, terms: "GateTerms") -> "GateTerms":
+    """The terms with the columns of metrics in place of aliases; names of KPIs stay."""
+    from app.core.console.api_client import quote_segment
+    from app.gate.metric_names import column_of_name
+    from app.metrics.registry import load_metrics
+
+    if not terms.names:
+        return terms
+    kpis = {kpi["name"] for kpi in api.get(f"{PATH}/{quote_segment(run_id)}/kpis")["items"]}
+    load_metrics(warn_failed_plugin)
+    columns = {}
+    for name in terms.names:
+        # A metric that only the server has keeps its name.
+        with contextlib.suppress(NotFound, Invalid):
+            columns[name] = name if name in kpis else column_of_name(name)
+    return terms.with_columns(columns, terms.requested)
 
 
 def _get_ended_run(api: "ApiClient", run_id: str) -> dict[str, Any]:
@@ -231,6 +251,8 @@ def _gate_files(
         )
     except NotFound as error:
         raise WrongUsage(str(error), hint="`mosaico plugins` lists the metrics") from error
+    except Invalid as error:
+        raise WrongUsage(str(error)) from error
     requested = terms.with_columns(selected.columns, selected.requested)
     return decide(compare_files(Path(baseline), Path(run), selected, requested.names), requested)
 

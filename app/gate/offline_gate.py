@@ -1,7 +1,7 @@
 """Compares two files of traces as two runs, without a server."""
 
 import hashlib
-import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,14 +9,17 @@ from typing import NamedTuple
 
 from app.comparison.flipped_items import item_means
 from app.comparison.item_attributes import AttributeRow, attributes_of_rows
-from app.comparison.item_matrix import ItemRow, matrix_of_rows
+from app.comparison.item_counts import LabelCountsBuilder
+from app.comparison.item_matrix import ItemMatrix, ItemRow, LabelCounts, matrix_of_rows
 from app.comparison.pair_comparison import ComparisonSide, RunPair, compare, select_flip_metric
 from app.comparison.schemas import ComparedRun, Comparison
 from app.core.console.input_files import open_input
 from app.core.errors import Invalid
 from app.formula import compile_formula
+from app.gate.metric_names import column_of_name
 from app.gate.rules import NothingToGate
 from app.kpis.evaluate import PlannedKpi, evaluate_kpis
+from app.metrics.aggregate import Aggregate, with_run_value
 from app.metrics.engine import measure_all
 from app.metrics.model_metrics import is_remote
 from app.metrics.registry import (
@@ -27,8 +30,23 @@ from app.metrics.registry import (
     provider_for,
     ref_of_column,
 )
-from app.metrics.run_value import is_run_metric
-from app.metrics.types import Direction, MetricRef, MetricSkipped, Missing
+from app.metrics.run_value import (
+    StoredSummary,
+    is_counted,
+    is_run_metric,
+    merge_with,
+    run_value,
+    summarize_with,
+)
+from app.metrics.types import (
+    CountedMetric,
+    Direction,
+    MetricFailed,
+    MetricRef,
+    MetricSkipped,
+    Missing,
+    TraceMeasurements,
+)
 from app.results.plan import PlannedMetric, RunPlan
 from app.results.queries import ScoredTrace
 from app.results.rules import Validity, assess_validity
@@ -36,7 +54,6 @@ from app.runs.metric_columns import MetricColumns
 from app.traces.ndjson import iter_traces
 from app.traces.types import Trace
 
-_KEY_OF_NAME = re.compile(r"[^\[{]*")
 # The defaults of a benchmark.
 MIN_COVERAGE, MAX_ERROR_SHARE = 0.9, 0.05
 
@@ -55,13 +72,25 @@ class OfflineMetrics(NamedTuple):
 
 
 class _MeasuredFile(NamedTuple):
-    """A file of traces with the values of all its metrics; `side` has no validity yet."""
+    """A file of traces with the values of all its metrics; `side` has no validity yet.
+
+    `run_values` are the values of metrics of the whole file, by column.
+    """
 
     side: ComparisonSide
     rows: Sequence[ScoredTrace]
+    run_values: Mapping[str, float | MetricFailed | None]
 
     def has_values(self, column: str) -> bool:
         return bool(item_means(self.side.items, column))
+
+    def with_run_values(self, aggregates: dict[str, Aggregate]) -> dict[str, Aggregate]:
+        """The aggregates of the file, those of metrics of the whole file with their values."""
+        return aggregates | {
+            column: with_run_value(aggregates[column], value)
+            for column, value in self.run_values.items()
+            if column in aggregates
+        }
 
     def with_validity(self, columns: MetricColumns) -> ComparisonSide:
         """The side, valid or not by the columns that apply to the files."""
@@ -73,11 +102,16 @@ class _MeasuredFile(NamedTuple):
         return replace(self.side, run=run, invalid_reasons=reasons)
 
 
-class _TraceSummary(NamedTuple):
-    """A trace without its long texts, which need not be kept in memory."""
+class _MeasuredTrace(NamedTuple):
+    """The values of a trace, without its long texts, which need not be kept in memory.
+
+    `summaries` are those of metrics of the whole run, by column, where the trace has a value.
+    """
 
     attributes: AttributeRow
     trial: int
+    row: TraceMeasurements
+    summaries: Mapping[str, StoredSummary]
 
 
 def select_metrics(
@@ -86,16 +120,12 @@ def select_metrics(
     """The metrics of a comma-separated list, KPIs as formulas by name, and what `limited` names
     besides the KPIs; without any name all metrics with a better side.
 
-    Raises: `NotFound` for an unknown metric, `Invalid` for one that calls a model or is a value of
-            the whole run, `NothingToGate` for an empty list.
+    Raises: `NotFound` for an unknown metric, `Invalid` for a wrong formula, for a metric that calls a
+            model and for a value of the whole run that is not computed from counts, `NothingToGate`
+            for an empty list.
     """
     named = [] if metrics is None else _split_names(metrics)
-    columns = {
-        name: provider_for(ref).spec.key
-        for name in (*named, *limited)
-        if name not in kpis
-        for ref in default_refs([_upper_key(name)])
-    }
+    columns = {name: column_of_name(name) for name in (*named, *limited) if name not in kpis}
     known_names = names_of(default_refs(plain_keys()))
     formulas = [compile_formula(text, known_names) for text in kpis.values()]
     refs = [ref_of_column(column) for column in columns.values()]
@@ -105,7 +135,7 @@ def select_metrics(
     kpi_refs = [ref_of_column(ref.key) for formula in formulas for ref in formula.references]
     all_refs = tuple(dict.fromkeys((*refs, *kpi_refs)))
     for ref in all_refs:
-        if is_remote(ref) or is_run_metric(ref):
+        if is_remote(ref) or (is_run_metric(ref) and not is_counted(ref)):
             raise Invalid(
                 f"the metric {ref.key} cannot be computed from a file of traces; start runs of a"
                 " benchmark with it, and name the run IDs"
@@ -123,12 +153,6 @@ def _split_names(metrics: str) -> list[str]:
     if not names:
         raise NothingToGate("--metrics is empty; leave it out to judge one primary metric")
     return names
-
-
-def _upper_key(name: str) -> str:
-    """The name with its key in upper case; the name of a score and a filter stay as they are."""
-    key = _KEY_OF_NAME.match(name)
-    return name if key is None else key[0].upper() + name[key.end() :]
 
 
 def _default_metrics() -> list[MetricRef]:
@@ -166,36 +190,36 @@ def compare_files(
         _limit_plan(file.with_validity(selected), compared)
         for file, selected in zip(files, columns, strict=True)
     )
-    aggregates = columns[1].aggregates()
+    aggregates = files[1].with_run_values(columns[1].aggregates())
     kpis = evaluate_kpis(metrics.kpis, lambda key, name: aggregates[column_of(key)].statistic(name))
     pair = RunPair(baseline=before, candidate=after, kpis=kpis, judged=judged)
     return compare(replace(pair, metric=select_flip_metric(pair, None)))
 
 
 def _measure_file(path: Path, metrics: OfflineMetrics) -> _MeasuredFile:
-    traces = list[_TraceSummary]()
-    with open_input(path) as lines:
-        rows = list(measure_all(_summarize(iter_traces(lines), traces), metrics.refs))
     plan = _plan(path, metrics)
+    counted = {
+        metric.column: provider
+        for metric in plan.metrics
+        if isinstance(provider := provider_for(metric.ref), CountedMetric)
+    }
+    traces = list(_measure_traces(path, metrics.refs, counted))
     scored = [
         ScoredTrace(
             outcome=trace.attributes.outcome,
-            values=list(row.values),
-            notes={key: _note(missing) for key, missing in row.missing.items()},
+            values=list(trace.row.values),
+            notes={key: _note(missing) for key, missing in trace.row.missing.items()},
             item_id=trace.attributes.item_id,
         )
-        for trace, row in zip(traces, rows, strict=True)
+        for trace in traces
     ]
     # The order of `item_queries.read_items`, which the item matrix requires.
-    order = sorted(
-        range(len(traces)),
-        key=lambda index: (traces[index].attributes.item_id, traces[index].trial),
-    )
-    attributes = [traces[index].attributes for index in order]
+    ordered = sorted(traces, key=lambda trace: (trace.attributes.item_id, trace.trial))
     items = (
-        ItemRow(0, row.item_id, row.revision, [], list(rows[index].values))
-        for index, row in zip(order, attributes, strict=True)
+        ItemRow(0, trace.attributes.item_id, trace.attributes.revision, [], list(trace.row.values))
+        for trace in ordered
     )
+    matrix = matrix_of_rows(items, {0: plan.columns}, plan.columns)
     side = ComparisonSide(
         run=ComparedRun(
             id=str(path),
@@ -207,30 +231,75 @@ def _measure_file(path: Path, metrics: OfflineMetrics) -> _MeasuredFile:
             traces=len(traces),
         ),
         plan=plan,
-        items=matrix_of_rows(items, {0: plan.columns}, plan.columns),
-        attributes=attributes_of_rows(attributes),
+        items=replace(matrix, counts=_label_counts(matrix, ordered, counted)),
+        attributes=attributes_of_rows([trace.attributes for trace in ordered]),
     )
-    return _MeasuredFile(side, scored)
+    return _MeasuredFile(side, scored, dict(_run_values(traces, counted)))
 
 
-def _summarize(traces: Iterable[Trace], summaries: list[_TraceSummary]) -> Iterator[Trace]:
-    """Passes the traces on to the metrics, and keeps a summary of each."""
-    for trace in traces:
-        tokens = (trace.input_tokens, trace.output_tokens)
-        attributes = AttributeRow(
-            item_id=trace.item_id,
-            revision=_revision(trace),
-            tags=trace.all_tags,
-            outcome=trace.outcome,
-            tools=[call.name for call in trace.tool_calls or ()],
-            usage=(
-                trace.latency_ms,
-                None if None in tokens else float(sum(filter(None, tokens))),
-                trace.cost_usd,
-            ),
+def _measure_traces(
+    path: Path, refs: Sequence[MetricRef], counted: Mapping[str, CountedMetric]
+) -> Iterator[_MeasuredTrace]:
+    """The measured traces of a file; only those that are being measured are kept in memory."""
+    waiting = deque[Trace]()
+
+    def remembered(traces: Iterable[Trace]) -> Iterator[Trace]:
+        for trace in traces:
+            waiting.append(trace)
+            yield trace
+
+    with open_input(path) as lines:
+        for row in measure_all(remembered(iter_traces(lines)), refs):
+            trace = waiting.popleft()
+            summaries = {
+                column: summarize_with(provider, [1.0], [trace])
+                for column, provider in counted.items()
+                if column not in row.missing
+            }
+            yield _MeasuredTrace(_attributes(trace), trace.trial, row, summaries)
+
+
+def _attributes(trace: Trace) -> AttributeRow:
+    tokens = (trace.input_tokens, trace.output_tokens)
+    return AttributeRow(
+        item_id=trace.item_id,
+        revision=_revision(trace),
+        tags=trace.all_tags,
+        outcome=trace.outcome,
+        tools=[call.name for call in trace.tool_calls or ()],
+        usage=(
+            trace.latency_ms,
+            None if None in tokens else float(sum(filter(None, tokens))),
+            trace.cost_usd,
+        ),
+    )
+
+
+def _label_counts(
+    matrix: ItemMatrix, traces: Sequence[_MeasuredTrace], columns: Iterable[str]
+) -> dict[str, LabelCounts]:
+    """The label counts of metrics of the whole run; a metric that failed for a trace has none."""
+    counts = dict[str, LabelCounts]()
+    for column in columns:
+        counted = [trace for trace in traces if column in trace.summaries]
+        builder = LabelCountsBuilder(matrix)
+        is_added = builder.add(
+            [trace.attributes.item_id for trace in counted],
+            [trace.summaries[column].get("summary") for trace in counted],
         )
-        summaries.append(_TraceSummary(attributes, trace.trial))
-        yield trace
+        if is_added and all("summary" in trace.summaries[column] for trace in counted):
+            counts[column] = builder.counts
+    return counts
+
+
+def _run_values(
+    traces: Sequence[_MeasuredTrace], counted: Mapping[str, CountedMetric]
+) -> Iterator[tuple[str, float | MetricFailed | None]]:
+    """The values of the whole file by column, of metrics with a value of any trace."""
+    for column, provider in counted.items():
+        notes = [trace.summaries[column] for trace in traces if column in trace.summaries]
+        if notes:
+            yield column, run_value(provider, merge_with(provider, notes))
 
 
 def _kpi_columns(metrics: OfflineMetrics) -> set[str]:

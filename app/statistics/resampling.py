@@ -106,10 +106,10 @@ def _ones(count: int) -> NDArray[np.uint16]:
 
 
 def _resamples(random: np.random.Generator, count: int) -> NDArray[np.uint16]:
-    counts = np.empty((RESAMPLES, count), dtype=np.uint16)
-    for row in counts:
-        row[:] = np.bincount(random.integers(0, count, count), minlength=count)
-    return counts
+    drawn = random.integers(0, count, (RESAMPLES, count))
+    cells = drawn + count * np.arange(RESAMPLES)[:, None]
+    counts = np.bincount(cells.ravel(), minlength=RESAMPLES * count)
+    return counts.reshape(RESAMPLES, count).astype(np.uint16)
 
 
 def resampled_statistic(

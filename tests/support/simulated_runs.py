@@ -7,7 +7,7 @@ are drawn together, so that one pair serves every KPI.
 import math
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -96,14 +96,10 @@ class Tally:
     down: int = 0
     up: int = 0
     covered: int = 0
-    undecided: int = 0
-    found: int = 0
-    stated: list[float] = field(default_factory=list)
 
     def add(self, change: ChangeVerdict, truth: float = 0.0) -> None:
         self.pairs += 1
         if change.effect is None or change.p is None:
-            self.undecided += 1
             return
         if change.p < change.alpha:
             self.down += change.effect < 0
