@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from app.alerts.details import AlertDetails, ContributingTrace
 from app.alerts.rules import AlertEventState
 from app.core.web.page_paths import run_page_path
-from app.kpis.number_text import format_number, format_value, format_values
+from app.kpis.number_text import format_amount, format_number, format_value, format_values
 from app.notifications.types import (
     MessageFact,
     MessageItem,
@@ -314,12 +314,8 @@ def _change_line(alert: AlertFields) -> str | None:
 
 
 def _signed(number: float, details: AlertDetails) -> str:
-    if details.is_relative:
-        return f"{number:+.1%}"
-    return (
-        f"{number:+.2f}"
-        if details.is_share
-        else ("+" if number > 0 else "") + format_number(number)
+    return format_amount(
+        number, is_share=details.is_share, is_relative=details.is_relative, has_sign=True
     )
 
 

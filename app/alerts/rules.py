@@ -9,7 +9,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from app.alerts.details import AlertDetails, AnomalyDetails
-from app.kpis.number_text import format_number
+from app.kpis.number_text import format_amount, format_number, format_value
 from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from app.kpis.verdict_types import ValueVerdict
 from app.statistics.anomaly import RunPoint, Warmup, detect_anomaly
@@ -311,16 +311,22 @@ def explain_evidence(value_spec: ValueSpec, value: float | None, evidence: RunsE
 def _format_effect(evidence: RunsEvidence, value_spec: ValueSpec) -> str:
     effect = evidence.effect or 0.0
     if value_spec.logarithmic:
-        return f"{abs(math.expm1(effect)):.1%}"
+        return format_amount(abs(math.expm1(effect)), is_relative=True)
     return _with_unit(abs(effect), value_spec)
 
 
 def _format_interval(evidence: RunsEvidence, value_spec: ValueSpec) -> str:
     if evidence.low is None or evidence.high is None:
         return ""
-    if value_spec.logarithmic:
-        return f", 95 % CI {math.expm1(evidence.low):+.1%} to {math.expm1(evidence.high):+.1%}"
-    return f", 95 % CI {evidence.low:+.2g} to {evidence.high:+.2g}"
+    low, high = (
+        format_amount(
+            math.expm1(end) if value_spec.logarithmic else end,
+            is_share=value_spec.is_share,
+            is_relative=value_spec.logarithmic,
+        )
+        for end in (evidence.low, evidence.high)
+    )
+    return f", 95 % CI {low} to {high}"
 
 
 def _natural(level: float, value_spec: ValueSpec) -> float:
@@ -582,8 +588,7 @@ def _reaches(value: float, limit: float) -> bool:
 
 
 def _with_unit(value: float, value_spec: ValueSpec) -> str:
-    suffix = f" {value_spec.unit}" if value_spec.unit else ""
-    return format_number(value) + suffix
+    return format_value(value, value_spec.unit, is_share=value_spec.is_share)
 
 
 def _last_runs(count: int) -> str:

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.kpis.number_text import DIMENSIONLESS_UNITS, format_number
+from app.kpis import number_text
 from app.kpis.verdict_types import ValueVerdict
 from app.statistics.verdict_rules import Scale
 
 _SMALLEST_P = 0.001
-_SMALLEST_SHARE = 0.0005
 
 
 class ChangeNumbers(Protocol):
@@ -89,27 +88,25 @@ def format_change(verdict: ValueVerdict, unit: str | None = None) -> str:
 
 
 def format_value(value: float | None, scale: Scale | None = None, unit: str | None = None) -> str:
-    """A value of a run with its unit; a share always has three decimals."""
+    """A value of a run with its unit."""
     if value is None:
         return "no value"
-    number = f"{value:.3f}" if scale is Scale.RATE else format_number(value)
-    return number if unit is None or unit in DIMENSIONLESS_UNITS else f"{number} {unit}"
+    return number_text.format_value(value, unit, is_share=scale is Scale.RATE)
 
 
 def format_amount(amount: float, scale: Scale | None, *, has_sign: bool = False) -> str:
-    """A change or a limit of one, in the unit of its scale: a ratio in percent."""
-    sign = "+" if has_sign and amount > 0 else ""
-    if scale is Scale.RATIO:
-        return f"{sign}{amount * 100:.1f} %"
-    if scale is Scale.RATE and (abs(amount) >= _SMALLEST_SHARE or amount == 0):
-        # Without the negative zero of a rounding.
-        return f"{sign}{amount + 0.0:.3f}"
-    return f"{sign}{format_number(amount)}"
+    """A change or a limit of one, in the unit of its scale."""
+    return number_text.format_amount(
+        amount,
+        is_share=scale is Scale.RATE,
+        is_relative=scale is Scale.RATIO,
+        has_sign=has_sign,
+    )
 
 
 def format_limit(limit: float, scale: Scale | None) -> str:
     """A limit that somebody set, as short as it was written."""
-    return f"{limit * 100:g} %" if scale is Scale.RATIO else format_number(limit)
+    return f"{limit * 100:g} %" if scale is Scale.RATIO else number_text.format_number(limit)
 
 
 def _interval_text(low: float | None, high: float | None, scale: Scale | None) -> str:

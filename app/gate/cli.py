@@ -89,7 +89,8 @@ def gate(
         typer.Option(
             "--metrics",
             metavar="NAMES",
-            help="Metrics of trace files to judge, comma-separated (default: one primary metric).",
+            help="Metrics of trace files to judge, comma-separated, or as a JSON list with options"
+            " (default: one primary metric).",
         ),
     ] = None,
     kpi: Annotated[

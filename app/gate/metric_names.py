@@ -1,19 +1,43 @@
 """The metrics that the options of a gate name."""
 
+import json
 import re
+from collections.abc import Iterable
 
-from app.metrics.registry import default_refs, provider_for
+from app.core.errors import Invalid
+from app.metrics.registry import default_refs, parse_ref, provider_for, ref_of_column
+from app.metrics.types import MetricRef
 
 _KEY_OF_NAME = re.compile(r"[^\[{]*")
+
+
+def parse_metrics(text: str) -> dict[str, MetricRef]:
+    """The metrics of a comma-separated list of names, or of a JSON list as in a benchmark, which may
+    have options; by their names.
+
+    Raises: `NotFound` for an unknown metric, `Invalid` for a malformed one.
+    """
+    if not text.lstrip().startswith("["):
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        return {name: ref_of_column(column_of_name(name)) for name in names}
+    return {provider_for(ref).spec.key: ref for ref in map(parse_ref, _parse_list(text))}
 
 
 def column_of_name(name: str) -> str:
     """The column of a metric by its name or an alias, in upper or lower case.
 
-    Raises: `NotFound` for an unknown metric, `Invalid` for one that needs options.
+    Raises: `NotFound` for an unknown metric.
     """
     [ref] = default_refs([_upper_key(name)])
     return provider_for(ref).spec.key
+
+
+def _parse_list(text: str) -> Iterable[object]:
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise Invalid(f"--metrics starts like a JSON list and is none: {error}") from error
+    return values if isinstance(values, list) else [values]
 
 
 def _upper_key(name: str) -> str:

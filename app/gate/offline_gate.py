@@ -16,7 +16,7 @@ from app.comparison.schemas import ComparedRun, Comparison
 from app.core.console.input_files import open_input
 from app.core.errors import Invalid
 from app.formula import compile_formula
-from app.gate.metric_names import column_of_name
+from app.gate.metric_names import column_of_name, parse_metrics
 from app.gate.rules import NothingToGate
 from app.kpis.evaluate import PlannedKpi, evaluate_kpis
 from app.metrics.aggregate import Aggregate, with_run_value
@@ -117,23 +117,29 @@ class _MeasuredTrace(NamedTuple):
 def select_metrics(
     metrics: str | None, kpis: Mapping[str, str], limited: Sequence[str] = ()
 ) -> OfflineMetrics:
-    """The metrics of a comma-separated list, KPIs as formulas by name, and what `limited` names
+    """The metrics of a list (`parse_metrics`), KPIs as formulas by name, and what `limited` names
     besides the KPIs; without any name all metrics with a better side.
 
     Raises: `NotFound` for an unknown metric, `Invalid` for a wrong formula, for a metric that calls a
             model and for a value of the whole run that is not computed from counts, `NothingToGate`
             for an empty list.
     """
-    named = [] if metrics is None else _split_names(metrics)
-    columns = {name: column_of_name(name) for name in (*named, *limited) if name not in kpis}
+    named = {} if metrics is None else parse_metrics(metrics)
+    if metrics is not None and not named:
+        raise NothingToGate("--metrics is empty; leave it out to judge one primary metric")
+    columns = {name: provider_for(ref).spec.key for name, ref in named.items()}
+    requested = [columns[name] for name in named if name not in kpis]
+    refs = {columns[name]: ref for name, ref in named.items()}
+    columns |= {
+        name: column_of_name(name) for name in limited if name not in kpis and name not in columns
+    }
     known_names = names_of(default_refs(plain_keys()))
     formulas = [compile_formula(text, known_names) for text in kpis.values()]
-    refs = [ref_of_column(column) for column in columns.values()]
-    if not (refs or kpis):
-        refs = _default_metrics()
     # Metrics that only a KPI reads are computed as well.
-    kpi_refs = [ref_of_column(ref.key) for formula in formulas for ref in formula.references]
-    all_refs = tuple(dict.fromkeys((*refs, *kpi_refs)))
+    read = [column_of(ref.key) for formula in formulas for ref in formula.references]
+    for column in (*columns.values(), *read):
+        refs.setdefault(column, ref_of_column(column))
+    all_refs = tuple(refs.values()) or tuple(_default_metrics())
     for ref in all_refs:
         if is_remote(ref) or (is_run_metric(ref) and not is_counted(ref)):
             raise Invalid(
@@ -144,15 +150,8 @@ def select_metrics(
         all_refs,
         tuple(_plan_kpi(name, text) for name, text in kpis.items()),
         columns=columns,
-        requested=(*(columns[name] for name in named if name in columns), *kpis),
+        requested=(*requested, *kpis),
     )
-
-
-def _split_names(metrics: str) -> list[str]:
-    names = [name.strip() for name in metrics.split(",") if name.strip()]
-    if not names:
-        raise NothingToGate("--metrics is empty; leave it out to judge one primary metric")
-    return names
 
 
 def _default_metrics() -> list[MetricRef]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 DIMENSIONLESS_UNITS = frozenset({"ratio", "score"})
 _LARGE = 1000
 _SMALL = 1e-9
-_SHARE_DIGITS = 2
-_MAX_SHARE_DIGITS = 4
+_SHARE_DIGITS = 3
+_SMALLEST_SHARE = 0.0005
 
 
 def format_number(value: float) -> str:
@@ -21,28 +21,31 @@ def format_number(value: float) -> str:
     return f"{value:.12f}".rstrip("0") if "e" in text and abs(value) >= _SMALL else text
 
 
-def format_value(value: float, unit: str | None, *, is_share: bool = False) -> str:
-    """A value with its unit; shares have two decimals."""
-    return format_values([value], unit, is_share=is_share)[0]
+def format_value(value: float, unit: str | None = None, *, is_share: bool = False) -> str:
+    """A value with its unit; a share always has three decimals."""
+    number = f"{value:.{_SHARE_DIGITS}f}" if is_share else format_number(value)
+    return number if unit is None or unit in DIMENSIONLESS_UNITS else f"{number} {unit}"
 
 
 def format_values(
     values: Sequence[float], unit: str | None, *, is_share: bool = False
 ) -> list[str]:
-    """Values that are read side by side: shares have as many decimals as tell them apart, at most
-    four, and only the last value has the unit.
+    """Values that are read side by side: only the last one has the unit."""
+    *first, last = values
+    texts = [format_value(value, is_share=is_share) for value in first]
+    return [*texts, format_value(last, unit, is_share=is_share)]
+
+
+def format_amount(
+    amount: float, *, is_share: bool = False, is_relative: bool = False, has_sign: bool = False
+) -> str:
+    """A change, or a limit of one: of a share with three decimals, unless it is smaller; a relative
+    one in percent.
     """
-    suffix = f" {unit}" if unit and unit not in DIMENSIONLESS_UNITS else ""
-    if not is_share:
-        texts = [format_number(value) for value in values]
-    else:
-        digits = _SHARE_DIGITS
-        while digits < _MAX_SHARE_DIGITS and _are_alike(values, digits):
-            digits += 1
-        texts = [f"{value:.{digits}f}" for value in values]
-    return [*texts[:-1], texts[-1] + suffix]
-
-
-def _are_alike(values: Sequence[float], digits: int) -> bool:
-    texts = {f"{value:.{digits}f}" for value in values}
-    return len(texts) < len(set(values))
+    sign = "+" if has_sign and amount > 0 else ""
+    if is_relative:
+        return f"{sign}{amount * 100:.1f} %"
+    if is_share and (abs(amount) >= _SMALLEST_SHARE or amount == 0):
+        # Without the negative zero of a rounding.
+        return f"{sign}{amount + 0.0:.{_SHARE_DIGITS}f}"
+    return f"{sign}{format_number(amount)}"

@@ -40,7 +40,7 @@ def test_alert__fires_for_a_second_run_that_is_worse(
     )  # fmt: skip
     assert (alert["value"], alert["baseline"]) == (0.6, 1.0)
     assert alert["explanation"] == (
-        "quality fell by 40 % to 0.6, from 1 (mean of the last valid run); the limit is 10 %."
+        "quality fell by 40 % to 0.600, from 1.000 (mean of the last valid run); the limit is 10 %."
     )
     assert alert["runUrl"] == f"/api/v1/benchmark-runs/{worse['id']}"
     traces = alert["contributingTraces"]
@@ -49,7 +49,7 @@ def test_alert__fires_for_a_second_run_that_is_worse(
     ]  # fmt: skip
     [message] = inbox(benchmark_service)
     assert message["id"] == alert["notificationId"]
-    assert message["title"] == "Pelican: quality 1.00 → 0.60 (bench-001)"
+    assert message["title"] == "Pelican: quality 1.000 → 0.600 (bench-001)"
 
 
 def test_incident__is_notified_at_its_beginning_and_its_end(
@@ -123,7 +123,7 @@ def test_publish__five_hundred_alerts_of_a_run_are_one_message(
     assert rows.value("SELECT count(*) FROM alert_events WHERE state = 'FIRING'") == 500
     assert rows.value("SELECT count(DISTINCT notification_id) FROM alert_events") == 1
     [message] = inbox(benchmark_service)
-    assert message["title"] == "Pelican: EXACT_MATCH is 0.10 (bench-001)"
+    assert message["title"] == "Pelican: EXACT_MATCH is 0.100 (bench-001)"
     # One cause is told once, with the names of its rules.
     [item] = message["items"]
     assert item["sentences"][-1].startswith("Alert rules: rule 1, rule 10, rule 100,")
@@ -184,7 +184,7 @@ def test_silence__an_incident_that_outlasts_it_is_sent_with_the_next_run(
     run_with(5)
     run_with(5)
     [message] = inbox(benchmark_service)
-    assert message["title"] == "Pelican: quality is 0.50 (bench-001)"
+    assert message["title"] == "Pelican: quality is 0.500 (bench-001)"
     [alert] = benchmark_service.listed("/alerts")
     assert (alert["silenceId"], alert["notificationId"]) == (None, message["id"])
 

@@ -76,6 +76,9 @@ def of_files(folder: Path, run: str, *words: str) -> Result:
         ("like.jsonl", ("--max-drop", "latency=0.1"), 3),
         ("like.jsonl", ("--metrics", 'score["Other"]'), 3),
         ("like.jsonl", ("--max-drop", "ACCURACY=-1"), 2),
+        ("like.jsonl", ("--kpi", "quality=ACCURACY +"), 2),
+        ("like.jsonl", ("--kpi", "quality=NO_SUCH_METRIC"), 2),
+        ("like.jsonl", ("--metrics", "LLM_JUDGE"), 2),
         ("like.jsonl", ("--max-drop", "ACCURACY"), 2),
         ("nowhere.jsonl", (), 2),
         # One item proves nothing, nor do 40 others of which as many fail.
@@ -135,6 +138,48 @@ def test_gate__requested_metrics_are_judged_together(files: Path) -> None:
         # The decision follows the interval that is shown as adjusted.
         assert check["lowAdjusted"] <= check["low"] < check["high"] <= check["highAdjusted"] < 0
         assert check["p"] <= check["pAdjusted"] < 0.05
+
+
+def called(succeeded: int) -> list[dict[str, object]]:
+    """30 traces with ten tool calls each, of which so many succeeded, and two labels."""
+    calls = [{"name": "search", "ok": call < succeeded} for call in range(10)]
+    labels = ["yes", "no"]
+    return [
+        {
+            "traceId": f"t-{item}",
+            "itemId": f"i-{item}",
+            "expectedOutput": labels[item % 2],
+            "output": labels[item % 2 if item % 10 < succeeded else 0],
+            "toolCalls": calls[item % 3 :],
+        }
+        for item in range(30)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        # Of 270 calls 240 succeeded, then 90: a trace with more calls has more weight.
+        (("--metrics", "tool_call_success_rate"), (240 / 270, 90 / 270)),
+        (("--kpi", "calls=100 * TOOL_CALL_SUCCESS_RATE"), (24_000 / 270, 9_000 / 270)),
+        # All 15 yes are given; of 15 no 12, then 6 are given, the others as yes. F1 is that of labels
+        # (2 · right / (expected + given)), and not that of words.
+        (
+            ("--metrics", '[{"key": "F1_SCORE", "options": {"labels": "macro"}}]'),
+            ((30 / 33 + 24 / 27) / 2, (30 / 39 + 12 / 21) / 2),
+        ),
+    ],
+)
+def test_gate__files_are_judged_by_metrics_of_the_whole_run(
+    tmp_path: Path, plugins: None, words: tuple[str, str], values: tuple[float, float]
+) -> None:
+    for name, succeeded in (("before", 9), ("after", 4)):
+        (tmp_path / f"{name}.jsonl").write_bytes(ndjson(called(succeeded)))
+    files = ("--run", tmp_path / "after.jsonl", "--baseline", tmp_path / "before.jsonl")
+    result = gate(*files, *words, "--json")
+    [check] = json.loads(result.stdout)["checks"]
+    assert (check["outcome"], result.exit_code) == ("REGRESSION", 1)
+    assert (check["baselineValue"], check["value"]) == pytest.approx(values)
 
 
 def test_gate__lost_texts_are_invalid_and_absent_ones_are_not_needed(files: Path) -> None:
@@ -262,6 +307,9 @@ def test_gate__stored_runs_have_exit_codes(service: Service, complete_run: Compl
     assert codes([first["id"], "--inconclusive", "fail"]) == [4]
     back = [first["id"], "--baseline", worse["id"], "--max-drop", "quality=0.1"]
     assert codes(back, [worse["id"], "--metrics", "ROUGE"], ["nobody"]) == [0, 2, 66]
+    # Metrics in lower case and aliases, as for files; a name of no KPI and no metric is an error.
+    assert codes([worse["id"], "--max-drop", "accuracy=0.1"]) == [1]
+    assert codes([worse["id"], "--max-drop", "latency=0.1"]) == [2]
     running = service.start(runName="monday")
     assert codes([running["id"]]) == [2]
 

@@ -75,7 +75,7 @@ def test_percentage_drop__the_sign_of_the_threshold_is_ignored(threshold: float)
     assert assessment.baseline == pytest.approx(0.8)
     assert assessment.min_detectable_effect == pytest.approx(0.08)
     assert assessment.explanation == (
-        "quality fell by 25 % to 0.6, from 0.8 (mean of the last 5 valid runs); the limit is 10 %."
+        "quality fell by 25 % to 0.600, from 0.800 (mean of the last 5 valid runs); the limit is 10 %."
     )
 
 

@@ -61,8 +61,8 @@ DETAILS = AlertDetails(
 
 
 CHANGE_LINE = (
-    "answer quality is 0.62, was 0.90 in the 25 runs before (change -0.28, 95 % CI -0.41 to -0.12);"
-    " since 2026-11-22 02:00 UTC."
+    "answer quality is 0.620, was 0.900 in the 25 runs before (change -0.280, 95 % CI -0.410 to"
+    " -0.120); since 2026-11-22 02:00 UTC."
 )
 
 
@@ -93,7 +93,7 @@ def render(*alerts: FakeAlert) -> NotificationMessage:
 def test_render_alerts__a_drop_says_value_baseline_interval_since_change_items_and_advice() -> None:
     message = render(FakeAlert())
     assert message_title(message) == (
-        "[CRITICAL] Support bot: answer quality 0.90 → 0.62 (nightly-support)"
+        "[CRITICAL] Support bot: answer quality 0.900 → 0.620 (nightly-support)"
     )
     [item] = message.items
     assert item.sentences == (
@@ -122,7 +122,7 @@ def test_render_alerts__a_resolved_message_has_no_severity_and_names_the_duratio
     resolved = FakeAlert(state="RESOLVED", value=0.91, explanation="It is back.", details=details)
     message = render(resolved)
     assert message_title(message) == (
-        "Resolved after 3 days: Support bot: answer quality is 0.91 (nightly-support)"
+        "Resolved after 3 days: Support bot: answer quality is 0.910 (nightly-support)"
     )
     [item] = message.items
     assert item.sentences == (
@@ -136,8 +136,8 @@ def test_render_alerts__a_resolved_message_has_no_severity_and_names_the_duratio
 @pytest.mark.parametrize(
     ("alert", "title"),
     [
-        (FakeAlert(state="WORSE"), "[CRITICAL] Worse: Support bot: answer quality 0.90 → 0.62"),
-        (FakeAlert(state="PARTLY_BACK"), "Partly back: Support bot: answer quality 0.90 → 0.62"),
+        (FakeAlert(state="WORSE"), "[CRITICAL] Worse: Support bot: answer quality 0.900 → 0.620"),
+        (FakeAlert(state="PARTLY_BACK"), "Partly back: Support bot: answer quality 0.900 → 0.620"),
         (FakeAlert(state="NO_DATA"), "[CRITICAL] Support bot: answer quality has no value"),
         (
             FakeAlert(state="RUN_FAILED", name="run failed", rule_id=None, value=None),
@@ -191,7 +191,7 @@ def test_render_alerts__rules_about_one_number_are_one_item() -> None:
         FakeAlert(name="slow", id="e-4", value=9.0, details=AlertDetails(value_name="LATENCY")),
     )
     assert message_title(message) == (
-        "[CRITICAL] Support bot: answer quality 0.90 → 0.62 and 1 more (nightly-support)"
+        "[CRITICAL] Support bot: answer quality 0.900 → 0.620 and 1 more (nightly-support)"
     )
     assert [item.sentences[-1] for item in message.items] == [
         "Alert rules: regression, 10 % drop, threshold.",
@@ -236,7 +236,9 @@ def test_email_channel__golden_message() -> None:
     mail = message_from_bytes(
         CHANNELS.get("EMAIL").render(published(render(FakeAlert()))), EmailMessage, policy=default
     )
-    assert mail["Subject"] == "[CRITICAL] Support bot: answer quality 0.90 → 0.62 (nightly-support)"
+    assert (
+        mail["Subject"] == "[CRITICAL] Support bot: answer quality 0.900 → 0.620 (nightly-support)"
+    )
     body = mail.get_body(("plain",))
     assert body is not None
     text = body.get_content().splitlines()
@@ -261,7 +263,7 @@ def chat_texts(document: Any) -> str:
 def test_chat_channels__golden_message(channel: str) -> None:
     document = json.loads(CHANNELS.get(channel).render(published(render(FakeAlert()))))
     text = chat_texts(document)
-    assert "[CRITICAL] Support bot: answer quality 0.90 → 0.62 (nightly-support)" in text
+    assert "[CRITICAL] Support bot: answer quality 0.900 → 0.620 (nightly-support)" in text
     positions = [text.find(line) for line in LINES]
     assert -1 not in positions
     assert positions == sorted(positions)
@@ -271,7 +273,7 @@ def test_webhook_channel__golden_message() -> None:
     document = json.loads(CHANNELS.get("WEBHOOK").render(published(render(FakeAlert()))))
     assert document["type"] == "alert.firing"
     data = document["data"]
-    assert data["title"] == "Support bot: answer quality 0.90 → 0.62 (nightly-support)"
+    assert data["title"] == "Support bot: answer quality 0.900 → 0.620 (nightly-support)"
     assert (data["severity"], data["link"]) == (
         "CRITICAL",
         "https://mosaico.example/runs/run-1",

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from app.comparison.item_counts import _LabelCountsBuilder, summarize_traces
+from app.comparison.item_counts import LabelCountsBuilder, summarize_traces
 from app.comparison.item_matrix import ItemMatrix
 from app.metrics.types import MetricRef
 from app.traces.types import Trace, TraceOutcome
@@ -30,8 +30,8 @@ def test_label_counts__include_traces_with_a_value() -> None:
     ]
     tables = summarize_traces(MACRO, [1.0, 0.0, 0.0, None, 1.0], traces)
     assert isinstance(tables, list)
-    gathered = _LabelCountsBuilder(ITEMS)
-    assert gathered.add(traces, tables)
+    gathered = LabelCountsBuilder(ITEMS)
+    assert gathered.add([counted.item_id for counted in traces], tables)
     counts = gathered.counts
     sums = Counter[tuple[str, str, int]]()
     for entry, (item, name) in enumerate(zip(counts.item_index, counts.label_index, strict=True)):
@@ -51,4 +51,4 @@ def test_label_counts__include_traces_with_a_value() -> None:
 
 @pytest.mark.parametrize("summary", [[1, 2], {"x": 1}, {"x": ["one"]}, {"x": [1, 2], "y": [1]}])
 def test_label_counts__refuse_malformed_summaries(summary: object) -> None:
-    assert not _LabelCountsBuilder(ITEMS).add([trace("a", "yes", "yes")], [summary])
+    assert not LabelCountsBuilder(ITEMS).add(["a"], [summary])
