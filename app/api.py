@@ -5,6 +5,7 @@ import re
 from fastapi import APIRouter, Depends
 from starlette.types import Scope
 
+from app.access.pages import router as login_pages
 from app.access.router import audit_router as audit
 from app.access.router import router as keys
 from app.agents.router import router as agents
@@ -64,6 +65,22 @@ ROUTERS: tuple[APIRouter, ...] = (
 )
 
 
+# The routers of pages; see `app.core.web.pages`.
+PAGES: tuple[APIRouter, ...] = (login_pages,)
+
+# Paths that are neither pages nor below `/api/`: they need no key and read none.
+OPEN_PATHS = (
+    "/static/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/swagger-ui.html",
+    "/problems/",
+)  # fmt: skip
+
+
+def include_pages(router: APIRouter) -> None:
+    """Add the routers of pages, which the description of the API leaves out."""
+    for page_router in PAGES:
+        router.include_router(page_router, include_in_schema=False)
+
+
 def include_routers(router: APIRouter) -> None:
     """Add every router below `/api/v1`, with its documented problems.
 
@@ -88,6 +105,12 @@ def is_streamed(scope: Scope) -> bool:
 def requires_key(scope: Scope) -> bool:
     """Whether the request needs an API key: everything below `/api/v1` that is not signed."""
     return scope["path"].startswith(f"{PREFIX}/") and not is_signed(scope)
+
+
+def accepts_key(scope: Scope) -> bool:
+    """Whether a key or a session is read without being required: on pages."""
+    path: str = scope["path"]
+    return not path.startswith(("/api/", *OPEN_PATHS))
 
 
 def is_signed(scope: Scope) -> bool:

@@ -21,19 +21,21 @@ from starlette.routing import BaseRoute
 from app import api
 from app.access.audit_middleware import audit_request
 from app.access.authentication import AuthenticationMiddleware
+from app.access.pages import render_error
 from app.access.service import ensure_first_admin_key
 from app.access.stream_owners import KeyStreamOwners
 from app.core import problem_documents
 from app.core.encryption import Secret
 from app.core.resources import Resources
 from app.core.settings import Settings
-from app.core.web import etag, health, openapi, problem_pages, prometheus
+from app.core.web import etag, health, openapi, problem_pages, prometheus, static_files
 from app.core.web.allowed_hosts import AllowedHostsMiddleware, HostPolicy, host_policy
 from app.core.web.http_protocol import HttpProtocol
 from app.core.web.request_body import RequestBodyMiddleware
 from app.core.web.response_headers import ResponseHeadersMiddleware
 from app.core.web.security_headers import SecurityHeadersMiddleware
 from app.core.web.sse import EventHub
+from app.notifications.queries import count_inbox
 from app.plugins import load_plugins
 from app.startup import opened_resources, set_up_logs
 
@@ -90,6 +92,9 @@ def create_app(
         resources.db.url, owners=KeyStreamOwners(resources.db, resources.clock)
     )
     app.state.probe = health.HealthProbe(resources.db.url)
+    app.state.render_error = render_error
+    app.state.count_inbox = count_inbox
+    app.mount(static_files.URL, static_files.HashedStaticFiles(directory=static_files.FOLDER))
     if show_docs:
         openapi.install(app)
     _add_middleware(app, hosts or HostPolicy())
@@ -171,6 +176,7 @@ def _routes() -> list[BaseRoute]:
     api.include_routers(routes)
     routes.include_router(health.router)
     routes.include_router(problem_pages.router)
+    api.include_pages(routes)
     return routes.routes
 
 
@@ -179,7 +185,9 @@ def _add_middleware(app: FastAPI, hosts: HostPolicy) -> None:
     problem_documents.install(app)
     etag.install(app)
     app.add_middleware(RequestBodyMiddleware, is_streamed=api.is_streamed, is_signed=api.is_signed)
-    app.add_middleware(AuthenticationMiddleware, requires_key=api.requires_key)
+    app.add_middleware(
+        AuthenticationMiddleware, requires_key=api.requires_key, accepts_key=api.accepts_key
+    )
     app.add_middleware(problem_documents.InternalErrorMiddleware)
     prometheus.install(app, app.state.probe.db)
     app.add_middleware(AllowedHostsMiddleware, policy=hosts)

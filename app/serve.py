@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from app.access.service import FirstKey, ensure_first_admin_key
+from app.access.sessions import create_login_link
 from app.core.encryption import Secret
 from app.core.errors import AppError, Unavailable
 from app.core.http.network_policy import ALLOW_SETTING, PRIVATE_NETWORKS
@@ -68,7 +69,7 @@ def serve_all(settings: Settings, print_line: Callable[[str], None]) -> None:
         first_key = _first_key(settings)
         with _running_children(local_network_settings(settings), stopping) as children:
             if _wait_until_ready(settings, children, stopping):
-                for line in _start_message(settings, first_key):
+                for line in _start_message(settings, first_key, _login_url(settings)):
                     print_line(line)
                 _supervise(children, stopping)
     print_line("stopped")
@@ -222,10 +223,22 @@ def _first_key(settings: Settings) -> FirstKey:
         )
 
 
-def _start_message(settings: Settings, first_key: FirstKey) -> list[str]:
+def _login_url(settings: Settings) -> str:
+    """A link that logs a browser in once; the plain address when no admin key can be used."""
+    with (
+        opened_resources(settings, name="mosaico-serve", pool_size=1) as resources,
+        resources.db.begin() as session,
+    ):
+        token = create_login_link(session, resources.clock())
+    url = (settings.public_url or base_url(settings)).rstrip("/")
+    return f"{url}/login?once={token}" if token else url
+
+
+def _start_message(settings: Settings, first_key: FirstKey, login_url: str) -> list[str]:
     key = f"in the file {first_key.path}" if first_key.path else "as set in MOSAICO_ADMIN_KEY"
     return [
         f"MOSAICO runs at {base_url(settings)}",
+        f"  open        {login_url}",
         f"  Swagger UI  {base_url(settings)}/swagger-ui.html",
         f"  admin key   {key}",
         f"  data        {settings.data_dir}",

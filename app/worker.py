@@ -10,6 +10,8 @@ from app.access.audit import delete_old_entries
 from app.access.rate_limits import delete_old_windows
 from app.access.service import delete_expired_responses
 from app.alerts import confirmations, missing_runs
+from app.access.sessions import delete_expired_sessions
+from app.alerts import confirmations
 from app.core.batch_delete import delete_in_batches, trusted_now
 from app.core.resources import Resources
 from app.core.settings import Settings
@@ -124,8 +126,9 @@ def _report_missing_runs(resources: Resources) -> None:
 
 
 def _purge(resources: Resources) -> None:
-    """Delete expired rows: stored responses, finished jobs, trigger events, notifications, audit entries, traces of
-    runs that are older than `keepDays`, and cached answers of models.
+    """Delete expired rows: stored responses, browser sessions, finished jobs, trigger events,
+    notifications, audit entries, traces of runs that are older than `keepDays`, and cached answers of
+    models.
 
     Raises: `ClocksDiffer`, before anything is deleted.
     """
@@ -134,6 +137,7 @@ def _purge(resources: Resources) -> None:
         delete_old_windows(session, now.timestamp())
     for delete_some in (
         delete_expired_responses,
+        delete_expired_sessions,
         delete_finished_jobs,
         delete_expired_events,
         delete_old_notifications,

@@ -11,6 +11,9 @@ from app.core.web.request_body import get_body_fields
 MAX_CHARS = 200
 MAX_FIELDS = 100
 
+# Pages whose address names another collection than the API does.
+PAGE_COLLECTIONS = {"runs": "benchmark-runs", "schedules": "schedule-configs"}
+
 
 def audit_request(request: Request, session: Session, outcome: AuditOutcome = "done") -> None:
     """Record the action of the request's API key in this transaction.
@@ -48,8 +51,13 @@ def _affected_resource(request: Request) -> AuditResource:
         if template[position].startswith("{")
     ]
     if not parameters:
-        return AuditResource(steps[-1], None)
-    return AuditResource(steps[parameters[0] - 1], steps[parameters[0]][:MAX_CHARS])
+        return AuditResource(_collection(steps[-1]), None)
+    collection = _collection(steps[parameters[0] - 1])
+    return AuditResource(collection, steps[parameters[0]][:MAX_CHARS])
+
+
+def _collection(segment: str) -> str:
+    return PAGE_COLLECTIONS.get(segment, segment)
 
 
 def _resource_at(address: str) -> AuditResource:

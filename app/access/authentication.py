@@ -9,12 +9,16 @@ from fastapi.security.utils import get_authorization_scheme_param
 from starlette.background import BackgroundTasks
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.access import sessions
 from app.access.key_cache import KeyCache
 from app.access.queries import KeyIdentity
 from app.access.rate_limits import MINUTE_S, FailureLimiter, RequestLimiter
 from app.core.errors import AppError, Unauthorized
 from app.core.problem_documents import TooManyRequests, on_app_error
 from app.core.resources import Resources
+from app.core.web.cross_site import require_same_origin
+from app.core.web.deps import SAFE_METHODS
+from app.core.web.request_body import never
 from app.core.web.response_headers import add_header
 
 RATE_LIMIT = "rate_limit"  # the option: requests a minute for each key, 0 for no limit
@@ -23,7 +27,7 @@ CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The API key that a request was sent with."""
+    """The API key that a request was sent with, or that its browser logged in with."""
 
     key_id: str
     role: str
@@ -42,23 +46,36 @@ class AuthenticationMiddleware:
     """Refuses requests without a valid API key before their path, parameters and body are checked.
 
     A stranger learns nothing from the checks, and the service reads no body of a stranger.
-    `requires_key` selects the requests.
+    `requires_key` selects these requests. `accepts_key` selects those that may be sent without: the
+    routes of pages declare their role themselves, so that a browser can be asked to log in.
+
+    A browser sends the cookie of its session in the place of a key; below `/api/` only to read.
 
     Sets: `request.state.caller`, and the headers `RateLimit` and `RateLimit-Policy`.
     Responds with: 401 (the same for unknown, mistyped, expired and revoked keys), 429, 503.
     Cost: one lookup by primary key, none when the key was used within the last second.
     """
 
-    def __init__(self, app: ASGIApp, *, requires_key: Callable[[Scope], bool]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        requires_key: Callable[[Scope], bool],
+        accepts_key: Callable[[Scope], bool] = never,
+    ) -> None:
         self.app = app
         self.requires_key = requires_key
+        self.accepts_key = accepts_key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not self.requires_key(scope):
+        if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        request, bookkeeping = Request(scope), BackgroundTasks()
+        is_required = self.requires_key(scope)
+        if not is_required and not self.accepts_key(scope):
+            return await self.app(scope, receive, send)
+        request, bookkeeping = Request(scope, receive), BackgroundTasks()
         try:
-            await _authenticate(request, bookkeeping)
+            await _authenticate(request, bookkeeping, is_required=is_required)
         except AppError as error:
             response = await on_app_error(request, error)
             return await response(scope, receive, send)
@@ -67,28 +84,59 @@ class AuthenticationMiddleware:
         return await bookkeeping()
 
 
-def _read_token(request: Request) -> str:
+def _read_token(request: Request) -> str | None:
+    """The key in the header `Authorization`; None without one."""
     scheme, token = get_authorization_scheme_param(request.headers.get("Authorization"))
-    if scheme.lower() != "bearer" or not token:
-        raise Unauthorized(headers=CHALLENGE)
-    return token
+    return token if scheme.lower() == "bearer" and token else None
 
 
-async def _authenticate(request: Request, background_tasks: BackgroundTasks) -> None:
-    """Identify and count the caller. Raises `Unauthorized`, `TooManyRequests`, `DatabaseUnavailable`.
-
-    A cached key is checked on the event loop; only a database query takes a thread.
+async def _authenticate(
+    request: Request, background_tasks: BackgroundTasks, *, is_required: bool
+) -> None:
+    """Identify and count the caller. Raises `Unauthorized`, `TooManyRequests`, `DatabaseUnavailable`,
+    `CrossSiteRequest`.
     """
     token, access = _read_token(request), _access_control(request)
-    # On the event loop, without a thread: most requests come with a key that was used a moment ago.
-    key = access.key_cache.get_cached(token)
+    key = (
+        await _find_session_key(request) if token is None else await identify_token(request, token)
+    )
     if key is None:
-        key = await run_in_threadpool(_find_key, access, request, token)
+        if is_required:
+            raise Unauthorized(headers=CHALLENGE)
+        return
     request.state.caller = Caller(key_id=key.id, role=key.role)
     if access.requests is not None:
         _count_request(access.requests, request, key.id, background_tasks)
     if access.key_cache.is_use_due(key.id):
         background_tasks.add_task(access.key_cache.record_use, key.id)
+
+
+async def identify_token(request: Request, token: str) -> KeyIdentity:
+    """The usable key of a token. Raises `Unauthorized`, `TooManyRequests`.
+
+    A cached key is checked on the event loop; only a database query takes a thread.
+    """
+    access = _access_control(request)
+    # On the event loop, without a thread: most requests come with a key that was used a moment ago.
+    key = access.key_cache.get_cached(token)
+    return key or await run_in_threadpool(_find_key, access, request, token)
+
+
+async def _find_session_key(request: Request) -> KeyIdentity | None:
+    """The key of the session in the cookie; None without a session. Raises `CrossSiteRequest`."""
+    token = request.cookies.get(sessions.COOKIE)
+    # Programs that change something send a key: a cookie would also be sent by other web sites.
+    is_program = request.scope["path"].startswith("/api/")
+    if token is None or (is_program and request.method not in SAFE_METHODS):
+        return None
+    require_same_origin(request)
+    resources: Resources = request.app.state.resources
+
+    def find() -> KeyIdentity | None:
+        with resources.db.read_statement() as session:
+            return sessions.find_session_key(session, token, resources.clock())
+
+    return await run_in_threadpool(find)
 
 
 def _find_key(access: AccessControl, request: Request, token: str) -> KeyIdentity:

@@ -1,8 +1,8 @@
-"""Tables of API keys, idempotency keys, the audit log and rate limits."""
+"""Tables of API keys, browser sessions, idempotency keys, the audit log and rate limits."""
 
 from datetime import datetime
 
-from sqlalchemy import CheckConstraint, Identity, Index, Text, func, text
+from sqlalchemy import CheckConstraint, ForeignKey, Identity, Index, Text, func, text
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -27,6 +27,31 @@ class ApiKey(Base):
     expires_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
+
+
+class BrowserSession(Base):
+    """A browser that logged in with an API key; only the digest of its cookie is stored."""
+
+    __tablename__ = "browser_sessions"
+
+    digest: Mapped[bytes] = mapped_column(primary_key=True)
+    api_key_id: Mapped[str] = mapped_column(
+        ForeignKey("api_keys.id", ondelete="CASCADE"), index=True
+    )
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime] = mapped_column(index=True)
+
+
+class LoginLink(Base):
+    """A link that logs a browser in once, as an API key; the first use deletes it."""
+
+    __tablename__ = "login_links"
+
+    digest: Mapped[bytes] = mapped_column(primary_key=True)
+    api_key_id: Mapped[str] = mapped_column(
+        ForeignKey("api_keys.id", ondelete="CASCADE"), index=True
+    )
+    expires_at: Mapped[datetime] = mapped_column(index=True)
 
 
 class IdempotencyKey(Base):

@@ -5,15 +5,15 @@ itself. An unexpected error shows only its request id.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeAlias
 
 import structlog
 from fastapi import FastAPI
 from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from fastapi.routing import iter_route_contexts
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -30,6 +30,9 @@ log = structlog.stdlib.get_logger(__name__)
 MEDIA_TYPE = "application/problem+json"
 MAX_ERRORS = 50
 REQUEST_ID = "X-Request-Id"
+
+# How the application shows an error to a browser; `app.state.render_error`.
+RenderError: TypeAlias = Callable[[Request, AppError], Awaitable[Response]]
 
 
 class MethodNotAllowed(AppError):
@@ -169,6 +172,20 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _on_http_error)
 
 
+def wants_page(request: Request) -> bool:
+    """Whether a browser asks for a page; everything below `/api/` is for programs."""
+    is_api = request.scope["path"].startswith("/api/")
+    return not is_api and "text/html" in request.headers.get("accept", "")
+
+
+async def error_response(request: Request, error: AppError) -> Response:
+    """The response to an error: a page for a browser, otherwise a problem document."""
+    render: RenderError | None = getattr(request.app.state, "render_error", None)
+    if render is not None and wants_page(request):
+        return await render(request, error)
+    return problem_response(error, request_id=request_id(request.scope))
+
+
 def problem_response(error: AppError, *, request_id: str | None) -> JSONResponse:
     """The problem document of an error; `extra["headers"]` of the error become headers."""
     extra = dict(error.extra)
@@ -246,19 +263,19 @@ class InternalErrorMiddleware:
             log.exception("request failed", method=scope["method"], path=scope["path"])
             if started:
                 raise
-            response = problem_response(InternalError(), request_id=request_id(scope))
+            response = await error_response(Request(scope, receive), InternalError())
             await response(scope, receive, send)
 
 
-async def on_app_error(request: Request, error: Exception) -> JSONResponse:
+async def on_app_error(request: Request, error: Exception) -> Response:
     """The response to an error of the product; failures of the service are logged."""
     assert isinstance(error, AppError)
     if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         log.warning("request refused", code=error.error_code, cause=str(error.__cause__ or ""))
-    return problem_response(error, request_id=request_id(request.scope))
+    return await error_response(request, error)
 
 
-async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
+async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     kind = _BY_STATUS.get(error.status_code)
     headers = dict(error.headers or {})
@@ -272,17 +289,21 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
         problem = MethodNotAllowed(headers=headers)
     else:
         problem = kind(headers=headers)
-    return problem_response(problem, request_id=request_id(request.scope))
+    return await error_response(request, problem)
 
 
-async def _on_invalid_request(request: Request, error: Exception) -> JSONResponse:
+async def _on_invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    flaws = error.errors()
     problem = Invalid(
         "The request is not valid; correct the fields in `errors` and send it again.",
-        errors=[_error_item(flaw) for flaw in flaws[:MAX_ERRORS]],
+        errors=error_items(error.errors()),
     )
-    return problem_response(problem, request_id=request_id(request.scope))
+    return await error_response(request, problem)
+
+
+def error_items(flaws: Sequence[Mapping[str, Any]]) -> list[ErrorItem]:
+    """The errors of a validation by FastAPI or pydantic, each with its place and remedy."""
+    return [_error_item(flaw) for flaw in flaws[:MAX_ERRORS]]
 
 
 def _allowed_methods(request: Request) -> list[str]:

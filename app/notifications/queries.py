@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session, aliased
 
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
+from app.core.resources import Resources
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.rules import DeliveryStatus
 
@@ -76,6 +77,12 @@ def count_unread(session: Session) -> int:
     unread = select(Notification.id).where(Notification.read_at.is_(None), Notification.in_inbox)
     counted = unread.limit(MAX_UNREAD_COUNTED).subquery()
     return session.scalar(select(func.count()).select_from(counted)) or 0
+
+
+def count_inbox(resources: Resources) -> int:
+    """`count_unread`, for the header of pages."""
+    with resources.db.read_statement() as session:
+        return count_unread(session)
 
 
 def get_endpoint(session: Session, endpoint_id: str, *, for_update: bool = False) -> Endpoint:

@@ -14,12 +14,7 @@ from app.comparison.item_queries import read_items
 from app.comparison.stored_run_comparison import get_comparable_run
 from app.core.errors import Invalid, NotFound
 from app.core.resources import Resources
-from app.kpis.models import KpiHistory
-from app.kpis.queries import get_kpis_of_run
-from app.kpis.verdict_types import ValueVerdict
-from app.metrics.registry import provider_for
-from app.metrics.types import Direction
-from app.reporting.charts import (
+from app.core.web.charts import (
     ChangeBar,
     ItemChange,
     TrendPoint,
@@ -27,6 +22,11 @@ from app.reporting.charts import (
     items_chart,
     trend_chart,
 )
+from app.kpis.models import KpiHistory
+from app.kpis.queries import get_kpis_of_run
+from app.kpis.verdict_types import ValueVerdict
+from app.metrics.registry import provider_for
+from app.metrics.types import Direction
 from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
 from app.results.queries import get_run

@@ -9,12 +9,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from app.comparison.trial_statistics import list_trial_statistics
 from app.core.text import html_page, html_text
+from app.core.web.charts import sparkline
 from app.kpis.number_text import format_number
 
 JSON = dict[str, Any]
 
 MAX_WORST_TRACES: Final = 10
-WIDTH, HEIGHT, MARGIN = 160, 28, 3
 HIGHER_IS_BETTER: Final = "HIGHER_IS_BETTER"
 
 
@@ -62,26 +62,6 @@ def html_report(report: RunReport) -> str:
             *_section("Alerts", ALERT_TITLES, map(_alert(report), report.alerts)),
             *_worst(report),
         ],
-    )
-
-
-def sparkline(values: Sequence[float]) -> str:
-    """A small line chart with a marked last value; empty for fewer than two values."""
-    if len(values) < 2:  # noqa: PLR2004 - a line has two ends
-        return ""
-    low, high = min(values), max(values)
-    step = (WIDTH - 2 * MARGIN) / (len(values) - 1)
-    scale = (HEIGHT - 2 * MARGIN) / (high - low) if high > low else 0.0
-    points = [
-        f"{MARGIN + index * step:.1f},{HEIGHT - MARGIN - (value - low) * scale:.1f}"
-        for index, value in enumerate(values)
-    ]
-    x, y = points[-1].split(",")
-    return (
-        f'<svg width="{WIDTH}" height="{HEIGHT}" role="img"><title>{len(values)} runs, from'
-        f" {_number(low)} to {_number(high)}</title>"
-        f'<polyline points="{" ".join(points)}" fill="none" stroke="currentColor"/>'
-        f'<circle cx="{x}" cy="{y}" r="2.5" fill="currentColor"/></svg>'
     )
 
 

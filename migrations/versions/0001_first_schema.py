@@ -107,6 +107,37 @@ def upgrade() -> None:
     )
     op.create_index("ix_api_keys_created_at_id", "api_keys", ["created_at", "id"])
     op.create_table(
+        "browser_sessions",
+        sa.Column("digest", sa.LargeBinary(), nullable=False),
+        sa.Column("api_key_id", sa.Text(), nullable=False),
+        sa.Column("created_at", TIMESTAMP, nullable=False),
+        sa.Column("expires_at", TIMESTAMP, nullable=False),
+        sa.ForeignKeyConstraint(
+            ["api_key_id"],
+            ["api_keys.id"],
+            name="fk_browser_sessions_api_key_id_api_keys",
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("digest", name="pk_browser_sessions"),
+    )
+    op.create_index("ix_browser_sessions_api_key_id", "browser_sessions", ["api_key_id"])
+    op.create_index("ix_browser_sessions_expires_at", "browser_sessions", ["expires_at"])
+    op.create_table(
+        "login_links",
+        sa.Column("digest", sa.LargeBinary(), nullable=False),
+        sa.Column("api_key_id", sa.Text(), nullable=False),
+        sa.Column("expires_at", TIMESTAMP, nullable=False),
+        sa.ForeignKeyConstraint(
+            ["api_key_id"],
+            ["api_keys.id"],
+            name="fk_login_links_api_key_id_api_keys",
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("digest", name="pk_login_links"),
+    )
+    op.create_index("ix_login_links_api_key_id", "login_links", ["api_key_id"])
+    op.create_index("ix_login_links_expires_at", "login_links", ["expires_at"])
+    op.create_table(
         "audit_log",
         sa.Column("seq", sa.BigInteger(), sa.Identity(always=True), nullable=False),
         sa.Column("at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
@@ -950,6 +981,8 @@ def downgrade() -> None:
     op.drop_table("collections")
     op.drop_table("benchmarks")
     op.drop_table("audit_log")
+    op.drop_table("login_links")
+    op.drop_table("browser_sessions")
     op.drop_table("api_keys")
     op.drop_table("alert_silences")
     op.drop_table("agents")

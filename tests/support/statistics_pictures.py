@@ -5,7 +5,7 @@
 
 from pathlib import Path
 
-from app.reporting.charts import (
+from app.core.web.charts import (
     ChangeBar,
     ItemChange,
     TrendPoint,

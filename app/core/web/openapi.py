@@ -7,16 +7,14 @@ from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 from starlette.staticfiles import StaticFiles
 
-STATIC = Path(__file__).parent / "static"
-
 PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>MOSAICO API</title>
-<link rel="icon" href="/static/swagger/favicon.png">
-<link rel="stylesheet" href="/static/swagger/swagger-ui.css">
+<link rel="icon" href="/swagger-files/favicon.png">
+<link rel="stylesheet" href="/swagger-files/swagger-ui.css">
 <link rel="stylesheet" href="/static/swagger-page.css">
 </head>
 <body>
@@ -25,7 +23,7 @@ first.</p>
 <div id="swagger-ui"></div>
 <noscript><p class="note">This page requires JavaScript; the OpenAPI description is at
 <a href="/openapi.json">/openapi.json</a>.</p></noscript>
-<script src="/static/swagger/swagger-ui-bundle.js"></script>
+<script src="/swagger-files/swagger-ui-bundle.js"></script>
 <script src="/static/swagger-init.js"></script>
 </body>
 </html>
@@ -34,8 +32,7 @@ first.</p>
 
 def install(app: FastAPI) -> None:
     """Serve the page at `/swagger-ui.html` and `/docs`, and its files."""
-    app.mount("/static/swagger", StaticFiles(directory=_packaged_files()), name="swagger-files")
-    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.mount("/swagger-files", StaticFiles(directory=_packaged_files()), name="swagger-files")
     for path in ("/swagger-ui.html", "/docs"):
         app.add_api_route(path, render_swagger_page, include_in_schema=False)
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.reporting.run_report import RunReport, html_report, sparkline, worst_results
+from app.core.web.charts import sparkline
+from app.reporting.run_report import RunReport, html_report, worst_results
 
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(1)>\x00'
 LINK = "https://langfuse.example/t/1?a=1&b=2"
@@ -74,15 +75,15 @@ def test_html_report__escapes_user_texts_and_loads_nothing(url: str | None) -> N
 
 
 def test_sparkline__runs_from_oldest_to_newest() -> None:
-    # 160 × 28 with a margin of 3: x in steps of 77, the lowest value at 25, the highest at 3.
+    # 120 × 26 with a margin of 4: x in steps of 56, the lowest value at 22, the highest at 4.
     chart = sparkline([0.5, 1.0, 0.75])
-    assert 'points="3.0,25.0 80.0,3.0 157.0,14.0"' in chart
-    assert '<circle cx="157.0" cy="14.0"' in chart
+    assert 'points="4.0,22.0 60.0,4.0 116.0,13.0"' in chart
+    assert 'cx="116.0" cy="13.0"' in chart
     assert "3 runs, from 0.5 to 1" in chart
 
 
 def test_sparkline__equal_values_are_level_and_one_value_is_empty() -> None:
-    assert 'points="3.0,25.0 157.0,25.0"' in sparkline([2.0, 2.0])
+    assert 'points="4.0,22.0 116.0,22.0"' in sparkline([2.0, 2.0])
     assert sparkline([2.0]) == sparkline([]) == ""
 
 

@@ -1,0 +1,185 @@
+"""Pages for logging in and out, the time zone of the reader, and pages of errors."""
+
+from typing import Annotated
+from urllib.parse import parse_qsl, urlencode, urlsplit
+from zoneinfo import available_timezones
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import RedirectResponse
+
+from app.access import sessions
+from app.access.audit import AuditActor, AuditResource, record_action
+from app.access.authentication import identify_token
+from app.access.sessions import COOKIE, SESSION_LIFETIME, NewSession
+from app.core.errors import AppError, Unauthorized
+from app.core.web import pages
+from app.core.web.cross_site import require_same_origin
+from app.core.web.deps import SAFE_METHODS, Res
+from app.core.web.forms import SentForm
+from app.core.web.page_text import find_zone
+from app.core.web.pages import ZONE_COOKIE, build_url, public_url, render_page
+
+router = APIRouter()
+
+A_YEAR_S = 365 * 24 * 3600
+SEE_OTHER = 303
+MAX_DRAFT_CHARS = 64 * 1024
+# Values that a page must never show again.
+SECRET_FIELDS = ("secret", "key", "password", "token")
+
+NextPath = Annotated[str, Query(alias="next", max_length=4096)]
+
+
+@router.get("/login")
+def show_login(
+    request: Request,
+    res: Res,
+    next_path: NextPath = "/",
+    once: Annotated[str | None, Query(max_length=200)] = None,
+) -> Response:
+    """The form of an API key; with `once`, the link that logs in by itself."""
+    target = local_path(next_path)
+    if once is None:
+        return _login_page(request, target)
+    try:
+        with res.db.begin() as session:
+            new_session = sessions.log_in_with_link(session, once, res.clock())
+            _record_login(session, new_session, "log_in_with_link")
+    except sessions.LoginLinkUsed as error:
+        return _login_page(request, target, message=error.detail, status=error.status)
+    return _logged_in(request, new_session, target)
+
+
+@router.post("/login")
+async def log_in(request: Request, form: SentForm, res: Res) -> Response:
+    """Log in with an API key, and go on where the browser was stopped."""
+    require_same_origin(request)
+    target, draft = local_path(form.text("next", "/")), form.text("draft")
+    action = local_path(form.text("draftAction", "/"))
+    try:
+        key = await identify_token(request, form.text("key"))
+    except AppError as error:
+        return _login_page(
+            request, target, error="is not valid: unknown, mistyped, expired or revoked"
+            if isinstance(error, Unauthorized) else error.detail,
+            status=error.status, draft=draft, draft_action=action,
+        )  # fmt: skip
+
+    def start() -> NewSession:
+        with res.db.begin() as session:
+            new_session = sessions.start_session(session, key.id, res.clock())
+            _record_login(session, new_session, "log_in")
+            return new_session
+
+    new_session = await run_in_threadpool(start)
+    if not draft:
+        return _logged_in(request, new_session, target)
+    response = render_page(
+        request, "draft.html", title="Send your input?", action=action, next=target,
+        fields=parse_qsl(draft, keep_blank_values=True), has_secrets=True,
+    )  # fmt: skip
+    return _with_cookie(request, response, new_session)
+
+
+@router.post("/logout")
+def log_out(request: Request, res: Res) -> Response:
+    """End the session of the browser."""
+    require_same_origin(request)
+    token = request.cookies.get(COOKIE)
+    if token is not None:
+        with res.db.begin() as session:
+            sessions.log_out(session, token)
+    response = RedirectResponse("/login", SEE_OTHER)
+    response.delete_cookie(COOKIE, path="/")
+    return response
+
+
+@router.get("/time-zone")
+def show_time_zone(request: Request, next_path: NextPath = "/") -> Response:
+    """The choice of the zone in which pages show times."""
+    names = sorted(available_timezones() | {"UTC"})
+    return render_page(
+        request, "time_zone.html", title="Time zone", next=local_path(next_path),
+        zones=[(name, name) for name in names],
+    )  # fmt: skip
+
+
+@router.post("/time-zone")
+async def choose_time_zone(request: Request, form: SentForm) -> Response:
+    """Keep the zone in a cookie, which the script of the pages reads, too."""
+    require_same_origin(request)
+    response = RedirectResponse(local_path(form.text("next", "/")), SEE_OTHER)
+    zone = find_zone(form.text("zone"))
+    if zone is not None:
+        response.set_cookie(ZONE_COOKIE, zone.key, max_age=A_YEAR_S, samesite="lax")
+    return response
+
+
+async def render_error(request: Request, error: AppError) -> Response:
+    """The page of an error; a browser without a session is asked to log in instead."""
+    is_login = isinstance(error, Unauthorized) and request.scope["path"] != "/login"
+    if not is_login:
+        return await run_in_threadpool(pages.render_error, request, error)
+    if request.method in SAFE_METHODS:
+        query = f"?{request.url.query}" if request.url.query else ""
+        return RedirectResponse(build_url("/login", next=request.url.path + query), SEE_OTHER)
+    # What the user typed survives: it is sent after the login.
+    body = (await request.body())[:MAX_DRAFT_CHARS].decode("utf-8", "replace")
+    return _login_page(
+        request, _page_before(request), message="Your session has ended; log in to go on.",
+        status=error.status, draft=_without_secrets(body), draft_action=request.url.path,
+    )  # fmt: skip
+
+
+def local_path(path: str) -> str:
+    """The path if it leads to this service, otherwise that of the first page."""
+    # A browser reads `//host` and `/\host` as another host.
+    is_local = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
+    return path if is_local else "/"
+
+
+def _login_page(
+    request: Request, target: str, *, message: str = "", error: str | None = None,
+    status: int = 200, draft: str = "", draft_action: str = "/",
+) -> Response:  # fmt: skip
+    return render_page(
+        request, "login.html", title="Log in", next=target, message=message, error=error,
+        status=status, draft=draft, draft_action=draft_action, has_secrets=True,
+    )  # fmt: skip
+
+
+def _logged_in(request: Request, new_session: NewSession, target: str) -> Response:
+    return _with_cookie(request, RedirectResponse(target, SEE_OTHER), new_session)
+
+
+def _with_cookie(request: Request, response: Response, new_session: NewSession) -> Response:
+    response.set_cookie(
+        COOKIE,
+        new_session.token,
+        max_age=int(SESSION_LIFETIME.total_seconds()),
+        httponly=True,
+        samesite="lax",
+        secure=public_url(request).startswith("https:"),
+    )
+    return response
+
+
+def _record_login(session: sessions.Session, new_session: NewSession, action: str) -> None:
+    actor = AuditActor(type="key", id=new_session.key_id)
+    record_action(session, actor, action, AuditResource("keys", new_session.key_id))
+
+
+def _without_secrets(body: str) -> str:
+    """The fields of a form without those that a page must not show."""
+    fields = parse_qsl(body, keep_blank_values=True)
+    return urlencode(
+        [(name, value) for name, value in fields if not name.lower().endswith(SECRET_FIELDS)]
+    )
+
+
+def _page_before(request: Request) -> str:
+    """The page that sent the form."""
+    referer = urlsplit(request.headers.get("referer", ""))
+    query = f"?{referer.query}" if referer.query else ""
+    return local_path(f"{referer.path}{query}" or "/")

@@ -1,0 +1,112 @@
+"""Browser sessions: a browser that logged in acts as an API key, until the key or the session ends."""
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import case, delete, or_, select
+from sqlalchemy.orm import Session
+
+from app.access.models import ApiKey, BrowserSession, LoginLink
+from app.access.queries import CONFIGURED_KEY_ID, KeyIdentity
+from app.access.rules import hash_token, is_usable
+from app.access.service import FIRST_KEY_NAME
+from app.core.batch_delete import delete_batch
+from app.core.errors import Unauthorized
+
+COOKIE = "mosaico_session"
+TOKEN_BYTES = 32
+SESSION_LIFETIME = timedelta(days=7)
+LINK_LIFETIME = timedelta(minutes=10)
+
+
+class LoginLinkUsed(Unauthorized):
+    """This link has expired or was used before; log in with an API key, or start the service again."""
+
+    code = "login-link-used"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSession:
+    """A new session of the API key `key_id`; `token` is the only copy of the cookie."""
+
+    token: str
+    key_id: str
+
+
+def create_login_link(session: Session, now: datetime) -> str | None:
+    """The token of a link that logs in once as the first admin key; None without an admin key."""
+    # The key of this installation first, otherwise the oldest admin key.
+    is_first = or_(ApiKey.name == FIRST_KEY_NAME, ApiKey.id == CONFIGURED_KEY_ID)
+    key_id = session.scalar(
+        select(ApiKey.id)
+        .where(
+            ApiKey.role == "admin",
+            ApiKey.revoked_at.is_(None),
+            or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now),
+        )
+        .order_by(case((is_first, 0), else_=1), ApiKey.created_at)
+        .limit(1)
+    )
+    if key_id is None:
+        return None
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    session.add(
+        LoginLink(digest=hash_token(token), api_key_id=key_id, expires_at=now + LINK_LIFETIME)
+    )
+    session.flush()
+    return token
+
+
+def log_in_with_link(session: Session, token: str, now: datetime) -> NewSession:
+    """Use a link and start a session. Raises `LoginLinkUsed`."""
+    # Deleted by the first use: of two browsers that open the link, one logs in.
+    used_link = (
+        delete(LoginLink)
+        .where(LoginLink.digest == hash_token(token))
+        .returning(LoginLink.api_key_id, LoginLink.expires_at)
+    )
+    row = session.execute(used_link).one_or_none()
+    if row is None or row.expires_at <= now:
+        raise LoginLinkUsed
+    return start_session(session, row.api_key_id, now)
+
+
+def start_session(session: Session, key_id: str, now: datetime) -> NewSession:
+    """Start a session of an API key, which the caller has checked."""
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    session.add(
+        BrowserSession(
+            digest=hash_token(token),
+            api_key_id=key_id,
+            created_at=now,
+            expires_at=now + SESSION_LIFETIME,
+        )
+    )
+    session.flush()
+    return NewSession(token=token, key_id=key_id)
+
+
+def log_out(session: Session, token: str) -> None:
+    """End a session; an unknown one changes nothing."""
+    session.execute(delete(BrowserSession).where(BrowserSession.digest == hash_token(token)))
+
+
+def find_session_key(session: Session, token: str, now: datetime) -> KeyIdentity | None:
+    """The usable API key of a session; None when the session or the key has ended."""
+    row = session.execute(
+        select(ApiKey.id, ApiKey.role, ApiKey.expires_at, ApiKey.revoked_at)
+        .join(BrowserSession, BrowserSession.api_key_id == ApiKey.id)
+        .where(BrowserSession.digest == hash_token(token), BrowserSession.expires_at > now)
+    ).one_or_none()
+    if row is None or not is_usable(expires_at=row.expires_at, revoked_at=row.revoked_at, now=now):
+        return None
+    return KeyIdentity(
+        id=row.id, role=row.role, expires_at=row.expires_at, revoked_at=row.revoked_at
+    )
+
+
+def delete_expired_sessions(session: Session, now: datetime) -> int:
+    """Delete one batch of expired sessions and links; see `delete_batch`."""
+    links = delete_batch(session, LoginLink, LoginLink.expires_at <= now)
+    return max(links, delete_batch(session, BrowserSession, BrowserSession.expires_at <= now))

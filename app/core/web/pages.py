@@ -1,0 +1,237 @@
+"""Renders pages: one Jinja2 environment, the frame around every page, and error pages.
+
+A page gets values that are ready to show. The environment escapes every text, refuses unknown names,
+and shows characters that change the reading direction.
+"""
+
+import hashlib
+import shlex
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import cache
+from http import HTTPStatus
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, urlencode
+from zoneinfo import ZoneInfo
+
+from fastapi import Request, Response
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup
+
+from app.core.errors import AppError
+from app.core.problem_documents import problem_title, request_id
+from app.core.resources import Resources
+from app.core.web import charts
+from app.core.web.page_text import (
+    find_zone,
+    format_duration,
+    format_exact,
+    format_instant,
+    show_text,
+    time_element,
+)
+from app.core.web.static_files import asset_url
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+ZONE_COOKIE: Final = "mosaico_zone"
+DEFAULT_ZONE: Final = ZoneInfo("UTC")
+PRIVATE: Final = "private, no-cache"
+
+
+class NavItem(NamedTuple):
+    """An entry of the navigation: its text, its address, and whether it is in the main row."""
+
+    text: str
+    url: str
+    is_main: bool = True
+
+
+NAVIGATION: Final = (
+    NavItem("Morning", "/"),
+    NavItem("Runs", "/runs"),
+    NavItem("Inbox", "/inbox"),
+)
+
+
+class Crumb(NamedTuple):
+    """A step of the path above the title of a page."""
+
+    text: str
+    url: str
+
+
+class ErrorAdvice(NamedTuple):
+    """What the page of an error adds to its message: a link to what the reader can do."""
+
+    text: str
+    url: str
+
+
+# Sets of the application that only its entry point knows.
+InboxCount = Callable[[Resources], int]
+
+
+@cache
+def environment() -> Environment:
+    """The environment of all pages."""
+    env = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=show_text,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    env.globals |= {"asset": asset_url, "charts": charts, "url": build_url}
+    env.filters |= {
+        "time": _time_filter,
+        "instant": _instant_filter,
+        "exact": _exact_filter,
+        "duration": format_duration,
+    }
+    return env
+
+
+def render_page(
+    request: Request,
+    template: str,
+    *,
+    title: str,
+    nav: str = "",
+    api: str | None = None,
+    has_secrets: bool = False,
+    status: int = HTTPStatus.OK,
+    **context: Any,
+) -> Response:
+    """A page as a response.
+
+    `nav` is the address of its entry in the navigation. `api` is the path below `/api/v1` that returns
+    the same data as JSON. A page with secrets is never stored; another one has an ETag.
+    """
+    html = (
+        environment()
+        .get_template(template)
+        .render(frame=_frame(request, title=title, nav=nav, api=api, status=status), **context)
+    )
+    if has_secrets:
+        return HTMLResponse(html, status, headers={"Cache-Control": "no-store"})
+    tag = f'"{hashlib.sha256(html.encode()).hexdigest()[:16]}"'
+    headers = {"Cache-Control": PRIVATE, "ETag": tag, "Vary": "Cookie"}
+    if status == HTTPStatus.OK and request.headers.get("if-none-match") == tag:
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    return HTMLResponse(html, status, headers=headers)
+
+
+def render_fragment(template: str, **context: Any) -> Markup:
+    """A part of a page."""
+    return Markup(environment().get_template(template).render(**context))  # noqa: S704 - escaped
+
+
+def render_error(request: Request, error: AppError) -> Response:
+    """The page of an error: what is wrong, what to do, and the id of the request."""
+    response = render_page(
+        request,
+        "error.html",
+        title=problem_title(error.error_code),
+        status=error.status,
+        error=error,
+        request_id=request_id(request.scope) or "",
+        has_secrets=True,
+    )
+    for name, value in error.extra.get("headers", {}).items():
+        response.headers[name] = value
+    return response
+
+
+def build_url(path: str, parameters: Mapping[str, Any] | None = None, **changes: Any) -> str:
+    """A path with query parameters; `changes` replace parameters, and empty ones are left out."""
+    merged = {**(parameters or {}), **changes}
+    query = urlencode({k: v for k, v in merged.items() if v not in (None, "", [])}, doseq=True)
+    return f"{path}?{query}" if query else path
+
+
+def path_of(*segments: str) -> str:
+    """A path of escaped segments: `path_of("runs", "a/b")` is `/runs/a%2Fb`."""
+    return "/" + "/".join(quote(segment, safe="") for segment in segments)
+
+
+def public_url(request: Request) -> str:
+    """The base of the service's addresses, without a slash at the end."""
+    resources: Resources = request.app.state.resources
+    return resources.options.get("public_url", str(request.base_url)).rstrip("/")
+
+
+def reader_zone(request: Request) -> ZoneInfo:
+    """The time zone in which the reader sees times."""
+    return find_zone(request.cookies.get(ZONE_COOKIE, "")) or DEFAULT_ZONE
+
+
+class _Frame(NamedTuple):
+    """What `base.html` shows around a page."""
+
+    title: str
+    nav: str
+    navigation: tuple[NavItem, ...]
+    inbox: int
+    zone: ZoneInfo
+    now: datetime
+    address: str
+    role: str | None
+    version: str
+    api: str | None
+    curl: str | None
+
+
+def _frame(request: Request, *, title: str, nav: str, api: str | None, status: int) -> _Frame:
+    resources: Resources = request.app.state.resources
+    caller = getattr(request.state, "caller", None)
+    count_inbox: InboxCount | None = getattr(request.app.state, "count_inbox", None)
+    # The page of an outage must not ask the database again.
+    counts = caller and count_inbox and status < HTTPStatus.INTERNAL_SERVER_ERROR
+    query = f"?{request.url.query}" if request.url.query else ""
+    api_url = f"{public_url(request)}/api/v1{api}" if api else None
+    return _Frame(
+        title=title,
+        nav=nav,
+        navigation=NAVIGATION,
+        inbox=count_inbox(resources) if counts and count_inbox else 0,
+        zone=reader_zone(request),
+        now=resources.clock(),
+        address=request.url.path + query,
+        role=caller.role if caller else None,
+        version=_version(),
+        api=f"/api/v1{api}" if api else None,
+        curl=_curl(api_url) if api_url else None,
+    )
+
+
+@cache
+def _version() -> str:
+    return version("mosaico")
+
+
+def _curl(url: str) -> str:
+    return f'curl -H "Authorization: Bearer $MOSAICO_API_KEY" {shlex.quote(url)}'
+
+
+@pass_context
+def _time_filter(context: Context, at: datetime | None) -> str | Markup:
+    frame: _Frame = context["frame"]
+    return time_element(at, frame.zone, frame.now)
+
+
+@pass_context
+def _instant_filter(context: Context, at: datetime) -> str:
+    frame: _Frame = context["frame"]
+    return format_instant(at, frame.zone, frame.now)
+
+
+@pass_context
+def _exact_filter(context: Context, at: datetime) -> str:
+    frame: _Frame = context["frame"]
+    return format_exact(at, frame.zone)

@@ -1,0 +1,210 @@
+// Adds to pages that are complete without it: theme, live progress, filters without a reload, chart
+// reading, times in the reader's zone, copy buttons and keyboard shortcuts.
+const root = document.documentElement;
+const live = document.getElementById("live");
+const say = (text) => { live.textContent = ""; requestAnimationFrame(() => (live.textContent = text)); };
+const on = (type, selector, act) =>
+  document.addEventListener(type, (event) => {
+    const target = event.target.closest?.(selector);
+    if (target) act(event, target);
+  });
+
+// Theme
+on("click", "[data-theme-button]", () => {
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  localStorage.setItem("theme", root.dataset.theme);
+});
+
+// Time zone: the browser's, until the reader chooses one.
+const zone = document.body.dataset.zone;
+if (!/(^|; )mosaico_zone=/.test(document.cookie)) {
+  const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (own) {
+    document.cookie = `mosaico_zone=${own}; path=/; max-age=31536000; samesite=lax`;
+    if (own !== zone) showTimes(own);
+  }
+}
+function showTimes(name) {
+  const exact = new Intl.DateTimeFormat("en-GB", { timeZone: name, dateStyle: "full", timeStyle: "long" });
+  const short = new Intl.DateTimeFormat("en-GB", { timeZone: name, day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+  for (const time of document.querySelectorAll("time[datetime]")) {
+    const at = new Date(time.dateTime);
+    time.title = exact.format(at);
+    if (time.dataset.kind === "date") time.textContent = short.format(at).replace(",", "");
+  }
+  const label = document.querySelector(".zone");
+  if (label) label.textContent = name;
+}
+
+// Copy: `navigator.clipboard` is missing on plain HTTP.
+async function copy(text, button) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+    button.focus();
+  }
+  const label = button.textContent;
+  button.textContent = "Copied";
+  say("Copied");
+  setTimeout(() => (button.textContent = label), 1500);
+}
+on("click", "[data-copy]", (event, button) => copy(button.dataset.copy, button));
+on("click", "[data-copy-link]", (event, button) => copy(location.href, button));
+
+// Changes: ask where it matters, and send each form once.
+on("submit", "form[data-confirm]", (event, form) => {
+  if (!confirm(form.dataset.confirm)) event.preventDefault();
+});
+document.addEventListener("submit", (event) => {
+  if (event.defaultPrevented || event.target.method !== "post") return;
+  setTimeout(() => event.target.querySelectorAll("button").forEach((button) => (button.disabled = true)));
+});
+addEventListener("pageshow", () => document.querySelectorAll("form button:disabled").forEach((button) => (button.disabled = false)));
+for (const button of document.querySelectorAll("[data-back]")) {
+  button.hidden = history.length < 2;
+  button.addEventListener("click", () => history.back());
+}
+
+// Fragments: the parts of the page with [data-fragment] are replaced by those of a fetched page.
+let latest = 0;
+async function refresh(url, { remember = false } = {}) {
+  const mine = ++latest;
+  const response = await fetch(url, { headers: { Accept: "text/html" } });
+  if (response.redirected && new URL(response.url).pathname === "/login") return location.reload();
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  if (mine !== latest) return;
+  for (const old of document.querySelectorAll("[data-fragment]")) {
+    const fresh = page.getElementById(old.id);
+    // The focus stays where it is: a part that holds it is left alone.
+    if (fresh && !(old.contains(document.activeElement) && !remember)) old.replaceWith(fresh);
+  }
+  document.title = page.title;
+  const count = document.querySelector("[data-count]");
+  if (count && remember) say(count.textContent);
+  if (remember) history.pushState({}, "", url);
+  follow();
+}
+let typing;
+on("input", "form[data-filter]", (event, form) => {
+  clearTimeout(typing);
+  typing = setTimeout(() => {
+    const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== ""));
+    refresh(`${form.getAttribute("action")}${query.size ? `?${query}` : ""}`, { remember: true });
+  }, 150);
+});
+addEventListener("popstate", () => location.reload());
+
+// Live: one stream, in the visible tab only. An event carries the state of one run.
+let source, failures = 0, poll;
+function follow() {
+  const run = document.querySelector("[data-events]");
+  if (document.hidden || !run) return stop();
+  if (source || poll) return;
+  source = new EventSource(run.dataset.events);
+  const note = (text) => document.querySelectorAll("[data-live-note]").forEach((element) => (element.textContent = text));
+  source.onopen = () => { failures = 0; note(""); };
+  source.addEventListener(run.dataset.event, (event) => show(JSON.parse(event.data)));
+  source.onerror = () => {
+    note("reconnecting …");
+    if (source.readyState !== EventSource.CLOSED && ++failures < 3) return;
+    stop();
+    note("live updates off: the page asks every 10 s");
+    poll = setTimeout(() => { poll = undefined; refresh(location.href).catch(() => {}).then(follow); }, failures < 3 ? 1000 : 10000);
+  };
+}
+function stop() {
+  source?.close();
+  clearTimeout(poll);
+  source = poll = undefined;
+}
+function show(state) {
+  const element = document.querySelector("[data-events]");
+  if (!element) return;
+  const bar = element.querySelector("progress");
+  if (bar && state.tracesTotal) {
+    bar.max = state.tracesTotal;
+    const value = Math.min(state.tracesProcessed, state.tracesTotal);
+    if (value > bar.value) bar.value = value;
+    const text = element.querySelector("[data-progress-text]");
+    if (text) text.textContent = `${bar.value} of ${bar.max} traces`;
+  }
+  const now = `${state.status ?? state.unread}`;
+  if (now === element.dataset.state) return;
+  element.dataset.state = now;
+  stop();
+  if (state.status) say(`Run ${state.status.toLowerCase()}`);
+  refresh(location.href).catch(() => {});
+}
+document.addEventListener("visibilitychange", follow);
+follow();
+
+// Lists that grow: a link offers the new rows; nothing moves by itself.
+const list = document.querySelector("[data-newest]");
+if (list) setInterval(async () => {
+  if (document.hidden) return;
+  const response = await fetch(list.dataset.newest, { headers: { Accept: "application/json" } }).catch(() => null);
+  if (!response?.ok) return;
+  const { items } = await response.json();
+  const index = items.findIndex((item) => item.id === list.dataset.first);
+  const news = index < 0 ? items.length : index;
+  const link = document.getElementById("new-rows");
+  if (link) { link.hidden = !news; link.textContent = `${news} new – show`; }
+}, 10000);
+
+// Charts: arrow keys read the points, Enter opens the run of one.
+on("keydown", "[data-chart]", (event, chart) => {
+  const points = [...chart.querySelectorAll("[data-point]")];
+  const step = { ArrowRight: 1, ArrowLeft: -1, Home: -points.length, End: points.length }[event.key];
+  if (!step || !points.length) return;
+  event.preventDefault();
+  const now = points.findIndex((point) => point.classList.contains("read"));
+  const next = Math.max(0, Math.min(points.length - 1, now < 0 ? (step > 0 ? 0 : points.length - 1) : now + step));
+  points.forEach((point, index) => point.classList.toggle("read", index === next));
+  chart.parentElement.querySelector("output").textContent = points[next].dataset.point;
+  if (points[next].href) points[next].focus();
+});
+on("pointerover", "[data-point]", (event, point) => {
+  const output = point.closest("[data-chart]")?.parentElement.querySelector("output");
+  if (output) output.textContent = point.dataset.point;
+});
+
+// Keyboard
+const goTo = { m: "/", r: "/runs", b: "/benchmarks", i: "/inbox", s: "/schedules" };
+let going = 0;
+const dialog = document.getElementById("shortcuts");
+const toggle = document.querySelector("[data-shortcuts-switch]");
+if (toggle) {
+  toggle.checked = localStorage.getItem("shortcuts") !== "off";
+  toggle.addEventListener("change", () => localStorage.setItem("shortcuts", toggle.checked ? "on" : "off"));
+}
+on("click", "[data-help]", () => dialog.showModal());
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.altKey || event.metaKey || localStorage.getItem("shortcuts") === "off") return;
+  if (event.target.closest("input, select, textarea, dialog[open]")) return;
+  const rows = [...document.querySelectorAll("[data-row]")];
+  const row = rows.findIndex((element) => element.hasAttribute("aria-current"));
+  if (Date.now() - going < 1500 && goTo[event.key]) return (location.href = goTo[event.key]);
+  going = 0;
+  if (event.key === "g") going = Date.now();
+  else if (event.key === "/") { event.preventDefault(); document.getElementById("search")?.focus(); }
+  else if (event.key === "?") dialog?.showModal();
+  else if ("jk".includes(event.key) && rows.length) {
+    const next = Math.max(0, Math.min(rows.length - 1, row + (event.key === "j" ? 1 : -1)));
+    rows[row]?.removeAttribute("aria-current");
+    rows[next].setAttribute("aria-current", "true");
+    const target = rows[next].querySelector("a, button") ?? rows[next];
+    target.focus();
+    rows[next].scrollIntoView({ block: "nearest" });
+  } else if ("oas".includes(event.key)) {
+    (rows[row] ?? document).querySelector(`[data-key="${event.key}"]`)?.click();
+  } else if (event.key === "n" || event.key === "p") {
+    document.querySelector(`[data-key="${event.key}"]`)?.click();
+  }
+});

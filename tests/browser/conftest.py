@@ -1,0 +1,168 @@
+"""A served MOSAICO with data, and a Chromium that is logged in.
+
+Tests are skipped where no Chromium is found; with MOSAICO_REQUIRE_BROWSER they fail instead.
+"""
+
+import base64
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
+
+from app.core.db import Database
+from app.core.encryption import SecretBox
+from app.core.http.network_policy import PRIVATE_SERVERS
+from app.core.resources import Resources
+from app.jobs.process_pool import ProcessPool
+from tests.support.recycling import Databases
+from tests.support.service import Service, running_service
+
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
+WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+
+
+@dataclass
+class Site:
+    """A running service; `open` gives a page of a logged-in browser that notes what goes wrong."""
+
+    service: Service
+    browser: Browser
+    contexts: list[BrowserContext] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return str(self.service.client.base_url).rstrip("/")
+
+    @property
+    def key(self) -> str:
+        return self.service.client.headers["Authorization"].removeprefix("Bearer ")
+
+    def context(
+        self, *, login: bool = True, key: str | None = None, **options: object
+    ) -> BrowserContext:
+        """A browser of its own; without an explicit width it is 1440 pixels wide."""
+        context = self.browser.new_context(**{"viewport": WIDE, "base_url": self.url, **options})  # type: ignore[arg-type]
+        context.set_default_timeout(20_000)
+        self.contexts.append(context)
+        if login:
+            response = context.request.post(
+                f"{self.url}/login",
+                form={"key": key or self.key},
+                headers={"Origin": self.url, "Accept": "text/html"},
+                max_redirects=0,
+            )
+            assert response.status == 303, response.text()
+        return context
+
+    def open(self, path: str, *, context: BrowserContext | None = None) -> Page:
+        """The page at a path, with every console error and refused request noted in `problems`."""
+        page = (context or self.context()).new_page()
+        page.on("console", lambda message: self._note(message.type, message.text))
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("request", lambda request: self._check_host(request.url))
+        page.goto(f"{self.url}{path}")
+        return page
+
+    def close(self) -> None:
+        for context in self.contexts:
+            context.close()
+        self.contexts.clear()
+        self.problems.clear()
+
+    def _note(self, kind: str, text: str) -> None:
+        # A browser reports each page of an error as an error of its own.
+        if kind == "error" and "Failed to load resource" not in text:
+            self.problems.append(text)
+
+    def _check_host(self, url: str) -> None:
+        if not url.startswith((self.url, "data:", "blob:")):
+            self.problems.append(f"request to {url}")
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> str:
+    path = next((found for name in CHROMIUM_NAMES if (found := shutil.which(name))), None)
+    if path is None:
+        message = "no Chromium found; `apt-get install chromium` lets these tests run"
+        if os.environ.get("MOSAICO_REQUIRE_BROWSER"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return path
+
+
+@pytest.fixture(scope="session")
+def playwright() -> Iterator[Playwright]:
+    with sync_playwright() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def chromium(playwright: Playwright, chromium_path: str) -> Iterator[Browser]:
+    browser = playwright.chromium.launch(
+        executable_path=chromium_path,
+        # Containers have neither user namespaces nor much shared memory.
+        args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
+    )
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="module")
+def module_service(
+    databases: Databases,
+    plugins: None,
+    metric_pool: ProcessPool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Service]:
+    """The API on a real port with a database that the tests of a module share."""
+    name = databases.take()
+    db = Database(databases.url(name), pool_size=10, name="browser tests")
+    resources = Resources(
+        db=db,
+        secrets=SecretBox.from_keys([base64.b64encode(secrets.token_bytes(32)).decode()]),
+        data_dir=Path(tmp_path_factory.mktemp("data")),
+        outbound=PRIVATE_SERVERS,
+        options={"langfuse_default_url": "https://cloud.langfuse.com"},
+    )
+    with running_service(resources, metric_pool) as service:
+        yield service
+    db.dispose()
+    databases.give_back(name)
+
+
+@pytest.fixture(scope="module")
+def module_site(module_service: Service, chromium: Browser) -> Site:
+    return Site(module_service, chromium)
+
+
+@pytest.fixture
+def site(module_site: Site) -> Iterator[Site]:
+    """The site of the module; a test fails when a page logged an error or asked another host."""
+    yield module_site
+    problems = list(module_site.problems)
+    module_site.close()
+    assert problems == []
+
+
+@pytest.fixture
+def axe(site: Site) -> Callable[[Page], list[str]]:
+    """The violations that axe finds on a page, as one line each."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+    def check(page: Page) -> list[str]:
+        results = Axe().run(page, options={"runOnly": {"type": "tag", "values": tags}})
+        return [
+            f"{violation['id']}: {node['html'][:200]}"
+            for violation in results.response["violations"]
+            for node in violation["nodes"]
+        ]
+
+    return check

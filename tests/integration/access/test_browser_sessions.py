@@ -1,0 +1,143 @@
+"""Browser sessions: login by key or link, the role and end of the key, and requests of other sites."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import httpx
+import pytest
+
+from app.access.sessions import create_login_link
+from app.core.web.static_files import asset_url
+from tests.support.service import Service
+
+HTML = {"Accept": "text/html"}
+
+
+@pytest.fixture
+def browser(service: Service) -> Iterator[httpx.Client]:
+    """A client without a key, which keeps cookies and asks for pages."""
+    headers = {**HTML, "Sec-Fetch-Site": "same-origin"}
+    url = service.client.base_url
+    with httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=60) as client:
+        yield client
+
+
+def key_of(service: Service, role: str = "admin") -> str:
+    return str(service.post("/keys", {"name": f"a {role}", "role": role})["token"])
+
+
+def log_in(browser: httpx.Client, key: str, **form: str) -> httpx.Response:
+    return browser.post("/login", data={"key": key, **form})
+
+
+def test_login__session_reads_the_api_and_changes_nothing_there(
+    service: Service, browser: httpx.Client
+) -> None:
+    response = log_in(browser, key_of(service), next="/runs?status=FAILED")
+    assert (response.status_code, response.headers["location"]) == (303, "/runs?status=FAILED")
+    cookie = response.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=lax" in cookie
+    assert browser.get("/api/v1/agents").status_code == 200
+    refused = browser.post("/api/v1/agents", json={"id": "a", "name": "A"})
+    assert refused.status_code == 401
+    assert service.listed("/agents") == []
+
+
+def test_login__wrong_key_shows_the_form_again(service: Service, browser: httpx.Client) -> None:
+    response = log_in(browser, "mosaico_admin_wrong")
+    assert response.status_code == 401
+    assert 'aria-describedby="key-error"' in response.text
+    assert "mosaico_admin_wrong" not in response.text
+
+
+@pytest.mark.parametrize("target", ["//evil.example/", "https://evil.example/", "/\\evil.example"])
+def test_login__never_leads_to_another_host(
+    target: str, service: Service, browser: httpx.Client
+) -> None:
+    response = log_in(browser, key_of(service), next=target)
+    assert response.headers["location"] == "/"
+
+
+def test_session__ends_when_its_key_is_revoked(service: Service, browser: httpx.Client) -> None:
+    created = service.post("/keys", {"name": "browser", "role": "read"})
+    log_in(browser, created["token"])
+    assert browser.get("/api/v1/agents").status_code == 200
+    service.delete(f"/keys/{created['id']}")
+    assert browser.get("/api/v1/agents").status_code == 401
+
+
+def test_logout__ends_the_session(service: Service, browser: httpx.Client) -> None:
+    log_in(browser, key_of(service))
+    token = browser.cookies["mosaico_session"]
+    browser.post("/logout")
+    assert "mosaico_session" not in browser.cookies
+    browser.cookies.set("mosaico_session", token)
+    assert browser.get("/api/v1/agents").status_code == 401
+
+
+def test_login_link__works_once(service: Service, browser: httpx.Client) -> None:
+    with service.resources.db.begin() as session:
+        token = create_login_link(session, service.resources.clock())
+    response = browser.get("/login", params={"once": token})
+    assert response.status_code == 303
+    assert browser.get("/api/v1/keys").status_code == 200
+    browser.cookies.clear()
+    assert browser.get("/login", params={"once": token}).status_code == 401
+    assert browser.get("/api/v1/keys").status_code == 401
+
+
+def test_login_link__expires_after_ten_minutes(service: Service, browser: httpx.Client) -> None:
+    with service.resources.db.begin() as session:
+        token = create_login_link(session, service.resources.clock() - timedelta(minutes=11))
+    assert browser.get("/login", params={"once": token}).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "https://evil.example"},
+        {},
+    ],
+)
+@pytest.mark.parametrize("path", ["/login", "/logout", "/time-zone"])
+def test_form__of_another_site_is_refused(
+    path: str, headers: dict[str, str], service: Service, browser: httpx.Client
+) -> None:
+    del browser.headers["Sec-Fetch-Site"]
+    response = browser.post(
+        path, data={"key": key_of(service), "zone": "Asia/Tokyo"}, headers=headers
+    )
+    assert response.status_code == 403
+    assert "set-cookie" not in response.headers
+
+
+def test_form__without_fetch_metadata_needs_the_origin_of_the_service(
+    service: Service, browser: httpx.Client
+) -> None:
+    del browser.headers["Sec-Fetch-Site"]
+    origin = {"Origin": str(browser.base_url).rstrip("/")}
+    assert (
+        browser.post("/time-zone", data={"zone": "Asia/Tokyo"}, headers=origin).status_code == 303
+    )
+
+
+def test_error__is_a_page_for_a_browser_and_a_problem_for_a_program(service: Service) -> None:
+    page = service.client.get("/nothing", headers=HTML)
+    assert page.status_code == 404
+    assert page.headers["content-type"].startswith("text/html")
+    assert page.headers["x-request-id"] in page.text
+    program = service.client.get("/nothing")
+    assert program.headers["content-type"] == "application/problem+json"
+    api = service.client.get("/api/v1/agents/nobody", headers=HTML)
+    assert api.headers["content-type"] == "application/problem+json"
+
+
+def test_static_files__are_kept_forever_under_the_hash_of_their_content(service: Service) -> None:
+    by_hash = service.client.get(asset_url("app.css"))
+    assert "immutable" in by_hash.headers["cache-control"]
+    assert "immutable" not in service.client.get("/static/app.css").headers["cache-control"]
+    assert len(by_hash.content) <= 12_288
+    assert len(service.client.get(asset_url("app.js")).content) <= 12_288
