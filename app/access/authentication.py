@@ -118,8 +118,10 @@ async def identify_token(request: Request, token: str) -> KeyIdentity:
     """
     access = _access_control(request)
     # On the event loop, without a thread: most requests come with a key that was used a moment ago.
-    key = access.key_cache.get_cached(token)
-    return key or await run_in_threadpool(_find_key, access, request, token)
+    cached = access.key_cache.get_cached(token)
+    if cached is not None:
+        return cached
+    return await run_in_threadpool(_find_key, access, request, token)
 
 
 async def _find_session_key(request: Request) -> KeyIdentity | None:

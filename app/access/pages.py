@@ -7,6 +7,7 @@ from zoneinfo import available_timezones
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
+from sqlalchemy.orm import Session
 
 from app.access import sessions
 from app.access.audit import AuditActor, AuditResource, record_action
@@ -165,7 +166,7 @@ def _with_cookie(request: Request, response: Response, new_session: NewSession) 
     return response
 
 
-def _record_login(session: sessions.Session, new_session: NewSession, action: str) -> None:
+def _record_login(session: Session, new_session: NewSession, action: str) -> None:
     actor = AuditActor(type="key", id=new_session.key_id)
     record_action(session, actor, action, AuditResource("keys", new_session.key_id))
 
