@@ -9,9 +9,8 @@ import threading
 from app.access.audit import delete_old_entries
 from app.access.rate_limits import delete_old_windows
 from app.access.service import delete_expired_responses
-from app.alerts import confirmations, missing_runs
 from app.access.sessions import delete_expired_sessions
-from app.alerts import confirmations
+from app.alerts import confirmations, missing_runs
 from app.core.batch_delete import delete_in_batches, trusted_now
 from app.core.resources import Resources
 from app.core.settings import Settings
