@@ -48,7 +48,7 @@ check: dev ## format, lint, types, imports, dependencies
 	@$(BIN)/lint-imports
 	@$(BIN)/deptry --no-ansi .
 
-format: dev ## rewrite the sources in the house format
+format: dev ## rewrite the sources in the project format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 

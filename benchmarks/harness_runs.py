@@ -91,8 +91,8 @@ class _Comparison:
         self, name: str, content: str, command: Sequence[str], options: Sequence[str], harness: JSON
     ) -> BenchRow:
         self._file.write_text(content)
-        self._service.agent()
-        self._service.benchmark(
+        self._service.create_agent()
+        self._service.create_benchmark(
             source="harness", datasetRef=self._file.name, harness=harness, metrics=METRICS
         )
         began = time.perf_counter()
@@ -114,7 +114,7 @@ class _Comparison:
         )
 
     def _run_in_service(self) -> None:
-        run_id = str(self._service.start()["id"])
+        run_id = str(self._service.start_run()["id"])
         until(lambda: self._database.status(run_id) in ("COMPLETED", "FAILED"))
         run = self._service.get(f"/benchmark-runs/{run_id}")
         assert (run["status"], run["tracesTotal"]) == ("COMPLETED", TASKS), run

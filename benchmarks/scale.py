@@ -39,7 +39,7 @@ class RunTiming(NamedTuple):
 
 def measure() -> Iterator[BenchRow]:
     with deployment_with_workers() as deployment:
-        deployment.service.benchmark("scale")
+        deployment.service.create_benchmark("scale")
         one_worker, two_workers = [], []
         for number in range(ROUNDS):
             one_worker.append(_with_workers(deployment, 1, f"one-{number}"))
@@ -110,7 +110,7 @@ def _upload(deployment: Deployment, name: str, count: int) -> None:
 
 
 def _run(deployment: Deployment, name: str) -> RunTiming:
-    started = deployment.service.start(benchmarkId="scale", runName=name)
+    started = deployment.service.start_run(benchmarkId="scale", runName=name)
     run = deployment.completed_run(started["id"])
     began, ended = (datetime.fromisoformat(run[key]) for key in ("startedAt", "completedAt"))
     scoring_s = float(deployment.database.value(SCORING_S, run["id"]))

@@ -48,7 +48,7 @@ BY_HAND = (
 )
 
 
-class Night(NamedTuple):
+class TwoRuns(NamedTuple):
     """The values of every metric by trace, of the baseline and of the candidate."""
 
     base: dict[str, FloatArray]
@@ -57,11 +57,11 @@ class Night(NamedTuple):
 
 def measure() -> Iterator[BenchRow]:
     """One row for the comparison with scipy, and one for the seconds."""
-    night = _night()
-    spec = _spec(night)
+    two_runs = _two_runs()
+    spec = _spec(two_runs)
     ours, peer = interleave(
         lambda: _verdicts(spec),
-        lambda: _scipy(night),
+        lambda: _scipy(two_runs),
         repeat=ROUNDS,
         clock=time.process_time,
     )
@@ -86,8 +86,8 @@ def _verdicts(spec: ComparisonSpec) -> ComparisonResult:
     return compute(spec)
 
 
-def _spec(night: Night) -> ComparisonSpec:
-    baseline, candidate = (_matrix(run) for run in night)
+def _spec(two_runs: TwoRuns) -> ComparisonSpec:
+    baseline, candidate = (_matrix(run) for run in two_runs)
     return ComparisonSpec(
         run=candidate,
         candidate=candidate,
@@ -112,10 +112,10 @@ def _matrix(run: dict[str, FloatArray]) -> ItemMatrix:
     )
 
 
-def _scipy(night: Night) -> None:
+def _scipy(two_runs: TwoRuns) -> None:
     for k in range(KPIS):
         bootstrap(
-            [_item_means(run, (k + step) % KPIS) for run in night for step in (0, 1)],
+            [_item_means(run, (k + step) % KPIS) for run in two_runs for step in (0, 1)],
             partial(_change, BY_HAND[k % len(BY_HAND)]),
             n_resamples=RESAMPLES,
             method="percentile",
@@ -135,11 +135,11 @@ def _change(formula: Any, a: Any, b: Any, c: Any, d: Any, axis: int) -> Any:
     return formula(c.mean(axis), d.mean(axis)) - formula(a.mean(axis), b.mean(axis))
 
 
-def _night() -> Night:
+def _two_runs() -> TwoRuns:
     random = np.random.default_rng(6)
     difficulty = random.beta(4, 1, (KPIS, ITEMS))[:, PLACES]
     runs = [(random.random(difficulty.shape) < difficulty).astype(float) for _ in range(2)]
-    return Night(*({f"M{k}": run[k] for k in range(KPIS)} for run in runs))
+    return TwoRuns(*({f"M{k}": run[k] for k in range(KPIS)} for run in runs))
 
 
 def _texts() -> list[str]:

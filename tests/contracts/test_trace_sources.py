@@ -72,7 +72,7 @@ def store_upload(resources: Resources, body: bytes, *, replace: bool) -> None:
         resources.db.begin() as session,
     ):
         store_local_dataset(
-            session, "support", "night-1", encoded, size_bytes=len(body), replace=replace
+            session, "support", "run-1", encoded, size_bytes=len(body), replace=replace
         )
 
 

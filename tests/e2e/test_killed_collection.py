@@ -41,9 +41,9 @@ def test_killed_collection__no_stored_page_is_read_again(
             "langfuseSecretKey": langfuse.secret_key,
         },
     )
-    deployment.service.benchmark("in-langfuse", source="langfuse", metrics=["ACCURACY"])
+    deployment.service.create_benchmark("in-langfuse", source="langfuse", metrics=["ACCURACY"])
     victim = deployment.programs.worker(MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8")
-    run_id = deployment.service.start(benchmarkId="in-langfuse")["id"]
+    run_id = deployment.service.start_run(benchmarkId="in-langfuse")["id"]
 
     def hangs_after_three_pages() -> bool:
         stored = deployment.database.value("SELECT coalesce(max(trace_count), 0) FROM collections")

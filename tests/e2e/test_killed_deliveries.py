@@ -99,10 +99,10 @@ class DeliveryScenario:
         )
 
     def start_run(self, alert: WatchedAlert) -> None:
-        self.service.start(agentId=alert.point)
+        self.service.start_run(agentId=alert.point)
 
     def deliveries(self) -> list[JSON]:
-        return self.service.listed("/deliveries")
+        return self.service.list_items("/deliveries")
 
 
 @pytest.fixture
@@ -116,10 +116,10 @@ def scenario(service: Service, tmp_path: Path) -> Iterator[DeliveryScenario]:
     url = service.resources.db.url
     database = DatabaseReader(url)
     database.execute(WAIT_FOR_LOCK)
-    service.benchmark(metrics=["EXACT_MATCH"])
+    service.create_benchmark(metrics=["EXACT_MATCH"])
     service.upload([pair(1, "yes", "no")])
     for point in POINTS:
-        service.agent(point)
+        service.create_agent(point)
     with ExitStack() as stack:
         receivers = {point: stack.enter_context(receiving()) for point in POINTS}
         started = stack.enter_context(
@@ -209,7 +209,7 @@ def kill_at_every_point(
 
 def assert_delivered_once(scenario: DeliveryScenario, alert: WatchedAlert) -> None:
     """One alert, one message, the same ID in every request, and no superfluous request."""
-    [event] = scenario.service.listed("/alerts", alertConfigId=alert.rule)
+    [event] = scenario.service.list_items("/alerts", alertConfigId=alert.rule)
     assert event["state"] == "FIRING"
     calls = alert.receiver.calls
     assert {call.headers["webhook-id"] for call in calls} == {event["notificationId"]}, alert.point

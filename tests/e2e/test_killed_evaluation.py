@@ -74,11 +74,13 @@ def test_killed_evaluation__no_finished_task_is_repeated(
             "bench.yaml": {"concurrency": 2},
         }
         for dataset, harness in settings.items():
-            deployment.service.benchmark(
+            deployment.service.create_benchmark(
                 dataset, source="harness", datasetRef=dataset, harness=harness, metrics=METRICS
             )
         victim = deployment.programs.worker(**environment)
-        runs = [str(deployment.service.start(benchmarkId=dataset)["id"]) for dataset in settings]
+        runs = [
+            str(deployment.service.start_run(benchmarkId=dataset)["id"]) for dataset in settings
+        ]
         stored = "SELECT count(*) FROM collections WHERE trace_count = 6"
         until(lambda: deployment.database.value(stored) == len(settings), what=victim.log)
         until(

@@ -169,8 +169,8 @@ def test_killed_database__the_run_completes_after_a_restart(
         ),
     ]
 
-    killed, *others = (deployment.database.stored_run(run_id) for run_id in runs)
-    assert others == [killed, killed]
+    killed, *other_runs = (deployment.database.stored_run(run_id) for run_id in runs)
+    assert other_runs == [killed, killed]
     assert len({row[0] for row in killed.results}) == len(killed.results) == TRACES
 
 

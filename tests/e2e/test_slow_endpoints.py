@@ -66,7 +66,7 @@ class DeliveryClock:
         return sorted(self.arrived[message_id] - at for message_id, at in published.items())
 
     def _publish(self, title: str, endpoints: list[str]) -> str:
-        message = NotificationMessage(topic="test.told", title=title)
+        message = NotificationMessage(topic="test.sent", title=title)
         with self.resources.db.begin() as session:
             return publish(session, message, endpoints)
 

@@ -65,10 +65,10 @@ def test_migrations__have_one_head_revision() -> None:
 def test_downgrade__of_a_database_in_use_can_be_upgraded_again(
     service: Service, revision: str
 ) -> None:
-    service.agent(langfuseSecretKey="sk-1")
-    service.benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
+    service.create_agent(langfuseSecretKey="sk-1")
+    service.create_benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
     service.upload([pair(1)])
-    service.completed()
+    service.complete_run()
     url = service.resources.db.url
     before, newest = tables(url), current_revision(url)
     service.resources.db.engine.dispose()

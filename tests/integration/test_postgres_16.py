@@ -64,10 +64,10 @@ def test_postgres_16__run_completes(
         options={"langfuse_default_url": "https://cloud.langfuse.com"},
     )
     with running_service(resources, metric_pool) as service:
-        service.agent()
-        service.benchmark(measures=[{"name": "quality", "formula": "ROUGE"}])
+        service.create_agent()
+        service.create_benchmark(measures=[{"name": "quality", "formula": "ROUGE"}])
         service.upload([pair(number) for number in range(3)])
-        assert service.completed()["validity"] == "VALID"
+        assert service.complete_run()["validity"] == "VALID"
         [kpi] = service.get("/kpi-history")["items"]
         assert kpi["value"] == 1.0
     db.dispose()

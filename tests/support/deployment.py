@@ -50,15 +50,15 @@ class Deployment:
         self.service.upload(traces, run_name=run_name)
 
     def start(self, run_name: str) -> str:
-        return str(self.service.start(runName=run_name)["id"])
+        return str(self.service.start_run(runName=run_name)["id"])
 
     def benchmark(self) -> None:
         """Create a benchmark with the gate metric and the gated source.
 
         Only the workers have these plugins, so the API would refuse their names.
         """
-        self.service.agent()
-        self.service.benchmark(
+        self.service.create_agent()
+        self.service.create_benchmark(
             metrics=["ROUGE", "ACCURACY"],
             measures=[{"name": "quality", "formula": "WEIGHTED_SUM(ROUGE:0.5, ACCURACY.p95:0.5)"}],
         )

@@ -49,7 +49,7 @@ def pointers(problem: JSON) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """What a user of the service can do, and `work`, which does the jobs that wait."""
+    """A client of the service; `work` does the waiting jobs."""
 
     client: httpx.Client
     resources: Resources
@@ -72,13 +72,15 @@ class Service:
         return self._json(self.client.put(f"/api/v1{path}", json=body))
 
     def send(self, method: str, path: str, body: Any = None, **more: Any) -> httpx.Response:
-        """A request of which the whole answer is of interest; `body` is sent as JSON."""
+        """Send a request and return the whole response; `body` is sent as JSON."""
         if body is not None:
             more["json"] = body
         return self.client.request(method, f"/api/v1{path}", **more)
 
-    def refused(self, status: int, method: str, path: str, body: Any = None, **more: Any) -> JSON:
-        """The problem document of a request that must be refused with this status."""
+    def expect_problem(
+        self, status: int, method: str, path: str, body: Any = None, **more: Any
+    ) -> JSON:
+        """The problem document of a request that the service must reject with this status."""
         response = self.send(method, path, body, **more)
         assert response.status_code == status, f"{response.status_code}: {response.text}"
         assert response.headers["content-type"] == MEDIA_TYPE
@@ -87,8 +89,8 @@ class Service:
         assert problem["detail"]
         return problem
 
-    def listed(self, path: str, **parameters: Any) -> list[JSON]:
-        """Every item of a list, page by page."""
+    def list_items(self, path: str, **parameters: Any) -> list[JSON]:
+        """All items of a list, from all its pages."""
         items: list[JSON] = []
         page: JSON = {"nextCursor": None}
         while not items or page["nextCursor"]:
@@ -105,7 +107,7 @@ class Service:
         self,
         traces: Iterable[Mapping[str, Any]],
         name: str = "support",
-        run_name: str = "night-1",
+        run_name: str = "run-1",
         **parameters: str,
     ) -> JSON:
         return self._json(
@@ -117,19 +119,19 @@ class Service:
             )
         )
 
-    def agent(self, agent_id: str = "agent-001", **fields: Any) -> JSON:
+    def create_agent(self, agent_id: str = "agent-001", **fields: Any) -> JSON:
         return self.post("/agents", {"id": agent_id, "name": "Pelican", **fields})
 
-    def benchmark(self, benchmark_id: str = "bench-001", **fields: Any) -> JSON:
+    def create_benchmark(self, benchmark_id: str = "bench-001", **fields: Any) -> JSON:
         return self.post("/benchmarks", {"id": benchmark_id, "datasetRef": "support", **fields})
 
-    def start(self, **fields: Any) -> JSON:
+    def start_run(self, **fields: Any) -> JSON:
         body = {"benchmarkId": "bench-001", "agentId": "agent-001", **fields}
         return self.post("/benchmark-runs", body)
 
-    def completed(self, **fields: Any) -> JSON:
-        """A run that was started and done."""
-        run = self.start(**fields)
+    def complete_run(self, **fields: Any) -> JSON:
+        """Start a run, do its jobs, and return it."""
+        run = self.start_run(**fields)
         self.work()
         return self.get(f"/benchmark-runs/{run['id']}")
 

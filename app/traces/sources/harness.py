@@ -36,9 +36,9 @@ class HarnessSource:
     def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
         producer = _open_producer(self.resources, query)
         total = producer.total
-        done, used = _read_cursor(cursor, producer.fingerprint)
+        done, used_budget = _read_cursor(cursor, producer.fingerprint)
         missing = set(range(total)) - done
-        budget = producer.budget(used)
+        budget = producer.budget(used_budget)
         unsettled: list[ProducedTrace] = []
 
         def page(produced: Sequence[ProducedTrace]) -> TracePage:

@@ -18,8 +18,8 @@ from tests.integration.access.toy_service import (
     POOL_SIZE,
     START,
     TOYS,
-    Client,
-    Clock,
+    ManualClock,
+    ToyClient,
     Workshop,
     toy_app,
 )
@@ -58,12 +58,12 @@ def db(tables: Database) -> Database:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def resources(db: Database, clock: Clock, tmp_path: Path) -> Resources:
+def resources(db: Database, clock: ManualClock, tmp_path: Path) -> Resources:
     return Resources(db=db, secrets=BOX, data_dir=tmp_path, clock=clock)
 
 
@@ -90,9 +90,9 @@ def create_token(db: Database) -> Callable[..., str]:
 
 
 @pytest.fixture
-def client(app: FastAPI, create_token: Callable[..., str]) -> Client:
+def client(app: FastAPI, create_token: Callable[..., str]) -> ToyClient:
     """A client with a key of the role run."""
-    return Client(app, create_token("run"))
+    return ToyClient(app, create_token("run"))
 
 
 @pytest.fixture

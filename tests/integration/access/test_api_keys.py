@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from app.access.service import FIRST_KEY_NAME
 from app.core.db import Database
-from tests.integration.access.toy_service import START, Call, Client, Clock
+from tests.integration.access.toy_service import START, ApiCall, ManualClock, ToyClient
 
 CreateToken = Callable[..., str]
 
@@ -17,11 +17,11 @@ NEW = {"name": "nightly build", "role": "run"}
 
 
 @pytest.fixture
-def admin(app: FastAPI, create_token: CreateToken) -> Client:
-    return Client(app, create_token("admin"))
+def admin(app: FastAPI, create_token: CreateToken) -> ToyClient:
+    return ToyClient(app, create_token("admin"))
 
 
-def test_create_key__key_is_shown_once_and_works(admin: Client, app: FastAPI) -> None:
+def test_create_key__key_is_shown_once_and_works(admin: ToyClient, app: FastAPI) -> None:
     created = admin.post("/keys", json=NEW)
     key = created.json()
     assert created.status_code == 201
@@ -32,14 +32,14 @@ def test_create_key__key_is_shown_once_and_works(admin: Client, app: FastAPI) ->
         None,
         None,
     )
-    assert Client(app, key["token"]).post("/toys", json={"name": "bear"}).status_code == 201
+    assert ToyClient(app, key["token"]).post("/toys", json={"name": "bear"}).status_code == 201
     shown_key = admin.get(created.headers["Location"])
     assert shown_key.json().keys() == key.keys() - {"token"}
     assert key["token"] not in shown_key.text + admin.get("/keys").text
 
 
 def test_create_key__replay_returns_the_same_key_and_its_text_is_not_stored(
-    admin: Client, db: Database
+    admin: ToyClient, db: Database
 ) -> None:
     first, again = (
         admin.post("/keys", json=NEW, headers={"Idempotency-Key": "k"}) for _ in range(2)
@@ -54,7 +54,7 @@ def test_create_key__replay_returns_the_same_key_and_its_text_is_not_stored(
     assert first.json()["token"].split("_")[3] not in stored
 
 
-def test_list_keys__newest_first_in_pages(admin: Client, clock: Clock) -> None:
+def test_list_keys__newest_first_in_pages(admin: ToyClient, clock: ManualClock) -> None:
     for number in range(3):
         clock.forward(seconds=1)
         admin.post("/keys", json={"name": f"key {number}"})
@@ -65,12 +65,12 @@ def test_list_keys__newest_first_in_pages(admin: Client, clock: Clock) -> None:
     assert last_page["nextCursor"] is None
 
 
-def test_create_key__default_role_is_read(admin: Client) -> None:
+def test_create_key__default_role_is_read(admin: ToyClient) -> None:
     assert admin.post("/keys", json={"name": "dashboard"}).json()["role"] == "read"
 
 
 def test_revoke_key__key_is_refused_and_stays_in_the_list(
-    admin: Client, app: FastAPI, clock: Clock
+    admin: ToyClient, app: FastAPI, clock: ManualClock
 ) -> None:
     key = admin.post("/keys", json=NEW).json()
     path = f"/keys/{key['id']}"
@@ -78,15 +78,15 @@ def test_revoke_key__key_is_refused_and_stays_in_the_list(
     clock.forward(hours=1)
     assert admin.delete(path).status_code == 204
     assert admin.get(path).json()["revokedAt"] == "2026-11-21T12:00:00Z"
-    assert Client(app, key["token"]).get("/toys").status_code == 401
+    assert ToyClient(app, key["token"]).get("/toys").status_code == 401
 
 
 def test_create_key__key_is_refused_after_its_expiry(
-    admin: Client, app: FastAPI, clock: Clock
+    admin: ToyClient, app: FastAPI, clock: ManualClock
 ) -> None:
     tomorrow = START + timedelta(days=1)
     key = admin.post("/keys", json={**NEW, "expiresAt": tomorrow.isoformat()}).json()
-    client = Client(app, key["token"])
+    client = ToyClient(app, key["token"])
     assert client.get("/toys").status_code == 200
     clock.forward(days=1)
     assert client.get("/toys").status_code == 401
@@ -104,14 +104,14 @@ def test_create_key__key_is_refused_after_its_expiry(
     ],
 )
 def test_create_key__invalid_field_is_named(
-    admin: Client, change: dict[str, str], pointer: str
+    admin: ToyClient, change: dict[str, str], pointer: str
 ) -> None:
     answer = admin.post("/keys", json={**NEW, **change})
     assert answer.status_code == 422
     assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
 
 
-def test_keys__unknown_id_is_not_found(admin: Client) -> None:
+def test_keys__unknown_id_is_not_found(admin: ToyClient) -> None:
     for answer in (
         admin.get("/keys/nobody"),
         admin.patch("/keys/nobody", json={"name": "x"}),
@@ -122,7 +122,7 @@ def test_keys__unknown_id_is_not_found(admin: Client) -> None:
 
 @pytest.mark.parametrize("role", ["read", "run"])
 def test_keys__require_the_admin_role(app: FastAPI, create_token: CreateToken, role: str) -> None:
-    client = Client(app, create_token(role))
+    client = ToyClient(app, create_token(role))
     answers = [
         client.get("/keys"),
         client.get("/keys/x"),
@@ -133,7 +133,9 @@ def test_keys__require_the_admin_role(app: FastAPI, create_token: CreateToken, r
     assert [answer.status_code for answer in answers] == [403] * 5
 
 
-def test_revoke_key__last_admin_key_is_refused(admin: Client, app: FastAPI, clock: Clock) -> None:
+def test_revoke_key__last_admin_key_is_refused(
+    admin: ToyClient, app: FastAPI, clock: ManualClock
+) -> None:
     (mine,) = admin.get("/keys").json()["items"]
     in_an_hour = (START + timedelta(hours=1)).isoformat()
     for other in (NEW, {"name": "guest", "role": "admin", "expiresAt": in_an_hour}):
@@ -146,7 +148,7 @@ def test_revoke_key__last_admin_key_is_refused(admin: Client, app: FastAPI, cloc
     successor = admin.post("/keys", json={"name": "successor", "role": "admin"}).json()
     assert admin.delete(f"/keys/{mine['id']}").status_code == 204
     clock.forward(seconds=1)
-    assert Client(app, successor["token"]).get("/keys").status_code == 200
+    assert ToyClient(app, successor["token"]).get("/keys").status_code == 200
 
 
 def test_revoke_key__concurrent_requests_cannot_revoke_the_last_two_admin_keys(
@@ -155,22 +157,22 @@ def test_revoke_key__concurrent_requests_cannot_revoke_the_last_two_admin_keys(
     for _ in range(5):
         pair = [create_token("admin"), create_token("admin")]
         ids = [text_of_key.split("_")[2] for text_of_key in pair]
-        everyone = Client(app, pair[0]).get("/keys").json()["items"]
+        everyone = ToyClient(app, pair[0]).get("/keys").json()["items"]
         for key in everyone:
             if key["id"] not in ids and key["revokedAt"] is None:
-                Client(app, pair[0]).delete(f"/keys/{key['id']}")
-        answers = Client(app, pair[0]).all_at_once(
-            [Call("DELETE", f"/keys/{key}", {}) for key in ids]
+                ToyClient(app, pair[0]).delete(f"/keys/{key['id']}")
+        answers = ToyClient(app, pair[0]).all_at_once(
+            [ApiCall("DELETE", f"/keys/{key}", {}) for key in ids]
         )
         assert sorted(answer.status_code for answer in answers) == [204, 409]
 
 
 def test_update_key__changes_the_sent_fields_only(
-    admin: Client, app: FastAPI, clock: Clock
+    admin: ToyClient, app: FastAPI, clock: ManualClock
 ) -> None:
     tomorrow = "2026-11-22T12:00:00Z"
     key = admin.post("/keys", json=NEW).json()
-    path, client = f"/keys/{key['id']}", Client(app, key["token"])
+    path, client = f"/keys/{key['id']}", ToyClient(app, key["token"])
     renamed = admin.patch(path, json={"name": "weekly build"})
     assert (renamed.status_code, renamed.json()["name"]) == (200, "weekly build")
     expiring = admin.patch(path, json={"expiresAt": tomorrow}).json()
@@ -181,7 +183,7 @@ def test_update_key__changes_the_sent_fields_only(
     assert client.get("/toys").status_code == 401
     # An expired key works again without its expiry.
     assert admin.patch(path, json={"expiresAt": None}).json()["expiresAt"] is None
-    assert Client(app, key["token"]).get("/toys").status_code == 200
+    assert ToyClient(app, key["token"]).get("/toys").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -194,7 +196,7 @@ def test_update_key__changes_the_sent_fields_only(
     ],
 )
 def test_update_key__a_refused_field_is_named(
-    admin: Client, change: dict[str, str], pointer: str
+    admin: ToyClient, change: dict[str, str], pointer: str
 ) -> None:
     key = admin.post("/keys", json=NEW).json()
     refused = admin.patch(f"/keys/{key['id']}", json=change)
@@ -203,7 +205,7 @@ def test_update_key__a_refused_field_is_named(
     assert admin.get(f"/keys/{key['id']}").json()["name"] == NEW["name"]
 
 
-def test_update_key__the_first_admin_key_keeps_its_name(admin: Client, db: Database) -> None:
+def test_update_key__the_first_admin_key_keeps_its_name(admin: ToyClient, db: Database) -> None:
     (key,) = admin.get("/keys").json()["items"]
     with db.begin() as session:
         session.execute(text("UPDATE api_keys SET name = :name"), {"name": FIRST_KEY_NAME})
@@ -213,14 +215,14 @@ def test_update_key__the_first_admin_key_keeps_its_name(admin: Client, db: Datab
     assert admin.post("/keys", json={"name": FIRST_KEY_NAME}).status_code == 422
 
 
-def test_update_key__a_revoked_key_is_refused(admin: Client) -> None:
+def test_update_key__a_revoked_key_is_refused(admin: ToyClient) -> None:
     key = admin.post("/keys", json=NEW).json()
     admin.delete(f"/keys/{key['id']}")
     refused = admin.patch(f"/keys/{key['id']}", json={"name": "again"})
     assert (refused.status_code, refused.json()["type"]) == (409, "/problems/api-key-revoked")
 
 
-def test_update_key__one_admin_key_outlives_every_new_expiry(admin: Client) -> None:
+def test_update_key__one_admin_key_outlives_every_new_expiry(admin: ToyClient) -> None:
     (mine,) = admin.get("/keys").json()["items"]
     path, soon, later = f"/keys/{mine['id']}", "2026-11-22T12:00:00Z", "2026-11-23T12:00:00Z"
     other = admin.post("/keys", json={"name": "other", "role": "admin", "expiresAt": soon}).json()
@@ -238,7 +240,7 @@ def test_update_key__two_administrators_cannot_expire_each_other_at_once(
     pair = [create_token("admin"), create_token("admin")]
     ids = [text_of_key.split("_")[2] for text_of_key in pair]
     body = {"expiresAt": "2026-11-22T12:00:00Z"}
-    answers = Client(app, pair[0]).all_at_once(
-        [Call("PATCH", f"/keys/{key}", {"json": body}) for key in ids]
+    answers = ToyClient(app, pair[0]).all_at_once(
+        [ApiCall("PATCH", f"/keys/{key}", {"json": body}) for key in ids]
     )
     assert sorted(answer.status_code for answer in answers) == [200, 409]

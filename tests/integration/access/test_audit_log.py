@@ -18,16 +18,16 @@ from app.core.correlation import bind_correlation
 from tests.support.service import JSON, Service, pair
 
 
-def lines(service: Service, **wanted: str) -> list[JSON]:
+def lines(service: Service, **expected_fields: str) -> list[JSON]:
     """The entries of the audit log, oldest first."""
-    return service.listed("/audit", **wanted)[::-1]
+    return service.list_items("/audit", **expected_fields)[::-1]
 
 
 def begun(service: Service) -> AbstractContextManager[Session]:
     return service.resources.db.begin()
 
 
-def told(service: Service) -> list[tuple[str, str, str | None, list[str]]]:
+def audit_entries(service: Service) -> list[tuple[str, str, str | None, list[str]]]:
     return [
         (line["action"], line["resourceType"], line["resourceId"], line["fields"])
         for line in lines(service)
@@ -40,16 +40,16 @@ def key_id(service: Service) -> str:
 
 
 def test_audit_log__every_change_has_actor_action_resource_and_fields(service: Service) -> None:
-    service.agent(langfuseSecretKey="sk-lf-canary")
+    service.create_agent(langfuseSecretKey="sk-lf-canary")
     service.patch("/agents/agent-001", {"description": "d", "langfuseSecretKey": "sk-lf-second"})
-    service.benchmark()
+    service.create_benchmark()
     service.post("/benchmarks/bench-001/kpis", {"id": "k", "name": "k", "formula": "ROUGE"})
     service.delete("/benchmarks/bench-001/kpis/k")
     upload = service.upload([pair(1)])
-    run = service.start()
+    run = service.start_run()
     service.post(f"/benchmark-runs/{run['id']}/cancel")
     again = service.post(f"/benchmark-runs/{run['id']}/retry")
-    assert told(service) == [
+    assert audit_entries(service) == [
         ("create_agent", "agents", "agent-001", ["id", "langfuseSecretKey", "name"]),
         ("change_agent", "agents", "agent-001", ["description", "langfuseSecretKey"]),
         ("create_benchmark", "benchmarks", "bench-001", ["datasetRef", "id"]),
@@ -66,8 +66,8 @@ def test_audit_log__every_change_has_actor_action_resource_and_fields(service: S
 def test_audit_log__resource_ids_equal_to_path_segments_are_not_confused(
     service: Service,
 ) -> None:
-    service.agent("agents")
-    service.benchmark("kpis", metrics=["ROUGE"])
+    service.create_agent("agents")
+    service.create_benchmark("kpis", metrics=["ROUGE"])
     body = {"name": "s", "benchmarkId": "kpis", "agentId": "agents"}
     service.post("/schedule-configs", {"id": "fires", "cronExpression": "0 0 2 * * *", **body})
     run = service.post("/schedule-configs/fires/trigger")["runId"]
@@ -75,7 +75,7 @@ def test_audit_log__resource_ids_equal_to_path_segments_are_not_confused(
     service.post("/benchmarks/kpis/kpis", {"id": "benchmarks", "name": "k", "formula": "ROUGE"})
     service.delete("/benchmarks/kpis/kpis/benchmarks")
     service.delete("/schedule-configs/fires")
-    assert [kind[1:3] for kind in told(service)] == [
+    assert [kind[1:3] for kind in audit_entries(service)] == [
         ("agents", "agents"),
         ("benchmarks", "kpis"),
         ("schedule-configs", "fires"),
@@ -88,7 +88,7 @@ def test_audit_log__resource_ids_equal_to_path_segments_are_not_confused(
 
 
 def test_audit_log__entry_contains_key_request_and_path(service: Service) -> None:
-    service.post("/agents", {"id": "a", "name": "A"}, **{"X-Request-Id": "night-7"})
+    service.post("/agents", {"id": "a", "name": "A"}, **{"X-Request-Id": "run-7"})
     (line,) = lines(service)
     assert line.pop("at").endswith("Z")
     assert line == {
@@ -102,7 +102,7 @@ def test_audit_log__entry_contains_key_request_and_path(service: Service) -> Non
         "fields": ["id", "name"],
         "method": "POST",
         "path": "/api/v1/agents",
-        "requestId": "night-7",
+        "requestId": "run-7",
     }
 
 
@@ -111,17 +111,17 @@ def test_audit_log__reads_refusals_and_replays_have_no_entry(service: Service) -
     service.post("/agents", {"id": "a", "name": "A"}, **once)
     service.post("/agents", {"id": "a", "name": "A"}, **once)
     service.get("/agents")
-    service.refused(409, "POST", "/agents", {"id": "a", "name": "again"})
-    service.refused(422, "PATCH", "/agents/a", {"name": ""})
-    service.refused(412, "DELETE", "/agents/a", headers={"If-Match": '"9"'})
+    service.expect_problem(409, "POST", "/agents", {"id": "a", "name": "again"})
+    service.expect_problem(422, "PATCH", "/agents/a", {"name": ""})
+    service.expect_problem(412, "DELETE", "/agents/a", headers={"If-Match": '"9"'})
     assert [line["action"] for line in lines(service)] == ["create_agent"]
 
 
 def test_audit_log__insufficient_role_is_recorded_as_refused(service: Service) -> None:
     reader = service.post("/keys", {"name": "reader", "role": "read"})
     headers = {"Authorization": f"Bearer {reader['token']}"}
-    service.refused(403, "DELETE", "/agents/a", headers=headers)
-    service.refused(403, "GET", "/audit", headers=headers)
+    service.expect_problem(403, "DELETE", "/agents/a", headers=headers)
+    service.expect_problem(403, "GET", "/audit", headers=headers)
     (line,) = lines(service, outcome="refused")
     assert (line["actorId"], line["action"], line["resourceId"]) == (
         reader["id"],
@@ -132,7 +132,7 @@ def test_audit_log__insufficient_role_is_recorded_as_refused(service: Service) -
 
 def test_audit_log__list_is_filtered_and_paged(service: Service) -> None:
     for number in range(5):
-        service.agent(f"a-{number}")
+        service.create_agent(f"a-{number}")
     service.patch("/agents/a-3", {"name": "x"})
     start = lines(service)[2]["at"]
     assert [line["resourceId"] for line in lines(service, limit="2", action="create_agent")] == [
@@ -143,7 +143,7 @@ def test_audit_log__list_is_filtered_and_paged(service: Service) -> None:
     assert lines(service, actorId="nobody") == []
     assert len(lines(service, **{"from": start})) == 4
     assert len(lines(service, to=start)) == 2
-    service.refused(422, "GET", "/audit?outcome=maybe")
+    service.expect_problem(422, "GET", "/audit?outcome=maybe")
 
 
 def test_record_action__other_actors_carry_the_request_id(service: Service) -> None:
@@ -169,7 +169,7 @@ def test_record_action__rollback_removes_the_entry(service: Service) -> None:
 
 
 def test_audit_log__is_append_only_even_for_its_owner(service: Service) -> None:
-    service.agent()
+    service.create_agent()
     for change in (
         "UPDATE audit_log SET action = 'x'",
         "DELETE FROM audit_log",
@@ -185,9 +185,9 @@ def test_audit_log__refused_request_is_truncated(service: Service) -> None:
         reader = create_key(session, "reader", "read", now=utc_now()).token.reveal()
     headers = {"Authorization": f"Bearer {reader}"}
     letters = "".join(random.Random(7).choices(ascii_letters, k=6_000))
-    service.refused(403, "DELETE", f"/agents/{letters}", headers=headers)
+    service.expect_problem(403, "DELETE", f"/agents/{letters}", headers=headers)
     body = {f"{number:03}-{letters}": 0 for number in range(150)}
-    service.refused(403, "POST", "/agents", body, headers=headers)
+    service.expect_problem(403, "POST", "/agents", body, headers=headers)
     deleted, created = lines(service, outcome="refused")
     assert (deleted["resourceId"], deleted["path"]) == (
         letters[:200],
@@ -200,7 +200,7 @@ def test_audit_log__refused_request_is_truncated(service: Service) -> None:
 def test_audit_log__requires_the_admin_role(service: Service) -> None:
     with begun(service) as session:
         runner = create_key(session, "runner", "run", now=utc_now()).token.reveal()
-    service.refused(403, "GET", "/audit", headers={"Authorization": f"Bearer {runner}"})
+    service.expect_problem(403, "GET", "/audit", headers={"Authorization": f"Bearer {runner}"})
 
 
 def insert_entry(session: Session, resource_id: str, *, age_days: int) -> None:
@@ -244,6 +244,6 @@ def test_audit_log__is_purged_by_a_role_that_may_only_append(
 
 def test_audit_log__pages_are_in_the_order_of_time(service: Service) -> None:
     for number in range(5):
-        service.agent(f"agent-{number}")
-    paged = [line["resourceId"] for line in service.listed("/audit", limit=2)]
+        service.create_agent(f"agent-{number}")
+    paged = [line["resourceId"] for line in service.list_items("/audit", limit=2)]
     assert paged == [f"agent-{number}" for number in reversed(range(5))]

@@ -41,7 +41,7 @@ def test_login__session_reads_the_api_and_changes_nothing_there(
     assert browser.get("/api/v1/agents").status_code == 200
     refused = browser.post("/api/v1/agents", json={"id": "a", "name": "A"})
     assert refused.status_code == 401
-    assert service.listed("/agents") == []
+    assert service.list_items("/agents") == []
 
 
 def test_login__wrong_key_shows_the_form_again(service: Service, browser: httpx.Client) -> None:

@@ -27,8 +27,8 @@ LEAVES_FIRST = list(reversed(THINGS))
 
 @pytest.fixture(autouse=True)
 def things(service: Service) -> None:
-    service.agent()
-    service.benchmark(measures=[{"id": "quality", "name": "quality", "formula": "ROUGE"}])
+    service.create_agent()
+    service.create_benchmark(measures=[{"id": "quality", "name": "quality", "formula": "ROUGE"}])
 
 
 def tag(service: Service, path: str) -> str:

@@ -126,7 +126,7 @@ def test_operations__invalid_keys_get_the_same_response_everywhere(
 def test_operations__insufficient_role_names_the_role_and_reveals_nothing(
     service: Service, stranger: httpx.Client, keys: dict[str, str | None]
 ) -> None:
-    service.benchmark("some-id")
+    service.create_benchmark("some-id")
     for kind, role in (("read", "read"), ("run", "run")):
         for operation in OPERATIONS:
             answer = send_request(stranger, operation, keys[kind])

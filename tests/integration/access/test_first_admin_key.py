@@ -24,7 +24,7 @@ from app.access.service import (
 from app.core.db import Database
 from app.core.encryption import Secret
 from app.core.secret_files import UnsafeSecretFile
-from tests.integration.access.toy_service import START, Clock
+from tests.integration.access.toy_service import START, ManualClock
 from tests.support.first_starts import make_first_key
 
 CONFIGURED = Secret("a key that the operator chose")
@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
 
 def ensure(db: Database, folder: Path, configured: Secret | None = None) -> FirstKey:
-    return ensure_first_admin_key(db, folder, configured, clock=Clock())
+    return ensure_first_admin_key(db, folder, configured, clock=ManualClock())
 
 
 def token_in(folder: Path) -> str:

@@ -16,7 +16,7 @@ from app.access.models import IdempotencyKey
 from app.access.service import delete_expired_responses
 from app.core.db import Database
 from app.core.resources import Resources
-from tests.integration.access.toy_service import Call, Client, Clock, Workshop, toy_app
+from tests.integration.access.toy_service import ApiCall, ManualClock, ToyClient, Workshop, toy_app
 
 Toys = Callable[[], int]
 
@@ -34,7 +34,7 @@ def count_responses(db: Database) -> int:
 
 
 def test_create__without_idempotency_key_each_request_creates(
-    client: Client, toys: Toys, db: Database
+    client: ToyClient, toys: Toys, db: Database
 ) -> None:
     first, second = client.post("/toys", json=BEAR), client.post("/toys", json=BEAR)
     assert (first.status_code, first.headers["Location"]) == (201, "/toys/toy-1")
@@ -44,7 +44,7 @@ def test_create__without_idempotency_key_each_request_creates(
 
 
 def test_idempotency_key__repeated_request_gets_the_first_response(
-    client: Client, toys: Toys
+    client: ToyClient, toys: Toys
 ) -> None:
     first = client.post("/toys", **with_key("k"))
     again = client.post("/toys", **with_key("k"))
@@ -59,9 +59,9 @@ def test_idempotency_key__repeated_request_gets_the_first_response(
 
 
 def test_idempotency_key__200_concurrent_requests_create_one_toy(
-    client: Client, toys: Toys
+    client: ToyClient, toys: Toys
 ) -> None:
-    answers = client.all_at_once([Call("POST", "/toys", with_key("k"))] * 200)
+    answers = client.all_at_once([ApiCall("POST", "/toys", with_key("k"))] * 200)
     statuses = Counter(answer.status_code for answer in answers)
     assert set(statuses) <= {201, 409}
     assert statuses[201] >= 1
@@ -72,7 +72,7 @@ def test_idempotency_key__200_concurrent_requests_create_one_toy(
 
 
 def test_idempotency_key__concurrent_processes_create_one_toy(
-    resources: Resources, client: Client, toys: Toys, database_url: str
+    resources: Resources, client: ToyClient, toys: Toys, database_url: str
 ) -> None:
     databases = [Database(database_url, pool_size=2) for _ in range(4)]
     apps = [
@@ -93,7 +93,7 @@ def test_idempotency_key__concurrent_processes_create_one_toy(
 
     def send(app: FastAPI) -> int:
         gate.wait(WAIT_S)
-        answer = Client(app, client.token).post("/toys", **with_key("k"))
+        answer = ToyClient(app, client.token).post("/toys", **with_key("k"))
         return int(answer.status_code)
 
     with ThreadPoolExecutor(len(apps)) as pool:
@@ -105,14 +105,14 @@ def test_idempotency_key__concurrent_processes_create_one_toy(
 
 
 def test_idempotency_key__response_survives_a_restart(
-    client: Client, resources: Resources, toys: Toys, database_url: str
+    client: ToyClient, resources: Resources, toys: Toys, database_url: str
 ) -> None:
     first = client.post("/toys", **with_key("k"))
     fresh = Database(database_url, pool_size=1)
     restarted = Resources(
         db=fresh, secrets=resources.secrets, data_dir=resources.data_dir, clock=resources.clock
     )
-    again = Client(toy_app(restarted, Workshop()), client.token).post("/toys", **with_key("k"))
+    again = ToyClient(toy_app(restarted, Workshop()), client.token).post("/toys", **with_key("k"))
     fresh.dispose()
     assert (again.content, again.headers["Location"]) == (first.content, "/toys/toy-1")
     assert toys() == 1
@@ -128,7 +128,7 @@ def test_idempotency_key__response_survives_a_restart(
     ],
 )
 def test_idempotency_key__reuse_for_another_request_is_refused(
-    client: Client, toys: Toys, path: str, body: dict[str, Any]
+    client: ToyClient, toys: Toys, path: str, body: dict[str, Any]
 ) -> None:
     client.post("/toys", **with_key("k"))
     answer = client.post(path, **with_key("k", body))
@@ -137,7 +137,7 @@ def test_idempotency_key__reuse_for_another_request_is_refused(
     assert toys() == 1
 
 
-def test_idempotency_key__secrets_are_part_of_the_request(client: Client) -> None:
+def test_idempotency_key__secrets_are_part_of_the_request(client: ToyClient) -> None:
     client.post("/toys", **with_key("k", {"name": "bear", "secret": "one"}))
     statuses = [
         client.post("/toys", **with_key("k", {"name": "bear", "secret": secret})).status_code
@@ -146,7 +146,7 @@ def test_idempotency_key__secrets_are_part_of_the_request(client: Client) -> Non
     assert statuses == [201, 422]
 
 
-def test_idempotency_key__json_formatting_does_not_matter(client: Client, toys: Toys) -> None:
+def test_idempotency_key__json_formatting_does_not_matter(client: ToyClient, toys: Toys) -> None:
     for body in ('{"name": "bear", "secret": "s"}', '{ "secret":"s","name":"b\\u0065ar" }'):
         answer = client.post(
             "/toys",
@@ -158,10 +158,10 @@ def test_idempotency_key__json_formatting_does_not_matter(client: Client, toys: 
 
 
 def test_idempotency_key__is_bound_to_api_key_and_path(
-    app: FastAPI, client: Client, create_token: Callable[..., str], toys: Toys
+    app: FastAPI, client: ToyClient, create_token: Callable[..., str], toys: Toys
 ) -> None:
     client.post("/toys", **with_key("k"))
-    other = Client(app, create_token("run")).post("/toys", **with_key("k", {"name": "horse"}))
+    other = ToyClient(app, create_token("run")).post("/toys", **with_key("k", {"name": "horse"}))
     copies = [
         client.post(f"/toys/{toy}/copies", headers={"Idempotency-Key": "k"})
         for toy in ("toy-1", "toy-1", "toy-2")
@@ -178,12 +178,12 @@ def test_idempotency_key__is_bound_to_api_key_and_path(
 def test_idempotency_key__does_not_replace_the_required_role(
     app: FastAPI, create_token: Callable[..., str], toys: Toys
 ) -> None:
-    answer = Client(app, create_token("read")).post("/toys", **with_key("k"))
+    answer = ToyClient(app, create_token("read")).post("/toys", **with_key("k"))
     assert (answer.status_code, toys()) == (403, 0)
 
 
 def test_idempotency_key__request_in_flight_gives_409_with_retry_after(
-    client: Client, workshop: Workshop, toys: Toys
+    client: ToyClient, workshop: Workshop, toys: Toys
 ) -> None:
     started, may_end = threading.Event(), threading.Event()
 
@@ -206,7 +206,7 @@ def test_idempotency_key__request_in_flight_gives_409_with_retry_after(
 
 
 def test_idempotency_key__refused_request_stores_nothing(
-    client: Client, workshop: Workshop, toys: Toys, db: Database
+    client: ToyClient, workshop: Workshop, toys: Toys, db: Database
 ) -> None:
     refused = client.post("/toys", **with_key("k", {"name": "broken"}))
     assert (refused.status_code, toys(), count_responses(db)) == (409, 0, 0)
@@ -215,7 +215,7 @@ def test_idempotency_key__refused_request_stores_nothing(
 
 
 def test_idempotency_key__crash_stores_nothing_and_the_retry_succeeds(
-    client: Client, workshop: Workshop, toys: Toys, db: Database
+    client: ToyClient, workshop: Workshop, toys: Toys, db: Database
 ) -> None:
     def crash(_session: Session) -> None:
         raise RuntimeError("out of wood")
@@ -230,7 +230,7 @@ def test_idempotency_key__crash_stores_nothing_and_the_retry_succeeds(
 
 
 def test_idempotency_key__lost_connection_stores_nothing_and_the_retry_succeeds(
-    client: Client, workshop: Workshop, toys: Toys, db: Database
+    client: ToyClient, workshop: Workshop, toys: Toys, db: Database
 ) -> None:
     def lose(session: Session) -> None:
         session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
@@ -245,7 +245,7 @@ def test_idempotency_key__lost_connection_stores_nothing_and_the_retry_succeeds(
 
 @pytest.mark.parametrize("key", [b"", b"x" * 256, b"caf\xc3\xa9", b"a\x7fb", b"a\tb"])
 def test_idempotency_key__unprintable_or_too_long_text_is_refused(
-    client: Client, toys: Toys, key: bytes
+    client: ToyClient, toys: Toys, key: bytes
 ) -> None:
     answer = client.post("/toys", json=BEAR, headers=[(b"Idempotency-Key", key)])
     assert answer.status_code == 422
@@ -253,12 +253,12 @@ def test_idempotency_key__unprintable_or_too_long_text_is_refused(
     assert toys() == 0
 
 
-def test_idempotency_key__255_printable_characters_are_accepted(client: Client) -> None:
+def test_idempotency_key__255_printable_characters_are_accepted(client: ToyClient) -> None:
     assert client.post("/toys", **with_key("~" * 255)).status_code == 201
 
 
 def test_idempotency_key__expires_after_a_day(
-    client: Client, clock: Clock, toys: Toys, db: Database
+    client: ToyClient, clock: ManualClock, toys: Toys, db: Database
 ) -> None:
     client.post("/toys", **with_key("k"))
     clock.forward(hours=24, seconds=-1)
@@ -269,7 +269,7 @@ def test_idempotency_key__expires_after_a_day(
 
 
 def test_delete_expired_responses__deletes_responses_older_than_a_day(
-    client: Client, clock: Clock, db: Database
+    client: ToyClient, clock: ManualClock, db: Database
 ) -> None:
     client.post("/toys", **with_key("old"))
     clock.forward(hours=1)
@@ -282,7 +282,7 @@ def test_delete_expired_responses__deletes_responses_older_than_a_day(
         assert delete_expired_responses(session, clock()) == 0
 
 
-def test_idempotency_key__stored_response_is_encrypted(client: Client, db: Database) -> None:
+def test_idempotency_key__stored_response_is_encrypted(client: ToyClient, db: Database) -> None:
     client.post("/toys", **with_key("k", {"name": "bear", "secret": "hush"}))
     with db.read() as session:
         row = session.execute(
@@ -292,7 +292,7 @@ def test_idempotency_key__stored_response_is_encrypted(client: Client, db: Datab
     assert [word for word in ("bear", "hush", str(client.token)) if word in row] == []
 
 
-def test_idempotent__route_without_a_role_is_an_error(client: Client) -> None:
+def test_idempotent__route_without_a_role_is_an_error(client: ToyClient) -> None:
     with pytest.raises(ExceptionGroup) as failure:
         client.post("/careless", headers={"Idempotency-Key": "k"})
     assert "declares no role" in str(failure.value.exceptions[0])

@@ -14,7 +14,7 @@ from app.core.db import Database
 from app.core.encryption import Secret
 from app.core.resources import Resources
 from app.core.web.response_headers import ResponseHeadersMiddleware
-from tests.integration.access.toy_service import Call, Client, Workshop, toy_app
+from tests.integration.access.toy_service import ApiCall, ToyClient, Workshop, toy_app
 
 CreateToken = Callable[..., str]
 
@@ -40,7 +40,7 @@ def limited(resources: Resources, workshop: Workshop) -> FastAPI:
 def test_rate_limit__headers_show_remaining_requests_and_reset(
     limited: FastAPI, create_token: CreateToken
 ) -> None:
-    client = Client(limited, create_token("read"))
+    client = ToyClient(limited, create_token("read"))
     answers = [client.get("/toys") for _ in range(4)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
     remaining = [answer.headers["RateLimit"].partition(";t=")[0] for answer in answers]
@@ -57,8 +57,8 @@ def test_rate_limit__is_per_key_and_counts_refused_requests(
     limited: FastAPI, create_token: CreateToken
 ) -> None:
     first_client, other = (
-        Client(limited, create_token("read")),
-        Client(limited, create_token("read")),
+        ToyClient(limited, create_token("read")),
+        ToyClient(limited, create_token("read")),
     )
     assert [first_client.post("/toys", json={}).status_code for _ in range(4)] == [
         403,
@@ -71,7 +71,7 @@ def test_rate_limit__is_per_key_and_counts_refused_requests(
 
 def test_rate_limit__no_limit_sends_no_headers(app: FastAPI, create_token: CreateToken) -> None:
     app.add_middleware(ResponseHeadersMiddleware)
-    assert "RateLimit" not in Client(app, create_token("read")).get("/toys").headers
+    assert "RateLimit" not in ToyClient(app, create_token("read")).get("/toys").headers
 
 
 def test_request_limiter__count_restarts_each_minute(db: Database) -> None:
@@ -122,14 +122,14 @@ def test_delete_old_windows__deletes_past_minutes(db: Database) -> None:
 def test_failure_limiter__limits_invalid_keys_but_never_valid_ones(
     app: FastAPI, create_token: CreateToken
 ) -> None:
-    stranger = Client(app, "a guess of the admin key, one of many")
-    burst = stranger.all_at_once([Call("GET", "/toys", {})] * FAILURE_BURST)
+    stranger = ToyClient(app, "a guess of the admin key, one of many")
+    burst = stranger.all_at_once([ApiCall("GET", "/toys", {})] * FAILURE_BURST)
     assert {answer.status_code for answer in burst} == {401}
     slowed = stranger.get("/toys")
     assert slowed.status_code == 429
     assert 1 <= int(slowed.headers["Retry-After"]) <= 2
-    assert Client(app, generate_token("read").text).get("/toys").status_code == 429
-    assert Client(app, create_token("read")).get("/toys").status_code == 200
+    assert ToyClient(app, generate_token("read").text).get("/toys").status_code == 429
+    assert ToyClient(app, create_token("read")).get("/toys").status_code == 200
 
 
 def test_failure_limiter__limited_address_looks_up_no_guess_even_a_right_one(
@@ -137,19 +137,19 @@ def test_failure_limiter__limited_address_looks_up_no_guess_even_a_right_one(
 ) -> None:
     key = Secret("the key that the operator chose")
     ensure_first_admin_key(db, resources.data_dir, key)
-    guesses = Client(app, "a guess of the admin key, one of many")
-    guesses.all_at_once([Call("GET", "/toys", {})] * FAILURE_BURST)
-    assert Client(app, key.reveal()).get("/toys").status_code == 429
+    guesses = ToyClient(app, "a guess of the admin key, one of many")
+    guesses.all_at_once([ApiCall("GET", "/toys", {})] * FAILURE_BURST)
+    assert ToyClient(app, key.reveal()).get("/toys").status_code == 429
 
 
 def test_failure_limiter__configured_key_used_before_is_not_locked_out(
     app: FastAPI, db: Database, resources: Resources
 ) -> None:
-    owner = Client(app, "the key that the operator chose")
+    owner = ToyClient(app, "the key that the operator chose")
     ensure_first_admin_key(db, resources.data_dir, Secret(str(owner.token)))
     assert owner.get("/toys").status_code == 200
-    guesses = Client(app, "a guess of the admin key, one of many")
-    guesses.all_at_once([Call("GET", "/toys", {})] * (FAILURE_BURST + 1))
+    guesses = ToyClient(app, "a guess of the admin key, one of many")
+    guesses.all_at_once([ApiCall("GET", "/toys", {})] * (FAILURE_BURST + 1))
     assert guesses.get("/toys").status_code == 429
     assert owner.get("/toys").status_code == 200
 

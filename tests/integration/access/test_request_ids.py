@@ -21,8 +21,8 @@ HEADERS = {"X-Request-Id": "request-7", "traceparent": TRACEPARENT}
 
 @pytest.fixture
 def prepared_service(service: Service) -> Service:
-    service.agent()
-    service.benchmark(datasetRef="support")
+    service.create_agent()
+    service.create_benchmark(datasetRef="support")
     service.upload([{"traceId": "t-1", "expectedOutput": "a", "output": "a"}])
     return service
 
@@ -100,5 +100,7 @@ def test_idempotency_key__200_concurrent_requests_start_one_run(prepared_service
     statuses = Counter(answer.status_code for answer in answers)
     assert set(statuses) <= {201, 409}
     assert len({answer.json()["id"] for answer in answers if answer.status_code == 201}) == 1
-    assert len(prepared_service.listed("/benchmark-runs")) == 1
-    assert [line["action"] for line in prepared_service.listed("/audit")].count("start_run") == 1
+    assert len(prepared_service.list_items("/benchmark-runs")) == 1
+    assert [line["action"] for line in prepared_service.list_items("/audit")].count(
+        "start_run"
+    ) == 1

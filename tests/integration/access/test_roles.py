@@ -18,7 +18,7 @@ from app.access.service import ensure_first_admin_key, revoke_key
 from app.core.db import Database
 from app.core.encryption import Secret
 from app.core.resources import Resources
-from tests.integration.access.toy_service import START, Client, Clock, Workshop, toy_app
+from tests.integration.access.toy_service import START, ManualClock, ToyClient, Workshop, toy_app
 
 CreateToken = Callable[..., str]
 
@@ -62,7 +62,7 @@ def read_only_keys(db: Database) -> Iterator[None]:
 def test_roles__include_the_operations_of_lesser_roles(
     app: FastAPI, create_token: CreateToken, role: RoleName, statuses: tuple[int, int, int]
 ) -> None:
-    client = Client(app, create_token(role))
+    client = ToyClient(app, create_token(role))
     created = client.post("/toys", json={"name": "bear"})
     responses = (client.get("/toys"), created, client.delete("/toys/toy-1"))
     assert tuple(answer.status_code for answer in responses) == statuses
@@ -71,7 +71,7 @@ def test_roles__include_the_operations_of_lesser_roles(
 def test_require_role__refusal_names_the_required_role(
     app: FastAPI, create_token: CreateToken
 ) -> None:
-    answer = Client(app, create_token("read")).post("/toys", json={"name": "bear"})
+    answer = ToyClient(app, create_token("read")).post("/toys", json={"name": "bear"})
     assert answer.json()["type"] == "/problems/forbidden"
     assert (
         "requires an API key with the role run, yours has the role read" in answer.json()["detail"]
@@ -81,7 +81,7 @@ def test_require_role__refusal_names_the_required_role(
 @pytest.mark.parametrize("method", ["get", "post", "delete"])
 def test_require_role__missing_key_is_refused_with_a_remedy(app: FastAPI, method: str) -> None:
     path = "/toys/toy-1" if method == "delete" else "/toys"
-    answer = getattr(Client(app), method)(path)
+    answer = getattr(ToyClient(app), method)(path)
     assert answer.status_code == 401
     assert answer.headers["WWW-Authenticate"] == "Bearer"
     assert "Authorization: Bearer" in answer.json()["detail"]
@@ -90,7 +90,7 @@ def test_require_role__missing_key_is_refused_with_a_remedy(app: FastAPI, method
 def test_require_role__key_in_another_scheme_is_refused(
     app: FastAPI, create_token: CreateToken
 ) -> None:
-    answer = Client(app).get("/toys", headers={"Authorization": f"Basic {create_token('read')}"})
+    answer = ToyClient(app).get("/toys", headers={"Authorization": f"Basic {create_token('read')}"})
     assert answer.status_code == 401
 
 
@@ -119,7 +119,7 @@ def test_require_role__all_invalid_keys_get_the_same_response(
         "ä" * 24,
     ]
     answers = [
-        Client(app).get("/toys", headers=[(b"Authorization", f"Bearer {token}".encode())])
+        ToyClient(app).get("/toys", headers=[(b"Authorization", f"Bearer {token}".encode())])
         for token in bad
     ]
     assert {answer.status_code for answer in answers} == {401}
@@ -127,7 +127,7 @@ def test_require_role__all_invalid_keys_get_the_same_response(
     assert [
         token for token, answer in zip(bad, answers, strict=True) if INVALID not in answer.text
     ] == [""]
-    assert Client(app, good).get("/toys").status_code == 200
+    assert ToyClient(app, good).get("/toys").status_code == 200
 
 
 def test_configured_admin_key__can_be_a_sentence(
@@ -135,8 +135,8 @@ def test_configured_admin_key__can_be_a_sentence(
 ) -> None:
     key = Secret("a sentence that only we know: 2 + 2!")
     ensure_first_admin_key(db, tmp_path, key)
-    assert Client(app, key.reveal()).delete("/toys/toy-1").status_code == 204
-    assert Client(app, key.reveal() + "!").get("/toys").status_code == 401
+    assert ToyClient(app, key.reveal()).delete("/toys/toy-1").status_code == 204
+    assert ToyClient(app, key.reveal() + "!").get("/toys").status_code == 401
 
 
 def test_find_key__id_of_another_key_is_refused(db: Database, create_token: CreateToken) -> None:
@@ -168,7 +168,7 @@ def test_key_cache__revoked_key_is_refused_within_a_second(
     db: Database, create_token: CreateToken
 ) -> None:
     token, seconds = create_token("read"), [100.0]
-    ring = KeyCache(db, Clock(), monotonic=lambda: seconds[0])
+    ring = KeyCache(db, ManualClock(), monotonic=lambda: seconds[0])
     assert ring.find_key(token) is not None
     with db.begin() as session:
         revoke_key(session, key_id(token), now=START)
@@ -180,7 +180,7 @@ def test_key_cache__revoked_key_is_refused_within_a_second(
 
 
 def test_key_cache__expired_key_is_refused_at_once(db: Database, create_token: CreateToken) -> None:
-    clock = Clock()
+    clock = ManualClock()
     token = create_token("read", expires_at=START + timedelta(seconds=1))
     ring = KeyCache(db, clock, monotonic=lambda: 100.0)
     assert ring.find_key(token) is not None
@@ -192,7 +192,7 @@ def test_key_cache__one_query_per_key_and_second_none_for_mistyped_keys(
     db: Database, create_token: CreateToken
 ) -> None:
     token, statements = create_token("read"), list[str]()
-    ring = KeyCache(db, Clock(), monotonic=lambda: 100.0)
+    ring = KeyCache(db, ManualClock(), monotonic=lambda: 100.0)
 
     def note(*arguments: object) -> None:
         statements.append(str(arguments[2]))
@@ -211,7 +211,7 @@ def test_key_cache__number_of_entries_is_limited(
     db: Database, create_token: CreateToken, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(key_cache, "MAX_ENTRIES", 3)
-    ring = KeyCache(db, Clock())
+    ring = KeyCache(db, ManualClock())
     for _ in range(5):
         assert ring.find_key(generate_token("read").text) is None
     assert len(ring._entries) == 0
@@ -223,7 +223,7 @@ def test_key_cache__number_of_entries_is_limited(
 def test_record_use__writes_once_a_minute(
     db: Database, resources: Resources, create_token: CreateToken
 ) -> None:
-    clock, token = Clock(), create_token("read")
+    clock, token = ManualClock(), create_token("read")
     apps = [
         toy_app(
             Resources(db=db, secrets=resources.secrets, data_dir=resources.data_dir, clock=clock),
@@ -233,7 +233,7 @@ def test_record_use__writes_once_a_minute(
     ]  # each as a process of its own
     use_times = []
     for app in apps:
-        assert Client(app, token).get("/toys").status_code == 200
+        assert ToyClient(app, token).get("/toys").status_code == 200
         use_times.append(last_used(db, token))
         clock.forward(seconds=30)
     assert use_times == [START, START, START + timedelta(seconds=60)]
@@ -243,7 +243,7 @@ def test_record_use__refused_request_is_not_recorded(
     app: FastAPI, db: Database, create_token: CreateToken
 ) -> None:
     token = create_token("read")
-    Client(app, token + "x").get("/toys")
+    ToyClient(app, token + "x").get("/toys")
     assert last_used(db, token) is None
 
 
@@ -251,7 +251,7 @@ def test_record_use__read_only_database_still_serves_reads(
     app: FastAPI, db: Database, create_token: CreateToken, read_only_keys: None
 ) -> None:
     token = create_token("read")
-    assert Client(app, token).get("/toys").status_code == 200
+    assert ToyClient(app, token).get("/toys").status_code == 200
     assert last_used(db, token) is None
 
 
@@ -263,7 +263,7 @@ def test_require_role__missing_database_gives_503_not_401(
     app = toy_app(
         Resources(db=gone, secrets=resources.secrets, data_dir=resources.data_dir), Workshop()
     )
-    answer = Client(app, token).get("/toys")
+    answer = ToyClient(app, token).get("/toys")
     gone.dispose()
     assert answer.status_code == 503
     assert answer.headers["Retry-After"]

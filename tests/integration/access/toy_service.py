@@ -42,7 +42,7 @@ class ToyView(WireModel):
 
 
 @dataclass
-class Clock:
+class ManualClock:
     now: datetime = START
 
     def __call__(self) -> datetime:
@@ -110,34 +110,34 @@ def toy_app(resources: Resources, workshop: Workshop) -> FastAPI:
     return app
 
 
-class Call(NamedTuple):
+class ApiCall(NamedTuple):
     method: str
     path: str
     options: Mapping[str, Any]
 
 
 @dataclass
-class Client:
+class ToyClient:
     app: FastAPI
     token: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
 
     def get(self, path: str, **options: Any) -> httpx.Response:
-        return self.all_at_once([Call("GET", path, options)])[0]
+        return self.all_at_once([ApiCall("GET", path, options)])[0]
 
     def post(self, path: str, **options: Any) -> httpx.Response:
-        return self.all_at_once([Call("POST", path, options)])[0]
+        return self.all_at_once([ApiCall("POST", path, options)])[0]
 
     def patch(self, path: str, **options: Any) -> httpx.Response:
-        return self.all_at_once([Call("PATCH", path, options)])[0]
+        return self.all_at_once([ApiCall("PATCH", path, options)])[0]
 
     def delete(self, path: str, **options: Any) -> httpx.Response:
-        return self.all_at_once([Call("DELETE", path, options)])[0]
+        return self.all_at_once([ApiCall("DELETE", path, options)])[0]
 
-    def all_at_once(self, calls: Sequence[Call]) -> list[httpx.Response]:
+    def all_at_once(self, calls: Sequence[ApiCall]) -> list[httpx.Response]:
         return anyio.run(self._send, calls)
 
-    async def _send(self, calls: Sequence[Call]) -> list[httpx.Response]:
+    async def _send(self, calls: Sequence[ApiCall]) -> list[httpx.Response]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = POOL_SIZE
         answers: dict[int, httpx.Response] = {}
         headers = {"Authorization": f"Bearer {self.token}"} if self.token is not None else {}
@@ -146,7 +146,7 @@ class Client:
             transport=transport, base_url="http://toys", headers=headers
         ) as client:
 
-            async def send(number: int, call: Call) -> None:
+            async def send(number: int, call: ApiCall) -> None:
                 answers[number] = await client.request(call.method, call.path, **call.options)
 
             async with anyio.create_task_group() as group:

@@ -58,7 +58,7 @@ def test_agents_api__create_read_list_change_replace_delete(service: Service) ->
     assert service.get("/agents")["items"] == []
     for method in ("GET", "PATCH", "PUT", "DELETE"):
         body = {"name": "x"} if method in ("PATCH", "PUT") else None
-        problem = service.refused(404, method, "/agents/agent-001", body)
+        problem = service.expect_problem(404, method, "/agents/agent-001", body)
         assert problem["type"] == "/problems/agent-not-found"
         assert "GET /api/v1/agents" in problem["detail"]
 
@@ -66,23 +66,27 @@ def test_agents_api__create_read_list_change_replace_delete(service: Service) ->
 def test_create_agent__id_is_generated_and_unique(service: Service) -> None:
     first, second = (service.post("/agents", {"name": "same name"}) for _ in range(2))
     assert first["id"] < second["id"], "made ids are ordered by time"
-    service.agent("a.b_c-D")
-    problem = service.refused(409, "POST", "/agents", {"id": "a.b_c-D", "name": "again"})
+    service.create_agent("a.b_c-D")
+    problem = service.expect_problem(409, "POST", "/agents", {"id": "a.b_c-D", "name": "again"})
     assert "taken" in problem["detail"]
     assert service.get("/agents/a.b_c-D")["name"] == "Pelican"
     for hostile in ("", "-a", "a b", "😀", "a/b", "x" * 65, "a\n"):
-        assert pointers(service.refused(422, "POST", "/agents", {"id": hostile, "name": "x"})) == [
-            "/id"
-        ]
+        assert pointers(
+            service.expect_problem(422, "POST", "/agents", {"id": hostile, "name": "x"})
+        ) == ["/id"]
 
 
 def test_change_agent__absent_keeps_and_null_clears(service: Service) -> None:
-    service.agent(description="text", langfusePublicKey="pk-1", langfuseProjectName="p")
+    service.create_agent(description="text", langfusePublicKey="pk-1", langfuseProjectName="p")
     patched = service.patch("/agents/agent-001", {"description": None})
     assert patched["description"] is None
     assert (patched["langfusePublicKey"], patched["langfuseProjectName"]) == ("pk-1", "p")
-    assert pointers(service.refused(422, "PATCH", "/agents/agent-001", {"name": None})) == ["/name"]
-    assert pointers(service.refused(422, "PATCH", "/agents/agent-001", {"id": "other"})) == ["/id"]
+    assert pointers(service.expect_problem(422, "PATCH", "/agents/agent-001", {"name": None})) == [
+        "/name"
+    ]
+    assert pointers(service.expect_problem(422, "PATCH", "/agents/agent-001", {"id": "other"})) == [
+        "/id"
+    ]
     assert service.get("/agents/agent-001") == patched
 
 
@@ -104,7 +108,7 @@ def test_agents_api__misspelled_names_of_original_system_are_accepted(service: S
     service.put("/agents/agent-001", body)
     assert stored_secret(service, "agent-001") == SECRET
     both = {"name": "x", "langfuseUrl": HOME, "llangfuseUrl": HOME}
-    assert pointers(service.refused(422, "POST", "/agents", both)) == ["/llangfuseUrl"]
+    assert pointers(service.expect_problem(422, "POST", "/agents", both)) == ["/llangfuseUrl"]
 
 
 def test_agent_secret__not_in_response_log_or_plain_column(
@@ -142,7 +146,7 @@ def test_agent_secret__not_in_response_log_or_plain_column(
 
 
 def test_change_agent__new_url_requires_secret(service: Service) -> None:
-    service.agent(langfuseUrl=HOME, langfuseSecretKey=SECRET)
+    service.create_agent(langfuseUrl=HOME, langfuseSecretKey=SECRET)
     elsewhere = {"name": "Pelican", "langfuseUrl": "https://evil.example.org"}
     for method, body in (
         ("PATCH", {"langfuseUrl": "https://evil.example.org"}),
@@ -151,7 +155,7 @@ def test_change_agent__new_url_requires_secret(service: Service) -> None:
         ("PUT", elsewhere),
         ("PUT", {"name": "Pelican"}),
     ):
-        problem = service.refused(422, method, "/agents/agent-001", body)
+        problem = service.expect_problem(422, method, "/agents/agent-001", body)
         assert problem["type"] == "/problems/secret-required"
         assert pointers(problem) == ["/langfuseSecretKey"]
     assert service.get("/agents/agent-001")["langfuseUrl"] == HOME
@@ -167,13 +171,13 @@ def test_change_agent__new_url_requires_secret(service: Service) -> None:
 
 
 def test_delete_agent__with_history_is_a_conflict(service: Service) -> None:
-    service.agent()
-    service.agent("agent-002")
-    service.benchmark(evaluates=["agent-002"])
-    service.benchmark("bench-002")
-    service.start(benchmarkId="bench-002")
+    service.create_agent()
+    service.create_agent("agent-002")
+    service.create_benchmark(evaluates=["agent-002"])
+    service.create_benchmark("bench-002")
+    service.start_run(benchmarkId="bench-002")
     for agent_id in ("agent-001", "agent-002"):
-        problem = service.refused(409, "DELETE", f"/agents/{agent_id}")
+        problem = service.expect_problem(409, "DELETE", f"/agents/{agent_id}")
         assert problem["type"] == "/problems/agent-in-use"
         assert '"archived": true' in problem["detail"]
     assert service.patch("/agents/agent-001", {"archived": True})["archived"] is True
@@ -183,22 +187,22 @@ def test_delete_agent__with_history_is_a_conflict(service: Service) -> None:
     ]
     assert service.get("/agents/agent-001")["archived"] is True
     run = {"benchmarkId": "bench-002", "agentId": "agent-001"}
-    assert "archived" in service.refused(409, "POST", "/benchmark-runs", run)["detail"]
+    assert "archived" in service.expect_problem(409, "POST", "/benchmark-runs", run)["detail"]
     service.patch("/agents/agent-001", {"archived": False})
     service.post("/benchmark-runs", run)
 
 
 def test_list_agents__pages_are_stable_under_changes(service: Service) -> None:
-    ids = [service.agent(f"a-{number}")["id"] for number in range(7)]
+    ids = [service.create_agent(f"a-{number}")["id"] for number in range(7)]
     first = service.get("/agents", limit=3)
     assert [agent["id"] for agent in first["items"]] == ["a-6", "a-5", "a-4"]
-    service.agent("a-new")
+    service.create_agent("a-new")
     service.delete("/agents/a-4")
     service.delete("/agents/a-3")
     second = service.get("/agents", limit=3, cursor=first["nextCursor"])
     assert [agent["id"] for agent in second["items"]] == ["a-2", "a-1", "a-0"]
     assert second["nextCursor"] is None
-    assert len(service.listed("/agents", limit=2)) == len(ids) - 1
+    assert len(service.list_items("/agents", limit=2)) == len(ids) - 1
     for parameters in (
         {"limit": 0},
         {"limit": 201},
@@ -208,4 +212,4 @@ def test_list_agents__pages_are_stable_under_changes(service: Service) -> None:
         {"cursor": "x" * 2000},
         {"archived": "maybe"},
     ):
-        service.refused(422, "GET", "/agents", params=parameters)
+        service.expect_problem(422, "GET", "/agents", params=parameters)

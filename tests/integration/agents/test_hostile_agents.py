@@ -47,8 +47,8 @@ def test_agents_api__hostile_bodies_are_rejected(service: Service) -> None:
             response = service.send(method, path, content=body, headers=json_type)
             assert (response.status_code, method, body[:80]) == (status, method, body[:80])
             assert response.headers["content-type"] == "application/problem+json"
-    service.refused(415, "POST", "/agents", content=b'{"name": "a"}')
-    service.refused(415, "POST", "/agents", data={"name": "a"})
+    service.expect_problem(415, "POST", "/agents", content=b'{"name": "a"}')
+    service.expect_problem(415, "POST", "/agents", data={"name": "a"})
     assert service.get("/agents")["items"] == []
 
 
@@ -61,16 +61,16 @@ def test_agents_api__code_in_text_is_stored_as_text(service: Service) -> None:
 
 
 def test_agents_api__unknown_id_is_not_found(service: Service) -> None:
-    service.agent()
+    service.create_agent()
     for agent_id in ("%F0%9F%98%80", "a%27%20OR%201=1", "..%2Fagents", "x" * 500):
-        service.refused(404, "GET", f"/agents/{agent_id}")
-        service.refused(404, "DELETE", f"/agents/{agent_id}")
-    service.refused(400, "GET", "/agents/a%00b")
-    service.refused(400, "GET", "/agents/%FF")
+        service.expect_problem(404, "GET", f"/agents/{agent_id}")
+        service.expect_problem(404, "DELETE", f"/agents/{agent_id}")
+    service.expect_problem(400, "GET", "/agents/a%00b")
+    service.expect_problem(400, "GET", "/agents/%FF")
 
 
 def test_agents_api__all_errors_of_a_body_are_listed(service: Service) -> None:
-    problem = service.refused(
+    problem = service.expect_problem(
         422, "POST", "/agents", {"id": "?", "name": " ", "langfuseUrl": 3, "extra": 1}
     )
     assert sorted(pointers(problem)) == ["/extra", "/id", "/langfuseUrl", "/name"]

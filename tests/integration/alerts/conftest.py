@@ -19,8 +19,8 @@ RULE = {
 
 @pytest.fixture
 def benchmark_service(service: Service) -> Service:
-    service.agent()
-    service.benchmark(
+    service.create_agent()
+    service.create_benchmark(
         metrics=["EXACT_MATCH"],
         measures=[{"id": "k-1", "name": "quality", "formula": "EXACT_MATCH"}],
     )
@@ -35,10 +35,10 @@ def rows(service: Service) -> DatabaseReader:
 @pytest.fixture
 def run_with(benchmark_service: Service) -> Callable[..., JSON]:
     """Complete a run of ten traces: `right` correct ones and `silent` ones without output."""
-    nights = iter(range(1, 1000))
+    numbers = iter(range(1, 1000))
 
     def make(right: int, *, silent: int = 0) -> JSON:
-        name = f"night-{next(nights)}"
+        name = f"run-{next(numbers)}"
         traces = [
             pair(number, "yes", None if number < silent else "yes" if number < right else "no")
             for number in range(10)
@@ -46,7 +46,7 @@ def run_with(benchmark_service: Service) -> Callable[..., JSON]:
         for trace in traces:
             trace["traceId"] += f"-{name}"
         benchmark_service.upload(traces, run_name=name)
-        return benchmark_service.completed(runName=name)
+        return benchmark_service.complete_run(runName=name)
 
     return make
 

@@ -14,7 +14,7 @@ from tests.support.service import JSON, Service, pointers
 from tests.support.stored import DatabaseReader
 
 RuleMaker = Callable[..., JSON]
-Night = Callable[..., JSON]
+RunMaker = Callable[..., JSON]
 
 
 def test_create_rule__is_returned_as_sent_with_the_id_of_its_kpi(create_rule: RuleMaker) -> None:
@@ -57,25 +57,29 @@ def test_create_rule__is_returned_as_sent_with_the_id_of_its_kpi(create_rule: Ru
 def test_create_rule__an_invalid_rule_is_refused_with_pointers(
     benchmark_service: Service, change: JSON, wrong: list[str]
 ) -> None:
-    problem = benchmark_service.refused(422, "POST", "/alert-configs", {**RULE, **change})
+    problem = benchmark_service.expect_problem(422, "POST", "/alert-configs", {**RULE, **change})
     assert pointers(problem) == wrong
 
 
 def test_create_rule__a_misspelt_kpi_gets_a_suggestion(benchmark_service: Service) -> None:
-    problem = benchmark_service.refused(422, "POST", "/alert-configs", {**RULE, "kpi": "qualty"})
+    problem = benchmark_service.expect_problem(
+        422, "POST", "/alert-configs", {**RULE, "kpi": "qualty"}
+    )
     assert "quality" in problem["errors"][0]["detail"]
 
 
 def test_create_rule__an_unknown_benchmark_or_agent_is_not_found(
     benchmark_service: Service,
 ) -> None:
-    benchmark_service.refused(404, "POST", "/alert-configs", {**RULE, "benchmarkId": "none"})
-    benchmark_service.refused(404, "POST", "/alert-configs", {**RULE, "agentId": "none"})
-    benchmark_service.refused(404, "GET", "/alert-configs/none")
-    benchmark_service.refused(404, "GET", "/alerts/none")
-    benchmark_service.refused(404, "GET", "/silences/none")
-    benchmark_service.refused(404, "PATCH", "/silences/none", {"comment": "move"})
-    benchmark_service.refused(404, "POST", "/alert-configs/backtest", {"alertConfigId": "none"})
+    benchmark_service.expect_problem(404, "POST", "/alert-configs", {**RULE, "benchmarkId": "none"})
+    benchmark_service.expect_problem(404, "POST", "/alert-configs", {**RULE, "agentId": "none"})
+    benchmark_service.expect_problem(404, "GET", "/alert-configs/none")
+    benchmark_service.expect_problem(404, "GET", "/alerts/none")
+    benchmark_service.expect_problem(404, "GET", "/silences/none")
+    benchmark_service.expect_problem(404, "PATCH", "/silences/none", {"comment": "move"})
+    benchmark_service.expect_problem(
+        404, "POST", "/alert-configs/backtest", {"alertConfigId": "none"}
+    )
 
 
 def test_backtest__an_unknown_agent_is_not_found(
@@ -83,7 +87,7 @@ def test_backtest__an_unknown_agent_is_not_found(
 ) -> None:
     create_rule()
     body = {"alertConfigId": "rule-1", "agentId": "none"}
-    problem = benchmark_service.refused(404, "POST", "/alert-configs/backtest", body)
+    problem = benchmark_service.expect_problem(404, "POST", "/alert-configs/backtest", body)
     assert problem["type"] == "/problems/agent-not-found"
 
 
@@ -91,7 +95,7 @@ def test_update_rule__an_agent_that_is_deleted_concurrently_is_not_found(
     benchmark_service: Service, create_rule: RuleMaker
 ) -> None:
     create_rule()
-    benchmark_service.agent("agent-002")
+    benchmark_service.create_agent("agent-002")
     res = benchmark_service.resources
     with res.db.begin() as session:
         agent = get_agent(session, "agent-002")
@@ -103,12 +107,12 @@ def test_update_rule__an_agent_that_is_deleted_concurrently_is_not_found(
 
 
 def test_rule_test__excludes_runs_of_confirmed_incidents(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: Night
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:
     create_rule(keepFiringForRuns=0, baselineRuns=1)
     run_with(10)
     run_with(5)
-    [alert] = benchmark_service.listed("/alerts")
+    [alert] = benchmark_service.list_items("/alerts")
     benchmark_service.post(f"/alerts/{alert['id']}/ack", {"verdict": "true"})
     run_with(5)
     [assessment] = benchmark_service.post("/alert-configs/rule-1/test")["assessments"]
@@ -126,7 +130,7 @@ def test_create_rule__a_taken_id_is_a_conflict(
     benchmark_service: Service, create_rule: RuleMaker
 ) -> None:
     create_rule()
-    benchmark_service.refused(409, "POST", "/alert-configs", RULE)
+    benchmark_service.expect_problem(409, "POST", "/alert-configs", RULE)
 
 
 def test_update_rule__an_outdated_etag_is_refused(
@@ -143,7 +147,7 @@ def test_update_rule__an_outdated_etag_is_refused(
     assert (changed.status_code, changed.json()["revision"]) == (200, 2)
     full_body = {key: value for key, value in RULE.items() if key != "id"}
     for method, body in (("PATCH", {"threshold": 30}), ("PUT", full_body), ("DELETE", None)):
-        benchmark_service.refused(
+        benchmark_service.expect_problem(
             412, method, "/alert-configs/rule-1", body, headers={"If-Match": tag}
         )
 
@@ -161,7 +165,9 @@ def test_update_rule__put_writes_all_fields_and_patch_the_given_ones(
     assert (put["metric"], put["kpi"], put["forRuns"], put["minimumEffect"]) == (
         None, "k-1", 1, None,
     )  # fmt: skip
-    benchmark_service.refused(422, "PATCH", "/alert-configs/rule-1", {"metric": "EXACT_MATCH"})
+    benchmark_service.expect_problem(
+        422, "PATCH", "/alert-configs/rule-1", {"metric": "EXACT_MATCH"}
+    )
 
 
 def test_list_rules__filters_by_benchmark_agent_and_enabled(
@@ -172,7 +178,8 @@ def test_list_rules__filters_by_benchmark_agent_and_enabled(
 
     def names(**query: str) -> set[str]:
         return {
-            alert_rule["id"] for alert_rule in benchmark_service.listed("/alert-configs", **query)
+            alert_rule["id"]
+            for alert_rule in benchmark_service.list_items("/alert-configs", **query)
         }
 
     assert names() == names(agentId="agent-001") == {"rule-1", "rule-2"}
@@ -182,7 +189,7 @@ def test_list_rules__filters_by_benchmark_agent_and_enabled(
 
 
 def test_rule_test__assesses_the_newest_run_and_notifies_the_recipients(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: Night
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:
     create_rule(condition="LESS_THAN", threshold=0.8, channels=["WEBHOOK"],
          recipients=["https://hooks.example.com/alerts"])  # fmt: skip
@@ -197,15 +204,15 @@ def test_rule_test__assesses_the_newest_run_and_notifies_the_recipients(
     )
     message = benchmark_service.get(f"/notifications/{rule_test['notificationId']}")
     assert message["title"] == "Test of the alert rule quality falls (bench-001)"
-    assert len(benchmark_service.listed("/alerts")) == 1  # the real one: a trial is no alert
+    assert len(benchmark_service.list_items("/alerts")) == 1  # the real one: a trial is no alert
 
 
 def test_acknowledge__counts_towards_the_precision_of_the_rule(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: Night
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:
     create_rule(condition="LESS_THAN", threshold=0.8)
     run_with(5)
-    [alert] = benchmark_service.listed("/alerts", state="FIRING")
+    [alert] = benchmark_service.list_items("/alerts", state="FIRING")
     path = f"/alerts/{alert['id']}/ack"
     assert benchmark_service.post(path, {"verdict": "noise"})["acknowledgedBy"]
     assert benchmark_service.get("/alert-configs/rule-1")["precision"] == {
@@ -213,21 +220,21 @@ def test_acknowledge__counts_towards_the_precision_of_the_rule(
     }  # fmt: skip
     benchmark_service.post(path, {"verdict": "true"})
     assert benchmark_service.get("/alert-configs/rule-1")["precision"]["precision"] == 1.0
-    benchmark_service.refused(422, "POST", path, {"verdict": "maybe"})
+    benchmark_service.expect_problem(422, "POST", path, {"verdict": "maybe"})
 
 
 def test_acknowledge__refuses_other_states_and_names_the_firing_alert(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: Night
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:
     create_rule(condition="LESS_THAN", threshold=0.8, keepFiringForRuns=0)
     run_with(5)
     run_with(9)
     run_with(0, silent=5)
-    alerts = {alert["state"]: alert for alert in benchmark_service.listed("/alerts")}
+    alerts = {alert["state"]: alert for alert in benchmark_service.list_items("/alerts")}
     expected_hints = {"RESOLVED": alerts["FIRING"]["id"], "RUN_INVALID": "state=FIRING"}
     for state, named in expected_hints.items():
         path = f"/alerts/{alerts[state]['id']}/ack"
-        problem = benchmark_service.refused(409, "POST", path, {"verdict": "true"})
+        problem = benchmark_service.expect_problem(409, "POST", path, {"verdict": "true"})
         assert problem["type"] == "/problems/not-acknowledgeable"
         assert named in problem["detail"]
 
@@ -235,13 +242,17 @@ def test_acknowledge__refuses_other_states_and_names_the_firing_alert(
 def test_create_silence__needs_a_matcher_and_an_end(benchmark_service: Service) -> None:
     later = "2099-01-01T00:00:00Z"
     assert pointers(
-        benchmark_service.refused(422, "POST", "/silences", {"matchers": {}, "endsAt": later})
+        benchmark_service.expect_problem(
+            422, "POST", "/silences", {"matchers": {}, "endsAt": later}
+        )
     ) == ["/matchers"]
     quiet = {"matchers": {"severity": "INFO"}, "endsAt": "2020-01-01T00:00:00Z"}
-    assert pointers(benchmark_service.refused(422, "POST", "/silences", quiet)) == ["/endsAt"]
+    assert pointers(benchmark_service.expect_problem(422, "POST", "/silences", quiet)) == [
+        "/endsAt"
+    ]
     for never in ("2099-01-01T00:00:00", "9999-12-31T23:59:59-14:00"):
         unstorable = {**quiet, "endsAt": never}
-        assert pointers(benchmark_service.refused(422, "POST", "/silences", unstorable)) == [
+        assert pointers(benchmark_service.expect_problem(422, "POST", "/silences", unstorable)) == [
             "/endsAt"
         ]
     silence = benchmark_service.post(
@@ -249,10 +260,11 @@ def test_create_silence__needs_a_matcher_and_an_end(benchmark_service: Service) 
     )
     assert benchmark_service.get("/silences/s-1") == silence
     assert [
-        silence_view["id"] for silence_view in benchmark_service.listed("/silences", active="true")
+        silence_view["id"]
+        for silence_view in benchmark_service.list_items("/silences", active="true")
     ] == ["s-1"]
     benchmark_service.delete("/silences/s-1")
-    assert benchmark_service.listed("/silences") == []
+    assert benchmark_service.list_items("/silences") == []
 
 
 @pytest.fixture
@@ -298,7 +310,7 @@ def test_update_silence__changes_the_sent_fields_and_matchers_only(
 def test_update_silence__an_invalid_change_is_refused_and_changes_nothing(
     benchmark_service: Service, silence: JSON, change: JSON, pointer: str
 ) -> None:
-    problem = benchmark_service.refused(422, "PATCH", "/silences/s-1", change)
+    problem = benchmark_service.expect_problem(422, "PATCH", "/silences/s-1", change)
     assert pointers(problem) == [pointer]
     assert benchmark_service.get("/silences/s-1") == silence
 
@@ -309,16 +321,16 @@ def test_update_silence__an_ended_silence_takes_a_comment_and_a_later_end(
     with benchmark_service.resources.db.begin() as session:
         stored = session.get_one(AlertSilence, silence["id"])
         stored.starts_at, stored.ends_at = (datetime(2020, 1, day, tzinfo=UTC) for day in (1, 2))
-    assert benchmark_service.listed("/silences", active="true") == []
+    assert benchmark_service.list_items("/silences", active="true") == []
     benchmark_service.patch("/silences/s-1", {"comment": "moved"})
     benchmark_service.patch("/silences/s-1", {"endsAt": "2099-01-01T00:00:00Z"})
-    [active] = benchmark_service.listed("/silences", active="true")
+    [active] = benchmark_service.list_items("/silences", active="true")
     assert (active["id"], active["comment"]) == ("s-1", "moved")
     assert rows.value("SELECT count(*) FROM audit_log WHERE action = 'change_silence'") == 2
 
 
 def test_backtest__returns_coverage_and_each_replayed_run(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: Night
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:
     for right, silent in ((10, 0), (9, 0), (0, 5), (6, 0), (6, 0), (10, 0)):
         run_with(right, silent=silent)
@@ -340,12 +352,12 @@ def test_backtest__returns_coverage_and_each_replayed_run(
     assert backtest["falseAlarmsPerMonth"] is None  # less than a week
     assert backtest["minDetectableEffect"] == pytest.approx(0.1)  # a tenth of 1
     assert (
-        benchmark_service.listed("/alerts")[0]["state"] == "RUN_INVALID"
+        benchmark_service.list_items("/alerts")[0]["state"] == "RUN_INVALID"
     )  # nothing was told by the replay
 
 
 def test_backtest__equals_what_the_runs_did(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: Night
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:
     create_rule(forRuns=2, baselineRuns=3)
     for right in (9, 9, 7, 7, 7, 9, 9):
@@ -356,7 +368,7 @@ def test_backtest__equals_what_the_runs_did(
         for replayed_run in backtest["runs"]
         if replayed_run["notified"]
     ]
-    events = reversed(benchmark_service.listed("/alerts"))
+    events = reversed(benchmark_service.list_items("/alerts"))
     assert notifications == [(event["runId"], event["state"]) for event in events]
     assert notifications != []
 
@@ -364,9 +376,9 @@ def test_backtest__equals_what_the_runs_did(
 def test_backtest__needs_one_rule_and_one_agent(
     benchmark_service: Service, create_rule: RuleMaker
 ) -> None:
-    benchmark_service.refused(422, "POST", "/alert-configs/backtest", {})
+    benchmark_service.expect_problem(422, "POST", "/alert-configs/backtest", {})
     create_rule()
-    problem = benchmark_service.refused(
+    problem = benchmark_service.expect_problem(
         422, "POST", "/alert-configs/backtest", {"alertConfigId": "rule-1"}
     )
     assert pointers(problem) == ["/agentId"]
@@ -380,11 +392,11 @@ def test_update_rule__a_rule_without_its_kpi_can_be_disabled(
     create_rule()
     rows.execute("UPDATE kpi_definitions SET retired_at = now()")
     assert benchmark_service.patch("/alert-configs/rule-1", {"enabled": False})["enabled"] is False
-    benchmark_service.refused(422, "PATCH", "/alert-configs/rule-1", {"threshold": 20})
+    benchmark_service.expect_problem(422, "PATCH", "/alert-configs/rule-1", {"threshold": 20})
 
 
 def test_update_rule__equal_values_resolve_nothing(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: Night
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:
     create_rule(condition="LESS_THAN", threshold=0.8)
     run_with(5)
@@ -392,14 +404,14 @@ def test_update_rule__equal_values_resolve_nothing(
     benchmark_service.put(
         "/alert-configs/rule-1", {**same, "condition": "LESS_THAN", "threshold": 0.8}
     )
-    assert [alert["state"] for alert in benchmark_service.listed("/alerts")] == ["FIRING"]
+    assert [alert["state"] for alert in benchmark_service.list_items("/alerts")] == ["FIRING"]
 
 
 def test_delete_kpi__watched_by_a_rule_is_refused_with_its_name(
     benchmark_service: Service, create_rule: Callable[..., JSON]
 ) -> None:
     create_rule()
-    problem = benchmark_service.refused(409, "DELETE", "/benchmarks/bench-001/kpis/k-1")
+    problem = benchmark_service.expect_problem(409, "DELETE", "/benchmarks/bench-001/kpis/k-1")
     assert problem["type"].endswith("/kpi-in-use")
     assert problem["detail"].startswith(
         "'quality' cannot be removed, because the alert rules 'quality falls' (rule-1) watch it"
@@ -415,7 +427,7 @@ def test_replace_kpis__a_rule_moves_along_with_a_rename_and_refuses_a_loss(
     create_rule()
     other = {"name": "accuracy", "formula": "EXACT_MATCH"}
     body = {"datasetRef": "support", "metrics": ["EXACT_MATCH"], "measures": [other]}
-    problem = benchmark_service.refused(409, method, "/benchmarks/bench-001", body)
+    problem = benchmark_service.expect_problem(409, method, "/benchmarks/bench-001", body)
     assert problem["errors"] == [
         {
             "pointer": "/measures",

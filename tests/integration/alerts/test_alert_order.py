@@ -32,7 +32,7 @@ def record(service: Service, seq: int, outcome: AlertOutcome) -> None:
 
 
 def states(service: Service) -> list[str]:
-    return [alert["state"] for alert in reversed(service.listed("/alerts"))]
+    return [alert["state"] for alert in reversed(service.list_items("/alerts"))]
 
 
 def test_record_decisions__an_older_run_that_ends_late_changes_nothing(
@@ -57,19 +57,19 @@ def test_record_decisions__a_decision_about_an_older_revision_is_dropped(
 def test_record_decisions__concurrent_writers_notify_each_incident_once(
     service_with_rule: Service, rows: DatabaseReader
 ) -> None:
-    episodes = 6
+    incident_count = 6
     together = threading.Barrier(2)
 
     def judge(_: int) -> None:
-        for seq in range(1, 2 * episodes + 1):
+        for seq in range(1, 2 * incident_count + 1):
             together.wait(timeout=60)
             record(service_with_rule, seq, AlertOutcome.BREACH if seq % 2 else AlertOutcome.HEALTHY)
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(judge, range(2)))
-    assert states(service_with_rule) == ["FIRING", "RESOLVED"] * episodes
-    assert rows.value("SELECT count(*) FROM notifications") == 2 * episodes
-    assert rows.value("SELECT count(DISTINCT incident_id) FROM alert_events") == episodes
+    assert states(service_with_rule) == ["FIRING", "RESOLVED"] * incident_count
+    assert rows.value("SELECT count(*) FROM notifications") == 2 * incident_count
+    assert rows.value("SELECT count(DISTINCT incident_id) FROM alert_events") == incident_count
 
 
 @pytest.mark.prove

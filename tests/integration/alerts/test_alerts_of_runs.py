@@ -8,33 +8,33 @@ import pytest
 from tests.support.service import JSON, Service
 from tests.support.stored import DatabaseReader
 
-Night = Callable[..., JSON]
+RunMaker = Callable[..., JSON]
 RuleMaker = Callable[..., JSON]
 
 
 def notified_alerts(service: Service) -> list[tuple[str, str]]:
     """State and name of all alerts, oldest first."""
-    return [(alert["state"], alert["name"]) for alert in reversed(service.listed("/alerts"))]
+    return [(alert["state"], alert["name"]) for alert in reversed(service.list_items("/alerts"))]
 
 
 def state(service: Service, rule_id: str = "rule-1") -> str:
-    [standing] = service.get(f"/alert-configs/{rule_id}")["states"]
-    return str(standing["state"])
+    [state_row] = service.get(f"/alert-configs/{rule_id}")["states"]
+    return str(state_row["state"])
 
 
 def inbox(service: Service) -> list[Any]:
-    return service.listed("/notifications")
+    return service.list_items("/notifications")
 
 
 def test_alert__fires_for_a_second_run_that_is_worse(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: Night
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:
     create_rule()
     run_with(10)
     assert state(benchmark_service) == "WARMUP"
     worse = run_with(6)
     assert state(benchmark_service) == "FIRING"
-    [alert] = benchmark_service.listed("/alerts")
+    [alert] = benchmark_service.list_items("/alerts")
     assert (alert["state"], alert["runId"], alert["alertConfigId"]) == (
         "FIRING", worse["id"], "rule-1",
     )  # fmt: skip
@@ -53,7 +53,7 @@ def test_alert__fires_for_a_second_run_that_is_worse(
 
 
 def test_incident__is_notified_at_its_beginning_and_its_end(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: Night
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:
     create_rule(condition="LESS_THAN", threshold=0.8, forRuns=2, keepFiringForRuns=1)
     states = []
@@ -61,14 +61,14 @@ def test_incident__is_notified_at_its_beginning_and_its_end(
         run_with(right)
         states.append(state(benchmark_service))
     assert states == ["OK", "PENDING", "FIRING", "FIRING", "FIRING", "RESOLVED", "OK"]
-    fired, resolved = reversed(benchmark_service.listed("/alerts"))
+    fired, resolved = reversed(benchmark_service.list_items("/alerts"))
     assert (fired["state"], resolved["state"]) == ("FIRING", "RESOLVED")
     assert fired["incidentId"] == resolved["incidentId"] == fired["id"]
     assert len(inbox(benchmark_service)) == 2
 
 
 def test_invalid_run__causes_a_notice_and_keeps_the_states(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: Night
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:
     create_rule(condition="LESS_THAN", threshold=0.8)
     run_with(9)
@@ -77,35 +77,35 @@ def test_invalid_run__causes_a_notice_and_keeps_the_states(
     assert notified_alerts(benchmark_service) == [("RUN_INVALID", "run invalid")]
     assert inbox(benchmark_service)[0]["title"] == "Pelican: run invalid (bench-001)"
     assert state(benchmark_service) == "OK"
-    [alert] = benchmark_service.listed("/alerts")
+    [alert] = benchmark_service.list_items("/alerts")
     assert "coverage is 50.0%" in alert["explanation"]
 
 
 def test_failed_run__causes_a_notice_and_no_drop_to_zero(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: Night
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:
     create_rule(condition="LESS_THAN", threshold=0.8)
     run_with(9)
-    failed = benchmark_service.completed(runName="nowhere")
+    failed = benchmark_service.complete_run(runName="nowhere")
     assert failed["status"] == "FAILED"
     assert notified_alerts(benchmark_service) == [("RUN_FAILED", "run failed")]
     assert state(benchmark_service) == "OK"
-    assert "RUN_NOT_FOUND" in benchmark_service.listed("/alerts")[0]["explanation"]
+    assert "RUN_NOT_FOUND" in benchmark_service.list_items("/alerts")[0]["explanation"]
 
 
 def test_invalid_run__is_not_part_of_a_baseline(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: Night
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:
     create_rule()
     for right, silent in ((10, 0), (0, 5), (10, 0)):
         run_with(right, silent=silent)
     assert state(benchmark_service) == "OK"
-    [standing] = benchmark_service.get("/alert-configs/rule-1")["states"]
-    assert standing["baseline"] == 1.0
+    [state_row] = benchmark_service.get("/alert-configs/rule-1")["states"]
+    assert state_row["baseline"] == 1.0
 
 
 def test_publish__five_hundred_alerts_of_a_run_are_one_message(
-    benchmark_service: Service, run_with: Night, rows: DatabaseReader
+    benchmark_service: Service, run_with: RunMaker, rows: DatabaseReader
 ) -> None:
     url = "https://hooks.example.com/alerts"
     endpoint = benchmark_service.post("/endpoints", {"channel": "WEBHOOK", "recipient": url})
@@ -131,7 +131,7 @@ def test_publish__five_hundred_alerts_of_a_run_are_one_message(
 
 
 def test_publish__each_recipient_gets_one_message_with_its_alerts(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: Night, rows: DatabaseReader
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker, rows: DatabaseReader
 ) -> None:
     one, other = "https://one.example.com/", "https://other.example.com/"
     for name, recipients in (("a", [one]), ("b", [one, other]), ("c", [other]), ("d", [])):
@@ -140,12 +140,12 @@ def test_publish__each_recipient_gets_one_message_with_its_alerts(
     run_with(5)
     [message] = inbox(benchmark_service)
     assert [item["sentences"][-1] for item in message["items"]] == ["Alert rules: a, b, c, d."]
-    assert {alert["notificationId"] for alert in benchmark_service.listed("/alerts")} == {
+    assert {alert["notificationId"] for alert in benchmark_service.list_items("/alerts")} == {
         message["id"]
     }
     messages = {
         delivery["recipient"]: benchmark_service.get(f"/notifications/{delivery['notificationId']}")
-        for delivery in benchmark_service.listed("/deliveries")
+        for delivery in benchmark_service.list_items("/deliveries")
     }
     assert {
         to: [item["sentences"][-1] for item in message["items"]] for to, message in messages.items()
@@ -157,7 +157,7 @@ def test_publish__each_recipient_gets_one_message_with_its_alerts(
 
 
 def test_silence__alert_is_recorded_but_not_sent(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: Night
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:
     create_rule(condition="LESS_THAN", threshold=0.8)
     benchmark_service.post(
@@ -166,13 +166,13 @@ def test_silence__alert_is_recorded_but_not_sent(
     )
     run_with(5)
     assert state(benchmark_service) == "FIRING"
-    [alert] = benchmark_service.listed("/alerts")
+    [alert] = benchmark_service.list_items("/alerts")
     assert (alert["silenceId"], alert["notificationId"]) == ("quiet", None)
     assert inbox(benchmark_service) == []
 
 
 def test_silence__an_incident_that_outlasts_it_is_sent_with_the_next_run(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: Night
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:
     create_rule(condition="LESS_THAN", threshold=0.8)
     silence = {"id": "quiet", "matchers": {"name": "*"}, "endsAt": "2099-01-01T00:00:00Z"}
@@ -185,13 +185,13 @@ def test_silence__an_incident_that_outlasts_it_is_sent_with_the_next_run(
     run_with(5)
     [message] = inbox(benchmark_service)
     assert message["title"] == "Pelican: quality is 0.500 (bench-001)"
-    [alert] = benchmark_service.listed("/alerts")
+    [alert] = benchmark_service.list_items("/alerts")
     assert (alert["silenceId"], alert["notificationId"]) == (None, message["id"])
 
 
 @pytest.mark.parametrize("ends_by", ["a run", "an edit"])
 def test_silence__the_end_of_a_silenced_incident_is_not_sent(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: Night, ends_by: str
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker, ends_by: str
 ) -> None:
     create_rule(condition="LESS_THAN", threshold=0.8, keepFiringForRuns=0)
     silence = {"id": "quiet", "matchers": {"name": "*"}, "endsAt": "2099-01-01T00:00:00Z"}
@@ -202,25 +202,25 @@ def test_silence__the_end_of_a_silenced_incident_is_not_sent(
         run_with(9)
     else:
         benchmark_service.patch("/alert-configs/rule-1", {"enabled": False})
-    [end, beginning] = benchmark_service.listed("/alerts")
+    [end, beginning] = benchmark_service.list_items("/alerts")
     assert (end["state"], beginning["state"]) == ("RESOLVED", "FIRING")
     assert (end["silenceId"], end["notificationId"]) == ("quiet", None)
     assert inbox(benchmark_service) == []
 
 
 def test_percentage_drop__runs_of_incidents_are_no_history_without_acknowledgement(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: Night
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:
     create_rule(keepFiringForRuns=0, baselineRuns=1)
     run_with(10)
     run_with(5)
     run_with(5)
-    [standing] = benchmark_service.get("/alert-configs/rule-1")["states"]
-    assert (standing["state"], standing["baseline"]) == ("FIRING", 1.0)
+    [state_row] = benchmark_service.get("/alert-configs/rule-1")["states"]
+    assert (state_row["state"], state_row["baseline"]) == ("FIRING", 1.0)
 
 
 def test_update_rule__resolves_open_incidents_and_starts_anew(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: Night
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:
     create_rule(condition="LESS_THAN", threshold=0.8)
     run_with(5)
@@ -239,11 +239,13 @@ def test_update_rule__resolves_open_incidents_and_starts_anew(
         "FIRING",
         "RESOLVED",
     ]
-    assert benchmark_service.listed("/alerts")[0]["explanation"] == "The alert rule was deleted."
+    assert (
+        benchmark_service.list_items("/alerts")[0]["explanation"] == "The alert rule was deleted."
+    )
 
 
 def test_disabled_rule__judges_no_run(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: Night
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:
     create_rule(condition="LESS_THAN", threshold=0.8, enabled=False)
     run_with(5)
@@ -254,7 +256,7 @@ def test_disabled_rule__judges_no_run(
 
 
 def test_alert__a_metric_without_a_value_is_no_data(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: Night
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:
     benchmark_service.post(
         "/benchmarks/bench-001/kpis", {"name": "odd", "formula": "EXACT_MATCH / 0"}
@@ -263,11 +265,11 @@ def test_alert__a_metric_without_a_value_is_no_data(
     run_with(9)
     run_with(9)
     assert notified_alerts(benchmark_service) == [("NO_DATA", "quality falls")]
-    assert "has no value" in benchmark_service.listed("/alerts")[0]["explanation"]
+    assert "has no value" in benchmark_service.list_items("/alerts")[0]["explanation"]
 
 
 def test_anomaly__is_detected_after_five_runs_by_its_items(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: Night
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:
     create_rule(condition="ANOMALY_DETECTED", threshold=None)
     for right in (9, 8, 9, 10, 9):
@@ -276,5 +278,5 @@ def test_anomaly__is_detected_after_five_runs_by_its_items(
     run_with(9)
     assert state(benchmark_service) == "OK"
     run_with(3)
-    [alert] = benchmark_service.listed("/alerts")
+    [alert] = benchmark_service.list_items("/alerts")
     assert (alert["state"], alert["details"]["anomaly"]["method"]) == ("FIRING", "components")

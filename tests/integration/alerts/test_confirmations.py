@@ -29,13 +29,13 @@ def state(service: Service) -> JSON:
     return dict(state)
 
 
-def told(service: Service) -> list[str]:
-    alerts = sorted(service.listed("/alerts"), key=lambda alert: str(alert["id"]))
+def notified_states(service: Service) -> list[str]:
+    alerts = sorted(service.list_items("/alerts"), key=lambda alert: str(alert["id"]))
     return [alert["state"] for alert in alerts]
 
 
 def repetition(service: Service) -> JSON:
-    runs = service.listed("/benchmark-runs")
+    runs = service.list_items("/benchmark-runs")
     [run] = [run for run in runs if run["confirms"] is not None]
     return run
 
@@ -43,16 +43,16 @@ def repetition(service: Service) -> JSON:
 def test_confirmation__is_pending_and_visible_until_the_repetition_has_ended(
     benchmark_service: Service, complete: RunHistoryMaker
 ) -> None:
-    assert told(benchmark_service) == []
+    assert notified_states(benchmark_service) == []
     assert state(benchmark_service)["state"] == "PENDING"
     assert "is repeated with more trials" in state(benchmark_service)["explanation"]
     run = repetition(benchmark_service)
     assert (run["confirms"], run["triggeredBy"], run["status"]) == ("run-6", "EVENT", "PENDING")
     complete.confirm(0.62)
-    assert told(benchmark_service) == ["FIRING"]
-    [incident] = benchmark_service.listed("/incidents")
+    assert notified_states(benchmark_service) == ["FIRING"]
+    [incident] = benchmark_service.list_items("/incidents")
     assert (incident["openedRunId"], incident["startedRunId"]) == ("run-6", "run-6")
-    [alert] = benchmark_service.listed("/alerts")
+    [alert] = benchmark_service.list_items("/alerts")
     assert alert["details"]["runs"]["level"] == pytest.approx(0.62)
 
 
@@ -60,9 +60,9 @@ def test_confirmation__a_repetition_that_finds_nothing_pages_nobody(
     benchmark_service: Service, complete: RunHistoryMaker
 ) -> None:
     complete.confirm(0.9)
-    assert (told(benchmark_service), state(benchmark_service)["state"]) == ([], "OK")
+    assert (notified_states(benchmark_service), state(benchmark_service)["state"]) == ([], "OK")
     complete(0.91)
-    assert told(benchmark_service) == []
+    assert notified_states(benchmark_service) == []
 
 
 def test_confirmation__of_a_failed_repetition_the_run_alone_decides(
@@ -71,7 +71,7 @@ def test_confirmation__of_a_failed_repetition_the_run_alone_decides(
     run = repetition(benchmark_service)
     with benchmark_service.resources.db.begin() as session:
         fail_run(session, run["id"], "BUDGET", "no money is left", datetime.now(UTC))
-    assert "FIRING" in told(benchmark_service)
+    assert "FIRING" in notified_states(benchmark_service)
 
 
 def test_confirmation__a_late_repetition_is_not_awaited(
@@ -81,17 +81,17 @@ def test_confirmation__a_late_repetition_is_not_awaited(
     for now, states in ((due, []), (due + timedelta(seconds=1), ["FIRING"])):
         with benchmark_service.resources.db.begin() as session:
             settle_overdue(session, now)
-        assert told(benchmark_service) == states
+        assert notified_states(benchmark_service) == states
     complete.confirm(0.9)
-    assert told(benchmark_service) == ["FIRING"]
+    assert notified_states(benchmark_service) == ["FIRING"]
 
 
 def test_confirmation__the_next_run_does_not_lose_the_page(
     benchmark_service: Service, complete: RunHistoryMaker
 ) -> None:
     complete(0.61)
-    assert told(benchmark_service) == ["FIRING"]
-    [incident] = benchmark_service.listed("/incidents")
+    assert notified_states(benchmark_service) == ["FIRING"]
+    [incident] = benchmark_service.list_items("/incidents")
     assert (incident["openedRunId"], incident["runs"]) == ("run-6", 2)
 
 
@@ -100,5 +100,5 @@ def test_confirmation__other_sources_and_rules_without_it_page_at_once(
 ) -> None:
     benchmark_service.post("/alert-configs", {**REGRESSED, "confirmRuns": False})
     RunHistoryMaker(benchmark_service, source="harness")(*GOOD, 0.6)
-    assert told(benchmark_service) == ["FIRING"]
+    assert notified_states(benchmark_service) == ["FIRING"]
     assert rows.value("SELECT count(*) FROM benchmark_runs WHERE confirms IS NOT NULL") == 0

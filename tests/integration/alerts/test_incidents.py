@@ -32,14 +32,14 @@ def create_regressed(benchmark_service: Service) -> RuleMaker:
     return make
 
 
-def told(service: Service) -> list[str]:
+def notified_states(service: Service) -> list[str]:
     """The states of all alerts in the order of their creation: IDs are ordered by time."""
-    alerts = sorted(service.listed("/alerts"), key=lambda alert: str(alert["id"]))
+    alerts = sorted(service.list_items("/alerts"), key=lambda alert: str(alert["id"]))
     return [alert["state"] for alert in alerts]
 
 
 def open_incident(service: Service) -> JSON:
-    [incident] = service.listed("/incidents", state="OPEN")
+    [incident] = service.list_items("/incidents", state="OPEN")
     return incident
 
 
@@ -61,12 +61,12 @@ def test_incident__recovery_closes_it_and_a_second_collapse_is_told_like_the_fir
 ) -> None:  # fmt: skip
     create_regressed(**rule)
     complete(*GOOD, 0.57, 0.56)
-    assert told(benchmark_service) == ["FIRING"]
+    assert notified_states(benchmark_service) == ["FIRING"]
     complete(0.91, 0.92, 0.9)
-    assert told(benchmark_service) == ["FIRING", "RESOLVED"]
+    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
     complete(0.57)
-    assert told(benchmark_service) == ["FIRING", "RESOLVED", "FIRING"]
-    second, first = benchmark_service.listed("/incidents")
+    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED", "FIRING"]
+    second, first = benchmark_service.list_items("/incidents")
     assert (first["state"], first["resolution"]) == ("RESOLVED", "RECOVERED")
     assert (second["state"], second["startedRunId"]) == ("OPEN", "run-11")
     assert (first["startedRunId"], first["openedValue"]) == ("run-6", 0.57)
@@ -80,12 +80,12 @@ def test_incident__bad_runs_never_become_normal_without_an_acknowledgement(
 ) -> None:  # fmt: skip
     create_regressed(**rule)
     complete(*GOOD, *[0.57, 0.6] * 6)
-    assert told(benchmark_service) == ["FIRING"]
+    assert notified_states(benchmark_service) == ["FIRING"]
     incident = open_incident(benchmark_service)
     assert (incident["runs"], incident["value"]) == (12, 0.6)
     assert holds(rows) == [None] * 5 + ["INCIDENT"] * 12
     complete(0.92, 0.91)
-    assert told(benchmark_service) == ["FIRING", "RESOLVED"]
+    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
     assert holds(rows)[-2:] == [None, None]
     assert holds(rows)[5:17] == ["INCIDENT"] * 12
 
@@ -102,11 +102,11 @@ def test_noise__returns_the_runs_and_closes_the_incident(
     assert (dismissed["state"], dismissed["resolution"], dismissed["verdict"]) == (
         "RESOLVED", "NOISE", "noise",
     )  # fmt: skip
-    assert told(benchmark_service) == ["FIRING", "RESOLVED"]
+    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
     assert set(holds(rows)) == {None}
     # The dismissed runs are history: ordinary runs after them are no improvement and no incident.
     complete(0.91, 0.92)
-    assert told(benchmark_service) == ["FIRING", "RESOLVED"]
+    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
     if rule["condition"] == "PERCENTAGE_DROP":
         [state] = benchmark_service.get("/alert-configs/rule-1")["states"]
         assert state["baseline"] == pytest.approx((0.91 + 0.92 + 0.57 + 0.56 + 0.91) / 5)
@@ -127,13 +127,15 @@ def test_accept__the_new_level_is_the_baseline_of_later_runs(
     assert (accepted["resolution"], accepted["note"]) == ("ACCEPTED", "cheaper model")
     assert accepted["resolvedBy"]
     complete(0.72, 0.7, 0.71, 0.73, 0.72, 0.71)
-    assert told(benchmark_service) == ["FIRING", "RESOLVED"]
+    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
     [state] = benchmark_service.get("/alert-configs/rule-1")["states"]
     assert state["baseline"] == pytest.approx(0.72, abs=0.02)
     complete(0.4)
-    assert told(benchmark_service) == ["FIRING", "RESOLVED", "FIRING"]
+    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED", "FIRING"]
     assert holds(rows)[7] is None
-    problem = benchmark_service.refused(409, "POST", f"/incidents/{incident['id']}/accept", {})
+    problem = benchmark_service.expect_problem(
+        409, "POST", f"/incidents/{incident['id']}/accept", {}
+    )
     assert problem["type"].endswith("/incident-closed")
 
 
@@ -143,10 +145,10 @@ def test_accept_run__closes_the_incident_that_the_run_belongs_to(
     create_regressed()
     complete(*GOOD, 0.57, 0.56)
     benchmark_service.post("/benchmark-runs/run-7/accept", {"note": "a new data set"})
-    [incident] = benchmark_service.listed("/incidents")
+    [incident] = benchmark_service.list_items("/incidents")
     assert (incident["resolution"], incident["note"]) == ("ACCEPTED", "a new data set")
     complete(0.57, 0.56)
-    assert told(benchmark_service) == ["FIRING", "RESOLVED"]
+    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
 
 
 def test_acknowledge__keeps_the_incident_open_until_it_recovers(
@@ -168,8 +170,8 @@ def test_incident__a_further_fall_is_told_as_worse(
 ) -> None:
     create_regressed(severity="CRITICAL")
     complete(*GOOD, *GOOD, 0.7, 0.71, 0.7, 0.69, 0.7, 0.2)
-    assert told(benchmark_service) == ["FIRING", "WORSE"]
-    newest = benchmark_service.listed("/notifications")[0]
+    assert notified_states(benchmark_service) == ["FIRING", "WORSE"]
+    newest = benchmark_service.list_items("/notifications")[0]
     assert newest["title"].startswith("Worse: Pelican: quality 0.916 → 0.2")
     assert newest["severity"] == "CRITICAL"
 
@@ -181,10 +183,12 @@ def test_incident__of_runs_that_are_no_longer_comparable_is_closed(
     for number, rule in enumerate(HISTORY_RULES):
         create_regressed(id=f"rule-{number}", **rule)
     complete(*GOOD, 0.57)
-    assert told(benchmark_service) == ["FIRING"] * 3
+    assert notified_states(benchmark_service) == ["FIRING"] * 3
     complete(0.57, fingerprint="another dataset")
-    assert told(benchmark_service) == ["FIRING"] * 3 + ["RESOLVED"] * 3
-    resolutions = {incident["resolution"] for incident in benchmark_service.listed("/incidents")}
+    assert notified_states(benchmark_service) == ["FIRING"] * 3 + ["RESOLVED"] * 3
+    resolutions = {
+        incident["resolution"] for incident in benchmark_service.list_items("/incidents")
+    }
     assert resolutions == {"NOT_COMPARABLE"}
 
 
@@ -194,7 +198,7 @@ def test_regressed__a_new_rule_starts_with_the_runs_that_exist(
     complete(*GOOD)
     create_regressed()
     complete(0.57)
-    assert told(benchmark_service) == ["FIRING"]
+    assert notified_states(benchmark_service) == ["FIRING"]
 
 
 def test_cooldown__an_incident_that_opens_within_it_is_told_afterwards(
@@ -202,9 +206,9 @@ def test_cooldown__an_incident_that_opens_within_it_is_told_afterwards(
 ) -> None:
     create_regressed(cooldownMinutes=5 * 24 * 60)
     complete(*GOOD, 0.57, 0.92, 0.91, 0.57, 0.56)
-    assert told(benchmark_service) == ["FIRING", "RESOLVED"]
+    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
     complete(0.57)
-    assert told(benchmark_service) == ["FIRING", "RESOLVED", "FIRING"]
+    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED", "FIRING"]
 
 
 def test_fixed_threshold__has_no_level_to_accept_and_stays_out_of_histories(
@@ -214,7 +218,9 @@ def test_fixed_threshold__has_no_level_to_accept_and_stays_out_of_histories(
     create_rule(condition="LESS_THAN", threshold=0.8)
     complete(0.7, 0.7)
     incident = open_incident(benchmark_service)
-    problem = benchmark_service.refused(409, "POST", f"/incidents/{incident['id']}/accept", {})
+    problem = benchmark_service.expect_problem(
+        409, "POST", f"/incidents/{incident['id']}/accept", {}
+    )
     assert problem["type"].endswith("/no-level-to-accept")
     benchmark_service.post(f"/incidents/{incident['id']}/noise")
     assert open_incident(benchmark_service)["verdict"] == "noise"
@@ -244,16 +250,16 @@ def test_record_decisions__a_decision_on_an_outdated_state_is_repeated(
 def test_incidents__unknown_id_and_roles(
     benchmark_service: Service, create_regressed: RuleMaker
 ) -> None:
-    problem = benchmark_service.refused(404, "GET", "/incidents/gone")
+    problem = benchmark_service.expect_problem(404, "GET", "/incidents/gone")
     assert "GET /api/v1/incidents" in problem["detail"]
-    problem = benchmark_service.refused(404, "POST", "/incidents/gone/noise")
+    problem = benchmark_service.expect_problem(404, "POST", "/incidents/gone/noise")
     assert problem["type"].endswith("/incident-not-found")
-    problem = benchmark_service.refused(
+    problem = benchmark_service.expect_problem(
         422, "POST", "/alert-configs",
         {**RULE, "condition": "REGRESSED", "threshold": None, "forRuns": 2},
     )  # fmt: skip
     assert problem["errors"][0]["pointer"] == "/forRuns"
-    problem = benchmark_service.refused(
+    problem = benchmark_service.expect_problem(
         422, "POST", "/alert-configs", {**RULE, "falsePagesPerMonth": 0.05}
     )
     assert problem["errors"][0]["pointer"] == "/falsePagesPerMonth"
@@ -264,7 +270,9 @@ def test_backtest__names_the_runs_that_would_have_paged(
 ) -> None:
     create_regressed()
     complete(*GOOD, 0.57, 0.91, 0.92, 0.9, 0.57)
-    events = [alert for alert in benchmark_service.listed("/alerts") if alert["state"] == "FIRING"]
+    events = [
+        alert for alert in benchmark_service.list_items("/alerts") if alert["state"] == "FIRING"
+    ]
     backtest = benchmark_service.post(
         "/alert-configs/backtest", {"alertConfigId": "rule-1", "agentId": "agent-001", "days": 3660}
     )

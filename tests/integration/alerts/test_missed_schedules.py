@@ -44,7 +44,7 @@ def report_missed(service: Service, now: datetime = NOW) -> list[JSON]:
     for _ in range(2):
         with service.resources.db.begin() as session:
             report_missed_schedules(session, now)
-    return service.listed("/alerts")
+    return service.list_items("/alerts")
 
 
 def test_missed_schedule__overdue_for_five_minutes_causes_a_notice(
@@ -61,7 +61,7 @@ def test_missed_schedule__overdue_for_five_minutes_causes_a_notice(
         "The schedule 'every night' was due at 2026-11-22 07:00:00 UTC and started no run:"
         " no scheduler fired it; start one with `mosaico scheduler`."
     )
-    assert len(service_with_schedule.listed("/deliveries")) == 1
+    assert len(service_with_schedule.list_items("/deliveries")) == 1
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_missed_schedule__many_instants_are_one_notice_with_count_and_span(
         "The schedule 'every night' started no run at 10 due times from 2026-11-22 07:00:00 UTC to"
         " 2026-11-22 07:00:27 UTC: no scheduler was running at that time, and misfirePolicy is SKIP."
     )
-    assert len(service_with_schedule.listed("/deliveries")) == 1
+    assert len(service_with_schedule.list_items("/deliveries")) == 1
 
 
 def test_missed_schedule__later_misses_wait_an_hour_and_are_counted_together(
@@ -164,5 +164,5 @@ def test_missed_schedule__schedules_with_one_recipient_share_a_message(
     )
     rows.execute("UPDATE schedule_configs SET next_run_at = %s", NOW)
     assert len(report_missed(service_with_schedule, NOW + timedelta(minutes=6))) == 2
-    assert len(service_with_schedule.listed("/deliveries")) == 1
-    assert len(service_with_schedule.listed("/notifications")) == 1
+    assert len(service_with_schedule.list_items("/deliveries")) == 1
+    assert len(service_with_schedule.list_items("/notifications")) == 1

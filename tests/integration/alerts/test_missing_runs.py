@@ -28,7 +28,7 @@ def report(service: Service, now: datetime) -> list[JSON]:
     for _ in range(2):
         with service.resources.db.begin() as session:
             report_missing_runs(session, now)
-    return sorted(service.listed("/alerts"), key=lambda alert: str(alert["id"]))
+    return sorted(service.list_items("/alerts"), key=lambda alert: str(alert["id"]))
 
 
 def test_missing_run__a_longer_gap_is_reported_once_to_the_recipients_of_its_rule(

@@ -28,8 +28,8 @@ def test_benchmarks_api__requests_of_original_system_work(service: Service) -> N
     assert benchmark["metadata"] == {"name": "Quality Check"}
     assert (benchmark["datasetRef"], benchmark["runName"]) == ("dataset-123", "quality-run")
 
-    service.benchmark("bench-001", datasetRef="dataset-123", runName="quality-run")
-    service.agent("agent-001")
+    service.create_benchmark("bench-001", datasetRef="dataset-123", runName="quality-run")
+    service.create_agent("agent-001")
     service.upload([pair(1)], name="dataset-123", run_name="quality-run")
     started = service.send(
         "POST",
@@ -45,10 +45,10 @@ def test_benchmarks_api__requests_of_original_system_work(service: Service) -> N
 
 
 def test_benchmarks_api__create_read_list_change_replace_delete(service: Service) -> None:
-    service.agent()
-    created = service.benchmark(
+    service.create_agent()
+    created = service.create_benchmark(
         metadata={"team": "search", "deep": [1, {"x": None}]},
-        runName="night-1",
+        runName="run-1",
         taskDef="Answer the question",
         features=["tone", "facts"],
         evaluates=["agent-001"],
@@ -62,7 +62,7 @@ def test_benchmarks_api__create_read_list_change_replace_delete(service: Service
             "id": "bench-001",
             "metadata": {"team": "search", "deep": [1, {"x": None}]},
             "datasetRef": "support",
-            "runName": "night-1",
+            "runName": "run-1",
             "taskDef": "Answer the question",
             "features": ["tone", "facts"],
             "evaluates": ["agent-001"],
@@ -99,12 +99,12 @@ def test_benchmarks_api__create_read_list_change_replace_delete(service: Service
         }.items()
     )
     for name in ("metadata", "evaluates", "source", "metrics", "measures", "minCoverage"):
-        problem = service.refused(422, "PATCH", "/benchmarks/bench-001", {name: None})
+        problem = service.expect_problem(422, "PATCH", "/benchmarks/bench-001", {name: None})
         assert pointers(problem) == [f"/{name}"]
     service.delete("/benchmarks/bench-001")
     for method in ("GET", "PATCH", "PUT", "DELETE"):
         body: JSON | None = {} if method in ("PATCH", "PUT") else None
-        problem = service.refused(404, method, "/benchmarks/bench-001", body)
+        problem = service.expect_problem(404, method, "/benchmarks/bench-001", body)
         assert problem["type"] == "/problems/benchmark-not-found"
     service.delete("/agents/agent-001")
 
@@ -118,7 +118,7 @@ def test_metadata__object_or_json_text(service: Service) -> None:
         assert service.post("/benchmarks", {"metadata": metadata})["metadata"] == {
             "a": [1.5, "é😀"]
         }
-    service.benchmark()
+    service.create_benchmark()
     assert service.patch("/benchmarks/bench-001", {"metadata": '{"b": 1}'})["metadata"] == {"b": 1}
     assert service.put("/benchmarks/bench-001", {"metadata": "{}"})["metadata"] == {}
     refused: list[Any] = [
@@ -144,9 +144,9 @@ def test_metadata__object_or_json_text(service: Service) -> None:
     ]
     for metadata in refused:
         for method, path in (("POST", "/benchmarks"), ("PATCH", "/benchmarks/bench-001")):
-            problem = service.refused(422, method, path, {"metadata": metadata})
+            problem = service.expect_problem(422, method, path, {"metadata": metadata})
             assert pointers(problem) == ["/metadata"], metadata
-    assert details(service.refused(422, "POST", "/benchmarks", {"metadata": "{a}"})) == {
+    assert details(service.expect_problem(422, "POST", "/benchmarks", {"metadata": "{a}"})) == {
         "/metadata": "the text is not valid JSON: expecting property name enclosed in double quotes at"
         " line 1, column 2; send an object, or its JSON text"
     }
@@ -154,7 +154,7 @@ def test_metadata__object_or_json_text(service: Service) -> None:
 
 
 def test_metrics_field__with_and_without_options(service: Service) -> None:
-    benchmark = service.benchmark(
+    benchmark = service.create_benchmark(
         metrics=[
             "BLEU",
             {"key": "ROUGE_1", "options": {"useStemmer": True}},
@@ -171,7 +171,7 @@ def test_metrics_field__with_and_without_options(service: Service) -> None:
 
 
 def test_metrics_field__errors_have_pointer_and_near_matches(service: Service) -> None:
-    problem = service.refused(
+    problem = service.expect_problem(
         422,
         "POST",
         "/benchmarks",
@@ -253,25 +253,27 @@ WRONG_FIELDS: list[tuple[JSON, str]] = [
 
 def test_benchmarks_api__invalid_field_is_named(service: Service) -> None:
     for body, where in WRONG_FIELDS:
-        assert pointers(service.refused(422, "POST", "/benchmarks", body)) == [where], body
+        assert pointers(service.expect_problem(422, "POST", "/benchmarks", body)) == [where], body
     assert service.get("/benchmarks")["items"] == []
 
 
 def test_delete_benchmark__with_runs_is_a_conflict(service: Service) -> None:
-    service.agent()
-    service.benchmark()
-    assert "taken" in service.refused(409, "POST", "/benchmarks", {"id": "bench-001"})["detail"]
+    service.create_agent()
+    service.create_benchmark()
+    assert (
+        "taken" in service.expect_problem(409, "POST", "/benchmarks", {"id": "bench-001"})["detail"]
+    )
     created = service.post("/benchmarks", {})
     service.delete(f"/benchmarks/{created['id']}")
-    run = service.start()
-    problem = service.refused(409, "DELETE", "/benchmarks/bench-001")
+    run = service.start_run()
+    problem = service.expect_problem(409, "DELETE", "/benchmarks/bench-001")
     assert problem["type"] == "/problems/benchmark-in-use"
     assert '"archived": true' in problem["detail"]
     service.patch("/benchmarks/bench-001", {"archived": True})
     assert service.get("/benchmarks")["items"] == []
     assert service.get("/benchmarks", archived=True)["items"][0]["id"] == "bench-001"
     body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
-    assert "archived" in service.refused(409, "POST", "/benchmark-runs", body)["detail"]
+    assert "archived" in service.expect_problem(409, "POST", "/benchmark-runs", body)["detail"]
     service.post(f"/benchmark-runs/{run['id']}/cancel")
     service.delete(f"/benchmark-runs/{run['id']}")
     service.delete("/benchmarks/bench-001")
@@ -279,38 +281,38 @@ def test_delete_benchmark__with_runs_is_a_conflict(service: Service) -> None:
 
 def test_evaluates__only_listed_agents_can_run(service: Service) -> None:
     for number in (1, 2):
-        service.agent(f"agent-00{number}")
-    benchmark = service.benchmark(evaluates=["agent-002", "agent-002"])
+        service.create_agent(f"agent-00{number}")
+    benchmark = service.create_benchmark(evaluates=["agent-002", "agent-002"])
     assert benchmark["evaluates"] == ["agent-002"]
     body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
-    problem = service.refused(422, "POST", "/benchmark-runs", body)
+    problem = service.expect_problem(422, "POST", "/benchmark-runs", body)
     assert pointers(problem) == ["/agentId"]
     service.patch("/benchmarks/bench-001", {"evaluates": []})
     service.post("/benchmark-runs", body)
 
 
 def test_list_benchmarks__shows_agents_and_kpis(service: Service) -> None:
-    service.agent()
+    service.create_agent()
     for number in range(5):
-        service.benchmark(
+        service.create_benchmark(
             f"b-{number}",
             evaluates=["agent-001"] * (number % 2),
             measures=[{"name": f"kpi of {number}", "formula": "ROUGE"}],
         )
-    benchmarks = service.listed("/benchmarks", limit=2)
+    benchmarks = service.list_items("/benchmarks", limit=2)
     assert [benchmark["id"] for benchmark in benchmarks] == ["b-4", "b-3", "b-2", "b-1", "b-0"]
     assert [benchmark["measures"][0]["name"][-1] for benchmark in benchmarks] == list("43210")
     assert [len(benchmark["evaluates"]) for benchmark in benchmarks] == [0, 1, 0, 1, 0]
 
 
 def test_create_benchmark__rejected_request_writes_nothing(service: Service) -> None:
-    service.benchmark(measures=[{"id": "quality", "name": "quality", "formula": "ROUGE"}])
+    service.create_benchmark(measures=[{"id": "quality", "name": "quality", "formula": "ROUGE"}])
     before = service.get("/benchmarks/bench-001")
     body = {"measures": [{"id": "quality", "name": "x", "formula": "BLEU"}]}
-    service.refused(409, "POST", "/benchmarks", {"id": "other", **body})
-    service.refused(404, "GET", "/benchmarks/other")
+    service.expect_problem(409, "POST", "/benchmarks", {"id": "other", **body})
+    service.expect_problem(404, "GET", "/benchmarks/other")
     half = {"metadata": {"a": 1}, "measures": [{"name": "x", "formula": "NOPE"}]}
-    service.refused(422, "PATCH", "/benchmarks/bench-001", half)
+    service.expect_problem(422, "PATCH", "/benchmarks/bench-001", half)
     assert service.get("/benchmarks/bench-001") == before
     with service.resources.db.read() as session:
         assert session.scalar(text("SELECT count(*) FROM kpi_definitions")) == 1

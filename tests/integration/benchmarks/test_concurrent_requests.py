@@ -17,7 +17,7 @@ def all_at_once(service: Service, requests: list[tuple[str, str, JSON]]) -> list
 
 
 def test_idempotency__create_request_is_executed_once_per_key(service: Service) -> None:
-    service.benchmark()
+    service.create_benchmark()
     bodies: dict[str, JSON] = {
         "/agents": {"name": "Pelican"},
         "/benchmarks": {"datasetRef": "x"},
@@ -32,17 +32,19 @@ def test_idempotency__create_request_is_executed_once_per_key(service: Service) 
             first.headers["Location"],
         )
         assert again.headers["Idempotent-Replayed"] == "true"
-        changed = service.refused(422, "POST", path, {**body, "id": "other"}, **once)
+        changed = service.expect_problem(422, "POST", path, {**body, "id": "other"}, **once)
         assert changed["type"] == "/problems/idempotency-key-reused"
-        before = len(service.listed(path))
-        service.refused(422, "POST", path, {"nonsense": 1}, headers={"Idempotency-Key": "two"})
-        assert len(service.listed(path)) == before
-        service.refused(422, "POST", path, body, headers={"Idempotency-Key": "x" * 256})
-    assert [len(service.listed(path)) for path in bodies] == [1, 2, 1]
+        before = len(service.list_items(path))
+        service.expect_problem(
+            422, "POST", path, {"nonsense": 1}, headers={"Idempotency-Key": "two"}
+        )
+        assert len(service.list_items(path)) == before
+        service.expect_problem(422, "POST", path, body, headers={"Idempotency-Key": "x" * 256})
+    assert [len(service.list_items(path)) for path in bodies] == [1, 2, 1]
 
 
 def test_create__one_of_many_concurrent_requests_gets_the_id(service: Service) -> None:
-    service.benchmark()
+    service.create_benchmark()
     for path, body in (
         ("/agents", {"id": "wanted", "name": "x"}),
         ("/benchmarks", {"id": "wanted"}),
@@ -53,7 +55,7 @@ def test_create__one_of_many_concurrent_requests_gets_the_id(service: Service) -
 
 
 def test_change_kpi__concurrent_edits_create_one_revision_each(service: Service) -> None:
-    service.benchmark(measures=[{"id": "quality", "name": "quality", "formula": "ROUGE"}])
+    service.create_benchmark(measures=[{"id": "quality", "name": "quality", "formula": "ROUGE"}])
     edits = [("PATCH", f"{KPIS}/quality", {"thresholdMin": n / 10}) for n in range(1, 9)]
     answers = all_at_once(service, edits)
     assert {answer.status_code for answer in answers} == {200}
@@ -68,13 +70,13 @@ def test_change_kpi__concurrent_edits_create_one_revision_each(service: Service)
 
 def test_create_benchmark__agent_deleted_concurrently(service: Service) -> None:
     for number in range(6):
-        service.agent(f"a-{number}")
+        service.create_agent(f"a-{number}")
     named = [("POST", "/benchmarks", {"evaluates": [f"a-{n}"]}) for n in range(6)]
     started = [
         ("POST", "/benchmark-runs", {"benchmarkId": "bench-001", "agentId": f"a-{n}"})
         for n in range(6)
     ]
-    service.benchmark()
+    service.create_benchmark()
     with ThreadPoolExecutor(6) as threads:
         deletions = [threads.submit(service.send, "DELETE", f"/agents/a-{n}") for n in range(6)]
         creations = [threads.submit(service.send, *request) for request in named + started]

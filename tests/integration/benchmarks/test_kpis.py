@@ -10,7 +10,7 @@ def shown(kpis: list[JSON]) -> list[tuple[str, str, int]]:
 
 
 def test_kpis_api__create_read_list_change_replace_delete(service: Service) -> None:
-    service.benchmark()
+    service.create_benchmark()
     answer = service.send(
         "POST", KPIS, {"id": "quality", "name": "Quality", "formula": "AVERAGE(ROUGE, BLEU)"}
     )
@@ -46,36 +46,40 @@ def test_kpis_api__create_read_list_change_replace_delete(service: Service) -> N
     assert service.get(KPIS)["items"] == []
     for method in ("GET", "PATCH", "PUT", "DELETE"):
         body = {"name": "x", "formula": "ROUGE"} if method in ("PATCH", "PUT") else None
-        problem = service.refused(404, method, f"{KPIS}/quality", body)
+        problem = service.expect_problem(404, method, f"{KPIS}/quality", body)
         assert problem["type"] == "/problems/kpi-not-found"
     again = service.post(KPIS, {"id": "quality", "name": "Quality", "formula": "BLEU"})
     assert again["revision"] == 5, "history may refer to the revisions before"
-    service.refused(404, "GET", "/benchmarks/nobody/kpis")
-    service.refused(404, "POST", "/benchmarks/nobody/kpis", {"name": "x", "formula": "ROUGE"})
+    service.expect_problem(404, "GET", "/benchmarks/nobody/kpis")
+    service.expect_problem(
+        404, "POST", "/benchmarks/nobody/kpis", {"name": "x", "formula": "ROUGE"}
+    )
 
 
 def test_create_kpi__duplicate_id_or_name_is_a_conflict(service: Service) -> None:
-    service.benchmark()
-    service.benchmark("bench-002")
+    service.create_benchmark()
+    service.create_benchmark("bench-002")
     service.post(KPIS, {"id": "quality", "name": "Quality", "formula": "ROUGE"})
     for body in (
         {"id": "quality", "name": "Other", "formula": "ROUGE"},
         {"name": "QUALITY", "formula": "ROUGE"},
     ):
-        assert "taken" in service.refused(409, "POST", KPIS, body)["detail"]
+        assert "taken" in service.expect_problem(409, "POST", KPIS, body)["detail"]
     elsewhere = "/benchmarks/bench-002/kpis"
-    service.refused(409, "POST", elsewhere, {"id": "quality", "name": "x", "formula": "ROUGE"})
+    service.expect_problem(
+        409, "POST", elsewhere, {"id": "quality", "name": "x", "formula": "ROUGE"}
+    )
     assert service.post(elsewhere, {"name": "Quality", "formula": "ROUGE"})["revision"] == 1
-    service.refused(404, "GET", f"{elsewhere}/quality")
+    service.expect_problem(404, "GET", f"{elsewhere}/quality")
     second = service.post(KPIS, {"name": "Speed", "formula": "ROUGE"})
-    service.refused(409, "PATCH", f"{KPIS}/{second['id']}", {"name": "quality"})
+    service.expect_problem(409, "PATCH", f"{KPIS}/{second['id']}", {"name": "quality"})
     assert shown(service.get(KPIS)["items"]) == [("Quality", "ROUGE", 1), ("Speed", "ROUGE", 1)]
 
 
 def test_create_kpi__formula_errors_have_pointer_and_span(service: Service) -> None:
-    service.benchmark()
+    service.create_benchmark()
     formula = "AVERAGE(ROGUE, BLEU.p96)"
-    problem = service.refused(422, "POST", KPIS, {"name": "x", "formula": formula})
+    problem = service.expect_problem(422, "POST", KPIS, {"name": "x", "formula": formula})
     errors_by_text = {formula[slice(*item["span"])]: item for item in problem["errors"]}
     assert set(errors_by_text) == {"ROGUE", "p96"}
     assert {item["pointer"] for item in problem["errors"]} == {"/formula"}
@@ -90,18 +94,20 @@ def test_create_kpi__formula_errors_have_pointer_and_span(service: Service) -> N
         ("PATCH", {"formula": ""}),
         ("PATCH", {"formula": None}),
     ):
-        problem = service.refused(422, method, f"{KPIS}/k", body)
+        problem = service.expect_problem(422, method, f"{KPIS}/k", body)
         assert set(pointers(problem)) == {"/formula"}
-    crossed = service.refused(422, "PATCH", f"{KPIS}/k", {"thresholdMin": 1, "thresholdMax": 0})
+    crossed = service.expect_problem(
+        422, "PATCH", f"{KPIS}/k", {"thresholdMin": 1, "thresholdMax": 0}
+    )
     assert pointers(crossed) == ["/thresholdMin"]
     measures = [{"name": "fine", "formula": "ROUGE"}, {"name": "x", "formula": "1 +"}]
-    problem = service.refused(422, "PATCH", "/benchmarks/bench-001", {"measures": measures})
+    problem = service.expect_problem(422, "PATCH", "/benchmarks/bench-001", {"measures": measures})
     assert set(pointers(problem)) == {"/measures/1/formula"}
     assert shown(service.get(KPIS)["items"]) == [("x", "ROUGE", 1)]
 
 
 def test_measures__kpis_keep_their_identity(service: Service) -> None:
-    service.benchmark(
+    service.create_benchmark(
         measures=[
             {"id": "a", "name": "alpha", "formula": "ROUGE"},
             {"id": "b", "name": "beta", "formula": "BLEU"},
@@ -154,17 +160,17 @@ def test_measures__kpis_keep_their_identity(service: Service) -> None:
 
 
 def test_kpi_revisions__history_refers_to_its_revision(service: Service) -> None:
-    service.agent()
-    service.benchmark(
+    service.create_agent()
+    service.create_benchmark(
         metrics=["ROUGE"],
         measures=[{"id": "quality", "name": "Quality", "formula": "ROUGE * 100", "unit": "%"}],
     )
     service.upload([pair(1)])
-    first = service.completed()
+    first = service.complete_run()
     service.patch(f"{KPIS}/quality", {"formula": "ROUGE * 10", "unit": None, "name": "Renamed"})
-    second = service.completed()
+    second = service.complete_run()
     service.delete(f"{KPIS}/quality")
-    third = service.completed()
+    third = service.complete_run()
     history = service.get("/kpi-history")["items"]
     assert [
         (entry["runId"], entry["kpiRevision"], entry["name"], entry["formula"], entry["unit"])
@@ -179,9 +185,11 @@ def test_kpi_revisions__history_refers_to_its_revision(service: Service) -> None
 
 def test_list_kpis__pages_are_sorted_by_name(service: Service) -> None:
     names = [f"kpi {number:02}" for number in range(11)]
-    service.benchmark(measures=[{"name": name, "formula": "ROUGE"} for name in reversed(names)])
-    assert [kpi["name"] for kpi in service.listed(KPIS, limit=3)] == names
-    service.refused(
+    service.create_benchmark(
+        measures=[{"name": name, "formula": "ROUGE"} for name in reversed(names)]
+    )
+    assert [kpi["name"] for kpi in service.list_items(KPIS, limit=3)] == names
+    service.expect_problem(
         422,
         "GET",
         KPIS,
@@ -191,9 +199,9 @@ def test_list_kpis__pages_are_sorted_by_name(service: Service) -> None:
 
 def test_create_kpi__limit_of_100_per_benchmark(service: Service) -> None:
     hundred = [{"name": f"k{number}", "formula": "ROUGE"} for number in range(100)]
-    service.benchmark(measures=hundred)
-    problem = service.refused(409, "POST", KPIS, {"name": "one more", "formula": "ROUGE"})
+    service.create_benchmark(measures=hundred)
+    problem = service.expect_problem(409, "POST", KPIS, {"name": "one more", "formula": "ROUGE"})
     assert "at most 100" in problem["detail"]
     one_more = [*hundred, {"name": "one more", "formula": "ROUGE"}]
-    problem = service.refused(422, "PATCH", "/benchmarks/bench-001", {"measures": one_more})
+    problem = service.expect_problem(422, "PATCH", "/benchmarks/bench-001", {"measures": one_more})
     assert pointers(problem) == ["/measures"]

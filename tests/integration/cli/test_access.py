@@ -115,8 +115,8 @@ def test_other_program_at_the_url__exits_69() -> None:
 def test_completion__lists_ids_and_nothing_without_a_service(
     mosaico: Shell, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service.agent("agent-one")
-    service.agent("other")
+    service.create_agent("agent-one")
+    service.create_agent("other")
     for name, value in mosaico.variables.items():
         monkeypatch.setenv(name, value)
     assert complete_ids("/agents")("age") == ["agent-one"]

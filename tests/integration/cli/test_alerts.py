@@ -10,8 +10,8 @@ from tests.support.service import Service, pair
 def test_alert_rule__is_created_tested_replayed_silenced_and_deleted(
     mosaico: Shell, service: Service, tmp_path: Path
 ) -> None:
-    service.agent()
-    service.benchmark(metrics=["EXACT_MATCH"])
+    service.create_agent()
+    service.create_benchmark(metrics=["EXACT_MATCH"])
     service.upload([pair(1, "yes", "no")])
     rule = {
         "name": "wrong answers",
@@ -25,7 +25,7 @@ def test_alert_rule__is_created_tested_replayed_silenced_and_deleted(
         "alerts", "rules", "create", "--file", file, "--threshold", "0.5", "--id", "r-1"
     )
     assert created.stdout == "r-1\n"
-    run = service.completed()
+    run = service.complete_run()
 
     [alert] = json.loads(mosaico.ok("alerts", "list", "--run", run["id"], "--json").stdout)["items"]
     assert (alert["state"], alert["value"]) == ("FIRING", 0.0)
@@ -56,4 +56,4 @@ def test_alert_rule__is_created_tested_replayed_silenced_and_deleted(
     assert service.get("/alert-configs/r-1")["enabled"] is False
     mosaico.ok("alerts", "rules", "enable", "r-1")
     mosaico.ok("alerts", "rules", "delete", "r-1", "--yes")
-    assert service.listed("/alert-configs") == []
+    assert service.list_items("/alert-configs") == []

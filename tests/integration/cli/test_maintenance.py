@@ -70,10 +70,10 @@ def test_secrets__of_a_lost_key_are_reported_and_dropped(
 def test_purge__deletes_traces_of_old_runs_after_confirmation(
     service: Service, fresh_database_url: str
 ) -> None:
-    service.agent()
-    service.benchmark()
+    service.create_agent()
+    service.create_benchmark()
     service.upload([pair(1)])
-    run = service.completed()
+    run = service.complete_run()
     with service.resources.db.begin() as session:
         [row] = session.query(BenchmarkRun).all()
         row.completed_at = utc_now() - timedelta(days=40)

@@ -68,7 +68,7 @@ def test_agent__secret_key_is_read_from_a_file_or_stdin_and_never_shown(
 
 
 def test_delete__without_a_terminal_requires_yes(mosaico: Shell, service: Service) -> None:
-    service.agent()
+    service.create_agent()
     refused = mosaico("agents", "delete", "agent-001")
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "hint: add --yes" in refused.stderr
@@ -186,7 +186,7 @@ def test_upload__invalid_line_is_reported_with_its_number(mosaico: Shell, servic
 
 def test_list__reads_as_many_pages_as_the_limit_requires(mosaico: Shell, service: Service) -> None:
     for number in range(3):
-        service.agent(f"agent-{number}")
+        service.create_agent(f"agent-{number}")
     newest_two = mosaico.ok("agents", "list", "--limit", "2")
     assert [row[0] for row in cells(newest_two.stdout)[1:]] == ["agent-2", "agent-1"]
     assert "raise --limit to see more" in newest_two.stderr
@@ -232,7 +232,9 @@ def test_key__has_an_optional_expiry(mosaico: Shell) -> None:
 def test_output__control_characters_and_brackets_are_escaped(
     mosaico: Shell, service: Service
 ) -> None:
-    service.agent("a-1", name="[bold]Pelican[/bold]", description="line\nbreak\tand \x1b[31m")
+    service.create_agent(
+        "a-1", name="[bold]Pelican[/bold]", description="line\nbreak\tand \x1b[31m"
+    )
     assert "[bold]Pelican[/bold]" in mosaico.ok("agents", "list").stdout
     details = mosaico.ok("agents", "show", "a-1").stdout
     assert ["description", "line\\nbreak\\tand \\x1b[31m"] in cells(details)
@@ -249,10 +251,12 @@ def test_upload__rejected_large_file_reports_the_reason(mosaico: Shell, tmp_path
 def test_benchmark__baseline_is_pinned_and_unpinned_and_power_is_shown(
     mosaico: Shell, service: Service
 ) -> None:
-    service.agent()
-    service.benchmark(metrics=["ACCURACY"], measures=[{"name": "right", "formula": "ACCURACY"}])
+    service.create_agent()
+    service.create_benchmark(
+        metrics=["ACCURACY"], measures=[{"name": "right", "formula": "ACCURACY"}]
+    )
     service.upload([pair(number, "yes", "no" if number < 2 else "yes") for number in range(8)])
-    run = service.completed()
+    run = service.complete_run()
     pinned = mosaico.ok("benchmarks", "baseline", "bench-001", "--pin", run["id"])
     assert run["id"] in pinned.stdout
     assert run["id"] not in mosaico.ok("benchmarks", "baseline", "bench-001", "--unpin").stdout

@@ -10,17 +10,17 @@ from tests.support.service import Service, pair
 
 
 def test_report__is_written_as_one_page(mosaico: Shell, service: Service, tmp_path: Path) -> None:
-    service.agent()
-    service.benchmark(
+    service.create_agent()
+    service.create_benchmark(
         metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE", "unit": "points"}]
     )
     rule = {"name": "quality falls", "benchmarkId": "bench-001", "kpi": "quality"}
     service.post("/alert-configs", {**rule, "condition": "PERCENTAGE_DROP", "threshold": 10})
     service.upload([pair(1), pair(2)], run_name="monday")
-    service.completed(runName="monday")
+    service.complete_run(runName="monday")
     worse = [pair(1), pair(2, output="nothing of it", url="https://langfuse.example/t/2")]
     service.upload(worse, run_name="tuesday")
-    run = service.completed(runName="tuesday")
+    run = service.complete_run(runName="tuesday")
     file = tmp_path / "run.html"
     report = mosaico.ok("runs", "report", run["id"], "--html", str(file))
     page = file.read_text()
@@ -37,25 +37,25 @@ def test_report__is_written_as_one_page(mosaico: Shell, service: Service, tmp_pa
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     for part in ("<h1>bench-001: agent-001, tuesday</h1>", "quality fell by 50 % to 0.5", "t-2"):
         assert part in answer.text
-    service.refused(404, "GET", "/benchmark-runs/gone/report")
+    service.expect_problem(404, "GET", "/benchmark-runs/gone/report")
 
 
 def test_report__history_of_an_old_run_ends_with_that_run(
     mosaico: Shell, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service.agent()
-    service.benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
+    service.create_agent()
+    service.create_benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
     service.upload([pair(1)])
-    _, second, _ = [service.completed() for _ in range(3)]
+    _, second, _ = [service.complete_run() for _ in range(3)]
     monkeypatch.setattr(report_data, "RUNS_BACK", 2)
     page = mosaico.ok("runs", "report", second["id"], "--html").stdout
     assert "<title>2 runs, from 1 to 1</title>" in page
 
 
 def test_report__run_without_results_has_a_page(mosaico: Shell, service: Service) -> None:
-    service.agent()
-    service.benchmark(metrics=["ROUGE"])
-    run = service.completed(runName="nowhere")
+    service.create_agent()
+    service.create_benchmark(metrics=["ROUGE"])
+    run = service.complete_run(runName="nowhere")
     page = mosaico.ok("runs", "report", run["id"], "--html").stdout
     assert f"FAILED: {run['errorCode']}" in page
     assert "RUN_FAILED" in page

@@ -20,8 +20,8 @@ LIVENESS_S = 60
 @pytest.fixture
 def two_traces(service: Service) -> None:
     """An agent, a benchmark with one KPI, and two traces."""
-    service.agent()
-    service.benchmark(
+    service.create_agent()
+    service.create_benchmark(
         metrics=["ROUGE", "ACCURACY"],
         measures=[{"name": "quality", "formula": "AVERAGE(ROUGE, ACCURACY)", "thresholdMin": 0.5}],
     )
@@ -93,13 +93,13 @@ def test_start_wait__exits_3_for_any_other_outcome(
 def test_watch__ended_run_returns_at_once(
     mosaico: Shell, service: Service, two_traces: None
 ) -> None:
-    run = service.completed()
+    run = service.complete_run()
     assert mosaico.ok("runs", "watch", run["id"]).stdout == "COMPLETED\tVALID\n"
     assert json.loads(mosaico.ok("runs", "watch", run["id"], "--json").stdout) == run
     lines = mosaico.ok("runs", "watch", run["id"], "--jsonl").stdout.splitlines()
     assert [json.loads(line) for line in lines] == [run]
 
-    cancelled = service.start()
+    cancelled = service.start_run()
     mosaico.ok("runs", "cancel", cancelled["id"])
     assert mosaico.ok("runs", "watch", cancelled["id"]).stdout == "CANCELLED\n"
     assert mosaico("runs", "watch", cancelled["id"], "--exit-status").exit_code == 3
@@ -108,7 +108,7 @@ def test_watch__ended_run_returns_at_once(
 def test_watch_jsonl__prints_a_line_at_every_change(
     mosaico: Shell, service: Service, two_traces: None, worker: None
 ) -> None:
-    run = service.start()
+    run = service.start_run()
     lines = mosaico.ok("runs", "watch", run["id"], "--jsonl").stdout.splitlines()
     runs = [json.loads(line) for line in lines]
     assert runs[-1] == service.get(f"/benchmark-runs/{run['id']}")
@@ -119,7 +119,7 @@ def test_watch_jsonl__prints_a_line_at_every_change(
 def test_cancel_and_retry__start_a_new_run(
     mosaico: Shell, service: Service, two_traces: None
 ) -> None:
-    run = service.start()
+    run = service.start_run()
     cancelled = mosaico.ok("runs", "cancel", run["id"])
     assert cancelled.stdout == ""
     assert f"`mosaico runs retry {run['id']}`" in cancelled.stderr
@@ -135,7 +135,7 @@ def test_cancel_and_retry__start_a_new_run(
 def test_list__filters_by_benchmark_agent_and_status(
     mosaico: Shell, service: Service, two_traces: None
 ) -> None:
-    done, waiting = service.completed(), service.start()
+    done, waiting = service.complete_run(), service.start_run()
 
     def listed(*options: str) -> list[str]:
         lines = mosaico.ok("runs", "list", *options).stdout.splitlines()
@@ -160,7 +160,7 @@ def _read_first_line(stream: IO[bytes]) -> bytes:
 def test_watch__ctrl_c_detaches_and_the_run_continues(
     mosaico: Shell, service: Service, two_traces: None
 ) -> None:
-    run = service.start()
+    run = service.start_run()
     watching = mosaico.process(
         "runs", "watch", run["id"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -212,7 +212,7 @@ class Screen:
 def test_watch__on_a_terminal_overwrites_one_line_and_second_ctrl_c_cancels(
     mosaico: Shell, service: Service, two_traces: None
 ) -> None:
-    run = service.start()
+    run = service.start_run()
     screen = Screen()
     shell = Shell(variables={**mosaico.variables, "TERM": "xterm", "COLUMNS": "80"})
     watching = shell.process(
@@ -232,7 +232,7 @@ def test_watch__on_a_terminal_overwrites_one_line_and_second_ctrl_c_cancels(
 
 
 def test_list__on_a_terminal_has_frames_and_ages(mosaico: Shell, service: Service) -> None:
-    service.agent("agent-001", name="[red]Pelican[/red]")
+    service.create_agent("agent-001", name="[red]Pelican[/red]")
     screen = Screen()
     shell = Shell(variables={**mosaico.variables, "TERM": "xterm-256color", "COLUMNS": "100"})
     listing = shell.process("agents", "list", stdout=screen.slave, stderr=screen.slave)
@@ -249,7 +249,7 @@ def test_list__on_a_terminal_has_frames_and_ages(mosaico: Shell, service: Servic
 def test_show_and_rescore__print_the_verdict_and_start_a_run(
     mosaico: Shell, service: Service, two_traces: None
 ) -> None:
-    run = service.completed()
+    run = service.complete_run()
     output = mosaico.ok("runs", "show", run["id"]).stdout
     assert "95 %" in output
     assert "First run: there is no earlier valid run" in output

@@ -31,14 +31,14 @@ def traces(failed: Collection[int], **more: object) -> list[JSON]:
 
 def _run(service: Service, name: str, uploaded: list[JSON], agent: str = "agent-001") -> JSON:
     service.upload(uploaded, run_name=name)
-    return service.completed(runName=name, agentId=agent)
+    return service.complete_run(runName=name, agentId=agent)
 
 
 @pytest.fixture
 def complete_run(service: Service) -> CompleteRun:
     """Uploads traces under a run name and completes a run over them."""
-    service.agent()
-    service.benchmark(
+    service.create_agent()
+    service.create_benchmark(
         metrics=["ACCURACY"], measures=[{"id": "quality", "name": "quality", "formula": "ACCURACY"}]
     )
     return partial(_run, service)

@@ -100,7 +100,7 @@ def test_flipped_items__regression_of_all_agents_is_the_environment(
     service: Service, complete_run: CompleteRun
 ) -> None:
     for agent in ("agent-002", "agent-003"):
-        service.agent(agent)
+        service.create_agent(agent)
     complete_run("b1", traces([]), "agent-002")
     complete_run("b2", traces([1]), "agent-002")
     complete_run("c1", traces([]), "agent-003")
@@ -151,17 +151,19 @@ def test_compare__incomparable_runs_are_refused(
     service: Service, complete_run: CompleteRun
 ) -> None:
     run = complete_run("monday", traces([]))
-    unread = service.start(runName="nobody-uploaded-it")
-    problem = service.refused(
+    unread = service.start_run(runName="nobody-uploaded-it")
+    problem = service.expect_problem(
         409, "GET", COMPARE, params={"baseline": run["id"], "candidate": unread["id"]}
     )
     assert problem["type"].endswith("run-not-comparable")
-    service.refused(404, "GET", COMPARE, params={"baseline": "none", "candidate": run["id"]})
+    service.expect_problem(404, "GET", COMPARE, params={"baseline": "none", "candidate": run["id"]})
     with pytest.raises(MetricNotCompared, match="name one of ACCURACY") as refused:
         compared(service, run, run, metric="ROUGE")
     # It crosses from one process to the other as it is.
     again = pickle.loads(pickle.dumps(refused.value))
     assert (again.detail, again.error_code) == (refused.value.detail, "metric-not-compared")
-    service.benchmark("other", metrics=["ACCURACY"])
-    other = service.completed(benchmarkId="other", runName="monday")
-    service.refused(422, "GET", COMPARE, params={"baseline": run["id"], "candidate": other["id"]})
+    service.create_benchmark("other", metrics=["ACCURACY"])
+    other = service.complete_run(benchmarkId="other", runName="monday")
+    service.expect_problem(
+        422, "GET", COMPARE, params={"baseline": run["id"], "candidate": other["id"]}
+    )

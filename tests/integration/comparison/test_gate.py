@@ -301,7 +301,7 @@ def test_gate__stored_runs_have_exit_codes(service: Service, complete_run: Compl
     invalid = complete_run(
         "wednesday", [trace | {"outcome": "infra_error"} for trace in traces(())]
     )
-    failed = service.completed(runName="nobody-uploaded-it")
+    failed = service.complete_run(runName="nobody-uploaded-it")
     # The first has no baseline, which passes unless it must not; the second has the first.
     assert codes([first["id"]], [worse["id"]], [invalid["id"]], [failed["id"]]) == [0, 1, 3, 3]
     assert codes([first["id"], "--inconclusive", "fail"]) == [4]
@@ -310,7 +310,7 @@ def test_gate__stored_runs_have_exit_codes(service: Service, complete_run: Compl
     # Metrics in lower case and aliases, as for files; a name of no KPI and no metric is an error.
     assert codes([worse["id"], "--max-drop", "accuracy=0.1"]) == [1]
     assert codes([worse["id"], "--max-drop", "latency=0.1"]) == [2]
-    running = service.start(runName="monday")
+    running = service.start_run(runName="monday")
     assert codes([running["id"]]) == [2]
 
 

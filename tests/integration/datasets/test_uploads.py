@@ -10,20 +10,20 @@ from sqlalchemy import text
 from tests.support.service import JSON, Service, ndjson, pair
 
 DATASETS = "/local-datasets"
-NIGHT_1 = {"name": "support", "runName": "night-1"}
+RUN_1 = {"name": "support", "runName": "run-1"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
 def upload(service: Service, content: bytes, **more: Any) -> Any:
-    more.setdefault("params", NIGHT_1)
+    more.setdefault("params", RUN_1)
     more.setdefault("headers", NDJSON)
     return service.send("POST", DATASETS, content=content, **more)
 
 
 def refused(service: Service, status: int, content: bytes, **more: Any) -> JSON:
-    more.setdefault("params", NIGHT_1)
+    more.setdefault("params", RUN_1)
     more.setdefault("headers", NDJSON)
-    return service.refused(status, "POST", DATASETS, content=content, **more)
+    return service.expect_problem(status, "POST", DATASETS, content=content, **more)
 
 
 def rows(service: Service, table: str) -> int:
@@ -39,16 +39,16 @@ def test_upload__is_stored_listed_shown_and_deleted(service: Service) -> None:
         201,
         f"/api/v1{DATASETS}/{dataset['id']}",
     )
-    assert (dataset["name"], dataset["runName"]) == ("support", "night-1")
+    assert (dataset["name"], dataset["runName"]) == ("support", "run-1")
     assert (dataset["traceCount"], dataset["sizeBytes"]) == (2, len(content))
     other = service.upload([pair(1)], name="other", run_name="é 😀 '; --")
     assert service.get(DATASETS) == {"items": [other, dataset], "nextCursor": None}
-    assert service.listed(DATASETS, limit=1) == [other, dataset]
+    assert service.list_items(DATASETS, limit=1) == [other, dataset]
     assert service.get(DATASETS, name="support")["items"] == [dataset]
     assert service.get(f"{DATASETS}/{dataset['id']}") == dataset
     service.delete(f"{DATASETS}/{dataset['id']}")
     for method in ("GET", "DELETE"):
-        problem = service.refused(404, method, f"{DATASETS}/{dataset['id']}")
+        problem = service.expect_problem(404, method, f"{DATASETS}/{dataset['id']}")
         assert problem["type"] == "/problems/dataset-not-found"
     assert rows(service, "local_traces") == 1
 
@@ -95,11 +95,11 @@ def test_upload__invalid_uploads_are_rejected(service: Service) -> None:
         assert "application/x-ndjson" in problem["detail"]
     for params in (
         {"name": "support"},
-        {"runName": "night-1"},
+        {"runName": "run-1"},
         {"name": "", "runName": "x"},
         {"name": "x" * 201, "runName": "x"},
         {"name": "a\nb", "runName": "x"},
-        {**NIGHT_1, "replace": "perhaps"},
+        {**RUN_1, "replace": "perhaps"},
     ):
         refused(service, 422, upload, params=params)
     refused(service, 400, upload, params={"name": "a\u0000b", "runName": "x"})
@@ -120,7 +120,7 @@ def test_upload__existing_run_needs_replace(service: Service) -> None:
     problem = refused(service, 409, ndjson([pair(3)]))
     assert problem["type"] == "/problems/dataset-exists"
     assert "replace=true" in problem["detail"]
-    replacing = {"params": {**NIGHT_1, "replace": "true"}}
+    replacing = {"params": {**RUN_1, "replace": "true"}}
     refused(service, 422, ndjson([pair(3)]) + b"{", **replacing)
     assert service.get(DATASETS)["items"] == [first]
     assert rows(service, "local_traces") == 2
@@ -131,14 +131,14 @@ def test_upload__existing_run_needs_replace(service: Service) -> None:
 
 
 def test_upload__runs_keep_their_copies_of_the_traces(service: Service) -> None:
-    service.agent()
-    service.benchmark(metrics=["ACCURACY"])
+    service.create_agent()
+    service.create_benchmark(metrics=["ACCURACY"])
     dataset = service.upload([pair(1)])
-    run = service.completed()
+    run = service.complete_run()
     service.delete(f"{DATASETS}/{dataset['id']}")
     [row] = service.get(f"/benchmark-runs/{run['id']}/results")["items"]
     assert row["output"] == "a b c d"
-    assert service.completed()["errorCode"] == "DATASET_NOT_FOUND"
+    assert service.complete_run()["errorCode"] == "DATASET_NOT_FOUND"
 
 
 def test_upload__one_of_concurrent_uploads_is_stored(service: Service) -> None:
@@ -164,7 +164,7 @@ def test_upload__idempotency_key_stores_once(service: Service) -> None:
     assert again.headers["Location"] == first.headers["Location"]
     other = refused(service, 422, ndjson([pair(2)]), headers=headers)
     assert other["type"] == "/problems/idempotency-key-reused"
-    elsewhere = {**NIGHT_1, "runName": "night-2"}
+    elsewhere = {**RUN_1, "runName": "run-2"}
     refused(service, 422, ndjson([pair(1)]), headers=headers, params=elsewhere)
     assert rows(service, "local_datasets") == 1
 
@@ -172,8 +172,6 @@ def test_upload__idempotency_key_stores_once(service: Service) -> None:
 def test_upload__large_upload_is_streamed(service: Service) -> None:
     traces = [pair(number, output="word " * 2000) for number in range(400)]
     pieces = (json.dumps(trace).encode() + b"\n" for trace in traces)
-    answer = service.client.post(
-        f"/api/v1{DATASETS}", content=pieces, params=NIGHT_1, headers=NDJSON
-    )
+    answer = service.client.post(f"/api/v1{DATASETS}", content=pieces, params=RUN_1, headers=NDJSON)
     assert answer.status_code == 201
     assert (answer.json()["traceCount"], answer.json()["sizeBytes"] > 4 * 10**6) == (400, True)

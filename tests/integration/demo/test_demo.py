@@ -60,7 +60,7 @@ def test_demo_tour__second_run_fires_alert_and_signed_webhook(
     text = describe_change(quality, quality.scale)
     assert text is not None
     assert f"{text.before:>8}{text.after:>8}  ▼ {text.change}" in output
-    [alert] = service.listed("/alerts", state="FIRING")
+    [alert] = service.list_items("/alerts", state="FIRING")
     assert alert["runId"] == last_run.run["id"]
     assert service.get("/alert-configs/demo-rule")["channels"] == ["IN_APP"]
 

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from app.core.logging import configure_logging
-from tests.integration.edge.toy_things import NOWHERE, Shelf, toy_app
+from tests.integration.edge.toy_things import NOWHERE, ThingStore, toy_app
 from tests.support.http import serving
 from tests.support.postgres import cluster, drop_database, make_database
 
@@ -17,19 +17,19 @@ def _logs() -> None:
 
 
 @pytest.fixture
-def shelf(served_shelf: Shelf) -> Shelf:
-    served_shelf.things.clear()
-    return served_shelf
+def thing_store(served_thing_store: ThingStore) -> ThingStore:
+    served_thing_store.things.clear()
+    return served_thing_store
 
 
 @pytest.fixture(scope="module")
-def served_shelf() -> Shelf:
-    return Shelf()
+def served_thing_store() -> ThingStore:
+    return ThingStore()
 
 
 @pytest.fixture(scope="module")
-def client(served_shelf: Shelf) -> Iterator[httpx.Client]:
-    with serving(toy_app(NOWHERE, served_shelf)) as served:
+def client(served_thing_store: ThingStore) -> Iterator[httpx.Client]:
+    with serving(toy_app(NOWHERE, served_thing_store)) as served:
         yield served
 
 

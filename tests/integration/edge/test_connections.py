@@ -11,7 +11,7 @@ import pytest
 
 from app.core.web import http_protocol
 from app.core.web.http_protocol import HttpProtocol, RefusalLog
-from tests.integration.edge.toy_things import NOWHERE, THINGS, Shelf, toy_app
+from tests.integration.edge.toy_things import NOWHERE, THINGS, ThingStore, toy_app
 from tests.support.http import serving
 
 
@@ -19,7 +19,7 @@ from tests.support.http import serving
 def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
     monkeypatch.setattr(http_protocol, "HEADER_DEADLINE_S", 0.3)
     monkeypatch.setattr(HttpProtocol, "refusals", RefusalLog())
-    app = toy_app(NOWHERE, Shelf())
+    app = toy_app(NOWHERE, ThingStore())
     with serving(app) as client:
         yield client
     app.state.resources.db.dispose()

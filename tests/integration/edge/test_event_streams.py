@@ -17,18 +17,18 @@ from app.core.postgres_notify import notify_streams
 from app.core.web import sse
 from app.core.web.sse import EventHub, EventSnapshot
 from app.main import Server
-from tests.integration.edge.toy_things import THINGS, Shelf, ToyOwners, toy_app
+from tests.integration.edge.toy_things import THINGS, ThingStore, ToyOwners, toy_app
 from tests.support.http import serving
 
 LIVENESS_S = 60
 STREAMS = 60
 
 
-class Service:
+class StreamService:
     """A served toy application with its hub and its database."""
 
-    def __init__(self, app: FastAPI, shelf: Shelf, client: httpx.Client) -> None:
-        self.shelf = shelf
+    def __init__(self, app: FastAPI, thing_store: ThingStore, client: httpx.Client) -> None:
+        self.thing_store = thing_store
         self.client = client
         self.hub: EventHub = app.state.hub
         self.owners: ToyOwners = app.state.hub.owners
@@ -40,22 +40,22 @@ class Service:
 
 
 @pytest.fixture(scope="module")
-def served(database_url: str) -> Iterator[Service]:
-    shelf = Shelf()
-    app = toy_app(database_url, shelf)
+def served(database_url: str) -> Iterator[StreamService]:
+    thing_store = ThingStore()
+    app = toy_app(database_url, thing_store)
     with serving(app, lifespan=True) as client:
         limits = httpx.Limits(max_connections=None)
         with httpx.Client(base_url=client.base_url, timeout=LIVENESS_S, limits=limits) as many:
-            yield Service(app, shelf, many)
+            yield StreamService(app, thing_store, many)
     app.state.resources.db.dispose()
 
 
 @pytest.fixture
-def service(served: Service) -> Service:
+def service(served: StreamService) -> StreamService:
     """The service without open streams, and with heartbeats too rare to matter."""
     eventually(lambda: served.hub.listening and served.hub.open_streams == 0)
     served.hub.heartbeat_s, served.hub.coalesce_s = 60.0, 0.1
-    served.shelf.snapshots = []
+    served.thing_store.snapshots = []
     served.owners.unusable = set()
     return served
 
@@ -93,31 +93,31 @@ class Events:
         return {}
 
 
-def test_event_stream__starts_with_the_current_state(service: Service) -> None:
-    service.shelf.snapshots = [progress(3)]
+def test_event_stream__starts_with_the_current_state(service: StreamService) -> None:
+    service.thing_store.snapshots = [progress(3)]
     with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         assert response.headers["cache-control"] == "no-store"
         assert Events(response).next() == {"event": "progress", "id": "3", "data": '{"done":3}'}
 
 
-def test_event_stream__commit_wakes_only_streams_of_its_key(service: Service) -> None:
-    service.shelf.snapshots = [progress(1)]
+def test_event_stream__commit_wakes_only_streams_of_its_key(service: StreamService) -> None:
+    service.thing_store.snapshots = [progress(1)]
     with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
         events = Events(response)
         assert events.next()["id"] == "1"
-        snapshot_count = service.shelf.taken
+        snapshot_count = service.thing_store.taken
         service.announce("run-2")
         with pytest.raises(NotFound):
             announce_in_vain(service.db, "run-1")
-        service.shelf.snapshots = [progress(2)]
+        service.thing_store.snapshots = [progress(2)]
         service.announce("run-1")
         assert events.next()["id"] == "2"
-        assert service.shelf.taken == snapshot_count + 1
+        assert service.thing_store.taken == snapshot_count + 1
 
 
-def test_event_stream__ends_when_its_owner_becomes_unusable(service: Service) -> None:
-    service.shelf.snapshots = [progress(1)]
+def test_event_stream__ends_when_its_owner_becomes_unusable(service: StreamService) -> None:
+    service.thing_store.snapshots = [progress(1)]
     opened_by = {"X-Owner": "revoked"}
     with (
         service.client.stream("GET", f"{THINGS}/run-1/events", headers=opened_by) as revoked,
@@ -127,7 +127,7 @@ def test_event_stream__ends_when_its_owner_becomes_unusable(service: Service) ->
         assert revoked_events.next() == other_events.next()
         service.owners.unusable = {"revoked"}
         assert revoked_events.next() == {}
-        service.shelf.snapshots = [progress(2)]
+        service.thing_store.snapshots = [progress(2)]
         service.announce("run-1")
         assert other_events.next()["id"] == "2"
 
@@ -137,7 +137,7 @@ def test_event_stream__ends_when_its_owner_becomes_unusable(service: Service) ->
     [("STREAMS_PER_OWNER", "this API key has 2"), ("STREAMS_PER_PROCESS", "this process has 2")],
 )
 def test_event_stream__one_too_many_is_refused(
-    service: Service, monkeypatch: pytest.MonkeyPatch, limit: str, whose: str
+    service: StreamService, monkeypatch: pytest.MonkeyPatch, limit: str, whose: str
 ) -> None:
     monkeypatch.setattr(sse, limit, 2)
     address = f"{THINGS}/run-1/events"
@@ -156,8 +156,8 @@ def test_event_stream__one_too_many_is_refused(
         assert free_again.status_code == 200
 
 
-def test_event_stream__ends_after_the_final_snapshot(service: Service) -> None:
-    service.shelf.snapshots = [progress(1), progress(2, final=True)]
+def test_event_stream__ends_after_the_final_snapshot(service: StreamService) -> None:
+    service.thing_store.snapshots = [progress(1), progress(2, final=True)]
     with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
         events = Events(response)
         events.next()
@@ -167,55 +167,55 @@ def test_event_stream__ends_after_the_final_snapshot(service: Service) -> None:
     eventually(lambda: service.hub.open_streams == 0)
 
 
-def test_event_stream__burst_of_notifications_is_coalesced(service: Service) -> None:
+def test_event_stream__burst_of_notifications_is_coalesced(service: StreamService) -> None:
     service.hub.coalesce_s = 0.5
-    service.shelf.snapshots = [progress(0)]
+    service.thing_store.snapshots = [progress(0)]
     with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
         events = Events(response)
         events.next()
-        snapshot_count = service.shelf.taken
+        snapshot_count = service.thing_store.taken
         for number in range(1, 21):
-            service.shelf.snapshots = [progress(number, final=number == 20)]
+            service.thing_store.snapshots = [progress(number, final=number == 20)]
             service.announce("run-1")
         received = []
         while event := events.next():
             received.append(json.loads(event["data"])["done"])
     assert received[-1] == 20
     assert len(received) < 20
-    assert service.shelf.taken - snapshot_count < 20
+    assert service.thing_store.taken - snapshot_count < 20
 
 
-def test_event_stream__last_event_id_skips_the_known_state(service: Service) -> None:
+def test_event_stream__last_event_id_skips_the_known_state(service: StreamService) -> None:
     service.hub.heartbeat_s = 0.1
-    service.shelf.snapshots = [progress(7)]
+    service.thing_store.snapshots = [progress(7)]
     back = {"Last-Event-ID": "7"}
     with service.client.stream("GET", f"{THINGS}/run-1/events", headers=back) as response:
         lines = response.iter_lines()
         assert next(lines) == ": still here"
-        service.shelf.snapshots = [progress(8)]
+        service.thing_store.snapshots = [progress(8)]
         assert any(line == "id: 8" for line in lines)
 
 
-def test_event_stream__client_with_the_final_event_gets_204(service: Service) -> None:
-    service.shelf.snapshots = [progress(9, final=True)]
+def test_event_stream__client_with_the_final_event_gets_204(service: StreamService) -> None:
+    service.thing_store.snapshots = [progress(9, final=True)]
     back = {"Last-Event-ID": "9"}
     assert service.client.get(f"{THINGS}/run-1/events", headers=back).status_code == 204
     assert service.client.get(f"{THINGS}/run-1/events").status_code == 200
 
 
 def test_event_stream__error_of_the_first_snapshot_is_the_response(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: StreamService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing() -> EventSnapshot:
         raise NotFound("no run has this id; list the runs to see which exist.")
 
-    monkeypatch.setattr(service.shelf, "snapshot", missing)
+    monkeypatch.setattr(service.thing_store, "snapshot", missing)
     response = service.client.get(f"{THINGS}/run-1/events")
     assert response.status_code == 404
     assert response.headers["content-type"] == "application/problem+json"
 
 
-def test_event_stream__disconnected_client_is_removed_at_once(service: Service) -> None:
+def test_event_stream__disconnected_client_is_removed_at_once(service: StreamService) -> None:
     with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
         events = Events(response)
         assert events.next()
@@ -223,8 +223,10 @@ def test_event_stream__disconnected_client_is_removed_at_once(service: Service) 
     eventually(lambda: service.hub.open_streams == 0)
 
 
-def test_event_hub__reconnects_after_a_lost_connection(service: Service, database_url: str) -> None:
-    service.shelf.snapshots = [progress(1)]
+def test_event_hub__reconnects_after_a_lost_connection(
+    service: StreamService, database_url: str
+) -> None:
+    service.thing_store.snapshots = [progress(1)]
     with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
         events = Events(response)
         events.next()
@@ -236,13 +238,13 @@ def test_event_hub__reconnects_after_a_lost_connection(service: Service, databas
         assert cut == [(True,)]
         eventually(lambda: not service.hub.listening)
         eventually(lambda: service.hub.listening)
-        service.shelf.snapshots = [progress(2)]
+        service.thing_store.snapshots = [progress(2)]
         service.announce("run-1")
         assert events.next()["id"] == "2"
 
 
 def test_event_hub__idle_streams_share_one_connection_and_no_threads(
-    service: Service, database_url: str
+    service: StreamService, database_url: str
 ) -> None:
     service.client.get(THINGS)
     opened = [
@@ -266,7 +268,7 @@ def test_event_hub__idle_streams_share_one_connection_and_no_threads(
 
 
 def test_event_stream__stopping_server_ends_the_stream_cleanly(database_url: str) -> None:
-    app = toy_app(database_url, Shelf())
+    app = toy_app(database_url, ThingStore())
     with httpx.Client(timeout=LIVENESS_S) as stays:
         with serving(app, lifespan=True, server_class=Server) as client:
             url = f"{client.base_url}{THINGS}/run-1/events"

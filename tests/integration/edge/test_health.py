@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from app.core.db import Database
 from app.core.web.prometheus import query_queues
-from tests.integration.edge.toy_things import THINGS, Shelf, toy_app
+from tests.integration.edge.toy_things import THINGS, ThingStore, toy_app
 from tests.support.http import serving
 
 LIVENESS_S = 60
@@ -25,7 +25,7 @@ def test_health__without_database_alive_but_not_ready(client: httpx.Client) -> N
 
 
 def test_readiness__is_independent_of_busy_connections_and_threads(database_url: str) -> None:
-    app = toy_app(database_url, Shelf())
+    app = toy_app(database_url, ThingStore())
     db: Database = app.state.resources.db
     release, busy = threading.Event(), threading.Semaphore(0)
 
@@ -50,7 +50,7 @@ def test_readiness__is_independent_of_busy_connections_and_threads(database_url:
 
 
 def test_readiness__hanging_database_gives_503_in_time(database_url: str) -> None:
-    app = toy_app(database_url, Shelf())
+    app = toy_app(database_url, ThingStore())
     over = threading.Event()
     app.state.probe.db.ping = lambda: over.wait(LIVENESS_S)
     app.state.probe._within_s = 0.2

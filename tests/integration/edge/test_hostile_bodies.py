@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.integration.edge.toy_things import THINGS, Shelf
+from tests.integration.edge.toy_things import THINGS, ThingStore
 
 JSON = {"Content-Type": "application/json"}
 REMEDIES = ("send", "remove", "leave", "encode", "change", "should", "correct")
@@ -69,30 +69,32 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_request_body__hostile_body_is_refused_with_a_remedy(
-    name: str, client: httpx.Client, shelf: Shelf
+    name: str, client: httpx.Client, thing_store: ThingStore
 ) -> None:
     problem = refused(post(client, HOSTILE[name]), 400, 422)
     assert len(json.dumps(problem)) < 10_000
-    assert shelf.things == []
+    assert thing_store.things == []
 
 
 def test_request_body__2_mib_are_refused_by_content_length(
-    client: httpx.Client, shelf: Shelf
+    client: httpx.Client, thing_store: ThingStore
 ) -> None:
     body = b'{"name": "a", "text": "' + b"x" * 2 * MIB + b'"}'
     assert refused(post(client, body), 413)["maxBytes"] == MIB
-    assert shelf.things == []
+    assert thing_store.things == []
 
 
 def test_request_body__2_mib_in_chunks_are_refused_by_counting(
-    client: httpx.Client, shelf: Shelf
+    client: httpx.Client, thing_store: ThingStore
 ) -> None:
     chunks = (b" " * 65_536 for _ in range(32))
     refused(post(client, chunks), 413)
-    assert shelf.things == []
+    assert thing_store.things == []
 
 
-def test_request_body__exactly_1_mib_is_accepted(client: httpx.Client, shelf: Shelf) -> None:
+def test_request_body__exactly_1_mib_is_accepted(
+    client: httpx.Client, thing_store: ThingStore
+) -> None:
     start = b'{"name": "a"'
     body = start + b" " * (MIB - len(start) - 1) + b"}"
     assert len(body) == MIB
@@ -101,15 +103,15 @@ def test_request_body__exactly_1_mib_is_accepted(client: httpx.Client, shelf: Sh
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "jsonp", ""])
 def test_request_body__other_content_type_is_refused(
-    kind: str, client: httpx.Client, shelf: Shelf
+    kind: str, client: httpx.Client, thing_store: ThingStore
 ) -> None:
     refused(post(client, b'{"name": "a"}', **{"Content-Type": kind}), 415)
-    assert shelf.things == []
+    assert thing_store.things == []
 
 
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON"])
 def test_request_body__charset_parameter_is_accepted(
-    kind: str, client: httpx.Client, shelf: Shelf
+    kind: str, client: httpx.Client, thing_store: ThingStore
 ) -> None:
     assert post(client, b'{"name": "a"}', **{"Content-Type": kind}).status_code == 201
 
@@ -135,7 +137,7 @@ def test_request_path__hostile_path_is_refused(address: str, client: httpx.Clien
 
 
 def test_request_body__interrupted_upload_stores_nothing(
-    client: httpx.Client, shelf: Shelf
+    client: httpx.Client, thing_store: ThingStore
 ) -> None:
     address = (client.base_url.host, client.base_url.port or 80)
     with socket.create_connection(address) as raw:
@@ -144,7 +146,7 @@ def test_request_body__interrupted_upload_stores_nothing(
             'Content-Length: 1000\r\n\r\n{"name": "a"}'.encode()
         )
     assert client.get("/healthz").status_code == 200
-    assert shelf.things == []
+    assert thing_store.things == []
 
 
 json_values = st.recursive(

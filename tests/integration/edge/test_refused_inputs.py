@@ -42,10 +42,10 @@ def service(
     )
     try:
         with running_service(resources, metric_pool) as running:
-            running.agent()
-            running.benchmark(metrics=["ROUGE"], evaluates=["agent-001"])
+            running.create_agent()
+            running.create_benchmark(metrics=["ROUGE"], evaluates=["agent-001"])
             running.upload([pair(1)])
-            running.completed()
+            running.complete_run()
             yield running
     finally:
         db.dispose()
@@ -63,12 +63,12 @@ def stranger(service: Service) -> Iterator[httpx.Client]:
 def test_results_cursor__position_out_of_range_is_refused(position: int, service: Service) -> None:
     [run] = service.get("/benchmark-runs", status="COMPLETED")["items"]
     path = f"/benchmark-runs/{run['id']}/results?cursor={encode_cursor([position])}"
-    assert pointers(service.refused(422, "GET", path)) == ["cursor"]
+    assert pointers(service.expect_problem(422, "GET", path)) == ["cursor"]
 
 
 @pytest.mark.parametrize("key", [None, "Bearer " + "x" * 40, "Basic dTpw"])
 @pytest.mark.parametrize(
-    ("method", "path", "sent"),
+    ("method", "path", "request_fields"),
     [
         ("POST", "/agents", {"content": b"{not json"}),
         ("POST", "/agents", {"content": b"a,b", "headers": {"Content-Type": "text/csv"}}),
@@ -84,10 +84,10 @@ def test_results_cursor__position_out_of_range_is_refused(position: int, service
     ],
 )
 def test_stranger__is_refused_before_anything_is_checked(
-    method: str, path: str, sent: dict[str, Any], key: str | None, stranger: httpx.Client
+    method: str, path: str, request_fields: dict[str, Any], key: str | None, stranger: httpx.Client
 ) -> None:
-    headers = {**sent.get("headers", {}), **({"Authorization": key} if key else {})}
-    response = stranger.request(method, f"/api/v1{path}", **{**sent, "headers": headers})
+    headers = {**request_fields.get("headers", {}), **({"Authorization": key} if key else {})}
+    response = stranger.request(method, f"/api/v1{path}", **{**request_fields, "headers": headers})
     assert response.status_code == 401
     assert response.headers["content-type"] == PROBLEM
     assert response.headers["www-authenticate"] == "Bearer"
@@ -167,7 +167,7 @@ def test_host_policy__allows_configured_names(
 
 def test_query_parameters__repeated_status_lists_every_status(service: Service) -> None:
     [run] = service.get("/benchmark-runs", status="COMPLETED")["items"]
-    completed, pending = run["id"], service.start()["id"]
+    completed, pending = run["id"], service.start_run()["id"]
 
     def ids(query: str) -> set[str]:
         response = service.send("GET", f"/benchmark-runs{query}")
@@ -205,7 +205,7 @@ def test_query_parameters__states_of_other_lists_may_be_repeated(
 def test_query_parameters__other_repeated_parameter_is_refused(
     path: str, name: str, service: Service
 ) -> None:
-    problem = service.refused(422, "GET", path)
+    problem = service.expect_problem(422, "GET", path)
     assert problem["type"] == "/problems/repeated-parameter"
     assert pointers(problem) == [name]
 
@@ -230,7 +230,7 @@ def test_query_parameters__other_repeated_parameter_is_refused(
     ],
 )
 def test_langfuse_url__malformed_url_is_refused(url: str, service: Service) -> None:
-    problem = service.refused(422, "POST", "/agents", {**AGENT, "langfuseUrl": url})
+    problem = service.expect_problem(422, "POST", "/agents", {**AGENT, "langfuseUrl": url})
     assert pointers(problem) == ["/langfuseUrl"]
 
 
@@ -238,21 +238,21 @@ def test_langfuse_url__malformed_url_is_refused(url: str, service: Service) -> N
     "url", ["http://10.0.0.1:3000", "https://l.example/base", "http://[::1]:1"]
 )
 def test_langfuse_url__valid_url_is_stored_unchanged(url: str, service: Service) -> None:
-    assert service.agent(f"agent-{len(url)}", langfuseUrl=url)["langfuseUrl"] == url
+    assert service.create_agent(f"agent-{len(url)}", langfuseUrl=url)["langfuseUrl"] == url
 
 
 @pytest.mark.parametrize("zone", ["localtime", "Factory", "posixrules", "../etc/passwd"])
 def test_time_zone__name_without_a_place_is_refused(zone: str, service: Service) -> None:
     body = {**CRON, "timezone": zone}
-    problem = service.refused(422, "POST", "/schedule-configs/preview", body)
+    problem = service.expect_problem(422, "POST", "/schedule-configs/preview", body)
     assert pointers(problem) == ["/timezone"]
-    service.refused(422, "GET", f"/daily-summary?timezone={zone}")
+    service.expect_problem(422, "GET", f"/daily-summary?timezone={zone}")
 
 
 @pytest.mark.parametrize("step", ["99999999999", "2147483648", "9" * 200])
 def test_cron__step_above_every_integer_is_refused(step: str, service: Service) -> None:
     body = {"cronExpression": f"0 */{step} * * * *"}
-    problem = service.refused(422, "POST", "/schedule-configs/preview", body)
+    problem = service.expect_problem(422, "POST", "/schedule-configs/preview", body)
     assert pointers(problem) == ["/cronExpression"]
 
 
@@ -263,12 +263,12 @@ def test_cron__step_above_every_integer_is_refused(step: str, service: Service) 
 def test_query_times__number_or_time_without_zone_is_refused(
     at: str, path: str, service: Service
 ) -> None:
-    assert pointers(service.refused(422, "GET", f"{path}?from={at}")) == ["from"]
+    assert pointers(service.expect_problem(422, "GET", f"{path}?from={at}")) == ["from"]
 
 
 @pytest.mark.parametrize("at", [0, "0", 4_000_000_000, True])
 def test_body_times__number_is_refused(at: object, service: Service) -> None:
-    problem = service.refused(422, "POST", "/keys", {**KEY, "expiresAt": at})
+    problem = service.expect_problem(422, "POST", "/keys", {**KEY, "expiresAt": at})
     assert pointers(problem) == ["/expiresAt"]
 
 
@@ -284,6 +284,6 @@ def test_endpoint_secret__channel_that_does_not_sign_is_refused(service: Service
     body = {"channel": "EMAIL", "recipient": "ann@example.org"}
     endpoint = service.post("/endpoints", body)
     path = f"/endpoints/{endpoint['id']}/secret"
-    problem = service.refused(409, "POST", path, {})
+    problem = service.expect_problem(409, "POST", path, {})
     assert problem["type"] == "/problems/endpoint-not-signed"
     assert service.get(f"/endpoints/{endpoint['id']}")["secretSet"] is False

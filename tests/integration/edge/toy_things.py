@@ -26,7 +26,7 @@ NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
 THINGS = f"{PREFIX}/things"
 
 
-class Part(WireModel):
+class ThingPart(WireModel):
     part_count: int
 
 
@@ -35,11 +35,11 @@ class Thing(WireModel):
     name: ShortText
     text: str = ""
     share: float | None = None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ThingPart, ...] = ()
     extras: JsonObject | None = None
 
 
-class Shelf:
+class ThingStore:
     """What was stored, and how often a snapshot was taken."""
 
     def __init__(self) -> None:
@@ -67,17 +67,17 @@ class ToyOwners:
         return owners & self.unusable
 
 
-def toy_router(shelf: Shelf) -> APIRouter:
+def toy_router(thing_store: ThingStore) -> APIRouter:
     router = APIRouter(prefix=THINGS, responses=PROBLEMS)
 
     @router.post("", status_code=201)
     def create_thing(body: Thing) -> Thing:
-        shelf.things.append(body)
+        thing_store.things.append(body)
         return body
 
     @router.get("")
     def list_things(page: PageParams, share: float | None = None) -> Page[Thing]:
-        return Page[Thing](items=shelf.things[: page.limit])
+        return Page[Thing](items=thing_store.things[: page.limit])
 
     @router.put("/{thing_id}")
     def replace_thing(thing_id: Identifier, body: Thing) -> Thing:
@@ -101,7 +101,7 @@ def toy_router(shelf: Shelf) -> APIRouter:
 
     @router.get("/{thing_id}/events")
     def follow(thing_id: str, request: Request, hub: Hub) -> StreamingResponse:
-        return stream_events(request, hub, thing_id, shelf.snapshot)
+        return stream_events(request, hub, thing_id, thing_store.snapshot)
 
     @router.get("/any/json")
     def any_json() -> Any:
@@ -110,7 +110,7 @@ def toy_router(shelf: Shelf) -> APIRouter:
     return router
 
 
-def toy_app(url: str, shelf: Shelf) -> FastAPI:
+def toy_app(url: str, thing_store: ThingStore) -> FastAPI:
     box = SecretBox.from_keys([b64encode(bytes(range(32))).decode()])
     app = create_app(Resources(db=Database(url), secrets=box, data_dir=Path("/nonexistent")))
     app.state.hub.owners = ToyOwners()
@@ -120,5 +120,5 @@ def toy_app(url: str, shelf: Shelf) -> FastAPI:
         for middleware in app.user_middleware
         if getattr(middleware, "cls", None) is not AuthenticationMiddleware
     ]
-    app.include_router(toy_router(shelf))
+    app.include_router(toy_router(thing_store))
     return app

@@ -178,10 +178,10 @@ def test_report__renders_recorded_run_in_every_format(form: str, tmp_path: Path)
 def test_show__prints_commands_and_checks_of_a_task(tmp_path: Path) -> None:
     run("run", TASKS, *PLAY, "--task", "mend_json", "--save", tmp_path)
     [file] = tmp_path.glob("*.json")
-    shown = run("show", file, "mend_json")
-    assert shown.exit_code == 0
-    assert "[PASS] mend_json" in shown.stdout
-    assert "tool bash, exit code 0" in shown.stdout
+    result = run("show", file, "mend_json")
+    assert result.exit_code == 0
+    assert "[PASS] mend_json" in result.stdout
+    assert "tool bash, exit code 0" in result.stdout
     [item] = json.loads(run("show", file, "mend_json", "--json").stdout)["items"]
     assert item["result"] == "PASS"
     assert item["transcript"]["steps"][0]["kind"] == "message"
@@ -234,7 +234,7 @@ def test_resume__repeats_only_missing_attempts(tmp_path: Path) -> None:
     }
     done = run("run", TASKS, *PLAY, "--resume", file, "--json")
     assert done.exit_code == 0
-    missing = sum(each.outcome is AttemptOutcome.SKIPPED for each in before.results)
+    missing = sum(attempt.outcome is AttemptOutcome.SKIPPED for attempt in before.results)
     # Progress counts the attempts of the earlier run.
     total = len(before.results)
     assert f"{missing} attempts\n{total - missing + 1}/{total} [PASS]" in done.stderr

@@ -134,21 +134,23 @@ def test_import__traces_have_recorded_figures(name: str) -> None:
 
 
 def test_import__recorded_runs_have_recorded_metrics(service: Service) -> None:
-    service.agent()
+    service.create_agent()
     points = {"key": "SCORE", "options": {"name": "TASK_POINTS"}}
     calls = ["TOOL_CALL_SUCCESS_RATE", "TOOL_CALLS_OK", "TOOL_CALLS_ERROR"]
-    service.benchmark(datasetRef="bash", metrics=["TASK_PASSED", points, "TOOL_CALLS", *calls])
+    service.create_benchmark(
+        datasetRef="bash", metrics=["TASK_PASSED", points, "TOOL_CALLS", *calls]
+    )
     runs = {}
     for name in (HAIKU, SONNET):
         stored = post_import(service, recorded(name).read_bytes())
         assert stored.status_code == 201, stored.text
         assert stored.json()["runName"] == name.removesuffix(".json")
-        runs[name] = service.start(runName=stored.json()["runName"])["id"]
+        runs[name] = service.start_run(runName=stored.json()["runName"])["id"]
     service.work()
     for name, run_id in runs.items():
-        metrics = service.listed(f"/benchmark-runs/{run_id}/metrics")
+        metrics = service.list_items(f"/benchmark-runs/{run_id}/metrics")
         assert tuple(metric["sum"] for metric in metrics[:3]) == RECORDED[name], name
-    rate, successful, failed = service.listed(f"/benchmark-runs/{runs[HAIKU]}/metrics")[3:]
+    rate, successful, failed = service.list_items(f"/benchmark-runs/{runs[HAIKU]}/metrics")[3:]
     assert (successful["sum"], failed["sum"], rate["mean"]) == (121, 29, 121 / 150)
     # By hand: 0.807 ± 2.03 standard errors of the ratio over 37 tasks (0.058, delta method).
     low, high = rate["intervalLow"], rate["intervalHigh"]
@@ -157,9 +159,9 @@ def test_import__recorded_runs_have_recorded_metrics(service: Service) -> None:
 
 def test_import__run_over_it_shows_what_the_model_did(service: Service) -> None:
     stored = post_import(service, one_attempt_file())
-    service.agent()
-    service.benchmark(datasetRef="bash", metrics=["TASK_PASSED"])
-    run = service.completed(runName=stored.json()["runName"])
+    service.create_agent()
+    service.create_benchmark(datasetRef="bash", metrics=["TASK_PASSED"])
+    run = service.complete_run(runName=stored.json()["runName"])
     trace = service.get(f"/benchmark-runs/{run['id']}/traces/{quote('t#0', safe='')}")
     calls = [step for step in trace["transcript"]["steps"] if step["kind"] == "toolCall"]
     assert [call["exitCode"] for call in calls] == [0, 1]
@@ -172,7 +174,7 @@ def test_import__same_file_is_imported_once(service: Service) -> None:
     again = post_import(service, one_attempt_file())
     assert (again.status_code, again.json()["type"]) == (409, "/problems/dataset-exists")
     assert post_import(service, one_attempt_file(), replace="true").status_code == 201
-    assert len(service.listed("/local-datasets")) == 1
+    assert len(service.list_items("/local-datasets")) == 1
 
 
 def test_import__invalid_file_is_refused(service: Service) -> None:
@@ -189,7 +191,7 @@ def test_import__invalid_file_is_refused(service: Service) -> None:
     ):
         answer = post_import(service, raw)
         assert answer.status_code == 422, answer.text
-    assert service.listed("/local-datasets") == []
+    assert service.list_items("/local-datasets") == []
 
 
 def test_import__wrong_type_and_large_file_are_refused(

@@ -85,21 +85,21 @@ def service_resources(service_resources: Resources, dataset_folder: Path) -> Res
 
 
 def benchmark(service: Service, harness: JSON, **more: Any) -> JSON:
-    service.agent()
+    service.create_agent()
     fields = {"datasetRef": "nightly/tasks.jsonl", "metrics": METRICS, **more}
-    return service.benchmark(source="harness", harness=harness, **fields)
+    return service.create_benchmark(source="harness", harness=harness, **fields)
 
 
 def figures(service: Service, run: JSON) -> dict[str, JSON]:
     return {
         metric["metric"]: metric
-        for metric in service.listed(f"/benchmark-runs/{run['id']}/metrics")
+        for metric in service.list_items(f"/benchmark-runs/{run['id']}/metrics")
     }
 
 
 def results(service: Service, run: JSON) -> dict[str, JSON]:
     return {
-        item["traceId"]: item for item in service.listed(f"/benchmark-runs/{run['id']}/results")
+        item["traceId"]: item for item in service.list_items(f"/benchmark-runs/{run['id']}/results")
     }
 
 
@@ -116,7 +116,7 @@ def test_bash_run__has_metrics_like_any_other_run(service: Service) -> None:
             },
         ],
     )
-    run = service.completed()
+    run = service.complete_run()
     assert (run["status"], run["tracesTotal"], run["validity"]) == ("COMPLETED", 2, "VALID"), run
     run_figures = figures(service, run)
     assert run_figures["TASK_SCORE"]["mean"] == (1 + 1 / 4) / 2
@@ -124,7 +124,7 @@ def test_bash_run__has_metrics_like_any_other_run(service: Service) -> None:
     assert run_figures["NATURAL_STOP"]["mean"] == 1
     assert run_figures["TOOL_CALL_SUCCESS_RATE"]["mean"] == 4 / 5
     assert run_figures["TURNS"]["sum"] == 3 + 2
-    kpis = {kpi["name"]: kpi["value"] for kpi in service.listed("/kpi-history")}
+    kpis = {kpi["name"]: kpi["value"] for kpi in service.list_items("/kpi-history")}
     assert kpis == {"pass rate": 1 / 2, "overall rate": (2 + 1) / (2 + 4)}
     half = results(service, run)["half#0"]
     assert half["itemId"] == "half"
@@ -137,7 +137,7 @@ def trace(service: Service, run: JSON, trace_id: str) -> JSON:
 
 def test_bash_run__trace_shows_what_the_model_did(service: Service) -> None:
     benchmark(service, SCRIPTED_MODEL)
-    run = service.completed()
+    run = service.complete_run()
     good = trace(service, run, "good#0")
     assert good["values"]["TASK_PASSED"] == 1
     assert (good["turns"], len(good["toolCalls"]), good["output"]) == (3, 4, "Written.")
@@ -148,7 +148,7 @@ def test_bash_run__trace_shows_what_the_model_did(service: Service) -> None:
     failed = steps[6]
     assert (failed["exitCode"], failed["isError"], failed["stdout"]) == (1, True, "")
     assert "none" in failed["stderr"]
-    missing = service.refused(404, "GET", f"/benchmark-runs/{run['id']}/traces/nope")
+    missing = service.expect_problem(404, "GET", f"/benchmark-runs/{run['id']}/traces/nope")
     assert missing["type"].endswith("trace-not-found")
 
 
@@ -163,14 +163,14 @@ def mosaico(service: Service, *words: str | Path) -> Result:
 
 def test_trace_commands__print_what_the_model_did(service: Service) -> None:
     benchmark(service, SCRIPTED_MODEL)
-    run = service.completed()
+    run = service.complete_run()
     listed = mosaico(service, "runs", "traces", run["id"], "--format", "json")
     assert listed.exit_code == 0, listed.output
     assert {item["traceId"] for item in json.loads(listed.stdout)["items"]} == {"good#0", "half#0"}
     assert "TASK_SCORE 0.25" in mosaico(service, "runs", "traces", run["id"]).stdout
-    shown = mosaico(service, "runs", "trace", run["id"], "good#0")
-    assert shown.exit_code == 0, shown.output
-    lines = shown.stdout.splitlines()
+    result = mosaico(service, "runs", "trace", run["id"], "good#0")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
     assert "    $ cat /none" in lines
     assert any(line.startswith("tool bash, exit code 1, ") for line in lines)
     assert lines[-1] == "    Written."
@@ -183,7 +183,7 @@ def test_trace_commands__print_what_the_model_did(service: Service) -> None:
 
 def test_view_command__writes_a_page_of_one_run_or_of_two(service: Service, tmp_path: Path) -> None:
     benchmark(service, SCRIPTED_MODEL)
-    run, other = service.completed()["id"], service.completed()["id"]
+    run, other = service.complete_run()["id"], service.complete_run()["id"]
     page = tmp_path / "page.html"
     single = mosaico(service, "runs", "view", run, "--file", page)
     assert single.exit_code == 0, single.output
@@ -201,7 +201,7 @@ def test_view_command__page_says_that_traces_are_missing(
     monkeypatch.setattr("app.reporting.trace_page.MAX_TRACES", 1)
     benchmark(service, SCRIPTED_MODEL)
     page = tmp_path / "page.html"
-    written = mosaico(service, "runs", "view", service.completed()["id"], "--file", page)
+    written = mosaico(service, "runs", "view", service.complete_run()["id"], "--file", page)
     assert written.exit_code == 0, written.output
     assert "only the first 1 traces are shown" in page.read_text()
     assert page.read_text().count('<details class="attempt') == 1
@@ -214,7 +214,7 @@ def test_bash_run__secrets_of_the_service_are_masked_in_traces(
     write_lines(dataset_folder / "script.jsonl", [SCRIPT[0], turns])
     benchmark(service, SCRIPTED_MODEL)
     keyed = with_keys(service)
-    run = keyed.completed()
+    run = keyed.complete_run()
     half = trace(keyed, run, "half#0")
     assert half["output"] == "It is ***."
     assert half["transcript"]["steps"][3]["stdout"].strip() == "***"
@@ -224,7 +224,7 @@ def test_bash_run__secrets_of_the_service_are_masked_in_traces(
 def test_bash_run__purge_removes_transcripts(service: Service) -> None:
     rows = DatabaseReader(service.resources.db.url)
     benchmark(service, SCRIPTED_MODEL)
-    run = service.completed()
+    run = service.complete_run()
     count = "SELECT count(*) FROM trace_transcripts"
     assert rows.value(count) == 2
     service.delete(f"/benchmark-runs/{run['id']}")
@@ -235,7 +235,7 @@ def test_bash_run__purge_removes_transcripts(service: Service) -> None:
 def test_bash_run__transcripts_are_deleted_after_keep_days(service: Service) -> None:
     rows = DatabaseReader(service.resources.db.url)
     benchmark(service, SCRIPTED_MODEL, keepDays=7)
-    service.completed()
+    service.complete_run()
     for days, purged_runs in ((6, 0), (8, 1)):
         with service.resources.db.begin() as session:
             assert purge_expired_runs(session, utc_now() + timedelta(days=days)) == purged_runs
@@ -249,7 +249,7 @@ def test_bash_run__transcripts_are_deleted_after_keep_days(service: Service) -> 
 
 def test_bash_run__runs_all_trials(service: Service) -> None:
     benchmark(service, {**SCRIPTED_MODEL, "trials": 3, "categories": ["files"], "concurrency": 2})
-    run = service.completed()
+    run = service.complete_run()
     assert sorted(results(service, run)) == ["good#0", "good#1", "good#2"]
 
 
@@ -266,15 +266,15 @@ def test_harness_settings__invalid_field_is_refused(service: Service) -> None:
     ]
     for harness, pointer in wrong:
         body = {"datasetRef": "nightly/tasks.jsonl", "source": "harness", "harness": harness}
-        assert pointers(service.refused(422, "POST", "/benchmarks", body)) == [pointer]
+        assert pointers(service.expect_problem(422, "POST", "/benchmarks", body)) == [pointer]
 
 
 def test_harness_settings__only_source_harness_takes_them(service: Service) -> None:
     body = {"datasetRef": "d", "harness": SCRIPTED_MODEL}
-    assert pointers(service.refused(422, "POST", "/benchmarks", body)) == ["/harness"]
+    assert pointers(service.expect_problem(422, "POST", "/benchmarks", body)) == ["/harness"]
     benchmark(service, SCRIPTED_MODEL)
-    service.refused(422, "PATCH", "/benchmarks/bench-001", {"harness": None})
-    service.refused(422, "PATCH", "/benchmarks/bench-001", {"source": "local"})
+    service.expect_problem(422, "PATCH", "/benchmarks/bench-001", {"harness": None})
+    service.expect_problem(422, "PATCH", "/benchmarks/bench-001", {"source": "local"})
     changed = service.patch("/benchmarks/bench-001", {"source": "local", "harness": None})
     assert changed["harness"] is None
 
@@ -283,7 +283,7 @@ def test_bash_run__invalid_dataset_fails_with_lines(service: Service, dataset_fo
     broken = {"id": "x", "category": "c", "prompt": "p", "expectations": [{"check": "no_such:1"}]}
     write_lines(dataset_folder / "broken.jsonl", [TASKS[0], broken])
     benchmark(service, SCRIPTED_MODEL, datasetRef="broken.jsonl")
-    run = service.completed()
+    run = service.complete_run()
     assert run["errorCode"] == "INVALID_DATASET"
     assert "line 2" in run["errorMessage"]
 
@@ -317,11 +317,11 @@ def test_bash_run__operator_keys_are_not_sent_to_base_url(service: Service) -> N
         harness = {"provider": "openai", "model": "m", "baseUrl": server.openai_url}
         benchmark(service, harness, metrics=["INPUT_TOKENS"])
         keyed = with_keys(service)
-        assert keyed.completed()["status"] == "COMPLETED"
+        assert keyed.complete_run()["status"] == "COMPLETED"
         assert authorizations(server) == {"Bearer none"}
         own = LlmServer(base_url=server.openai_url, api_key=Secret("key-of-mine"))
         server.requests.clear()
-        assert with_keys(service, llm_server=own).completed()["status"] == "COMPLETED"
+        assert with_keys(service, llm_server=own).complete_run()["status"] == "COMPLETED"
         assert authorizations(server) == {"Bearer key-of-mine"}
 
 
@@ -336,7 +336,7 @@ def test_model_client__variables_of_the_environment_are_not_sent_to_base_url(
         base_url = server.url if provider == "anthropic" else server.openai_url
         harness = {"provider": provider, "model": "m", "baseUrl": base_url}
         benchmark(service, harness, metrics=["INPUT_TOKENS"])
-        assert service.completed()["status"] == "COMPLETED"
+        assert service.complete_run()["status"] == "COMPLETED"
         assert server.requests
         assert "secret-of-the-environment" not in str(server.requests)
 
@@ -347,7 +347,7 @@ def test_bash_run__private_server_needs_permission(service: Service) -> None:
         strict = dataclasses.replace(
             service, resources=dataclasses.replace(service.resources, outbound=PUBLIC_ONLY)
         )
-        run = strict.completed()
+        run = strict.complete_run()
     assert (run["status"], run["errorCode"]) == ("FAILED", "MODEL_REFUSED")
     assert "MOSAICO_OUTBOUND_ALLOW" in run["errorMessage"]
     assert server.requests == []
@@ -357,7 +357,7 @@ def test_bash_run__rejecting_provider_fails_run(service: Service) -> None:
     wrong = RawReply(status=401, body=b'{"error": {"message": "wrong key"}}')
     with model_server(lambda _: wrong) as server:
         benchmark(service, {"provider": "openai", "model": "m", "baseUrl": server.openai_url})
-        run = service.completed()
+        run = service.complete_run()
     assert (run["status"], run["errorCode"]) == ("FAILED", "MODEL_REFUSED")
     assert "wrong key" in run["errorMessage"]
 
@@ -373,7 +373,7 @@ def test_bash_run__unanswered_attempt_is_infra_error(service: Service) -> None:
     with model_server(plan) as server:
         harness = {"provider": "openai", "model": "m", "baseUrl": server.openai_url}
         benchmark(service, {**harness, "price": price}, metrics=["TASK_SCORE", "COST_USD"])
-        run = service.completed()
+        run = service.complete_run()
     assert (run["status"], run["validity"]) == ("COMPLETED", "INVALID")
     run_figures = figures(service, run)
     assert (run_figures["TASK_SCORE"]["n"], run_figures["TASK_SCORE"]["missing"]) == (
@@ -402,7 +402,7 @@ def test_retry__keeps_scored_attempts_and_usage(service: Service) -> None:
         harness = {"provider": "openai", "model": "m", "baseUrl": server.openai_url}
         limits = {"trials": 2, "concurrency": 1, "runTokens": 300}
         benchmark(service, {**harness, **limits}, metrics=["TASK_SCORE"])
-        failed = service.completed()
+        failed = service.complete_run()
         assert (failed["errorCode"], len(server.requests)) == ("MODEL_REFUSED", 3)
         again = service.post(f"/benchmark-runs/{failed['id']}/retry")
         service.work()
@@ -438,7 +438,7 @@ def test_bash_run__recorded_run_has_recorded_figures(
             datasetRef="recorded.jsonl",
             metrics=[*METRICS, "INPUT_TOKENS", "TOOL_CALLS"],
         )
-        run = service.completed()
+        run = service.complete_run()
     run_figures = figures(service, run)
     assert run["tracesTotal"] == 37
     assert run_figures["TURNS"]["sum"] == 179
@@ -467,7 +467,7 @@ def test_cancel__sends_no_further_request(
     with model_server(plan) as server:
         harness = {"provider": "openai", "model": "m", "baseUrl": server.openai_url}
         benchmark(service, {**harness, "trials": 50, "concurrency": 1})
-        run = service.start()
+        run = service.start_run()
         service_thread = threading.Thread(target=service.work)
         service_thread.start()
         until(lambda: len(server.requests) >= 2)

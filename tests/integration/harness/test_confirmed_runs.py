@@ -51,8 +51,8 @@ def service_resources(service_resources: Resources, dataset_folder: Path) -> Res
 def test_harness_run__a_drop_pages_after_its_repetition_with_twice_the_trials(
     service: Service, dataset_folder: Path
 ) -> None:
-    service.agent()
-    service.benchmark(
+    service.create_agent()
+    service.create_benchmark(
         source="harness",
         datasetRef="tasks.jsonl",
         harness={"provider": "scripted", "model": "script.jsonl"},
@@ -62,18 +62,18 @@ def test_harness_run__a_drop_pages_after_its_repetition_with_twice_the_trials(
     service.post("/alert-configs", {**rule, "metric": "TASK_PASSED", "condition": "REGRESSED"})
     write_script(dataset_folder, TASKS)
     for _ in range(3):
-        service.completed()
+        service.complete_run()
     write_script(dataset_folder, 2)
-    bad = service.completed()
-    runs = {run["id"]: run for run in service.listed("/benchmark-runs")}
+    bad = service.complete_run()
+    runs = {run["id"]: run for run in service.list_items("/benchmark-runs")}
     [repetition] = [run for run in runs.values() if run["confirms"] is not None]
     assert (repetition["confirms"], repetition["status"]) == (bad["id"], "COMPLETED")
     assert (bad["tracesTotal"], repetition["tracesTotal"]) == (TASKS, 2 * TASKS)
-    [alert] = service.listed("/alerts")
+    [alert] = service.list_items("/alerts")
     assert (alert["state"], alert["runId"]) == ("FIRING", bad["id"])
     # The repetition is no run of its own: it is no history, and no rule looks at it.
-    assert len(service.listed("/incidents")) == 1
+    assert len(service.list_items("/incidents")) == 1
     write_script(dataset_folder, TASKS)
     for _ in range(3):
-        service.completed()
-    assert service.listed("/alerts")[0]["state"] == "RESOLVED"
+        service.complete_run()
+    assert service.list_items("/alerts")[0]["state"] == "RESOLVED"

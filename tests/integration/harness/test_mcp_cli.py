@@ -148,12 +148,12 @@ def test_run__passing_run_writes_result_and_exits_0() -> None:
 
 def test_show__prints_calls_and_evaluations_of_a_task() -> None:
     ot_bench("run", bench_file(DIRECT), "--output", "r.json")
-    shown = ot_bench("show", "r.json", "tool:echo:wrong")
-    assert shown.exit_code == 0, shown.output
-    assert "tool:echo:wrong" in shown.stdout
-    assert "tool:echo:right" not in shown.stdout
-    assert "not found in the answer" in shown.stdout
-    assert '    {"text": "good evening"}\n    good evening' in shown.stdout
+    result = ot_bench("show", "r.json", "tool:echo:wrong")
+    assert result.exit_code == 0, result.output
+    assert "tool:echo:wrong" in result.stdout
+    assert "tool:echo:right" not in result.stdout
+    assert "not found in the answer" in result.stdout
+    assert '    {"text": "good evening"}\n    good evening' in result.stdout
     [item] = json.loads(ot_bench("show", "r.json", "tool:echo:right", "--json").stdout)["items"]
     assert item["result"] == "PASS"
     [step] = item["transcript"]["steps"]
@@ -166,15 +166,15 @@ def test_show__prints_calls_and_evaluations_of_a_task() -> None:
 def test_show__direct_task_without_server_made_no_call() -> None:
     broken = DIRECT.replace(json.dumps(sys.executable), '"/no/such/program"')
     ot_bench("run", bench_file(broken), "--output", "r.json")
-    shown = ot_bench("show", "r.json", "tool:echo:wrong").stdout
-    assert "no call was made" in shown
-    assert "the model was not asked" not in shown
+    output = ot_bench("show", "r.json", "tool:echo:wrong").stdout
+    assert "no call was made" in output
+    assert "the model was not asked" not in output
 
 
 def test_view__writes_a_page_of_one_run_or_of_two(model: ModelServer) -> None:
     file, page = bench_file(ASKING), Path("page.html")
-    asked = ot_bench("run", file, "--base-url", model.openai_url, "--output", "r.json")
-    assert asked.exit_code == 0, asked.output
+    result = ot_bench("run", file, "--base-url", model.openai_url, "--output", "r.json")
+    assert result.exit_code == 0, result.output
     assert ot_bench("view", "r.json", "--file", page).exit_code == 0
     text = page.read_text()
     assert text.count('<details class="attempt') == 2
@@ -470,12 +470,12 @@ def test_run__masks_secrets_in_everything_that_it_writes() -> None:
     done = ot_bench(
         "run", file, "--secrets", "s.yaml", "--trace", "--output", "r.yaml", "--html", "r.html"
     )
-    shown = ot_bench("show", "r.yaml", "tool:echo:right")
+    result = ot_bench("show", "r.yaml", "tool:echo:right")
     viewed = ot_bench("view", "r.yaml", "--file", "v.html")
-    assert (shown.exit_code, viewed.exit_code) == (0, 0), shown.output + viewed.output
+    assert (result.exit_code, viewed.exit_code) == (0, 0), result.output + viewed.output
     written = [Path(name).read_text() for name in ("r.yaml", "r.html", "v.html")]
     assert "a ***" in written[0]
-    assert "sekret" not in done.output + shown.output + viewed.output + "".join(written)
+    assert "sekret" not in done.output + result.output + viewed.output + "".join(written)
 
 
 def test_run__missing_key_is_reported_before_the_start() -> None:

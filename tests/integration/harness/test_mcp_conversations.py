@@ -233,9 +233,9 @@ def test_model_pool__finally_failed_model_gets_no_more_requests() -> None:
     report = run(*tasks, model=model, concurrency=1).report
     assert len(model.requests) == 1
     assert {result.outcome for result in report.results} == {AttemptOutcome.INFRA_ERROR}
-    asked, *not_asked = [result.error.detail for result in report.results if result.error]
-    assert asked == "the model did not answer: m: 401: wrong key"
-    assert set(not_asked) == {"not asked: the model was given up after a: 401: wrong key"}
+    first_error, *other_errors = [result.error.detail for result in report.results if result.error]
+    assert first_error == "the model did not answer: m: 401: wrong key"
+    assert set(other_errors) == {"not asked: the model was given up after a: 401: wrong key"}
 
 
 def test_conversation__server_death_ends_the_task() -> None:
@@ -279,7 +279,7 @@ def test_conversation__all_unanswered_calls_of_a_turn_are_named(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("tool", "servers", "found"),
+    ("tool", "servers", "expected_server"),
     [
         ("a__echo", ("", ""), "a"),
         ("b/echo", ("", ""), "b"),
@@ -289,13 +289,17 @@ def test_conversation__all_unanswered_calls_of_a_turn_are_named(tmp_path: Path) 
     ],
 )
 def test_direct_task__names_a_tool_of_several_servers(
-    tool: str, servers: tuple[str, str], found: str | None
+    tool: str, servers: tuple[str, str], expected_server: str | None
 ) -> None:
     a, b = (faults(habit, name=name) for habit, name in zip(servers, "ab", strict=True))
     result = run(direct_task(a, tool, servers=(a, b), arguments={"text": "hi"})).result
     [call] = result.tool_calls
-    if found is not None:
-        assert (result.outcome, call.server, call.text) == (AttemptOutcome.SCORED, found, "hi")
+    if expected_server is not None:
+        assert (result.outcome, call.server, call.text) == (
+            AttemptOutcome.SCORED,
+            expected_server,
+            "hi",
+        )
     else:
         assert result.outcome is AttemptOutcome.AGENT_ERROR
         assert result.error is not None

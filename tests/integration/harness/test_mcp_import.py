@@ -30,8 +30,10 @@ def test_import__traces_equal_recorded_run() -> None:
 
 
 def test_import__recorded_run_has_metrics(service: Service) -> None:
-    service.agent()
-    service.benchmark(datasetRef="mcp", metrics=["TASK_PASSED", "INPUT_TOKENS", "TOOL_CALLS"])
+    service.create_agent()
+    service.create_benchmark(
+        datasetRef="mcp", metrics=["TASK_PASSED", "INPUT_TOKENS", "TOOL_CALLS"]
+    )
     stored = service.send(
         "POST",
         "/local-datasets/import",
@@ -40,8 +42,8 @@ def test_import__recorded_run_has_metrics(service: Service) -> None:
         headers={"Content-Type": "application/json"},
     )
     assert stored.status_code == 201, stored.text
-    run = service.completed(runName=stored.json()["runName"])
-    metrics = service.listed(f"/benchmark-runs/{run['id']}/metrics")
+    run = service.complete_run(runName=stored.json()["runName"])
+    metrics = service.list_items(f"/benchmark-runs/{run['id']}/metrics")
     assert [metric["sum"] for metric in metrics] == [1, 260, 1]
 
 

@@ -80,14 +80,14 @@ def service_resources(service_resources: Resources, folder: Path) -> Resources:
 
 
 def benchmark(service: Service, harness: JSON, **more: Any) -> JSON:
-    service.agent()
+    service.create_agent()
     fields = {"datasetRef": "bench.yaml", "metrics": METRICS, **more}
-    return service.benchmark(source="harness", harness=harness, **fields)
+    return service.create_benchmark(source="harness", harness=harness, **fields)
 
 
 def results(service: Service, run: JSON) -> dict[str, JSON]:
     return {
-        item["traceId"]: item for item in service.listed(f"/benchmark-runs/{run['id']}/results")
+        item["traceId"]: item for item in service.list_items(f"/benchmark-runs/{run['id']}/results")
     }
 
 
@@ -116,7 +116,7 @@ def test_mcp_run__has_metrics_like_any_other_run(service: Service, folder: Path)
             {"prices": {"m": {"inputUsd": 1, "outputUsd": 10}}},
             measures=[{"name": "pass rate", "formula": "TASK_PASSED"}],
         )
-        run = service.completed()
+        run = service.complete_run()
         keys = {
             value
             for request in server.requests
@@ -126,14 +126,14 @@ def test_mcp_run__has_metrics_like_any_other_run(service: Service, folder: Path)
     assert (run["status"], run["tracesTotal"], run["validity"]) == ("COMPLETED", 3, "VALID"), run
     outcomes = {
         metric["metric"]: metric
-        for metric in service.listed(f"/benchmark-runs/{run['id']}/metrics")
+        for metric in service.list_items(f"/benchmark-runs/{run['id']}/metrics")
     }
     assert outcomes["TASK_PASSED"]["mean"] == pytest.approx(2 / 3)
     assert outcomes["TASK_SCORE"]["mean"] == pytest.approx((1 + 1 + 1 / 2) / 3)
     assert outcomes["TOOL_CALL_SUCCESS_RATE"]["mean"] == 1
     assert outcomes["INPUT_TOKENS"]["sum"] == 300
     assert outcomes["COST_USD"]["sum"] == pytest.approx(500e-6)
-    kpis = {kpi["name"]: kpi["value"] for kpi in service.listed("/kpi-history")}
+    kpis = {kpi["name"]: kpi["value"] for kpi in service.list_items("/kpi-history")}
     assert kpis == {"pass rate": pytest.approx(2 / 3)}
     assert sorted(results(service, run)) == [
         f"all/tool:faults:{name}#0" for name in ("ask", "echo", "wrong")
@@ -162,7 +162,7 @@ def test_mcp_run__masks_secrets_and_leaves_passed_variables(
     with model_server(calls_then_answers) as server:
         (folder / "bench.yaml").write_text(bench(ask, direct, url=server.openai_url, env=passed))
         benchmark(service, {})
-        run = service.completed()
+        run = service.complete_run()
     assert run["status"] == "COMPLETED", run
     masked = "*** of 1 file on 8080"
 
@@ -178,7 +178,7 @@ def test_mcp_run__masks_secrets_and_leaves_passed_variables(
 
 
 def test_mcp_run__regression_fires_alert(service: Service, folder: Path) -> None:
-    """In the first night both tasks pass, in the second one of them: 50 % less, more than 10 %."""
+    """Both tasks pass in the first run, one in the second run: 50 % less, more than 10 %."""
     answers = iter(["blue", "blue", "blue", "red"])
 
     def plan(_: ReceivedRequest) -> ScriptedReply:
@@ -194,10 +194,10 @@ def test_mcp_run__regression_fires_alert(service: Service, folder: Path) -> None
         benchmark(service, {"concurrency": 1}, measures=measures)
         rule = {"benchmarkId": "bench-001", "kpi": "pass rate", "condition": "PERCENTAGE_DROP"}
         service.post("/alert-configs", {"name": "fewer pass", "threshold": 10, **rule})
-        service.completed()
-        assert service.listed("/alerts") == []
-        worse = service.completed()
-    [alert] = service.listed("/alerts")
+        service.complete_run()
+        assert service.list_items("/alerts") == []
+        worse = service.complete_run()
+    [alert] = service.list_items("/alerts")
     assert (alert["state"], alert["runId"]) == ("FIRING", worse["id"])
     assert (alert["value"], alert["baseline"]) == (0.5, 1.0)
     assert [entry["itemId"] for entry in alert["contributingTraces"]] == ["all/tool:faults:b"]
@@ -207,7 +207,7 @@ def test_mcp_run__selects_tasks_of_file(service: Service, folder: Path) -> None:
     other = {**DIRECT, "name": "tool:faults:other", "tags": ["error"]}
     (folder / "bench.yaml").write_text(bench(DIRECT, other))
     benchmark(service, {"tags": ["dir*"], "trials": 2})
-    run = service.completed()
+    run = service.complete_run()
     assert sorted(results(service, run)) == [f"all/tool:faults:echo#{n}" for n in (0, 1)]
 
 
@@ -224,10 +224,10 @@ def test_harness_settings__mismatch_with_file_is_refused(service: Service) -> No
     ]  # fmt: skip
     for dataset, harness, pointer in wrong:
         body = {"datasetRef": dataset, "source": "harness", "harness": harness}
-        assert pointers(service.refused(422, "POST", "/benchmarks", body)) == [pointer]
+        assert pointers(service.expect_problem(422, "POST", "/benchmarks", body)) == [pointer]
     benchmark(service, {})
-    service.refused(422, "PATCH", "/benchmarks/bench-001", {"datasetRef": "tasks.jsonl"})
-    service.refused(422, "PATCH", "/benchmarks/bench-001", {"datasetRef": "../bench.yaml"})
+    service.expect_problem(422, "PATCH", "/benchmarks/bench-001", {"datasetRef": "tasks.jsonl"})
+    service.expect_problem(422, "PATCH", "/benchmarks/bench-001", {"datasetRef": "../bench.yaml"})
 
 
 @pytest.mark.parametrize("name", ["../x.yaml", "/etc/x.yaml", "a/../../x.yaml", "a//x.yaml"])
@@ -235,7 +235,7 @@ def test_harness_settings__file_outside_of_the_folder_is_refused(
     service: Service, name: str
 ) -> None:
     body = {"datasetRef": name, "source": "harness", "harness": {}}
-    problem = service.refused(422, "POST", "/benchmarks", body)
+    problem = service.expect_problem(422, "POST", "/benchmarks", body)
     assert pointers(problem) == ["/datasetRef"]
     assert "leads out of the folder" in problem["errors"][0]["detail"]
 
@@ -252,7 +252,7 @@ def test_mcp_run__invalid_file_fails_before_start(
         (bench(DIRECT).replace("direct", "drect"), "BAD_BENCHMARK_FILE", "drect"),
     ]:
         (folder / "bench.yaml").write_text(text)
-        run = service.completed()
+        run = service.complete_run()
         assert (run["status"], run["errorCode"]) == ("FAILED", code)
         assert error_message in run["errorMessage"]
         assert "of-the-service" not in run["errorMessage"]
@@ -263,13 +263,13 @@ def test_mcp_run__task_that_cannot_run_is_an_infra_error(service: Service, folde
     wrong = {**DIRECT, "name": "tool:faults:wrong", "server": "fault"}
     (folder / "bench.yaml").write_text(bench(DIRECT, wrong))
     benchmark(service, {})
-    run = service.completed()
+    run = service.complete_run()
     assert (run["status"], run["validity"]) == ("COMPLETED", "INVALID")
     refused = results(service, run)["all/tool:faults:wrong#0"]
     assert refused["outcome"] == "infra_error"
     assert "unknown server 'fault'" in refused["error"]
     service.patch("/benchmarks/bench-001", {"harness": {"strict": True}})
-    run = service.completed()
+    run = service.complete_run()
     assert (run["status"], run["errorCode"]) == ("FAILED", "BAD_BENCHMARK_FILE")
 
 
@@ -279,7 +279,7 @@ def test_mcp_run__rejecting_model_fails_run(service: Service, folder: Path) -> N
     with model_server(lambda _: wrong) as server:
         (folder / "bench.yaml").write_text(bench(ask, url=server.openai_url))
         benchmark(service, {"model": "other"})
-        run = service.completed()
+        run = service.complete_run()
     assert (run["status"], run["errorCode"]) == ("FAILED", "NO_MODEL_ANSWER")
     assert "wrong key" in run["errorMessage"]
     assert [request.body["model"] for request in server.requests] == ["other"]
@@ -294,7 +294,7 @@ def test_mcp_run__server_that_does_not_start_is_no_answer_of_the_model(
         document["servers"]["faults"]["args"] = ["-c", "raise SystemExit(1)"]
         (folder / "bench.yaml").write_text(json.dumps(document))
         benchmark(service, {})
-        run = service.completed()
+        run = service.complete_run()
     assert (run["status"], run["errorCode"]) == ("FAILED", "NO_MODEL_ANSWER")
     assert "wrong key" in run["errorMessage"]
 
@@ -311,7 +311,7 @@ def test_mcp_run__exhausted_budget_starts_no_attempt(service: Service, folder: P
     with model_server(answers) as server:
         (folder / "bench.yaml").write_text(bench(*ASKS, url=server.openai_url))
         benchmark(service, {"trials": 2, "concurrency": 1, "runTokens": 200})
-        run = service.completed()
+        run = service.complete_run()
         assert [request.prompt for request in server.requests] == ["a", "b"]
     assert (run["status"], run["validity"]) == ("COMPLETED", "INVALID")
     outcomes = {name[-3:]: item["outcome"] for name, item in results(service, run).items()}
@@ -338,7 +338,7 @@ def test_mcp_run__usage_before_kill_counts(service_resources: Resources, folder:
 def test_mcp_run__cost_limit_without_price_fails(service: Service, folder: Path) -> None:
     (folder / "bench.yaml").write_text(bench(*ASKS))
     benchmark(service, {"runUsd": 1})
-    run = service.completed()
+    run = service.complete_run()
     assert (run["status"], run["errorCode"]) == ("FAILED", "NO_PRICE")
     assert "the price of m" in run["errorMessage"]
 

@@ -140,8 +140,8 @@ OUTAGES: dict[str, tuple[RawReply | None, str]] = {
 
 @pytest.fixture(params=HARNESSES, ids=lambda harness: harness.name)
 def harness(request: pytest.FixtureRequest) -> Harness:
-    chosen: Harness = request.param
-    return chosen
+    requested_harness: Harness = request.param
+    return requested_harness
 
 
 @pytest.fixture
@@ -199,13 +199,13 @@ def works(request: ReceivedRequest) -> ScriptedReply | RawReply:
 
 
 def completed(service: Service, harness: Harness, url: str) -> JSON:
-    service.agent()
+    service.create_agent()
     measures = [{"id": "k", "name": "pass rate", "formula": "TASK_PASSED"}]
-    service.benchmark(
+    service.create_benchmark(
         source="harness", harness=harness.settings(url), datasetRef=harness.file,
         metrics=["TASK_PASSED"], measures=measures,
     )  # fmt: skip
-    run: JSON = service.completed()
+    run: JSON = service.complete_run()
     return run
 
 
@@ -239,9 +239,9 @@ def test_outage__service_run_is_invalid_and_its_pass_rate_is_that_of_scored_task
         run = completed(service, harness, server.openai_url)
         released.set()
     assert (run["status"], run["validity"], run["errorShare"]) == ("COMPLETED", "INVALID", 0.5)
-    [kpi] = service.listed("/kpi-history")
+    [kpi] = service.list_items("/kpi-history")
     assert kpi["value"] == 1.0
-    results = service.listed(f"/benchmark-runs/{run['id']}/results")
+    results = service.list_items(f"/benchmark-runs/{run['id']}/results")
     [error] = [item for item in results if item["outcome"] == "infra_error"]
     assert reason in error["error"]
 
@@ -257,7 +257,7 @@ def test_outage__service_run_without_any_answer_fails(
         released.set()
     assert (run["status"], run["errorCode"]) == ("FAILED", "NO_MODEL_ANSWER")
     assert reason in run["errorMessage"]
-    assert service.listed("/kpi-history") == []
+    assert service.list_items("/kpi-history") == []
 
 
 def test_refusal__command_line_reports_failures(
@@ -277,7 +277,7 @@ def test_refusal__service_run_is_valid_and_its_pass_rate_is_0(
         (folder / harness.file).write_text(harness.text(server.openai_url))
         run = completed(service, harness, server.openai_url)
     assert (run["status"], run["validity"], run["errorShare"]) == ("COMPLETED", "VALID", 0.0)
-    [kpi] = service.listed("/kpi-history")
+    [kpi] = service.list_items("/kpi-history")
     assert kpi["value"] == 0.0
 
 

@@ -17,10 +17,10 @@ def run_job(service: Service, name: str, **arguments: Any) -> None:
 
 @pytest.mark.parametrize("step", ["begin", "collect", "score", "finish"])
 def test_run_step__repetition_changes_nothing(service: Service, step: str) -> None:
-    service.agent()
-    service.benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
+    service.create_agent()
+    service.create_benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
     service.upload([pair(1), pair(2, output="a b")])
-    run = service.completed()
+    run = service.complete_run()
     rows = DatabaseReader(service.resources.db.url)
     stored_before = rows.stored_run(run["id"])
 
@@ -50,10 +50,10 @@ def test_run_step__deleted_run_is_ignored(service: Service, step: str) -> None:
 def test_begin_step__repetition_ignores_later_changes_of_the_benchmark(
     service: Service,
 ) -> None:
-    service.agent()
-    service.benchmark(metrics=["ROUGE"])
+    service.create_agent()
+    service.create_benchmark(metrics=["ROUGE"])
     service.upload([pair(1)])
-    run = service.completed()
+    run = service.complete_run()
     rows = DatabaseReader(service.resources.db.url)
     rows.execute("UPDATE benchmark_runs SET status = 'RUNNING'")
     rows.execute("""UPDATE benchmarks SET metrics = '["WITHDRAWN"]'""")

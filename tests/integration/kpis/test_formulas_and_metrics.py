@@ -23,7 +23,9 @@ def test_validate_formula__returns_all_errors(service: Service) -> None:
         answer = service.post(f"{FORMULAS}/validate", {"formula": formula})
         assert (answer["valid"], bool(answer["errors"])) == (False, True)
     for body in ({}, {"formula": ""}, {"formula": 1}, {"formula": "1" * 4097}, {"formula": None}):
-        assert pointers(service.refused(422, "POST", f"{FORMULAS}/validate", body)) == ["/formula"]
+        assert pointers(service.expect_problem(422, "POST", f"{FORMULAS}/validate", body)) == [
+            "/formula"
+        ]
 
 
 def test_evaluate_formula__uses_the_given_values(service: Service) -> None:
@@ -46,16 +48,16 @@ def test_evaluate_formula__uses_the_given_values(service: Service) -> None:
     assert "division by zero" in undefined["undefinedReason"]
     missing = service.post(evaluate, {"formula": "ACCURACY", "values": {}})
     assert "ACCURACY has no value" in missing["undefinedReason"]
-    wrong = service.refused(422, "POST", evaluate, {"formula": "ROUG +", "values": values})
+    wrong = service.expect_problem(422, "POST", evaluate, {"formula": "ROUG +", "values": values})
     assert wrong["errors"]
     misnamed = {"formula": "ROUGE", "values": {"ROUGE": 1, "a/b": 2, "ROUGE.p96": 3}}
-    assert pointers(service.refused(422, "POST", evaluate, misnamed)) == [
+    assert pointers(service.expect_problem(422, "POST", evaluate, misnamed)) == [
         "/values/a~1b",
         "/values/ROUGE.p96",
     ]
     for hostile in (b"NaN", b"1e999", b'"1"', b"true", b"123456789012345678901234567890"):
         body = b'{"formula": "ROUGE", "values": {"ROUGE": ' + hostile + b"}}"
-        service.refused(
+        service.expect_problem(
             422, "POST", evaluate, content=body, headers={"Content-Type": "application/json"}
         )
 

@@ -7,8 +7,8 @@ HISTORY = "/kpi-history"
 
 def test_kpi_history__is_listed_newest_first_and_filtered(service: Service) -> None:
     for number in (1, 2):
-        service.agent(f"agent-00{number}")
-        service.benchmark(
+        service.create_agent(f"agent-00{number}")
+        service.create_benchmark(
             f"bench-00{number}",
             metrics=["ACCURACY"],
             measures=[
@@ -19,12 +19,12 @@ def test_kpi_history__is_listed_newest_first_and_filtered(service: Service) -> N
     service.upload([pair(1), pair(2, output="x")])
     starts = [("1", "1"), ("1", "2"), ("2", "1"), ("2", "2")]
     runs = [
-        service.completed(benchmarkId=f"bench-00{benchmark}", agentId=f"agent-00{agent}")
+        service.complete_run(benchmarkId=f"bench-00{benchmark}", agentId=f"agent-00{agent}")
         for benchmark, agent in starts
     ]
 
     def found(**parameters: object) -> list[tuple[int, str]]:
-        entries = service.listed(HISTORY, **parameters)
+        entries = service.list_items(HISTORY, **parameters)
         order = [run["id"] for run in runs]
         return [(order.index(entry["runId"]), entry["name"]) for entry in entries]
 
@@ -56,4 +56,4 @@ def test_kpi_history__is_listed_newest_first_and_filtered(service: Service) -> N
     )
     assert (entries[1]["value"], entries[1]["unit"]) == (0.5, "ratio")
     for parameters in ({"from": "soon"}, {"cursor": "x"}, {"limit": -1}):
-        service.refused(422, "GET", HISTORY, params=parameters)
+        service.expect_problem(422, "GET", HISTORY, params=parameters)

@@ -26,7 +26,7 @@ class ApiReader:
         answer: JSON = response.json()
         return answer
 
-    def refused(self, status: int, path: str, **parameters: Any) -> JSON:
+    def expect_problem(self, status: int, path: str, **parameters: Any) -> JSON:
         response = self.client.get(path, params=parameters)
         assert response.status_code == status, response.text
         answer: JSON = response.json()

@@ -38,8 +38,10 @@ def let_it_pass(limit: CircuitBreaker) -> None:
         session.execute(text("UPDATE circuit_breakers SET open_until = now()"))
 
 
-def traces(ours: Resources, langfuse: FakeLangfuse, patience: LangfusePolicy = FAST_POLICY) -> int:
-    source = LangfuseSource(resources=ours, policy=patience)
+def traces(
+    ours: Resources, langfuse: FakeLangfuse, retry_policy: LangfusePolicy = FAST_POLICY
+) -> int:
+    source = LangfuseSource(resources=ours, policy=retry_policy)
     pages = collect(source, make_query(langfuse), None)
     return sum(len(page.traces) for page in pages)
 

@@ -40,6 +40,6 @@ def test_langfuse_page__requests_set_up_a_benchmark_that_writes_back(
         "/benchmarks",
     ]
     assert answers[1] == expected_check
-    run = service.completed(benchmarkId="support", agentId="support-agent")
+    run = service.complete_run(benchmarkId="support", agentId="support-agent")
     # 100 traces, two metrics, one KPI.
     assert {"writeBack": run["writeBack"]} == json.loads(write_back_example)

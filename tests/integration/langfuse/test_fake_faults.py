@@ -77,7 +77,7 @@ def test_query_timeout__small_query_succeeds(langfuse: FakeLangfuse, reader: Api
     langfuse.experiment(items=30)
     langfuse.inject(QueryTimeout(above=20), path=ROWS, on=ALWAYS)
 
-    refused = reader.refused(422, ROWS, fromStartTime=EVER, limit=50)
+    refused = reader.expect_problem(422, ROWS, fromStartTime=EVER, limit=50)
     response = reader.get(ROWS, fromStartTime=EVER, limit=20)
 
     assert refused["error"] == "Request timed out"
@@ -90,7 +90,7 @@ def test_payload_too_large__page_without_texts_succeeds(
     langfuse.experiment(items=30)
     langfuse.inject(PayloadTooLarge(above=10), path=ROWS, on=ALWAYS)
 
-    refused = reader.refused(422, ROWS, fromStartTime=EVER, limit=20, fields="core,io")
+    refused = reader.expect_problem(422, ROWS, fromStartTime=EVER, limit=20, fields="core,io")
     fewer = reader.get(ROWS, fromStartTime=EVER, limit=10, fields="core,io")
     without = reader.get(ROWS, fromStartTime=EVER, limit=20, fields="core")
 
@@ -210,7 +210,7 @@ def test_modified_response__applies_the_change(langfuse: FakeLangfuse, reader: A
     rows = reader.get(ROWS, fromStartTime=EVER)["data"]
 
     assert ["traceId" in row for row in rows] == [False, True]
-    assert reader.refused(418, "/projects") == {"message": "I am a teapot"}
+    assert reader.expect_problem(418, "/projects") == {"message": "I am a teapot"}
 
 
 def test_max_in_flight__counts_concurrent_requests(

@@ -42,7 +42,7 @@ def test_fake__dataset_name_may_contain_a_slash(langfuse: FakeLangfuse, reader: 
     dataset = langfuse.dataset("support/ö 1", items=3)
 
     assert reader.get("/v2/datasets/support%2F%C3%B6%201")["id"] == dataset.id
-    assert reader.refused(404, "/v2/datasets/support")["error"] == "LangfuseNotFoundError"
+    assert reader.expect_problem(404, "/v2/datasets/support")["error"] == "LangfuseNotFoundError"
 
 
 def test_fake__items_are_paged_without_archived_items(
@@ -61,16 +61,16 @@ def test_fake__items_are_paged_without_archived_items(
     assert len(before["data"]) == 5
     assert before["data"][0]["expectedOutput"] == {"answer": 0}
     assert reader.get("/dataset-items/dataset-1-1")["status"] == "ARCHIVED"
-    assert reader.refused(404, "/dataset-items/dataset-1-2")
+    assert reader.expect_problem(404, "/dataset-items/dataset-1-2")
 
 
 def test_fake__run_name_with_a_comma_needs_the_filter(
     langfuse: FakeLangfuse, reader: ApiReader
 ) -> None:
-    experiment = langfuse.experiment(run="night 1/ö,x", items=3)
-    by_name = matching(condition("name", "night 1/ö,x"))
+    experiment = langfuse.experiment(run="run 1/ö,x", items=3)
+    by_name = matching(condition("name", "run 1/ö,x"))
 
-    split = reader.get("/experiments", fromStartTime=EVER, name="night 1/ö,x")
+    split = reader.get("/experiments", fromStartTime=EVER, name="run 1/ö,x")
     experiment_page = reader.get("/experiments", fromStartTime=EVER, filter=by_name)
 
     assert split["data"] == []
@@ -97,12 +97,12 @@ def test_fake__experiments_are_sorted_by_latest_activity(
     langfuse: FakeLangfuse, reader: ApiReader
 ) -> None:
     for number in range(5):
-        langfuse.experiment(run=f"night-{number}", items=2)
+        langfuse.experiment(run=f"run-{number}", items=2)
 
     pages = list(reader.pages("/experiments", fromStartTime=EVER, limit=2))
 
     names = [[run["name"] for run in page] for page in pages]
-    assert names == [["night-4", "night-3"], ["night-2", "night-1"], ["night-0"]]
+    assert names == [["run-4", "run-3"], ["run-2", "run-1"], ["run-0"]]
 
 
 def test_fake__rows_are_newest_first_in_pages_of_100(
@@ -185,7 +185,7 @@ def test_fake__rejects_what_the_server_rejects(
 ) -> None:
     langfuse.experiment(items=1)
 
-    assert reader.refused(400, path, **parameters)["message"]
+    assert reader.expect_problem(400, path, **parameters)["message"]
 
 
 def test_fake__too_many_ids_exceed_the_header_limit(
@@ -195,7 +195,7 @@ def test_fake__too_many_ids_exceed_the_header_limit(
     ids = [experiment.trace_id(number) for number in range(900)]
 
     assert reader.get("/v3/scores", traceId=",".join(ids[:200]))["data"] == []
-    assert reader.refused(431, "/v3/scores", traceId=",".join(ids))
+    assert reader.expect_problem(431, "/v3/scores", traceId=",".join(ids))
 
 
 def test_fake__rows_contain_scores_near_in_time(langfuse: FakeLangfuse, reader: ApiReader) -> None:
@@ -292,7 +292,7 @@ def test_fake__unfinished_run_grows_with_each_read(
         return [*(run["itemCount"] for run in experiments), len(rows)]
 
     assert [look("other") for _ in range(3)] == [[4, 4], [9, 9], [9, 9]]
-    assert [look("night-1") for _ in range(3)] == [[0], [4, 4], [9, 9]]
+    assert [look("run-1") for _ in range(3)] == [[0], [4, 4], [9, 9]]
 
 
 def test_fake__trials_are_rows_of_the_same_item(langfuse: FakeLangfuse, reader: ApiReader) -> None:
@@ -332,7 +332,7 @@ def test_fake__million_items_cost_only_the_read_page(
 
 def test_fake__records_requests(langfuse: FakeLangfuse, reader: ApiReader) -> None:
     reader.get("/projects")
-    reader.refused(404, "/v2/datasets/a%2Fb", page=1)
+    reader.expect_problem(404, "/v2/datasets/a%2Fb", page=1)
 
     assert [(request.path, request.status) for request in langfuse.requests] == [
         ("/projects", 200),

@@ -12,7 +12,7 @@ def test_fake_v3__has_no_v4_endpoints(langfuse_v3: FakeLangfuse, reader_v3: ApiR
     langfuse_v3.experiment(items=1)
 
     for path in ("/experiments", "/experiment-items", "/v2/observations", "/v3/scores"):
-        answer = reader_v3.refused(404, path, fromStartTime=EVER)
+        answer = reader_v3.expect_problem(404, path, fromStartTime=EVER)
         assert "write mode" in answer["message"]
         assert answer["error"] == "LangfuseNotFoundError"
 
@@ -20,18 +20,18 @@ def test_fake_v3__has_no_v4_endpoints(langfuse_v3: FakeLangfuse, reader_v3: ApiR
 def test_fake_v3__run_names_may_contain_any_character(
     langfuse_v3: FakeLangfuse, reader_v3: ApiReader
 ) -> None:
-    experiment = langfuse_v3.experiment(dataset="support/ö", run="night 1/ö,x", items=3)
+    experiment = langfuse_v3.experiment(dataset="support/ö", run="run 1/ö,x", items=3)
 
     listed = reader_v3.get("/datasets/support%2F%C3%B6/runs")["data"]
-    run = reader_v3.get("/datasets/support%2F%C3%B6/runs/night%201%2F%C3%B6%2Cx")
+    run = reader_v3.get("/datasets/support%2F%C3%B6/runs/run%201%2F%C3%B6%2Cx")
     items = reader_v3.get(
         "/dataset-run-items", datasetId=experiment.dataset_id, runName=experiment.name
     )
 
-    assert [entry["name"] for entry in listed] == ["night 1/ö,x"]
+    assert [entry["name"] for entry in listed] == ["run 1/ö,x"]
     assert (run["id"], len(run["datasetRunItems"])) == (experiment.id, 3)
     assert items["data"] == run["datasetRunItems"]
-    assert reader_v3.refused(404, "/datasets/support%2F%C3%B6/runs/none")["message"]
+    assert reader_v3.expect_problem(404, "/datasets/support%2F%C3%B6/runs/none")["message"]
 
 
 def test_fake_v3__returns_only_the_newest_trial_of_an_item(
@@ -39,7 +39,7 @@ def test_fake_v3__returns_only_the_newest_trial_of_an_item(
 ) -> None:
     experiment = langfuse_v3.experiment(items=2, trials=3)
 
-    links = reader_v3.get("/datasets/support/runs/night-1")["datasetRunItems"]
+    links = reader_v3.get("/datasets/support/runs/run-1")["datasetRunItems"]
 
     # Rows 0 to 2 are trials of item 0, rows 3 to 5 of item 1.
     assert [link["traceId"] for link in links] == [experiment.trace_id(5), experiment.trace_id(2)]
@@ -75,7 +75,7 @@ def test_fake_v3__trace_total_includes_the_judge(
     assert trace["totalCost"] == pytest.approx(0.012)
     assert [score["name"] for score in trace["scores"]] == ["good"]
     assert {span["type"] for span in trace["observations"]} == {"SPAN", "GENERATION", "EVALUATOR"}
-    assert reader_v3.refused(404, "/traces/unknown")["message"]
+    assert reader_v3.expect_problem(404, "/traces/unknown")["message"]
 
 
 def test_fake_v3__observations_and_scores_of_many_traces(

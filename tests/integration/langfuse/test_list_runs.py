@@ -28,11 +28,11 @@ def listed(langfuse: FakeLangfuse, *, now: datetime = NOW, **fields: Any) -> Seq
 
 
 def test_list_runs__describes_what_a_collection_reads(langfuse: FakeLangfuse) -> None:
-    experiment = langfuse.experiment(run="night 1/ö,x", items=30)
+    experiment = langfuse.experiment(run="run 1/ö,x", items=30)
     [run] = listed(langfuse)
     assert run == SourceRun(
         id=experiment.id,
-        name="night 1/ö,x",
+        name="run 1/ö,x",
         started_at=DEFAULT_TIME,
         # Thirty items, five seconds apart; the last call ends at 311 ms.
         ended_at=DEFAULT_TIME + timedelta(seconds=29 * 5, milliseconds=311),
@@ -42,9 +42,9 @@ def test_list_runs__describes_what_a_collection_reads(langfuse: FakeLangfuse) ->
 
 
 def test_list_runs__v3_server_describes_the_same_run(langfuse_v3: FakeLangfuse) -> None:
-    experiment = langfuse_v3.experiment(run="night 1/ö,x", items=30)
+    experiment = langfuse_v3.experiment(run="run 1/ö,x", items=30)
     [run] = listed(langfuse_v3)
-    assert (run.id, run.name, run.items, run.complete) == (experiment.id, "night 1/ö,x", 30, True)
+    assert (run.id, run.name, run.items, run.complete) == (experiment.id, "run 1/ö,x", 30, True)
     assert (run.started_at, run.ended_at) == (
         DEFAULT_TIME,
         DEFAULT_TIME + timedelta(seconds=29 * 5),
@@ -55,10 +55,10 @@ def test_list_runs__v3_server_describes_the_same_run(langfuse_v3: FakeLangfuse) 
 def test_list_runs__newest_first_of_one_dataset(
     some_server: FakeLangfuse,
 ) -> None:
-    for night in (1, 2, 3):
-        some_server.experiment(run=f"night-{night}", items=2)
-    some_server.experiment(dataset="other", run="night-4", items=2)
-    assert [run.name for run in listed(some_server)] == ["night-3", "night-2", "night-1"]
+    for number in (1, 2, 3):
+        some_server.experiment(run=f"run-{number}", items=2)
+    some_server.experiment(dataset="other", run="run-4", items=2)
+    assert [run.name for run in listed(some_server)] == ["run-3", "run-2", "run-1"]
 
 
 @BOTH
@@ -76,8 +76,8 @@ def test_list_runs__run_is_complete_after_15_minutes_without_activity(
 
 @BOTH
 def test_list_runs__run_id_selects_the_run(some_server: FakeLangfuse) -> None:
-    some_server.experiment(run="night-1", items=3)
-    some_server.experiment(run="night-2", items=5)
+    some_server.experiment(run="run-1", items=3)
+    some_server.experiment(run="run-2", items=5)
     oldest = listed(some_server)[-1]
     assert len(collect_all(some_server, run_name=oldest.id).traces) == oldest.items == 3
 
@@ -129,7 +129,7 @@ def test_list_runs__large_v3_run_is_read_in_pages(langfuse_v3: FakeLangfuse) -> 
     langfuse_v3.experiment(items=250)
     all_traces = collect_all(langfuse_v3).traces
     langfuse_v3.clear_requests()
-    langfuse_v3.inject(Oversized(packed=True), path="/datasets/support/runs/night-1", on=range(9))
+    langfuse_v3.inject(Oversized(packed=True), path="/datasets/support/runs/run-1", on=range(9))
     assert collect_all(langfuse_v3).traces == all_traces
     # Once to find the run, once to read it: 250 items are three pages.
     assert len(langfuse_v3.requests_for("/dataset-run-items")) == 6

@@ -91,7 +91,7 @@ def test_sdk__reads_runs_and_rows(langfuse: FakeLangfuse, sdk: Langfuse) -> None
         fields="core,dataset,io,metadata,itemMetadata,experimentMetadata,scores",
     ).data
 
-    assert (runs[0].name, runs[0].item_count) == ("night-1", 3)
+    assert (runs[0].name, runs[0].item_count) == ("run-1", 3)
     assert [score.name for score in runs[0].scores or []] == ["whole"]
     assert [row.level.value for row in rows] == ["ERROR", "DEFAULT", "DEFAULT"]
     values = {score.name: score.value for score in rows[1].scores or []}
@@ -150,7 +150,7 @@ def run_capitals(sdk: Langfuse) -> ExperimentResult:
 
     return sdk.get_dataset("capitals/ö").run_experiment(
         name="capitals",
-        run_name="night 1/ö,x",
+        run_name="run 1/ö,x",
         description="the first",
         task=answer,
         evaluators=[exact],
@@ -166,7 +166,7 @@ def test_sdk__experiment_is_read_back_completely(
     run = reader.get(
         "/experiments",
         fromStartTime=EVER,
-        filter=matching(condition("name", "night 1/ö,x")),
+        filter=matching(condition("name", "run 1/ö,x")),
         fields="core,metadata,scores",
     )["data"][0]
     rows = reader.rows(
@@ -177,7 +177,7 @@ def test_sdk__experiment_is_read_back_completely(
     )
 
     dataset_id = langfuse.dataset("capitals/ö").id
-    assert run["id"] == result.experiment_id == experiment_id(dataset_id, "night 1/ö,x")
+    assert run["id"] == result.experiment_id == experiment_id(dataset_id, "run 1/ö,x")
     assert (run["itemCount"], run["datasetId"]) == (3, dataset_id)
     assert (run["description"], run["metadata"]) == ("the first", {"model": '"small-model"'})
     assert [(score["name"], score["value"]) for score in run["scores"]] == [("mean", 0.5)]

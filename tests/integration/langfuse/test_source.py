@@ -79,16 +79,16 @@ def test_source__dataset_and_run_names_may_contain_any_character(
 
 
 def test_source__finds_a_run_by_id(langfuse: FakeLangfuse) -> None:
-    experiment = langfuse.experiment(run="night-1", items=2)
-    langfuse.experiment(run="night-2", items=3)
+    experiment = langfuse.experiment(run="run-1", items=2)
+    langfuse.experiment(run="run-2", items=3)
     assert len(collect_all(langfuse, run_name=experiment.id).traces) == 2
     assert len(collect_all(langfuse, dataset_ref=None, run_name=experiment.id).traces) == 2
 
 
 def test_source__reads_the_newest_run_without_a_name(langfuse: FakeLangfuse) -> None:
-    langfuse.experiment(run="night-1", items=2)
-    langfuse.experiment(run="night-2", items=3)
-    langfuse.experiment(dataset="other", run="night-3", items=4)
+    langfuse.experiment(run="run-1", items=2)
+    langfuse.experiment(run="run-2", items=3)
+    langfuse.experiment(dataset="other", run="run-3", items=4)
     assert len(collect_all(langfuse).traces) == 3
 
 
@@ -357,9 +357,9 @@ def test_source__unknown_dataset_raises_with_its_name(langfuse: FakeLangfuse) ->
 
 
 def test_source__unknown_run_raises_with_the_existing_names(langfuse: FakeLangfuse) -> None:
-    langfuse.experiment(run="night-1", items=1)
-    with pytest.raises(CollectionFailed, match=r"no run 'night-7'.*v4.*'night-1'") as caught:
-        collect_all(langfuse, run_name="night-7")
+    langfuse.experiment(run="run-1", items=1)
+    with pytest.raises(CollectionFailed, match=r"no run 'run-7'.*v4.*'run-1'") as caught:
+        collect_all(langfuse, run_name="run-7")
     assert caught.value.error_code == "RUN_NOT_FOUND"
     langfuse.dataset("unused", items=3)
     with pytest.raises(CollectionFailed, match="no run yet") as caught:

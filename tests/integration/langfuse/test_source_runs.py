@@ -22,11 +22,11 @@ def agent(service: Service, langfuse: FakeLangfuse, **fields: Any) -> JSON:
         "langfuseSecretKey": langfuse.secret_key,
         **fields,
     }
-    return service.agent(**fields_of_query)
+    return service.create_agent(**fields_of_query)
 
 
 def benchmark(service: Service) -> None:
-    service.benchmark(source="langfuse", metrics=["ACCURACY"])
+    service.create_benchmark(source="langfuse", metrics=["ACCURACY"])
 
 
 def value(service: Service, query: str) -> Any:
@@ -38,7 +38,7 @@ def test_run__reads_its_traces_from_langfuse(service: Service, langfuse: FakeLan
     langfuse.experiment(items=120, errors={3}, output_of=lambda number: f"answer {number % 60}")
     agent(service, langfuse)
     benchmark(service)
-    run = service.completed()
+    run = service.complete_run()
     assert (run["status"], run["tracesTotal"], run["validity"]) == ("COMPLETED", 120, "VALID")
     [accuracy] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
     # Items 0 to 59 have the expected answer, except item 3, which failed: 59 of 120.
@@ -51,7 +51,7 @@ def test_run__source_error_is_the_error_of_the_run(
 ) -> None:
     agent(service, langfuse, langfuseSecretKey="wrong")
     benchmark(service)
-    run = service.completed()
+    run = service.complete_run()
     assert (run["status"], run["errorCode"]) == ("FAILED", "LANGFUSE_AUTH")
     assert "secret key" in run["errorMessage"]
 
@@ -64,7 +64,7 @@ def test_run__missing_traces_make_the_run_invalid(service: Service, langfuse: Fa
     langfuse.inject(ModifiedResponse(change=hide), path=ROWS)
     agent(service, langfuse)
     benchmark(service)
-    run = service.completed()
+    run = service.complete_run()
     assert (run["status"], run["validity"]) == ("COMPLETED", "INVALID")
     assert run["coverage"] == pytest.approx(20 / 30)
     [accuracy] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
@@ -79,21 +79,21 @@ def test_run__part_of_a_dataset_is_invalid_unless_it_is_expected(
     langfuse.experiment(items=40, trials=2)
     agent(service, langfuse)
     benchmark(service)
-    run = service.completed()
+    run = service.complete_run()
     assert (run["validity"], run["coverage"]) == ("INVALID", pytest.approx(2 / 3))
     assert run["validityReasons"] == [
         "coverage is 66.7%, below the required 90.0%: the run of the source has 40 of 60 items"
     ]
     for expected in (40, "any"):
         service.patch("/benchmarks/bench-001", {"expectItems": expected})
-        assert service.completed()["validity"] == "VALID"
+        assert service.complete_run()["validity"] == "VALID"
 
 
 def test_run__trials_of_an_item_are_numbered(service: Service, langfuse: FakeLangfuse) -> None:
     langfuse.experiment(items=30, trials=3)
     agent(service, langfuse)
     benchmark(service)
-    assert service.completed()["tracesTotal"] == 90
+    assert service.complete_run()["tracesTotal"] == 90
     trials = "SELECT count(DISTINCT (item_id, trial)) FROM collected_traces WHERE trial < 3"
     assert value(service, trials) == 90
 
@@ -107,7 +107,7 @@ def test_run__reported_trial_numbers_are_kept(service: Service, langfuse: FakeLa
     langfuse.inject(ModifiedResponse(change=numbered), path=ROWS)
     agent(service, langfuse)
     benchmark(service)
-    service.completed()
+    service.complete_run()
     assert value(service, "SELECT array_agg(DISTINCT trial) FROM collected_traces") == [7, 8]
 
 
@@ -116,7 +116,7 @@ def test_run__can_be_cancelled_while_it_waits(service: Service, langfuse: FakeLa
     langfuse.inject(RateLimited(retry_after_s=300), path=ROWS, on=ALWAYS)
     agent(service, langfuse)
     benchmark(service)
-    run = service.start()
+    run = service.start_run()
     worker = threading.Thread(target=service.work)
     worker.start()
     try:
@@ -175,7 +175,7 @@ def test_check__reports_the_error(
 
 
 def test_check__unknown_agent_is_404(service: Service) -> None:
-    service.refused(404, "POST", "/agents/absent/check")
+    service.expect_problem(404, "POST", "/agents/absent/check")
 
 
 def refused_at(service: Service) -> str | None:
@@ -190,10 +190,10 @@ def test_credentials_refused_at__set_when_keys_are_rejected(
     agent(service, langfuse, langfuseSecretKey="wrong")
     benchmark(service)
     assert refused_at(service) is None
-    service.completed()
+    service.complete_run()
     first = refused_at(service)
     assert first is not None
-    service.completed()
+    service.complete_run()
     assert refused_at(service) == first
     service.patch("/agents/agent-001", {"name": "Pelican 2", "langfuseUrl": langfuse.url})
     assert refused_at(service) == first
@@ -210,7 +210,7 @@ def test_credentials_refused_at__reset_by_success(service: Service, langfuse: Fa
         assert service.post("/agents/agent-001/check")["errorCode"] == "LANGFUSE_AUTH"
         assert refused_at(service) is not None
         langfuse.clear_faults()
-        _ = service.post("/agents/agent-001/check") if by_check else service.completed()
+        _ = service.post("/agents/agent-001/check") if by_check else service.complete_run()
         assert refused_at(service) is None
 
 
@@ -220,8 +220,8 @@ def test_credentials_refused_at__unchanged_by_a_run_without_requests(
     agent(service, langfuse, langfuseSecretKey="wrong")
     service.post("/agents/agent-001/check")
     service.upload([pair(1)])
-    service.benchmark(metrics=["ACCURACY"])
-    assert service.completed()["status"] == "COMPLETED"
+    service.create_benchmark(metrics=["ACCURACY"])
+    assert service.complete_run()["status"] == "COMPLETED"
     assert refused_at(service) is not None
 
 
@@ -238,7 +238,7 @@ def test_run__changed_keys_are_used_for_the_rest(service: Service, langfuse: Fak
         service.patch("/agents/agent-001", keys)
 
     langfuse.inject(ModifiedResponse(change=rotate), path=ROWS, on={3})
-    run = service.completed()
+    run = service.complete_run()
     assert (run["status"], run["tracesTotal"]) == ("COMPLETED", 350)
     assert [request.status for request in langfuse.requests_for(ROWS)] == [200, 200, 200, 401, 200]
     assert refused_at(service) is None
@@ -250,10 +250,12 @@ def test_run__late_scores_are_read_when_configured(
     late = ScorePlan(name="Late", value=0.75, after=timedelta(days=3))
     langfuse.experiment(items=4, scores=[late])
     agent(service, langfuse)
-    service.benchmark(source="langfuse", metrics=[{"key": "SCORE", "options": {"name": "Late"}}])
+    service.create_benchmark(
+        source="langfuse", metrics=[{"key": "SCORE", "options": {"name": "Late"}}]
+    )
     assert service.get("/benchmarks/bench-001")["lateScores"] is False
-    service.completed()
+    service.complete_run()
     assert langfuse.requests_for("/v3/scores") == []
     assert service.patch("/benchmarks/bench-001", {"lateScores": True})["lateScores"] is True
-    [metric] = service.get(f"/benchmark-runs/{service.completed()['id']}/metrics")["items"]
+    [metric] = service.get(f"/benchmark-runs/{service.complete_run()['id']}/metrics")["items"]
     assert (metric["n"], metric["mean"]) == (4, 0.75)

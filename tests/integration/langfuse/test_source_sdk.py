@@ -24,7 +24,7 @@ def test_source__reads_an_experiment_of_the_sdk(after_the_experiment: FakeLangfu
     collection = collect_all(
         after_the_experiment,
         dataset_ref="capitals/ö",
-        run_name="night 1/ö,x",
+        run_name="run 1/ö,x",
         late_scores=True,
         now=utc_now(),
     ).by_item

@@ -80,8 +80,8 @@ def test_v3__dataset_name_unusable_in_a_url_raises(langfuse_v3: FakeLangfuse) ->
 
 
 def test_v3__finds_a_run_by_id_and_the_newest_without_a_name(langfuse_v3: FakeLangfuse) -> None:
-    first = langfuse_v3.experiment(run="night-1", items=2)
-    langfuse_v3.experiment(run="night-2", items=3)
+    first = langfuse_v3.experiment(run="run-1", items=2)
+    langfuse_v3.experiment(run="run-2", items=3)
     assert len(collect_all(langfuse_v3, run_name=first.id).traces) == 2
     assert len(collect_all(langfuse_v3).traces) == 3
 
@@ -184,7 +184,7 @@ def test_v3__missing_dataset_or_run_raises(langfuse_v3: FakeLangfuse) -> None:
         collect_all(langfuse_v3, dataset_ref="absent")
     assert caught.value.error_code == "DATASET_NOT_FOUND"
     langfuse_v3.experiment(items=1)
-    with pytest.raises(CollectionFailed, match=r"v3.*'night-1'") as caught:
+    with pytest.raises(CollectionFailed, match=r"v3.*'run-1'") as caught:
         collect_all(langfuse_v3, run_name="absent")
     assert caught.value.error_code == "RUN_NOT_FOUND"
 
@@ -206,7 +206,7 @@ def test_iter_pages__rows_decide_where_a_list_ends(
     langfuse_v3: FakeLangfuse, total_pages: Iterator[int]
 ) -> None:
     langfuse_v3.experiment(items=130, calls_per_item=3)
-    langfuse_v3.inject(QueryTimeout(), path="/datasets/support/runs/night-1", on=ALWAYS)
+    langfuse_v3.inject(QueryTimeout(), path="/datasets/support/runs/run-1", on=ALWAYS)
     langfuse_v3.inject(ModifiedResponse(change=counting(total_pages)), on=ALWAYS)
     traces = collect_all(langfuse_v3).traces
     assert len({trace.trace_id for trace in traces}) == 130

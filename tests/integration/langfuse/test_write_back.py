@@ -30,7 +30,7 @@ def benchmark(service: Service, langfuse: FakeLangfuse, **fields: Any) -> None:
         "writeBack": ALL,
         **fields,
     }
-    service.benchmark(source="langfuse", **fields_of_query)
+    service.create_benchmark(source="langfuse", **fields_of_query)
 
 
 def written(langfuse: FakeLangfuse) -> dict[str, Score]:
@@ -57,7 +57,7 @@ def test_write_back__writes_kpis_to_the_run_and_metrics_to_traces(
 ) -> None:
     experiment = langfuse.experiment(items=30, output_of=lambda number: f"answer {number % 15}")
     benchmark(service, langfuse)
-    run = service.completed()
+    run = service.complete_run()
     assert run["writeBack"] == {
         "status": "WRITTEN",
         "written": 61,
@@ -81,7 +81,7 @@ def test_write_back__sdk_reads_the_scores(service: Service, langfuse: FakeLangfu
     experiment = langfuse.experiment(items=2)
     langfuse.set_score_delay(1)
     benchmark(service, langfuse)
-    service.completed()
+    service.complete_run()
     for sdk in sdk_of(langfuse):
         assert sdk.api.scores.get_many(trace_id=experiment.trace_id(1)).data == []
         scores = sdk.api.scores.get_many(trace_id=experiment.trace_id(1)).data
@@ -96,7 +96,7 @@ def test_write_back__repetition_keeps_the_same_scores(
 ) -> None:
     langfuse.experiment(items=5)
     benchmark(service, langfuse)
-    run = service.completed()
+    run = service.complete_run()
     once = written(langfuse)
     again = write_again(service, run)
     assert again["writeBack"]["status"] == "WRITTEN"
@@ -109,9 +109,9 @@ def test_write_back__later_run_replaces_the_scores(
 ) -> None:
     langfuse.experiment(items=5)
     benchmark(service, langfuse)
-    service.completed()
+    service.complete_run()
     first = written(langfuse)
-    second = service.completed()
+    second = service.complete_run()
     assert without_run(written(langfuse)) == without_run(first)
     assert {score.metadata["run"] for score in written(langfuse).values()} == {second["id"]}
 
@@ -121,8 +121,8 @@ def test_write_back__earlier_run_is_superseded(
 ) -> None:
     langfuse.experiment(items=5)
     benchmark(service, langfuse)
-    first = service.completed()
-    second = service.completed()
+    first = service.complete_run()
+    second = service.complete_run()
     late = write_again(service, first)
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
     assert (late["writeBack"]["status"], late["writeBack"]["errorCode"]) == (
@@ -138,7 +138,7 @@ def test_write_back__run_is_purged_after_its_scores_are_written(
 ) -> None:
     langfuse.experiment(items=5)
     benchmark(service, langfuse)
-    run = service.completed()
+    run = service.complete_run()
     tomorrow = utc_now() + timedelta(days=1)
     with service.resources.db.begin() as session:
         write_back.request_write_back(session, run["id"], service.resources)
@@ -154,7 +154,7 @@ def test_write_back__purged_run_is_not_an_error(
     """A worker killed after the last score leaves its job, which runs after the purge."""
     langfuse.experiment(items=5)
     benchmark(service, langfuse)
-    run = service.completed()
+    run = service.complete_run()
     with service.resources.db.begin() as session:
         assert purge_runs_before(session, utc_now() + timedelta(days=1), utc_now()) == 1
         enqueue(session, "runs.write_back", run_id=run["id"])
@@ -168,17 +168,17 @@ def test_write_back__benchmarks_have_separate_scores(
 ) -> None:
     langfuse.experiment(items=5)
     benchmark(service, langfuse)
-    service.benchmark("bench-002", source="langfuse", metrics=["ACCURACY"], writeBack=ALL)
-    service.completed()
-    service.completed(benchmarkId="bench-002")
+    service.create_benchmark("bench-002", source="langfuse", metrics=["ACCURACY"], writeBack=ALL)
+    service.complete_run()
+    service.complete_run(benchmarkId="bench-002")
     assert len(written(langfuse)) == 11 + 5
 
 
 def test_write_back__own_scores_are_not_read_back(service: Service, langfuse: FakeLangfuse) -> None:
     langfuse.experiment(items=5)
     benchmark(service, langfuse, lateScores=True)
-    service.completed()
-    service.completed()
+    service.complete_run()
+    service.complete_run()
     with service.resources.db.read() as session:
         score_rows = (
             session.connection().exec_driver_sql("SELECT scores FROM collected_traces").all()
@@ -194,7 +194,7 @@ def test_write_back__writes_only_the_configured_kinds(
 ) -> None:
     langfuse.experiment(items=5)
     benchmark(service, langfuse, writeBack=expected)
-    run = service.completed()
+    run = service.complete_run()
     assert (run["writeBack"] or {"written": 0})["written"] == count
     assert len(written(langfuse)) == len(langfuse.requests_for("/scores")) == count
 
@@ -205,7 +205,7 @@ def test_write_back__missing_values_are_not_written(
     langfuse.experiment(items=20, expected_of=lambda number: f"answer {number}" if number else None)
     undefined = {"name": "Nothing", "formula": "ACCURACY / (ACCURACY - ACCURACY)"}
     benchmark(service, langfuse, metrics=["ACCURACY"], measures=[undefined])
-    run = service.completed()
+    run = service.complete_run()
     assert (run["validity"], run["writeBack"]["written"]) == ("VALID", 19)
 
 
@@ -215,7 +215,7 @@ def test_write_back__kpis_of_an_invalid_run_are_not_written(
     langfuse.dataset("support", items=5)
     langfuse.experiment(items=4)
     benchmark(service, langfuse, minCoverage=1)
-    run = service.completed()
+    run = service.complete_run()
     assert run["validity"] == "INVALID"
     assert {score.name for score in written(langfuse).values()} == {"ACCURACY", "CONTAINS"}
 
@@ -226,7 +226,7 @@ def test_write_back__stopped_worker_resumes(
     monkeypatch.setattr(write_back, "SCORES_PER_BATCH", 10)
     langfuse.experiment(items=50)
     benchmark(service, langfuse, writeBack={})
-    run = service.completed()
+    run = service.complete_run()
     with service.resources.db.begin() as session:
         session.connection().exec_driver_sql(
             "UPDATE benchmark_runs"
@@ -259,7 +259,7 @@ def test_write_back__worker_killed_after_the_last_score_leaves_no_work(
     """Its job runs again and finds that all scores are written."""
     langfuse.experiment(items=5)
     benchmark(service, langfuse)
-    run = service.completed()
+    run = service.complete_run()
     with service.resources.db.begin() as session:
         enqueue(session, "runs.write_back", run_id=run["id"])
     service.work()
@@ -277,7 +277,7 @@ def test_write_back__server_failure_does_not_change_the_run(
         RespondsWith(status=400, content={"message": "no"}), path="/scores", on=range(5, 99)
     )
     benchmark(service, langfuse)
-    run = service.completed()
+    run = service.complete_run()
     assert (run["status"], run["errorCode"], run["validity"]) == ("COMPLETED", None, "VALID")
     write_back = run["writeBack"]
     assert (write_back["status"], write_back["errorCode"], write_back["written"]) == (
@@ -296,24 +296,24 @@ def test_write_back__temporary_failure_is_retried(service: Service, langfuse: Fa
     langfuse.inject(HtmlResponse(status=503), path="/scores", on={2})
     langfuse.inject(RateLimited(retry_after_s=1), path="/scores", on={5})
     benchmark(service, langfuse)
-    assert service.completed()["writeBack"]["written"] == 11
+    assert service.complete_run()["writeBack"]["written"] == 11
     assert len(written(langfuse)) == 11
 
 
 def test_write_back__v3_server_accepts_scores(service: Service, langfuse_v3: FakeLangfuse) -> None:
     langfuse_v3.experiment(items=5)
     benchmark(service, langfuse_v3)
-    assert service.completed()["writeBack"]["written"] == 11
+    assert service.complete_run()["writeBack"]["written"] == 11
 
 
 def test_write_back__source_without_write_support_is_rejected(service: Service) -> None:
-    problem = service.refused(
+    problem = service.expect_problem(
         422, "POST", "/benchmarks", {"id": "b", "source": "local", "writeBack": {"kpis": True}}
     )
     assert pointers(problem) == ["/writeBack"]
     assert "langfuse" in problem["errors"][0]["detail"]
-    service.benchmark(source="langfuse", writeBack={"kpis": True})
-    problem = service.refused(422, "PATCH", "/benchmarks/bench-001", {"source": "local"})
+    service.create_benchmark(source="langfuse", writeBack={"kpis": True})
+    problem = service.expect_problem(422, "PATCH", "/benchmarks/bench-001", {"source": "local"})
     assert pointers(problem) == ["/writeBack"]
     service.patch("/benchmarks/bench-001", {"source": "local", "writeBack": {}})
 
@@ -321,7 +321,7 @@ def test_write_back__source_without_write_support_is_rejected(service: Service) 
 def test_write_back__deleted_run_is_skipped(service: Service, langfuse: FakeLangfuse) -> None:
     langfuse.experiment(items=5)
     benchmark(service, langfuse, writeBack={})
-    run = service.completed()
+    run = service.complete_run()
     service.delete(f"/benchmark-runs/{run['id']}")
     with service.resources.db.begin() as session:
         enqueue(session, "runs.write_back", run_id=run["id"])
@@ -336,15 +336,15 @@ def test_write_back__shares_the_lock_with_collections(
     monkeypatch.setattr(write_back, "MAX_TURN_S", 0.0)
     langfuse.experiment(items=30)
     benchmark(service, langfuse)
-    service.benchmark(
+    service.create_benchmark(
         "bench-002",
         source="langfuse",
         metrics=["ACCURACY", "CONTAINS"],
         measures=[QUALITY],
         writeBack=ALL,
     )
-    first = service.start()
-    second = service.start(benchmarkId="bench-002")
+    first = service.start_run()
+    second = service.start_run(benchmarkId="bench-002")
     service.work()
     for run in (first, second):
         done = service.get(f"/benchmark-runs/{run['id']}")["writeBack"]
@@ -363,7 +363,7 @@ def test_write_back__unreadable_secret_fails_only_the_write_back(
 ) -> None:
     langfuse.experiment(items=3)
     benchmark(service, langfuse)
-    run = service.completed()
+    run = service.complete_run()
     with service.resources.db.begin() as session:
         session.connection().exec_driver_sql(
             "UPDATE agents SET langfuse_secret_key = 'v1.00000000.AAAA'"

@@ -34,5 +34,5 @@ def service(
     monkeypatch.setattr(llm_metrics, "RETRIES", SHORT_RETRIES)
     resources = replace(service_resources, llm_server=models.access)
     with running_service(resources, metric_pool) as running:
-        running.agent()
+        running.create_agent()
         yield running

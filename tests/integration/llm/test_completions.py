@@ -79,7 +79,7 @@ class FakeSleep:
         return sum(self.seconds)
 
 
-class Client:
+class BlockingClient:
     """A client that is called from the thread of the test."""
 
     def __init__(self, client: CompletionClient) -> None:
@@ -101,10 +101,10 @@ def sleep() -> FakeSleep:
 
 
 @pytest.fixture
-def client(models: ModelService, sleep: FakeSleep) -> Iterator[Client]:
+def client(models: ModelService, sleep: FakeSleep) -> Iterator[BlockingClient]:
     http = outbound_async_client(timeout_s=20, max_bytes=2**20, policy=PRIVATE_SERVERS)
     throttle = AsyncThrottle(sleep.clock, sleep)
-    with Client(
+    with BlockingClient(
         new_client(
             models.access,
             http,
@@ -122,7 +122,7 @@ def texts(*contents: str) -> list[EmbeddingRequest]:
 
 
 def test_client__chat_request_has_the_format_of_the_api(
-    models: ModelService, client: Client
+    models: ModelService, client: BlockingClient
 ) -> None:
     models.usage = {"prompt_tokens": 12, "completion_tokens": 3, "cost": 0.0004}
     reply = client.complete([CHAT_REQUEST])
@@ -142,7 +142,7 @@ def test_client__chat_request_has_the_format_of_the_api(
 
 
 def test_client__embeddings_keep_the_order_of_the_texts(
-    models: ModelService, client: Client
+    models: ModelService, client: BlockingClient
 ) -> None:
     reply = client.complete(texts("one", "two", "three"))
     expected_answers = tuple(
@@ -160,14 +160,16 @@ def test_client__embeddings_keep_the_order_of_the_texts(
 def test_client__without_an_api_key_sends_no_authorization(models: ModelService) -> None:
     models.faults.append(always(JSONResponse(completion("fine"))))
     access = replace(models.access, api_key=None)
-    with Client(open_completions(access, policy=PRIVATE_SERVERS, retries=RETRIES)) as opened:
+    with BlockingClient(
+        open_completions(access, policy=PRIVATE_SERVERS, retries=RETRIES)
+    ) as opened:
         assert opened.complete([CHAT_REQUEST]).answers == (ChatAnswer(content="fine"),)
     assert models.requests[0].key == ""
 
 
 @pytest.mark.parametrize("status", [408, 500, 502, 503, 529])
 def test_client__server_errors_are_retried_with_growing_waits(
-    status: int, models: ModelService, client: Client, sleep: FakeSleep
+    status: int, models: ModelService, client: BlockingClient, sleep: FakeSleep
 ) -> None:
     models.faults.append(times(2, error_response(status, "later")))
     client.complete([CHAT_REQUEST])
@@ -176,7 +178,7 @@ def test_client__server_errors_are_retried_with_growing_waits(
 
 
 def test_client__raises_after_the_last_retry(
-    models: ModelService, client: Client, sleep: FakeSleep
+    models: ModelService, client: BlockingClient, sleep: FakeSleep
 ) -> None:
     models.faults.append(always(error_response(503, "the model is overloaded")))
     with pytest.raises(LlmError, match="503: the model is overloaded") as raised:
@@ -186,7 +188,7 @@ def test_client__raises_after_the_last_retry(
 
 
 def test_client__rate_limit_waits_for_retry_after(
-    models: ModelService, client: Client, sleep: FakeSleep
+    models: ModelService, client: BlockingClient, sleep: FakeSleep
 ) -> None:
     models.faults.append(
         once(error_response(429, "slow down", "rate_limit_exceeded", Retry_After="7"))
@@ -197,7 +199,7 @@ def test_client__rate_limit_waits_for_retry_after(
 
 
 def test_client__rate_limit_beyond_the_total_wait_is_an_error(
-    models: ModelService, client: Client
+    models: ModelService, client: BlockingClient
 ) -> None:
     models.faults.append(always(error_response(429, "slow down", Retry_After="60")))
     with pytest.raises(LlmError) as raised:
@@ -227,7 +229,11 @@ def test_client__rate_limit_beyond_the_total_wait_is_an_error(
     ],
 )
 def test_client__final_errors_are_raised_without_a_retry(
-    answer: Response, error: type[Invalid], message: str, models: ModelService, client: Client
+    answer: Response,
+    error: type[Invalid],
+    message: str,
+    models: ModelService,
+    client: BlockingClient,
 ) -> None:
     models.faults.append(always(answer))
     with pytest.raises(error, match=message) as raised:
@@ -248,7 +254,7 @@ def test_client__final_errors_are_raised_without_a_retry(
     ],
 )
 def test_client__unreadable_response_is_retried_once(
-    answer: Response, models: ModelService, client: Client
+    answer: Response, models: ModelService, client: BlockingClient
 ) -> None:
     models.faults.append(once(answer))
     client.complete([CHAT_REQUEST])
@@ -274,7 +280,7 @@ def test_client__unreadable_response_is_retried_once(
     ],
 )
 def test_client__invalid_embeddings_are_unreadable(
-    rows: Any, models: ModelService, client: Client
+    rows: Any, models: ModelService, client: BlockingClient
 ) -> None:
     models.faults.append(always(JSONResponse({"data": rows})))
     with pytest.raises(LlmError) as raised:
@@ -282,14 +288,14 @@ def test_client__invalid_embeddings_are_unreadable(
     assert raised.value.kind is LlmErrorKind.UNREADABLE
 
 
-def test_client__base64_embeddings_are_read(models: ModelService, client: Client) -> None:
+def test_client__base64_embeddings_are_read(models: ModelService, client: BlockingClient) -> None:
     # The floats 1.0 and -2.0, four bytes each, the lowest first.
     models.faults.append(always(JSONResponse({"data": [{"embedding": "AACAPwAAAMA="}]})))
     assert client.complete(texts("a")).answers == (EmbeddingAnswer(array("f", [1.0, -2.0])),)
 
 
 def test_client__refusal_and_content_filter_are_answers_without_content(
-    models: ModelService, client: Client
+    models: ModelService, client: BlockingClient
 ) -> None:
     refused = completion(None, refusal="I will not.")
     filtered = completion("")
@@ -305,7 +311,7 @@ def test_client__refusal_and_content_filter_are_answers_without_content(
 
 
 def test_client__rejected_parameters_are_omitted_from_then_on(
-    models: ModelService, client: Client
+    models: ModelService, client: BlockingClient
 ) -> None:
     def picky(received: ReceivedLlmRequest) -> Response | None:
         for name in ("response_format", "temperature"):
@@ -324,7 +330,9 @@ def test_client__rejected_parameters_are_omitted_from_then_on(
     ]
 
 
-def test_client__other_bad_request_is_not_retried(models: ModelService, client: Client) -> None:
+def test_client__other_bad_request_is_not_retried(
+    models: ModelService, client: BlockingClient
+) -> None:
     models.faults.append(always(error_response(400, "maximum context length is 8 tokens")))
     with pytest.raises(LlmError, match="400: maximum context length") as raised:
         client.complete([CHAT_REQUEST])
@@ -336,7 +344,9 @@ def test_client__silent_server_times_out(models: ModelService) -> None:
     models.faults.append(always(Silence(models)))
     retries = completion_retries(attempt_timeout_s=0.2, max_retries=1, first_wait_s=0.0)
     with (
-        Client(open_completions(models.access, policy=PRIVATE_SERVERS, retries=retries)) as opened,
+        BlockingClient(
+            open_completions(models.access, policy=PRIVATE_SERVERS, retries=retries)
+        ) as opened,
         pytest.raises(LlmError) as raised,
     ):
         opened.complete([CHAT_REQUEST])
@@ -347,12 +357,16 @@ def test_client__silent_server_times_out(models: ModelService) -> None:
 def test_client__unreachable_server_and_refused_address(models: ModelService) -> None:
     nowhere = replace(models.access, base_url="http://127.0.0.1:1/v1", api_key=Secret("k"))
     no_waits = completion_retries(attempt_timeout_s=20.0, max_retries=2, first_wait_s=0.0)
-    with Client(open_completions(nowhere, policy=PRIVATE_SERVERS, retries=no_waits)) as opened:
+    with BlockingClient(
+        open_completions(nowhere, policy=PRIVATE_SERVERS, retries=no_waits)
+    ) as opened:
         with pytest.raises(LlmError) as raised:
             opened.complete([CHAT_REQUEST])
         assert raised.value.kind is LlmErrorKind.UNREACHABLE
     with (
-        Client(open_completions(models.access, policy=PUBLIC_ONLY, retries=RETRIES)) as opened,
+        BlockingClient(
+            open_completions(models.access, policy=PUBLIC_ONLY, retries=RETRIES)
+        ) as opened,
         pytest.raises(RefusedAddress),
     ):
         opened.complete([CHAT_REQUEST])
@@ -371,7 +385,7 @@ def test_client__cancelled_while_it_waits_for_a_retry_sends_nothing_more(
     models.faults.append(always(error_response(500, "later")))
     http = outbound_async_client(timeout_s=20, max_bytes=2**20, policy=PRIVATE_SERVERS)
     with (
-        Client(
+        BlockingClient(
             new_client(models.access, http, retries=RETRIES, throttle=AsyncThrottle(), sleep=cancel)
         ) as opened,
         pytest.raises(Cancelled),

@@ -27,7 +27,7 @@ def mood(service: Service, models: ModelService) -> Mood:
     mood = Mood()
     models.judge = mood
     drift = {"metric": WATCHED, "answers": FROZEN, "maxError": 0.1}
-    service.benchmark(metrics=[WATCHED], judgeCalibration=drift)
+    service.create_benchmark(metrics=[WATCHED], judgeCalibration=drift)
     service.upload([pair(1, "x", "a good answer"), pair(2, "x", "a bad answer")])
     return mood
 
@@ -35,17 +35,17 @@ def mood(service: Service, models: ModelService) -> Mood:
 def test_judge_calibration__unchanged_judge_leaves_the_run_valid(
     service: Service, mood: Mood
 ) -> None:
-    run = service.completed()
+    run = service.complete_run()
     assert (run["validity"], run["validityReasons"]) == ("VALID", [])
 
 
 def test_judge_calibration__kinder_judge_makes_the_run_invalid(
     service: Service, mood: Mood, models: ModelService
 ) -> None:
-    assert service.completed()["validity"] == "VALID"
+    assert service.complete_run()["validity"] == "VALID"
     received = len(models.conversations)
     mood.kindness = 0.3
-    run: JSON = service.completed()
+    run: JSON = service.complete_run()
     # The traces were judged before; the three frozen answers are judged in every run.
     assert len(models.conversations) == received + 3
     assert run["validity"] == "INVALID"

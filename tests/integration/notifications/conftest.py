@@ -22,7 +22,7 @@ from tests.support.http import serving
 from tests.support.service import JSON, Service, running_service
 
 LIVENESS_S = 60
-TOLD = NotificationMessage(topic="test.told", title="The pelican has landed")
+TEST_MESSAGE = NotificationMessage(topic="test.sent", title="The pelican has landed")
 
 
 class SetClock:
@@ -38,7 +38,7 @@ class SetClock:
         self.ahead += timedelta(seconds=seconds)
 
 
-class Call(NamedTuple):
+class EndpointRequest(NamedTuple):
     """What a receiver was sent."""
 
     path: str
@@ -51,7 +51,7 @@ class Receiver:
     """Somebody else's server: answers 200 unless a path is given other answers, each once."""
 
     url: str = ""
-    calls: list[Call] = field(default_factory=list)
+    calls: list[EndpointRequest] = field(default_factory=list)
     answers: dict[str, list[Callable[[], Response]]] = field(default_factory=dict)
     free: threading.Event = field(default_factory=threading.Event)
 
@@ -72,7 +72,7 @@ class Receiver:
 
         @app.post("/{path:path}")
         async def take(path: str, request: Request) -> Response:
-            call = Call(path, dict(request.headers), await request.body())
+            call = EndpointRequest(path, dict(request.headers), await request.body())
             self.calls.append(call)
             waiting = self.answers.get(path)
             return await run_in_threadpool(waiting.pop(0)) if waiting else Response("ok")
@@ -94,7 +94,10 @@ class NotificationScenario:
     clock: SetClock
 
     def publish(
-        self, *targets: DeliveryTarget, message: NotificationMessage = TOLD, once: str | None = None
+        self,
+        *targets: DeliveryTarget,
+        message: NotificationMessage = TEST_MESSAGE,
+        once: str | None = None,
     ) -> str:
         res = self.service.resources
         with res.db.begin() as session:

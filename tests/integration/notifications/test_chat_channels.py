@@ -38,7 +38,7 @@ MESSAGE = NotificationMessage(
 )
 
 
-class Call(NamedTuple):
+class ChatRequest(NamedTuple):
     """What a chat was sent."""
 
     path: str
@@ -46,7 +46,7 @@ class Call(NamedTuple):
     body: dict[str, Any]
 
 
-class Answer(NamedTuple):
+class ChatResponse(NamedTuple):
     """What a chat says to the next call."""
 
     status: int
@@ -59,8 +59,8 @@ class Chat:
     """A server with TLS; it answers as it is told to, then as Slack and Teams do to what is fine."""
 
     port: int
-    calls: list[Call] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
+    calls: list[ChatRequest] = field(default_factory=list)
+    answers: list[ChatResponse] = field(default_factory=list)
 
     @property
     def slack(self) -> DeliveryTarget:
@@ -72,9 +72,9 @@ class Chat:
             "TEAMS", f"https://{TEAMS}:{self.port}/workflows/1/invoke?sig=ijklmnop"
         )
 
-    def take(self, call: Call) -> Answer:
+    def take(self, call: ChatRequest) -> ChatResponse:
         self.calls.append(call)
-        usual = Answer(200, "ok") if call.path.startswith("/services") else Answer(202)
+        usual = ChatResponse(200, "ok") if call.path.startswith("/services") else ChatResponse(202)
         return self.answers.pop(0) if self.answers else usual
 
 
@@ -83,7 +83,7 @@ def chatting(context: ssl.SSLContext) -> Iterator[Chat]:
     class Takes(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            answer = chat_server.take(Call(self.path, self.headers["content-type"], body))
+            answer = chat_server.take(ChatRequest(self.path, self.headers["content-type"], body))
             self.send_response(answer.status)
             for name, value in answer.headers:
                 self.send_header(name, value)
@@ -164,7 +164,7 @@ def test_teams_channel__card_is_delivered(scenario: NotificationScenario, chat: 
 def test_slack_channel__retry_after_is_respected(
     scenario: NotificationScenario, chat: Chat
 ) -> None:
-    chat.answers = [Answer(429, "rate_limited", (("Retry-After", "30"),))]
+    chat.answers = [ChatResponse(429, "rate_limited", (("Retry-After", "30"),))]
     notification_id = scenario.publish(chat.slack, message=MESSAGE)
     scenario.work()
     assert scenario.delivery(notification_id)["detail"] == "HTTP 429: rate_limited"
@@ -178,7 +178,7 @@ def test_slack_channel__retry_after_is_respected(
 def test_slack_channel__gone_disables_endpoint_without_exposing_url(
     scenario: NotificationScenario, chat: Chat
 ) -> None:
-    chat.answers = [Answer(410, "channel_is_archived")]
+    chat.answers = [ChatResponse(410, "channel_is_archived")]
     notification_id = scenario.publish(chat.slack, message=MESSAGE)
     scenario.work()
     delivery = scenario.delivery(notification_id)

@@ -39,9 +39,9 @@ def test_send_summary__sent_once_with_failures_and_alerts(
     scenario: NotificationScenario,
 ) -> None:
     service = scenario.service
-    service.agent()
-    service.benchmark(metrics=["ROUGE"], datasetRef="absent")
-    run = service.completed()
+    service.create_agent()
+    service.create_benchmark(metrics=["ROUGE"], datasetRef="absent")
+    run = service.complete_run()
     assert run["status"] == "FAILED"
     scenario.publish(message=NotificationMessage(topic="alert.firing", title="Firing: quality"))
     scenario.publish(message=NotificationMessage(topic="alert.test", title="only a test"))

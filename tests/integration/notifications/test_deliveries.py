@@ -18,7 +18,12 @@ from app.notifications.rules import SLOW_LOCK
 from app.notifications.service import publish
 from app.notifications.types import DeliveryTarget
 from app.notifications.webhook_client import redact_url
-from tests.integration.notifications.conftest import TOLD, NotificationScenario, Receiver, status
+from tests.integration.notifications.conftest import (
+    TEST_MESSAGE,
+    NotificationScenario,
+    Receiver,
+    status,
+)
 from tests.support.stored import DatabaseReader
 
 
@@ -43,7 +48,7 @@ def test_publish__message_is_in_inbox_and_delivered(scenario: NotificationScenar
     [call] = scenario.receiver.calls
     assert call.headers["webhook-id"] == notification_id
     body = json.loads(call.body)
-    assert body["type"] == "test.told"
+    assert body["type"] == "test.sent"
     assert body["data"]["title"] == "The pelican has landed"
     delivery = scenario.delivery(notification_id)
     assert (delivery["status"], delivery["attempts"], delivery["detail"]) == ("DELIVERED", 1, None)
@@ -63,7 +68,7 @@ def test_publish__rollback_publishes_nothing(scenario: NotificationScenario) -> 
         )
         with res.db.begin() as session:
             [endpoint] = ensure_endpoints(session, [target], res.secrets)
-            publish(session, TOLD, [endpoint.id])
+            publish(session, TEST_MESSAGE, [endpoint.id])
             raise LookupError
 
     with pytest.raises(LookupError):
@@ -234,7 +239,9 @@ def test_circuit_breaker__gone_recipient_disables_endpoint(scenario: Notificatio
     assert len(scenario.receiver.calls) == 1
 
     path = f"/deliveries/{delivery['id']}/redeliver"
-    assert scenario.service.refused(409, "POST", path)["type"] == "/problems/endpoint-disabled"
+    assert (
+        scenario.service.expect_problem(409, "POST", path)["type"] == "/problems/endpoint-disabled"
+    )
     scenario.service.post(f"/endpoints/{endpoint['id']}/enable")
     scenario.work()
     assert {
@@ -378,10 +385,10 @@ def test_pause__hanging_endpoint_is_paused(
 
 
 def test_delivery__failure_does_not_change_run(scenario: NotificationScenario) -> None:
-    scenario.service.agent()
-    scenario.service.benchmark(metrics=["LATENCY"])
+    scenario.service.create_agent()
+    scenario.service.create_benchmark(metrics=["LATENCY"])
     scenario.service.upload([{"traceId": "t-1"}])
-    run = scenario.service.completed()
+    run = scenario.service.complete_run()
     scenario.publish(DeliveryTarget("WEBHOOK", scenario.receiver.will("hook", status(500))))
     scenario.work()
     assert scenario.service.get(f"/benchmark-runs/{run['id']}") == run

@@ -316,7 +316,7 @@ def test_email_channel__refused_recipient_does_not_stop_others(
         "here@example.org": "DELIVERED",
         "there@example.org": "DELIVERED",
     }
-    assert [notice["topic"] for notice in scenario.inbox()] == ["endpoint.disabled", "test.told"]
+    assert [notice["topic"] for notice in scenario.inbox()] == ["endpoint.disabled", "test.sent"]
 
 
 def states(service: Service, notification_id: str) -> dict[str, str]:

@@ -28,8 +28,8 @@ ENDPOINTS = [
 
 @pytest.fixture
 def rows(scenario: NotificationScenario) -> DatabaseReader:
-    scenario.service.agent()
-    scenario.service.benchmark(metrics=["EXACT_MATCH"])
+    scenario.service.create_agent()
+    scenario.service.create_benchmark(metrics=["EXACT_MATCH"])
     return DatabaseReader(scenario.service.resources.db.url)
 
 
@@ -145,7 +145,7 @@ def test_change_channels__must_match_stored_recipients(
     scenario: NotificationScenario, rows: DatabaseReader
 ) -> None:
     rule(scenario, SLACK, TEAMS)
-    scenario.service.refused(422, "PATCH", "/alert-configs/rule-1", {"channels": ["SLACK"]})
+    scenario.service.expect_problem(422, "PATCH", "/alert-configs/rule-1", {"channels": ["SLACK"]})
     assert addresses(scenario) == [SLACK, TEAMS]
 
 
@@ -153,14 +153,16 @@ def test_redacted_recipient__unknown_one_is_rejected(
     scenario: NotificationScenario, rows: DatabaseReader
 ) -> None:
     rule(scenario, TEAMS)
-    problem = scenario.service.refused(
+    problem = scenario.service.expect_problem(
         422,
         "PATCH",
         "/alert-configs/rule-1",
         {"channels": ["TEAMS", "SLACK"], "recipients": [SHOWN]},
     )
     assert "is shown redacted; send the full URL" in problem["errors"][0]["detail"]
-    scenario.service.refused(422, "POST", "/endpoints", {"channel": "SLACK", "recipient": SHOWN})
+    scenario.service.expect_problem(
+        422, "POST", "/endpoints", {"channel": "SLACK", "recipient": SHOWN}
+    )
 
 
 def test_ensure_endpoints__same_recipient_with_different_ciphertext_is_one(

@@ -35,7 +35,7 @@ def test_inbox__mark_one_or_all_as_read(scenario: NotificationScenario) -> None:
     assert scenario.service.post(f"/notifications/{second}/unread")["readAt"] is None
     assert scenario.service.post("/notifications/read-all")["unread"] == 0
     assert scenario.inbox(unread=True) == []
-    problem = scenario.service.refused(404, "POST", "/notifications/none/read")
+    problem = scenario.service.expect_problem(404, "POST", "/notifications/none/read")
     assert problem["type"] == "/problems/notification-not-found"
 
 
@@ -130,9 +130,11 @@ def test_update_endpoint__changes_the_daily_summary_only(scenario: NotificationS
     assert changed == {**endpoint, "dailySummary": True}
     assert scenario.service.patch(path, {}) == changed
     for refused in ({"dailySummary": None}, {"recipient": "dev@example.org"}):
-        problem = scenario.service.refused(422, "PATCH", path, refused)
+        problem = scenario.service.expect_problem(422, "PATCH", path, refused)
         assert pointers(problem) == [f"/{next(iter(refused))}"]
-    problem = scenario.service.refused(404, "PATCH", "/endpoints/none", {"dailySummary": True})
+    problem = scenario.service.expect_problem(
+        404, "PATCH", "/endpoints/none", {"dailySummary": True}
+    )
     assert problem["type"] == "/problems/endpoint-not-found"
     [entry, *_] = scenario.service.get("/audit")["items"]
     assert (entry["action"], entry["resourceType"]) == ("change_endpoint", "endpoints")
@@ -152,7 +154,7 @@ def test_save_endpoint__invalid_recipient_is_rejected(
     scenario: NotificationScenario, body: JSON, pointer: str
 ) -> None:
     for path in ("/endpoints", "/notifications/test"):
-        problem = scenario.service.refused(422, "POST", path, body)
+        problem = scenario.service.expect_problem(422, "POST", path, body)
         assert problem["type"] == "/problems/invalid-recipient"
         assert [error["pointer"] for error in problem["errors"]] == [pointer]
 

@@ -67,7 +67,7 @@ def test_plugin_channel__checks_recipients(
     extended_service: Service, arrived_messages: Any
 ) -> None:
     body = {"channel": "SAMPLE_PIGEON", "recipient": "roof"}
-    problem = extended_service.refused(422, "POST", "/notifications/test", body)
+    problem = extended_service.expect_problem(422, "POST", "/notifications/test", body)
     assert problem["errors"] == [
         {"pointer": "/recipient", "detail": "is no loft; write it as loft-7"}
     ]

@@ -90,14 +90,14 @@ def test_plugins__run_uses_source_and_metrics_of_another_distribution(
 ) -> None:
     # Twelve answers of three words on two pages: each is 2/3 as brief as it could be; a run needed
     # 12·2 of its 12·3 words.
-    extended_service.agent()
-    extended_service.benchmark(
+    extended_service.create_agent()
+    extended_service.create_benchmark(
         source="sample-counting",
         datasetRef="12",
         metrics=["SAMPLE_SHORTNESS"],
         measures=[{"name": "brevity", "formula": "SAMPLE_SHORTNESS + SAMPLE_BREVITY.max"}],
     )
-    run = extended_service.completed()
+    run = extended_service.complete_run()
     assert (run["status"], run["tracesTotal"]) == ("COMPLETED", 12)
     brevity = by_metric(extended_service, run)["SAMPLE_BREVITY"]
     assert brevity["n"] == 12
@@ -107,11 +107,11 @@ def test_plugins__run_uses_source_and_metrics_of_another_distribution(
 
 def test_plugin_metric__run_value_comes_from_the_provider(extended_service: Service) -> None:
     # Answers of 1, 2 and 6 words: 1, 1 and 2/6 by themselves; the run needed 6 words of 9.
-    extended_service.agent()
-    extended_service.benchmark(metrics=["SAMPLE_BREVITY"])
+    extended_service.create_agent()
+    extended_service.create_benchmark(metrics=["SAMPLE_BREVITY"])
     texts = ["a", "a b", "a b c d e f"]
     extended_service.upload([pair(number, output=text) for number, text in enumerate(texts)])
-    run = extended_service.completed()
+    run = extended_service.complete_run()
     brevity = by_metric(extended_service, run)["SAMPLE_BREVITY"]
     assert brevity["mean"] == 6 / 9
     assert brevity["min"] == 2 / 6

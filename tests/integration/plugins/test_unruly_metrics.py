@@ -18,10 +18,10 @@ CALL_TIMEOUT_S: Final = 1.0  # a correct call takes milliseconds
 
 def completed_run(service: Service, outputs: list[str], metrics: list[str]) -> JSON:
     """A completed run over traces with these outputs."""
-    service.agent()
-    service.benchmark(metrics=metrics)
+    service.create_agent()
+    service.create_benchmark(metrics=metrics)
     service.upload([pair(number, output=text) for number, text in enumerate(outputs)])
-    run = service.start()
+    run = service.start_run()
     run_jobs(service)
     return service.get(f"/benchmark-runs/{run['id']}")
 
@@ -40,7 +40,7 @@ def is_scoring(service: Service) -> bool:
 
 
 def rows(service: Service, run: JSON) -> list[JSON]:
-    return service.listed(f"/benchmark-runs/{run['id']}/results")
+    return service.list_items(f"/benchmark-runs/{run['id']}/results")
 
 
 def test_unruly_metric__crash_loses_one_value_of_one_trace(extended_service: Service) -> None:
@@ -104,16 +104,16 @@ def test_unruly_metric__cancelled_run_frees_the_worker_while_it_hangs(
             raise
 
     monkeypatch.setattr(ProcessPool, "run", record_timeouts)
-    extended_service.agent()
-    extended_service.benchmark(metrics=["SAMPLE_HANGS", "ROUGE"])
-    extended_service.benchmark("bench-002", metrics=["ROUGE"])
+    extended_service.create_agent()
+    extended_service.create_benchmark(metrics=["SAMPLE_HANGS", "ROUGE"])
+    extended_service.create_benchmark("bench-002", metrics=["ROUGE"])
     extended_service.upload([pair(number, output="HANGS") for number in range(40)])
-    hanging = extended_service.start()
+    hanging = extended_service.start_run()
     with ThreadPoolExecutor(1) as threads:
         working = threads.submit(run_jobs, extended_service, timeout_s)
         until(lambda: is_scoring(extended_service), what="the metric is asked")
         extended_service.post(f"/benchmark-runs/{hanging['id']}/cancel")
-        waiting = extended_service.start(benchmarkId="bench-002")
+        waiting = extended_service.start_run(benchmarkId="bench-002")
         working.result(timeout=LIVENESS_S)
     # Only the call in progress hangs; without the cancellation it would be seven calls.
     assert len(timeouts) < 5

@@ -9,7 +9,7 @@ RUNS = "/benchmark-runs"
 
 
 def by_trace(service: Service, run: JSON) -> dict[str, JSON]:
-    return {row["traceId"]: row for row in service.listed(f"{RUNS}/{run['id']}/results")}
+    return {row["traceId"]: row for row in service.list_items(f"{RUNS}/{run['id']}/results")}
 
 
 def by_metric(service: Service, run: JSON) -> dict[str, JSON]:
@@ -27,8 +27,8 @@ def by_kpi(service: Service, run: JSON) -> dict[str, JSON]:
 
 
 def test_run__counts_every_trace_outcome(service: Service) -> None:
-    service.agent()
-    service.benchmark(
+    service.create_agent()
+    service.create_benchmark(
         metrics=["ROUGE", {"key": "SCORE", "options": {"name": "Tone"}}],
         measures=[
             {"name": "quality", "formula": "ROUGE"},
@@ -52,7 +52,7 @@ def test_run__counts_every_trace_outcome(service: Service) -> None:
             pair(8, output="", scores={"Tone": -3}),
         ]
     )
-    run = service.completed()
+    run = service.complete_run()
     assert (run["status"], run["tracesTotal"], run["tracesProcessed"]) == ("COMPLETED", 8, 8)
 
     rows = by_trace(service, run)
@@ -177,58 +177,58 @@ def test_run__counts_every_trace_outcome(service: Service) -> None:
 
 
 def test_run__validity_follows_the_limits_of_the_benchmark(service: Service) -> None:
-    service.agent()
-    service.benchmark(metrics=["ROUGE"])
+    service.create_agent()
+    service.create_benchmark(metrics=["ROUGE"])
     service.upload([pair(n) for n in range(9)] + [pair(9, output=None)])
-    assert service.completed()["validity"] == "VALID", "coverage 0.9 is enough"
+    assert service.complete_run()["validity"] == "VALID", "coverage 0.9 is enough"
     service.patch("/benchmarks/bench-001", {"minCoverage": 0.91})
-    assert service.completed()["validity"] == "INVALID"
+    assert service.complete_run()["validity"] == "INVALID"
     service.patch("/benchmarks/bench-001", {"minCoverage": 0})
     traces = [pair(n) for n in range(19)] + [pair(19, output=None, outcome="infra_error")]
-    service.upload(traces, run_name="night-2")
-    run = service.completed()
+    service.upload(traces, run_name="run-2")
+    run = service.complete_run()
     assert (run["validity"], run["errorShare"], run["validityReasons"]) == ("VALID", 0.05, [])
     service.patch("/benchmarks/bench-001", {"maxErrorShare": 0.049})
-    assert service.completed()["validity"] == "INVALID"
+    assert service.complete_run()["validity"] == "INVALID"
     agent_fails = [pair(n, output=None, outcome="agent_error") for n in range(4)]
-    service.upload(agent_fails, run_name="night-3")
-    run = service.completed()
+    service.upload(agent_fails, run_name="run-3")
+    run = service.complete_run()
     assert (run["validity"], run["coverage"]) == ("VALID", 1.0), "a failing agent is a result"
     assert by_metric(service, run)["ROUGE"]["mean"] == 0.0
 
 
 def test_run__the_run_name_selects_the_upload(service: Service) -> None:
-    service.agent()
-    service.benchmark(metrics=["ACCURACY"])
-    service.upload([pair(1)], run_name="night-1")
-    service.upload([pair(1, output="x")], run_name="night-2")
+    service.create_agent()
+    service.create_benchmark(metrics=["ACCURACY"])
+    service.upload([pair(1)], run_name="run-1")
+    service.upload([pair(1, output="x")], run_name="run-2")
 
     def accuracy(**fields: str) -> float:
-        mean: float = by_metric(service, service.completed(**fields))["ACCURACY"]["mean"]
+        mean: float = by_metric(service, service.complete_run(**fields))["ACCURACY"]["mean"]
         return mean
 
-    assert (accuracy(), accuracy(runName="night-1"), accuracy(runName="night-2")) == (0.0, 1.0, 0.0)
-    service.patch("/benchmarks/bench-001", {"runName": "night-1"})
-    assert (accuracy(), accuracy(runName="night-2")) == (1.0, 0.0)
-    run = service.completed(runName="night-9")
+    assert (accuracy(), accuracy(runName="run-1"), accuracy(runName="run-2")) == (0.0, 1.0, 0.0)
+    service.patch("/benchmarks/bench-001", {"runName": "run-1"})
+    assert (accuracy(), accuracy(runName="run-2")) == (1.0, 0.0)
+    run = service.complete_run(runName="run-9")
     assert (run["status"], run["errorCode"]) == ("FAILED", "RUN_NOT_FOUND")
-    assert "night-2" in run["errorMessage"]
+    assert "run-2" in run["errorMessage"]
     service.patch("/benchmarks/bench-001", {"datasetRef": None})
-    run = service.completed()
+    run = service.complete_run()
     assert (run["status"], run["errorCode"]) == ("FAILED", "DATASET_NOT_FOUND")
     assert "datasetRef" in run["errorMessage"]
     [*_, first] = service.get("/local-datasets")["items"]
     service.delete(f"/local-datasets/{first['id']}")
-    assert len(by_trace(service, service.listed(RUNS, status="COMPLETED")[-2])) == 1
+    assert len(by_trace(service, service.list_items(RUNS, status="COMPLETED")[-2])) == 1
 
 
 def test_run_results__long_and_unusual_texts_are_returned_unchanged(service: Service) -> None:
-    service.agent()
-    service.benchmark(metrics=["ROUGE", "ACCURACY"])
+    service.create_agent()
+    service.create_benchmark(metrics=["ROUGE", "ACCURACY"])
     long = "x" * 1_000_100
     texts = ["\u202e😀 e\u0301", "'; DROP TABLE x; --", "\u0001\u0085\u2028", " ", long]
     service.upload([pair(n, expected=text, output=text) for n, text in enumerate(texts)])
-    run = service.completed()
+    run = service.complete_run()
     assert (run["status"], run["validity"]) == ("COMPLETED", "VALID")
     rows = by_trace(service, run)
     assert [row["output"] for row in rows.values()][:4] == texts[:4]
@@ -241,10 +241,10 @@ def test_run_results__a_page_of_long_texts_is_shortened(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queries, "PAGE_BYTES", 8000)
-    service.agent()
-    service.benchmark(metrics=["ACCURACY"])
+    service.create_agent()
+    service.create_benchmark(metrics=["ACCURACY"])
     service.upload([pair(n, expected="é", output="é" * 900) for n in range(12)])
-    run = service.completed()
+    run = service.complete_run()
     first = service.get(f"{RUNS}/{run['id']}/results", limit=12)
     # Each row holds 1802 bytes of UTF-8, and 8000 are shown at once.
     assert [row["traceId"] for row in first["items"]] == ["t-0", "t-1", "t-2", "t-3"]
@@ -254,14 +254,14 @@ def test_run_results__a_page_of_long_texts_is_shortened(
 def test_run_results__pages_follow_the_order_of_the_source_across_shards(
     service: Service,
 ) -> None:
-    service.agent()
-    service.benchmark(metrics=["ACCURACY"])
+    service.create_agent()
+    service.create_benchmark(metrics=["ACCURACY"])
     outputs = ["right" if number % 3 else "wrong" for number in range(1203)]
     service.upload([pair(n, expected="right", output=out) for n, out in enumerate(outputs)])
-    run = service.completed()
+    run = service.complete_run()
     assert (run["tracesProcessed"], run["metricsComputed"]) == (1203, 1203)
-    rows = service.listed(f"{RUNS}/{run['id']}/results", limit=200)
+    rows = service.list_items(f"{RUNS}/{run['id']}/results", limit=200)
     assert [row["traceId"] for row in rows] == [f"t-{number}" for number in range(1203)]
     assert [row["values"]["ACCURACY"] for row in rows] == [float(out == "right") for out in outputs]
     assert by_metric(service, run)["ACCURACY"]["mean"] == pytest.approx(802 / 1203)
-    service.refused(422, "GET", f"{RUNS}/{run['id']}/results", params={"cursor": "x"})
+    service.expect_problem(422, "GET", f"{RUNS}/{run['id']}/results", params={"cursor": "x"})

@@ -62,7 +62,7 @@ class CountingPool(ProcessPool):
             self.summarized[arguments[0].key] += 1
         return function(*arguments)
 
-    def told(self) -> dict[str, int]:
+    def take_counts(self) -> dict[str, int]:
         """What was computed since this was asked last."""
         computed, self.computed = self.computed, Counter()
         return dict(computed)
@@ -76,7 +76,7 @@ def pool() -> CountingPool:
 @pytest.fixture
 def counting_service(service: Service, pool: CountingPool) -> Service:
     """A service with an agent and an upload that computes metrics in this process."""
-    service.agent()
+    service.create_agent()
     service.upload(PAIRS)
     return dataclasses.replace(service, pool=pool)
 
@@ -103,18 +103,18 @@ def counts(run: JSON) -> tuple[int, int]:
 def test_metric_cache__an_unchanged_run_computes_nothing_and_equals_to_the_last_bit(
     counting_service: Service, pool: CountingPool, rows: DatabaseReader
 ) -> None:
-    counting_service.benchmark(
+    counting_service.create_benchmark(
         metrics=["ROUGE", "BLEU", MACRO],
         measures=[{"name": "quality", "formula": "WEIGHTED_SUM(ROUGE:0.3, BLEU:0.2) + F1_SCORE"}],
     )
-    first = counting_service.completed()
+    first = counting_service.complete_run()
     # All five traces are asked, and the four that have an output have three values each.
-    assert pool.told() == {"ROUGE": 5, "BLEU": 5, "F1_SCORE": 5}
+    assert pool.take_counts() == {"ROUGE": 5, "BLEU": 5, "F1_SCORE": 5}
     assert counts(first) == (12, 0)
 
-    second = counting_service.completed()
+    second = counting_service.complete_run()
 
-    assert (pool.told(), pool.summarized) == ({}, {"F1_SCORE": 1})
+    assert (pool.take_counts(), pool.summarized) == ({}, {"F1_SCORE": 1})
     assert counts(second) == (0, 12)
     first_stored, other = rows.stored_run(first["id"]), rows.stored_run(second["id"])
     assert first_stored.results == other.results
@@ -127,36 +127,36 @@ def test_metric_cache__an_unchanged_run_computes_nothing_and_equals_to_the_last_
 def test_metric_cache__only_an_added_metric_is_computed(
     counting_service: Service, pool: CountingPool
 ) -> None:
-    counting_service.benchmark(metrics=["ROUGE", "BLEU"])
-    before = counting_service.completed()
-    pool.told()
+    counting_service.create_benchmark(metrics=["ROUGE", "BLEU"])
+    before = counting_service.complete_run()
+    pool.take_counts()
 
     # In another order, so that its values stand elsewhere in the rows.
     measure(counting_service, "EXACT_MATCH", "BLEU", "ROUGE")
-    run = counting_service.completed()
+    run = counting_service.complete_run()
 
-    assert pool.told() == {"EXACT_MATCH": 5}
+    assert pool.take_counts() == {"EXACT_MATCH": 5}
     assert counts(run) == (4, 8)
     assert mean(counting_service, run, "ROUGE") == mean(counting_service, before, "ROUGE")
     assert mean(counting_service, run, "BLEU") == mean(counting_service, before, "BLEU")
     assert mean(counting_service, run, "EXACT_MATCH") == 2 / 4
-    results = counting_service.listed(f"{RUNS}/{run['id']}/results")
+    results = counting_service.list_items(f"{RUNS}/{run['id']}/results")
     assert results[3]["missing"]["BLEU"]["skipped"] == "NO_OUTPUT"
 
 
 def test_metric_cache__combines_values_of_several_runs(
     counting_service: Service, pool: CountingPool
 ) -> None:
-    counting_service.benchmark(metrics=["ROUGE"])
-    rouge = mean(counting_service, counting_service.completed(), "ROUGE")
+    counting_service.create_benchmark(metrics=["ROUGE"])
+    rouge = mean(counting_service, counting_service.complete_run(), "ROUGE")
     measure(counting_service, "EXACT_MATCH")
-    counting_service.completed()
-    pool.told()
+    counting_service.complete_run()
+    pool.take_counts()
 
     measure(counting_service, "EXACT_MATCH", "ROUGE")
-    run = counting_service.completed()
+    run = counting_service.complete_run()
 
-    assert pool.told() == {}
+    assert pool.take_counts() == {}
     assert (mean(counting_service, run, "ROUGE"), mean(counting_service, run, "EXACT_MATCH")) == (
         rouge,
         2 / 4,
@@ -166,14 +166,14 @@ def test_metric_cache__combines_values_of_several_runs(
 def test_metric_cache__only_a_new_metric_version_is_computed(
     counting_service: Service, pool: CountingPool
 ) -> None:
-    counting_service.benchmark(metrics=["ROUGE", "BLEU"])
-    plain = counting_service.completed()
-    pool.told()
+    counting_service.create_benchmark(metrics=["ROUGE", "BLEU"])
+    plain = counting_service.complete_run()
+    pool.take_counts()
 
     measure(counting_service, STEMMED, "BLEU")
-    run = counting_service.completed()
+    run = counting_service.complete_run()
 
-    assert pool.told() == {"ROUGE": 5}
+    assert pool.take_counts() == {"ROUGE": 5}
     # Stemmed, "boats sailed" has the words of "the boats sail": F1 = 2·1·(2/3) / (5/3) = 0.8
     # instead of 2·(1/2)·(1/3) / (5/6) = 0.4, in one of four values.
     gained = mean(counting_service, run, "ROUGE") - mean(counting_service, plain, "ROUGE")
@@ -187,17 +187,17 @@ def test_metric_cache__keeps_the_run_value_of_labels(
     monkeypatch: pytest.MonkeyPatch,
     shard_traces: int,
 ) -> None:
-    counting_service.benchmark(metrics=["ROUGE", MACRO])
-    first = counting_service.completed()
+    counting_service.create_benchmark(metrics=["ROUGE", MACRO])
+    first = counting_service.complete_run()
     # Shards of another length have other summaries, made of the same values.
     monkeypatch.setattr(shards, "SHARD_TRACES", shard_traces)
-    pool.told()
+    pool.take_counts()
     pool.summarized.clear()
 
     measure(counting_service, MACRO)
-    second = counting_service.completed()
+    second = counting_service.complete_run()
 
-    assert pool.told() == {}
+    assert pool.take_counts() == {}
     assert pool.summarized == ({} if shard_traces == 2000 else {"F1_SCORE": 3})
     assert mean(counting_service, second, "F1_SCORE") == mean(counting_service, first, "F1_SCORE")
 
@@ -205,20 +205,20 @@ def test_metric_cache__keeps_the_run_value_of_labels(
 def test_metric_cache__only_failed_values_are_tried_again(
     counting_service: Service, pool: CountingPool
 ) -> None:
-    counting_service.benchmark(metrics=["ROUGE", MACRO], maxErrorShare=1)
+    counting_service.create_benchmark(metrics=["ROUGE", MACRO], maxErrorShare=1)
     pool.lost = {("ROUGE", "t-2"), ("F1_SCORE", "t-5")}
-    broken = counting_service.completed()
+    broken = counting_service.complete_run()
     # t-2 and t-5 are lost for one metric each; expected a and b, given b and nothing else.
     assert counts(broken) == (6, 0)
-    pool.told()
+    pool.take_counts()
     pool.lost.clear()
 
-    complete_run = counting_service.completed()
+    complete_run = counting_service.complete_run()
 
-    assert pool.told() == {"ROUGE": 1, "F1_SCORE": 1}
+    assert pool.take_counts() == {"ROUGE": 1, "F1_SCORE": 1}
     assert counts(complete_run) == (2, 6)
     measure(counting_service, "EXACT_MATCH")
-    fresh = counting_service.completed()
+    fresh = counting_service.complete_run()
     assert mean(counting_service, fresh, "EXACT_MATCH") == 2 / 4
     # Right, expected, given: a is (1, 2, 1), b is (1, 1, 2), "the boats sail" and "boats sailed"
     # are never right: macro F1 is (2/3 + 2/3 + 0 + 0) / 4.
@@ -228,17 +228,17 @@ def test_metric_cache__only_failed_values_are_tried_again(
 def test_metric_cache__values_outlive_the_run_they_came_from(
     counting_service: Service, pool: CountingPool, rows: DatabaseReader
 ) -> None:
-    counting_service.benchmark(metrics=["ROUGE"])
-    donor, heir = counting_service.completed(), counting_service.completed()
+    counting_service.create_benchmark(metrics=["ROUGE"])
+    donor, heir = counting_service.complete_run(), counting_service.complete_run()
     before = rows.stored_run(heir["id"])
 
     counting_service.delete(f"{RUNS}/{donor['id']}")
     counting_service.work()
 
     assert rows.stored_run(heir["id"]) == before
-    pool.told()
-    third = counting_service.completed()
-    assert (pool.told(), counts(third)) == ({}, (0, 4))
+    pool.take_counts()
+    third = counting_service.complete_run()
+    assert (pool.take_counts(), counts(third)) == ({}, (0, 4))
     for run in (heir, third):
         counting_service.delete(f"{RUNS}/{run['id']}")
     counting_service.work()
@@ -249,13 +249,13 @@ def test_metric_cache__values_outlive_the_run_they_came_from(
 def test_collection__traces_about_to_be_deleted_are_not_taken_over(
     counting_service: Service, rows: DatabaseReader
 ) -> None:
-    counting_service.benchmark(metrics=["ROUGE"])
-    old = counting_service.completed()
+    counting_service.create_benchmark(metrics=["ROUGE"])
+    old = counting_service.complete_run()
     counting_service.delete(f"{RUNS}/{old['id']}")
     # Its traces are still there: the job that deletes them waits beside the new run's.
     assert rows.value("SELECT count(*) FROM collected_traces") == 5
 
-    run = counting_service.completed()
+    run = counting_service.complete_run()
 
     assert (run["status"], counts(run)) == ("COMPLETED", (4, 0))
     assert rows.value("SELECT count(*) FROM collected_traces") == 5
@@ -274,7 +274,7 @@ class Race:
 
     @classmethod
     def of(cls, service: Service) -> "Race":
-        donor, heir = service.completed(), service.start()
+        donor, heir = service.complete_run(), service.start_run()
         job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
         pipeline.begin(job, heir["id"])
         with service.resources.db.begin() as session:
@@ -311,7 +311,7 @@ class Race:
 def test_collection__traces_being_taken_over_are_not_deleted(
     counting_service: Service, rows: DatabaseReader
 ) -> None:
-    counting_service.benchmark(metrics=["ROUGE"])
+    counting_service.create_benchmark(metrics=["ROUGE"])
     race = Race.of(counting_service)
     collection_id = rows.value("SELECT min(id) FROM collections")
     heir = race.run(race.take_over, race.delete)
@@ -323,7 +323,7 @@ def test_collection__traces_being_taken_over_are_not_deleted(
 def test_collection__traces_being_deleted_are_not_taken_over(
     counting_service: Service, rows: DatabaseReader
 ) -> None:
-    counting_service.benchmark(metrics=["ROUGE"])
+    counting_service.create_benchmark(metrics=["ROUGE"])
     race = Race.of(counting_service)
     collection_id = rows.value("SELECT max(id) FROM collections")
     heir = race.run(race.delete, race.take_over)
@@ -336,8 +336,8 @@ def test_delete_in_batches__resumes_after_an_interruption(
     counting_service: Service, rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "ROWS_PER_BATCH", 2)
-    counting_service.benchmark(metrics=["ROUGE"])
-    run = counting_service.completed()
+    counting_service.create_benchmark(metrics=["ROUGE"])
+    run = counting_service.complete_run()
     collection_id = rows.value("SELECT id FROM collections")
     counting_service.delete(f"{RUNS}/{run['id']}")
     stops: Iterator[bool] = iter([False, True])
@@ -363,15 +363,15 @@ def test_collection__equal_traces_under_another_name_are_stored_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(local, "PAGE_SIZE", 3)
-    counting_service.benchmark(metrics=["ROUGE"])
-    counting_service.completed()
+    counting_service.create_benchmark(metrics=["ROUGE"])
+    counting_service.complete_run()
     monkeypatch.setattr(local, "PAGE_SIZE", 2)  # pages do not matter, only what is on them
-    counting_service.upload(PAIRS, run_name="night-2")
-    pool.told()
+    counting_service.upload(PAIRS, run_name="run-2")
+    pool.take_counts()
 
-    run = counting_service.completed()
+    run = counting_service.complete_run()
 
-    assert (pool.told(), run["runName"]) == ({}, "night-2")
+    assert (pool.take_counts(), run["runName"]) == ({}, "run-2")
     assert rows.value("SELECT count(*) FROM collected_traces") == 5
     assert rows.value("SELECT count(*) FROM collections") == 1
 
@@ -379,17 +379,17 @@ def test_collection__equal_traces_under_another_name_are_stored_once(
 def test_collection__traces_with_any_difference_are_stored_separately(
     counting_service: Service, pool: CountingPool
 ) -> None:
-    counting_service.benchmark(metrics=["ROUGE"])
-    counting_service.completed()
+    counting_service.create_benchmark(metrics=["ROUGE"])
+    counting_service.complete_run()
     changes: list[JSON] = [{"input": "?"}, {"latencyMs": 1}, {"traceId": "t-0"}]
     for name, change in enumerate(changes):
         counting_service.upload([*PAIRS[:4], {**PAIRS[4], **change}], run_name=f"changed-{name}")
-        pool.told()
-        counting_service.completed()
-        assert pool.told() == {"ROUGE": 5}
+        pool.take_counts()
+        counting_service.complete_run()
+        assert pool.take_counts() == {"ROUGE": 5}
     counting_service.upload(PAIRS[::-1], run_name="backwards")
-    counting_service.completed()
-    assert pool.told() == {"ROUGE": 5}
+    counting_service.complete_run()
+    assert pool.take_counts() == {"ROUGE": 5}
 
 
 class ImmutableSource:
@@ -413,16 +413,16 @@ def test_collection__an_immutable_source_is_not_read_again(
 ) -> None:
     monkeypatch.setattr(ImmutableSource, "reads", 0)
     monkeypatch.setattr(TRACE_SOURCES, "get", lambda _: SourceSpec(open=_open_immutable))
-    counting_service.benchmark(metrics=["ROUGE"])
-    counting_service.completed()
+    counting_service.create_benchmark(metrics=["ROUGE"])
+    counting_service.complete_run()
     assert ImmutableSource.reads == 2
-    run = counting_service.completed()
+    run = counting_service.complete_run()
     assert (ImmutableSource.reads, run["tracesTotal"], counts(run)) == (3, 2, (0, 2))
     assert rows.value("SELECT count(*) FROM collections") == 1
 
 
 def fail_after_collecting(service: Service) -> JSON:
-    run = service.start()
+    run = service.start_run()
     job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
     pipeline.begin(job, run["id"])
     pipeline.collect_traces(job, run["id"])
@@ -434,7 +434,7 @@ def fail_after_collecting(service: Service) -> JSON:
 def test_retry_run__takes_over_the_collected_traces(
     counting_service: Service, rows: DatabaseReader
 ) -> None:
-    counting_service.benchmark(metrics=["ROUGE"])
+    counting_service.create_benchmark(metrics=["ROUGE"])
     failed = fail_after_collecting(counting_service)
     [upload] = counting_service.get("/local-datasets")["items"]
     counting_service.delete(f"/local-datasets/{upload['id']}")
@@ -443,11 +443,11 @@ def test_retry_run__takes_over_the_collected_traces(
     counting_service.work()
 
     run = counting_service.get(f"{RUNS}/{again['id']}")
-    assert (run["status"], run["tracesProcessed"], run["runName"]) == ("COMPLETED", 5, "night-1")
+    assert (run["status"], run["tracesProcessed"], run["runName"]) == ("COMPLETED", 5, "run-1")
     assert rows.value("SELECT count(*) FROM collections") == 1
     counting_service.delete(f"{RUNS}/{failed['id']}")
     counting_service.work()
-    assert len(counting_service.listed(f"{RUNS}/{run['id']}/results")) == 5
+    assert len(counting_service.list_items(f"{RUNS}/{run['id']}/results")) == 5
 
 
 @pytest.mark.parametrize(
@@ -457,7 +457,7 @@ def test_retry_run__takes_over_the_collected_traces(
 def test_retry_run__collects_again_when_the_selection_changed(
     counting_service: Service, path: str, change: JSON
 ) -> None:
-    counting_service.benchmark(metrics=["ROUGE"])
+    counting_service.create_benchmark(metrics=["ROUGE"])
     failed = fail_after_collecting(counting_service)
     [upload] = counting_service.get("/local-datasets")["items"]
     counting_service.delete(f"/local-datasets/{upload['id']}")

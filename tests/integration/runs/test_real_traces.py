@@ -21,18 +21,18 @@ within = partial(pytest.approx, rel=0, abs=1e-12)
 @pytest.mark.skipif(not TRACES.exists(), reason="the real traces are not part of the repository")
 def test_real_traces__rouge_and_bleu_equal_the_reference_implementations(service: Service) -> None:
     lines = [json.loads(line) for line in TRACES.read_text("utf-8").splitlines()]
-    service.agent()
-    service.benchmark(
+    service.create_agent()
+    service.create_benchmark(
         metrics=["ROUGE", "ROUGE_1", "ROUGE_2", "BLEU"],
         measures=[{"name": "quality", "formula": "WEIGHTED_SUM(ROUGE:0.7, BLEU:0.3)"}],
     )
     service.upload(lines)
-    run = service.completed()
+    run = service.complete_run()
     assert (run["status"], run["validity"], run["tracesProcessed"]) == ("COMPLETED", "VALID", 100)
 
     scorer = rouge_scorer.RougeScorer(["rougeL", "rouge1", "rouge2"])
     bleu = sacrebleu.BLEU(effective_order=True)
-    rows = service.listed(f"{RUNS}/{run['id']}/results", limit=30)
+    rows = service.list_items(f"{RUNS}/{run['id']}/results", limit=30)
     assert [row["traceId"] for row in rows] == [line["traceId"] for line in lines]
     expected: list[JSON] = []
     for line in lines:

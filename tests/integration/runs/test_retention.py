@@ -20,11 +20,11 @@ from tests.support.service import JSON, Service, pair
 @pytest.fixture
 def runs(service: Service) -> tuple[JSON, JSON]:
     """A run of a benchmark with `keepDays` 7, and one of a benchmark without `keepDays`."""
-    service.agent()
-    service.benchmark(keepDays=7)
-    service.benchmark("bench-002")
+    service.create_agent()
+    service.create_benchmark(keepDays=7)
+    service.create_benchmark("bench-002")
     service.upload([pair(1)])
-    return service.completed(), service.completed(benchmarkId="bench-002")
+    return service.complete_run(), service.complete_run(benchmarkId="bench-002")
 
 
 def purge_after(service: Service, days: float) -> int:
@@ -103,7 +103,7 @@ def test_purge__the_next_run_measures_again(service: Service, runs: tuple[JSON, 
         purge_runs_before(session, tomorrow, utc_now())
     work_a_day_later(service)
 
-    again = service.completed()
+    again = service.complete_run()
 
     assert again["metricsComputed"] == runs[0]["metricsComputed"]
     assert service.get(f"/benchmark-runs/{again['id']}/results")["items"]

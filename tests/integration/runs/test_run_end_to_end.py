@@ -6,15 +6,15 @@ from tests.support.service import Service, pair
 
 
 def test_run__measures_its_traces_and_evaluates_its_kpis(service: Service) -> None:
-    service.agent()
-    service.benchmark(
+    service.create_agent()
+    service.create_benchmark(
         metrics=["ROUGE", "ACCURACY"],
         measures=[{"name": "quality", "formula": "WEIGHTED_SUM(ROUGE:0.5, ACCURACY:0.5)"}],
     )
     # ROUGE-L of "a b" against "a b c d": P = 1, R = 1/2, F1 = 2/3. Means: 5/6 and 1/2.
     service.upload([pair(1), pair(2, output="a b")])
 
-    run = service.completed()
+    run = service.complete_run()
 
     assert run["status"] == "COMPLETED"
     assert run["validity"] == "VALID"
@@ -31,12 +31,12 @@ def test_run__measures_its_traces_and_evaluates_its_kpis(service: Service) -> No
 def test_run__of_the_newest_upload_has_its_run_name(
     service: Service,
 ) -> None:
-    service.agent()
-    service.benchmark(metrics=["ROUGE"])
+    service.create_agent()
+    service.create_benchmark(metrics=["ROUGE"])
     service.upload([pair(1)], run_name="monday")
-    run = service.start()
+    run = service.start_run()
     service.work()
     service.upload([pair(1), pair(2)], run_name="tuesday")
 
     assert service.get(f"/benchmark-runs/{run['id']}")["runName"] == "monday"
-    assert service.completed()["runName"] == "tuesday"
+    assert service.complete_run()["runName"] == "tuesday"

@@ -30,7 +30,7 @@ class RunHistoryCheck:
 
     def do(self, action: str, index: int) -> None:
         if action == "start" or not self.known:
-            run = self.service.start()
+            run = self.service.start_run()
             self.known[run["id"]] = run
             return
         run_id = list(self.known)[index % len(self.known)]
@@ -70,7 +70,7 @@ class RunHistoryCheck:
         return RunStatus(self.known[run_id]["status"]).is_final
 
     def _check(self, deleted: str | None) -> None:
-        now = {run["id"]: run for run in self.service.listed(RUNS, limit=200)}
+        now = {run["id"]: run for run in self.service.list_items(RUNS, limit=200)}
         for run_id, before in list(self.known.items()):
             if run_id not in now:
                 assert run_id == deleted
@@ -87,8 +87,10 @@ class RunHistoryCheck:
 
 
 def test_run_histories__keep_all_invariants(service: Service) -> None:
-    service.agent()
-    service.benchmark(metrics=["ACCURACY"], measures=[{"name": "quality", "formula": "ACCURACY"}])
+    service.create_agent()
+    service.create_benchmark(
+        metrics=["ACCURACY"], measures=[{"name": "quality", "formula": "ACCURACY"}]
+    )
     service.upload([pair(1), pair(2, output="x")])
 
     @settings(
@@ -101,15 +103,15 @@ def test_run_histories__keep_all_invariants(service: Service) -> None:
     @given(HISTORIES)
     def tell(history: list[tuple[str, int]]) -> None:
         story = RunHistoryCheck(service)
-        for run in service.listed(RUNS):
+        for run in service.list_items(RUNS):
             story.known[run["id"]] = run
         for action, index in history:
             story.do(action, index)
 
     tell()
     service.work()
-    ended = service.listed(RUNS, limit=200)
+    ended = service.list_items(RUNS, limit=200)
     assert {run["status"] for run in ended} <= {"COMPLETED", "FAILED", "CANCELLED"}
     completed = [run["id"] for run in ended if run["status"] == "COMPLETED"]
-    history = [entry["runId"] for entry in service.listed("/kpi-history", limit=200)]
+    history = [entry["runId"] for entry in service.list_items("/kpi-history", limit=200)]
     assert sorted(history) == sorted(completed), "each completed run has its KPI once, others none"

@@ -34,8 +34,8 @@ def test_run_value__covers_all_labels_of_any_number_of_shards(
     # Expected a a b b c, given a b b b a: right, expected, given are a (1, 2, 2), b (2, 2, 3),
     # c (0, 1, 0). Macro precision (1/2 + 2/3 + 0) / 3, recall of b 2/2, accuracy 3/5.
     monkeypatch.setattr(shards, "SHARD_TRACES", shard_traces)
-    service.agent()
-    service.benchmark(
+    service.create_agent()
+    service.create_benchmark(
         metrics=[
             {"key": "PRECISION", "options": {"labels": "macro"}},
             {"key": "RECALL", "options": {"labels": "binary", "positive": "B"}},
@@ -45,7 +45,7 @@ def test_run_value__covers_all_labels_of_any_number_of_shards(
         measures=[{"name": "sum", "formula": "PRECISION + RECALL.mean + ACCURACY"}],
     )
     service.upload([*labels("aabbc", "abbba"), pair(9, "a", None, outcome="infra_error")])
-    run = service.completed()
+    run = service.complete_run()
     metrics = by_metric(service, run)
     precision = (1 / 2 + 2 / 3 + 0) / 3
     assert metrics["PRECISION"]["mean"] == pytest.approx(precision, abs=1e-15)
@@ -54,15 +54,15 @@ def test_run_value__covers_all_labels_of_any_number_of_shards(
     # The other statistics are those of right (1) and wrong (0).
     assert (metrics["PRECISION"]["n"], metrics["PRECISION"]["sum"]) == (5, 3.0)
     assert by_kpi(service, run)["sum"] == pytest.approx(precision + 1 + 3 / 5, abs=1e-12)
-    results = service.listed(f"{RUNS}/{run['id']}/results")
+    results = service.list_items(f"{RUNS}/{run['id']}/results")
     assert [row["values"]["PRECISION"] for row in results] == [1.0, 0.0, 1.0, 1.0, 0.0, None]
 
 
 def test_run_value__is_missing_without_labels(service: Service) -> None:
-    service.agent()
-    service.benchmark(metrics=[{"key": "F1_SCORE", "options": {"labels": "macro"}}])
+    service.create_agent()
+    service.create_benchmark(metrics=[{"key": "F1_SCORE", "options": {"labels": "macro"}}])
     service.upload([pair(1, None, "a")])
-    run = service.completed()
+    run = service.complete_run()
     assert run["status"] == "COMPLETED"
     assert by_metric(service, run)["F1_SCORE"]["mean"] is None
 
@@ -70,8 +70,8 @@ def test_run_value__is_missing_without_labels(service: Service) -> None:
 def test_operation_metrics__cover_failed_traces_and_are_missing_when_unknown(
     service: Service,
 ) -> None:
-    service.agent()
-    service.benchmark(
+    service.create_agent()
+    service.create_benchmark(
         metrics=["ROUGE", "LATENCY", "COST_USD", "TURNS", "TOOL_CALLS", "STATUS", "ERROR_COUNT"],
         measures=[
             {"name": "slowest", "formula": "LATENCY.max"},
@@ -90,7 +90,7 @@ def test_operation_metrics__cover_failed_traces_and_are_missing_when_unknown(
             pair(4, None, outcome="infra_error", latencyMs=5000, costUsd=9),
         ]
     )  # fmt: skip
-    run = service.completed()
+    run = service.complete_run()
     metrics = by_metric(service, run)
     assert "LATENCY" not in metrics
     assert (metrics["LATENCY_MS"]["n"], metrics["LATENCY_MS"]["mean"]) == (2, 500.0)
@@ -104,7 +104,7 @@ def test_operation_metrics__cover_failed_traces_and_are_missing_when_unknown(
 
 
 def test_benchmark__one_metric_under_two_names_is_listed_twice(service: Service) -> None:
-    problem = service.refused(
+    problem = service.expect_problem(
         422, "POST", "/benchmarks",
         {"id": "b", "datasetRef": "support", "metrics": ["LATENCY", "LATENCY_MS"]},
     )  # fmt: skip
@@ -119,7 +119,7 @@ def test_benchmark__contradictory_metric_options_are_refused_with_pointers(
         {"key": "F1_SCORE", "options": {"labels": "makro", "positive": 7}},
         {"key": "ACCURACY", "options": {"positive": "yes"}},
     ]
-    problem = service.refused(
+    problem = service.expect_problem(
         422, "POST", "/benchmarks", {"id": "b", "datasetRef": "support", "metrics": wrong}
     )
     assert pointers(problem) == [

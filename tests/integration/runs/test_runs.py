@@ -29,8 +29,8 @@ def events_of(service: Service, run_id: str) -> list[JSON]:
 
 
 def create_benchmark(service: Service, **fields: Any) -> None:
-    service.agent()
-    service.benchmark(metrics=["ROUGE"], **fields)
+    service.create_agent()
+    service.create_benchmark(metrics=["ROUGE"], **fields)
     service.upload([pair(1)])
 
 
@@ -39,7 +39,7 @@ def test_a_run_is_started_with_its_address_and_shows_the_fields_of_the_handover(
 ) -> None:
     create_benchmark(service)
     answer = service.send(
-        "POST", RUNS, {"benchmarkId": "bench-001", "agentId": "agent-001", "runName": "night-1"}
+        "POST", RUNS, {"benchmarkId": "bench-001", "agentId": "agent-001", "runName": "run-1"}
     )
     run = answer.json()
     assert (answer.status_code, answer.headers["Location"]) == (201, f"/api/v1{RUNS}/{run['id']}")
@@ -50,7 +50,7 @@ def test_a_run_is_started_with_its_address_and_shows_the_fields_of_the_handover(
             "agentId": "agent-001",
             "status": "PENDING",
             "triggeredBy": "MANUAL",
-            "runName": "night-1",
+            "runName": "run-1",
             "startedAt": None,
             "completedAt": None,
             "errorMessage": None,
@@ -81,7 +81,7 @@ def test_create_run__refuses_what_cannot_run(service: Service) -> None:
     create_benchmark(service)
     both = {"benchmarkId": "bench-001", "agentId": "agent-001"}
     for trigger in ("SCHEDULED", "WEBHOOK", "EVENT", "manual", "", None, 1):
-        problem = service.refused(422, "POST", RUNS, {**both, "triggerType": trigger})
+        problem = service.expect_problem(422, "POST", RUNS, {**both, "triggerType": trigger})
         assert pointers(problem) == ["/triggerType"]
         assert "MANUAL" in problem["errors"][0]["detail"]
     for body, where in (
@@ -93,10 +93,10 @@ def test_create_run__refuses_what_cannot_run(service: Service) -> None:
         ({**both, "runName": "a\u0000"}, "/runName"),
         ({**both, "benchmarkId": "😀"}, "/benchmarkId"),
     ):
-        assert pointers(service.refused(422, "POST", RUNS, body)) == [where]
-    missing = service.refused(404, "POST", RUNS, {**both, "benchmarkId": "nobody"})
+        assert pointers(service.expect_problem(422, "POST", RUNS, body)) == [where]
+    missing = service.expect_problem(404, "POST", RUNS, {**both, "benchmarkId": "nobody"})
     assert missing["type"] == "/problems/benchmark-not-found"
-    missing = service.refused(404, "POST", RUNS, {**both, "agentId": "nobody"})
+    missing = service.expect_problem(404, "POST", RUNS, {**both, "agentId": "nobody"})
     assert missing["type"] == "/problems/agent-not-found"
     assert service.get(RUNS)["items"] == []
     with service.resources.db.read() as session:
@@ -114,26 +114,26 @@ def test_get_run__an_unknown_run_is_not_found_at_any_route(service: Service) -> 
         ("GET", "/metrics"), ("GET", "/kpis"), ("GET", "/events"),
     ):  # fmt: skip
         for run_id in ("nobody", "%F0%9F%98%80"):
-            problem = service.refused(404, method, f"{RUNS}/{run_id}{path}")
+            problem = service.expect_problem(404, method, f"{RUNS}/{run_id}{path}")
             assert problem["type"] == "/problems/run-not-found"
-    service.refused(405, "PATCH", f"{RUNS}/nobody", {})
-    service.refused(405, "PUT", f"{RUNS}/nobody", {})
+    service.expect_problem(405, "PATCH", f"{RUNS}/nobody", {})
+    service.expect_problem(405, "PUT", f"{RUNS}/nobody", {})
 
 
 def test_list_runs__newest_first_and_filtered(service: Service) -> None:
     for number in (1, 2):
-        service.agent(f"agent-00{number}")
-        service.benchmark(f"bench-00{number}", metrics=["ROUGE"])
+        service.create_agent(f"agent-00{number}")
+        service.create_benchmark(f"bench-00{number}", metrics=["ROUGE"])
     service.upload([pair(1)])
-    done = [service.start()["id"] for _ in range(3)]
+    done = [service.start_run()["id"] for _ in range(3)]
     service.work()
-    pending = service.start(benchmarkId="bench-002", agentId="agent-002")["id"]
-    cancelled = service.start(benchmarkId="bench-002")["id"]
+    pending = service.start_run(benchmarkId="bench-002", agentId="agent-002")["id"]
+    cancelled = service.start_run(benchmarkId="bench-002")["id"]
     service.post(f"{RUNS}/{cancelled}/cancel")
     every = [cancelled, pending, *reversed(done)]
 
     def ids(**parameters: object) -> list[str]:
-        return [run["id"] for run in service.listed(RUNS, **parameters)]
+        return [run["id"] for run in service.list_items(RUNS, **parameters)]
 
     assert ids() == ids(limit=2) == ids(limit=1) == every
     assert ids(benchmarkId="bench-002") == [cancelled, pending]
@@ -157,14 +157,14 @@ def test_list_runs__newest_first_and_filtered(service: Service) -> None:
         {"cursor": "nonsense"},
         {"cursor": service.get("/agents", limit=1)["nextCursor"]},
     ):
-        service.refused(422, "GET", RUNS, params=parameters)
+        service.expect_problem(422, "GET", RUNS, params=parameters)
 
 
 def test_list_runs__pages_are_stable_while_runs_start(service: Service) -> None:
     create_benchmark(service)
-    before = [service.start()["id"] for _ in range(5)]
+    before = [service.start_run()["id"] for _ in range(5)]
     first = service.get(RUNS, limit=2)
-    later = service.start()["id"]
+    later = service.start_run()["id"]
     second_page = service.get(RUNS, limit=50, cursor=first["nextCursor"])
     run_ids = [run["id"] for run in first["items"] + second_page["items"]]
     assert run_ids == list(reversed(before))
@@ -173,26 +173,26 @@ def test_list_runs__pages_are_stable_while_runs_start(service: Service) -> None:
 
 def test_cancel_run__a_final_run_is_neither_cancelled_nor_begun(service: Service) -> None:
     create_benchmark(service)
-    run = service.start()
+    run = service.start_run()
     cancelled = service.post(f"{RUNS}/{run['id']}/cancel")
     assert cancelled["status"] == "CANCELLED"
     assert cancelled["completedAt"] is not None
     service.work()
     assert service.get(f"{RUNS}/{run['id']}") == cancelled
-    completed = service.completed()
+    completed = service.complete_run()
     for run_id, status in ((run["id"], "CANCELLED"), (completed["id"], "COMPLETED")):
-        problem = service.refused(409, "POST", f"{RUNS}/{run_id}/cancel")
+        problem = service.expect_problem(409, "POST", f"{RUNS}/{run_id}/cancel")
         assert problem["type"] == "/problems/illegal-transition"
         assert status in problem["detail"]
-    problem = service.refused(409, "POST", f"{RUNS}/{completed['id']}/retry")
+    problem = service.expect_problem(409, "POST", f"{RUNS}/{completed['id']}/retry")
     assert "only FAILED and CANCELLED runs can be retried" in problem["detail"]
     assert service.get(f"{RUNS}/{completed['id']}") == completed
 
 
 def test_retry_run__three_times_as_a_new_run(service: Service) -> None:
-    service.agent()
-    service.benchmark(datasetRef="absent")
-    run = service.completed(runName="night-7")
+    service.create_agent()
+    service.create_benchmark(datasetRef="absent")
+    run = service.complete_run(runName="run-7")
     assert (run["status"], run["errorCode"]) == ("FAILED", "DATASET_NOT_FOUND")
     assert "POST /api/v1/local-datasets" in run["errorMessage"]
     chain = [run]
@@ -202,26 +202,26 @@ def test_retry_run__three_times_as_a_new_run(service: Service) -> None:
         assert (answer.status_code, again["status"]) == (201, "PENDING")
         assert answer.headers["Location"] == f"/api/v1{RUNS}/{again['id']}"
         assert (again["retryCount"], again["retryOf"]) == (count, chain[-1]["id"])
-        assert (again["runName"], again["triggeredBy"]) == ("night-7", "MANUAL")
-        problem = service.refused(409, "POST", f"{RUNS}/{chain[-1]['id']}/retry")
+        assert (again["runName"], again["triggeredBy"]) == ("run-7", "MANUAL")
+        problem = service.expect_problem(409, "POST", f"{RUNS}/{chain[-1]['id']}/retry")
         assert again["id"] in problem["detail"]
-        service.refused(409, "POST", f"{RUNS}/{again['id']}/retry")
+        service.expect_problem(409, "POST", f"{RUNS}/{again['id']}/retry")
         service.work()
         chain.append(again)
-    problem = service.refused(409, "POST", f"{RUNS}/{chain[-1]['id']}/retry")
+    problem = service.expect_problem(409, "POST", f"{RUNS}/{chain[-1]['id']}/retry")
     assert "already retried 3 times" in problem["detail"]
     assert service.get(f"{RUNS}/{run['id']}") == run
 
 
 def test_delete_run__removes_everything_it_measured(service: Service) -> None:
     create_benchmark(service, measures=[{"name": "quality", "formula": "ROUGE"}])
-    pending = service.start()
-    problem = service.refused(409, "DELETE", f"{RUNS}/{pending['id']}")
+    pending = service.start_run()
+    problem = service.expect_problem(409, "DELETE", f"{RUNS}/{pending['id']}")
     assert "cancel it first" in problem["detail"]
     service.work()
     assert len(service.get("/kpi-history")["items"]) == 1
     service.delete(f"{RUNS}/{pending['id']}")
-    service.refused(404, "GET", f"{RUNS}/{pending['id']}")
+    service.expect_problem(404, "GET", f"{RUNS}/{pending['id']}")
     assert service.get("/kpi-history")["items"] == []
     service.work()
     with service.resources.db.read() as session:
@@ -251,24 +251,24 @@ def test_create_run__a_repeated_idempotency_key_creates_one_run(service: Service
 def test_run_results__collected_traces_have_no_values_until_they_are_measured(
     service: Service,
 ) -> None:
-    service.agent()
-    service.benchmark(metrics=["ROUGE"])
+    service.create_agent()
+    service.create_benchmark(metrics=["ROUGE"])
     service.upload([pair(1), pair(2)])
-    run = service.start()
+    run = service.start_run()
     job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
     pipeline.begin(job, run["id"])
     pipeline.collect_traces(job, run["id"])
     path = f"{RUNS}/{run['id']}/results"
-    collected = [(row["traceId"], row["values"]) for row in service.listed(path, limit=1)]
+    collected = [(row["traceId"], row["values"]) for row in service.list_items(path, limit=1)]
     assert collected == [("t-1", {}), ("t-2", {})]
     service.work()
-    measured = [(row["traceId"], row["values"]) for row in service.listed(path)]
+    measured = [(row["traceId"], row["values"]) for row in service.list_items(path)]
     assert measured == [("t-1", {"ROUGE": 1.0}), ("t-2", {"ROUGE": 1.0})]
 
 
 def test_begin_run__later_edits_do_not_change_the_plan(service: Service) -> None:
     create_benchmark(service, measures=[{"name": "quality", "formula": "ROUGE"}])
-    run = service.start()
+    run = service.start_run()
     job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
     pipeline.begin(job, run["id"])
     assert service.get(f"{RUNS}/{run['id']}")["status"] == "RUNNING"
@@ -280,7 +280,7 @@ def test_begin_run__later_edits_do_not_change_the_plan(service: Service) -> None
     [metric] = service.get(f"{RUNS}/{run['id']}/metrics")["items"]
     [kpi] = service.get(f"{RUNS}/{run['id']}/kpis")["items"]
     assert (metric["metric"], kpi["formula"], kpi["value"]) == ("ROUGE", "ROUGE", 1.0)
-    later = service.completed()
+    later = service.complete_run()
     [kpi] = service.get(f"{RUNS}/{later['id']}/kpis")["items"]
     assert (kpi["formula"], kpi["kpiRevision"]) == ("BLEU * 2", 2)
     assert later["fingerprint"] != service.get(f"{RUNS}/{run['id']}")["fingerprint"]
@@ -300,7 +300,7 @@ def test_create_run__an_agent_that_is_deleted_concurrently_is_not_found(service:
 
 def test_run_events__stream_from_the_first_state_to_the_last(service: Service) -> None:
     create_benchmark(service)
-    run = service.start()
+    run = service.start_run()
     with ThreadPoolExecutor(1) as thread:
         with service.client.stream("GET", f"/api/v1{RUNS}/{run['id']}/events") as response:
             lines = response.iter_lines()

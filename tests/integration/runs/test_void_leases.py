@@ -16,10 +16,10 @@ TRACES = "SELECT count(*) FROM collected_traces"
 @pytest.fixture
 def collecting_run(service: Service) -> str:
     """The ID of a run that is collecting, with an empty collection."""
-    service.agent()
-    service.benchmark(metrics=["ROUGE"])
+    service.create_agent()
+    service.create_benchmark(metrics=["ROUGE"])
     service.upload([pair(1)])
-    run_id = str(service.completed()["id"])
+    run_id = str(service.complete_run()["id"])
     rows = DatabaseReader(service.resources.db.url)
     rows.execute("UPDATE benchmark_runs SET status = 'RUNNING'")
     rows.execute("DELETE FROM collected_traces")

@@ -192,8 +192,10 @@ def fuzzer_of(service: Service) -> Fuzzer:
     }
     silence = {"matchers": {"name": "never"}, "endsAt": "2099-01-01T00:00:00Z"}
     secret = {"name": "langfuse", "secret": "lf-whsec_" + "a" * 32}
-    service.agent()
-    service.benchmark(metrics=["ROUGE"], evaluates=["agent-001"], triggers={"agentUpdated": True})
+    service.create_agent()
+    service.create_benchmark(
+        metrics=["ROUGE"], evaluates=["agent-001"], triggers={"agentUpdated": True}
+    )
     webhook = service.post("/benchmarks/bench-001/webhook-secrets", {})["id"]
     known_ids = {
         "agentId": "agent-001",
@@ -203,13 +205,13 @@ def fuzzer_of(service: Service) -> Fuzzer:
         "kpiId": service.post("/benchmarks/bench-001/kpis", kpi)["id"],
         "datasetId": service.upload([pair(1)])["id"],
         "keyId": service.post("/keys", {"name": "spare", "role": "read"})["id"],
-        "runId": service.completed(runName="night-1")["id"],
+        "runId": service.complete_run(runName="run-1")["id"],
         "scheduleId": service.post("/schedule-configs", schedule)["id"],
         "secretId": service.post("/langfuse-secrets", secret)["id"],
         "DELETE /api/v1/benchmarks/{benchmarkId}/webhook-secrets/{secretId} secretId": webhook,
         "code": "not-found",
         "name": "support",
-        "runName": "night-2",
+        "runName": "run-2",
         "traceId": "t-1",
     }
     compare = "GET /api/v1/benchmark-runs/compare"

@@ -37,8 +37,8 @@ def as_grafana_sends_it(query: str) -> str:
 
 def seed(service: Service) -> None:
     """Two runs: the second one fires an alert, whose message has an unreachable recipient."""
-    service.agent()
-    service.benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
+    service.create_agent()
+    service.create_benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
     service.post(
         "/alert-configs",
         {
@@ -51,9 +51,9 @@ def seed(service: Service) -> None:
             "recipients": ["http://127.0.0.1:1/nobody"],
         },
     )
-    for night, output in (("night-1", "a b c d"), ("night-2", "x")):
-        service.upload([pair(1, output=output)], run_name=night)
-        service.completed(runName=night)
+    for run_name, output in (("run-1", "a b c d"), ("run-2", "x")):
+        service.upload([pair(1, output=output)], run_name=run_name)
+        service.complete_run(runName=run_name)
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def talkative_server() -> FastAPI:
 
 
 @dataclass(slots=True)
-class Scene:
+class SecretsScenario:
     """A service in production mode, all secrets that it received, and all its responses."""
 
     client: httpx.Client
@@ -83,7 +83,7 @@ def here(superuser_url: str, fresh_database_url: str) -> str:
 
 
 @pytest.fixture
-def scene(restricted_url: str, tmp_path: Path) -> Iterator[Scene]:
+def scenario(restricted_url: str, tmp_path: Path) -> Iterator[SecretsScenario]:
     planted = {
         "password of the database": PASSWORD,
         "master key": key(),
@@ -114,9 +114,9 @@ def scene(restricted_url: str, tmp_path: Path) -> Iterator[Scene]:
     ):
         started.start("api")
         started.start("worker").wait_for_output("worker is ready")
-        scene = Scene(client, started, planted)
-        until(lambda: _answers(client), what=scene.logs)
-        yield scene
+        scenario = SecretsScenario(client, started, planted)
+        until(lambda: _answers(client), what=scenario.logs)
+        yield scenario
 
 
 def _answers(client: httpx.Client) -> bool:
@@ -126,30 +126,30 @@ def _answers(client: httpx.Client) -> bool:
         return False
 
 
-def send_in_every_way(scene: Scene, talkative: str) -> None:
+def send_in_every_way(scenario: SecretsScenario, talkative: str) -> None:
     """Send secrets in the right fields and in wrong ones."""
-    planted, api = scene.planted, "/api/v1"
+    planted, api = scenario.planted, "/api/v1"
     for name in ("agent", "changed agent"):
         planted[f"secret of an {name}"] = canary("sk-lf-")
     agent = {"id": "agent-001", "name": "Pelican", "langfuseUrl": talkative}
     agent |= {"langfusePublicKey": "pk-lf-1", "langfuseSecretKey": planted["secret of an agent"]}
-    scene.ask("POST", f"{api}/agents", status=201, json=agent)
+    scenario.ask("POST", f"{api}/agents", status=201, json=agent)
     change = {"langfuseSecretKey": planted["secret of an changed agent"]}
-    scene.ask("PATCH", f"{api}/agents/agent-001", status=200, json=change)
-    scene.ask("GET", f"{api}/agents/agent-001", status=200)
-    scene.ask("POST", f"{api}/agents/agent-001/check", status=200)
+    scenario.ask("PATCH", f"{api}/agents/agent-001", status=200, json=change)
+    scenario.ask("GET", f"{api}/agents/agent-001", status=200)
+    scenario.ask("POST", f"{api}/agents/agent-001/check", status=200)
     benchmark = {"id": "bench-001", "datasetRef": "support", "source": "langfuse"}
-    scene.ask("POST", f"{api}/benchmarks", status=201, json=benchmark)
+    scenario.ask("POST", f"{api}/benchmarks", status=201, json=benchmark)
 
     keys = f"{api}/keys"
-    scene.shown_once("key", keys, {"name": "reader", "role": "read"}, "token")
-    revoked = scene.shown_once("revoked key", keys, {"name": "runner", "role": "run"}, "token")
-    scene.ask("DELETE", f"{keys}/{revoked}", status=204)
+    scenario.shown_once("key", keys, {"name": "reader", "role": "read"}, "token")
+    revoked = scenario.shown_once("revoked key", keys, {"name": "runner", "role": "run"}, "token")
+    scenario.ask("DELETE", f"{keys}/{revoked}", status=204)
     secrets_of = f"{api}/benchmarks/bench-001/webhook-secrets"
-    scene.shown_once("webhook secret", secrets_of, {}, "secret")
+    scenario.shown_once("webhook secret", secrets_of, {}, "secret")
     planted["Langfuse webhook secret"] = canary("lf-whsec_", 40)
     body = {"name": "hook", "secret": planted["Langfuse webhook secret"]}
-    scene.ask("POST", f"{api}/langfuse-secrets", status=201, json=body)
+    scenario.ask("POST", f"{api}/langfuse-secrets", status=201, json=body)
     for name, host, status in (
         ("chat", "hooks.slack.com", 201),
         ("lost chat", "chat.example", 422),
@@ -157,8 +157,8 @@ def send_in_every_way(scene: Scene, talkative: str) -> None:
         planted[f"address of a {name}"] = canary("T0/B0/")
         recipient = f"https://{host}/services/{planted[f'address of a {name}']}"
         endpoint = {"channel": "SLACK", "recipient": recipient}
-        scene.ask("POST", f"{api}/endpoints", status=status, json=endpoint)
-    scene.ask("GET", f"{api}/endpoints", status=200)
+        scenario.ask("POST", f"{api}/endpoints", status=status, json=endpoint)
+    scenario.ask("GET", f"{api}/endpoints", status=200)
 
     def sent(name: str, prefix: str = "", size: int = 24) -> str:
         planted[name] = canary(prefix, size)
@@ -171,46 +171,49 @@ def send_in_every_way(scene: Scene, talkative: str) -> None:
         {"Authorization": "", "X-Api-Key": sent("key in a header of its own")},
         {"Authorization": "", "Cookie": f"session={sent('cookie')}"},
     ):
-        scene.ask("GET", f"{api}/agents", status=401, headers=headers)
+        scenario.ask("GET", f"{api}/agents", status=401, headers=headers)
     query = {"api_key": sent("key in a query")}
-    scene.ask("GET", f"{api}/agents", status=422, params=query)
+    scenario.ask("GET", f"{api}/agents", status=422, params=query)
     userinfo = f"https://user:{sent('password in a URL')}@langfuse.example"
     wrong = {"name": "Heron", "langfuseUrl": userinfo}
-    scene.ask("POST", f"{api}/agents", status=422, json=wrong)
+    scenario.ask("POST", f"{api}/agents", status=422, json=wrong)
     long = {"name": "Heron", "langfuseSecretKey": sent("secret that is too long", size=2000)}
-    scene.ask("POST", f"{api}/agents", status=422, json=long)
+    scenario.ask("POST", f"{api}/agents", status=422, json=long)
     misspelt = {"name": "Heron", "langfuseSecret": sent("secret in a field of another name")}
-    scene.ask("POST", f"{api}/agents", status=422, json=misspelt)
+    scenario.ask("POST", f"{api}/agents", status=422, json=misspelt)
     nested = {"name": "Heron", "langfuseSecretKey": [sent("secret of another type")]}
-    scene.ask("POST", f"{api}/agents", status=422, json=nested)
+    scenario.ask("POST", f"{api}/agents", status=422, json=nested)
     broken = f'{{"name": "Heron", "langfuseSecretKey": "{sent("secret in a broken body")}"'.encode()
     json_type = {"Content-Type": "application/json"}
-    scene.ask("POST", f"{api}/agents", status=400, content=broken, headers=json_type)
+    scenario.ask("POST", f"{api}/agents", status=400, content=broken, headers=json_type)
     signed = {
         "webhook-id": "m-1",
         "webhook-timestamp": "1",
         "webhook-signature": f"v1,{sent('signature')}",
     }
     hook = f"{api}/webhooks/benchmarks/bench-001/runs"
-    scene.ask("POST", hook, status=401, json={}, headers=signed)
+    scenario.ask("POST", hook, status=401, json={}, headers=signed)
 
 
-def fail_in_every_way(scene: Scene, here: str) -> None:
+def fail_in_every_way(scenario: SecretsScenario, here: str) -> None:
     """Cause errors: a refused run, a missing table, terminated connections."""
     body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
-    run_id = scene.ask("POST", "/api/v1/benchmark-runs", status=201, json=body).json()["id"]
+    run_id = scenario.ask("POST", "/api/v1/benchmark-runs", status=201, json=body).json()["id"]
 
     def has_failed() -> bool:
-        answer = scene.client.get(f"/api/v1/benchmark-runs/{run_id}").json()
+        answer = scenario.client.get(f"/api/v1/benchmark-runs/{run_id}").json()
         return bool(answer["status"] == "FAILED")
 
-    until(has_failed, what=scene.logs)
-    scene.ask("GET", f"/api/v1/benchmark-runs/{run_id}", status=200)
-    scene.planted["secret that could not be stored"] = canary("sk-lf-")
-    agent = {"name": "Egret", "langfuseSecretKey": scene.planted["secret that could not be stored"]}
+    until(has_failed, what=scenario.logs)
+    scenario.ask("GET", f"/api/v1/benchmark-runs/{run_id}", status=200)
+    scenario.planted["secret that could not be stored"] = canary("sk-lf-")
+    agent = {
+        "name": "Egret",
+        "langfuseSecretKey": scenario.planted["secret that could not be stored"],
+    }
     with psycopg.connect(libpq_url(here), autocommit=True) as connection:
         connection.execute("ALTER TABLE agents RENAME TO away")
-        scene.ask("POST", "/api/v1/agents", status=500, json=agent)
+        scenario.ask("POST", "/api/v1/agents", status=500, json=agent)
         connection.execute("ALTER TABLE away RENAME TO agents")
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -218,12 +221,12 @@ def fail_in_every_way(scene: Scene, here: str) -> None:
         )
     # A connection that answered a moment ago is trusted: its end costs the request that meets it.
     until(
-        lambda: scene.client.post("/api/v1/benchmark-runs", json=body).status_code == 201,
-        what=scene.logs,
+        lambda: scenario.client.post("/api/v1/benchmark-runs", json=body).status_code == 201,
+        what=scenario.logs,
     )
-    until(lambda: _answers(scene.client), what=scene.logs)
-    scene.ask("GET", "/api/v1/audit", status=200)
-    scene.ask("GET", "/metrics", status=200)
+    until(lambda: _answers(scenario.client), what=scenario.logs)
+    scenario.ask("GET", "/api/v1/audit", status=200)
+    scenario.ask("GET", "/metrics", status=200)
 
 
 def dumped(url: str) -> str:
@@ -245,19 +248,21 @@ def forms(secret: str) -> Iterator[str]:
     yield secret.encode().hex()
 
 
-def test_planted_secrets__are_neither_shown_nor_stored(scene: Scene, here: str) -> None:
+def test_planted_secrets__are_neither_shown_nor_stored(
+    scenario: SecretsScenario, here: str
+) -> None:
     with serving(talkative_server()) as talkative:
-        send_in_every_way(scene, str(talkative.base_url).rstrip("/"))
-        fail_in_every_way(scene, here)
-    assert len(scene.planted) >= 20
+        send_in_every_way(scenario, str(talkative.base_url).rstrip("/"))
+        fail_in_every_way(scenario, here)
+    assert len(scenario.planted) >= 20
 
-    outputs = {"log": scene.logs, "answers": "\n".join(scene.answers), "dump": dumped(here)}
+    outputs = {"log": scenario.logs, "answers": "\n".join(scenario.answers), "dump": dumped(here)}
     assert "request failed" in outputs["log"]
     assert "LANGFUSE_AUTH" in outputs["answers"]
     assert "agent-001" in outputs["dump"]
     leaks = [
         f"{name} in the {output_name}"
-        for name, secret in scene.planted.items()
+        for name, secret in scenario.planted.items()
         for output_name, text in outputs.items()
         if any(form in text for form in forms(secret))
     ]

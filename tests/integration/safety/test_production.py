@@ -193,11 +193,13 @@ def test_restricted_role__is_sufficient_for_the_service(
 ) -> None:
     with restricted.resources.db.read() as session:
         require_restricted_role(session)
-    restricted.agent(langfuseSecretKey="sk-lf-1", langfusePublicKey="pk-lf-1")
+    restricted.create_agent(langfuseSecretKey="sk-lf-1", langfusePublicKey="pk-lf-1")
     restricted.patch("/agents/agent-001", {"name": "Heron"})
     restricted.upload([pair(1), pair(2)])
-    restricted.benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
-    assert restricted.completed(runName="night-1")["status"] == "COMPLETED"
+    restricted.create_benchmark(
+        metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}]
+    )
+    assert restricted.complete_run(runName="run-1")["status"] == "COMPLETED"
     _purge(restricted.resources)
 
     with psycopg.connect(libpq_url(restricted_url)) as connection:

@@ -20,8 +20,8 @@ NIGHTLY = {
 @pytest.fixture
 def prepared_service(service: Service) -> Service:
     """A service with an agent, a benchmark and traces to judge."""
-    service.agent()
-    service.benchmark(metrics=["ROUGE"])
+    service.create_agent()
+    service.create_benchmark(metrics=["ROUGE"])
     service.upload([pair(1)])
     return service
 

@@ -17,7 +17,7 @@ QUARTER = timedelta(minutes=15)
 def test_fail_stalled_runs__run_without_job_fails_as_stale(
     prepared_service: Service, rows: DatabaseReader
 ) -> None:
-    run = prepared_service.start()
+    run = prepared_service.start_run()
     rows.execute("DELETE FROM procrastinate_jobs")
     rows.execute("UPDATE benchmark_runs SET created_at = now() - interval '14 minutes'")
     fail_stalled_runs(prepared_service.resources, QUARTER)
@@ -32,7 +32,7 @@ def test_fail_stalled_runs__run_without_job_fails_as_stale(
 def test_fail_stalled_runs__long_run_with_job_stays(
     prepared_service: Service, rows: DatabaseReader
 ) -> None:
-    run = prepared_service.start()
+    run = prepared_service.start_run()
     rows.execute("UPDATE benchmark_runs SET created_at = now() - interval '9 days'")
     fail_stalled_runs(prepared_service.resources, QUARTER)
     assert rows.status(run["id"]) == "PENDING"
@@ -44,7 +44,7 @@ def test_fail_stalled_runs__long_run_with_job_stays(
 def test_fail_stalled_runs__recent_shard_is_progress(
     prepared_service: Service, rows: DatabaseReader
 ) -> None:
-    run = prepared_service.completed()
+    run = prepared_service.complete_run()
     rows.execute("DELETE FROM procrastinate_jobs")
     rows.execute(
         "UPDATE benchmark_runs SET status = 'RUNNING', created_at = now() - interval '1 day',"
@@ -79,7 +79,7 @@ def test_daily_summary__runs_failures_and_idle_schedules(
     due: Callable[..., JSON],
     tick: Callable[[datetime], int],
 ) -> None:
-    prepared_service.completed()
+    prepared_service.complete_run()
     prepared_service.patch("/benchmarks/bench-001", {"runName": "gone"})
     now = datetime.now(UTC)
     today = now.replace(hour=0, minute=0, second=1, microsecond=0)
@@ -101,5 +101,7 @@ def test_daily_summary__day_is_in_time_zone(prepared_service: Service) -> None:
     summary = prepared_service.get("/daily-summary", date="2026-10-25", timezone="Europe/Rome")
     # The night of 25 October has an hour more.
     assert (summary["since"], summary["until"]) == ("2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z")
-    prepared_service.refused(422, "GET", "/daily-summary", params={"timezone": "Mars/Phobos"})
-    prepared_service.refused(422, "GET", "/daily-summary", params={"date": "9999-12-31"})
+    prepared_service.expect_problem(
+        422, "GET", "/daily-summary", params={"timezone": "Mars/Phobos"}
+    )
+    prepared_service.expect_problem(422, "GET", "/daily-summary", params={"date": "9999-12-31"})

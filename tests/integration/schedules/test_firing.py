@@ -29,7 +29,7 @@ Tick = Callable[[datetime], int]
 
 def fires(service: Service, schedule_id: str = "s-1") -> list[JSON]:
     """Oldest first."""
-    return list(reversed(service.listed(f"/schedule-configs/{schedule_id}/fires")))
+    return list(reversed(service.list_items(f"/schedule-configs/{schedule_id}/fires")))
 
 
 def statuses(service: Service, schedule_id: str = "s-1") -> list[tuple[str, str | None]]:
@@ -55,7 +55,7 @@ def test_fire_due__due_instant_starts_run_and_advances_schedule(
     after = schedule(prepared_service)
     assert after["nextRunAt"] == "2026-03-03T02:00:00Z"
     assert after["lastRunAt"] is not None
-    [line] = prepared_service.listed("/audit", actorId="s-1")
+    [line] = prepared_service.list_items("/audit", actorId="s-1")
     assert (line["actorType"], line["action"]) == ("schedule", "start_run")
     assert line["resourceId"] == run["id"]
 
@@ -214,7 +214,7 @@ def test_auto_disable__maximum_holds_while_workers_race(
         worker.start()
     for worker in workers:
         worker.join(LIVENESS_S)
-    assert len(prepared_service.listed("/benchmark-runs", status="FAILED")) <= 3
+    assert len(prepared_service.list_items("/benchmark-runs", status="FAILED")) <= 3
     prepared_service.work()
     assert schedule(prepared_service)["consecutiveFailures"] <= 3
 
@@ -270,7 +270,7 @@ def test_start_fire__start_error_is_a_failure_with_reason(
 def test_change_schedule__edit_affects_later_instants_only(
     prepared_service: Service, due: Due, tick: Tick
 ) -> None:
-    prepared_service.agent("agent-002")
+    prepared_service.create_agent("agent-002")
     due(TWO)
     tick(TWO)
     changed = prepared_service.patch(

@@ -54,8 +54,8 @@ def scheduler(url: str) -> subprocess.Popen[bytes]:
 def test_ticker__killed_schedulers_lose_and_double_no_instant(
     service: Service, rows: DatabaseReader
 ) -> None:
-    service.agent()
-    service.benchmark(metrics=["ROUGE"])
+    service.create_agent()
+    service.create_benchmark(metrics=["ROUGE"])
     body = {"id": "s", "name": "s", "benchmarkId": "bench-001", "agentId": "agent-001"}
     service.post("/schedule-configs", {**body, "cronExpression": "* * * * * *", "enabled": False})
     rows.execute(FILL, SCHEDULES)

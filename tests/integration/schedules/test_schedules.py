@@ -45,7 +45,7 @@ def test_create_schedule__defaults_of_original_system(prepared_service: Service)
 
 def test_change_schedule__every_field_can_be_changed_and_reset(prepared_service: Service) -> None:
     created = scheduled(prepared_service)
-    prepared_service.agent("agent-002")
+    prepared_service.create_agent("agent-002")
     changed: JSON = {
         "name": "weekly",
         "description": "on Mondays",
@@ -66,7 +66,7 @@ def test_change_schedule__every_field_can_be_changed_and_reset(prepared_service:
     put_back = prepared_service.put("/schedule-configs/s-1", NIGHTLY)
     assert {**put_back, "revision": 1, "updatedAt": created["updatedAt"]} == created
     prepared_service.delete("/schedule-configs/s-1")
-    prepared_service.refused(404, "GET", "/schedule-configs/s-1")
+    prepared_service.expect_problem(404, "GET", "/schedule-configs/s-1")
 
 
 WRONG: list[tuple[JSON, str, str]] = [
@@ -87,35 +87,41 @@ def test_schedules_api__invalid_field_is_named(prepared_service: Service) -> Non
     scheduled(prepared_service)
     for body, pointer, says in WRONG:
         for method, path in (("POST", "/schedule-configs"), ("PUT", "/schedule-configs/s-1")):
-            problem = prepared_service.refused(422, method, path, {**NIGHTLY, **body})
+            problem = prepared_service.expect_problem(422, method, path, {**NIGHTLY, **body})
             assert pointers(problem) == [pointer]
             assert re.search(says, problem["errors"][0]["detail"])
 
 
 def test_schedules_api__unknown_benchmark_or_agent_is_rejected(prepared_service: Service) -> None:
-    prepared_service.refused(404, "POST", "/schedule-configs", {**NIGHTLY, "benchmarkId": "none"})
-    prepared_service.refused(404, "POST", "/schedule-configs", {**NIGHTLY, "agentId": "none"})
-    prepared_service.benchmark("picky", evaluates=["agent-001"])
-    prepared_service.agent("agent-002")
+    prepared_service.expect_problem(
+        404, "POST", "/schedule-configs", {**NIGHTLY, "benchmarkId": "none"}
+    )
+    prepared_service.expect_problem(
+        404, "POST", "/schedule-configs", {**NIGHTLY, "agentId": "none"}
+    )
+    prepared_service.create_benchmark("picky", evaluates=["agent-001"])
+    prepared_service.create_agent("agent-002")
     other = {**NIGHTLY, "benchmarkId": "picky", "agentId": "agent-002"}
-    assert pointers(prepared_service.refused(422, "POST", "/schedule-configs", other)) == [
+    assert pointers(prepared_service.expect_problem(422, "POST", "/schedule-configs", other)) == [
         "/agentId"
     ]
     prepared_service.patch("/agents/agent-002", {"archived": True})
-    prepared_service.refused(409, "POST", "/schedule-configs", {**NIGHTLY, "agentId": "agent-002"})
+    prepared_service.expect_problem(
+        409, "POST", "/schedule-configs", {**NIGHTLY, "agentId": "agent-002"}
+    )
 
 
 def test_delete__benchmark_and_agent_of_schedule_are_protected(prepared_service: Service) -> None:
     scheduled(prepared_service)
     for path in ("/benchmarks/bench-001", "/agents/agent-001"):
-        assert "schedules" in prepared_service.refused(409, "DELETE", path)["detail"]
+        assert "schedules" in prepared_service.expect_problem(409, "DELETE", path)["detail"]
 
 
 def test_change_schedule__agent_deleted_concurrently_is_rejected(
     prepared_service: Service,
 ) -> None:
     scheduled(prepared_service)
-    prepared_service.agent("agent-002")
+    prepared_service.create_agent("agent-002")
     with prepared_service.resources.db.begin() as session:
         agent = get_agent(session, "agent-002")
         prepared_service.delete("/agents/agent-002")
@@ -129,7 +135,7 @@ def test_change_schedule__agent_deleted_concurrently_is_rejected(
 
 def test_create_schedule__duplicate_id_is_a_conflict(prepared_service: Service) -> None:
     scheduled(prepared_service)
-    prepared_service.refused(409, "POST", "/schedule-configs", {"id": "s-1", **NIGHTLY})
+    prepared_service.expect_problem(409, "POST", "/schedule-configs", {"id": "s-1", **NIGHTLY})
 
 
 def test_trigger_now__starts_run_and_keeps_next_run(prepared_service: Service) -> None:
@@ -147,9 +153,9 @@ def test_trigger_now__starts_run_and_keeps_next_run(prepared_service: Service) -
 def test_trigger_now__active_run_with_forbid_is_a_conflict(prepared_service: Service) -> None:
     scheduled(prepared_service)
     run = prepared_service.post("/schedule-configs/s-1/trigger")["runId"]
-    problem = prepared_service.refused(409, "POST", "/schedule-configs/s-1/trigger")
+    problem = prepared_service.expect_problem(409, "POST", "/schedule-configs/s-1/trigger")
     assert run in problem["detail"]
-    assert len(prepared_service.listed("/schedule-configs/s-1/fires")) == 1
+    assert len(prepared_service.list_items("/schedule-configs/s-1/fires")) == 1
     prepared_service.post(f"/benchmark-runs/{run}/cancel")
     assert prepared_service.post("/schedule-configs/s-1/trigger")["status"] == "STARTED"
 
@@ -176,7 +182,7 @@ def test_preview__description_instants_and_clock_notes(service: Service) -> None
 )
 def test_preview__invalid_start_is_rejected(service: Service, after: str) -> None:
     request_body = {"cronExpression": "@daily", "after": after}
-    problem = service.refused(422, "POST", "/schedule-configs/preview", request_body)
+    problem = service.expect_problem(422, "POST", "/schedule-configs/preview", request_body)
     assert [error["pointer"] for error in problem["errors"]] == ["/after"]
 
 

@@ -107,8 +107,8 @@ def setup(
     service_resources: Resources, metric_pool: ProcessPool, clock: AdjustableClock
 ) -> Iterator[TriggerSetup]:
     with running_service(replace(service_resources, clock=clock), metric_pool) as service:
-        service.agent()
-        service.benchmark(evaluates=["agent-001"], metrics=["ROUGE"])
+        service.create_agent()
+        service.create_benchmark(evaluates=["agent-001"], metrics=["ROUGE"])
         service.upload([pair(1)])
         service.work()
         with httpx.Client(base_url=service.client.base_url, trust_env=False) as client:

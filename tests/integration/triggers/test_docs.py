@@ -12,8 +12,8 @@ PAGE = "docs/triggers.md"
 
 
 def test_triggers_page__commands_answer_as_shown(service: Service, tmp_path: Path) -> None:
-    service.agent("helpdesk")
-    service.benchmark(
+    service.create_agent("helpdesk")
+    service.create_benchmark(
         "nightly", datasetRef="questions", evaluates=["helpdesk"], metrics=["ACCURACY"]
     )
     service.upload([pair(1)], name="questions", run_name="monday")

@@ -44,9 +44,9 @@ def test_agent_updated__ten_changes_start_one_run(setup: TriggerSetup) -> None:
 def test_agent_updated__runs_only_benchmarks_with_the_trigger_and_the_agent(
     setup: TriggerSetup,
 ) -> None:
-    setup.service.agent("agent-002")
-    setup.service.benchmark("bench-002", evaluates=["agent-002"])
-    setup.service.benchmark("bench-003", evaluates=["agent-001"])
+    setup.service.create_agent("agent-002")
+    setup.service.create_benchmark("bench-002", evaluates=["agent-002"])
+    setup.service.create_benchmark("bench-003", evaluates=["agent-001"])
     setup.set_triggers("bench-002", agentUpdated=True)
     change(setup)
     setup.tick(seconds=31)
@@ -84,31 +84,31 @@ def test_dataset_updated__runs_benchmarks_that_read_the_upload(setup: TriggerSet
     setup.set_triggers(datasetUpdated=True)
     for benchmark_id, fields in {
         "other-dataset": {"datasetRef": "other"},
-        "this-run": {"runName": "night-2"},
-        "other-run": {"runName": "night-1"},
+        "this-run": {"runName": "run-2"},
+        "other-run": {"runName": "run-1"},
     }.items():
-        setup.service.benchmark(
+        setup.service.create_benchmark(
             benchmark_id, evaluates=["agent-001"], triggers={"datasetUpdated": True}, **fields
         )
-    setup.service.upload([pair(1)], run_name="night-2")
+    setup.service.upload([pair(1)], run_name="run-2")
     setup.tick(seconds=31)
     runs = setup.list_runs()
     assert {run["benchmarkId"] for run in runs} == {"bench-001", "this-run"}
-    assert {(run["runName"], run["triggeredBy"]) for run in runs} == {("night-2", "EVENT")}
+    assert {(run["runName"], run["triggeredBy"]) for run in runs} == {("run-2", "EVENT")}
 
 
 def test_dataset_updated__uploads_of_two_runs_are_both_evaluated(setup: TriggerSetup) -> None:
     setup.set_triggers(datasetUpdated=True)
-    setup.service.benchmark(
-        "first-run", evaluates=["agent-001"], triggers={"datasetUpdated": True}, runName="night-2"
+    setup.service.create_benchmark(
+        "first-run", evaluates=["agent-001"], triggers={"datasetUpdated": True}, runName="run-2"
     )
-    setup.service.upload([pair(1)], run_name="night-2")
-    setup.service.upload([pair(2)], run_name="night-3")
+    setup.service.upload([pair(1)], run_name="run-2")
+    setup.service.upload([pair(2)], run_name="run-3")
     setup.tick(seconds=31)
     assert {(run["benchmarkId"], run["runName"]) for run in setup.list_runs()} == {
-        ("bench-001", "night-2"),
-        ("bench-001", "night-3"),
-        ("first-run", "night-2"),
+        ("bench-001", "run-2"),
+        ("bench-001", "run-3"),
+        ("first-run", "run-2"),
     }
 
 
@@ -126,7 +126,7 @@ def test_triggers__invalid_triggers_are_rejected(setup: TriggerSetup) -> None:
         ("/triggers", {"triggers": None}),
     ]
     for at, fields in refused:
-        problem = setup.service.refused(422, "PATCH", "/benchmarks/bench-001", fields)
+        problem = setup.service.expect_problem(422, "PATCH", "/benchmarks/bench-001", fields)
         assert pointers(problem) == [at]
 
 

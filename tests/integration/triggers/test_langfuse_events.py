@@ -58,7 +58,7 @@ def test_langfuse_event__runs_benchmarks_with_matching_rules(
     setup: TriggerSetup, langfuse: LangfuseSender
 ) -> None:
     for benchmark_id in ("bench-002", "bench-003"):
-        setup.service.benchmark(benchmark_id, evaluates=["agent-001"], metrics=["ROUGE"])
+        setup.service.create_benchmark(benchmark_id, evaluates=["agent-001"], metrics=["ROUGE"])
     set_rules(setup, {"event": "remote-experiment", "datasetName": "support", "projectId": "p-1"})
     set_rules(setup, {"event": "remote-experiment"}, benchmark_id="bench-002")
     set_rules(setup, {"event": "prompt-version"}, benchmark_id="bench-003")
@@ -82,20 +82,20 @@ def test_langfuse_event__runs_benchmarks_with_matching_rules(
 def test_langfuse_event__payload_selects_benchmark_agent_and_run(
     setup: TriggerSetup, langfuse: LangfuseSender
 ) -> None:
-    setup.service.agent("agent-002")
+    setup.service.create_agent("agent-002")
     setup.service.patch("/benchmarks/bench-001", {"evaluates": ["agent-001", "agent-002"]})
-    setup.service.benchmark("bench-002", evaluates=["agent-001"], metrics=["ROUGE"])
-    setup.service.upload([pair(2)], run_name="night-2")
+    setup.service.create_benchmark("bench-002", evaluates=["agent-001"], metrics=["ROUGE"])
+    setup.service.upload([pair(2)], run_name="run-2")
     for benchmark_id in ("bench-001", "bench-002"):
         set_rules(setup, {"event": "remote-experiment"}, benchmark_id=benchmark_id)
-    payload = {"benchmark": "bench-001", "agent": "agent-002", "runName": "night-1"}
+    payload = {"benchmark": "bench-001", "agent": "agent-002", "runName": "run-1"}
     langfuse.accepted({**REMOTE, "payload": json.dumps(payload)})
     setup.service.work()
     [run] = setup.list_runs()
     assert (run["benchmarkId"], run["agentId"], run["runName"]) == (
         "bench-001",
         "agent-002",
-        "night-1",
+        "run-1",
     )
 
 
@@ -186,7 +186,7 @@ def test_langfuse_secrets__several_are_valid_until_deleted(
     body = setup.service.post("/langfuse-secrets", {"name": "project two", "secret": other})
     assert LangfuseSender(setup, other).accepted(REMOTE)["secretId"] == body["id"]
     assert langfuse.accepted(REMOTE)["secretId"] != body["id"]
-    assert [secret["name"] for secret in setup.service.listed("/langfuse-secrets")] == [
+    assert [secret["name"] for secret in setup.service.list_items("/langfuse-secrets")] == [
         "project two",
         "project one",
     ]
@@ -203,15 +203,15 @@ def test_langfuse_secrets__invalid_secrets_are_rejected_without_an_echo(
 ) -> None:
     for secret in ("whsec_0123456789abcdef", "lf-whsec_short", "lf-whsec_with a blank in it"):
         body = {"name": "project", "secret": secret}
-        problem = setup.service.refused(422, "POST", "/langfuse-secrets", body)
+        problem = setup.service.expect_problem(422, "POST", "/langfuse-secrets", body)
         assert secret not in str(problem)
 
 
 def test_start_runs__one_failure_does_not_stop_the_others(
     setup: TriggerSetup, langfuse: LangfuseSender
 ) -> None:
-    setup.service.agent("agent-002")
-    setup.service.benchmark("bench-002", evaluates=["agent-002"], metrics=["ROUGE"])
+    setup.service.create_agent("agent-002")
+    setup.service.create_benchmark("bench-002", evaluates=["agent-002"], metrics=["ROUGE"])
     for benchmark_id in ("bench-001", "bench-002"):
         set_rules(setup, {"event": "remote-experiment"}, benchmark_id=benchmark_id)
     langfuse.accepted({**REMOTE, "payload": {"agent": "agent-001"}})

@@ -118,7 +118,7 @@ def test_poll__incomplete_run_waits_until_it_is_complete(
 def test_poll__evaluated_run_is_not_started_again(setup: TriggerSetup, source: FakeSource) -> None:
     poll(setup)
     source.put("nightly-1")
-    setup.service.completed(runName="nightly-1")
+    setup.service.complete_run(runName="nightly-1")
     assert poll(setup) == ["nightly-1"]
 
 
@@ -194,10 +194,11 @@ def test_poll__changed_source_or_reenabled_trigger_starts_anew(
 def test_enqueue_due_polls__polls_at_most_every_five_minutes(
     setup: TriggerSetup, source: FakeSource
 ) -> None:
-    for seconds in (0, 60, 120, 119):
+    # The clock runs between the ticks too: a minute of it must not reach the five minutes.
+    for seconds in (0, 60, 120, 60):
         setup.tick(seconds=seconds)
     assert source.polls == 1
-    setup.tick(seconds=2)
+    setup.tick(seconds=61)
     assert source.polls == 2
 
 

@@ -13,7 +13,7 @@ from tests.support.service import pointers
 
 
 def test_webhook__signed_call_starts_a_run_with_its_event(setup: TriggerSetup) -> None:
-    body = to_json(agentId="agent-001", runName="night-1")
+    body = to_json(agentId="agent-001", runName="run-1")
     event = as_json(setup.create_sender().call("msg_1", body), 202)
     assert (event["type"], event["status"], event["benchmarkIds"]) == (
         "webhook",
@@ -26,7 +26,7 @@ def test_webhook__signed_call_starts_a_run_with_its_event(setup: TriggerSetup) -
     assert (run["status"], run["triggeredBy"], run["runName"], run["triggerEventId"]) == (
         "COMPLETED",
         "WEBHOOK",
-        "night-1",
+        "run-1",
         event["id"],
     )
     assert setup.service.get(f"/trigger-events/{event['id']}") == event
@@ -34,7 +34,7 @@ def test_webhook__signed_call_starts_a_run_with_its_event(setup: TriggerSetup) -
 
 def test_webhook__without_agent_runs_every_evaluated_agent(setup: TriggerSetup) -> None:
     for agent_id in ("agent-002", "agent-003"):
-        setup.service.agent(agent_id)
+        setup.service.create_agent(agent_id)
     everyone = ["agent-001", "agent-002", "agent-003"]
     setup.service.patch("/benchmarks/bench-001", {"evaluates": everyone})
     setup.service.patch("/agents/agent-002", {"archived": True})
@@ -85,13 +85,13 @@ def test_webhook__concurrent_calls_with_one_id_start_one_run(setup: TriggerSetup
 def test_webhook__reused_id_with_another_body_is_rejected(setup: TriggerSetup) -> None:
     sender = setup.create_sender()
     sender.call("msg_1")
-    problem = as_json(sender.call("msg_1", to_json(runName="night-1")), 409)
+    problem = as_json(sender.call("msg_1", to_json(runName="run-1")), 409)
     assert problem["type"] == "/problems/webhook-id-reused"
     assert len(setup.list_runs()) == 1
 
 
 def test_webhook__ids_are_separate_per_benchmark(setup: TriggerSetup) -> None:
-    setup.service.benchmark("bench-002", evaluates=["agent-001"], metrics=["ROUGE"])
+    setup.service.create_benchmark("bench-002", evaluates=["agent-001"], metrics=["ROUGE"])
     for benchmark_id in ("bench-001", "bench-002"):
         as_json(setup.create_sender(benchmark_id).call("msg_1"), 202)
     assert [run["benchmarkId"] for run in setup.list_runs()] == ["bench-001", "bench-002"]
@@ -133,7 +133,7 @@ def test_webhook__invalid_calls_get_identical_responses(
     setup: TriggerSetup,
 ) -> None:
     sender = setup.create_sender()
-    setup.service.benchmark("bench-002", evaluates=["agent-001"])
+    setup.service.create_benchmark("bench-002", evaluates=["agent-001"])
     body = to_json(agentId="agent-001")
     headers = sender.headers("msg_1", body)
     other_sender = setup.sender_with("whsec_" + "A" * 43 + "=")
@@ -194,7 +194,7 @@ def test_webhook__body_over_64_kib_is_rejected(setup: TriggerSetup) -> None:
 def test_webhook_secrets__are_returned_once_and_rotated_without_a_gap(setup: TriggerSetup) -> None:
     first = setup.create_sender()
     second = setup.create_sender(previousExpiresAfterSeconds=3600)
-    listed = setup.service.listed("/benchmarks/bench-001/webhook-secrets")
+    listed = setup.service.list_items("/benchmarks/bench-001/webhook-secrets")
     assert [set(secret) for secret in listed] == [{"id", "createdAt", "expiresAt"}] * 2
     assert [first.call("a").status_code, second.call("b").status_code] == [202, 202]
     setup.clock.advance(hours=1.1)
@@ -207,7 +207,7 @@ def test_webhook_secrets__are_returned_once_and_rotated_without_a_gap(setup: Tri
 
 def test_webhook__several_signatures_during_a_rotation(setup: TriggerSetup) -> None:
     old, new = setup.create_sender(), setup.create_sender()
-    listed = setup.service.listed("/benchmarks/bench-001/webhook-secrets")
+    listed = setup.service.list_items("/benchmarks/bench-001/webhook-secrets")
     setup.service.delete(f"/benchmarks/bench-001/webhook-secrets/{listed[-1]['id']}")
     now = setup.service.resources.clock()
     headers = old.headers("c", "{}", now)
@@ -226,7 +226,9 @@ def test_webhook_secrets__number_is_limited(setup: TriggerSetup) -> None:
     path = "/benchmarks/bench-001/webhook-secrets"
     for _ in range(MAX_SECRETS):
         setup.create_sender()
-    assert setup.service.refused(409, "POST", path, {})["type"] == "/problems/too-many-secrets"
+    assert (
+        setup.service.expect_problem(409, "POST", path, {})["type"] == "/problems/too-many-secrets"
+    )
     setup.create_sender(previousExpiresAfterSeconds=0)
 
 
@@ -242,4 +244,4 @@ def test_webhook_secrets__are_encrypted_in_the_database(setup: TriggerSetup) -> 
 def test_create_run__client_cannot_choose_the_trigger(setup: TriggerSetup) -> None:
     for trigger_type in ("WEBHOOK", "EVENT", "SCHEDULED"):
         body = {"benchmarkId": "bench-001", "agentId": "agent-001", "triggerType": trigger_type}
-        setup.service.refused(422, "POST", "/benchmark-runs", body)
+        setup.service.expect_problem(422, "POST", "/benchmark-runs", body)

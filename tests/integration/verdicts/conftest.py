@@ -25,14 +25,14 @@ def traces(failed: Collection[int], items: int = ITEMS, trials: int = 1) -> list
 
 def _run(service: Service, name: str, uploaded: list[JSON]) -> JSON:
     service.upload(uploaded, run_name=name)
-    return service.completed(runName=name)
+    return service.complete_run(runName=name)
 
 
 @pytest.fixture
 def complete_run(service: Service) -> CompleteRun:
     """Uploads traces under a run name and completes a run over them."""
-    service.agent()
-    service.benchmark(
+    service.create_agent()
+    service.create_benchmark(
         metrics=["ACCURACY"], measures=[{"id": "quality", "name": "quality", "formula": "ACCURACY"}]
     )
     return partial(_run, service)

@@ -48,7 +48,7 @@ def test_second_run_over_a_source_run__has_the_baseline_of_the_first(
     # Too small a drop for a verdict: only the identity of the source run protects against a retry.
     first = complete_run("tuesday", traces(range(8)))
     assert first["verdict"]["verdict"] == "INCONCLUSIVE"
-    second = service.completed(runName="tuesday")
+    second = service.complete_run(runName="tuesday")
     rescored = service.post(f"/benchmark-runs/{second['id']}/rescore")
     service.work()
     third = service.get(f"/benchmark-runs/{rescored['id']}")
@@ -67,10 +67,10 @@ def test_same_upload_again__is_the_same_source_run(
     good = complete_run("monday", traces(GOOD))
     complete_run("tuesday", traces(range(8)))
     service.upload(traces(range(8)), run_name="tuesday", replace="true")
-    assert baseline_ids(service.completed(runName="tuesday")) == [good["id"]]
+    assert baseline_ids(service.complete_run(runName="tuesday")) == [good["id"]]
     # Other traces under the same name are new evidence.
     service.upload(traces(range(9)), run_name="tuesday", replace="true")
-    assert baseline_ids(service.completed(runName="tuesday")) != [good["id"]]
+    assert baseline_ids(service.complete_run(runName="tuesday")) != [good["id"]]
 
 
 def test_pinned_run__second_judgement_is_not_compared_with_itself(
@@ -79,7 +79,7 @@ def test_pinned_run__second_judgement_is_not_compared_with_itself(
     good = complete_run("monday", traces(GOOD))
     pinned = complete_run("tuesday", traces(range(8)))
     service.put(BASELINE, {"runId": pinned["id"]})
-    assert baseline_ids(service.completed(runName="tuesday")) == [good["id"]]
+    assert baseline_ids(service.complete_run(runName="tuesday")) == [good["id"]]
 
 
 def test_acceptance__holds_for_all_runs_over_the_source_run(
@@ -87,12 +87,12 @@ def test_acceptance__holds_for_all_runs_over_the_source_run(
 ) -> None:
     complete_run("monday", traces(GOOD))
     bad = complete_run("tuesday", traces(BAD))
-    second = service.completed(runName="tuesday")
+    second = service.complete_run(runName="tuesday")
     assert second["baselineHold"] == "REGRESSED"
     accepted = accept(service, second, note="intended")
     sibling = service.get(f"/benchmark-runs/{bad['id']}")
     assert (sibling["baselineHold"], sibling["acceptanceNote"]) == (None, "intended")
-    third = service.completed(runName="tuesday")
+    third = service.complete_run(runName="tuesday")
     assert third["verdict"]["verdict"] == "REGRESSED"
     assert (third["baselineHold"], third["acceptedAt"]) == (None, accepted["acceptedAt"])
 
@@ -106,7 +106,7 @@ def test_acceptance__is_idempotent_and_keeps_the_first_note(
     assert accept(service, bad, note="another reason") == first
     [entry] = [
         entry
-        for entry in service.listed("/audit")
+        for entry in service.list_items("/audit")
         if entry["action"] == "accept_run" and entry["resourceId"] == bad["id"]
     ][:1]
     assert entry["actorId"] == first["acceptedBy"]
@@ -131,13 +131,13 @@ def test_accept__refuses_runs_that_are_not_held_back(
     invalid = complete_run(
         "tuesday", [trace | {"outcome": "infra_error"} for trace in traces(GOOD)]
     )
-    failed = service.completed(runName="never-uploaded")
+    failed = service.complete_run(runName="never-uploaded")
     for run, reason in ((good, "did not regress"), (invalid, "not valid"), (failed, "FAILED")):
-        problem = service.refused(409, "POST", f"/benchmark-runs/{run['id']}/accept")
+        problem = service.expect_problem(409, "POST", f"/benchmark-runs/{run['id']}/accept")
         assert problem["type"].endswith("nothing-to-accept")
         assert reason in problem["detail"]
-    service.refused(404, "POST", "/benchmark-runs/nobody/accept")
-    service.refused(422, "POST", f"/benchmark-runs/{good['id']}/accept", {"note": "x" * 201})
+    service.expect_problem(404, "POST", "/benchmark-runs/nobody/accept")
+    service.expect_problem(422, "POST", f"/benchmark-runs/{good['id']}/accept", {"note": "x" * 201})
 
 
 def test_pin__refuses_a_regressed_run_until_it_is_accepted(
@@ -145,7 +145,7 @@ def test_pin__refuses_a_regressed_run_until_it_is_accepted(
 ) -> None:
     complete_run("monday", traces(GOOD))
     bad = complete_run("tuesday", traces(BAD))
-    problem = service.refused(409, "PUT", BASELINE, {"runId": bad["id"]})
+    problem = service.expect_problem(409, "PUT", BASELINE, {"runId": bad["id"]})
     assert f"mosaico runs accept {bad['id']}" in problem["detail"]
     accept(service, bad)
     assert service.put(BASELINE, {"runId": bad["id"]})["runId"] == bad["id"]

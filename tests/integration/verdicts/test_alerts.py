@@ -20,11 +20,11 @@ def test_regressed_rule__fires_on_a_regression_and_not_on_chance(
     states = []
     for name, failed in (("monday", 5), ("tuesday", 6), ("wednesday", 25)):
         complete_run(name, traces(range(failed)))
-        [standing] = service.get("/alert-configs/worse")["states"]
-        states.append(standing["state"])
+        [state_row] = service.get("/alert-configs/worse")["states"]
+        states.append(state_row["state"])
     # Two runs are too few for evidence over runs; then 19 of 40 items fall.
     assert states == [AlertStatus.WARMUP, AlertStatus.WARMUP, AlertStatus.FIRING]
-    [alert] = service.listed("/alerts")
+    [alert] = service.list_items("/alerts")
     assert alert["explanation"].startswith(
         "quality is 0.375. The last run is 0.4875 below the 2 runs before (0.8625 to 0.375, 95 % CI"
     )
@@ -39,14 +39,14 @@ def test_rescored_run__raises_no_alert(service: Service, complete_run: CompleteR
     service.post("/alert-configs", RULE)
     service.post(f"/benchmark-runs/{worse['id']}/rescore")
     service.work()
-    assert service.listed("/alerts") == []
+    assert service.list_items("/alerts") == []
 
 
 def test_regressed_rule__takes_no_threshold_and_watches_a_mean(
     service: Service, complete_run: CompleteRun
 ) -> None:
-    problem = service.refused(422, "POST", "/alert-configs", {**RULE, "threshold": 10})
+    problem = service.expect_problem(422, "POST", "/alert-configs", {**RULE, "threshold": 10})
     assert pointers(problem) == ["/threshold"]
     of_metric = {**RULE, "kpi": None, "metric": "ACCURACY.p95"}
-    problem = service.refused(422, "POST", "/alert-configs", of_metric)
+    problem = service.expect_problem(422, "POST", "/alert-configs", of_metric)
     assert pointers(problem) == ["/metric"]

@@ -37,12 +37,12 @@ def test_pin__refuses_invalid_runs_and_other_benchmarks(
     service: Service, complete_run: CompleteRun
 ) -> None:
     invalid = complete_run("monday", [trace | {"outcome": "infra_error"} for trace in traces(GOOD)])
-    problem = service.refused(409, "PUT", BASELINE, {"runId": invalid["id"]})
+    problem = service.expect_problem(409, "PUT", BASELINE, {"runId": invalid["id"]})
     assert problem["type"].endswith("baseline-unfit")
-    service.benchmark("other")
+    service.create_benchmark("other")
     other = complete_run("tuesday", traces(GOOD))
-    service.refused(422, "PUT", "/benchmarks/other/baseline", {"runId": other["id"]})
-    service.refused(404, "PUT", BASELINE, {"runId": "nobody"})
+    service.expect_problem(422, "PUT", "/benchmarks/other/baseline", {"runId": other["id"]})
+    service.expect_problem(404, "PUT", BASELINE, {"runId": "nobody"})
 
 
 def test_pinned_run__is_neither_deleted_nor_purged(
@@ -50,7 +50,7 @@ def test_pinned_run__is_neither_deleted_nor_purged(
 ) -> None:
     first = complete_run("monday", traces(GOOD))
     service.put(BASELINE, {"runId": first["id"]})
-    problem = service.refused(409, "DELETE", f"/benchmark-runs/{first['id']}")
+    problem = service.expect_problem(409, "DELETE", f"/benchmark-runs/{first['id']}")
     assert problem["type"].endswith("run-is-baseline")
     now = service.resources.clock()
     with service.resources.db.begin() as session:
@@ -97,4 +97,4 @@ def test_clusters__items_with_one_tag_are_compared_as_clusters(
     run = complete_run("tuesday", tagged(BAD))
     [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
     assert kpi["verdict"]["clusters"] == 12
-    service.refused(422, "PATCH", "/benchmarks/bench-001", {"clusterField": "to pic"})
+    service.expect_problem(422, "PATCH", "/benchmarks/bench-001", {"clusterField": "to pic"})

@@ -16,11 +16,11 @@ def of_another_dataset(service: Service, name: str, failed: range) -> JSON:
     """A run over another dataset with the same items, which the benchmark reads from then on."""
     service.patch(BENCHMARK, {"datasetRef": "support-2"})
     service.upload(traces(failed), name="support-2", run_name=name)
-    return service.completed(runName=name)
+    return service.complete_run(runName=name)
 
 
 def alerts(service: Service) -> list[JSON]:
-    return [alert for alert in service.listed("/alerts") if alert["state"] == "RUN_INVALID"]
+    return [alert for alert in service.list_items("/alerts") if alert["state"] == "RUN_INVALID"]
 
 
 def test_changed_conditions__run_is_not_compared_and_starts_a_series(
@@ -53,7 +53,7 @@ def test_changed_conditions__are_reported_once_and_keep_alert_states(
     service.put(f"{BENCHMARK}/baseline", {"runId": first["id"]})
     runs = [of_another_dataset(service, name, BAD) for name in ("tuesday", "wednesday")]
     assert [run["verdict"]["verdict"] for run in runs] == ["INVALID", "INVALID"]
-    [alert] = service.listed("/alerts")
+    [alert] = service.list_items("/alerts")
     assert (alert["state"], alert["name"], alert["runId"]) == (
         "RUN_INVALID",
         "not comparable with its baseline",

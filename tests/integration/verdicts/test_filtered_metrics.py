@@ -22,8 +22,8 @@ def tagged(failed: range) -> list[JSON]:
 @pytest.fixture
 def two_runs(service: Service) -> tuple[JSON, JSON]:
     """Text is right in 18 of 20 items, then in 8; code stays at 20 of 20."""
-    service.agent()
-    service.benchmark(
+    service.create_agent()
+    service.create_benchmark(
         metrics=["ACCURACY", CODE],
         measures=[
             {"id": "text", "name": "text", "formula": TEXT},
@@ -31,9 +31,9 @@ def two_runs(service: Service) -> tuple[JSON, JSON]:
         ],
     )
     service.upload(tagged(range(2)), run_name="monday")
-    first = service.completed(runName="monday")
+    first = service.complete_run(runName="monday")
     service.upload(tagged(range(12)), run_name="tuesday")
-    return first, service.completed(runName="tuesday")
+    return first, service.complete_run(runName="tuesday")
 
 
 def rows_of(service: Service, run: JSON, resource: str, key: str) -> dict[str, JSON]:
@@ -100,7 +100,7 @@ def test_filtered_metric__mistakes_are_refused_at_the_benchmark(service: Service
         "metrics": [TEXT, "ACCURACY{category}"],
         "measures": [{"name": "x", "formula": f"{TEXT}.coverage"}],
     }
-    refused = service.refused(422, "POST", "/benchmarks", body)
+    refused = service.expect_problem(422, "POST", "/benchmarks", body)
     details = " ".join(error["detail"] for error in refused["errors"])
     assert "ACCURACY{category}" in details
     assert "coverage is a share of all traces" in details
@@ -128,7 +128,7 @@ def test_categories__run_without_the_field_has_none(
 ) -> None:
     path = f"/benchmark-runs/{two_runs[1]['id']}/categories"
     assert service.get(path, field="lang")["items"] == []
-    service.refused(422, "GET", f"{path}?field=a%20b")
+    service.expect_problem(422, "GET", f"{path}?field=a%20b")
 
 
 def test_comparison__has_verdicts_by_category(

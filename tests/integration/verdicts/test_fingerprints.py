@@ -60,8 +60,8 @@ def test_fingerprint__is_shared_by_agents_with_the_same_items(
     service: Service, complete_run: CompleteRun
 ) -> None:
     first = complete_run("monday", traces(()))
-    service.agent("agent-002")
-    other = service.completed(runName="monday", agentId="agent-002")
+    service.create_agent("agent-002")
+    other = service.complete_run(runName="monday", agentId="agent-002")
     assert other["fingerprint"] == first["fingerprint"]
     service.patch("/benchmarks/bench-001/kpis/quality", {"formula": "ACCURACY * 2"})
-    assert service.completed(runName="monday")["fingerprint"] != first["fingerprint"]
+    assert service.complete_run(runName="monday")["fingerprint"] != first["fingerprint"]

@@ -15,7 +15,7 @@ KPIS = [
 ]
 
 
-class ScriptedReply(NamedTuple):
+class LabelReply(NamedTuple):
     """What a run says of its metric and its KPIs, by name."""
 
     metric: JSON
@@ -34,21 +34,21 @@ def traces(wrong: Collection[int]) -> list[JSON]:
 
 def complete_run(service: Service, name: str, wrong: Collection[int]) -> JSON:
     service.upload(traces(wrong), run_name=name)
-    return service.completed(runName=name)
+    return service.complete_run(runName=name)
 
 
-def said(service: Service, run: JSON) -> ScriptedReply:
+def said(service: Service, run: JSON) -> LabelReply:
     path = f"/benchmark-runs/{run['id']}"
     metrics = {row["metric"]: row for row in service.get(f"{path}/metrics")["items"]}
     kpis = {row["name"]: row for row in service.get(f"{path}/kpis")["items"]}
-    return ScriptedReply(metrics["F1_SCORE"], kpis)
+    return LabelReply(metrics["F1_SCORE"], kpis)
 
 
 def test_macro_f1__has_interval_and_verdict_and_so_have_its_kpis(
     service: Service,
 ) -> None:
-    service.agent()
-    service.benchmark(metrics=[MACRO, "ACCURACY"], measures=KPIS)
+    service.create_agent()
+    service.create_benchmark(metrics=[MACRO, "ACCURACY"], measures=KPIS)
     first = complete_run(service, "monday", [0, 1, 20, 21])
     run = complete_run(service, "tuesday", [0, 1, *range(20, 32)])
     # Right, expected, given before: 18, 20, 20 of both labels, an F1 of 36/40 each. After: 18, 20,
@@ -78,8 +78,8 @@ def test_macro_f1__has_interval_and_verdict_and_so_have_its_kpis(
 def test_macro_f1__without_wrong_labels_has_a_wilson_interval(
     service: Service,
 ) -> None:
-    service.agent()
-    service.benchmark(metrics=[MACRO], measures=KPIS[:1])
+    service.create_agent()
+    service.create_benchmark(metrics=[MACRO], measures=KPIS[:1])
     values = said(service, complete_run(service, "monday", []))
     # Wilson for 40 of 40, with the quantile of Student's t: 1 / (1 + 2.0227²/40).
     for row in (values.metric, values.kpis["f1"]):

@@ -17,7 +17,9 @@ def test_rescore__applies_current_formulas_to_the_same_traces(
     assert (rescored["status"], rescored["rescoreOf"]) == ("COMPLETED", run["id"])
     # Nothing is measured twice: 40 traces × 1 metric are taken over.
     assert (rescored["metricsComputed"], rescored["metricsReused"]) == (0, 40)
-    values = {row["runId"]: row["value"] for row in service.listed("/kpi-history", kpi="quality")}
+    values = {
+        row["runId"]: row["value"] for row in service.list_items("/kpi-history", kpi="quality")
+    }
     assert values == {run["id"]: 0.875, again["id"]: 1.75}
     assert rescored["verdict"]["reason"].startswith("first run")
 
@@ -33,13 +35,13 @@ def test_rescore__of_a_rescored_run_refers_to_the_original(
 
 
 def test_rescore__refuses_incomplete_runs(service: Service, complete_run: CompleteRun) -> None:
-    run = service.start(runName="nobody-uploaded-it")
-    problem = service.refused(409, "POST", f"/benchmark-runs/{run['id']}/rescore")
+    run = service.start_run(runName="nobody-uploaded-it")
+    problem = service.expect_problem(409, "POST", f"/benchmark-runs/{run['id']}/rescore")
     assert "only COMPLETED runs" in problem["detail"]
 
 
 def test_power__is_estimated_from_two_runs(service: Service, complete_run: CompleteRun) -> None:
-    service.refused(409, "POST", "/benchmarks/bench-001/power", {})
+    service.expect_problem(409, "POST", "/benchmarks/bench-001/power", {})
     complete_run("monday", traces(range(5)))
     complete_run("tuesday", traces(range(3, 8)))
     [kpi, metric] = service.post("/benchmarks/bench-001/power", {"drop": 0.1})["items"]
@@ -69,15 +71,15 @@ def test_power__of_one_run_uses_the_noise_between_trials(
 
 
 def test_power__clusters_reduce_it(service: Service) -> None:
-    service.agent()
-    service.benchmark(metrics=["ACCURACY"], clusterField="topic")
+    service.create_agent()
+    service.create_benchmark(metrics=["ACCURACY"], clusterField="topic")
     grouped = [traces(failed, items=40) for failed in (range(4), range(4, 8))]
     for name, uploaded in zip(("monday", "tuesday"), grouped, strict=True):
         tagged = [
             trace | {"tags": [f"topic:{number // 4}"]} for number, trace in enumerate(uploaded)
         ]
         service.upload(tagged, run_name=name)
-        service.completed(runName=name)
+        service.complete_run(runName=name)
     [metric] = service.post("/benchmarks/bench-001/power", {})["items"]
     # Ten topics of four items: one rose by 4, one fell by 4. One by one the same changes would
     # detect 0.29.
@@ -86,8 +88,8 @@ def test_power__clusters_reduce_it(service: Service) -> None:
 
 
 def test_power_and_plot__accept_values_of_any_size(service: Service) -> None:
-    service.agent()
-    service.benchmark(
+    service.create_agent()
+    service.create_benchmark(
         metrics=["LATENCY_MS"],
         measures=[{"id": "slow", "name": "slow", "formula": "LATENCY_MS / 2"}],
     )
@@ -98,7 +100,7 @@ def test_power_and_plot__accept_values_of_any_size(service: Service) -> None:
             for number, trace in enumerate(traces((), items=10, trials=2))
         ]
         service.upload(timed, run_name=name)
-        runs.append(service.completed(runName=name)["id"])
+        runs.append(service.complete_run(runName=name)["id"])
     for drop in (0.1, 1e-200):
         for estimate in service.post("/benchmarks/bench-001/power", {"drop": drop})["items"]:
             assert estimate["minDetectableEffect"] is None or estimate["itemsNeeded"] is None
@@ -108,8 +110,8 @@ def test_power_and_plot__accept_values_of_any_size(service: Service) -> None:
 
 
 def test_power__resamples_formulas_that_are_no_mean_over_items(service: Service) -> None:
-    service.agent()
-    service.benchmark(
+    service.create_agent()
+    service.create_benchmark(
         metrics=["ACCURACY", "LATENCY_MS", {"key": "F1_SCORE", "options": {"labels": "micro"}}],
         measures=[
             {"id": "total", "name": "total", "formula": "ACCURACY.sum"},
@@ -123,7 +125,7 @@ def test_power__resamples_formulas_that_are_no_mean_over_items(service: Service)
             for number, trace in enumerate(traces(failed))
         ]
         service.upload(timed, run_name=name)
-        service.completed(runName=name)
+        service.complete_run(runName=name)
     estimates = service.post("/benchmarks/bench-001/power", {"drop": 0.1})["items"]
     by_name = {estimate["name"]: estimate for estimate in estimates}
     assert {estimate["basis"] for estimate in estimates} == {"TWO_RUNS"}

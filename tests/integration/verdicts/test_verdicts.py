@@ -175,8 +175,8 @@ def test_trials__do_not_change_the_weight_of_an_item(
 
 
 def test_verdict__same_traces_give_the_same_bits(service: Service) -> None:
-    service.agent()
-    service.benchmark(
+    service.create_agent()
+    service.create_benchmark(
         metrics=["ROUGE", {"key": "F1_SCORE", "options": {"labels": "macro"}}],
         measures=[
             {"id": "mixed", "name": "mixed", "formula": "WEIGHTED_SUM(ROUGE:0.7, F1_SCORE:0.3)"},
@@ -185,7 +185,7 @@ def test_verdict__same_traces_give_the_same_bits(service: Service) -> None:
     )
     for name, failed in (("monday", range(3)), ("tuesday", range(8))):
         service.upload(traces(failed, items=20, trials=2), run_name=name)
-        run = service.completed(runName=name)
+        run = service.complete_run(runName=name)
     again = [service.post(f"/benchmark-runs/{run['id']}/rescore") for _ in range(2)]
     service.work()
 

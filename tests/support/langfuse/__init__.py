@@ -3,7 +3,7 @@
 `run_fake_langfuse()` starts it. `FakeLangfuse.experiment` or clients add its data:
 
     with run_fake_langfuse() as langfuse:
-        run = langfuse.experiment(dataset="support", run="night 1/ö,x", items=250, errors={3})
+        run = langfuse.experiment(dataset="support", run="run 1/ö,x", items=250, errors={3})
         langfuse.inject(RateLimited(retry_after_s=1), path="/experiment-items", on={2})
         …a client of langfuse.url with langfuse.public_key and langfuse.secret_key…
         assert len(langfuse.requests_for("/experiment-items")) == 4

@@ -59,7 +59,7 @@ class FakeLangfuse:
         self,
         *,
         dataset: str = "support",
-        run: str = "night-1",
+        run: str = "run-1",
         items: int = 10,
         trials: int = 1,
         calls_per_item: int = 2,

@@ -162,11 +162,11 @@ def walk_states(rule: RuleSpec, outcomes: str) -> list[str]:
     notification.
     """
     named = {"B": B, "H": H, "N": N, "L": L}
-    standing, states = RuleState(), []
+    rule_state, states = RuleState(), []
     for day, letter in enumerate(outcomes):
-        step = advance(standing, named[letter], rule, NOW + timedelta(days=day))
-        standing = step.state
-        states.append(standing.status.value + ("!" if step.notification else ""))
+        step = advance(rule_state, named[letter], rule, NOW + timedelta(days=day))
+        rule_state = step.state
+        states.append(rule_state.status.value + ("!" if step.notification else ""))
     return states
 
 
@@ -270,8 +270,8 @@ def test_percentage_drop__ten_percent_of_37_items_is_a_false_alarm_in_twelve() -
     alarms = 0
     for _ in range(1500):
         agent = [chance.betavariate(1.6, 0.4) for _ in range(37)]
-        nights = [sum(chance.random() < p for p in agent) / 37 for _ in range(6)]
-        assessment = assess(Condition.PERCENTAGE_DROP, nights[5], *nights[:5], threshold=10)
+        rates = [sum(chance.random() < p for p in agent) / 37 for _ in range(6)]
+        assessment = assess(Condition.PERCENTAGE_DROP, rates[5], *rates[:5], threshold=10)
         alarms += assessment.outcome is B
     # 8.3 % ± 3 standard errors of 0.7 points.
     assert 0.062 < alarms / 1500 < 0.105

@@ -134,7 +134,7 @@ def no_levels(_series: SeriesState, _run: PastRun) -> dict[int, RunLevel]:
 
 
 def test_replay__counts_false_alarms_per_month_of_its_time_span() -> None:
-    # Eleven nights, 0.5 in two of them apart from each other: two alarms in ten days.
+    # Eleven runs, 0.5 in two of them apart from each other: two alarms in ten days.
     runs = [past_run(seq) for seq in range(11)]
     readings = {seq: measurement_of(0.5 if seq in (3, 7) else 0.9) for seq in range(11)}
     rule = RuleSpec(condition=Condition.LESS_THAN, threshold=0.8, keep_firing_for_runs=0)

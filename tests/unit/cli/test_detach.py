@@ -11,7 +11,7 @@ from app.core.console.api_client import ApiClient
 from app.runs.cli import _detach
 
 
-class Service:
+class DetachService:
     """Remembers what it was asked to do."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class ImpatientTerminal(io.StringIO):
 def test_detach__second_ctrl_c_cancels_as_soon_as_the_offer_is_printed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    service = Service()
+    service = DetachService()
     monkeypatch.setattr(sys, "stderr", ImpatientTerminal())
     with pytest.raises(typer.Exit) as caught:
         _detach(cast("ApiClient", service), "run-1")
@@ -47,7 +47,7 @@ def test_detach__second_ctrl_c_cancels_as_soon_as_the_offer_is_printed(
 
 
 def test_detach__without_a_terminal_exits_without_an_offer(monkeypatch: pytest.MonkeyPatch) -> None:
-    service = Service()
+    service = DetachService()
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     with pytest.raises(typer.Exit) as caught:
         _detach(cast("ApiClient", service), "run-1")

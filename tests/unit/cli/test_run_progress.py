@@ -116,7 +116,7 @@ def test_exit_code__is_0_only_for_a_completed_valid_run(
     assert run_exit_code(run(status, validity=validity)) == code
 
 
-class Service:
+class ProgressService:
     """A service with prepared events per connection; an error breaks the connection."""
 
     def __init__(self, *connections: list[ServerSentEvent | ServiceUnreachable]) -> None:
@@ -132,7 +132,7 @@ class Service:
             yield event
 
 
-def follow_all(service: Service, *, seconds_per_reading: float = 1.0) -> list[JSON]:
+def follow_all(service: ProgressService, *, seconds_per_reading: float = 1.0) -> list[JSON]:
     now = 0.0
 
     def clock() -> float:
@@ -148,7 +148,7 @@ def follow_all(service: Service, *, seconds_per_reading: float = 1.0) -> list[JS
 
 def test_follow__resumes_a_broken_connection_at_the_last_event() -> None:
     half, done = run(tracesTotal=2, tracesProcessed=1), run("COMPLETED")
-    service = Service(
+    service = ProgressService(
         [ServerSentEvent("1", run()), ServerSentEvent("2", half), ServiceUnreachable("gone")],
         [],
         [ServerSentEvent("3", done)],
@@ -158,7 +158,7 @@ def test_follow__resumes_a_broken_connection_at_the_last_event() -> None:
 
 
 def test_follow__keep_alive_repeats_the_last_state() -> None:
-    service = Service(
+    service = ProgressService(
         [
             ServerSentEvent("1", run()),
             ServerSentEvent("1", None),
@@ -170,12 +170,12 @@ def test_follow__keep_alive_repeats_the_last_state() -> None:
 
 def test_follow__unreachable_service_fails_at_once() -> None:
     with pytest.raises(ServiceUnreachable):
-        follow_all(Service([ServiceUnreachable("away")]))
+        follow_all(ProgressService([ServiceUnreachable("away")]))
 
 
 def test_follow__lost_service_is_retried_for_a_minute() -> None:
     away: list[ServerSentEvent | ServiceUnreachable] = [ServiceUnreachable("away")]
-    service = Service([ServerSentEvent("1", run())], *[away] * 100)
+    service = ProgressService([ServerSentEvent("1", run())], *[away] * 100)
     with pytest.raises(ServiceUnreachable):
         follow_all(service)
     # Heard at second 2; each connection is one reading of the clock: 2 + 61 > 2 + 60.

@@ -191,10 +191,10 @@ class Resolver:
     """Answers for the names above; numbers go the way of the machine, which asks nobody for them."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.resolved_hosts: list[str] = []
 
     def __call__(self, host: str, port: int) -> Sequence[IPAddress]:
-        self.asked.append(host)
+        self.resolved_hosts.append(host)
         if host.lower() in NAMES:
             return [ip_address(address) for address in NAMES[host.lower()]]
         assert NUMBER.fullmatch(host), f"{host} would be asked for on the network"

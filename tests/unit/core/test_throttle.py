@@ -5,7 +5,7 @@ import pytest
 from app.core.http.throttle import MAX_IN_FLIGHT, Cancelled, Throttle, get_throttle
 
 
-class Clock:
+class ThrottleClock:
     """A time that passes only while somebody pauses."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ def abandon(_: float) -> None:
 
 
 def test_throttle__waits_until_the_time_of_retry_after() -> None:
-    clock = Clock()
+    clock = ThrottleClock()
     turns = Throttle(clock)
     with turns.slot(clock.pause):
         assert clock.pauses == []

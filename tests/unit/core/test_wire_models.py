@@ -27,11 +27,11 @@ class Colour(StrEnum):
     RED = "red"
 
 
-class Part(WireModel):
+class WirePart(WireModel):
     part_count: int
 
 
-class Sample(WireModel):
+class WireSample(WireModel):
     id: Identifier | None = None
     name: ShortText = "x"
     free_text: str = ""
@@ -41,19 +41,19 @@ class Sample(WireModel):
     is_on: bool = False
     due_at: datetime | None = None
     colour: Colour = Colour.RED
-    parts: list[Part] = Field(default=[])
+    parts: list[WirePart] = Field(default=[])
     counts: dict[str, int] = Field(default={})
     extras: JsonObject | None = None
 
 
 def refusal(**fields: Any) -> str:
     with pytest.raises(ValidationError) as caught:
-        Sample.model_validate(fields)
+        WireSample.model_validate(fields)
     return "; ".join(error["msg"] for error in caught.value.errors())
 
 
 def test_wire_model__camel_case_in_json_snake_case_in_python() -> None:
-    sample = Sample.model_validate({"freeText": "a", "parts": [{"partCount": 2}]})
+    sample = WireSample.model_validate({"freeText": "a", "parts": [{"partCount": 2}]})
     assert sample.free_text == "a"
     assert sample.model_dump(mode="json", by_alias=True)["parts"] == [{"partCount": 2}]
 
@@ -88,16 +88,16 @@ def test_wire_model__value_of_another_type_is_refused(fields: dict[str, Any]) ->
 
 
 def test_wire_model__integer_is_accepted_as_float() -> None:
-    assert Sample.model_validate({"share": 1}).share == 1.0
+    assert WireSample.model_validate({"share": 1}).share == 1.0
 
 
 def test_wire_model__times_and_enums_are_read_from_texts() -> None:
-    sample = Sample.model_validate({"dueAt": "2026-11-21T08:00:00Z", "colour": "red"})
+    sample = WireSample.model_validate({"dueAt": "2026-11-21T08:00:00Z", "colour": "red"})
     assert sample.due_at == datetime(2026, 11, 21, 8, tzinfo=UTC)
 
 
 def test_wire_model__stored_text_can_exceed_the_request_limit() -> None:
-    assert len(Sample(stored="x" * 100_000).stored) == 100_000
+    assert len(WireSample(stored="x" * 100_000).stored) == 100_000
 
 
 @pytest.mark.parametrize("identifier", ["", "-a", "a b", "a/b", "a\n", "é", "a" * 65])
@@ -111,7 +111,7 @@ def test_display_name__must_be_one_printable_line(name: str) -> None:
 
 
 def test_display_name__surrounding_spaces_are_removed() -> None:
-    assert Sample(name="  nightly run ").name == "nightly run"
+    assert WireSample(name="  nightly run ").name == "nightly run"
 
 
 @pytest.mark.parametrize(
@@ -124,17 +124,17 @@ def test_json_object__unstorable_content_is_refused(extras: dict[str, Any]) -> N
 
 def test_wire_model__error_does_not_show_the_value() -> None:
     with pytest.raises(ValidationError) as caught:
-        Sample.model_validate({"share": "hunter2"})
+        WireSample.model_validate({"share": "hunter2"})
     assert "hunter2" not in str(caught.value)
 
 
 def test_patch__absent_keeps_and_null_clears() -> None:
-    assert changed_fields(Sample.model_validate({"share": None})) == {"share": None}
-    assert changed_fields(Sample.model_validate({})) == {}
+    assert changed_fields(WireSample.model_validate({"share": None})) == {"share": None}
+    assert changed_fields(WireSample.model_validate({})) == {}
 
 
 def test_page__last_page_has_null_cursor() -> None:
-    page = Page[Part](items=[Part(part_count=1)])
+    page = Page[WirePart](items=[WirePart(part_count=1)])
     assert page.model_dump_json() == '{"items":[{"partCount":1}],"nextCursor":null}'
 
 
@@ -154,7 +154,7 @@ def test_instant__requires_a_zone_and_fits_into_utc(text: str) -> None:
 def test_integer__accepts_exactly_64_bits(number: int) -> None:
     fits = -(2**63) <= number < 2**63
     try:
-        accepted = Part.model_validate({"partCount": number}).part_count == number
+        accepted = WirePart.model_validate({"partCount": number}).part_count == number
     except ValidationError:
         accepted = False
     assert accepted is fits

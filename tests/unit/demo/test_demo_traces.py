@@ -20,7 +20,7 @@ rouge_scorer = Reference("rouge_score.rouge_scorer")
 
 DEMO = HANDBOOK.parent
 QUESTIONS = read_questions(DEMO / "questions.jsonl")
-NIGHTS = {"run-1": "good", "run-2": "degraded"}
+SETTINGS_OF_RUNS = {"run-1": "good", "run-2": "degraded"}
 FIELDS = {
     *("traceId", "itemId", "trial", "input", "expectedOutput", "output", "outcome", "tags"),
     *("inputTokens", "outputTokens", "costUsd", "latencyMs", "toolCalls", "scores"),
@@ -45,7 +45,7 @@ def mean_rouge_l(traces: list[dict[str, Any]]) -> float:
     )
 
 
-@pytest.mark.parametrize(("run_name", "setting"), NIGHTS.items())
+@pytest.mark.parametrize(("run_name", "setting"), SETTINGS_OF_RUNS.items())
 def test_demo_traces__agent_reproduces_committed_files(run_name: str, setting: str) -> None:
     written = record(QUESTIONS, SETTINGS[setting], run_name=run_name).encode()
 
@@ -88,7 +88,7 @@ def test_demo_handbook__headings_are_unique() -> None:
     assert len(slugs) == len(set(slugs)) >= 50
 
 
-@pytest.mark.parametrize("run_name", NIGHTS)
+@pytest.mark.parametrize("run_name", SETTINGS_OF_RUNS)
 def test_demo_traces__service_accepts_every_line(run_name: str) -> None:
     for trace in traces_of(run_name):
         outcome = TraceOutcome(trace["outcome"])
@@ -112,7 +112,7 @@ def test_demo_traces__both_runs_have_same_items_and_different_trace_ids() -> Non
     assert len({trace["traceId"] for trace in first + second}) == 2 * len(question_ids)
 
 
-@pytest.mark.parametrize("run_name", NIGHTS)
+@pytest.mark.parametrize("run_name", SETTINGS_OF_RUNS)
 def test_demo_traces__both_runs_are_valid(run_name: str) -> None:
     outcomes = [TraceOutcome(trace["outcome"]) for trace in traces_of(run_name)]
 
@@ -137,7 +137,7 @@ def failed_calls(traces: list[dict[str, Any]]) -> int:
 
 
 def test_demo_readme__figures_match_the_files() -> None:
-    runs = [traces_of(run_name) for run_name in NIGHTS]
+    runs = [traces_of(run_name) for run_name in SETTINGS_OF_RUNS]
     outcomes = [Counter(trace["outcome"] for trace in traces) for traces in runs]
     rows: dict[str, list[str]] = {
         f"`{name}`": [str(count[name]) for count in outcomes]

@@ -73,7 +73,7 @@ def turn(
 
 
 @dataclass(slots=True)
-class ScriptedModel:
+class ScriptedTurns:
     """A model that returns the given turns in order and then repeats the last one; it raises errors."""
 
     turns: Sequence[Turn | LlmError]
@@ -112,7 +112,7 @@ def expire_time_limit(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 @dataclass(slots=True)
-class TimedModel(ScriptedModel):
+class TimedModel(ScriptedTurns):
     """A model that lets the time limit expire after its second reply."""
 
     expire: Callable[[], None] = lambda: None
@@ -120,7 +120,7 @@ class TimedModel(ScriptedModel):
     async def turn(
         self, system: str, messages: Sequence[ChatMessage], tools: Sequence[Tool], /
     ) -> Turn:
-        reply = await ScriptedModel.turn(self, system, messages, tools)
+        reply = await ScriptedTurns.turn(self, system, messages, tools)
         if len(self.received) == 2:
             self.expire()
         return reply
@@ -131,7 +131,7 @@ def attempt(
 ) -> AgentAttempt:
     budget = limits.pop("budget", None) or Budget()
     return asyncio.run(
-        attempt_task(eval_task or task(), ScriptedModel(turns), AttemptLimits(**limits), budget)
+        attempt_task(eval_task or task(), ScriptedTurns(turns), AttemptLimits(**limits), budget)
     )
 
 
@@ -198,14 +198,14 @@ def test_turn_limit__trace_ends_with_results_of_last_turn() -> None:
 
 def test_system_prompt__task_prompt_overrides_sandbox_prompt() -> None:
     for system, expected in ((None, sandbox_prompt()), ("", ""), ("Own.", "Own.")):
-        model = ScriptedModel([turn(text="Done.")])
+        model = ScriptedTurns([turn(text="Done.")])
         asyncio.run(attempt_task(task(system=system), model, AttemptLimits(), Budget()))
         assert model.systems == [expected]
 
 
 def test_transcript__begins_with_the_system_message() -> None:
     for system, expected in ((None, sandbox_prompt()), ("Own.", "Own.")):
-        [attempted] = run_all(ScriptedModel([turn(text="Done.")]), task(system=system))
+        [attempted] = run_all(ScriptedTurns([turn(text="Done.")]), task(system=system))
         transcript = attempt_transcript(attempted)
         assert transcript is not None
         assert transcript.steps[0] == TranscriptMessage(role="system", text=expected)
@@ -257,7 +257,7 @@ def test_agent_loop__calls_of_truncated_turn_are_errors() -> None:
 
 
 def test_time_limit__server_without_answer_is_infra_error() -> None:
-    class Silent(ScriptedModel):
+    class Silent(ScriptedTurns):
         async def turn(self, *_: Any) -> Turn:
             await asyncio.sleep(60)
             raise AssertionError
@@ -270,15 +270,15 @@ def test_time_limit__server_without_answer_is_infra_error() -> None:
     )
 
 
-class NoConnection(Exception):
+class ConnectionLost(Exception):
     """The server does not respond."""
 
 
-ERRORS = SdkErrors(status=AssertionError, connection=NoConnection, any=NoConnection)
+ERRORS = SdkErrors(status=AssertionError, connection=ConnectionLost, any=ConnectionLost)
 
 
 @dataclass(slots=True)
-class RecoveringModel(ScriptedModel):
+class RecoveringModel(ScriptedTurns):
     """A model whose server is busy once, in the second turn.
 
     The time limit of the task expires in turn `late`; in turn 2 that is before the retry.
@@ -290,12 +290,12 @@ class RecoveringModel(ScriptedModel):
         self, system: str, messages: Sequence[ChatMessage], tools: Sequence[Tool], /
     ) -> Turn:
         number = len(self.received) + 1
-        errors = [NoConnection("busy")] if number == 2 else []
+        errors = [ConnectionLost("busy")] if number == 2 else []
 
         async def call() -> Turn:
             if errors:
                 raise errors.pop()
-            return await ScriptedModel.turn(self, system, messages, tools)
+            return await ScriptedTurns.turn(self, system, messages, tools)
 
         async def sleep(_: float) -> None:
             if number == self.late:
@@ -416,20 +416,20 @@ def test_tool_text__contains_output_errors_and_exit_code(done: Any, text: str) -
 
 def test_runner__scores_each_task() -> None:
     results = run_all(
-        ScriptedModel([turn("echo x"), turn(text="Done.")]), task("stdout_contains:x")
+        ScriptedTurns([turn("echo x"), turn(text="Done.")]), task("stdout_contains:x")
     )
     assert [entry.passed() for entry in results] == [True]
 
 
 def test_runner__errored_task_does_not_stop_run() -> None:
-    model = ScriptedModel([LlmError("overloaded"), turn("true"), turn(text="Done.")])
+    model = ScriptedTurns([LlmError("overloaded"), turn("true"), turn(text="Done.")])
     first, second = run_all(model, task(task_id="a"), task(task_id="b"))
     assert (first.outcome, first.reason) == (AttemptOutcome.INFRA_ERROR, "overloaded")
     assert second.passed()
 
 
 def test_runner__final_error_skips_remaining_tasks() -> None:
-    model = ScriptedModel([LlmError("no such key", kind=LlmErrorKind.AUTH)])
+    model = ScriptedTurns([LlmError("no such key", kind=LlmErrorKind.AUTH)])
     first, second = run_all(model, task(task_id="a"), task(task_id="b"))
     assert first.outcome is AttemptOutcome.INFRA_ERROR
     assert (second.outcome, second.reason) == (
@@ -440,7 +440,7 @@ def test_runner__final_error_skips_remaining_tasks() -> None:
 
 
 def test_run_budget__is_shared_by_all_tasks() -> None:
-    model = ScriptedModel([turn(text="Done.")])
+    model = ScriptedTurns([turn(text="Done.")])
     budget = Budget(limits=BudgetLimits(tokens=10))
     first, second = run_all(model, task(task_id="a"), task(task_id="b"), budget=budget)
     assert first.outcome is AttemptOutcome.SCORED
@@ -460,7 +460,7 @@ def test_runner__concurrency_is_limited() -> None:
     active_counts: list[int] = []
     active = 0
 
-    class Busy(ScriptedModel):
+    class Busy(ScriptedTurns):
         async def turn(self, *_: Any) -> Turn:
             nonlocal active
             active += 1
@@ -474,12 +474,12 @@ def test_runner__concurrency_is_limited() -> None:
 
 
 def test_plan_trials__repeats_whole_dataset() -> None:
-    one, two = task(task_id="a"), task(task_id="b")
-    assert plan_trials([one, two], 2) == [
-        Trial(one, 0),
-        Trial(two, 0),
-        Trial(one, 1),
-        Trial(two, 1),
+    first_task, second_task = task(task_id="a"), task(task_id="b")
+    assert plan_trials([first_task, second_task], 2) == [
+        Trial(first_task, 0),
+        Trial(second_task, 0),
+        Trial(first_task, 1),
+        Trial(second_task, 1),
     ]
 
 
@@ -487,8 +487,8 @@ JUDGED = task("llm_judge:kind?", "llm_judge:kind?", "exit_code:0")
 
 
 def judge_with_answer(answer: str) -> EvalResult:
-    judge = BashJudge(ScriptedModel([turn(text=answer)]), Price(input_usd=1.0, output_usd=1.0))
-    [scored] = run_all(ScriptedModel([turn("true"), turn(text="Done.")]), JUDGED, judge=judge)
+    judge = BashJudge(ScriptedTurns([turn(text=answer)]), Price(input_usd=1.0, output_usd=1.0))
+    [scored] = run_all(ScriptedTurns([turn("true"), turn(text="Done.")]), JUDGED, judge=judge)
     return scored
 
 
@@ -507,9 +507,9 @@ def test_judge__cost_counts_in_run_budget_at_own_price() -> None:
     """Each turn has 10 tokens: two turns of the model at 1 $ per token, one of the judge at 3 $."""
     run = Budget(price=Price(input_usd=1e6, output_usd=1e6))
     judge = BashJudge(
-        ScriptedModel([turn(text='{"score": 1}')]), Price(input_usd=3e6, output_usd=3e6)
+        ScriptedTurns([turn(text='{"score": 1}')]), Price(input_usd=3e6, output_usd=3e6)
     )
-    run_all(ScriptedModel([turn("true"), turn(text="Done.")]), JUDGED, judge=judge, budget=run)
+    run_all(ScriptedTurns([turn("true"), turn(text="Done.")]), JUDGED, judge=judge, budget=run)
     assert (run.known_usd, run.known_input_tokens + run.known_output_tokens) == (
         2 * 10 * 1 + 10 * 3,
         30,
@@ -528,8 +528,8 @@ def test_judge__invalid_answer_is_judge_error(answer: str) -> None:
 
 def test_judge__final_error_stops_run() -> None:
     """The judge could not score any attempt at the remaining tasks."""
-    judge = BashJudge(ScriptedModel([LlmError("401: wrong key", kind=LlmErrorKind.AUTH)]))
-    model = ScriptedModel([turn(text="Done.")])
+    judge = BashJudge(ScriptedTurns([LlmError("401: wrong key", kind=LlmErrorKind.AUTH)]))
+    model = ScriptedTurns([turn(text="Done.")])
     results = run_all(model, JUDGED, replace(JUDGED, id="next"), judge=judge)
     assert [entry.outcome for entry in results] == [
         AttemptOutcome.JUDGE_ERROR,
@@ -548,7 +548,7 @@ def test_runner__raising_check_is_judge_error_of_its_task(
     find = CHECKS.find
     monkeypatch.setattr(CHECKS, "find", lambda name: broken if name == "broken" else find(name))
     results = run_all(
-        ScriptedModel([turn(text="Done.")]), task("broken:x"), task("tool_calls_max:0")
+        ScriptedTurns([turn(text="Done.")]), task("broken:x"), task("tool_calls_max:0")
     )
     assert [entry.outcome for entry in results] == [
         AttemptOutcome.JUDGE_ERROR,
@@ -575,7 +575,7 @@ def test_read_judgement__cost_without_price_is_unknown() -> None:
 
 
 def test_llm_cache__cached_request_is_sent_once(tmp_path: Path) -> None:
-    model = ScriptedModel([turn("echo x"), turn(text="Done.")])
+    model = ScriptedTurns([turn("echo x"), turn(text="Done.")])
 
     def ask(trial: int, *, only_cached: bool = False) -> AgentAttempt:
         llm = CachedLlm(
@@ -592,7 +592,7 @@ def test_llm_cache__cached_request_is_sent_once(tmp_path: Path) -> None:
 
 
 def test_llm_cache__invalid_file_is_requested_again(tmp_path: Path) -> None:
-    model = ScriptedModel([turn(text="Done.")])
+    model = ScriptedTurns([turn(text="Done.")])
     llm = CachedLlm(model, tmp_path, TurnSettings(), server=None, trial=0, only_cached=False)
     for _ in range(2):
         asyncio.run(attempt_task(task(), llm, AttemptLimits(), Budget()))

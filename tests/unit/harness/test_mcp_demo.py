@@ -43,7 +43,7 @@ def bench(path: Path) -> McpBenchmark:
     return benchmark
 
 
-def asked(path: Path) -> Iterator[HarnessTask]:
+def model_tasks(path: Path) -> Iterator[HarnessTask]:
     """The harness tasks of a file."""
     for scenario in bench(path).scenarios:
         yield from (task for task in scenario.tasks if isinstance(task, HarnessTask))
@@ -55,13 +55,13 @@ def test_demo_tool_benchmarks__have_no_comparison_and_no_judge(path: Path) -> No
     evaluators = [task.evaluate for scenario in benchmark.scenarios for task in scenario.tasks]
     for evaluator in [*evaluators, *benchmark.evaluators.values()]:
         assert evaluator is None or isinstance(evaluator, str) or evaluator.prompt is None
-    for task in asked(path):
+    for task in model_tasks(path):
         assert task.server is not None
         assert "compare" not in task.tags
 
 
 def test_demo_features__code_is_fenced_and_returns_a_result() -> None:
-    tasks = [*asked(FOLDER / "features.yaml"), *asked(FOLDER / "compare.yaml")]
+    tasks = [*model_tasks(FOLDER / "features.yaml"), *model_tasks(FOLDER / "compare.yaml")]
     coded = {task.name for task in tasks if "__ot" in task.prompt}
     plain = {task.name for task in tasks if INVOCATION.search(task.prompt)}
     # How the tool is invoked is what these two are about.
@@ -70,7 +70,7 @@ def test_demo_features__code_is_fenced_and_returns_a_result() -> None:
 
 
 def test_demo_features__all_tasks_use_a_model() -> None:
-    names = {task.name for task in asked(FOLDER / "features.yaml")}
+    names = {task.name for task in model_tasks(FOLDER / "features.yaml")}
     assert {name.split(":")[1] for name in names} == {"alias", "snippet", "proxy", "ot"}
     assert {f"feature:ot:{topic}" for topic in ("tools", "config", "health", "aliases")} <= names
 
@@ -104,7 +104,7 @@ def test_demo_benchmarks__refusing_model_passes_no_task(refusal: str) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_demo_benchmarks__every_task_with_servers_requires_a_call(path: Path) -> None:
     benchmark = bench(path)
-    for task in asked(path):
+    for task in model_tasks(path):
         named = isinstance(task.evaluate, str)
         evaluator = benchmark.evaluators[str(task.evaluate)] if named else task.evaluate
         assert isinstance(evaluator, EvaluatorConfig), task.name

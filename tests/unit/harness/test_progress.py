@@ -113,7 +113,7 @@ def test_running_attempts__are_on_the_board_while_they_run() -> None:
         with running_attempt("first"):
             announce_model(llm)
             with running_attempt("second"):
-                assert [each.label for each in board.attempts] == ["first", "second"]
+                assert [attempt.label for attempt in board.attempts] == ["first", "second"]
             assert board.attempts[0].llm is llm
         assert board.attempts == []
     with running_attempt("without a display"):

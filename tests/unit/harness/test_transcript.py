@@ -87,7 +87,7 @@ def test_build_transcript__calls_without_a_record_are_shown_as_the_model_saw_the
         for step in build_transcript(CONVERSATION, RECORDED[:1]).steps
         if isinstance(step, TranscriptToolCall)
     ]
-    assert [(each.command, each.output, each.is_error) for each in calls] == [
+    assert [(call.command, call.output, call.is_error) for call in calls] == [
         ("ls", "a b", False),
         ("cat x", "STDERR: no x\nExit code: 1", True),
     ]
@@ -136,10 +136,10 @@ def test_document__long_text_keeps_its_beginning_and_its_end() -> None:
 def test_document__above_the_limit_the_middle_is_omitted_and_counted() -> None:
     steps = tuple(call(output=str(number) + "x" * 30_000) for number in range(100))
     document = document_of(Transcript(steps=steps))
-    kept = [step["output"].split("x")[0] for step in document["steps"]]
-    assert kept[0] == "0"
-    assert kept[-1] == "99"
-    assert document["omittedSteps"] == 100 - len(kept) > 0
+    outputs = [step["output"].split("x")[0] for step in document["steps"]]
+    assert outputs[0] == "0"
+    assert outputs[-1] == "99"
+    assert document["omittedSteps"] == 100 - len(outputs) > 0
 
 
 @given(st.lists(st.sampled_from([0, 1, 5_000, 40_000]).map("x".__mul__), max_size=60))

@@ -30,21 +30,21 @@ KEYS: Final = ("PRECISION", "RECALL", "F1_SCORE")
 MODES: Final = ("macro", "micro", "weighted")
 
 
-class Answer(NamedTuple):
+class LabelAnswer(NamedTuple):
     """A label that was expected and the one that was given; None stands for a failure."""
 
     expected: str
-    given: str | None
+    actual: str | None
 
 
-def traces(answers: Sequence[Answer]) -> list[Trace]:
+def traces(answers: Sequence[LabelAnswer]) -> list[Trace]:
     return [
         Trace(
             trace_id=str(number),
             item_id=str(number),
             expected_output=answer.expected,
-            output=answer.given,
-            outcome=TraceOutcome.SCORED if answer.given is not None else TraceOutcome.AGENT_ERROR,
+            output=answer.actual,
+            outcome=TraceOutcome.SCORED if answer.actual is not None else TraceOutcome.AGENT_ERROR,
         )
         for number, answer in enumerate(answers)
     ]
@@ -57,16 +57,16 @@ def metric(key: str, **options: OptionValue) -> RunMetric:
 
 
 def of_run(
-    answers: Sequence[Answer], key: str, **options: OptionValue
+    answers: Sequence[LabelAnswer], key: str, **options: OptionValue
 ) -> float | MetricFailed | None:
     provider = metric(key, **options)
     return run_value(provider, summarize_with(provider, [1.0] * len(answers), traces(answers)))
 
 
-def answers(expected: str, given: str) -> list[Answer]:
+def answers(expected: str, actual: str) -> list[LabelAnswer]:
     return [
-        Answer(expected_label, predicted_label)
-        for expected_label, predicted_label in zip(expected, given, strict=True)
+        LabelAnswer(expected_label, predicted_label)
+        for expected_label, predicted_label in zip(expected, actual, strict=True)
     ]
 
 
@@ -148,7 +148,7 @@ def test_label_metric__equals_the_examples_of_scikit_learn(
     assert f"{value:.2f}" == printed
 
 
-def from_matrix(pairs: Sequence[Answer], key: str, mode: str) -> float:
+def from_matrix(pairs: Sequence[LabelAnswer], key: str, mode: str) -> float:
     """The same by the matrix of confusions, as scikit-learn goes about it."""
     names = sorted({name for pair in pairs for name in pair if name is not None})
     matrix = np.zeros((len(names), len(names)))
@@ -170,13 +170,13 @@ def from_matrix(pairs: Sequence[Answer], key: str, mode: str) -> float:
 
 
 labels = st.sampled_from("abcd")
-answered_pairs = st.lists(st.builds(Answer, labels, labels), min_size=1, max_size=40)
-any_answers = st.lists(st.builds(Answer, labels, labels | st.none()), min_size=1, max_size=40)
+answered_pairs = st.lists(st.builds(LabelAnswer, labels, labels), min_size=1, max_size=40)
+any_answers = st.lists(st.builds(LabelAnswer, labels, labels | st.none()), min_size=1, max_size=40)
 
 
 @given(answered_pairs, st.sampled_from(KEYS), st.sampled_from(MODES))
 def test_label_metric__equals_the_confusion_matrix(
-    pairs: list[Answer], key: str, mode: str
+    pairs: list[LabelAnswer], key: str, mode: str
 ) -> None:
     assert of_run(pairs, key, labels=mode) == pytest.approx(
         from_matrix(pairs, key, mode), abs=1e-12
@@ -184,14 +184,14 @@ def test_label_metric__equals_the_confusion_matrix(
 
 
 @given(any_answers, st.sampled_from([*KEYS, "ACCURACY"]))
-def test_micro_average__equals_accuracy_with_failures(pairs: list[Answer], key: str) -> None:
-    right = sum(pair.expected == pair.given for pair in pairs)
+def test_micro_average__equals_accuracy_with_failures(pairs: list[LabelAnswer], key: str) -> None:
+    right = sum(pair.expected == pair.actual for pair in pairs)
     assert of_run(pairs, key, labels="micro") == pytest.approx(right / len(pairs), abs=1e-15)
 
 
 @given(any_answers, st.data())
 def test_label_summary__any_split_and_order_gives_the_same_bits(
-    pairs: list[Answer], data: st.DataObject
+    pairs: list[LabelAnswer], data: st.DataObject
 ) -> None:
     provider = metric("F1_SCORE", labels="macro")
     cuts = sorted(data.draw(st.lists(st.integers(0, len(pairs)), max_size=4)))
@@ -204,12 +204,16 @@ def test_label_summary__any_split_and_order_gives_the_same_bits(
 
 @given(answered_pairs, st.integers(0, 39), st.sampled_from([*KEYS, "ACCURACY"]))
 def test_agent_failure__never_improves_a_label_metric(
-    pairs: list[Answer], position: int, key: str
+    pairs: list[LabelAnswer], position: int, key: str
 ) -> None:
     position %= len(pairs)
-    if pairs[position].expected != pairs[position].given:
+    if pairs[position].expected != pairs[position].actual:
         return  # a wrong label harms another label, too
-    failing = [*pairs[:position], Answer(pairs[position].expected, None), *pairs[position + 1 :]]
+    failing = [
+        *pairs[:position],
+        LabelAnswer(pairs[position].expected, None),
+        *pairs[position + 1 :],
+    ]
     for mode in MODES:
         worse, better = of_run(failing, key, labels=mode), of_run(pairs, key, labels=mode)
         assert isinstance(worse, float)
@@ -219,18 +223,18 @@ def test_agent_failure__never_improves_a_label_metric(
 
 def test_agent_failure__lowers_the_expected_label() -> None:
     # a: right 1, expected 2, given 1 and one failure; b: right 1 of 1.
-    pairs = [Answer("a", "a"), Answer("a", None), Answer("b", "b")]
+    pairs = [LabelAnswer("a", "a"), LabelAnswer("a", None), LabelAnswer("b", "b")]
     assert of_run(pairs, "PRECISION", labels="macro") == (1 / 2 + 1) / 2
     assert of_run(pairs, "RECALL", labels="macro") == (1 / 2 + 1) / 2
     assert of_run(pairs, "PRECISION", labels="binary", positive="a") == 1 / 2
     # Where b was expected, a failure counts as the positive label a.
-    pairs = [Answer("a", "a"), Answer("b", None)]
+    pairs = [LabelAnswer("a", "a"), LabelAnswer("b", None)]
     assert of_run(pairs, "PRECISION", labels="binary", positive="a") == 1 / 2
     assert of_run(pairs, "RECALL", labels="binary", positive="a") == 1.0
 
 
 def test_agent_failure__one_of_many_changes_macro_average_slightly() -> None:
-    pairs = [*answers("ab" * 500, "ab" * 500), Answer("a", None)]
+    pairs = [*answers("ab" * 500, "ab" * 500), LabelAnswer("a", None)]
     value = of_run(pairs, "PRECISION", labels="macro")
     assert isinstance(value, float)
     assert 0.998 < value < 1.0
@@ -241,7 +245,7 @@ def test_agent_failure__one_of_many_changes_macro_average_slightly() -> None:
     [("Positive", " positive\n"), ("Straße", "STRASSE"), ("a  b", "A b")],
 )
 def test_labels__are_compared_like_texts_of_accuracy(expected: str, predicted_label: str) -> None:
-    pair = [Answer(expected, predicted_label)]
+    pair = [LabelAnswer(expected, predicted_label)]
     assert of_run(pair, "PRECISION", labels="macro") == 1.0
     assert of_run(pair, "PRECISION", labels="binary", positive=predicted_label) == 1.0
     provider = provider_for(MetricRef.of("ACCURACY"))
@@ -252,21 +256,21 @@ def test_label_metric__trace_value_is_one_or_zero() -> None:
     provider = provider_for(MetricRef.of("F1_SCORE", {"labels": "macro"}))
     rows = [
         measure(trace, [provider])
-        for trace in traces([Answer("a", "A "), Answer("a", "b"), Answer("a", None)])
+        for trace in traces([LabelAnswer("a", "A "), LabelAnswer("a", "b"), LabelAnswer("a", None)])
     ]
     assert [row.values[0] for row in rows] == [1.0, 0.0, 0.0]
 
 
 def test_long_labels__are_distinct_and_stored_as_digests() -> None:
     long = "x" * 100_000
-    pairs = [Answer(long, long), Answer(long, long + "y")]
+    pairs = [LabelAnswer(long, long), LabelAnswer(long, long + "y")]
     assert of_run(pairs, "ACCURACY", labels="macro") == 1 / 2
     provider = metric("ACCURACY", labels="macro")
     assert len(json.dumps(summarize_with(provider, [1.0, 1.0], traces(pairs)))) < 200
 
 
 def test_too_many_labels__run_value_fails() -> None:
-    pairs = [Answer("a", str(number)) for number in range(MAX_LABELS)]
+    pairs = [LabelAnswer("a", str(number)) for number in range(MAX_LABELS)]
     failure = of_run(pairs, "F1_SCORE", labels="macro")
     assert isinstance(failure, MetricFailed)
     assert failure.kind is MetricFailureKind.RAISED
@@ -311,7 +315,9 @@ def test_values_of_counts__equal_the_values_of_single_tables(
     options: dict[str, OptionValue] = {"labels": mode}
     provider = metric(key, **options | ({"positive": "a"} if mode == "binary" else {}))
     assert isinstance(provider, CountedMetric)
-    tables = [provider.summarize(traces([Answer(*one_row) for one_row in run])) for run in runs]
+    tables = [
+        provider.summarize(traces([LabelAnswer(*one_row) for one_row in run])) for run in runs
+    ]
     names = sorted({name for table in tables for name in table})
     counts = np.array([[table.get(name, [0, 0, 0]) for name in names] for table in tables])
     run_values = provider.values_of_counts(names, counts.reshape(len(runs), len(names), 3))

@@ -25,7 +25,7 @@ def trace(**fields: Any) -> Trace:
     return Trace(**{"trace_id": "t", "item_id": "t", "output": "x"} | fields)
 
 
-def told(**fields: Any) -> Trace:
+def trace_of(**fields: Any) -> Trace:
     """A trace of which every figure is known."""
     calls = (
         ToolCall(name="search", ok=True),
@@ -73,7 +73,7 @@ NOT_TOLD = MetricSkipped(MetricSkipReason.NOT_SUPPORTED)
 def test_operational_metric__failed_trace_keeps_its_value(
     key: str, expected_value: float, outcome: TraceOutcome
 ) -> None:
-    assert measured(told(outcome=outcome, output=None), key) == expected_value
+    assert measured(trace_of(outcome=outcome, output=None), key) == expected_value
 
 
 @pytest.mark.parametrize("key", FIGURES)
@@ -85,7 +85,7 @@ def test_operational_metric__unknown_value_is_missing_not_zero(
 
 
 def test_operational_metric__zero_is_a_value() -> None:
-    nothing = told(
+    nothing = trace_of(
         latency_ms=0.0, cost_usd=0.0, input_tokens=0, output_tokens=0, tool_calls=(), turns=0
     )
     for key in set(FIGURES) - {"TOOL_CALL_SUCCESS_RATE"}:
@@ -140,7 +140,7 @@ def test_total_tokens__unknown_part_makes_the_total_unknown() -> None:
 def test_operational_metric__infrastructure_and_judge_errors_are_skipped(
     key: str, outcome: TraceOutcome, reason: MetricSkipReason
 ) -> None:
-    assert measured(told(outcome=outcome), key) == MetricSkipped(reason)
+    assert measured(trace_of(outcome=outcome), key) == MetricSkipped(reason)
 
 
 @pytest.mark.parametrize(

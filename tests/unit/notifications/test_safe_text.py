@@ -113,7 +113,7 @@ def test_teams_channel__user_texts_only_in_text_runs(text: str) -> None:
     assert all(run["text"].isprintable() for run in inlines)
 
 
-class Page(HTMLParser):
+class HtmlPage(HTMLParser):
     """The tags of a page, with the links in it."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ def test_email_channel__headers_and_tags_do_not_depend_on_user_texts(text: str) 
     assert len(list(mail.iter_parts())) == 2
     html = mail.get_body(("html",))
     assert isinstance(html, EmailMessage)
-    page = Page()
+    page = HtmlPage()
     page.feed(html.get_content())
     assert page.tags <= {"html", "head", "meta", "body", "h2", "p", "b", "br", "a"}
     assert page.links == {f"{PUBLIC}/api/v1/alerts/1"}

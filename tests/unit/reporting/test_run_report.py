@@ -41,7 +41,7 @@ def report(text: str, url: str | None) -> RunReport:
     )  # fmt: skip
 
 
-class Page(HTMLParser):
+class ReportPage(HTMLParser):
     """The tags and attributes of a page."""
 
     def __init__(self) -> None:
@@ -54,8 +54,8 @@ class Page(HTMLParser):
         self.attributes |= {(name, value or "") for name, value in attrs}
 
 
-def page_of(html: str) -> Page:
-    page = Page()
+def page_of(html: str) -> ReportPage:
+    page = ReportPage()
     page.feed(html)
     return page
 

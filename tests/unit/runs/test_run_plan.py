@@ -34,7 +34,7 @@ def plan(**changes: Any) -> RunPlan:
         "agent_revision": 1,
         "source": "local",
         "dataset_ref": "support",
-        "run_name": "night-1",
+        "run_name": "run-1",
         "metrics": (metric(), metric("BLEU")),
         "kpis": (kpi(), kpi("BLEU", "other")),
         "min_coverage": 0.9,
@@ -54,7 +54,7 @@ def test_run_plan__reads_back_as_it_was_stored() -> None:
 
 def test_fingerprint__is_equal_for_comparable_plans() -> None:
     same = plan().fingerprint()
-    assert plan(run_name="night-2", benchmark_revision=7).fingerprint() == same
+    assert plan(run_name="run-2", benchmark_revision=7).fingerprint() == same
     assert plan(metrics=(metric("BLEU"), metric())).fingerprint() == same
     assert plan(kpis=(kpi("BLEU", "other"), kpi())).fingerprint() == same
     assert plan(kpis=(kpi(" ( rouge.MEAN ) "), kpi("BLEU", "other"))).fingerprint() == same

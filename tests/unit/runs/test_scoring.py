@@ -28,14 +28,14 @@ MACRO_F1 = MetricRef.of("F1_SCORE", {"labels": "macro"})
 NOT_TRIED: Final = "not computed: the metric was lost on 3 traces before"
 
 
-class Call(NamedTuple):
+class PoolCall(NamedTuple):
     """One call of a child process."""
 
     traces: int
     refs: tuple[MetricRef, ...]
 
 
-class FakePool(ProcessPool):
+class FakeProcessPool(ProcessPool):
     """A pool without child processes that loses the calls of one metric for certain traces."""
 
     def __init__(
@@ -45,14 +45,14 @@ class FakePool(ProcessPool):
         on: Callable[[Trace], bool] = lambda _: True,
         how: type[CallLost] = CallTimeout,
     ) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[PoolCall] = []
         self.losses = 0
         self._metric, self._on, self._how = metric, on, how
 
     def run(self, function: Callable[..., R], *arguments: Any, timeout_s: float) -> R:
         if function is score_within_limits:
             traces, refs = arguments
-            self.calls.append(Call(len(traces), refs))
+            self.calls.append(PoolCall(len(traces), refs))
             if self._metric in refs and any(map(self._on, traces)):
                 self.losses += 1
                 raise self._how(f"lost after {timeout_s:g} s")
@@ -82,7 +82,7 @@ def job_context(pool: ProcessPool, *, stops: bool = False) -> JobContext:
 
 
 def score_with(
-    pool: FakePool,
+    pool: FakeProcessPool,
     traces: Sequence[Trace],
     *refs: MetricRef,
     checkpoint: Callable[[], None] = no_checkpoint,
@@ -101,11 +101,11 @@ def test_score_traces__a_metric_that_hangs_on_a_thousand_traces_costs_seven_time
     # its first three traces, once with both metrics and once with BLEU alone, beside one call for
     # ROUGE alone (3 × 3 calls). Its other 61 traces are asked for ROUGE one by one, the other 15
     # chunks as a whole: 1 + 9 + 61 + 15 = 86 calls, of which 1 + 3 × 2 = 7 hang.
-    pool = FakePool()
+    pool = FakeProcessPool()
     rows = score_with(pool, pairs(1000), BLEU, ROUGE)
     assert (len(pool.calls), pool.losses) == (86, 7)
-    assert pool.calls[10:] == [Call(1, (ROUGE,))] * 61 + [Call(64, (ROUGE,))] * 14 + [
-        Call(40, (ROUGE,))
+    assert pool.calls[10:] == [PoolCall(1, (ROUGE,))] * 61 + [PoolCall(64, (ROUGE,))] * 14 + [
+        PoolCall(40, (ROUGE,))
     ]
     assert [row.trace_id for row in rows] == [f"t-{number}" for number in range(1000)]
     assert [row.values for row in rows] == [(None, 1.0)] * 1000
@@ -113,15 +113,15 @@ def test_score_traces__a_metric_that_hangs_on_a_thousand_traces_costs_seven_time
 
 
 def test_score_traces__a_single_metric_is_tried_four_times() -> None:
-    pool = FakePool(how=ChildExited)
+    pool = FakeProcessPool(how=ChildExited)
     rows = score_with(pool, pairs(100), BLEU)
     # The chunk, then its first three traces; the second chunk is not asked for at all.
-    assert pool.calls == [Call(64, (BLEU,))] + [Call(1, (BLEU,))] * 3
+    assert pool.calls == [PoolCall(64, (BLEU,))] + [PoolCall(1, (BLEU,))] * 3
     assert failures(rows) == [("DIED", "lost after 60 s")] * 3 + [("DIED", NOT_TRIED)] * 97
 
 
 def test_score_traces__a_metric_out_of_memory_is_given_up_after_three_traces() -> None:
-    pool = FakePool(how=OutOfMemory)
+    pool = FakeProcessPool(how=OutOfMemory)
     rows = score_with(pool, pairs(10), BLEU)
     # As above, but each call is made once more in an empty process.
     assert len(pool.calls) == pool.losses == 8
@@ -129,7 +129,7 @@ def test_score_traces__a_metric_out_of_memory_is_given_up_after_three_traces() -
 
 
 def test_score_traces__two_losses_do_not_give_a_metric_up() -> None:
-    pool = FakePool(on=lambda trace: trace.trace_id in {"t-1", "t-70"})
+    pool = FakeProcessPool(on=lambda trace: trace.trace_id in {"t-1", "t-70"})
     rows = score_with(pool, pairs(130), BLEU, ROUGE)
     assert failures(rows) == [("HANG", "lost after 60 s")] * 2
     assert [row.trace_id for row in rows if row.missing] == ["t-1", "t-70"]
@@ -143,7 +143,7 @@ def test_score_traces__metrics_keep_their_columns_around_one_that_is_given_up() 
         Trace(trace_id=f"t-{n}", item_id="i", expected_output="a b", output="a c")
         for n in range(70)
     ]
-    rows = score_with(FakePool(), traces, EXACT, BLEU, ROUGE)
+    rows = score_with(FakeProcessPool(), traces, EXACT, BLEU, ROUGE)
     assert [row.values for row in rows] == [(0.0, None, 0.5)] * 70
 
 
@@ -154,7 +154,7 @@ def test_score_traces__skip_reasons_are_kept_after_a_metric_is_given_up() -> Non
         pair(5, TraceOutcome.AGENT_ERROR),
         pair(6),
     ]
-    rows = score_with(FakePool(), [*pairs(3), *skipped_rows], BLEU)[3:]
+    rows = score_with(FakeProcessPool(), [*pairs(3), *skipped_rows], BLEU)[3:]
     assert [row.values for row in rows] == [(None,), (None,), (0.0,), (None,)]
     assert [row.missing.get("BLEU") for row in rows[:3]] == [
         MetricSkipped(MetricSkipReason.INFRA_ERROR),
@@ -165,7 +165,7 @@ def test_score_traces__skip_reasons_are_kept_after_a_metric_is_given_up() -> Non
 
 
 def test_score_traces__an_ended_run_stops_before_the_next_call() -> None:
-    pool = FakePool()
+    pool = FakeProcessPool()
 
     def cancelled_meanwhile() -> None:
         if pool.losses:
@@ -173,13 +173,13 @@ def test_score_traces__an_ended_run_stops_before_the_next_call() -> None:
 
     with pytest.raises(RunEnded):
         score_with(pool, pairs(40), BLEU, ROUGE, checkpoint=cancelled_meanwhile)
-    assert pool.calls == [Call(40, (BLEU, ROUGE))]
+    assert pool.calls == [PoolCall(40, (BLEU, ROUGE))]
 
 
 def test_score_traces__checkpoints_between_chunks_and_before_summaries() -> None:
     # Three chunks, and the value of the run of the only metric that has one.
     checkpoints: list[int] = []
-    pool, traces = FakePool(), pairs(130)
+    pool, traces = FakeProcessPool(), pairs(130)
 
     def checkpoint() -> None:
         checkpoints.append(len(pool.calls))
@@ -191,14 +191,14 @@ def test_score_traces__checkpoints_between_chunks_and_before_summaries() -> None
 
 def test_score_traces__a_call_lost_by_a_stopping_worker_is_no_failure_of_the_metric() -> None:
     load_metrics()
-    pool = FakePool(how=ChildExited)
+    pool = FakeProcessPool(how=ChildExited)
     with pytest.raises(WorkerStopping):
         score_traces(pairs(1), (BLEU,), job_context(pool, stops=True), no_checkpoint)
 
 
 def test_summarize__uses_the_traces_before_the_metric_was_given_up() -> None:
     traces = pairs(80)
-    pool = FakePool(metric=MACRO_F1, on=lambda trace: trace.trace_id not in {"t-0", "t-1"})
+    pool = FakeProcessPool(metric=MACRO_F1, on=lambda trace: trace.trace_id not in {"t-0", "t-1"})
     rows = score_with(pool, traces, MACRO_F1, ROUGE)
     assert [row.values[0] is None for row in rows] == [False] * 2 + [True] * 78
     summaries = summarize(traces, rows, (MACRO_F1, ROUGE), job_context(pool), no_checkpoint)

@@ -14,16 +14,16 @@ def source_run(run_id: str, name: str, *, complete: bool = True) -> SourceRun:
 
 def test_select_complete_runs__selector_is_the_name_unless_it_is_ambiguous() -> None:
     listed = select_complete_runs(
-        [source_run("a", "night"), source_run("b", "night"), source_run("c", "day")]
+        [source_run("a", "nightly"), source_run("b", "nightly"), source_run("c", "day")]
     )
     assert [run.selector for run in listed] == ["a", "b", "day"]
 
 
 def test_select_complete_runs__an_incomplete_run_is_left_out_and_keeps_its_name() -> None:
     listed = select_complete_runs(
-        [source_run("b", "night", complete=False), source_run("a", "night")]
+        [source_run("b", "nightly", complete=False), source_run("a", "nightly")]
     )
-    assert listed == [ListedRun("a", "night", "a")]
+    assert listed == [ListedRun("a", "nightly", "a")]
 
 
 def test_match_names__is_case_sensitive() -> None:

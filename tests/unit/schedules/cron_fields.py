@@ -25,7 +25,7 @@ class DayRule(NamedTuple):
     fits: Callable[[date], bool]
 
 
-class Sample(NamedTuple):
+class FieldSample(NamedTuple):
     """An expression and whether a wall time matches it."""
 
     text: str
@@ -156,7 +156,7 @@ def expressions(
     seconds: st.SearchStrategy[Numbers],
     minutes: st.SearchStrategy[Numbers],
     hours: st.SearchStrategy[Numbers],
-) -> st.SearchStrategy[Sample]:
+) -> st.SearchStrategy[FieldSample]:
     """Expressions with these times of day and any days."""
     fields = st.tuples(seconds, minutes, hours, month_days(), numbers(1, 12), week_days())
     return fields.map(_sample)
@@ -164,7 +164,7 @@ def expressions(
 
 def _sample(
     fields: tuple[Numbers, Numbers, Numbers, DayRule, Numbers, DayRule],
-) -> Sample:
+) -> FieldSample:
     second, minute, hour, day, month, weekday = fields
 
     def matches(wall: datetime) -> bool:
@@ -177,4 +177,4 @@ def _sample(
             and weekday.fits(wall.date())
         )
 
-    return Sample(" ".join(field.text for field in fields), matches)
+    return FieldSample(" ".join(field.text for field in fields), matches)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from app.schedules.cron import CronExpression, DstPolicy
 from app.schedules.cron_parser import MACROS, InvalidCron
-from tests.unit.schedules.cron_fields import Numbers, Sample, expressions, numbers
+from tests.unit.schedules.cron_fields import FieldSample, Numbers, expressions, numbers
 
 HERE = Path(__file__).parent
 VECTORS = json.loads((HERE / "cron_vectors.json").read_text())
@@ -194,7 +194,7 @@ def test_cron__no_instant_after_end_of_calendar() -> None:
 
 
 def brute_force_instants(
-    sample: Sample, zone: ZoneInfo, start: datetime, seconds: int
+    sample: FieldSample, zone: ZoneInfo, start: datetime, seconds: int
 ) -> list[datetime]:
     """Every matching instant of the next so many seconds, looked at one by one."""
     first = start.replace(microsecond=0)
@@ -220,7 +220,7 @@ SPARSE = st.integers(0, 59).map(lambda n: Numbers(str(n), frozenset({n})))
 @settings(max_examples=40, deadline=None)
 @given(expressions(SPARSE, numbers(0, 59), numbers(0, 23)), ZONES, NEAR_A_CHANGE)
 def test_cron__every_second_around_clock_change_matches_brute_force(
-    sample: Sample, zone: ZoneInfo, start: datetime
+    sample: FieldSample, zone: ZoneInfo, start: datetime
 ) -> None:
     seconds = 3 * 3600
     until = start + timedelta(seconds=seconds)
@@ -236,7 +236,7 @@ ZERO = st.just(Numbers("0", frozenset({0})))
 @settings(max_examples=60, deadline=None)
 @given(expressions(ZERO, ZERO, NOON), ANY_INSTANT)
 def test_cron__every_day_of_three_years_matches_brute_force(
-    sample: Sample, start: datetime
+    sample: FieldSample, start: datetime
 ) -> None:
     days = 3 * 366
     noon = start.replace(hour=12, minute=0, second=0, microsecond=0)
@@ -249,9 +249,9 @@ def test_cron__every_day_of_three_years_matches_brute_force(
 @given(
     expressions(numbers(0, 59), numbers(0, 59), numbers(0, 23)), ZONES, ANY_INSTANT | NEAR_A_CHANGE
 )
-@example(Sample("0 0 0 29 2 WED", lambda _: True), ROME, datetime(2026, 1, 1, tzinfo=UTC))
+@example(FieldSample("0 0 0 29 2 WED", lambda _: True), ROME, datetime(2026, 1, 1, tzinfo=UTC))
 def test_cron__instants_before_next_have_same_next(
-    sample: Sample, zone: ZoneInfo, start: datetime
+    sample: FieldSample, zone: ZoneInfo, start: datetime
 ) -> None:
     expression = CronExpression.parse(sample.text)
     following = expression.next(start, zone)
@@ -268,7 +268,7 @@ def test_cron__instants_before_next_have_same_next(
 
 @settings(max_examples=100, deadline=None)
 @given(expressions(numbers(0, 59), numbers(0, 59), numbers(0, 23)))
-def test_cron__normal_form_parses_to_same_expression(sample: Sample) -> None:
+def test_cron__normal_form_parses_to_same_expression(sample: FieldSample) -> None:
     expression = CronExpression.parse(sample.text)
     assert CronExpression.parse(str(expression)) == expression
 

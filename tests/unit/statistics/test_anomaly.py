@@ -141,7 +141,7 @@ def test_cusum__detects_a_drift_that_no_single_run_shows() -> None:
         )
     )
     assert (score.method, score.is_anomaly) == ("cusum", True)
-    # Seven nights of about 2 above a slack of one half each, in units of the scale of the first 8.
+    # Seven runs of about 2 above a slack of one half each, in units of the scale of the first 8.
     assert score.z > score.critical == 5.0
 
 
@@ -185,17 +185,17 @@ def test_detect_anomaly__run_at_the_center_is_no_anomaly(history: list[float]) -
 # Simulation: binary tasks whose difficulty is Beta(1.6, 0.4), so a mean pass rate of .8.
 
 
-class Nights:
-    """Seeded nights of an agent over tasks, with an exact number of trials each."""
+class AgentSimulator:
+    """Seeded runs of an agent over tasks, with an exact number of trials each."""
 
     def __init__(self, seed: int, *, tasks: int, trials: int) -> None:
         self._chance = random.Random(seed)
         self._tasks, self._trials = tasks, trials
 
-    def agent(self) -> list[float]:
+    def draw_agent(self) -> list[float]:
         return [self._chance.betavariate(1.6, 0.4) for _ in range(self._tasks)]
 
-    def night(self, agent: Sequence[float], *, drop: float = 0.0) -> RunPoint:
+    def run(self, agent: Sequence[float], *, drop: float = 0.0) -> RunPoint:
         chance = self._chance.random
         passed = [sum(chance() < rate - drop for _ in range(self._trials)) for rate in agent]
         share = sum(passed) / (self._tasks * self._trials)
@@ -211,34 +211,39 @@ class Nights:
 
 
 def alarm_rate(
-    nights: Nights, *, history: int, repeats: int, drop: float = 0.0, tasks_known: bool = True
+    simulator: AgentSimulator,
+    *,
+    history: int,
+    repeats: int,
+    drop: float = 0.0,
+    tasks_known: bool = True,
 ) -> float:
     alarms = 0
     for _ in range(repeats):
-        agent = nights.agent()
-        before = [nights.night(agent) for _ in range(history)]
-        run = nights.night(agent, drop=drop)
+        agent = simulator.draw_agent()
+        before = [simulator.run(agent) for _ in range(history)]
+        run = simulator.run(agent, drop=drop)
         if not tasks_known:
             before = [
                 RunPoint(value=run_value.value, error=run_value.error) for run_value in before
             ]
-        result = detect_anomaly(run, before, side=Side.LOW, resolution=nights.resolution)
+        result = detect_anomaly(run, before, side=Side.LOW, resolution=simulator.resolution)
         alarms += judged(result).is_anomaly
     return alarms / repeats
 
 
 def test_detect_anomaly__healthy_runs_of_37_items_raise_few_false_alarms() -> None:
-    # 0.53 % in the long run: of 600 nights 3, and with a probability of 0.99 not above 9.
-    rate = alarm_rate(Nights(1, tasks=37, trials=1), history=5, repeats=600)
+    # 0.53 % in the long run: of 600 runs 3, and with a probability of 0.99 not above 9.
+    rate = alarm_rate(AgentSimulator(1, tasks=37, trials=1), history=5, repeats=600)
     assert rate <= 9 / 600
 
 
 @pytest.mark.prove
 def test_detect_anomaly__has_the_promised_false_alarms_and_power() -> None:
-    small = Nights(2, tasks=37, trials=1)
+    small = AgentSimulator(2, tasks=37, trials=1)
     assert 0.002 < alarm_rate(small, history=5, repeats=8000) < 0.009
     assert alarm_rate(small, history=5, repeats=8000, tasks_known=False) < 0.005
-    large = Nights(3, tasks=100, trials=3)
+    large = AgentSimulator(3, tasks=100, trials=3)
     assert alarm_rate(large, history=8, repeats=2000) < 0.01
     assert alarm_rate(large, history=8, repeats=1000, drop=0.1) > 0.78
     assert alarm_rate(large, history=8, repeats=1000, drop=0.1, tasks_known=False) > 0.74

@@ -16,7 +16,7 @@ QUERY = TraceQuery(dataset_ref="support", run_name=None)
 ANY_TEXT = st.text(st.characters(codec=None, categories=None), max_size=20)
 
 
-class Shelf:
+class PageSource:
     """A source with fixed pages."""
 
     def __init__(self, *pages: TracePage) -> None:
@@ -33,29 +33,29 @@ def page(cursor: str | None, *trace_ids: str) -> TracePage:
 
 def test_collect__pages_keep_the_order_of_the_source() -> None:
     pages = [page("1", "a", "b"), page("2"), page(None, "c")]
-    assert list(collect(Shelf(*pages), QUERY, None)) == pages
+    assert list(collect(PageSource(*pages), QUERY, None)) == pages
 
 
 def test_collect__repeated_cursor_raises() -> None:
-    pages = collect(Shelf(page("1", "a"), page("2", "b"), page("1", "a")), QUERY, None)
+    pages = collect(PageSource(page("1", "a"), page("2", "b"), page("1", "a")), QUERY, None)
     assert [next(pages).cursor, next(pages).cursor] == ["1", "2"]
     with pytest.raises(CollectionFailed, match="the same page twice") as caught:
         next(pages)
     assert caught.value.error_code == "BAD_RESPONSE"
     with pytest.raises(CollectionFailed):
-        list(collect(Shelf(page("5", "a")), QUERY, "5"))
+        list(collect(PageSource(page("5", "a")), QUERY, "5"))
 
 
 def test_collect__too_long_trace_id_raises() -> None:
     assert make_storable(Trace(trace_id="t" * 256, item_id="i")).trace_id == "t" * 256
     with pytest.raises(CollectionFailed, match=r"the trace ID 't+'… has 257 characters") as caught:
-        list(collect(Shelf(page(None, "t" * 257)), QUERY, None))
+        list(collect(PageSource(page(None, "t" * 257)), QUERY, None))
     assert caught.value.error_code == "BAD_RESPONSE"
 
 
 def test_collect__heartbeats_may_repeat_a_cursor() -> None:
     pages = [page("1"), page("1"), page("2", "a"), page("2"), page("2"), page(None, "b")]
-    assert list(collect(Shelf(*pages), QUERY, "1")) == pages
+    assert list(collect(PageSource(*pages), QUERY, "1")) == pages
 
 
 def test_make_storable__replaces_nul_and_lone_surrogates_everywhere() -> None:
@@ -101,14 +101,14 @@ def test_make_storable__long_text_is_truncated_with_a_note() -> None:
 
 
 def test_make_storable__numbers_out_of_range_become_none() -> None:
-    def told(**numbers: float) -> list[object]:
+    def stored_numbers(**numbers: float) -> list[object]:
         trace = make_storable(Trace(trace_id="t", item_id="t", **numbers))  # type: ignore[arg-type]
         return [getattr(trace, name) for name in numbers]
 
-    assert told(input_tokens=2**63, output_tokens=-1, turns=2**31) == [None] * 3
-    assert told(cost_usd=float("nan"), latency_ms=float("inf")) == [None] * 2
+    assert stored_numbers(input_tokens=2**63, output_tokens=-1, turns=2**31) == [None] * 3
+    assert stored_numbers(cost_usd=float("nan"), latency_ms=float("inf")) == [None] * 2
     most = {"input_tokens": 2**63 - 1, "output_tokens": 0, "turns": 2**31 - 1, "cost_usd": 0.0}
-    assert told(**most) == list(most.values())
+    assert stored_numbers(**most) == list(most.values())
 
 
 def test_make_storable__storable_trace_is_the_same_object() -> None:

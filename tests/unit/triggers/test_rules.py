@@ -233,8 +233,8 @@ REMOTE = {"projectId": "p-1", "datasetId": "d-1", "datasetName": "support"}
     ("payload", "asks"),
     [
         (
-            '{"benchmark": "bench-001", "runName": "night-1"}',
-            {"benchmark_id": "bench-001", "run_name": "night-1"},
+            '{"benchmark": "bench-001", "runName": "run-1"}',
+            {"benchmark_id": "bench-001", "run_name": "run-1"},
         ),
         ({"agent": "agent-001"}, {"agent_id": "agent-001"}),
         ("not JSON", {}),

@@ -30,13 +30,13 @@ class Rows:
         self.rows: list[JSON] = [{"id": str(n), "at": at} for n, at in enumerate(times)]
         self.rows.sort(key=lambda row: (row["at"], row["id"]), reverse=True)
         self.at_most = at_most
-        self.asked: list[TimeWindow] = []
+        self.requested: list[TimeWindow] = []
 
     def fetch(self, part: TimeWindow) -> WindowRows:
         return fetch_with_splitting(part, self._ask)
 
     def _ask(self, part: TimeWindow) -> WindowRows:
-        self.asked.append(part)
+        self.requested.append(part)
         if self.at_most is not None and part.limit > self.at_most:
             raise PageTooLarge(LangfuseUnavailable())
         skipped = int(part.cursor or 0)
@@ -91,7 +91,7 @@ def test_iter_newest_first__without_width_reads_one_chain_of_pages() -> None:
     rows = Rows(range(250))
     pages = read(rows, [TimeWindow(start=0, end=1_000, limit=100)])
     assert [len(page.rows) for page in pages] == [100, 100, 50]
-    assert len(rows.asked) == 3
+    assert len(rows.requested) == 3
 
 
 def test_window_sizer__adapts_the_width_to_the_density_of_rows() -> None:
@@ -100,7 +100,7 @@ def test_window_sizer__adapts_the_width_to_the_density_of_rows() -> None:
     pages = read(rows, [TimeWindow(start=0, end=1_000, limit=100)], width=100)
     assert len(ids(pages)) == 1_002
     # Ten full pages are necessary; 900 empty milliseconds must not cost hundreds of requests.
-    assert len(rows.asked) < 40
+    assert len(rows.requested) < 40
 
 
 @pytest.mark.parametrize("at_most", [50, 13, 1])
@@ -143,10 +143,10 @@ class Repeating:
     """A server whose pages never end."""
 
     def __init__(self, *, cursors: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        self.cursors, self.rows, self.asked = cursors, rows, 0
+        self.cursors, self.rows, self.requested = cursors, rows, 0
 
     def fetch(self, part: TimeWindow) -> WindowRows:
-        number, self.asked = self.asked, self.asked + 1
+        number, self.requested = self.requested, self.requested + 1
         rows = [{"id": row_id} for row_id in self.rows[number % len(self.rows)]]
         cursor = self.cursors[number % len(self.cursors)]
         return WindowRows(rows=rows, remaining=[replace(part, cursor=cursor)])

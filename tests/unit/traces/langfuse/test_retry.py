@@ -15,7 +15,7 @@ from app.traces.sources.langfuse.retry import (
     decide_retry,
 )
 
-PATIENCE = LangfusePolicy()
+POLICY = LangfusePolicy()
 
 
 def decide(
@@ -33,7 +33,7 @@ def decide(
         failed_attempts=attempt,
         waited_s=waited_s,
         random_factor=chance,
-        policy=PATIENCE,
+        policy=POLICY,
     )
 
 
