@@ -1,1 +1,1 @@
-"""MOSAICO: benchmarks of AI agents, judged every night."""
+"""MOSAICO: measures AI agents and compares each run with its baseline."""

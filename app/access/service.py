@@ -40,7 +40,7 @@ FIRST_KEY_LOCK = 0x6D6F73616963_6B
 
 
 class BadAdminKey(AppError):
-    """The admin key in MOSAICO_ADMIN_KEY or in the admin key file cannot be used."""
+    """MOSAICO_ADMIN_KEY or the admin key file has no usable key; correct or remove it."""
 
     code = "bad-admin-key"
     exit_code = 78

@@ -17,7 +17,7 @@ class BenchmarkNotFound(NotFound):
 
 
 class KpiNotFound(NotFound):
-    """The benchmark has no KPI with this id; GET its /kpis lists its KPIs."""
+    """The benchmark has no KPI with this ID; GET its /kpis lists its KPIs."""
 
     code = "kpi-not-found"
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class SchemaMismatch(Unavailable):
-    """The schema version of the database is not the one of this program."""
+    """The database has another schema version than this program; run `mosaico db upgrade`."""
 
     code = "schema-mismatch"
 

@@ -14,7 +14,7 @@ OTHER_USERS_OF_MOUNT = OTHER_USERS & ~stat.S_IRGRP
 
 
 class UnsafeSecretFile(AppError):
-    """A secret file cannot be used: only its owner may have access to it (mode 0600)."""
+    """A secret file has no key, or other users can access it; correct it as the message says."""
 
     code = "unsafe-secret-file"
     exit_code = 78

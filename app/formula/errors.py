@@ -37,7 +37,7 @@ class Mistake:
 
 
 class InvalidFormula(Invalid):
-    """The formula is not valid; every mistake is listed."""
+    """The formula is not valid; correct the parts that `errors` lists."""
 
     code = "invalid-formula"
 

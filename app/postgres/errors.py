@@ -41,7 +41,7 @@ class FolderNotOwned(Conflict):
 
 
 class DataVersionMismatch(Conflict):
-    """The data was written by another major version of Postgres."""
+    """Another major version of Postgres wrote the data; load a dump, or choose another folder."""
 
     code = "foreign-data-version"
 
@@ -53,7 +53,7 @@ class WrongOwner(Forbidden):
 
 
 class ExternalDatabase(AppError):
-    """DATABASE_URL names an external server; MOSAICO neither starts nor stops it."""
+    """DATABASE_URL names an external server; start or stop it with its own tools."""
 
     code = "external-database"
     status = 409

@@ -43,7 +43,7 @@ MAX_TURN_S: Final = 60.0
 class ScoresNotWritable(Conflict):
     """The source of the traces does not take scores; set `writeBack` of the benchmark to false."""
 
-    code = "no-way-back"
+    code = "write-back-not-supported"
 
 
 class Superseded(Conflict):

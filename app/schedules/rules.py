@@ -80,7 +80,7 @@ SKIP_DETAILS = {
 
 
 class NeverFires(Invalid):
-    """The cron expression never fires: no date matches all its fields."""
+    """The cron expression never fires: no date matches all its fields; change one of them."""
 
     code = "never-fires"
 

@@ -21,7 +21,7 @@ class UnreadableInput(AppError):
 
 
 class InvalidInput(AppError):
-    """An input file does not have the expected content."""
+    """An input file has unexpected content; correct it as the message says."""
 
     code = "invalid-input"
     status = 400

@@ -42,7 +42,7 @@ class InvalidDataset(AppError):
 
 
 class UnknownTask(AppError):
-    """The dataset has no such task or category."""
+    """The dataset has no such task or category; use a name from the message."""
 
     code = "unknown-task"
     status = 400
