@@ -47,9 +47,9 @@ def test_missing_run__a_longer_gap_is_reported_once_to_the_recipients_of_its_rul
         "No run has completed since 2026-11-22 02:10 UTC; one is expected every 24 hours."
         " To start one: mosaico runs start bench-001 agent-001"
     )
-    [delivery] = agent_with_run.listed("/deliveries")
+    [delivery] = agent_with_run.list_items("/deliveries")
     assert "hooks.example.com" in delivery["recipient"]
-    assert agent_with_run.listed("/notifications")[0]["title"].endswith(
+    assert agent_with_run.list_items("/notifications")[0]["title"].endswith(
         "no run for 1 day (bench-001)"
     )
     # The next gap is another one.
