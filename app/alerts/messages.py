@@ -76,7 +76,7 @@ NamesOf: TypeAlias = Callable[[AlertFields], DisplayNames]
 
 @dataclass(frozen=True, slots=True)
 class AlertCause:
-    """Alerts of several rules about one value; the most severe comes first."""
+    """Alerts of several rules about one value; the one that says most about it comes first."""
 
     alerts: tuple[AlertFields, ...]
 
@@ -129,7 +129,11 @@ def group_causes(alerts: Sequence[AlertFields]) -> list[AlertCause]:
         )
         key = (alert.state, alert.benchmark_id, alert.agent_id, alert.run_id, cause)
         groups.setdefault(key, []).append(alert)
-    return [AlertCause(tuple(group)) for group in groups.values()]
+    return [
+        # The evidence over runs has an interval.
+        AlertCause(tuple(sorted(group, key=lambda alert: alert.details.runs is None)))
+        for group in groups.values()
+    ]
 
 
 def render_rule_test(
@@ -254,7 +258,7 @@ def _render_item(cause: AlertCause, names: DisplayNames, *, with_severity: bool)
     return MessageItem(
         title=f"{names.agent}: {_headline(alert)}",
         sentences=tuple(_sentences(cause)),
-        facts=(MessageFact("severity", alert.severity),) if has_severity else (),
+        facts=(MessageFact("severity", _severity(cause.alerts)),) if has_severity else (),
         link=_run_link(alert),
         links=tuple(_trace_links(alert.details.traces[:MAX_TRACES])) if is_bad else (),
         advice=tuple(_advice(alert)) if is_bad else (),

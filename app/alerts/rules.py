@@ -482,17 +482,25 @@ def _assess_percentage(
     is_breach = _reaches(harmful_change, percent) and _reaches(
         abs(value - baseline), minimum_effect
     )
-    direction = "fell" if value < baseline else "rose"
     is_small = harmful_change >= percent and not is_breach
     return Assessment(
         outcome=AlertOutcome.BREACH if is_breach else AlertOutcome.HEALTHY,
         value=value,
         baseline=baseline,
         min_detectable_effect=max(percent / 100 * abs(baseline), minimum_effect),
-        explanation=f"{name} {direction} by {format_number(abs(change))} % to"
-        f" {_with_unit(value, value_spec)}, from {_with_unit(baseline, value_spec)} (mean of"
+        explanation=f"{_describe_change(value_spec, value, baseline, change)} (mean of"
         f" {_last_runs(len(earlier))}); the limit is {format_number(percent)} %."
         + (" The change is below the minimum effect." if is_small else ""),
+    )
+
+
+def _describe_change(value_spec: ValueSpec, value: float, baseline: float, percent: float) -> str:
+    now, before = _with_unit(value, value_spec), _with_unit(baseline, value_spec)
+    if math.isclose(value, baseline, rel_tol=TOLERANCE):
+        return f"{value_spec.name} is {now}, unchanged from {before}"
+    direction = "fell" if value < baseline else "rose"
+    return (
+        f"{value_spec.name} {direction} by {format_number(abs(percent))} % to {now}, from {before}"
     )
 
 

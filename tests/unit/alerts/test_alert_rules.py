@@ -85,6 +85,11 @@ def test_percentage_drop__a_rise_is_healthy() -> None:
     assert assess(Condition.PERCENTAGE_RISE, 0.5, 1.0, threshold=10).outcome is H
 
 
+def test_percentage_drop__rounding_errors_are_no_change() -> None:
+    assessment = assess(Condition.PERCENTAGE_DROP, 0.7, 0.1 * 7, threshold=10)
+    assert assessment.explanation.startswith("quality is 0.7, unchanged from 0.7 (mean of ")
+
+
 def test_percentage_drop__a_negative_value_that_falls_is_a_breach() -> None:
     assert assess(Condition.PERCENTAGE_DROP, -12.0, -10.0, threshold=20).outcome is B
     assert assess(Condition.PERCENTAGE_DROP, -8.0, -10.0, threshold=20).outcome is H

@@ -199,6 +199,16 @@ def test_render_alerts__rules_about_one_number_are_one_item() -> None:
     ]
 
 
+def test_render_alerts__the_line_of_a_cause_has_the_interval_of_any_of_its_rules() -> None:
+    without_interval = AlertDetails(value_name="answer quality", since=NOW)
+    message = render(
+        FakeAlert(name="10 % drop", id="e-1", details=without_interval),
+        FakeAlert(name="regression", id="e-2", severity="WARNING"),
+    )
+    [item] = message.items
+    assert (item.sentences[0], message.severity) == (CHANGE_LINE, MessageSeverity.CRITICAL)
+
+
 def test_render_alerts__firing_alerts_come_first_and_give_the_severity() -> None:
     message = render(
         FakeAlert(name="a", state="RESOLVED"),
