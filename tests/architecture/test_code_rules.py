@@ -30,6 +30,7 @@ MAY_BE_ASYNC = {
     "app/core/web/allowed_hosts.py",
     "app/core/web/query_parameters.py",
     "app/core/web/response_headers.py",
+    "app/core/web/static_files.py",
     "app/core/web/request_body.py",
     "app/core/problem_documents.py",
     "app/core/web/sse.py",
