@@ -24,6 +24,9 @@ from app.reporting.router import router as run_pictures
 from app.runs.router import router as benchmark_runs
 from app.schedules.router import router as schedule_configs
 from app.schedules.router import summary_router as daily_summary
+from app.traces.otel.router import PATHS as OTLP_PATHS
+from app.traces.otel.router import TRACES_PATH
+from app.traces.otel.router import router as otlp_receiver
 from app.traces.router import router as local_datasets
 from app.triggers.router import events as trigger_events
 from app.triggers.router import langfuse_secrets, webhook_secrets, webhooks
@@ -32,7 +35,11 @@ PREFIX = "/api/v1"
 
 # Routes that read their body in chunks; every other body is JSON of at most 1 MiB.
 STREAMED_ROUTES = frozenset[tuple[str, str]](
-    {("POST", f"{PREFIX}/local-datasets"), ("POST", f"{PREFIX}/local-datasets/import")}
+    {
+        ("POST", f"{PREFIX}/local-datasets"),
+        ("POST", f"{PREFIX}/local-datasets/import"),
+        ("POST", TRACES_PATH),
+    }
 )
 
 # Routes whose signature covers the raw bytes of the body.
@@ -82,7 +89,7 @@ def include_pages(router: APIRouter) -> None:
 
 
 def include_routers(router: APIRouter) -> None:
-    """Add every router below `/api/v1`, with its documented problems.
+    """Add every router below `/api/v1`, with its documented problems, and the receiver of spans.
 
     The routers are not nested: Starlette would search each level separately for every request.
     """
@@ -93,6 +100,8 @@ def include_routers(router: APIRouter) -> None:
             responses=PROBLEMS,
             dependencies=[Depends(reject_wrong_parameters)],
         )
+    # Exporters append `/v1/traces` to the address of the service.
+    router.include_router(otlp_receiver)
 
 
 def is_streamed(scope: Scope) -> bool:
@@ -103,7 +112,9 @@ def is_streamed(scope: Scope) -> bool:
 
 
 def requires_key(scope: Scope) -> bool:
-    """Whether the request needs an API key: everything below `/api/v1` that is not signed."""
+    """Whether the request needs an API key: exports, and everything below `/api/v1` that is not signed."""
+    if scope["path"] in OTLP_PATHS:
+        return True
     return scope["path"].startswith(f"{PREFIX}/") and not is_signed(scope)
 
 

@@ -5,6 +5,8 @@ import logging
 import os
 import signal
 import threading
+from datetime import timedelta
+from functools import partial
 
 from app.access.audit import delete_old_entries
 from app.access.rate_limits import delete_old_windows
@@ -28,6 +30,7 @@ from app.runs.retention import purge_expired_runs
 from app.schedules import daily_summary, missed_schedules
 from app.schedules import tasks as schedule_tasks
 from app.startup import opened_resources, set_up_logs
+from app.traces.otel.service import delete_expired_traces
 from app.triggers import tasks as trigger_tasks
 from app.triggers.service import delete_expired_events
 
@@ -62,7 +65,10 @@ async def _work(settings: Settings, resources: Resources, pool: ProcessPool) -> 
         concurrency=settings.worker_concurrency,
         call_timeout_s=settings.metric_timeout_s,
         ticks={
-            "purge": (PURGE_INTERVAL_S, lambda: _purge(resources)),
+            "purge": (
+                PURGE_INTERVAL_S,
+                lambda: _purge(resources, keep_spans=timedelta(days=settings.otel_keep_days)),
+            ),
             "deliveries": (
                 notification_tasks.TICK_S,
                 lambda: notification_tasks.tick(resources),
@@ -124,10 +130,10 @@ def _report_missing_runs(resources: Resources) -> None:
             reported = missing_runs.report_missing_runs(session, resources.clock())
 
 
-def _purge(resources: Resources) -> None:
+def _purge(resources: Resources, *, keep_spans: timedelta) -> None:
     """Delete expired rows: stored responses, browser sessions, finished jobs, trigger events,
-    notifications, audit entries, traces of runs that are older than `keepDays`, and cached answers of
-    models.
+    notifications, audit entries, traces of runs that are older than `keepDays`, cached answers of
+    models, and received spans.
 
     Raises: `ClocksDiffer`, before anything is deleted.
     """
@@ -143,5 +149,6 @@ def _purge(resources: Resources) -> None:
         delete_old_entries,
         purge_expired_runs,
         evict_expired_answers,
+        partial(delete_expired_traces, keep=keep_spans),
     ):
         delete_in_batches(resources.db, delete_some, resources.clock)

@@ -14,6 +14,7 @@ SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
 _FIELD_COUNT = struct.Struct(">h")
 _FIELD_LENGTH = struct.Struct(">i")
+_NULL = _FIELD_LENGTH.pack(-1)
 
 BLOCK_BYTES = 256 * 1024
 
@@ -59,11 +60,14 @@ def copy_encoded_file(
         copy.write(TRAILER)
 
 
-def encode_row(*fields: bytes) -> bytes:
-    """One row in the binary COPY format; each field in the binary form of its type."""
+def encode_row(*fields: bytes | None) -> bytes:
+    """One row in the binary COPY format; each field in the binary form of its type, None for NULL."""
     parts = [_FIELD_COUNT.pack(len(fields))]
     for field in fields:
-        parts += (_FIELD_LENGTH.pack(len(field)), field)
+        if field is None:
+            parts.append(_NULL)
+        else:
+            parts += (_FIELD_LENGTH.pack(len(field)), field)
     return b"".join(parts)
 
 

@@ -219,6 +219,15 @@ class Settings(BaseSettings):
             description="Seconds without progress and without a job after which a run fails as stalled.",
         ),
     ] = 900.0
+    otel_keep_days: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=3650,
+            description="Days after which received OpenTelemetry spans are deleted. Runs keep their"
+            " copies of the traces.",
+        ),
+    ] = 30
     log_format: Annotated[
         str, Field(pattern="^(console|json)$", description="`console` or `json`.")
     ] = "console"

@@ -1,9 +1,18 @@
-"""Tables of traces: collections, transcripts, uploads and circuit breakers."""
+"""Tables of traces: collections, transcripts, uploads, spans and circuit breakers."""
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Identity, Index, Integer, SmallInteger, UniqueConstraint, func
+from sqlalchemy import (
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    SmallInteger,
+    UniqueConstraint,
+    func,
+    text,
+)
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 from sqlalchemy.types import Text
@@ -119,6 +128,58 @@ class LocalTrace(Base):
     position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     trace_id: Mapped[str]
     line: Mapped[str]
+
+
+class OtelTrace(Base):
+    """A trace of which OpenTelemetry spans were received.
+
+    `occurred_at` is the start of the earliest span in its first export; it never changes. `has_root`
+    says whether a span without a parent has arrived.
+    """
+
+    __tablename__ = "otel_traces"
+    __table_args__ = (
+        Index("ix_otel_traces_occurred_at_trace_id", "occurred_at", "trace_id"),
+        Index("ix_otel_traces_last_received_at", "last_received_at"),
+    )
+
+    trace_id: Mapped[str] = mapped_column(primary_key=True)
+    occurred_at: Mapped[datetime]
+    has_root: Mapped[bool]
+    first_received_at: Mapped[datetime]
+    last_received_at: Mapped[datetime]
+
+
+class OtelSpan(Base):
+    """One span as `app.traces.otel.spans` writes it: `content` is text, which holds what jsonb refuses.
+
+    `dataset`, `run_name` and `item_id` are set together, for a span of an experiment. `facts` are what
+    the span says about its trace, for the filters of production traces. Times are nanoseconds since
+    1970 by the clock of the client. Without a foreign key: it would be checked for each span.
+    """
+
+    __tablename__ = "otel_spans"
+    __table_args__ = (
+        Index(
+            "ix_otel_spans_dataset_run_name_trace_id",
+            "dataset",
+            "run_name",
+            "trace_id",
+            postgresql_where=text("item_id IS NOT NULL"),
+        ),
+    )
+
+    trace_id: Mapped[str] = mapped_column(primary_key=True)
+    span_id: Mapped[str] = mapped_column(primary_key=True)
+    parent_id: Mapped[str | None]
+    name: Mapped[str]
+    start_ns: Mapped[int]
+    end_ns: Mapped[int]
+    dataset: Mapped[str | None]
+    run_name: Mapped[str | None]
+    item_id: Mapped[str | None]
+    facts: Mapped[dict[str, Any] | None]
+    content: Mapped[str]
 
 
 class CircuitBreakerRow(Base):

@@ -310,6 +310,38 @@ def upgrade() -> None:
         prefixes=["UNLOGGED"],
     )
     op.create_table(
+        "otel_traces",
+        sa.Column("trace_id", sa.Text(), nullable=False),
+        sa.Column("occurred_at", TIMESTAMP, nullable=False),
+        sa.Column("has_root", sa.Boolean(), nullable=False),
+        sa.Column("first_received_at", TIMESTAMP, nullable=False),
+        sa.Column("last_received_at", TIMESTAMP, nullable=False),
+        sa.PrimaryKeyConstraint("trace_id", name="pk_otel_traces"),
+    )
+    op.create_index("ix_otel_traces_occurred_at_trace_id", "otel_traces", ["occurred_at", "trace_id"])
+    op.create_index("ix_otel_traces_last_received_at", "otel_traces", ["last_received_at"])
+    op.create_table(
+        "otel_spans",
+        sa.Column("trace_id", sa.Text(), nullable=False),
+        sa.Column("span_id", sa.Text(), nullable=False),
+        sa.Column("parent_id", sa.Text(), nullable=True),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("start_ns", sa.BigInteger(), nullable=False),
+        sa.Column("end_ns", sa.BigInteger(), nullable=False),
+        sa.Column("dataset", sa.Text(), nullable=True),
+        sa.Column("run_name", sa.Text(), nullable=True),
+        sa.Column("item_id", sa.Text(), nullable=True),
+        sa.Column("facts", JSON, nullable=True),
+        sa.Column("content", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("trace_id", "span_id", name="pk_otel_spans"),
+    )
+    op.create_index(
+        "ix_otel_spans_dataset_run_name_trace_id",
+        "otel_spans",
+        ["dataset", "run_name", "trace_id"],
+        postgresql_where=sa.text("item_id IS NOT NULL"),
+    )
+    op.create_table(
         "circuit_breakers",
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("open_until", TIMESTAMP, nullable=True),
@@ -971,6 +1003,8 @@ def downgrade() -> None:
     op.drop_table("trigger_events")
     op.drop_table("trace_results")
     op.drop_table("worker_processes")
+    op.drop_table("otel_spans")
+    op.drop_table("otel_traces")
     op.drop_table("circuit_breakers")
     op.drop_table("rate_windows")
     op.drop_table("notifications")

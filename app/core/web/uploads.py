@@ -20,6 +20,7 @@ LINE_BYTES = 16 * 1024**2
 BLOCK_BYTES = 1024**2
 DOCUMENT_BYTES = 64 * 1024**2
 IDLE_TIMEOUT_S = 60.0
+DISCARD_TIMEOUT_S = 5.0
 _VISIBLE = re.compile(rb"\S")
 
 NDJSON_TYPES = frozenset(
@@ -45,18 +46,18 @@ async def receive_ndjson(request: Request) -> AsyncIterator[UploadedBody]:
     Raises: `UnsupportedMediaType` for another type, `TooLarge` above 4 GiB, `SlowRequest` after a
             minute without data. A client that disconnects never reaches the route.
     """
-    if _content_type(request) not in NDJSON_TYPES:
+    if read_content_type(request) not in NDJSON_TYPES:
         raise UnsupportedMediaType("send one JSON object per line as application/x-ndjson")
     with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as file:
-        yield await _receive(request, file, MAX_BYTES)
+        yield await receive_body(request, file, MAX_BYTES)
 
 
 async def receive_json(request: Request) -> AsyncIterator[UploadedBody]:
     """Receive one JSON document of up to 64 MiB; raises the errors of `receive_ndjson`."""
-    if _content_type(request) not in JSON_TYPES:
+    if read_content_type(request) not in JSON_TYPES:
         raise UnsupportedMediaType("send one JSON document as application/json")
     with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as file:
-        yield await _receive(request, file, DOCUMENT_BYTES)
+        yield await receive_body(request, file, DOCUMENT_BYTES)
 
 
 NdjsonUpload = Annotated[UploadedBody, Depends(receive_ndjson)]
@@ -97,11 +98,13 @@ def _require_short(line: bytes, number: int) -> bytes:
     return line
 
 
-def _content_type(request: Request) -> str:
+def read_content_type(request: Request) -> str:
+    """The media type of the body, without parameters; empty when the client names none."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-async def _receive(request: Request, file: IO[bytes], max_bytes: int) -> UploadedBody:
+async def receive_body(request: Request, file: IO[bytes], max_bytes: int) -> UploadedBody:
+    """Receive a body into a file; raises `TooLarge` and `SlowRequest`."""
     digest, size = hashlib.sha256(), 0
     parts = request.stream().__aiter__()
     while True:
@@ -115,6 +118,10 @@ async def _receive(request: Request, file: IO[bytes], max_bytes: int) -> Uploade
             break
         size += len(part)
         if size > max_bytes:
+            # A client that still sends would not read the response.
+            with anyio.move_on_after(DISCARD_TIMEOUT_S):
+                async for _ in parts:
+                    pass
             raise TooLarge(
                 f"the upload is larger than {max_bytes} bytes; send several smaller runs"
             )

@@ -1,0 +1,293 @@
+"""The OTLP receiver: what it accepts, refuses and stores."""
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from sqlalchemy import select, text
+
+from app.traces.models import OtelSpan, OtelTrace
+from app.traces.otel import router
+from app.traces.otel.export_body import MAX_EXPORT_BYTES
+from app.traces.otel.service import EncodedSpans
+from app.traces.otel.spans import Span, StoredSpan, load_span
+from tests.support.otlp import (
+    PROTOBUF,
+    RECORDED,
+    START_NS,
+    export,
+    json_export,
+    needs_recorded,
+    span,
+)
+from tests.support.service import Service
+
+GZIP = {**PROTOBUF, "Content-Encoding": "gzip"}
+
+
+def send(service: Service, body: bytes, **headers: str) -> httpx.Response:
+    return service.client.post("/v1/traces", content=body, headers={**PROTOBUF, **headers})
+
+
+def stored_spans(service: Service) -> list[Span]:
+    columns = (
+        OtelSpan.trace_id,
+        OtelSpan.span_id,
+        OtelSpan.parent_id,
+        OtelSpan.name,
+        OtelSpan.start_ns,
+        OtelSpan.end_ns,
+        OtelSpan.content,
+    )
+    with service.resources.db.read() as session:
+        rows = session.execute(select(*columns).order_by(OtelSpan.trace_id, OtelSpan.span_id))
+        return [load_span(StoredSpan(*row)) for row in rows]
+
+
+def count_rows(service: Service) -> tuple[int, int]:
+    with service.resources.db.read() as session:
+        counts = text(
+            "SELECT (SELECT count(*) FROM otel_traces), (SELECT count(*) FROM otel_spans)"
+        )
+        traces, spans = session.execute(counts).one()
+        return traces, spans
+
+
+def test_receiver__stores_a_span_as_it_was_sent(service: Service) -> None:
+    sent = span(
+        "chat", span_id="2", parent="1", failed="it broke", ints=2**60, texts=["a", "\0é😀"]
+    )
+    resource = {"service.name": "bot", "host.id": "x"}
+    response = send(service, export([sent], resource))
+    assert (response.status_code, response.content) == (200, b"")
+    assert response.headers["content-type"] == "application/x-protobuf"
+    [stored] = stored_spans(service)
+    assert stored == Span(
+        trace_id="1".zfill(32),
+        span_id="2".zfill(16),
+        parent_id="1".zfill(16),
+        name="chat",
+        start_ns=START_NS,
+        end_ns=START_NS + 1_000_000,
+        status=2,
+        status_message="it broke",
+        attributes={"ints": 2**60, "texts": ["a", "\0é😀"]},
+        events=(),
+        resource={"service.name": "bot"},
+        scope="tests",
+    )
+
+
+@needs_recorded
+@pytest.mark.parametrize(
+    "name", sorted(path.name for path in RECORDED.glob("*.traces.*")) if RECORDED.is_dir() else []
+)
+def test_receiver__recorded_export_is_stored_once_however_often_it_comes(
+    service: Service, name: str
+) -> None:
+    body = (RECORDED / name).read_bytes()
+    kind = "application/json" if name.endswith("json") else "application/x-protobuf"
+    assert send(service, body, **{"Content-Type": kind}).status_code == 200
+    spans = stored_spans(service)
+    packed = gzip.compress(body)
+    for headers in ({"Content-Type": kind}, {"Content-Type": kind, "Content-Encoding": "gzip"}):
+        content = packed if "Content-Encoding" in headers else body
+        assert send(service, content, **headers).status_code == 200
+    assert spans
+    assert stored_spans(service) == spans
+
+
+def test_receiver__duplicate_span_within_an_export_is_stored_once(service: Service) -> None:
+    early, late = (span(span_id="1", duration_ms=ms) for ms in (1, 2))
+    assert send(service, export([late, early])).status_code == 200
+    assert [stored.end_ns for stored in stored_spans(service)] == [START_NS + 2_000_000]
+    assert count_rows(service) == (1, 1)
+
+
+def test_receiver__batches_in_any_order_form_one_trace(service: Service) -> None:
+    root, child = span(span_id="1"), span(span_id="2", parent="1", start_ns=START_NS + 5)
+    for batch in ([child], [root], [child, root]):
+        assert send(service, export(batch)).status_code == 200
+    assert count_rows(service) == (1, 2)
+    with service.resources.db.read() as session:
+        assert session.scalars(select(OtelTrace.has_root)).one() is True
+
+
+def test_receiver__chunked_json_without_length_is_accepted(service: Service) -> None:
+    body = json.dumps(json_export({"attributes": []})).encode()
+
+    def chunks() -> Iterator[bytes]:
+        yield body[:10]
+        yield body[10:]
+
+    response = service.client.post(
+        "/v1/traces", content=chunks(), headers={"Content-Type": "application/json; charset=utf-8"}
+    )
+    assert (response.status_code, response.json()) == (200, {})
+    assert count_rows(service) == (1, 1)
+
+
+def test_receiver__invalid_spans_are_rejected_and_the_others_stored(service: Service) -> None:
+    broken = span()
+    broken.trace_id = b"short"
+    response = send(service, export([span(), broken, span()]))
+    assert response.status_code == 200
+    partial = ExportTraceServiceResponse.FromString(response.content).partial_success
+    assert partial.rejected_spans == 1
+    assert "traceId '73686f7274'" in partial.error_message
+    assert count_rows(service) == (1, 2)
+
+
+def test_receiver__invalid_utf8_costs_one_span(service: Service) -> None:
+    body = export([span("first"), span("sec\x7fnd"), span("third")]).replace(b"\x7f", b"\xff")
+    response = send(service, body)
+    partial = ExportTraceServiceResponse.FromString(response.content).partial_success
+    assert (response.status_code, partial.rejected_spans) == (200, 1)
+    assert [stored.name for stored in stored_spans(service)] == ["first", "third"]
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (b"\x0a\xff\x01", PROTOBUF),
+        (b"hello", PROTOBUF),
+        (export([span()])[:-1], PROTOBUF),
+        (b"[]", {"Content-Type": "application/json"}),
+        (b"[" * 100_000, {"Content-Type": "application/json"}),
+        (b'{"resourceSpans": 7}', {"Content-Type": "application/json"}),
+        (b"{}", {"Content-Type": "text/plain"}),
+        (gzip.compress(export([span()]))[:-9], GZIP),
+        (b"plain", GZIP),
+        (b"", {**PROTOBUF, "Content-Encoding": "zstd"}),
+    ],
+    ids=str,
+)
+def test_receiver__undecodable_export_gives_400_and_stores_nothing(
+    service: Service, body: bytes, headers: dict[str, str]
+) -> None:
+    response = send(service, body, **headers)
+    assert response.status_code == 400
+    assert len(response.content) > 20
+    assert count_rows(service) == (0, 0)
+
+
+def test_receiver__error_comes_in_the_encoding_of_the_request(service: Service) -> None:
+    in_json = send(service, b"{", **{"Content-Type": "application/json"})
+    assert in_json.json()["code"] == 3
+    message = in_json.json()["message"]
+    assert "not valid JSON" in message
+    in_protobuf = send(service, b"\x0a")
+    # google.rpc.Status: field 1 is the code as a number, field 2 the message as a text.
+    assert in_protobuf.content[:3] == b"\x08\x03\x12"
+    assert in_protobuf.content[5:].decode() == "the protobuf message is truncated"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(bytes(MAX_EXPORT_BYTES + 1), id="plain"),
+        pytest.param(gzip.compress(bytes(MAX_EXPORT_BYTES + 1)), id="gzip"),
+        pytest.param(zlib.compress(bytes(300 * 1024 * 1024), 9), id="deflate bomb"),
+    ],
+)
+def test_receiver__larger_export_gives_413(service: Service, body: bytes) -> None:
+    encoding = {} if body[:2] == b"\0\0" else {"Content-Encoding": "gzip"}
+    response = send(service, body, **encoding)
+    assert response.status_code == 413
+    assert b"OTEL_BSP_MAX_EXPORT_BATCH_SIZE" in response.content
+
+
+def test_receiver__concatenated_gzip_members_are_one_body(service: Service) -> None:
+    body = export([span(), span()])
+    packed = gzip.compress(body[:20]) + gzip.compress(body[20:])
+    assert send(service, packed, **GZIP).status_code == 200
+    assert count_rows(service) == (1, 2)
+
+
+def test_receiver__unreachable_database_and_defects_give_503(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(router, "store_spans", fail)
+    response = send(service, export([span()]))
+    assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+    monkeypatch.undo()
+    monkeypatch.setattr(router, "LARGE_EXPORT_WAIT_S", 0.01)
+    monkeypatch.setattr(router, "MEMORY_BYTES", 10)
+    for _ in range(router.LARGE_EXPORTS):
+        assert router._large_exports.acquire(timeout=1)
+    try:
+        assert send(service, export([span()])).status_code == 429
+    finally:
+        router._large_exports.release(router.LARGE_EXPORTS)
+    assert send(service, export([span()])).status_code == 200
+
+
+def test_receiver__failure_within_the_transaction_stores_nothing(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = router.store_spans
+
+    def fail_at_the_end(session: object, spans: EncodedSpans, now: object) -> None:
+        store(session, spans, now)  # type: ignore[arg-type]
+        raise RuntimeError("killed before the commit")
+
+    monkeypatch.setattr(router, "store_spans", fail_at_the_end)
+    body = export([span()])
+    assert send(service, body).status_code == 503
+    assert count_rows(service) == (0, 0)
+    monkeypatch.undo()
+    assert send(service, body).status_code == 200
+    assert count_rows(service) == (1, 1)
+
+
+def test_receiver__requires_a_key_with_the_role_run(service: Service) -> None:
+    key = service.post("/keys", {"name": "reader", "role": "read"})["token"]
+    for token, status in (("wrong", 401), (key, 403)):
+        headers = {"Authorization": f"Bearer {token}"}
+        assert send(service, export([span()]), **headers).status_code == status
+
+
+@pytest.mark.parametrize("path", ["/v1/logs", "/v1/metrics"])
+def test_receiver__other_signals_are_refused_with_the_setting_to_change(
+    service: Service, path: str
+) -> None:
+    response = service.client.post(path, content=b"", headers=PROTOBUF)
+    assert response.status_code == 404
+    assert "_EXPORTER=none" in response.json()["detail"]
+
+
+def test_receiver__exports_are_not_audited(service: Service) -> None:
+    assert send(service, export([span()])).status_code == 200
+    actions = [entry["action"] for entry in service.listed("/audit")]
+    assert "export_spans" not in actions
+
+
+def test_receiver__100_000_spans_in_one_export_are_stored(service: Service) -> None:
+    # Spans that share everything but their IDs, built byte by byte: protobuf takes half a minute.
+    template = span("s", trace="ab" * 16, span_id="cd" * 8, k="v").SerializeToString()
+    spans = b"".join(
+        b"\x12"
+        + bytes([len(template)])
+        + template.replace(b"\xab" * 16, (number // 10 + 1).to_bytes(16, "big")).replace(
+            b"\xcd" * 8, (number + 1).to_bytes(8, "big")
+        )
+        for number in range(100_000)
+    )
+    body = _with_length(b"\x0a", _with_length(b"\x12", spans))
+    assert len(body) < MAX_EXPORT_BYTES
+    assert send(service, body).status_code == 200
+    assert count_rows(service) == (10_000, 100_000)
+
+
+def _with_length(tag: bytes, content: bytes) -> bytes:
+    """A field of protobuf with a length of four bytes."""
+    size = len(content)
+    length = bytes([size >> shift & 0x7F | (0x80 if shift < 21 else 0) for shift in (0, 7, 14, 21)])
+    return tag + length + content
