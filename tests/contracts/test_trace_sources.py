@@ -3,20 +3,27 @@
 A new source joins with one function that fills it with traces and one row in `SOURCES`.
 """
 
+import json
 from collections.abc import Callable
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from app.core.resources import Resources
 from app.traces import queries
 from app.traces.models import Collection
+from app.traces.otel.export_body import decode_body
+from app.traces.otel.service import encode_spans, store_spans
+from app.traces.production import ProductionTraces, TraceWindow
 from app.traces.queries import read_traces
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TraceQuery
 from app.traces.service import create_collection, encode_traces, store_local_dataset, store_page
 from app.traces.storable_traces import collect
 from app.traces.types import ToolCall, Trace, TraceOutcome
+from tests.support.otlp import export, key_values, span
 from tests.support.service import JSON, ndjson
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -76,15 +83,111 @@ def store_upload(resources: Resources, body: bytes, *, replace: bool) -> None:
         )
 
 
+def fill_otel_run(resources: Resources, traces: list[JSON]) -> TraceQuery:
+    store_export(resources, traces)
+    return TraceQuery(dataset_ref="support", run_name=None)
+
+
+def fill_otel_window(resources: Resources, traces: list[JSON]) -> TraceQuery:
+    store_export(resources, traces)
+    day = TraceWindow(from_=NOW, to=NOW + timedelta(days=1))
+    return TraceQuery(
+        dataset_ref=None, run_name=None, production=ProductionTraces(window=day, item_key="session")
+    )
+
+
+def store_export(resources: Resources, traces: list[JSON]) -> None:
+    """Receive the traces of the lines of an upload as spans that ended long ago."""
+    body = export([part for number, line in enumerate(traces) for part in spans_of(number, line)])
+    with (
+        encode_spans(decode_body(body, "application/x-protobuf")) as spans,
+        resources.db.begin() as session,
+    ):
+        store_spans(session, spans, NOW + timedelta(hours=1))
+
+
+def spans_of(number: int, line: JSON) -> list[Span]:
+    """The spans of a trace: its root, a call of a model and calls of tools."""
+    trace = f"{number + 1:x}"
+    start = int(NOW.timestamp()) * 1_000_000_000 + number
+    item: JSON = {
+        "mosaico.dataset": "support",
+        "mosaico.run": "night-1",
+        "mosaico.item_id": line.get("itemId", line["traceId"]),
+    }
+    root = span(trace=trace, span_id="1", start_ns=start, failed=line.get("error"), **item)
+    if line["traceId"] != "full":
+        return [root]
+    more = {
+        "session.id": line["itemId"],
+        "mosaico.trial": line["trial"],
+        "mosaico.expected_output": line["expectedOutput"],
+        "langfuse.trace.tags": line["tags"],
+        "input.value": line["input"],
+    }
+    root.end_time_unix_nano = start + line["latencyMs"] * 1_000_000
+    root.attributes.extend(key_values(more))
+    model = span(
+        trace=trace,
+        parent="1",
+        start_ns=start,
+        gen_ai__operation__name="chat",
+        gen_ai__usage__input_tokens=line["inputTokens"],
+        gen_ai__usage__output_tokens=line["outputTokens"],
+        gen_ai__usage__cost=line["costUsd"],
+    )
+    model.events.add(
+        name="gen_ai.evaluation.result",
+        attributes=key_values(
+            {"gen_ai.evaluation.name": "Tone", "gen_ai.evaluation.score.value": 0.1}
+        ),
+    )
+    [call] = line["toolCalls"]
+    tool = span(
+        trace=trace,
+        parent="1",
+        start_ns=start,
+        failed="no match",
+        gen_ai__tool__name=call["name"],
+        gen_ai__tool__call__arguments=json.dumps(call["arguments"]),
+    )
+    return [root, model, tool]
+
+
+def hex_id(trace_id: str) -> str:
+    """The ID of the trace of a line: the full one comes first, then `t-0`, `t-1` …"""
+    number = 1 if trace_id == "full" else int(trace_id.removeprefix("t-")) + 2
+    return f"{number:032x}"
+
+
+OTEL_TRACE = replace(
+    FULL_TRACE,
+    trace_id=hex_id("full"),
+    output=None,  # that of a failed trace is unknown
+    url=None,
+    turns=1,
+    attributes={"name": "agent", "session": "item"},
+    tool_calls=(
+        ToolCall(name="grep", arguments={"q": ["x", 1.5, None]}, ok=False, latency_ms=1.0),
+    ),
+)
+
+
 class Case(NamedTuple):
-    """A source by its name, and how it is filled."""
+    """A source by its name, how it is filled, and how it returns `FULL` and the IDs of the lines."""
 
     name: str
     fill: Callable[[Resources, list[JSON]], TraceQuery]
+    full_trace: Trace = FULL_TRACE
+    id_of: Callable[[str], str] = str
 
 
-SOURCES = [Case("local", fill_local)]
-every_source = pytest.mark.parametrize("case", SOURCES, ids=lambda case: case.name)
+SOURCES = {
+    "local": Case("local", fill_local),
+    "otel run": Case("otel", fill_otel_run, OTEL_TRACE, hex_id),
+    "otel window": Case("otel", fill_otel_window, replace(OTEL_TRACE, trial=2), hex_id),
+}
+every_source = pytest.mark.parametrize("case", SOURCES.values(), ids=SOURCES)
 
 
 def collected(resources: Resources, collection_id: int) -> list[Trace]:
@@ -101,8 +204,9 @@ def test_trace_source__returns_each_trace_once_in_order(
     source = TRACE_SOURCES.get(case.name).open(service_resources)
     pages = list(collect(source, query, None))
     traces = [trace for page in pages for trace in page.traces]
-    assert traces[0] == FULL_TRACE
-    assert [trace.trace_id for trace in traces[1:]] == [f"t-{number}" for number in range(COUNT)]
+    assert traces[0] == case.full_trace
+    ids = [case.id_of(f"t-{number}") for number in range(COUNT)]
+    assert [trace.trace_id for trace in traces[1:]] == ids
     assert [page.cursor is None for page in pages] == [False] * (len(pages) - 1) + [True]
     assert {page.total for page in pages} <= {None, COUNT + 1}
     assert len(pages) > 1

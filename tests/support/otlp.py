@@ -55,7 +55,7 @@ def export(spans: Sequence[Span], resource: Mapping[str, Any] | None = None) -> 
             )
         ]
     )
-    return message.SerializeToString()
+    return bytes(message.SerializeToString())
 
 
 def json_export(*spans: JSON) -> JSON:

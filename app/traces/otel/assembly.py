@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from app.harness.transcript import (
     ModelRequest,
@@ -12,7 +12,7 @@ from app.harness.transcript import (
     TranscriptToolCall,
 )
 from app.traces.ndjson import MAX_TRIAL
-from app.traces.otel.facts import ItemKey, find_facts, find_item, merge_facts
+from app.traces.otel.facts import FactReader, ItemKey, merge_facts
 from app.traces.otel.messages import RequestedCall, canonical_text
 from app.traces.otel.span_reader import (
     SpanKind,
@@ -37,6 +37,12 @@ EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
 TAG_NO_CONTENT: Final = "content-not-recorded"
 NS_PER_MS: Final = 1e6
 _MODEL_KINDS: Final = (SpanKind.MODEL, SpanKind.EMBEDDING)
+_TRANSCRIPT_ROLES: Final[Mapping[str, Literal["system", "user"]]] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "human": "user",
+}
 
 # Errors of a model server that say nothing about the agent.
 INFRA_ERRORS: Final = frozenset(
@@ -85,6 +91,8 @@ class _SpanTree:
     def __init__(self, spans: Sequence[Span]) -> None:
         self.spans = sorted(spans, key=lambda span: (span.start_ns, span.span_id))
         self._by_id = {span.span_id: span for span in self.spans}
+        reader = FactReader()
+        self.facts = {span.span_id: reader.read(span) for span in self.spans}
 
     def find_root(self) -> Span:
         """The first span without a parent; without one, the first whose parent has not arrived."""
@@ -97,7 +105,8 @@ class _SpanTree:
         items = {
             span.span_id: item
             for span in self.spans
-            if (item := find_item(span)) is not None and item[:2] == (dataset, run_name)
+            if (item := self.facts[span.span_id].item) is not None
+            and item[:2] == (dataset, run_name)
         }
         roots: dict[str, tuple[Span, ItemKey]] = {}
         for span_id, item in items.items():
@@ -145,7 +154,7 @@ def _assemble(tree: _SpanTree, root: Span, spans: Sequence[Span]) -> Trace:
     input_text, output_text = _find_input(root_reading, chats), _find_output(root_reading, chats)
     is_recorded = input_text is not None or output_text is not None
     error = read_error(root)
-    facts = merge_facts(map(find_facts, _root_first(root, agent_spans)))
+    facts = merge_facts(tree.facts[span.span_id].facts for span in _root_first(root, agent_spans))
     return Trace(
         trace_id=root.trace_id,
         item_id=root.trace_id,
@@ -309,11 +318,10 @@ def _transcript(chats: Sequence[_ReadSpan], tools: Sequence[Span]) -> Transcript
     results = {read_tool(span).call_id: span for span in tools}
     for span, reading in chats:
         for message in reading.input_messages:
-            role = "system" if message.role in ("system", "developer") else "user"
-            is_new = message.text and message.text not in seen_inputs
-            if is_new and message.role in ("system", "developer", "user", "human"):
-                seen_inputs.add(message.text or "")
-                steps.append(TranscriptMessage(role=role, text=message.text or ""))
+            role = _TRANSCRIPT_ROLES.get(message.role)
+            if role is not None and message.text and message.text not in seen_inputs:
+                seen_inputs.add(message.text)
+                steps.append(TranscriptMessage(role=role, text=message.text))
         request = ModelRequest(
             input_tokens=reading.input_tokens,
             output_tokens=reading.output_tokens,

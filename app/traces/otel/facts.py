@@ -110,13 +110,15 @@ def _read_item(stated: Mapping[str, Any]) -> ItemKey | None:
 
 
 def merge_facts(facts_of_spans: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The facts of a trace; the first span that states a fact counts, tags and metadata are joined."""
+    """The facts of a trace: the first span that states one counts, and tags are joined."""
     merged: dict[str, Any] = {}
     tags: dict[str, None] = {}
     metadata: dict[str, str] = {}
     for facts in facts_of_spans:
         tags |= dict.fromkeys(facts.get("tags", ()))
-        metadata = {**facts.get("metadata", {}), **metadata}
+        # Frameworks describe each step in the metadata of its span; those of the root come first.
+        if not metadata.keys() - {_SERVICE}:
+            metadata = {**facts.get("metadata", {}), **metadata}
         merged = {**facts, **merged}
     return {**merged, "tags": list(tags), "metadata": metadata}
 

@@ -79,20 +79,20 @@ _INPUT_TOKENS: Final = (
     "gen_ai.usage.input_tokens",
     "gen_ai.usage.prompt_tokens",
     "llm.token_count.prompt",
+    # The keys of `langfuse.observation.usage_details`.
+    "prompt_tokens",
+    "input_tokens",
+    "input",
 )
 _OUTPUT_TOKENS: Final = (
     "gen_ai.usage.output_tokens",
     "gen_ai.usage.completion_tokens",
     "llm.token_count.completion",
-)
-_LANGFUSE_USAGE: Final = "langfuse.observation.usage_details"
-_LANGFUSE_INPUT_TOKENS: Final = ("prompt_tokens", "input_tokens", "input", "promptTokens")
-_LANGFUSE_OUTPUT_TOKENS: Final = (
     "completion_tokens",
     "output_tokens",
     "output",
-    "completionTokens",
 )
+_LANGFUSE_USAGE: Final = "langfuse.observation.usage_details"
 _LANGFUSE_COST: Final = "langfuse.observation.cost_details"
 _COSTS: Final = ("gen_ai.usage.cost", "operation.cost", "llm.cost.total")
 _MESSAGES: Final = {
@@ -168,8 +168,8 @@ def read_span(span: Span) -> SpanReading:
         output=_text(span, "output", output_messages),
         input_messages=input_messages,
         output_messages=output_messages,
-        input_tokens=_count(usage, _LANGFUSE_INPUT_TOKENS) or _count(attributes, _INPUT_TOKENS),
-        output_tokens=_count(usage, _LANGFUSE_OUTPUT_TOKENS) or _count(attributes, _OUTPUT_TOKENS),
+        input_tokens=_count({**attributes, **usage}, _INPUT_TOKENS),
+        output_tokens=_count({**attributes, **usage}, _OUTPUT_TOKENS),
         cost_usd=_cost(attributes),
         error=read_error(span),
     )
@@ -206,8 +206,9 @@ def read_error(span: Span) -> str | None:
     exception = find_exception(span)
     messages = (
         span.attributes.get("langfuse.observation.status_message"),
-        span.status_message,
+        # Before the status, which some libraries fill with a traceback.
         exception.get("exception.message"),
+        span.status_message,
         find_error_type(span),
     )
     message = next((text for text in messages if isinstance(text, str) and text), None)

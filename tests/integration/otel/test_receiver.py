@@ -4,16 +4,18 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator
+from datetime import datetime
 
 import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from sqlalchemy import select, text
+from sqlalchemy.orm import Session
 
 from app.traces.models import OtelSpan, OtelTrace
 from app.traces.otel import router
 from app.traces.otel.export_body import MAX_EXPORT_BYTES
-from app.traces.otel.service import EncodedSpans
+from app.traces.otel.service import EncodedSpans, store_spans
 from app.traces.otel.spans import Span, StoredSpan, load_span
 from tests.support.otlp import (
     PROTOBUF,
@@ -232,10 +234,8 @@ def test_receiver__unreachable_database_and_defects_give_503(
 def test_receiver__failure_within_the_transaction_stores_nothing(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = router.store_spans
-
-    def fail_at_the_end(session: object, spans: EncodedSpans, now: object) -> None:
-        store(session, spans, now)  # type: ignore[arg-type]
+    def fail_at_the_end(session: Session, spans: EncodedSpans, now: datetime) -> None:
+        store_spans(session, spans, now)
         raise RuntimeError("killed before the commit")
 
     monkeypatch.setattr(router, "store_spans", fail_at_the_end)
