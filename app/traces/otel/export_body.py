@@ -6,6 +6,7 @@ from typing import IO, Final
 
 from app.core.errors import TooLarge
 from app.traces.otel.decoding import UndecodableBody
+from app.traces.otel.json_decoder import iter_json_spans
 from app.traces.otel.spans import RejectedSpan, Span
 
 # Before and after unpacking. Source: OTLP specification, recommended limit.
@@ -42,11 +43,9 @@ def unpack_body(packed: IO[bytes], encoding: str) -> bytes:
 
 def decode_body(body: bytes, content_type: str) -> Iterator[Span | RejectedSpan]:
     """The spans of an unpacked body. Raises: `UndecodableBody`, also while the spans are read."""
-    # Only the first export pays for the import of an encoding.
     if content_type == JSON_TYPE:
-        from app.traces.otel.json_decoder import iter_json_spans
-
         return iter_json_spans(body)
+    # It loads protobuf, which a service without exports never needs.
     from app.traces.otel.protobuf_decoder import iter_protobuf_spans
 
     return iter_protobuf_spans(body)

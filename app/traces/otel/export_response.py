@@ -28,6 +28,7 @@ def success_response(spans: EncodedSpans, content_type: str) -> Response:
         partial = {"rejectedSpans": str(spans.rejected), "errorMessage": message}
         body = json.dumps({"partialSuccess": partial} if spans.rejected else {}).encode()
         return Response(body, media_type=JSON_TYPE)
+    # Only the first export in protobuf pays for the import.
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
         ExportTracePartialSuccess,
         ExportTraceServiceResponse,

@@ -111,13 +111,13 @@ def _store_export(resources: Resources, body: bytes, content_type: str) -> Respo
 
 
 @router.post("/v1/logs", dependencies=RUN)
-async def export_logs() -> Response:
+def export_logs() -> Response:
     """Refuse log records: content of prompts and answers is read from spans."""
     raise _unsupported("log records", "OTEL_LOGS_EXPORTER=none")
 
 
 @router.post("/v1/metrics", dependencies=RUN)
-async def export_metrics() -> Response:
+def export_metrics() -> Response:
     """Refuse metrics: tokens and durations are read from spans."""
     raise _unsupported("metrics", "OTEL_METRICS_EXPORTER=none")
 

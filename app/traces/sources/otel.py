@@ -77,6 +77,7 @@ class OtelSource:
         query = replace(query, run_name=cursor.run_name)
         if not cursor.place:
             yield from self._wait(cursor, lambda now: not self._get_run(query).is_quiet(now))
+            cursor = self._start(cursor.run_name)
         # Once: to count the items takes longer than to read a page.
         run = self._get_run(query)
         is_last = False
@@ -106,6 +107,8 @@ class OtelSource:
         cursor = _Cursor.decode(text) if text else self._start()
         if not cursor.place:
             yield from self._wait(cursor, lambda now: self._has_open_traces(production, now))
+            # Roots that are not expected any more are judged by the time after the wait.
+            cursor = self._start()
         with self.resources.db.read() as session:
             total = queries.count_window(session, production)
         if production.sample_size is not None:
