@@ -112,7 +112,7 @@ def spans_of(number: int, line: JSON) -> list[Span]:
     start = int(NOW.timestamp()) * 1_000_000_000 + number
     item: JSON = {
         "mosaico.dataset": "support",
-        "mosaico.run": "night-1",
+        "mosaico.run": "run-1",
         "mosaico.item_id": line.get("itemId", line["traceId"]),
     }
     root = span(trace=trace, span_id="1", start_ns=start, failed=line.get("error"), **item)

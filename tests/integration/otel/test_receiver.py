@@ -265,7 +265,7 @@ def test_receiver__other_signals_are_refused_with_the_setting_to_change(
 
 def test_receiver__exports_are_not_audited(service: Service) -> None:
     assert send(service, export([span()])).status_code == 200
-    actions = [entry["action"] for entry in service.listed("/audit")]
+    actions = [entry["action"] for entry in service.list_items("/audit")]
     assert "export_spans" not in actions
 
 

@@ -139,7 +139,7 @@ def test_docs__experiment_and_its_benchmark_work(
     exec(compile(experiment, "docs/otel.md", "exec"), {})
     provider.shutdown()
 
-    service.agent()
+    service.create_agent()
     service.post("/benchmarks", json.loads(production))
     service.post("/benchmarks", json.loads(benchmark))
     # A run waits for half a minute without spans: they came an hour ago.
@@ -147,5 +147,5 @@ def test_docs__experiment_and_its_benchmark_work(
         session.connection().exec_driver_sql(
             "UPDATE otel_traces SET last_received_at = last_received_at - interval '1 hour'"
         )
-    run = service.completed(benchmarkId="capitals")
+    run = service.complete_run(benchmarkId="capitals")
     assert (run["status"], run["tracesTotal"], run["runName"]) == ("COMPLETED", 1, "2026-11-22")

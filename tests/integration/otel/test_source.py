@@ -261,9 +261,9 @@ def test_otel_benchmark__run_over_an_experiment_is_scored(service: Service) -> N
             item("b", "fr", output__value="Lyon", mosaico__expected_output="Paris"),
         ],
     )
-    service.agent()
-    service.benchmark(source="otel", datasetRef="capitals", metrics=["ACCURACY"])
-    run = service.completed()
+    service.create_agent()
+    service.create_benchmark(source="otel", datasetRef="capitals", metrics=["ACCURACY"])
+    run = service.complete_run()
     assert (run["status"], run["runName"], run["tracesTotal"]) == ("COMPLETED", "r-1", 2)
     [metric] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
     assert metric["mean"] == 0.5
