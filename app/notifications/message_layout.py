@@ -79,7 +79,8 @@ def _item_heading(
     item: MessageItem, message: NotificationMessage, public_url: str
 ) -> Iterator[TextLine]:
     # The title of the message says the same about its only item.
-    if len(message.items) == 1 and item.title in message.title:
+    is_repeated = len(message.items) == 1 and item.title in message.title
+    if is_repeated and item.link in (None, message.link):
         return
     title = without_links(item.title, MAX_TITLE_CHARS)
     yield (TextSpan(title, True, resolve_link(item.link, public_url)),)

@@ -147,7 +147,7 @@ def test_email_channel__mail_has_text_and_html(
     plain, page = mail.get_body(("plain",)), mail.get_body(("html",))
     assert isinstance(plain, EmailMessage)
     assert isinstance(page, EmailMessage)
-    assert "It has <landed>.\nOpen in MOSAICO https://m.example/api/v1/x" in (
+    assert "It has <landed>.\n\nOpen in MOSAICO https://m.example/api/v1/x" in (
         plain.get_content().replace("\r\n", "\n")
     )
     assert "It has &lt;landed&gt;." in page.get_content()
