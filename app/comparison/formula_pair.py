@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from app.comparison.comparison_spec import ValueRange
+from app.comparison.linear_change import LinearChange, mean_change
 from app.comparison.linearization import (
     FloatArray,
-    Gradient,
     ItemSumStatistic,
     contributions_of,
     gradient_at,
@@ -66,29 +66,27 @@ class ComparedRuns:
         return RunStatistics(items, self.candidate.count_metrics)
 
     @cached_property
+    def baseline_runs(self) -> list[RunStatistics]:
+        """The runs of the baseline, one by one, over the same items."""
+        run = self.baseline
+        if run.matrix.runs == 1:
+            return [run]
+        return [
+            RunStatistics(run.matrix.of_run(index), run.count_metrics)
+            for index in range(run.matrix.runs)
+        ]
+
+    @cached_property
     def draws(self) -> DrawnPair:
         """The exchanges and resamples, the same ones for every formula."""
         return draw_pair(self.candidate.units())
 
 
-class LinearChange(NamedTuple):
-    """A change with the contributions of the items, of shape (items of the formula,).
+class _StatisticsPair(NamedTuple):
+    """The statistics of a formula in a baseline and in the candidate."""
 
-    `changes` add up to about the effect, `influences` (of the candidate minus of the baseline) to 0.
-    For runs of different items these are the influences of baseline and candidate with the gradient
-    between the runs.
-    `gradient` is that between the runs, on the scale of the effect.
-    """
-
-    baseline: float
-    candidate: float
-    effect: float
-    is_logarithm: bool
-    changes: FloatArray
-    influences: FloatArray
-    baseline_influences: FloatArray
-    candidate_influences: FloatArray
-    gradient: Gradient
+    baseline: dict[Reference, ItemSumStatistic]
+    candidate: dict[Reference, ItemSumStatistic]
 
 
 class _TrialNoise(NamedTuple):
@@ -170,25 +168,49 @@ class FormulaPair:
             for part in ("n", "total", "squares")
         )
 
-    @cached_property
-    def _statistics(
-        self,
-    ) -> tuple[dict[Reference, ItemSumStatistic], dict[Reference, ItemSumStatistic]]:
+    def _statistics(self, baseline: RunStatistics) -> "_StatisticsPair":
+        """The statistics of a baseline, which may be one of several runs, and of the candidate."""
+        runs = (baseline, self._runs[1])
         first, second = (dict[Reference, ItemSumStatistic](), dict[Reference, ItemSumStatistic]())
         for ref in self.formula.references:
             column = column_of(ref.key)
-            labels = shared_labels(self._runs, column)
-            values = self._runs[0].values(column)
+            labels = shared_labels(runs, column)
+            values = baseline.values(column)
             center = float(np.nanmean(values)) if np.isfinite(values).any() else 0.0
-            for statistics, run, mask in zip(
-                (first, second), self._runs, self._masks[ref], strict=True
-            ):
+            for statistics, run, mask in zip((first, second), runs, self._masks[ref], strict=True):
                 statistics[ref] = run.statistic(ref, mask, center=center, labels=labels)
-        return first, second
+        return _StatisticsPair(first, second)
 
     def linearize(self, limits: ValueRange) -> LinearChange | None:
-        """The change as a sum over items; None when a run has no value or no gradient."""
-        first, second = self._statistics
+        """The change as a sum over items; None when a run has no value or no gradient.
+
+        With several baseline runs the baseline of a KPI is the mean of its values in these runs, not
+        its value of their mean: the minimum of two metrics, for example, is lower in a run than in
+        a mean of runs, because noise lowers a minimum.
+        """
+        change = self._linearize(self._statistics(self._runs[0]), limits)
+        runs = self._pair.baseline_runs
+        if change is None or len(runs) == 1 or not self._is_averaged:
+            return change
+        by_run = [self._linearize(self._statistics(run), limits) for run in runs]
+        return mean_change(change, [one for one in by_run if one is not None])
+
+    @property
+    def _is_averaged(self) -> bool:
+        """Whether the formula is one of several means over the same items, so that its value in a
+        mean of runs may differ from the mean of its values.
+        """
+        return (
+            self._pair.is_paired
+            and len(self.formula.references) > 1
+            and all(
+                ref.stat == "mean" and not self._runs[0].is_counted(ref)
+                for ref in self.formula.references
+            )
+        )
+
+    def _linearize(self, statistics: "_StatisticsPair", limits: ValueRange) -> LinearChange | None:
+        first, second = statistics
         points = [sums_of(first), mean_of_sums(first, second), sums_of(second)]
         values = [value_at(self.formula, first, point) for point in points]
         gradients = [gradient_at(self.formula, first, point) for point in points]

@@ -4,7 +4,7 @@ import hashlib
 import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 # Runs that share fewer items are compared as two samples of all their items.
@@ -69,6 +69,20 @@ class ItemMatrix:
     def runs(self) -> int:
         """The number of runs whose traces the matrix holds, at least one."""
         return max(self.run_index, default=0) + 1
+
+    def of_run(self, run: int) -> "ItemMatrix":
+        """The traces of one run, with all items. Label counts are not known by run."""
+        traces = [trace for trace, index in enumerate(self.run_index) if index == run]
+        return replace(
+            self,
+            item_index=array("l", (self.item_index[trace] for trace in traces)),
+            run_index=array("l", [0] * len(traces)),
+            values={
+                name: array("d", (column[trace] for trace in traces))
+                for name, column in self.values.items()
+            },
+            counts={},
+        )
 
     def take(self, indices: Sequence[int]) -> "ItemMatrix":
         """The matrix of the given items, in the given order."""

@@ -261,6 +261,22 @@ def test_sum__of_several_baseline_runs_is_that_of_one_run() -> None:
     assert (change.baseline_value, change.value) == (12.0, 12.0)
 
 
+def test_kpi__of_several_baseline_runs_is_the_mean_of_its_values() -> None:
+    # The minimum is 0.4 in every run; of the mean of the runs it would be 0.6, and a fall by 0.2.
+    rows = [
+        ItemRow(run_seq, f"{item:03d}", "r", [], values)
+        for item in range(12)
+        for run_seq, values in ((1, [0.4, 0.8]), (2, [0.8, 0.4]))
+    ]
+    baseline = matrix_of_rows(rows, {1: ["A", "B"], 2: ["A", "B"]}, ["A", "B"])
+    change = change_of(baseline, run([0.4] * 12, [0.8] * 12), "MIN(A, B)")
+    assert (change.baseline_value, change.value) == pytest.approx((0.4, 0.4))
+    assert change.effect == pytest.approx(0, abs=1e-12)
+    # A linear formula has no such difference.
+    mean = change_of(baseline, run([0.4] * 12, [0.8] * 12), SUM)
+    assert mean.baseline_value == pytest.approx(0.6)
+
+
 def test_kpi__item_without_the_metric_in_one_run_is_left_out() -> None:
     # The ten easy items of the baseline lost their value: what is left is as it was.
     hard = [0.1, 0.2, 0.3, 0.2, 0.1, 0.3] * 5
