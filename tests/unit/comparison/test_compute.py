@@ -264,7 +264,7 @@ def test_sum__of_several_baseline_runs_is_that_of_one_run() -> None:
 def test_kpi__of_several_baseline_runs_is_the_mean_of_its_values() -> None:
     # The minimum is 0.4 in every run; of the mean of the runs it would be 0.6, and a fall by 0.2.
     rows = [
-        ItemRow(run_seq, f"{item:03d}", "r", [], values)
+        ItemRow(run_seq, f"{item:03d}", "r", [], [*values])
         for item in range(12)
         for run_seq, values in ((1, [0.4, 0.8]), (2, [0.8, 0.4]))
     ]

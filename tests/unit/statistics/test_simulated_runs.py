@@ -140,7 +140,7 @@ def test_simulated_runs__whole_table(family: str, capsys: pytest.CaptureFixture[
                 complaints += check(design, scenario.name, tally, CAMPAIGN_ERRORS)
                 if (
                     power
-                    and promises_power(design)
+                    and promises_power(design, scenario)
                     and power.found < FOUND - CAMPAIGN_ERRORS * (chance_error(FOUND, POWER_PAIRS))
                 ):
                     complaints.append(f"{design}, {scenario.name}: found {power.found:.1%}")
