@@ -5,7 +5,7 @@ import signal
 import threading
 from datetime import timedelta
 
-from app.core.batch_delete import delete_in_batches
+from app.core.batch_delete import purge_in_batches
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.runs.stalled_runs import fail_runs_without_progress
@@ -37,7 +37,9 @@ def run_scheduler(settings: Settings) -> None:
                 ),
                 "delete-old-fires": (
                     DELETE_INTERVAL_S,
-                    lambda: delete_in_batches(resources.db, delete_old_fires, resources.clock),
+                    lambda: purge_in_batches(
+                        resources.db, "schedule_fires", delete_old_fires, resources.clock
+                    ),
                 ),
             },
         )

@@ -4,6 +4,7 @@ from app.access import models as access
 from app.agents import models as agents
 from app.alerts import models as alerts
 from app.benchmarks import models as benchmarks
+from app.core import batch_delete
 from app.core.db import Base
 from app.jobs import models as jobs
 from app.kpis import models as kpis
@@ -18,6 +19,7 @@ __all__ = [
     "access",
     "agents",
     "alerts",
+    "batch_delete",
     "benchmarks",
     "jobs",
     "kpis",

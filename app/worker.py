@@ -5,15 +5,18 @@ import logging
 import os
 import signal
 import threading
-from datetime import timedelta
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from functools import partial
+
+from sqlalchemy.orm import Session
 
 from app.access.audit import delete_old_entries
 from app.access.rate_limits import delete_old_windows
 from app.access.service import delete_expired_responses
 from app.access.sessions import delete_expired_sessions
 from app.alerts import confirmations, missing_runs
-from app.core.batch_delete import delete_in_batches, trusted_now
+from app.core.batch_delete import delete_in_batches, purge_in_batches, trusted_now
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.jobs.handlers import HANDLERS
@@ -38,6 +41,17 @@ log = logging.getLogger(__name__)
 
 PURGE_INTERVAL_S = 600.0
 STOP_S = 9.0
+
+# By the name of their mark, which is stored.
+PURGES: Mapping[str, Callable[[Session, datetime], int]] = {
+    "idempotency_keys": delete_expired_responses,
+    "browser_sessions": delete_expired_sessions,
+    "finished_jobs": delete_finished_jobs,
+    "trigger_events": delete_expired_events,
+    "notifications": delete_old_notifications,
+    "audit_log": delete_old_entries,
+    "llm_cache": evict_expired_answers,
+}
 
 # Importing a module of tasks declares its handlers.
 TASKS = (notification_tasks, run_tasks, schedule_tasks, trigger_tasks)
@@ -131,24 +145,14 @@ def _report_missing_runs(resources: Resources) -> None:
 
 
 def _purge(resources: Resources, *, keep_spans: timedelta) -> None:
-    """Delete expired rows: stored responses, browser sessions, finished jobs, trigger events,
-    notifications, audit entries, traces of runs that are older than `keepDays`, cached answers of
-    models, and received spans.
+    """Mark the runs that are older than `keepDays`, and delete what expired a day ago or earlier.
 
     Raises: `ClocksDiffer`, before anything is deleted.
     """
     with resources.db.begin() as session:
         now = trusted_now(session, resources.clock())
         delete_old_windows(session, now.timestamp())
-    for delete_some in (
-        delete_expired_responses,
-        delete_expired_sessions,
-        delete_finished_jobs,
-        delete_expired_events,
-        delete_old_notifications,
-        delete_old_entries,
-        purge_expired_runs,
-        evict_expired_answers,
-        partial(delete_expired_traces, keep=keep_spans),
-    ):
-        delete_in_batches(resources.db, delete_some, resources.clock)
+    delete_in_batches(resources.db, purge_expired_runs, resources.clock)
+    spans = partial(delete_expired_traces, keep=keep_spans)
+    for kind, delete_some in {**PURGES, "received_spans": spans}.items():
+        purge_in_batches(resources.db, kind, delete_some, resources.clock)

@@ -15,6 +15,7 @@ from benchmarks import (
     formula,
     langfuse,
     lists,
+    load,
     mcp,
     memory,
     metrics,
@@ -41,6 +42,7 @@ GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "mcp": mcp.measure,
     "api": api.measure,
     "lists": lists.measure,
+    "load": load.measure,
 }
 ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {"collection": collection.measure}
 

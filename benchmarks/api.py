@@ -50,6 +50,7 @@ from app.results.models import BenchmarkRun
 from app.runs.router import run_view
 from app.runs.schemas import RunView
 from benchmarks.result_rows import BenchRow, interleave
+from benchmarks.table_rows import insert_rows
 from tests.support.postgres import cluster, drop_database, make_database
 
 A1_GOAL, A2_GOAL = 1.3, 1.5
@@ -238,26 +239,16 @@ def _filled(url: str) -> str:
     db = Database(url, pool_size=1, name="bench")
     with db.begin() as session:
         session.execute(text("SET LOCAL statement_timeout = 0"))
-        session.execute(
-            text("INSERT INTO agents (id, name, archived, revision) VALUES ('a', 'a', false, 1)")
-        )
-        session.execute(
-            text(
-                "INSERT INTO benchmarks (id, metadata, source, metrics, min_coverage,"
-                " max_error_share, archived, revision)"
-                " VALUES ('b', '{}', 'local', '[]', 0.9, 0.05, false, 1)"
-            )
-        )
-        session.execute(
-            text(
-                "INSERT INTO benchmark_runs (id, benchmark_id, agent_id, status, triggered_by,"
-                " retry_count, fencing_token, shards_done, traces_processed, metrics_computed, created_at)"
-                " SELECT 'run-' || n, 'b', 'a', 'COMPLETED', 'MANUAL', 0, 0, 1, 100, 600,"
-                " timestamptz '2026-01-01' + n * interval '1 second'"
-                " FROM generate_series(1, :rows) AS n"
-            ),
-            {"rows": ROWS},
-        )
+        insert_rows(session, "agents", {"id": "'a'"})
+        insert_rows(session, "benchmarks", {"id": "'b'", "metrics": "'[]'"})
+        runs = {
+            "id": "'run-' || n",
+            "benchmark_id": "'b'",
+            "agent_id": "'a'",
+            "status": "'COMPLETED'",
+            "triggered_by": "'MANUAL'",
+        }
+        insert_rows(session, "benchmark_runs", runs, ROWS)
         key = create_key(session, "bench", "admin", now=utc_now())
     with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("ANALYZE"))
@@ -268,17 +259,25 @@ def _filled(url: str) -> str:
 @contextmanager
 def open_server(kind: str, url: str) -> Iterator[Server]:
     """A contender as a process of its own: `service`, `orm` or `orm-asyncpg`."""
+    with open_module("benchmarks.api", kind, url=url) as server:
+        yield server
+
+
+@contextmanager
+def open_module(*command: str, url: str, log_errors: bool = True) -> Iterator[Server]:
+    """A module that calls `serve_app`, as a process of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.api", kind],
+        [sys.executable, "-m", *command],
         env={**os.environ, "DATABASE_URL": url},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=None if log_errors else subprocess.DEVNULL,
         text=True,
     )
     try:
         assert process.stdout is not None
         ready, _, _ = select.select([process.stdout], [], [], STARTS_WITHIN_S)
-        assert ready, f"the server {kind!r} did not start"
+        assert ready, f"the server {command} did not start"
         yield Server(int(process.stdout.readline()), process)
     finally:
         process.send_signal(signal.SIGTERM)
@@ -361,11 +360,12 @@ APPS: dict[str, Callable[[str], FastAPI]] = {
 }
 
 
-def _serve(kind: str, url: str) -> None:
+def serve_app(app: FastAPI) -> None:
+    """Serve on a free port until SIGTERM, as a process of its own that prints the port first."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         config = uvicorn.Config(
-            APPS[kind](url), log_config=None, ws="none", access_log=False, server_header=False
+            app, log_config=None, ws="none", access_log=False, server_header=False
         )
         print(listener.getsockname()[1], flush=True)
         threading.Thread(target=_tell_cpu_seconds, daemon=True).start()
@@ -378,4 +378,4 @@ def _tell_cpu_seconds() -> None:
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1], os.environ["DATABASE_URL"])
+    serve_app(APPS[sys.argv[1]](os.environ["DATABASE_URL"]))

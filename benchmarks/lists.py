@@ -5,7 +5,6 @@ and the fastest of some repetitions counts: the others contain what else the mac
 Set `MOSAICO_BENCH_LIST_ROWS` for another number of rows.
 """
 
-import json
 import os
 import tempfile
 import time
@@ -14,18 +13,16 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import httpx
-from sqlalchemy import Column, Table, text
-from sqlalchemy.orm import Session
+from sqlalchemy import text
 
 from app.access.service import create_key
 from app.core.clock import utc_now
 from app.core.db import Database
 from app.core.migrations import upgrade
 from app.notifications.service import READ_BATCH
-from app.notifications.types import NotificationMessage
-from app.tables import METADATA
 from benchmarks.api import open_server
 from benchmarks.result_rows import BenchRow
+from benchmarks.table_rows import TIME, insert_rows
 from tests.support.postgres import cluster, drop_database, make_database
 
 ROWS: Final = int(os.environ.get("MOSAICO_BENCH_LIST_ROWS", "1000000"))
@@ -34,22 +31,8 @@ REPEATS: Final = 7
 # A single request of the API ends after ten seconds; the whole of a bulk request may take longer.
 BULK_TIMEOUT_S: Final = 900
 
-TIME: Final = "timestamptz '2026-01-01' + n * interval '1 second'"
 MIDDLE: Final = "2026-01-02T00:00:00Z"
 
-DEFAULTS: Final[Mapping[str, str]] = {
-    "TEXT": "'x'",
-    "JSONB": "'{}'",
-    "ARRAY": "'{}'",
-    "BIGINT": "1",
-    "INTEGER": "1",
-    "SMALLINT": "1",
-    "BOOLEAN": "false",
-    "DOUBLE": "0.5",
-    "BLOB": "'\\x00'",
-    "TIMESTAMP": TIME,
-}
-MESSAGE: Final = NotificationMessage(topic="test", title="Test").to_document()
 NAMES: Final = {"benchmark_id": "'b'", "agent_id": "'a'"}
 
 # Parents first. Each value is an SQL expression of the row number `n`.
@@ -226,39 +209,15 @@ def _fill(url: str) -> str:
     db = Database(url, pool_size=1, name="bench")
     with db.begin() as session:
         session.execute(text("SET LOCAL statement_timeout = 0"))
-        _insert(session, METADATA.tables["agents"], {"id": "'a'"}, 1)
-        _insert(session, METADATA.tables["benchmarks"], {"id": "'b'", "metrics": "'[]'"}, 1)
+        insert_rows(session, "agents", {"id": "'a'"})
+        insert_rows(session, "benchmarks", {"id": "'b'", "metrics": "'[]'"})
         kpi = {"id": "'k'", "benchmark_id": "'b'", "revision": "1"}
-        _insert(session, METADATA.tables["kpi_definitions"], kpi, 1)
+        insert_rows(session, "kpi_definitions", kpi)
         for name, columns in TABLES.items():
-            _insert(session, METADATA.tables[name], columns, ROWS)
+            insert_rows(session, name, columns, ROWS)
         key = create_key(session, "bench", "admin", now=utc_now())
     with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("SET statement_timeout = 0"))
         connection.execute(text("VACUUM ANALYZE"))
     db.dispose()
     return key.token.reveal()
-
-
-def _insert(session: Session, table: Table, columns: Mapping[str, str], rows: int) -> None:
-    required = {column.name: _default(column) for column in table.columns if _is_required(column)}
-    times = {"created_at": TIME} if "created_at" in table.columns else {}
-    values = {**required, **times, **columns}
-    parameters: dict[str, object] = {"rows": rows}
-    if ":message" in "".join(values.values()):
-        parameters["message"] = json.dumps(MESSAGE)
-    session.execute(
-        text(
-            f"INSERT INTO {table.name} ({', '.join(values)}) SELECT {', '.join(values.values())}"
-            " FROM generate_series(1, :rows) AS n"
-        ),
-        parameters,
-    )
-
-
-def _is_required(column: Column[object]) -> bool:
-    return not column.nullable and column.server_default is None and column.identity is None
-
-
-def _default(column: Column[object]) -> str:
-    return DEFAULTS[str(column.type).partition(" ")[0].partition("(")[0].removesuffix("[]")]

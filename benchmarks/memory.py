@@ -92,8 +92,7 @@ def run_to_end(client: httpx.Client, body: dict[str, str]) -> float:
 
 @contextmanager
 def served() -> Iterator[RunningService]:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     key = "a-key-for-the-benchmark-of-memory"
     with tempfile.TemporaryDirectory(dir=_reachable()) as folder:
         environment = {
@@ -123,6 +122,13 @@ def served() -> Iterator[RunningService]:
             process.communicate(timeout=60)
 
 
+def free_port() -> int:
+    """A port on which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
 def _wait(process: "subprocess.Popen[str]") -> None:
     assert process.stderr is not None
     for line in process.stderr:
@@ -142,7 +148,7 @@ def _peaks(parent: int) -> Iterator[PeakMemory]:
     for pid, line in _descendants(parent):
         role = _role(line)
         if role:
-            measured[role] = max(measured.get(role, 0), _peak_mib(pid))
+            measured[role] = max(measured.get(role, 0), peak_mib(pid))
     return (PeakMemory(role, mib) for role, mib in measured.items())
 
 
@@ -169,7 +175,8 @@ def _ps() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def _peak_mib(pid: int) -> float:
+def peak_mib(pid: int) -> float:
+    """The largest resident size of a process so far."""
     status = Path(f"/proc/{pid}/status").read_text()
     [line] = [line for line in status.splitlines() if line.startswith("VmHWM")]
     return int(line.split()[1]) / 1024

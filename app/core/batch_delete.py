@@ -1,10 +1,15 @@
-"""Deletes many rows in short transactions."""
+"""Deletes many rows in short transactions, and what has expired a day after it was marked.
+
+A clock that is wrong for some minutes must not delete what is still needed: see
+docs/decisions/0028-purges-mark-first.md.
+"""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, delete, func, inspect, select, tuple_
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, delete, func, inspect, select, tuple_, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from app.core.clock import Clock
 from app.core.db import Base, Database
@@ -12,6 +17,16 @@ from app.core.errors import Unavailable
 
 BATCH_ROWS = 5_000
 MAX_CLOCK_DIFFERENCE = timedelta(minutes=5)
+PURGE_DELAY = timedelta(days=1)
+
+
+class PurgeMark(Base):
+    """The time at which the expired rows of one kind were marked: those that had expired then."""
+
+    __tablename__ = "purge_marks"
+
+    kind: Mapped[str] = mapped_column(primary_key=True)
+    marked_at: Mapped[datetime]
 
 
 class ClocksDiffer(Unavailable):
@@ -50,6 +65,38 @@ def delete_in_batches(
     while deleted:
         with db.begin() as session:
             deleted = delete_some(session, trusted_now(session, clock()))
+
+
+def purge_in_batches(
+    db: Database, kind: str, delete_some: Callable[[Session, datetime], int], clock: Clock
+) -> None:
+    """Mark the rows of a kind that have expired, and delete them at the first call a day later.
+
+    `delete_some` deletes one batch of the rows that had expired at a time. Nothing is deleted before
+    the mark is a day old. Raises: `ClocksDiffer`.
+    """
+    with db.begin() as session:
+        now = trusted_now(session, clock())
+        marked_at = _valid_mark(session, kind, now)
+    if now < marked_at + PURGE_DELAY:
+        return
+    delete_in_batches(db, lambda session, _: delete_some(session, marked_at), clock)
+    # Last: a purge that is interrupted goes on with the same mark.
+    is_purged = (PurgeMark.kind == kind) & (PurgeMark.marked_at == marked_at)
+    with db.begin() as session:
+        session.execute(update(PurgeMark).where(is_purged).values(marked_at=now))
+
+
+def _valid_mark(session: Session, kind: str, now: datetime) -> datetime:
+    """The time of the mark of a kind: now if there is none, or if it lies in the future, because a
+    clock that was ahead set it.
+    """
+    mark = insert(PurgeMark).values(kind=kind, marked_at=now)
+    earlier = func.least(PurgeMark.marked_at, mark.excluded.marked_at)
+    statement = mark.on_conflict_do_update(
+        index_elements=[PurgeMark.kind], set_={"marked_at": earlier}
+    )
+    return session.scalars(statement.returning(PurgeMark.marked_at)).one()
 
 
 def trusted_now(session: Session, process_time: datetime) -> datetime:

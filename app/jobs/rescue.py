@@ -69,7 +69,7 @@ _DELETE_FINISHED = text(
         SELECT id FROM procrastinate_jobs AS job
         WHERE job.status IN ('succeeded', 'failed', 'cancelled', 'aborted')
           AND NOT EXISTS (SELECT FROM procrastinate_events AS event
-                          WHERE event.job_id = job.id AND event.at > now() - interval '7 days')
+                          WHERE event.job_id = job.id AND event.at > :now ::timestamptz - interval '7 days')
         LIMIT :batch_rows
     ) RETURNING id
     """
@@ -143,9 +143,9 @@ def _fail_after_lost_workers(lease: JobLease) -> JobFailed:
     return JobFailed(code="POISON", message=message)
 
 
-def delete_finished_jobs(session: Session, _: datetime) -> int:
-    """Delete one batch of jobs that ended more than a week ago, by the clock of the database.
+def delete_finished_jobs(session: Session, now: datetime) -> int:
+    """Delete one batch of jobs that ended more than a week ago.
 
     Returns the number of deleted jobs; see `delete_batch`.
     """
-    return len(session.execute(_DELETE_FINISHED, {"batch_rows": BATCH_ROWS}).all())
+    return len(session.execute(_DELETE_FINISHED, {"now": now, "batch_rows": BATCH_ROWS}).all())

@@ -302,6 +302,12 @@ def upgrade() -> None:
         postgresql_where=sa.text("read_at IS NOT NULL AND in_inbox"),
     )
     op.create_table(
+        "purge_marks",
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("marked_at", TIMESTAMP, nullable=False),
+        sa.PrimaryKeyConstraint("kind", name="pk_purge_marks"),
+    )
+    op.create_table(
         "rate_windows",
         sa.Column("api_key_id", sa.Text(), nullable=False),
         sa.Column("minute", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -1007,6 +1013,7 @@ def downgrade() -> None:
     op.drop_table("otel_traces")
     op.drop_table("circuit_breakers")
     op.drop_table("rate_windows")
+    op.drop_table("purge_marks")
     op.drop_table("notifications")
     op.drop_table("local_datasets")
     op.drop_table("llm_cache")

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import psycopg
+from sqlalchemy import text
 
-from app.core.db import libpq_url
+from app.core.db import Database, libpq_url
 from tests.support.service import JSON, pair
 
 WORDS = ["the", "pelican", "flew", "over", "a", "harbor", "and", "nobody", "saw", "it", "land"]
@@ -117,6 +118,12 @@ class DatabaseReader:
             self.all(METRICS, run_id),
             self.all(KPIS, run_id),
         )
+
+
+def age_purge_marks(db: Database) -> None:
+    """Let a day pass for the rows that are marked for deletion."""
+    with db.begin() as session:
+        session.execute(text("UPDATE purge_marks SET marked_at = marked_at - interval '1 day'"))
 
 
 def varied_pairs(count: int, *, tags: list[str] | None = None, tagged: int = -1) -> list[JSON]:

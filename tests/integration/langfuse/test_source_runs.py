@@ -89,6 +89,30 @@ def test_run__part_of_a_dataset_is_invalid_unless_it_is_expected(
         assert service.complete_run()["validity"] == "VALID"
 
 
+@pytest.mark.parametrize(("malformed_count", "validity"), [(1, "VALID"), (2, "INVALID")])
+def test_run__too_many_malformed_rows_make_the_run_invalid(
+    service: Service, langfuse: FakeLangfuse, malformed_count: int, validity: str
+) -> None:
+    def spoil(answer: JSON) -> None:
+        for row in answer["data"][:malformed_count]:
+            row["traceId"] = 7
+
+    langfuse.experiment(items=30)
+    langfuse.inject(ModifiedResponse(change=spoil), path=ROWS)
+    agent(service, langfuse)
+    benchmark(service)
+
+    run = service.complete_run()
+
+    # At most 5 % of the traces may be errors of the infrastructure: one of 30, not two.
+    assert (run["status"], run["validity"]) == ("COMPLETED", validity)
+    assert run["errorShare"] == pytest.approx(malformed_count / 30)
+    [accuracy] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    assert accuracy["n"] == 30 - malformed_count
+    outcomes = "SELECT count(*) FROM collected_traces WHERE outcome = 'infra_error'"
+    assert value(service, outcomes) == malformed_count
+
+
 def test_run__trials_of_an_item_are_numbered(service: Service, langfuse: FakeLangfuse) -> None:
     langfuse.experiment(items=30, trials=3)
     agent(service, langfuse)

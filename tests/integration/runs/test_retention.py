@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.core.batch_delete import ClocksDiffer, delete_in_batches
+from app.core.batch_delete import ClocksDiffer, delete_in_batches, purge_in_batches
 from app.core.clock import utc_now
 from app.runs.retention import (
     count_runs_before,
@@ -14,7 +14,9 @@ from app.runs.retention import (
     purge_runs_before,
     restore_purged_runs,
 )
+from app.worker import PURGES, _purge
 from tests.support.service import JSON, Service, pair
+from tests.support.stored import age_purge_marks
 
 
 @pytest.fixture
@@ -148,3 +150,74 @@ def test_delete_in_batches__time_of_the_database_decides(service: Service) -> No
     before = utc_now()
     delete_in_batches(service.resources.db, delete_none, lambda: utc_now() + four_minutes)
     assert before - timedelta(seconds=1) <= received[0] < before + four_minutes
+
+
+def purge_times(service: Service) -> list[datetime]:
+    """The times for which a purge deleted, one per batch."""
+    times: list[datetime] = []
+
+    def delete_none(_session: Session, now: datetime) -> int:
+        times.append(now)
+        return 0
+
+    purge_in_batches(service.resources.db, "tests", delete_none, utc_now)
+    return times
+
+
+def stored_mark(service: Service) -> datetime:
+    with service.resources.db.read() as session:
+        mark: datetime = session.execute(text("SELECT marked_at FROM purge_marks")).scalar_one()
+        return mark
+
+
+def test_purge_in_batches__deletes_what_had_expired_a_day_ago(service: Service) -> None:
+    assert purge_times(service) == []
+    first_mark = stored_mark(service)
+    assert purge_times(service) == []
+    assert stored_mark(service) == first_mark
+
+    age_purge_marks(service.resources.db)
+    assert purge_times(service) == [first_mark - timedelta(days=1)]
+    assert stored_mark(service) > first_mark
+    assert purge_times(service) == []
+
+
+def test_purge_in_batches__mark_of_a_clock_that_was_ahead_deletes_nothing(service: Service) -> None:
+    purge_times(service)
+    with service.resources.db.begin() as session:
+        session.execute(text("UPDATE purge_marks SET marked_at = now() + interval '60 days'"))
+
+    assert purge_times(service) == []
+    assert abs(stored_mark(service) - utc_now()) < timedelta(minutes=5)
+
+
+def test_purge_in_batches__interrupted_purge_goes_on(service: Service) -> None:
+    purge_times(service)
+    age_purge_marks(service.resources.db)
+    mark = stored_mark(service)
+
+    def fail(_session: Session, _now: datetime) -> int:
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        purge_in_batches(service.resources.db, "tests", fail, utc_now)
+    assert purge_times(service) == [mark]
+
+
+def test_purge__expired_rows_of_each_kind_are_deleted_a_day_later(service: Service) -> None:
+    db = service.resources.db
+    service.agent()
+    service.send(
+        "POST", "/agents", {"id": "agent-002", "name": "Heron"}, headers={"Idempotency-Key": "a"}
+    )
+    with db.begin() as session:
+        session.execute(text("UPDATE idempotency_keys SET expires_at = now() - interval '1 day'"))
+
+    _purge(service.resources)
+    assert count(service, "idempotency_keys") == 1
+    _purge(service.resources)
+    assert count(service, "idempotency_keys") == 1
+    age_purge_marks(db)
+    _purge(service.resources)
+    assert count(service, "idempotency_keys") == 0
+    assert count(service, "purge_marks") == len(PURGES)

@@ -31,6 +31,7 @@ from tests.support.http import serving
 from tests.support.postgres import drop_database, make_database, url_of
 from tests.support.processes import LIVENESS_S, SERVICE_PREFIXES
 from tests.support.service import Service, pair, running_service
+from tests.support.stored import age_purge_marks
 
 GOOD_KEY = base64.b64encode(secrets.token_bytes(32)).decode()
 PHRASE = base64.b64encode(b"correct horse battery staple, ok").decode()
@@ -200,6 +201,8 @@ def test_restricted_role__is_sufficient_for_the_service(
         metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}]
     )
     assert restricted.complete_run(runName="run-1")["status"] == "COMPLETED"
+    _purge(restricted.resources)
+    age_purge_marks(restricted.resources.db)
     _purge(restricted.resources)
 
     with psycopg.connect(libpq_url(restricted_url)) as connection:
