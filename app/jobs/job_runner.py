@@ -20,6 +20,7 @@ from app.core.correlation import bind_correlation
 from app.core.db import libpq_url
 from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
+from app.jobs.clock_watch import ClockWatch, run_jobs_now
 from app.jobs.handlers import JobContext, JobHandler, JobHandlers, WorkerStopping
 from app.jobs.outcomes import (
     MAX_RETRY_DELAY_S,
@@ -43,6 +44,7 @@ log = logging.getLogger(__name__)
 # Jobs get this time to reach a checkpoint, then their computations are ended: the process must exit
 # within the 10 s after which container runtimes kill it.
 SHUTDOWN_GRACE_S = 4.0
+CLOCK_CHECK_INTERVAL_S = 1.0
 RECONNECT_DELAY_S = 1.0
 CONNECT_TIMEOUT_S = 5
 POLL_INTERVAL_S = 1.0
@@ -101,10 +103,12 @@ class Worker:
         # time.
         self._loop.set_default_executor(ThreadPoolExecutor(self._concurrency, "job"))
         ticker = self._start_ticker()
+        watching = asyncio.create_task(_watch_clock(ticker))
         try:
             while not self._stopping.is_set():
                 await self._run_until_lost(on_ready)
         finally:
+            watching.cancel()
             ticker.shutdown(wait=False)
 
     async def drain(self) -> None:
@@ -347,6 +351,16 @@ def _log_outcome(lease: JobLease, outcome: JobOutcome, error: Exception) -> None
         )
     else:
         log.warning("job %s (%d) is retried: %s", lease.name, lease.id, error)
+
+
+async def _watch_clock(ticker: BackgroundScheduler) -> None:
+    watch = ClockWatch()
+    while True:
+        await asyncio.sleep(CLOCK_CHECK_INTERVAL_S)
+        jump_s = watch.find_jump()
+        if jump_s:
+            log.warning("the clock was set by %.1f s", jump_s)
+            run_jobs_now(ticker)
 
 
 def _guard_tick(name: str, tick: Callable[[], object]) -> Callable[[], None]:

@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -10,6 +9,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from app.core.db import Database
 from app.core.errors import Unavailable
+from app.jobs.clock_watch import ClockWatch, run_jobs_now
 from app.schedules import firing, queries, service
 
 log = logging.getLogger(__name__)
@@ -21,8 +21,6 @@ BATCH_SIZE = 2000
 MAX_WAIT_S = 1.0
 # When other schedulers hold the locks of everything that is due, polling faster is useless.
 MIN_WAIT_S = 0.02
-# Smaller differences are slewing, and the time that passes between the readings of two clocks.
-CLOCK_JUMP_S = 0.5
 
 
 def fire_all_due(db: Database) -> float:
@@ -62,7 +60,7 @@ class Ticker:
         self._db = db
         self._chores = chores or {}
         self._scheduler = BackgroundScheduler(timezone="UTC")
-        self._clock_offset_s = _clock_offset_s()
+        self._clock_watch = ClockWatch()
         # Not set at the start: the zone data may have changed while no scheduler ran.
         self._recomputed = threading.Event()
         self._stopping = threading.Event()
@@ -85,15 +83,11 @@ class Ticker:
 
     def watch_clock(self) -> None:
         """If the clock was set, tick at once and recompute when schedules are due."""
-        offset_s = _clock_offset_s()
-        if abs(offset_s - self._clock_offset_s) > CLOCK_JUMP_S:
-            log.warning("the clock was set by %.1f s", offset_s - self._clock_offset_s)
-            self._clock_offset_s = offset_s
+        jump_s = self._clock_watch.find_jump()
+        if jump_s:
+            log.warning("the clock was set by %.1f s", jump_s)
             self._recomputed.clear()
-            for job in self._scheduler.get_jobs():
-                # After a jump backwards, APScheduler would wait until the old wall time comes
-                # again.
-                job.modify(next_run_time=datetime.now(UTC))
+            run_jobs_now(self._scheduler)
 
     def _add_job(self, name: str, interval_s: float, function: Callable[[], None]) -> None:
         self._scheduler.add_job(
@@ -136,11 +130,6 @@ class Ticker:
         except Unavailable as error:
             log.warning("a tick failed and is repeated in %g s: %s", MAX_WAIT_S, error)
             return MAX_WAIT_S
-
-
-def _clock_offset_s() -> float:
-    """The difference between the wall clock and the monotonic clock, which cannot be set."""
-    return time.time() - time.monotonic()
 
 
 def _retry_when_unavailable(name: str, chore: Callable[[], object]) -> Callable[[], None]:

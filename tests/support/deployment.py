@@ -7,7 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.llm import EMBEDDER, JUDGE, KEY, ReceivedLlmRequest, model_server
+from tests.support.llm import (
+    EMBEDDER,
+    JUDGE,
+    KEY,
+    ModelService,
+    ReceivedLlmRequest,
+    model_server,
+)
 from tests.support.processes import MASTER_KEY, Programs, programs, until
 from tests.support.service import JSON, Service
 from tests.support.stored import DatabaseReader, varied_pairs
@@ -116,17 +123,24 @@ def deployed_service(service: Service, folder: Path) -> Iterator[Deployment]:
             folder,
             DATABASE_URL=url,
             MOSAICO_MASTER_KEY=MASTER_KEY,
-            MOSAICO_LLM_BASE_URL=models.url,
-            MOSAICO_LLM_API_KEY=KEY,
-            MOSAICO_LLM_MODEL=JUDGE,
-            MOSAICO_EMBEDDINGS_MODEL=EMBEDDER,
-            MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8",
+            **judge_settings(models),
         ) as started,
     ):
-        models.judge = _grade
         deployment = Deployment(service, started, DatabaseReader(url))
         deployment.benchmark()
         yield deployment
+
+
+def judge_settings(models: ModelService) -> dict[str, str]:
+    """The settings of a service that asks this server, which grades every question."""
+    models.judge = _grade
+    return {
+        "MOSAICO_LLM_BASE_URL": models.url,
+        "MOSAICO_LLM_API_KEY": KEY,
+        "MOSAICO_LLM_MODEL": JUDGE,
+        "MOSAICO_EMBEDDINGS_MODEL": EMBEDDER,
+        "MOSAICO_OUTBOUND_ALLOW": "127.0.0.0/8",
+    }
 
 
 def _grade(request: ReceivedLlmRequest) -> str:

@@ -122,16 +122,27 @@ def start_stopped_worker(
     The runs with the latest stop points start first, so that no run waits for long. Both shards of
     a run may stop at once, hence the two additional job slots.
     """
-    for step in stops:
-        tags = [f"gate:{label}{step}"] if step == "scoring" else None
-        deployment.upload(run_name(label, step), tags=tags)
     victim = deployment.programs.worker(
         MOSAICO_WORKER_CONCURRENCY=str(len(stops) + 2), MOSAICO_METRIC_PROCESSES="2"
     )
+    start_stopped_runs(deployment, runs, stops, label, victim)
+    return victim
+
+
+def start_stopped_runs(
+    deployment: Deployment,
+    runs: dict[str, str],
+    stops: dict[str, StopPoint],
+    label: str,
+    program: Program,
+) -> None:
+    """Start one run per step and wait until each is stopped in its step."""
+    for step in stops:
+        tags = [f"gate:{label}{step}"] if step == "scoring" else None
+        deployment.upload(run_name(label, step), tags=tags)
     for step in reversed(stops):
         runs[step] = deployment.start(run_name(label, step))
-    until(lambda: all(stop.was_reached() for stop in stops.values()), what=victim.log)
-    return victim
+    until(lambda: all(stop.was_reached() for stop in stops.values()), what=program.log)
 
 
 class UndisturbedRun(NamedTuple):
@@ -143,14 +154,20 @@ class UndisturbedRun(NamedTuple):
 
 def run_undisturbed(deployment: Deployment) -> UndisturbedRun:
     """Complete a run with a judge and write-back without interruptions."""
-    deployment.add_judge_and_write_back()
     worker = deployment.programs.worker()
+    undisturbed_run = complete_undisturbed_run(deployment)
+    worker.send(signal.SIGTERM)
+    assert worker.wait_for_exit() == 0, worker.log
+    return undisturbed_run
+
+
+def complete_undisturbed_run(deployment: Deployment) -> UndisturbedRun:
+    """The same with the workers that run."""
+    deployment.add_judge_and_write_back()
     deployment.upload("undisturbed")
     run_id = deployment.start("undisturbed")
     deployment.completed_run(run_id)
     deployment.wait_for_write_back(run_id)
-    worker.send(signal.SIGTERM)
-    assert worker.wait_for_exit() == 0, worker.log
     stored, scores = (
         deployment.database.stored_run(run_id),
         source_scores(deployment, "undisturbed"),

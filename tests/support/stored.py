@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
 import psycopg
@@ -106,8 +106,8 @@ class DatabaseReader:
 
     @contextmanager
     def locked(self, name: str) -> Iterator["HeldLock"]:
-        """An advisory lock on a name, held until it is released."""
-        with psycopg.connect(self.url, autocommit=True) as connection:
+        """An advisory lock on a name, held until it is released or the database ends."""
+        with closing(psycopg.connect(self.url, autocommit=True)) as connection:
             connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [name])
             yield HeldLock(connection)
 

@@ -1,0 +1,113 @@
+"""Uploads of a gigabyte and of two million lines, while a killed worker is rescued."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+import pytest
+
+from app.jobs.process_pool import ProcessPool
+from tests.support.deployment import Deployment
+from tests.support.processes import until
+from tests.support.serve import ServiceProcesses, running_processes
+
+# A worker is rescued after some seconds; the uploads take minutes.
+TIMEOUT_S = 3600
+MAX_GROWTH_MIB = 100
+LINES_PER_BLOCK = 200
+
+pytestmark = [pytest.mark.prove, pytest.mark.xdist_group("large uploads")]
+
+
+class UploadSize(NamedTuple):
+    """An upload of so many lines with outputs of so many characters."""
+
+    lines: int
+    chars: int
+
+
+GIGABYTE = UploadSize(lines=16_384, chars=65_500)
+MANY_LINES = UploadSize(lines=2_000_000, chars=10)
+
+
+@pytest.fixture(scope="module")
+def service_processes(
+    tmp_path_factory: pytest.TempPathFactory, metric_pool: ProcessPool
+) -> Iterator[ServiceProcesses]:
+    with running_processes(tmp_path_factory.mktemp("uploads"), metric_pool) as processes:
+        yield processes
+
+
+def iter_blocks(size: UploadSize) -> Iterator[bytes]:
+    output = "x" * size.chars
+    for first in range(0, size.lines, LINES_PER_BLOCK):
+        numbers = range(first, min(first + LINES_PER_BLOCK, size.lines))
+        traces = ({"traceId": f"t-{number}", "output": output} for number in numbers)
+        yield b"".join(json.dumps(trace).encode() + b"\n" for trace in traces)
+
+
+def upload(deployment: Deployment, run_name: str, size: UploadSize) -> httpx.Response:
+    return deployment.service.client.post(
+        "/api/v1/local-datasets",
+        params={"name": "large", "runName": run_name},
+        content=iter_blocks(size),
+        headers={"Content-Type": "application/x-ndjson"},
+        timeout=TIMEOUT_S,
+    )
+
+
+def peak_mib(pid: int) -> float:
+    """The largest resident size of a process so far."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    [line] = [line for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) / 1024
+
+
+def is_copying(deployment: Deployment) -> bool:
+    return bool(deployment.database.value("SELECT count(*) > 0 FROM pg_stat_progress_copy"))
+
+
+def kill_worker_during(
+    service_processes: ServiceProcesses, response: "Future[httpx.Response]", name: str
+) -> None:
+    """Kill the worker of a run while the upload is copied, and wait until the run completes."""
+    deployment = service_processes.deployment
+    gate = deployment.programs.gate(name)
+    deployment.upload(f"gate:{name}")
+    run_id = deployment.start(f"gate:{name}")
+    until(gate.is_reached, what=service_processes.serve.log)
+    until(lambda: is_copying(deployment) or response.done(), within_s=TIMEOUT_S)
+    assert not response.done(), "the upload ended before the worker was killed"
+    os.kill(service_processes.child("worker"), signal.SIGKILL)
+    gate.open()
+    deployment.completed_run(run_id)
+
+
+@pytest.mark.parametrize("size", [GIGABYTE, MANY_LINES], ids=["1-GiB", "2,000,000-lines"])
+def test_upload__large_one_is_stored_with_flat_memory_while_a_worker_is_rescued(
+    service_processes: ServiceProcesses, size: UploadSize, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deployment = service_processes.deployment
+    api, name = service_processes.child("api"), f"lines-{size.lines}"
+    small = size._replace(lines=size.lines // 100)
+    assert upload(deployment, f"{name}-small", small).status_code == 201
+    before_mib = peak_mib(api)
+
+    with ThreadPoolExecutor(1) as thread:
+        response = thread.submit(upload, deployment, name, size)
+        kill_worker_during(service_processes, response, name)
+        dataset = response.result()
+
+    assert dataset.status_code == 201, dataset.text
+    assert dataset.json()["traceCount"] == size.lines
+    assert service_processes.child("api") == api
+    growth_mib = peak_mib(api) - before_mib
+    with capsys.disabled():
+        megabytes = dataset.json()["sizeBytes"] / 2**20
+        print(f"  {megabytes:,.0f} MiB: {before_mib:.0f} MiB + {growth_mib:.0f} MiB")  # noqa: T201
+    assert growth_mib < MAX_GROWTH_MIB

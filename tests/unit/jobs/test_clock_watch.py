@@ -1,0 +1,34 @@
+"""Jumps of the wall clock, and the periodic functions after them."""
+
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from app.jobs.clock_watch import ClockWatch, run_jobs_now
+
+
+def test_clock_watch__reports_each_jump_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, real_time = ClockWatch(), time.time
+    assert watch.find_jump() == 0
+
+    for jump_s in (86_400.0, -3_600.0):
+        previous_time = time.time
+        monkeypatch.setattr(time, "time", lambda now=previous_time, by=jump_s: now() + by)
+        assert watch.find_jump() == pytest.approx(jump_s, abs=0.4)
+        assert watch.find_jump() == 0
+    assert time.time() - real_time() == pytest.approx(82_800, abs=0.4)
+
+
+def test_run_jobs_now__function_that_waits_for_the_old_time_runs_now() -> None:
+    scheduler = BackgroundScheduler(timezone="UTC")
+    scheduler.add_job(print, "interval", seconds=60, id="tick")
+    scheduler.start(paused=True)
+    try:
+        later = datetime.now(UTC) + timedelta(days=60)
+        scheduler.modify_job("tick", next_run_time=later)
+        run_jobs_now(scheduler)
+        assert scheduler.get_job("tick").next_run_time <= datetime.now(UTC)
+    finally:
+        scheduler.shutdown(wait=False)
