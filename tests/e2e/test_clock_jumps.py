@@ -1,8 +1,10 @@
-"""Clocks that jump while a run is in progress: the run completes, and nothing is deleted.
+"""A clock that jumps while a run is in progress: the run completes, and nothing is deleted.
 
 The clocks of all processes of `mosaico serve` are moved with libfaketime (Debian: `apt install
 libfaketime`), which reads the offset from a file. Its Postgres keeps the right time, as a database on
-another machine does. Monotonic clocks go on, as they do when an operator sets the clock of a machine.
+another machine does. libfaketime moves the monotonic clock too, because it breaks the timed waits of
+Python otherwise; so the clock jumps forwards only. `tests/unit/jobs/test_clock_watch.py` has the jumps
+backwards.
 """
 
 from collections.abc import Iterator
@@ -20,8 +22,7 @@ LIBRARIES = [
     *Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"),
     *Path("/usr/local/lib").glob("faketime/libfaketimeMT.so.1"),
 ]
-JUMPS = ["+60d", "+0", "-1d", "+3600", "-3600", "+0"]
-NOTICED = "the clock was set by"
+JUMPS = ["+3600", "+1d", "+60d"]
 REFUSED = "tick purge failed"
 COLLECTIONS_STARTED = """
     SELECT count(*) FROM procrastinate_events AS event
@@ -56,7 +57,6 @@ class FakeClock:
             "LD_PRELOAD": str(LIBRARIES[0]),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
             "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         }
 
 
@@ -70,13 +70,13 @@ def service_with_clock(
 
 
 def jump_clock(service_processes: ServiceProcesses, clock: FakeClock, offset: str) -> None:
-    """Set the clock; wait until worker and scheduler noticed, and the worker has sent a heartbeat."""
-    jump_count = service_processes.serve.log.count(NOTICED)
-    set_at = service_processes.deployment.database.now()
+    """Set the clock; wait until the purge, overdue now, was refused, and the worker is alive."""
+    refusals = service_processes.serve.log.count(REFUSED)
     clock.set(offset)
-    until(lambda: service_processes.serve.log.count(NOTICED) >= jump_count + 2)
+    until(lambda: service_processes.serve.log.count(REFUSED) > refusals)
+    since = service_processes.deployment.database.now()
     heartbeats = "SELECT min(last_heartbeat) > %s FROM procrastinate_workers"
-    until(lambda: bool(service_processes.deployment.database.value(heartbeats, set_at)))
+    until(lambda: bool(service_processes.deployment.database.value(heartbeats, since)))
 
 
 def kept_rows(deployment: Deployment) -> list[tuple[object, ...]]:
@@ -99,13 +99,17 @@ def test_clock_jumps__the_run_completes_once_and_nothing_is_deleted(
             headers={"Idempotency-Key": "kept"},
         )
         assert response.status_code == 201, response.text
+        deployment.upload("before")
+        deployment.completed_run(deployment.start("before"))
         deployment.upload("gate:clock")
         run_id = deployment.start("gate:clock")
         gate = deployment.programs.gate("clock")
         until(gate.is_reached, what=service_processes.serve.log)
 
+        rows = kept_rows(deployment)
         for offset in JUMPS:
             jump_clock(service_processes, clock, offset)
+        assert kept_rows(deployment) == rows
         gate.open()
         deployment.completed_run(run_id)
 
@@ -113,11 +117,3 @@ def test_clock_jumps__the_run_completes_once_and_nothing_is_deleted(
         assert len({row[0] for row in results}) == len(results) == TRACES
         # No worker was taken for dead: the step was started once.
         assert deployment.database.value(COLLECTIONS_STARTED) == 1
-
-        assert REFUSED in service_processes.serve.log
-        rows = kept_rows(deployment)
-        refusals = service_processes.serve.log.count(REFUSED)
-        jump_clock(service_processes, clock, "+60d")
-        # After a jump every periodic function runs at once, the purge too.
-        until(lambda: service_processes.serve.log.count(REFUSED) > refusals)
-        assert kept_rows(deployment) == rows
