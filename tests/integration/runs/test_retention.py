@@ -206,7 +206,7 @@ def test_purge_in_batches__interrupted_purge_goes_on(service: Service) -> None:
 
 def test_purge__expired_rows_of_each_kind_are_deleted_a_day_later(service: Service) -> None:
     db = service.resources.db
-    service.agent()
+    service.create_agent()
     service.send(
         "POST", "/agents", {"id": "agent-002", "name": "Heron"}, headers={"Idempotency-Key": "a"}
     )
