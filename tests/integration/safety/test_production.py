@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -205,9 +206,9 @@ def test_restricted_role__is_sufficient_for_the_service(
         metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}]
     )
     assert restricted.complete_run(runName="run-1")["status"] == "COMPLETED"
-    _purge(restricted.resources)
+    _purge(restricted.resources, keep_spans=timedelta(days=7))
     age_purge_marks(restricted.resources.db)
-    _purge(restricted.resources)
+    _purge(restricted.resources, keep_spans=timedelta(days=7))
 
     with psycopg.connect(libpq_url(restricted_url)) as connection:
         for forbidden in (
