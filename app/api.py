@@ -9,6 +9,7 @@ from app.access.pages import router as login_pages
 from app.access.router import audit_router as audit
 from app.access.router import router as keys
 from app.agents.router import router as agents
+from app.alerts.inbox_pages import router as inbox_page
 from app.alerts.router import alert_configs, alerts, incidents, silences
 from app.benchmarks.router import router as benchmarks
 from app.comparison.router import router as baselines
@@ -20,8 +21,14 @@ from app.metrics.router import router as metrics
 from app.notifications.router import deliveries_router as deliveries
 from app.notifications.router import endpoints_router as endpoints
 from app.notifications.router import inbox_router as notifications
+from app.overview.pages import router as morning_page
+from app.overview.router import router as overview
+from app.reporting.pages import router as trend_page
 from app.reporting.router import router as run_pictures
+from app.runs.compare_pages import router as comparison_page
+from app.runs.pages import router as run_pages
 from app.runs.router import router as benchmark_runs
+from app.runs.trace_pages import router as trace_pages
 from app.schedules.router import router as schedule_configs
 from app.schedules.router import summary_router as daily_summary
 from app.traces.otel.router import PATHS as OTLP_PATHS
@@ -53,6 +60,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     run_pictures,
     schedule_configs,
     daily_summary,
+    overview,
     kpis,
     local_datasets,
     webhooks,
@@ -73,7 +81,15 @@ ROUTERS: tuple[APIRouter, ...] = (
 
 
 # The routers of pages; see `app.core.web.pages`.
-PAGES: tuple[APIRouter, ...] = (login_pages,)
+PAGES: tuple[APIRouter, ...] = (
+    login_pages,
+    morning_page,
+    comparison_page,
+    run_pages,
+    trace_pages,
+    trend_page,
+    inbox_page,
+)
 
 # Paths that are neither pages nor below `/api/`: they need no key and read none.
 OPEN_PATHS = (

@@ -1,10 +1,6 @@
 """Loads the data of a chart and draws it."""
 
 import math
-from typing import NamedTuple
-
-from sqlalchemy import select
-from sqlalchemy.orm import Session
 
 from app.comparison import stored_run_comparison
 from app.comparison.change_text import format_change
@@ -17,21 +13,17 @@ from app.core.resources import Resources
 from app.core.web.charts import (
     ChangeBar,
     ItemChange,
-    TrendPoint,
     changes_chart,
     items_chart,
     trend_chart,
 )
-from app.kpis.models import KpiHistory
 from app.kpis.queries import get_kpis_of_run
 from app.kpis.verdict_types import ValueVerdict
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction
-from app.results.models import BenchmarkRun
+from app.results.kpi_trend import list_kpi_points, trend_points
 from app.results.plan import RunPlan
 from app.results.queries import get_run
-from app.results.rules import Validity
-from app.statistics.verdict_rules import Verdict
 
 RUNS_BACK = 60
 
@@ -52,9 +44,15 @@ def draw_trend(res: Resources, run_id: str, kpi: str | None) -> str:
             names = ", ".join(row.name for row in kpis) or "none"
             requested = "no KPI" if kpi is None else f"no KPI {kpi!r}"
             raise NothingToPlot(f"the run {run_id} has {requested}; its KPIs: {names}")
-        history = _history(session, run, row)
-    points = [point for entry in reversed(history) if (point := _trend_point(*entry))]
-    return trend_chart(f"{row.name} of {run.agent_id} in {run.benchmark_id}", points, row.unit)
+        points = list_kpi_points(
+            session, run.benchmark_id, run.agent_id, row.kpi_id, up_to=row.id, limit=RUNS_BACK
+        )
+    labels = {point.kpi.id: f"{point.kpi.recorded_at:%Y-%m-%d}" for point in points}
+    return trend_chart(
+        f"{row.name} of {run.agent_id} in {run.benchmark_id}",
+        trend_points(points, labels, {}),
+        row.unit,
+    )
 
 
 def draw_changes(res: Resources, run_id: str, baseline_id: str) -> str:
@@ -104,41 +102,3 @@ def _change_bar(name: str, verdict: ValueVerdict) -> ChangeBar | None:
         return None
     text = format_change(verdict)
     return ChangeBar(name, text, effect, verdict.low, verdict.high, margin, str(verdict.verdict))
-
-
-class _HistoryEntry(NamedTuple):
-    """A KPI value and the fingerprint of its run."""
-
-    kpi: KpiHistory
-    fingerprint: str | None
-
-
-def _history(session: Session, run: BenchmarkRun, kpi: KpiHistory) -> list[_HistoryEntry]:
-    """The values of a KPI up to a run, newest first."""
-    statement = (
-        select(KpiHistory, BenchmarkRun.fingerprint)
-        .join(BenchmarkRun, BenchmarkRun.seq == KpiHistory.run_seq)
-        .where(
-            KpiHistory.benchmark_id == run.benchmark_id,
-            KpiHistory.agent_id == run.agent_id,
-            KpiHistory.kpi_id == kpi.kpi_id,
-            KpiHistory.id <= kpi.id,
-        )
-        .order_by(KpiHistory.id.desc())
-        .limit(RUNS_BACK)
-    )
-    return [_HistoryEntry(*row) for row in session.execute(statement)]
-
-
-def _trend_point(kpi: KpiHistory, fingerprint: str | None) -> TrendPoint | None:
-    if kpi.value is None:
-        return None
-    verdict = kpi.verdict.verdict if kpi.verdict else None
-    return TrendPoint(
-        label=f"{kpi.recorded_at:%Y-%m-%d}",
-        value=kpi.value,
-        low=kpi.interval_low,
-        high=kpi.interval_high,
-        verdict=Verdict.INVALID if kpi.validity != Validity.VALID else verdict,
-        fingerprint=fingerprint,
-    )

@@ -48,7 +48,7 @@ class Site:
     ) -> BrowserContext:
         """A browser of its own; without an explicit width it is 1440 pixels wide."""
         context = self.browser.new_context(**{"viewport": WIDE, "base_url": self.url, **options})  # type: ignore[arg-type]
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         self.contexts.append(context)
         if login:
             response = context.request.post(

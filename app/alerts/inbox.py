@@ -1,0 +1,103 @@
+"""The inbox as a page shows it: messages with their alerts, deliveries and silences."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.alerts import queries
+from app.alerts.models import AlertEvent, AlertSilence
+from app.alerts.rules import AlertEventState
+from app.alerts.schemas import SilenceCreate, SilenceMatchers
+from app.alerts.service import acknowledge
+from app.alerts.silences import create_silence
+from app.core.errors import Invalid
+from app.core.keyset import PageQuery, PageRows
+from app.notifications.models import Delivery, Notification
+from app.notifications.queries import list_notifications
+from app.notifications.service import set_read_at
+
+MAX_SILENCE = timedelta(days=30)
+
+
+class InboxEntry(NamedTuple):
+    """A message with the alerts it tells of, and its deliveries."""
+
+    notification: Notification
+    events: list[AlertEvent]
+    deliveries: list[Delivery]
+
+    @property
+    def is_firing(self) -> bool:
+        """Whether it tells of an alert that somebody has to judge."""
+        return any(
+            event.state == AlertEventState.FIRING and event.verdict is None for event in self.events
+        )
+
+
+def list_entries(
+    session: Session, query: PageQuery, *, unread: bool | None
+) -> PageRows[InboxEntry]:
+    """The messages of the inbox, newest first; `unread` selects by read state."""
+    page = list_notifications(session, query, unread=unread)
+    ids = [notification.id for notification in page.rows]
+    events = _events_by_notification(session, ids)
+    deliveries: dict[str, list[Delivery]] = defaultdict(list)
+    statement = select(Delivery).where(Delivery.notification_id.in_(ids)).order_by(Delivery.id)
+    for delivery in session.scalars(statement):
+        deliveries[delivery.notification_id].append(delivery)
+    entries = [
+        InboxEntry(notification, events[notification.id], deliveries[notification.id])
+        for notification in page.rows
+    ]
+    return PageRows(entries, page.next_cursor)
+
+
+def list_current_silences(session: Session, now: datetime) -> Sequence[AlertSilence]:
+    """The silences that are active now."""
+    return queries.list_active_silences(session, now)
+
+
+def acknowledge_message(
+    session: Session, notification_id: str, verdict: str, by: str, now: datetime
+) -> None:
+    """Judge every firing alert of a message as true or noise, and mark the message as read."""
+    for event in _events_by_notification(session, [notification_id])[notification_id]:
+        if event.state == AlertEventState.FIRING and event.verdict is None:
+            acknowledge(session, event.id, verdict, by, now)
+    set_read_at(session, notification_id, now)
+
+
+def silence_message(session: Session, notification_id: str, hours: int, now: datetime) -> None:
+    """Silence what a message tells of for some hours: its rules, otherwise its benchmark and agent.
+
+    Raises: `Invalid` for a message without alerts and for more than 30 days.
+    """
+    events = _events_by_notification(session, [notification_id])[notification_id]
+    duration = timedelta(hours=hours)
+    if not events:
+        raise Invalid("this message tells of no alert, so there is nothing to silence")
+    if not timedelta() < duration <= MAX_SILENCE:
+        raise Invalid("a silence lasts from 1 to 720 hours; choose another duration")
+    # One silence for each rule and agent, however many runs the message is about.
+    targets = {(event.rule_id, event.benchmark_id, event.agent_id) for event in events}
+    for rule_id, benchmark_id, agent_id in sorted(targets, key=str):
+        matchers = SilenceMatchers(
+            alert_config_id=rule_id, benchmark_id=benchmark_id, agent_id=agent_id
+        )
+        comment = "silenced from the inbox"
+        body = SilenceCreate(matchers=matchers, ends_at=now + duration, comment=comment)
+        create_silence(session, body, now)
+
+
+def _events_by_notification(
+    session: Session, notification_ids: Sequence[str]
+) -> dict[str, list[AlertEvent]]:
+    events: dict[str, list[AlertEvent]] = defaultdict(list)
+    statement = select(AlertEvent).where(AlertEvent.notification_id.in_(notification_ids))
+    for event in session.scalars(statement.order_by(AlertEvent.id)):
+        events[str(event.notification_id)].append(event)
+    return events

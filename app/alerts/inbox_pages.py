@@ -1,0 +1,147 @@
+"""The page Inbox: what needs somebody, who was told, and what is silenced."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import RedirectResponse
+from sqlalchemy.orm import Session
+
+from app.access.deps import READ, RUN, get_caller
+from app.alerts import inbox, silences
+from app.alerts.models import AlertSilence
+from app.core.errors import Invalid
+from app.core.keyset import MAX_CURSOR, PageQuery
+from app.core.web.deps import Res
+from app.core.web.forms import SentForm
+from app.core.web.pages import build_url, path_of, render_page
+from app.notifications.queries import endpoints_of
+from app.notifications.service import set_read_at
+
+router = APIRouter()
+
+SEE_OTHER = 303
+PAGE_SIZE = 25
+SILENCE_HOURS = ((1, "1 h"), (8, "8 h"), (24, "1 day"), (168, "7 days"))
+DELIVERY_SYMBOLS = {"DELIVERED": "✓", "PENDING": "…"}
+
+Tab = Literal["open", "all", "silenced"]
+NotificationId = Annotated[str, Path(alias="notificationId")]
+
+
+@router.get("/inbox", dependencies=READ)
+def show_inbox(
+    request: Request,
+    res: Res,
+    tab: Tab = "open",
+    cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "",
+) -> Response:
+    """The open messages, all messages, or the silences that are active now."""
+    with res.db.read() as session:
+        page = inbox.list_entries(
+            session, PageQuery(PAGE_SIZE, cursor or None), unread=True if tab == "open" else None
+        )
+        entries = [_entry(session, entry) for entry in page.rows]
+        active = [
+            _silence(silence) for silence in inbox.list_current_silences(session, res.clock())
+        ]
+    return render_page(
+        request,
+        "inbox.html",
+        title="Inbox",
+        nav="/inbox",
+        api="/silences?active=true" if tab == "silenced" else build_url(
+            "/notifications", unread="true" if tab == "open" else None, limit=PAGE_SIZE
+        ),
+        tab=tab,
+        entries=entries,
+        silences=active,
+        hours=SILENCE_HOURS,
+        params={"tab": tab, "cursor": cursor},
+        next_cursor=page.next_cursor,
+    )  # fmt: skip
+
+
+@router.post("/inbox/{notificationId}/ack", dependencies=RUN)
+def acknowledge_alert(
+    notification_id: NotificationId, request: Request, form: SentForm, res: Res
+) -> Response:
+    """Judge the alerts of a message as true or noise."""
+    verdict, by = form.text("verdict", "true"), get_caller(request).key_id
+    if verdict not in {"true", "noise"}:
+        raise Invalid("an alert is acknowledged as `true` or as `noise`")
+    with res.db.begin() as session:
+        inbox.acknowledge_message(session, notification_id, verdict, by, res.clock())
+    return _back()
+
+
+@router.post("/inbox/{notificationId}/read", dependencies=RUN)
+def read_notification(notification_id: NotificationId, res: Res) -> Response:
+    """Mark a message as read."""
+    with res.db.begin() as session:
+        set_read_at(session, notification_id, res.clock())
+    return _back()
+
+
+@router.post("/inbox/{notificationId}/silence", dependencies=RUN)
+def create_silence(notification_id: NotificationId, form: SentForm, res: Res) -> Response:
+    """Silence what a message tells of."""
+    hours = form.text("hours", "1")
+    if not hours.isdecimal():
+        raise Invalid("the duration of a silence is a number of hours")
+    with res.db.begin() as session:
+        inbox.silence_message(session, notification_id, int(hours[:6]), res.clock())
+    return RedirectResponse("/inbox?tab=silenced", SEE_OTHER)
+
+
+@router.post("/silences/{silenceId}/end", dependencies=RUN)
+def delete_silence(silence_id: Annotated[str, Path(alias="silenceId")], res: Res) -> Response:
+    """End a silence now."""
+    with res.db.begin() as session:
+        silences.delete_silence(session, silence_id)
+    return RedirectResponse("/inbox?tab=silenced", SEE_OTHER)
+
+
+def _back() -> Response:
+    return RedirectResponse("/inbox", SEE_OTHER)
+
+
+def _entry(session: Session, entry: inbox.InboxEntry) -> dict[str, Any]:
+    message = entry.notification.message
+    endpoints = endpoints_of(session, entry.deliveries)
+    runs = list(dict.fromkeys(event.run_id for event in entry.events if event.run_id))
+    return {
+        "id": entry.notification.id,
+        "title": entry.notification.title,
+        "severity": entry.notification.severity,
+        "created_at": entry.notification.created_at,
+        "read_at": entry.notification.read_at,
+        "is_firing": entry.is_firing,
+        "has_alerts": bool(entry.events),
+        "verdicts": sorted({event.verdict for event in entry.events if event.verdict}),
+        "sentences": [*message.sentences, *(s for item in message.items for s in item.sentences)],
+        "run_url": path_of("runs", runs[0]) if runs else None,
+        "rules": [
+            (event.name, path_of("alerts", event.rule_id))
+            for event in entry.events
+            if event.rule_id
+        ][:3],
+        "told": [
+            (
+                endpoints[delivery.endpoint_id].channel.lower(),
+                DELIVERY_SYMBOLS.get(delivery.status, "✗"),
+                delivery.detail or delivery.status.lower(),
+            )
+            for delivery in entry.deliveries
+        ],
+    }
+
+
+def _silence(silence: AlertSilence) -> dict[str, Any]:
+    names = {"alert_config_id": "rule", "benchmark_id": "benchmark", "agent_id": "agent"}
+    matchers = [f"{names.get(name, name)} {value}" for name, value in silence.matchers.items()]
+    return {
+        "id": silence.id,
+        "matchers": ", ".join(matchers),
+        "comment": silence.comment,
+        "ends_at": silence.ends_at,
+    }

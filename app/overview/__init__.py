@@ -1,0 +1,1 @@
+"""What happened since yesterday: every agent on every benchmark, and what runs now."""

@@ -1,0 +1,143 @@
+"""The page Morning: what got worse, whether the night can be trusted, and what runs now."""
+
+from datetime import timedelta
+from typing import NamedTuple
+
+from fastapi import APIRouter, Request, Response
+from markupsafe import Markup
+
+from app.access.deps import READ
+from app.comparison.change_text import describe_change, format_amount, format_value
+from app.core.web.charts import sparkline
+from app.core.web.deps import Res
+from app.core.web.pages import render_page
+from app.kpis.verdict_types import ValueVerdict
+from app.overview import queries, rules
+from app.overview.router import DAY_HOURS, Hours
+from app.overview.schemas import HeadlineKpi, Overview, OverviewCell
+from app.statistics.verdict_rules import Scale, Verdict
+
+router = APIRouter()
+
+PERIODS = ((24, "24 h"), (24 * 7, "7 days"), (24 * 30, "30 days"))
+_NEWS = (Verdict.REGRESSED, rules.FAILED, Verdict.INVALID, Verdict.IMPROVED)
+
+
+class NewsCard(NamedTuple):
+    """A cell that deserves a sentence."""
+
+    cell: OverviewCell
+    outcome: str
+    headline: str
+    change: str
+
+
+class GridCell(NamedTuple):
+    """An agent on a benchmark as the table shows it."""
+
+    cell: OverviewCell
+    outcome: str
+    value: str
+    interval: str
+    spark: Markup
+
+
+class GridRow(NamedTuple):
+    """An agent with its cells, by benchmark; None where it was never benchmarked."""
+
+    agent_id: str
+    name: str
+    cells: list[GridCell | None]
+
+
+@router.get("/", dependencies=READ)
+def show_morning(request: Request, res: Res, hours: Hours = DAY_HOURS) -> Response:
+    """The first page."""
+    now = res.clock()
+    with res.db.read() as session:
+        overview = queries.read_overview(session, now - timedelta(hours=hours), now)
+    return render_page(
+        request,
+        "morning.html",
+        title="Morning",
+        nav="/",
+        api=f"/overview?hours={hours}",
+        overview=overview,
+        hours=hours,
+        periods=PERIODS,
+        headline=rules.describe_night(overview.counts),
+        facts=[*rules.describe_counts(overview.counts), *_detectable(overview)],
+        news=_news(overview),
+        benchmarks=_benchmarks(overview),
+        rows=_rows(overview),
+    )
+
+
+def _detectable(overview: Overview) -> list[str]:
+    """The smallest drop of a share that would have been seen: over all benchmarks a range."""
+    drops = overview.detectable_drops
+    if not drops:
+        return []
+    low, high = (format_amount(drop, Scale.RATE) for drop in (drops[0], drops[-1]))
+    span = low if low == high else f"{low} to {high}"
+    return [f"smallest drop that would have been seen: {span}"]
+
+
+def _news(overview: Overview) -> list[NewsCard]:
+    return [
+        _card(cell) for cell in overview.cells if cell.is_recent and rules.outcome_of(cell) in _NEWS
+    ]
+
+
+def _card(cell: OverviewCell) -> NewsCard:
+    outcome = rules.outcome_of(cell)
+    change = _change_of(cell.kpi)
+    text = describe_change(change, change.scale, cell.kpi.unit) if change and cell.kpi else None
+    if outcome in {rules.FAILED, Verdict.INVALID} or text is None or cell.kpi is None:
+        words = {rules.FAILED: "the run failed", Verdict.INVALID: "not comparable"}
+        return NewsCard(cell, outcome, words.get(outcome, ""), "")
+    evidence = ", ".join(filter(None, (text.interval, text.p)))
+    return NewsCard(cell, outcome, f"{cell.kpi.name} {text.values}", f"{text.delta} {evidence}")
+
+
+def _change_of(kpi: HeadlineKpi | None) -> ValueVerdict | None:
+    return kpi.verdict if kpi else None
+
+
+def _benchmarks(overview: Overview) -> list[tuple[str, str, str]]:
+    """The columns of the table: ID and name of each benchmark, and its headline KPI."""
+    columns: dict[str, tuple[str, str]] = {}
+    for cell in sorted(overview.cells, key=lambda cell: cell.benchmark_name.lower()):
+        kpi = cell.kpi.name if cell.kpi else ""
+        known = columns.setdefault(cell.benchmark_id, (cell.benchmark_name, kpi))
+        columns[cell.benchmark_id] = (known[0], known[1] or kpi)
+    return [(benchmark_id, *names) for benchmark_id, names in columns.items()]
+
+
+def _rows(overview: Overview) -> list[GridRow]:
+    agents = {cell.agent_id: cell.agent_name for cell in overview.cells}
+    by_pair = {(cell.agent_id, cell.benchmark_id): cell for cell in overview.cells}
+    benchmark_ids = [column[0] for column in _benchmarks(overview)]
+    return [
+        GridRow(
+            agent_id,
+            name,
+            [
+                _grid_cell(cell) if (cell := by_pair.get((agent_id, benchmark_id))) else None
+                for benchmark_id in benchmark_ids
+            ],
+        )
+        for agent_id, name in sorted(agents.items(), key=lambda agent: agent[1].lower())
+    ]
+
+
+def _grid_cell(cell: OverviewCell) -> GridCell:
+    kpi, outcome = cell.kpi, rules.outcome_of(cell)
+    if kpi is None or kpi.value is None or outcome == rules.FAILED:
+        return GridCell(cell, outcome, "", "", Markup())
+    scale = kpi.verdict.scale if kpi.verdict else None
+    ends = (kpi.interval_low, kpi.interval_high)
+    interval = "" if None in ends else " to ".join(format_value(end, scale) for end in ends)
+    # The sparkline has numbers only, no text of a user.
+    spark = Markup(sparkline(kpi.history, cell.verdict))  # noqa: S704 - our own SVG
+    return GridCell(cell, outcome, format_value(kpi.value, scale, kpi.unit), interval, spark)

@@ -1,0 +1,211 @@
+"""Reads of the overview."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from sqlalchemy import func, select, text
+from sqlalchemy.orm import Session
+
+from app.agents.models import Agent
+from app.benchmarks.models import Benchmark
+from app.benchmarks.queries import get_kpis_by_benchmark
+from app.benchmarks.rules import name_of_benchmark
+from app.kpis.models import KpiHistory
+from app.overview import rules
+from app.overview.schemas import (
+    ActiveRun,
+    HeadlineKpi,
+    NextSchedule,
+    Overview,
+    OverviewCell,
+)
+from app.results.models import BenchmarkRun
+from app.results.rules import RunStatus, Validity
+from app.schedules.missed_schedules import MISSED_REASONS
+from app.schedules.models import ScheduleConfig, ScheduleFire
+
+HISTORY_RUNS = 14
+MAX_ACTIVE = 20
+
+# The last ended run of each agent on each benchmark; repetitions and rescored runs repeat another one.
+LAST_RUNS = text(
+    """
+    SELECT max(run.seq) AS seq
+    FROM benchmark_runs AS run
+    JOIN benchmarks AS benchmark ON benchmark.id = run.benchmark_id AND NOT benchmark.archived
+    JOIN agents AS agent ON agent.id = run.agent_id AND NOT agent.archived
+    WHERE run.status IN ('COMPLETED', 'FAILED') AND run.confirms IS NULL AND run.rescore_of IS NULL
+    GROUP BY run.benchmark_id, run.agent_id
+    """
+)
+# The last values of one KPI of an agent, newest first, for each of the given pairs.
+RECENT_VALUES = text(
+    """
+    SELECT pair.run_seq, recent.value
+    FROM unnest(CAST(:seqs AS bigint[]), CAST(:kpis AS text[])) AS pair (run_seq, kpi_id)
+    JOIN benchmark_runs AS run ON run.seq = pair.run_seq
+    CROSS JOIN LATERAL (
+        SELECT value, id FROM kpi_history
+        WHERE kpi_history.benchmark_id = run.benchmark_id AND kpi_history.agent_id = run.agent_id
+          AND kpi_history.kpi_id = pair.kpi_id AND kpi_history.value IS NOT NULL
+          AND kpi_history.validity = :valid AND kpi_history.run_seq <= pair.run_seq
+        ORDER BY id DESC LIMIT :limit
+    ) AS recent
+    ORDER BY recent.id
+    """
+)
+
+
+class Names(NamedTuple):
+    """Display names of benchmarks and agents, by ID."""
+
+    benchmarks: Mapping[str, str]
+    agents: Mapping[str, str]
+
+
+def read_overview(session: Session, since: datetime, now: datetime) -> Overview:
+    """Every agent on every benchmark, what runs now, and the schedules since a time."""
+    seqs = list(session.scalars(LAST_RUNS))
+    runs = list(session.scalars(select(BenchmarkRun).where(BenchmarkRun.seq.in_(seqs))))
+    active = list(session.scalars(_select_active()))
+    names = read_names(session, [*runs, *active])
+    kpis = _read_headline_kpis(session, runs)
+    cells = rules.sort_cells([_cell(run, names, kpis.get(run.seq), since) for run in runs])
+    return Overview(
+        since=since,
+        cells=cells,
+        counts=rules.count_outcomes(cells),
+        detectable_drops=rules.list_detectable_drops(cells),
+        active_runs=[_active_run(run, names) for run in active],
+        next_schedule=_next_schedule(session),
+        missed_fires=_count_missed(session, max(since, now - timedelta(days=30)), now),
+    )
+
+
+def read_names(session: Session, runs: Sequence[BenchmarkRun]) -> Names:
+    """The names of the benchmarks and agents of some runs: a benchmark may have one in its metadata."""
+    benchmark_ids, agent_ids = (
+        {getattr(run, name) for run in runs} for name in ("benchmark_id", "agent_id")
+    )
+    benchmarks = session.execute(
+        select(Benchmark.id, Benchmark.metadata_).where(Benchmark.id.in_(benchmark_ids))
+    )
+    agents = session.execute(select(Agent.id, Agent.name).where(Agent.id.in_(agent_ids)))
+    return Names(
+        {id_: name_of_benchmark(id_, metadata) for id_, metadata in benchmarks},
+        {row.id: row.name for row in agents},
+    )
+
+
+def _cell(
+    run: BenchmarkRun, names: Names, kpi: HeadlineKpi | None, since: datetime
+) -> OverviewCell:
+    assert run.completed_at is not None, "the run has ended"
+    verdict = rules.decide_verdict(run.validity, run.verdict.verdict if run.verdict else None)
+    return OverviewCell(
+        benchmark_id=run.benchmark_id,
+        benchmark_name=names.benchmarks[run.benchmark_id],
+        agent_id=run.agent_id,
+        agent_name=names.agents[run.agent_id],
+        run_id=run.id,
+        status=run.status,
+        is_recent=run.completed_at >= since,
+        completed_at=run.completed_at,
+        verdict=verdict,
+        explanation=_explain(run),
+        kpi=kpi,
+    )
+
+
+def _explain(run: BenchmarkRun) -> str:
+    """Why a run has its verdict: the error, the reasons of an invalid run, or the comparison."""
+    if run.status == RunStatus.FAILED:
+        return run.error_message or run.error_code or "No error message was recorded."
+    if run.validity == Validity.INVALID:
+        return "; ".join(run.validity_reasons or ["too few traces were measured"])
+    return run.verdict.explanation if run.verdict else "The run was not compared."
+
+
+def _read_headline_kpis(session: Session, runs: Sequence[BenchmarkRun]) -> dict[int, HeadlineKpi]:
+    """The headline KPI of each run, by its sequence number."""
+    definitions = get_kpis_by_benchmark(session, {run.benchmark_id for run in runs})
+    headline = {
+        benchmark_id: min(kpis, key=lambda kpi: (not kpi.gate, kpi.name.lower())).id
+        for benchmark_id, kpis in definitions.items()
+    }
+    kpi_of = {run.seq: headline[run.benchmark_id] for run in runs if run.benchmark_id in headline}
+    if not kpi_of:
+        return {}
+    statement = select(KpiHistory).where(
+        KpiHistory.run_seq.in_(kpi_of), KpiHistory.kpi_id.in_(set(kpi_of.values()))
+    )
+    histories = _read_histories(session, kpi_of)
+    return {
+        row.run_seq: HeadlineKpi(
+            kpi_id=row.kpi_id,
+            name=row.name,
+            value=row.value,
+            undefined_reason=row.undefined_reason,
+            unit=row.unit,
+            interval_low=row.interval_low,
+            interval_high=row.interval_high,
+            verdict=row.verdict,
+            history=histories[row.run_seq],
+        )
+        for row in session.scalars(statement)
+        if kpi_of[row.run_seq] == row.kpi_id
+    }
+
+
+def _read_histories(session: Session, kpi_of: Mapping[int, str]) -> dict[int, list[float]]:
+    """The last values of a KPI up to each run, oldest first."""
+    histories: dict[int, list[float]] = defaultdict(list)
+    parameters = {
+        "seqs": list(kpi_of),
+        "kpis": list(kpi_of.values()),
+        "valid": Validity.VALID.value,
+        "limit": HISTORY_RUNS,
+    }
+    for seq, value in session.execute(RECENT_VALUES, parameters):
+        histories[seq].append(value)
+    return histories
+
+
+def _select_active() -> Any:
+    unfinished = BenchmarkRun.status.in_([RunStatus.PENDING, RunStatus.RUNNING])
+    return select(BenchmarkRun).where(unfinished).order_by(BenchmarkRun.seq).limit(MAX_ACTIVE)
+
+
+def _active_run(run: BenchmarkRun, names: Names) -> ActiveRun:
+    return ActiveRun(
+        run_id=run.id,
+        benchmark_name=names.benchmarks[run.benchmark_id],
+        agent_name=names.agents[run.agent_id],
+        status=run.status,
+        traces_processed=run.traces_processed,
+        traces_total=run.traces_total,
+    )
+
+
+def _next_schedule(session: Session) -> NextSchedule | None:
+    statement = (
+        select(ScheduleConfig)
+        .where(ScheduleConfig.next_run_at.is_not(None))
+        .order_by(ScheduleConfig.next_run_at)
+        .limit(1)
+    )
+    schedule = session.scalars(statement).one_or_none()
+    if schedule is None or schedule.next_run_at is None:
+        return None
+    return NextSchedule(schedule_id=schedule.id, name=schedule.name, due_at=schedule.next_run_at)
+
+
+def _count_missed(session: Session, since: datetime, now: datetime) -> int:
+    statement = select(func.count()).where(
+        ScheduleFire.due_at >= since,
+        ScheduleFire.due_at < now,
+        ScheduleFire.reason.in_([str(reason) for reason in MISSED_REASONS]),
+    )
+    return session.scalar(statement) or 0

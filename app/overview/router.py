@@ -1,0 +1,28 @@
+"""HTTP route of the overview."""
+
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from app.access.deps import READ
+from app.core.problem_documents import PROBLEMS
+from app.core.web.deps import Res
+from app.overview import queries
+from app.overview.schemas import Overview
+
+router = APIRouter(prefix="/overview", tags=["overview"], responses=PROBLEMS)
+
+DAY_HOURS, MAX_HOURS = 24, 24 * 366
+
+Hours = Annotated[
+    int, Query(ge=1, le=MAX_HOURS, description="Length of the period that counts as recent.")
+]
+
+
+@router.get("", dependencies=READ)
+def get_overview(res: Res, hours: Hours = DAY_HOURS) -> Overview:
+    """Show the last run of every agent on every benchmark, worst first, and what runs now."""
+    now = res.clock()
+    with res.db.read() as session:
+        return queries.read_overview(session, now - timedelta(hours=hours), now)

@@ -1,0 +1,79 @@
+"""Response bodies of the overview."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from app.core.schemas import StoredText, WireModel
+from app.kpis.verdict_types import ValueVerdict
+from app.statistics.verdict_rules import Verdict
+
+
+class HeadlineKpi(WireModel):
+    """The KPI that stands for a benchmark: its first KPI of the gate, otherwise its first KPI.
+
+    `history` are its values in the last valid runs, oldest first, this run included if it is valid.
+    """
+
+    kpi_id: str
+    name: str
+    value: float | None
+    undefined_reason: str | None
+    unit: str | None
+    interval_low: float | None
+    interval_high: float | None
+    verdict: ValueVerdict | None
+    history: list[float]
+
+
+class OverviewCell(WireModel):
+    """The last run of an agent on a benchmark that has ended. `isRecent` is whether it ended in the
+    requested period. `verdict` is that of the run, INVALID also when too little was measured.
+    """
+
+    benchmark_id: str
+    benchmark_name: StoredText
+    agent_id: str
+    agent_name: StoredText
+    run_id: str
+    status: str
+    is_recent: bool
+    completed_at: datetime
+    verdict: Verdict | None
+    explanation: StoredText
+    kpi: HeadlineKpi | None
+
+
+class ActiveRun(WireModel):
+    """A run that is pending or running."""
+
+    run_id: str
+    benchmark_name: StoredText
+    agent_name: StoredText
+    status: str
+    traces_processed: int
+    traces_total: int | None
+
+
+class NextSchedule(WireModel):
+    """The schedule that is due next."""
+
+    schedule_id: str
+    name: StoredText
+    due_at: datetime
+
+
+class Overview(WireModel):
+    """Every agent on every benchmark, worst verdict first. `counts` are the recent cells by verdict;
+    those that were not compared count as NOT_COMPARED, failed runs as FAILED.
+    `detectableDrops` are the smallest drops of shares that the recent runs could have detected.
+    """
+
+    since: datetime
+    cells: list[OverviewCell]
+    counts: dict[str, int]
+    detectable_drops: list[float]
+    active_runs: Annotated[list[ActiveRun], Field(description="At most 20.")]
+    next_schedule: NextSchedule | None
+    missed_fires: Annotated[int, Field(description="Due times of the period without a run.")]

@@ -1,0 +1,113 @@
+"""The list of runs as a page shows it: filtered, searched, counted and in any order."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, case, func, literal, or_, select, tuple_
+from sqlalchemy.orm import Session
+
+from app.core.keyset import (
+    BadCursor,
+    CursorValue,
+    PageQuery,
+    PageRows,
+    decode_cursor,
+    encode_cursor,
+)
+from app.results.models import BenchmarkRun
+from app.results.queries import RUN_COLUMNS
+from app.results.rules import Validity
+from app.statistics.verdict_rules import Verdict
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+# Not measured enough is a verdict of its own for a reader.
+_VERDICT: Final = case(
+    (BenchmarkRun.validity == Validity.INVALID.value, Verdict.INVALID.value),
+    else_=func.coalesce(func.jsonb_extract_path_text(BenchmarkRun.verdict, "verdict"), ""),
+)
+SORT_KEYS: Final[Mapping[str, ColumnElement[Any]]] = {
+    "created": BenchmarkRun.seq.expression,
+    "completed": func.coalesce(BenchmarkRun.completed_at, _EPOCH),
+    "benchmark": BenchmarkRun.benchmark_id.expression,
+    "agent": BenchmarkRun.agent_id.expression,
+    "status": BenchmarkRun.status.expression,
+    "verdict": _VERDICT,
+    "traces": func.coalesce(BenchmarkRun.traces_total, 0),
+}
+DEFAULT_SORT: Final = "-created"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunListFilter:
+    """Which runs to list; None does not filter. `text` is a part of an ID, a name or an error."""
+
+    benchmark_id: str | None = None
+    agent_id: str | None = None
+    status: str | None = None
+    verdict: str | None = None
+    text: str | None = None
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """The conditions of the given filters."""
+        columns: dict[ColumnElement[Any], str | None] = {
+            BenchmarkRun.benchmark_id.expression: self.benchmark_id,
+            BenchmarkRun.agent_id.expression: self.agent_id,
+            BenchmarkRun.status.expression: self.status,
+            _VERDICT: self.verdict,
+        }
+        conditions = [column == value for column, value in columns.items() if value]
+        if self.text:
+            searched = (
+                BenchmarkRun.id,
+                BenchmarkRun.run_name,
+                BenchmarkRun.benchmark_id,
+                BenchmarkRun.agent_id,
+                BenchmarkRun.error_message,
+            )
+            matches = (column.icontains(self.text, autoescape=True) for column in searched)
+            conditions.append(or_(*matches))
+        return conditions
+
+
+def search_runs(
+    session: Session, run_filter: RunListFilter, sort: str, query: PageQuery
+) -> PageRows[Mapping[str, Any]]:
+    """One page of runs. `sort` is a name of `SORT_KEYS`, with "-" for the descending order.
+
+    Raises: `BadCursor` when the cursor is of another order.
+    """
+    key, descending = SORT_KEYS[sort.removeprefix("-")], sort.startswith("-")
+    seq = BenchmarkRun.seq
+    statement = RUN_COLUMNS.add_columns(key.label("sort_key")).where(*run_filter.conditions())
+    if query.cursor is not None:
+        values = _cursor_values(query.cursor, key)
+        after = tuple_(
+            *(literal(value, column.type) for value, column in zip(values, (key, seq), strict=True))
+        )
+        statement = statement.where(
+            tuple_(key, seq) < after if descending else tuple_(key, seq) > after
+        )
+    order = [key.desc(), seq.desc()] if descending else [key.asc(), seq.asc()]
+    rows = list(session.execute(statement.order_by(*order).limit(query.limit + 1)).mappings())
+    page = rows[: query.limit]
+    last = page[-1] if len(rows) > query.limit else None
+    cursor = None if last is None else encode_cursor([last["sort_key"], last["seq"]])
+    return PageRows(page, cursor)
+
+
+def count_runs(session: Session, run_filter: RunListFilter) -> int:
+    """The number of runs that the filter selects."""
+    statement = select(func.count()).select_from(BenchmarkRun).where(*run_filter.conditions())
+    return session.scalar(statement) or 0
+
+
+def _cursor_values(cursor: str, key: ColumnElement[Any]) -> list[CursorValue]:
+    values = decode_cursor(cursor)
+    types = (key.type.python_type, int)
+    fits = len(values) == len(types) and all(map(isinstance, values, types))
+    if not fits:
+        raise BadCursor
+    return values

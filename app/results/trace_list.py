@@ -1,0 +1,141 @@
+"""The traces of a run as a page lists them: filtered, with the beginnings of their texts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy.orm import Session
+
+from app.core.errors import Invalid
+from app.core.keyset import BadCursor, PageQuery, PageRows, decode_cursor, encode_cursor
+from app.results.models import BenchmarkRun, TraceResult
+from app.traces.models import CollectedTrace
+from app.traces.types import TraceOutcome
+
+PREVIEW_CHARS = 160
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceListFilter:
+    """Which traces to list. `metric` and `below` select values below a limit, `state` is one of
+    `failed` (the agent or its environment), `missing` (no value of the metric) or empty.
+    """
+
+    metric: str | None = None
+    below: float | None = None
+    state: str = ""
+    text: str | None = None
+
+
+class ListedTrace(NamedTuple):
+    """A trace with the beginnings of its texts, and its values in the order of the run's metrics."""
+
+    position: int
+    trace_id: str
+    item_id: str
+    trial: int
+    outcome: str
+    input: str | None
+    output: str | None
+    error: str | None
+    values: list[float | None] | None
+
+
+class NeighborTraces(NamedTuple):
+    """The IDs of the traces before and after a trace; None at the ends."""
+
+    before: str | None
+    after: str | None
+
+
+def search_traces(
+    session: Session, run: BenchmarkRun, trace_filter: TraceListFilter, query: PageQuery
+) -> PageRows[ListedTrace]:
+    """One page of traces, in the order of the source. Raises: `Invalid` for an unknown metric."""
+    statement = (
+        select(
+            CollectedTrace.position, CollectedTrace.trace_id, CollectedTrace.item_id,
+            CollectedTrace.trial, CollectedTrace.outcome, _beginning(CollectedTrace.input),
+            _beginning(CollectedTrace.output), _beginning(CollectedTrace.error), TraceResult.values,
+        )
+        .outerjoin(
+            TraceResult,
+            (TraceResult.run_seq == run.seq) & (TraceResult.position == CollectedTrace.position),
+        )
+        .where(
+            CollectedTrace.collection_id == run.collection_id,
+            *_conditions(run.metric_keys or [], trace_filter),
+        )
+    )  # fmt: skip
+    if query.cursor is not None:
+        statement = statement.where(CollectedTrace.position > _position(query.cursor))
+    rows = session.execute(statement.order_by(CollectedTrace.position).limit(query.limit + 1))
+    traces = [ListedTrace(*row) for row in rows]
+    page = traces[: query.limit]
+    is_last = len(traces) <= query.limit
+    return PageRows(page, None if is_last else encode_cursor([page[-1].position]))
+
+
+def find_neighbors(session: Session, collection_id: int, position: int) -> NeighborTraces:
+    """The traces before and after a position of a collection."""
+    ids = {
+        row.position: row.trace_id
+        for row in session.execute(
+            select(CollectedTrace.position, CollectedTrace.trace_id).where(
+                CollectedTrace.collection_id == collection_id,
+                CollectedTrace.position.in_([position - 1, position + 1]),
+            )
+        )
+    }
+    return NeighborTraces(ids.get(position - 1), ids.get(position + 1))
+
+
+def list_traces_of_item(
+    session: Session, run: BenchmarkRun, item_id: str, limit: int
+) -> list[tuple[CollectedTrace, TraceResult | None]]:
+    """The trials of an item in a run, in their order."""
+    statement = (
+        select(CollectedTrace, TraceResult)
+        .outerjoin(
+            TraceResult,
+            (TraceResult.run_seq == run.seq) & (TraceResult.position == CollectedTrace.position),
+        )
+        .where(CollectedTrace.collection_id == run.collection_id, CollectedTrace.item_id == item_id)
+        .order_by(CollectedTrace.trial, CollectedTrace.position)
+        .limit(limit)
+    )
+    return [(trace, result) for trace, result in session.execute(statement)]
+
+
+def _conditions(columns: Sequence[str], trace_filter: TraceListFilter) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if trace_filter.state == "failed":
+        conditions.append(CollectedTrace.outcome != TraceOutcome.SCORED)
+    if trace_filter.text:
+        searched = (CollectedTrace.item_id, CollectedTrace.trace_id, CollectedTrace.output)
+        matches = (column.icontains(trace_filter.text, autoescape=True) for column in searched)
+        conditions.append(or_(*matches))
+    if trace_filter.metric:
+        if trace_filter.metric not in columns:
+            raise Invalid(
+                f"the run has no metric {trace_filter.metric!r}; it has {', '.join(columns)}"
+            )
+        # Arrays of Postgres count from 1.
+        value: Any = TraceResult.values[columns.index(trace_filter.metric) + 1]
+        if trace_filter.below is not None:
+            conditions.append(value < trace_filter.below)
+        if trace_filter.state == "missing":
+            conditions.append(value.is_(None))
+    return conditions
+
+
+def _beginning(column: Any) -> Any:
+    return func.left(column, PREVIEW_CHARS)
+
+
+def _position(cursor: str) -> int:
+    values = decode_cursor(cursor)
+    if len(values) != 1 or not isinstance(values[0], int) or not 0 <= values[0] < 1 << 31:
+        raise BadCursor
+    return values[0]

@@ -1,0 +1,187 @@
+"""Pages of runs: the list, one run with its live progress, and what a user can do with them."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from app.access.deps import ADMIN, READ, RUN, get_caller
+from app.agents.queries import list_agents
+from app.benchmarks.queries import list_benchmarks
+from app.benchmarks.rules import name_of_benchmark
+from app.core.errors import Invalid
+from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
+from app.core.web.deps import Res
+from app.core.web.forms import SentForm
+from app.core.web.pages import build_url, path_of, render_page
+from app.results import run_list
+from app.results.rules import RunStatus, TriggerType
+from app.results.run_list import DEFAULT_SORT, SORT_KEYS, RunListFilter
+from app.runs import run_page, service
+from app.statistics.verdict_rules import Verdict
+
+router = APIRouter()
+
+SEE_OTHER = 303
+PAGE_SIZE = 50
+
+RunId = Annotated[str, Path(alias="runId")]
+Filter = Annotated[str, Query(max_length=200)]
+
+
+@router.get("/runs", dependencies=READ)
+def show_runs(
+    request: Request,
+    res: Res,
+    benchmark: Filter = "",
+    agent: Filter = "",
+    status: Filter = "",
+    verdict: Filter = "",
+    text: Filter = "",
+    sort: Filter = DEFAULT_SORT,
+    cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "",
+) -> Response:
+    """The list of runs: filtered, sorted and page by page."""
+    if sort.removeprefix("-") not in SORT_KEYS:
+        raise Invalid(f"runs cannot be sorted by {sort!r}; choose one of {', '.join(SORT_KEYS)}")
+    run_filter = RunListFilter(
+        benchmark_id=benchmark or None,
+        agent_id=agent or None,
+        status=status or None,
+        verdict=verdict or None,
+        text=text.strip() or None,
+    )
+    with res.db.read() as session:
+        page = run_list.search_runs(session, run_filter, sort, PageQuery(PAGE_SIZE, cursor or None))
+        count = run_list.count_runs(session, run_filter)
+        first = PageQuery(MAX_LIMIT)
+        benchmarks = {
+            row.id: name_of_benchmark(row.id, row.metadata_)
+            for row in list_benchmarks(session, first, archived=False).rows
+        }
+        agents = {row.id: row.name for row in list_agents(session, first, archived=False).rows}
+    parameters = dict(request.query_params)
+    return render_page(
+        request,
+        "runs.html",
+        title="Runs",
+        nav="/runs",
+        api=_api_path(run_filter),
+        runs=[_row(run, benchmarks, agents) for run in page.rows],
+        count=_count_text(count),
+        newest=page.rows[0]["id"] if page.rows and not cursor and sort == DEFAULT_SORT else "",
+        next_cursor=page.next_cursor,
+        params=parameters,
+        sort=sort,
+        is_filtered=bool(run_filter.conditions()),
+        benchmarks=list(benchmarks.items()),
+        agents=list(agents.items()),
+        statuses=[status.value for status in RunStatus],
+        verdicts=[verdict.value for verdict in Verdict],
+    )
+
+
+@router.post("/runs", dependencies=RUN)
+def start_run(form: SentForm, res: Res) -> Response:
+    """Start a run and show it."""
+    with res.db.begin() as session:
+        run = service.create_run(
+            session,
+            form.text("benchmark"),
+            form.text("agent"),
+            trigger=TriggerType.MANUAL,
+            run_name=form.text("runName") or None,
+        )
+    return _to_run(run.id)
+
+
+@router.get("/runs/{runId}", dependencies=READ)
+def show_run(request: Request, run_id: RunId, res: Res) -> Response:
+    """One run: its verdict, why, and whether it can be trusted; while it runs, its progress."""
+    with res.db.read() as session:
+        view = run_page.load_run_page(session, run_id, zone_of=request)
+    return render_page(
+        request,
+        "run.html",
+        title=f"{view['agent']}, {view['benchmark']}",
+        nav="/runs",
+        api=f"/benchmark-runs/{path_of(run_id)[1:]}",
+        **view,
+    )
+
+
+@router.post("/runs/{runId}/cancel", dependencies=RUN)
+def cancel_run(run_id: RunId, res: Res) -> Response:
+    """Cancel a run."""
+    with res.db.begin() as session:
+        service.cancel_run(session, run_id, res.clock())
+    return _to_run(run_id)
+
+
+@router.post("/runs/{runId}/retry", dependencies=RUN)
+def retry_run(run_id: RunId, res: Res) -> Response:
+    """Start a new attempt and show it."""
+    with res.db.begin() as session:
+        run = service.retry_run(session, run_id)
+    return _to_run(run.id)
+
+
+@router.post("/runs/{runId}/rescore", dependencies=RUN)
+def rescore_run(run_id: RunId, res: Res) -> Response:
+    """Score the traces again and show the new run."""
+    with res.db.begin() as session:
+        run = service.rescore_run(session, run_id)
+    return _to_run(run.id)
+
+
+@router.post("/runs/{runId}/accept", dependencies=ADMIN)
+def accept_run(run_id: RunId, request: Request, form: SentForm, res: Res) -> Response:
+    """Accept the level of a run."""
+    by, note = get_caller(request).key_id, form.text("note") or None
+    with res.db.begin() as session:
+        service.accept_run(session, run_id, by=by, note=note, now=res.clock())
+    return _to_run(run_id)
+
+
+def _to_run(run_id: str) -> Response:
+    return RedirectResponse(path_of("runs", run_id), SEE_OTHER)
+
+
+def _api_path(run_filter: RunListFilter) -> str:
+    """The list of the API with those filters that it has, too."""
+    return build_url(
+        "/benchmark-runs",
+        benchmarkId=run_filter.benchmark_id,
+        agentId=run_filter.agent_id,
+        status=run_filter.status,
+        limit=PAGE_SIZE,
+    )
+
+
+def _row(
+    run: Mapping[str, Any], benchmarks: Mapping[str, str], agents: Mapping[str, str]
+) -> dict[str, Any]:
+    agent = agents.get(run["agent_id"], run["agent_id"])
+    benchmark = benchmarks.get(run["benchmark_id"], run["benchmark_id"])
+    started, completed = run["started_at"], run["completed_at"]
+    total = run["traces_total"]
+    return {
+        "id": run["id"],
+        "label": f"{agent} on {benchmark}",
+        "status": run["status"],
+        "verdict": run_page.outcome_of(run["validity"], run["verdict"]),
+        "agent": agent,
+        "benchmark": benchmark,
+        "run_name": run["run_name"],
+        "traces": f"{run['traces_processed']} of {total}"
+        if total
+        else f"{run['traces_collected']}",
+        "created_at": run["created_at"],
+        "completed_at": completed,
+        "took": completed - started if started and completed else None,
+    }
+
+
+def _count_text(count: int) -> str:
+    return "1 run" if count == 1 else f"{count:,} runs"

@@ -1,0 +1,297 @@
+"""Pages of the traces of a run: the list, one trace with its transcript, an item in two runs."""
+
+import json
+from typing import Annotated, Any, NamedTuple
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from sqlalchemy.orm import Session
+
+from app.access.deps import READ
+from app.agents.models import Agent
+from app.core.errors import Invalid
+from app.core.keyset import MAX_CURSOR, PageQuery
+from app.core.text import cut_middle
+from app.core.web.deps import Res
+from app.core.web.pages import Crumb, path_of, render_page
+from app.core.web.text_diff import TextDiff, compare_texts
+from app.harness.transcript import Transcript, TranscriptMessage, TranscriptStep
+from app.kpis.number_text import format_number
+from app.results import rules, trace_list
+from app.results.models import BenchmarkRun, TraceResult
+from app.results.queries import get_run, get_trace
+from app.results.trace_list import TraceListFilter
+from app.traces.models import CollectedTrace
+
+router = APIRouter()
+
+PAGE_SIZE = 50
+# A page must stay readable and quick whatever an agent wrote.
+MAX_SHOWN_CHARS = 20_000
+MAX_STEPS = 200
+MAX_TRIALS = 6
+MAX_METRICS = 4
+
+RunId = Annotated[str, Path(alias="runId")]
+TraceId = Annotated[str, Path(alias="traceId")]
+Text = Annotated[str, Query(max_length=500)]
+
+
+class ShownStep(NamedTuple):
+    """A step of a transcript: who, and the texts by their title."""
+
+    who: str
+    note: str
+    texts: list[tuple[str, str]]
+    is_error: bool = False
+
+
+@router.get("/runs/{runId}/traces", dependencies=READ)
+def show_traces(
+    request: Request,
+    run_id: RunId,
+    res: Res,
+    metric: Text = "",
+    below: Text = "",
+    state: Text = "",
+    text: Text = "",
+    cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "",
+) -> Response:
+    """The traces of a run, by what went wrong."""
+    with res.db.read() as session:
+        run = get_run(session, run_id)
+        rules.require_traces(run.id, run.purged_at)
+        columns = run.metric_keys or []
+        chosen = metric or (columns[0] if columns and (below or state == "missing") else "")
+        trace_filter = TraceListFilter(
+            metric=chosen or None, below=_limit(below), state=state, text=text.strip() or None
+        )
+        page = trace_list.search_traces(
+            session, run, trace_filter, PageQuery(PAGE_SIZE, cursor or None)
+        )
+        steps = _crumbs(session, run)
+    shown = [column for column in dict.fromkeys([chosen, *columns]) if column][:MAX_METRICS]
+    return render_page(
+        request,
+        "traces.html",
+        title="Traces",
+        nav="/runs",
+        api=f"/benchmark-runs{path_of(run_id)}/results",
+        run=run,
+        steps=steps,
+        columns=columns,
+        shown=shown,
+        rows=[_trace_row(run, columns, shown, trace) for trace in page.rows],
+        params=dict(request.query_params),
+        is_filtered=bool(metric or below or state or text),
+        next_cursor=page.next_cursor,
+    )
+
+
+@router.get("/runs/{runId}/traces/{traceId:path}", dependencies=READ)
+def show_trace(request: Request, run_id: RunId, trace_id: TraceId, res: Res) -> Response:
+    """One trace: what was asked, expected and answered, its values, and every step of the agent."""
+    with res.db.read() as session:
+        run = get_run(session, run_id)
+        rules.require_traces(run.id, run.purged_at)
+        detail = get_trace(session, run, trace_id)
+        trace = detail.trace
+        neighbors = trace_list.find_neighbors(session, trace.collection_id, trace.position)
+        steps = [*_crumbs(session, run), Crumb("Traces", f"{path_of('runs', run_id)}/traces")]
+        baseline = run.verdict.baseline.run_ids[0] if run.verdict and run.verdict.baseline else None
+    return render_page(
+        request,
+        "trace.html",
+        title=trace.item_id,
+        nav="/runs",
+        api=f"/benchmark-runs{path_of(run_id)}/traces{path_of(trace_id)}",
+        run=run,
+        steps=steps,
+        trace=trace,
+        input=_cut(trace.input),
+        error=_cut(trace.error),
+        diff=_diff(trace.expected_output, trace.output),
+        values=_values(run.metric_keys or [], detail.result),
+        usage=_usage(trace),
+        transcript=_shown_steps(detail.transcript),
+        omitted=_omitted(detail.transcript),
+        source_url=_safe_url(trace.url),
+        before=neighbors.before,
+        after=neighbors.after,
+        baseline=baseline,
+    )
+
+
+@router.get("/runs/{runId}/items", dependencies=READ)
+def show_item(
+    request: Request,
+    run_id: RunId,
+    res: Res,
+    item: Annotated[str, Query(max_length=1000)],
+    base: Annotated[str, Query(max_length=200)],
+) -> Response:
+    """An item in two runs, trial by trial, side by side."""
+    with res.db.read() as session:
+        run, baseline = get_run(session, run_id), get_run(session, base)
+        for one in (run, baseline):
+            rules.require_traces(one.id, one.purged_at)
+        sides = [
+            trace_list.list_traces_of_item(session, one, item, MAX_TRIALS)
+            for one in (baseline, run)
+        ]
+        steps = _crumbs(session, run)
+    trials = [
+        _trial(baseline, run, *(side[n] if n < len(side) else None for side in sides))
+        for n in range(max(map(len, sides)))
+    ]
+    first = next((trace for side in sides for trace, _ in side), None)
+    return render_page(
+        request,
+        "item.html",
+        title=item,
+        nav="/runs",
+        api=f"/benchmark-runs{path_of(run_id)}/results",
+        run=run,
+        baseline=baseline,
+        steps=steps,
+        item=item,
+        input=_cut(first.input if first else None),
+        expected=_cut(first.expected_output if first else None),
+        trials=trials,
+    )
+
+
+def _limit(text: str) -> float | None:
+    if not text:
+        return None
+    try:
+        return float(text.replace(",", "."))
+    except ValueError:
+        raise Invalid(f"{text!r} is not a number; write the limit as 0.5") from None
+
+
+def _crumbs(session: Session, run: BenchmarkRun) -> list[Crumb]:
+    agent = session.get_one(Agent, run.agent_id).name
+    return [
+        Crumb("Runs", "/runs"),
+        Crumb(f"{agent} on {run.benchmark_id}", path_of("runs", run.id)),
+    ]
+
+
+def _trace_row(
+    run: BenchmarkRun, columns: list[str], shown: list[str], trace: trace_list.ListedTrace
+) -> dict[str, Any]:
+    values = dict(zip(columns, trace.values or [], strict=False))
+    return {
+        "trace": trace,
+        "url": path_of("runs", run.id, "traces", trace.trace_id),
+        "values": [_number(values.get(column)) for column in shown],
+    }
+
+
+def _number(value: float | None) -> str | None:
+    return None if value is None else format_number(value)
+
+
+def _cut(text: str | None) -> str | None:
+    return None if text is None else cut_middle(text, MAX_SHOWN_CHARS)
+
+
+def _diff(left: str | None, right: str | None) -> TextDiff:
+    return compare_texts(_cut(left) or "", _cut(right) or "")
+
+
+def _values(columns: list[str], result: TraceResult | None) -> list[dict[str, Any]]:
+    """The values of a trace with the reason of a missing one, or that of the judge."""
+    if result is None:
+        return []
+    notes = result.notes or {}
+    return [
+        {
+            "metric": column,
+            "value": _number(value),
+            "why": ", ".join(
+                f"{key}: {text}" for key, text in notes.get(column, {}).items() if text
+            ),
+        }
+        for column, value in zip(columns, result.values, strict=True)
+    ]
+
+
+def _usage(trace: CollectedTrace) -> list[tuple[str, str]]:
+    """Tokens, cost, latency and turns, as far as the source reports them."""
+    numbers = (
+        ("Latency", trace.latency_ms, " ms"),
+        ("Input tokens", trace.input_tokens, ""),
+        ("Output tokens", trace.output_tokens, ""),
+        ("Cost", trace.cost_usd, " USD"),
+        ("Turns", trace.turns, ""),
+    )
+    return [
+        (name, f"{format_number(value)}{unit}")
+        for name, value, unit in numbers
+        if value is not None
+    ]
+
+
+def _shown_steps(transcript: Transcript | None) -> list[ShownStep]:
+    steps = transcript.steps if transcript else ()
+    return [_shown_step(step) for step in steps[:MAX_STEPS]]
+
+
+def _shown_step(step: TranscriptStep) -> ShownStep:
+    if isinstance(step, TranscriptMessage):
+        texts = [("thinking", step.thinking), ("", step.text)]
+        return ShownStep(
+            step.role, "", [(name, cut) for name, text in texts if (cut := _cut(text))]
+        )
+    arguments = step.command or (
+        json.dumps(step.arguments, ensure_ascii=False, indent=1) if step.arguments else None
+    )
+    texts = [
+        ("", arguments),
+        ("output", step.output),
+        ("stdout", step.stdout),
+        ("stderr", step.stderr),
+    ]
+    facts = [f"exit code {step.exit_code}" if step.exit_code else None,
+             None if step.duration_ms is None else f"{format_number(step.duration_ms)} ms"]  # fmt: skip
+    return ShownStep(
+        f"tool {step.tool}",
+        ", ".join(filter(None, facts)),
+        [(name, cut) for name, text in texts if (cut := _cut(text))],
+        step.is_error,
+    )
+
+
+def _omitted(transcript: Transcript | None) -> int:
+    if transcript is None:
+        return 0
+    return transcript.omitted_steps + max(0, len(transcript.steps) - MAX_STEPS)
+
+
+def _safe_url(url: str | None) -> str | None:
+    """A link to the source; none for another scheme, because sources are not trusted."""
+    return url if url and url.startswith(("https://", "http://")) else None
+
+
+def _trial(
+    baseline: BenchmarkRun,
+    run: BenchmarkRun,
+    before: tuple[CollectedTrace, TraceResult | None] | None,
+    now: tuple[CollectedTrace, TraceResult | None] | None,
+) -> dict[str, Any]:
+    """One trial in both runs; a side is None where the run has fewer trials."""
+    sides = [
+        None if pair is None else {
+            "trace": pair[0],
+            "url": path_of("runs", one.id, "traces", pair[0].trace_id),
+            "values": _values(one.metric_keys or [], pair[1])[:MAX_METRICS],
+        }
+        for one, pair in ((baseline, before), (run, now))
+    ]  # fmt: skip
+    texts = [_answer(pair[0]) if pair else "" for pair in (before, now)]
+    return {"before": sides[0], "now": sides[1], "diff": _diff(*texts)}
+
+
+def _answer(trace: CollectedTrace) -> str:
+    return trace.output or trace.error or ""

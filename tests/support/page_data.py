@@ -1,0 +1,328 @@
+"""A month of stored runs for the tests of the pages: three agents, three benchmarks, one bad night.
+
+The rows are written directly, because a month of real runs takes minutes.
+"""
+
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.agents.models import Agent
+from app.alerts.details import AlertDetails
+from app.alerts.models import AlertEvent
+from app.benchmarks.models import Benchmark, KpiDefinition
+from app.kpis.models import KpiHistory
+from app.kpis.verdict_types import BaselineRuns, ComparedItems, RunVerdict, ValueVerdict
+from app.notifications.models import Delivery, Endpoint, Notification
+from app.notifications.types import MessageSeverity, NotificationMessage
+from app.results.models import BenchmarkRun, RunMetricAggregate, TraceResult
+from app.results.plan import RunPlan
+from app.statistics.verdict_rules import Scale, Side, Verdict
+from app.traces.models import CollectedTrace, Collection, TraceTranscript
+
+AGENTS = {"billing": "Billing bot", "sql": "SQL copilot", "triage": "Triage"}
+BENCHMARKS = {
+    "support": "Support, nightly",
+    "warehouse": "SQL, nightly",
+    "tickets": "Triage, nightly",
+}
+PAIRS = (
+    ("billing", "support"), ("billing", "warehouse"), ("sql", "support"), ("sql", "warehouse"),
+    ("sql", "tickets"), ("triage", "warehouse"), ("triage", "tickets"),
+)  # fmt: skip
+NIGHTS = 30
+ITEMS, TRIALS = 58, 3
+METRIC = "EXACT_MATCH"
+LOST_TRACES = "31.0% was lost to infrastructure, judge or metric errors, above the allowed 5.0%"
+HOSTILE = "<script>alert(1)</script>\u202e gnp.exe " + "W" * 120
+
+
+def write_month(session: Session, *, nights: int = NIGHTS, now: datetime | None = None) -> None:
+    """Runs of `nights` nights; in the last one Billing bot regressed on its first benchmark, Triage
+    was not measured enough, and a run of SQL copilot is in progress.
+    """
+    write_names(session)
+    now = now or datetime.now(UTC)
+    for agent_id, benchmark_id in PAIRS:
+        _write_series(session, agent_id, benchmark_id, nights, now)
+    _write_run_in_progress(session, now)
+    write_traces(session, "run-billing-support-0", broken=10)
+    write_traces(session, "run-billing-support-1", broken=0)
+    _write_alert(session, now)
+
+
+def write_names(session: Session, agents: dict[str, str] | None = None) -> None:
+    """Agents, benchmarks and the KPIs of each benchmark."""
+    for id_, name in (agents or AGENTS).items():
+        session.add(Agent(id=id_, name=name))
+    for id_, name in BENCHMARKS.items():
+        session.add(
+            Benchmark(
+                id=id_, metadata_={"name": name}, dataset_ref=id_, source="local",
+                metrics=[METRIC, "LATENCY_MS"], min_coverage=0.9, max_error_share=0.05, write_back={},
+            )
+        )  # fmt: skip
+        for kpi_id, kpi_name, gate, unit, direction in (
+            (f"{id_}-pass", "pass rate", True, None, "HIGHER_IS_BETTER"),
+            (f"{id_}-cost", "cost per task", False, "USD", "LOWER_IS_BETTER"),
+        ):
+            session.add(
+                KpiDefinition(
+                    id=kpi_id, revision=1, benchmark_id=id_, name=kpi_name, formula=METRIC, gate=gate,
+                    direction=direction, unit=unit, threshold_min=0.8 if gate else None,
+                )
+            )  # fmt: skip
+    session.flush()
+
+
+def _write_series(
+    session: Session, agent_id: str, benchmark_id: str, nights: int, now: datetime
+) -> None:
+    random_source = random.Random(f"{agent_id} {benchmark_id}")
+    level = 0.79 + 0.03 * len(agent_id) / 2
+    for back in range(nights - 1, -1, -1):
+        is_last = back == 0
+        value = level + random_source.gauss(0, 0.008)
+        verdict = Verdict.NO_EVIDENCE
+        if is_last and (agent_id, benchmark_id) == ("billing", "support"):
+            value, verdict = level - 0.15, Verdict.REGRESSED
+        elif is_last and (agent_id, benchmark_id) == ("sql", "warehouse"):
+            value, verdict = level + 0.06, Verdict.IMPROVED
+        is_valid = not (is_last and (agent_id, benchmark_id) == ("triage", "tickets"))
+        at = now - timedelta(days=back, hours=2)
+        write_run(
+            session, f"run-{agent_id}-{benchmark_id}-{back}", agent_id, benchmark_id, at,
+            value=value, baseline=level, verdict=verdict, is_valid=is_valid,
+            baseline_id=f"run-{agent_id}-{benchmark_id}-{back + 1}" if back < nights - 1 else None,
+        )  # fmt: skip
+
+
+def write_run(
+    session: Session,
+    run_id: str,
+    agent_id: str,
+    benchmark_id: str,
+    at: datetime,
+    *,
+    value: float | None,
+    baseline: float = 0.86,
+    verdict: Verdict = Verdict.NO_EVIDENCE,
+    is_valid: bool = True,
+    baseline_id: str | None = None,
+) -> BenchmarkRun:
+    """A completed run with its KPIs and one metric."""
+    differences = ("agent revision 14 → 15",) if verdict is Verdict.REGRESSED else ()
+    run = BenchmarkRun(
+        id=run_id, benchmark_id=benchmark_id, agent_id=agent_id, status="COMPLETED",
+        triggered_by="SCHEDULED", run_name=f"night of {at:%Y-%m-%d}", created_at=at,
+        started_at=at + timedelta(seconds=1), completed_at=at + timedelta(seconds=57),
+        traces_total=ITEMS * TRIALS, traces_collected=ITEMS * TRIALS,
+        traces_processed=ITEMS * TRIALS, metrics_computed=2 * ITEMS * TRIALS,
+        validity="VALID" if is_valid else "INVALID", coverage=1.0 if is_valid else 0.69,
+        error_share=0.0 if is_valid else 0.31, fingerprint="f", metric_keys=[METRIC, "LATENCY_MS"],
+        validity_reasons=[] if is_valid else [LOST_TRACES],
+        baseline_hold="REGRESSED" if verdict is Verdict.REGRESSED else None,
+        verdict=_run_verdict(verdict, baseline_id, differences) if is_valid else None,
+        plan=_plan(agent_id, benchmark_id).document(),
+    )  # fmt: skip
+    session.add(run)
+    session.flush()
+    run.source_seq = run.seq
+    for kpi_id, name, gate, kpi_value, kpi_verdict, scale in (
+        (f"{benchmark_id}-pass", "pass rate", True, value, verdict, Scale.RATE),
+        (f"{benchmark_id}-cost", "cost per task", False, 0.04, Verdict.INCONCLUSIVE, Scale.RATIO),
+    ):
+        session.add(
+            KpiHistory(
+                run_seq=run.seq, run_id=run.id, kpi_id=kpi_id, kpi_revision=1, name=name,
+                benchmark_id=benchmark_id, agent_id=agent_id, formula=METRIC, gate=gate,
+                value=kpi_value if is_valid else None, validity=run.validity,
+                undefined_reason=None if is_valid and kpi_value is not None else "too few traces have a value",
+                unit=None if gate else "USD", direction="HIGHER_IS_BETTER" if gate else "LOWER_IS_BETTER",
+                interval_low=kpi_value - 0.04 if gate and is_valid and kpi_value is not None else None,
+                interval_high=kpi_value + 0.04 if gate and is_valid and kpi_value is not None else None,
+                verdict=value_verdict(name, kpi_value, baseline if gate else 0.039, kpi_verdict, scale)
+                if is_valid and kpi_value is not None else None,
+                recorded_at=at + timedelta(seconds=57),
+            )
+        )  # fmt: skip
+    session.add(
+        RunMetricAggregate(
+            run_seq=run.seq, metric=METRIC, ordinal=0, version="1", n=ITEMS * TRIALS,
+            expected=ITEMS * TRIALS, mean=value, coverage=1.0, missing={}, p50=1.0, p95=1.0,
+            interval_low=None if value is None else value - 0.04,
+            interval_high=None if value is None else value + 0.04,
+        )
+    )  # fmt: skip
+    session.flush()
+    return run
+
+
+def value_verdict(
+    name: str, value: float, baseline: float, verdict: Verdict, scale: Scale
+) -> ValueVerdict:
+    """A verdict with numbers that agree with each other."""
+    effect = value - baseline if scale is Scale.RATE else value / baseline - 1
+    half = 0.08 if verdict in {Verdict.REGRESSED, Verdict.INCONCLUSIVE} else 0.04
+    return ValueVerdict(
+        verdict=verdict, explanation=f"{name} changed from {baseline:.3f} to {value:.3f}.",
+        baseline_value=baseline, value=value, effect=effect, low=effect - half, high=effect + half,
+        low_adjusted=effect - half, high_adjusted=effect + half, p=0.002, p_adjusted=0.002,
+        min_detectable_effect=0.1, min_effect=0.02, margin=0.05, scale=scale, side=Side.LOW,
+        items=ITEMS, trials=float(TRIALS), gate=True,
+    )  # fmt: skip
+
+
+def _run_verdict(
+    verdict: Verdict, baseline_id: str | None, differences: Sequence[str]
+) -> RunVerdict:
+    if baseline_id is None:
+        return RunVerdict(
+            reason="first run", explanation="First run: there is no earlier valid run."
+        )
+    words = {Verdict.REGRESSED: "regressed", Verdict.IMPROVED: "improved"}
+    return RunVerdict(
+        verdict=verdict,
+        explanation=f"1 of 2 KPIs {words.get(verdict, 'shows no evidence of a change')}; 1 is"
+        f" inconclusive. {ITEMS} items compared."
+        + (f" Differences: {'; '.join(differences)}." if differences else ""),
+        baseline=BaselineRuns(mode="PREVIOUS", run_ids=(baseline_id,)),
+        items=ComparedItems(
+            compared=ITEMS, only_baseline=0, only_candidate=0, revised=0, left_out=0
+        ),
+        counts={str(verdict): 1, "INCONCLUSIVE": 1},
+        differences=tuple(differences),
+    )
+
+
+def _plan(agent_id: str, benchmark_id: str) -> RunPlan:
+    metrics: list[dict[str, Any]] = [
+        {"key": key, "options": {}, "version": "1", "column": key} for key in (METRIC, "LATENCY_MS")
+    ]
+    return RunPlan.model_validate(
+        {
+            "benchmark_id": benchmark_id, "benchmark_revision": 1, "agent_id": agent_id,
+            "agent_revision": 1, "source": "local", "dataset_ref": benchmark_id, "run_name": None,
+            "metrics": metrics, "kpis": [], "min_coverage": 0.9, "max_error_share": 0.05,
+        }
+    )  # fmt: skip
+
+
+def _write_run_in_progress(session: Session, now: datetime) -> None:
+    session.add(
+        BenchmarkRun(
+            id="run-in-progress", benchmark_id="warehouse", agent_id="sql", status="RUNNING",
+            triggered_by="MANUAL", created_at=now - timedelta(minutes=4),
+            started_at=now - timedelta(minutes=4), traces_total=584, traces_collected=584,
+            traces_processed=362, metrics_computed=724,
+        )
+    )  # fmt: skip
+    session.flush()
+
+
+def write_traces(session: Session, run_id: str, *, broken: int, text: str = "refund") -> None:
+    """The traces of a run; the first `broken` items fail in each trial."""
+    run = session.query(BenchmarkRun).filter_by(id=run_id).one()
+    collection = Collection(
+        source="local", query={}, trace_count=ITEMS * TRIALS, completed_at=run.created_at
+    )
+    session.add(collection)
+    session.flush()
+    run.collection_id = collection.id
+    for position in range(ITEMS * TRIALS):
+        item, trial = divmod(position, TRIALS)
+        fails = item < broken
+        output = (
+            "I cannot look up this refund: 500 Internal Server Error."
+            if fails
+            else f"The {text} of order {item} is 12 EUR."
+        )
+        session.add(
+            CollectedTrace(
+                collection_id=collection.id, position=position, trace_id=f"{run_id}/t-{position}",
+                item_id=f"case-{item:03d}", trial=trial, outcome="scored",
+                input=f"How much is the {text} of order {item}?",
+                expected_output=f"The {text} of order {item} is 12 EUR.", output=output, tags=["category:refund"],
+                url=f"https://langfuse.example/trace/{position}", latency_ms=812.0 + position,
+                input_tokens=900, output_tokens=40, cost_usd=0.0041, turns=2,
+            )
+        )  # fmt: skip
+        session.add(
+            TraceResult(
+                run_seq=run.seq, position=position, values=[0.0 if fails else 1.0, 812.0 + position]
+            )
+        )
+        if position < TRIALS:
+            session.add(
+                TraceTranscript(
+                    collection_id=collection.id, position=position, transcript=_transcript(fails)
+                )
+            )
+    session.flush()
+
+
+def _transcript(fails: bool) -> dict[str, Any]:
+    output = "500 Internal Server Error" if fails else '{"amount": 12, "currency": "EUR"}'
+    return {
+        "version": 1,
+        "omittedSteps": 0,
+        "gapAt": 0,
+        "steps": [
+            {"kind": "message", "role": "user", "text": "How much is the refund of order 0?"},
+            {"kind": "message", "role": "assistant", "text": "I look it up.", "thinking": "The tool refund.lookup knows it."},
+            {"kind": "toolCall", "tool": "refund.lookup", "arguments": {"order": 0}, "output": output,
+             "isError": fails, "durationMs": 41.0},
+            {"kind": "message", "role": "assistant", "text": "It is 12 EUR." if not fails else "I cannot look it up."},
+        ],
+    }  # fmt: skip
+
+
+def _write_alert(session: Session, now: datetime) -> None:
+    endpoint_id = "endpoint-1"
+    session.add(
+        Endpoint(
+            id=endpoint_id,
+            channel="SLACK",
+            recipient="hooks.slack.com/…",
+            recipient_hash="h",
+            host="hooks.slack.com",
+        )
+    )
+    for number, (severity, title) in enumerate(
+        [
+            ("CRITICAL", "pass rate regressed: Billing bot on Support, nightly"),
+            ("WARNING", "run invalid: Triage on Triage, nightly"),
+        ]
+    ):
+        run_id = ("run-billing-support-0", "run-triage-tickets-0")[number]
+        message = NotificationMessage(
+            topic="alert.firing", title=title, severity=MessageSeverity(severity),
+            sentences=("pass rate fell from 0.865 to 0.715: -0.150 (95 % CI -0.230 to -0.070, p 0.002).",),
+        )  # fmt: skip
+        session.add(
+            Notification(
+                id=f"note-{number}", topic="alert.firing", severity=severity, title=title,
+                message=message, created_at=now - timedelta(minutes=12 + number),
+            )
+        )  # fmt: skip
+        session.flush()
+        session.add(
+            AlertEvent(
+                id=f"alert-{number}", dedup_key=f"key-{number}", state="FIRING" if number == 0 else "RUN_INVALID",
+                name=title.split(":")[0], severity=severity,
+                benchmark_id=run_id.split("-")[2], agent_id=run_id.split("-")[1], run_id=run_id,
+                incident_id=None, value=0.715, baseline=0.865, notification_id=f"note-{number}",
+                explanation="pass rate fell from 0.865 to 0.715: -0.150 (95 % CI -0.230 to -0.070, p 0.002).",
+                details=AlertDetails(), created_at=now - timedelta(minutes=12 + number),
+            )
+        )  # fmt: skip
+    session.add(
+        Delivery(
+            id="delivery-1", notification_id="note-0", endpoint_id=endpoint_id, status="DELIVERED",
+            attempts=1, delivered_at=now - timedelta(minutes=12),
+        )
+    )  # fmt: skip
+    session.flush()
