@@ -95,8 +95,12 @@ def commands_of_page(path: Path) -> Iterator[NamedCommand]:
 
 def commands_of_module(path: Path) -> Iterator[NamedCommand]:
     """Commands in code spans of the texts of a module, after a colon, and as a whole hint."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        location = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+    source = path.read_text()
+    if not re.search(PROGRAM, source):
+        return  # parsing all modules takes seconds
+    module = path.relative_to(ROOT)
+    for node in ast.walk(ast.parse(source)):
+        location = f"{module}:{getattr(node, 'lineno', 0)}"
         text = literal_text(node) or ""
         if isinstance(node, ast.keyword) and node.arg == "hint":
             hint = literal_text(node.value) or ""
