@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from sqlalchemy import select
@@ -81,7 +81,7 @@ class _ScoreBatch(NamedTuple):
 def request_write_back(session: Session, run_id: str, res: Resources) -> None:
     """Enqueue the job if the plan asks for it; call it in the transaction that completes the run.
 
-    The job shares a lock with collections from the same source. A rescored run writes nothing back.
+    Write-backs to one source run one after the other. A rescored run writes nothing back.
     """
     run = queries.get_run(session, run_id)
     plan = RunPlan.model_validate(run.plan)
@@ -90,7 +90,7 @@ def request_write_back(session: Session, run_id: str, res: Resources) -> None:
         return
     state = WriteBackState(status=WriteBackStatus.PENDING, cursor=KPI_CURSOR)
     try:
-        lock = TRACE_SOURCES.get(plan.source).lock(trace_query(session, plan, res))
+        lock = _lock(plan, trace_query(session, plan, res))
     except (
         AppError
     ) as error:  # the agent's secret cannot be decrypted, say: that does not affect the run
@@ -100,11 +100,17 @@ def request_write_back(session: Session, run_id: str, res: Resources) -> None:
     enqueue(session, "runs.write_back", run_id=run.id, lock=lock)
 
 
+def _lock(plan: RunPlan, query: TraceQuery) -> str | None:
+    """The lock of write-backs with one key. Not that of collections: they do not wait for a write-back."""
+    lock = TRACE_SOURCES.get(plan.source).lock(query)
+    return lock and f"write-back:{lock}"
+
+
 def write_back(job: JobContext, run_id: str) -> None:
     """Write the remaining scores and store the position after each batch.
 
-    After `MAX_TURN_S` the job re-enqueues itself: collections from the same source wait for the same
-    lock and get their turn in between.
+    After `MAX_TURN_S` the job re-enqueues itself: other write-backs to the same source get their turn in
+    between.
     """
     res, ends_at = job.resources, time.monotonic() + MAX_TURN_S
     with res.db.begin() as session:
@@ -128,7 +134,7 @@ def write_back(job: JobContext, run_id: str) -> None:
         with res.db.begin() as session:
             _store_progress(session, lease)
             if is_turn_over:
-                lock = TRACE_SOURCES.get(lease.plan.source).lock(lease.query)
+                lock = _lock(lease.plan, lease.query)
                 enqueue(session, "runs.write_back", run_id=run_id, lock=lock)
         if is_turn_over:
             return
@@ -250,13 +256,13 @@ def _score(
     trace_id: str | None = None,
     **metadata: str,
 ) -> NewScore:
-    """One score. Its ID and time depend on the source run only, so that repeating it changes nothing."""
+    """One score. Its ID depends on the source run only, so that repeating it adds none."""
     identity = [lease.plan.benchmark_id, lease.source_run_id, kind, name, trace_id]
     return NewScore(
         id=hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32],
         name=name,
         value=value,
-        at=lease.source_run_at,
+        at=_score_time(lease),
         run_id=lease.source_run_id,
         trace_id=trace_id,
         metadata={
@@ -266,3 +272,13 @@ def _score(
             **metadata,
         },
     )
+
+
+def _score_time(lease: WriteBackLease) -> datetime:
+    """The start of the source run, and a millisecond more for each run of the service.
+
+    A source that orders writes by their time would ignore those of a later run otherwise. Never on
+    another day, which is part of the identity of a score.
+    """
+    end_of_day = lease.source_run_at.replace(hour=23, minute=59, second=59, microsecond=999_000)
+    return min(lease.source_run_at + timedelta(milliseconds=lease.run_seq), end_of_day)

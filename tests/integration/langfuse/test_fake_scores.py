@@ -11,13 +11,18 @@ JSON = dict[str, Any]
 AT = "2026-11-20T03:00:00.000Z"
 
 
+def post_event(reader: ApiReader, score: JSON, at: str) -> None:
+    event = {"id": "e-1", "type": "score-create", "timestamp": at, "body": score}
+    assert reader.post("/ingestion", {"batch": [event]}, status=207)["errors"] == []
+
+
 def test_fake__score_with_id_and_time_is_idempotent(
     langfuse: FakeLangfuse, reader: ApiReader
 ) -> None:
-    score = {"id": "s-1", "name": "bleu", "traceId": "t-1", "timestamp": AT}
+    score = {"id": "s-1", "name": "bleu", "traceId": "t-1"}
 
     for value in (0.25, 0.5):
-        reader.post("/scores", score | {"value": value})
+        post_event(reader, score | {"value": value}, AT)
 
     scores = reader.rows("/v3/scores", traceId="t-1", fields="details,subject")
     assert [(entry["id"], entry["value"], entry["timestamp"]) for entry in scores] == [
@@ -30,10 +35,26 @@ def test_fake__same_score_id_on_another_day_is_a_new_score(
 ) -> None:
     score = {"id": "s-1", "name": "bleu", "traceId": "t-1", "value": 1}
 
-    reader.post("/scores", score | {"timestamp": AT})
-    reader.post("/scores", score | {"timestamp": "2026-11-21T03:00:00.000Z"})
+    post_event(reader, score, AT)
+    post_event(reader, score, "2026-11-21T03:00:00.000Z")
 
     assert len(reader.rows("/v3/scores", traceId="t-1")) == 2
+
+
+def test_fake__older_event_changes_nothing_and_the_body_has_no_time(
+    langfuse: FakeLangfuse, reader: ApiReader
+) -> None:
+    score = {"id": "s-1", "name": "bleu", "traceId": "t-1"}
+
+    post_event(reader, score | {"value": 1, "timestamp": "2020-01-01T00:00:00Z"}, AT)
+    post_event(reader, score | {"value": 2}, "2026-11-20T02:59:59.000Z")
+    reader.post("/scores", score | {"id": "s-2", "value": 3, "timestamp": AT})
+
+    scores = reader.rows("/v3/scores", traceId="t-1", fields="details,subject")
+    assert {entry["id"]: (entry["value"], entry["timestamp"] == AT) for entry in scores} == {
+        "s-1": (1, True),
+        "s-2": (3, False),
+    }
 
 
 @pytest.mark.parametrize(
@@ -95,9 +116,9 @@ def test_fake__written_score_is_visible_later(langfuse: FakeLangfuse, reader: Ap
 
 def test_fake__score_of_a_row_is_part_of_the_row(langfuse: FakeLangfuse, reader: ApiReader) -> None:
     experiment = langfuse.experiment(items=2)
-    score = {"name": "rouge", "value": 0.5, "timestamp": AT, "traceId": experiment.trace_id(1)}
+    score = {"name": "rouge", "value": 0.5, "traceId": experiment.trace_id(1)}
 
-    reader.post("/scores", score)
+    post_event(reader, score, AT)
 
     rows = reader.rows("/experiment-items", fromStartTime=EVER, fields="core,scores")
     assert [[entry["name"] for entry in row["scores"]] for row in rows] == [["rouge"], []]

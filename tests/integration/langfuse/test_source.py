@@ -57,7 +57,34 @@ def test_source__row_becomes_a_complete_trace(langfuse: FakeLangfuse) -> None:
         tool_calls=(ToolCall(name="tool-0", ok=True, latency_ms=50.0),),
         turns=2,
         scores={"Tone": 0.5},
+        attributes={"topic": "topic 0", "environment": "sdk-experiment"},
     )
+
+
+def test_source__metadata_and_session_are_attributes(langfuse: FakeLangfuse) -> None:
+    def describe_row(answer: dict[str, Any]) -> None:
+        for row in answer["data"]:
+            row["metadata"] |= {"team": '"billing"', "limits": '{"turns": 3}', "list": "[1]"}
+
+    def describe_call(answer: dict[str, Any]) -> None:
+        for row in answer["data"]:
+            row |= {"sessionId": "s-1", "userId": "u-1", "release": "v7", "version": "2"}
+
+    langfuse.experiment(items=1, metadata={"topic": "of the run"})
+    langfuse.inject(ModifiedResponse(change=describe_row), path="/experiment-items")
+    langfuse.inject(ModifiedResponse(change=describe_call), path="/v2/observations")
+    [trace] = collect_all(langfuse).traces
+    assert trace.attributes == {
+        # The item says more about a trace than the run.
+        "topic": "topic 0",
+        "team": "billing",
+        "limits.turns": "3",
+        "session": "s-1",
+        "user": "u-1",
+        "release": "v7",
+        "version": "2",
+        "environment": "sdk-experiment",
+    }
 
 
 def test_source__pages_report_total_and_as_of(langfuse: FakeLangfuse) -> None:

@@ -113,6 +113,19 @@ def test_run__too_many_malformed_rows_make_the_run_invalid(
     assert value(service, outcomes) == malformed_count
 
 
+def test_run__categories_come_from_the_metadata_of_items(
+    service: Service, langfuse: FakeLangfuse
+) -> None:
+    langfuse.experiment(items=21)
+    agent(service, langfuse)
+    benchmark(service)
+    run = service.complete_run()
+    categories = service.get(f"/benchmark-runs/{run['id']}/categories", field="topic")["items"]
+    assert [(entry["category"], entry["items"]) for entry in categories] == [
+        (f"topic {number}", 3) for number in range(7)
+    ]
+
+
 def test_run__trials_of_an_item_are_numbered(service: Service, langfuse: FakeLangfuse) -> None:
     langfuse.experiment(items=30, trials=3)
     agent(service, langfuse)

@@ -14,10 +14,11 @@ from app.runs.retention import purge_runs_before
 from tests.integration.langfuse.test_sdk_round_trip import sdk_of
 from tests.integration.langfuse.test_source_runs import agent
 from tests.support.langfuse import FakeLangfuse
-from tests.support.langfuse.faults import HtmlResponse, RateLimited, RespondsWith
+from tests.support.langfuse.faults import HtmlResponse, ModifiedResponse, RateLimited, RespondsWith
 from tests.support.langfuse.records import DEFAULT_TIME, Score
 from tests.support.service import JSON, Service, pointers
 
+EVENTS = "/ingestion"
 ALL = {"kpis": True, "metrics": True}
 QUALITY = {"name": "Quality", "formula": "AVERAGE(ACCURACY, CONTAINS)"}
 
@@ -40,7 +41,7 @@ def written(langfuse: FakeLangfuse) -> dict[str, Score]:
 def without_run(scores: dict[str, Score]) -> dict[str, Any]:
     """The scores without their run."""
     return {
-        score_id: (score.name, score.value, score.timestamp, score.trace_id, score.experiment_id)
+        score_id: (score.name, score.value, score.trace_id, score.experiment_id)
         for score_id, score in scores.items()
     }
 
@@ -72,9 +73,35 @@ def test_write_back__writes_kpis_to_the_run_and_metrics_to_traces(
     assert kpi.metadata["formula"] == QUALITY["formula"]
     accuracy = {score.trace_id: score.value for score in scores if score.name == "ACCURACY"}
     assert accuracy == {experiment.trace_id(n): float(n < 15) for n in range(30)}
-    assert {score.timestamp for score in scores} == {DEFAULT_TIME}
+    assert {score.timestamp.date() for score in scores} == {DEFAULT_TIME.date()}
     assert {score.metadata["run"] for score in scores} == {run["id"]}
     assert langfuse.max_in_flight <= 8
+
+
+def test_write_back__sends_a_hundred_scores_with_each_request(
+    service: Service, langfuse: FakeLangfuse
+) -> None:
+    langfuse.experiment(items=60)
+    benchmark(service, langfuse, metrics=["ACCURACY", "CONTAINS", "BLEU", "ROUGE"])
+    assert service.complete_run()["writeBack"]["written"] == 241
+    # One for the KPI, three for 240 values.
+    assert len(langfuse.requests_for(EVENTS)) == 4
+    assert langfuse.requests_for("/scores") == []
+
+
+def test_write_back__collections_do_not_wait_for_it(
+    service: Service, langfuse: FakeLangfuse
+) -> None:
+    langfuse.experiment(items=3)
+    benchmark(service, langfuse)
+    service.complete_run()
+    with service.resources.db.read() as session:
+        locks = session.connection().exec_driver_sql(
+            "SELECT task_name, lock FROM procrastinate_jobs"
+            " WHERE task_name IN ('runs.collect', 'runs.write_back')"
+        )
+        lock_of = {row.task_name: row.lock for row in locks}
+    assert lock_of["runs.write_back"] == f"write-back:{lock_of['runs.collect']}"
 
 
 def test_write_back__sdk_reads_the_scores(service: Service, langfuse: FakeLangfuse) -> None:
@@ -196,7 +223,7 @@ def test_write_back__writes_only_the_configured_kinds(
     benchmark(service, langfuse, writeBack=expected)
     run = service.complete_run()
     assert (run["writeBack"] or {"written": 0})["written"] == count
-    assert len(written(langfuse)) == len(langfuse.requests_for("/scores")) == count
+    assert len(written(langfuse)) == count
 
 
 def test_write_back__missing_values_are_not_written(
@@ -235,7 +262,7 @@ def test_write_back__stopped_worker_resumes(
         write_back.request_write_back(session, run["id"], service.resources)
 
     def stopping() -> bool:
-        return len(langfuse.requests_for("/scores")) > 40
+        return len(langfuse.requests_for(EVENTS)) > 4
 
     job = JobContext(resources=service.resources, pool=service.pool, is_stopping=stopping)
     with pytest.raises(WorkerStopping):
@@ -243,13 +270,13 @@ def test_write_back__stopped_worker_resumes(
     halfway = service.get(f"/benchmark-runs/{run['id']}")["writeBack"]
     assert halfway["status"] == "WRITING"
     assert 1 + 30 <= halfway["written"] <= 1 + 50
-    before = len(langfuse.requests_for("/scores"))
+    before = len(langfuse.requests_for(EVENTS))
     service.work()
     done = service.get(f"/benchmark-runs/{run['id']}")["writeBack"]
     assert (done["status"], done["written"]) == ("WRITTEN", 101)
-    # Only the current batch is sent again: ten scores, and eight in flight after it.
-    assert len(langfuse.requests_for("/scores")) - before == 101 - halfway["written"]
-    assert before - halfway["written"] <= 18
+    # Only the current batch is sent again.
+    assert len(langfuse.requests_for(EVENTS)) - before == (101 - halfway["written"]) / 10
+    assert before <= 1 + halfway["written"] / 10 + 1
     assert len(written(langfuse)) == 101
 
 
@@ -266,7 +293,7 @@ def test_write_back__worker_killed_after_the_last_score_leaves_no_work(
     again = service.get(f"/benchmark-runs/{run['id']}")
     assert again["writeBack"] == run["writeBack"]
     assert again["writeBack"]["status"] == "WRITTEN"
-    assert len(langfuse.requests_for("/scores")) == 11
+    assert len(langfuse.requests_for(EVENTS)) == 2
 
 
 def test_write_back__server_failure_does_not_change_the_run(
@@ -274,7 +301,7 @@ def test_write_back__server_failure_does_not_change_the_run(
 ) -> None:
     langfuse.experiment(items=5)
     langfuse.inject(
-        RespondsWith(status=400, content={"message": "no"}), path="/scores", on=range(5, 99)
+        RespondsWith(status=400, content={"message": "no"}), path=EVENTS, on=range(2, 99)
     )
     benchmark(service, langfuse)
     run = service.complete_run()
@@ -285,16 +312,29 @@ def test_write_back__server_failure_does_not_change_the_run(
         "BAD_RESPONSE",
         1,
     )
-    assert "POST /api/public/scores" in write_back["error"]
+    assert "POST /api/public/ingestion" in write_back["error"]
     langfuse.clear_faults()
     assert write_again(service, run)["writeBack"]["status"] == "WRITTEN"
     assert len(written(langfuse)) == 11
 
 
+def test_write_back__rejected_event_is_an_error(service: Service, langfuse: FakeLangfuse) -> None:
+    def reject_first(answer: JSON) -> None:
+        rejected = answer["successes"].pop(0)
+        answer["errors"] = [{"id": rejected["id"], "status": 400, "message": "wrong config"}]
+
+    langfuse.experiment(items=5)
+    langfuse.inject(ModifiedResponse(change=reject_first), path=EVENTS, on={2})
+    benchmark(service, langfuse)
+    write_back = service.complete_run()["writeBack"]
+    assert (write_back["status"], write_back["written"]) == ("FAILED", 1)
+    assert "rejected 1 of 10 scores (wrong config)" in write_back["error"]
+
+
 def test_write_back__temporary_failure_is_retried(service: Service, langfuse: FakeLangfuse) -> None:
     langfuse.experiment(items=5)
-    langfuse.inject(HtmlResponse(status=503), path="/scores", on={2})
-    langfuse.inject(RateLimited(retry_after_s=1), path="/scores", on={5})
+    langfuse.inject(HtmlResponse(status=503), path=EVENTS, on={1})
+    langfuse.inject(RateLimited(retry_after_s=1), path=EVENTS, on={3})
     benchmark(service, langfuse)
     assert service.complete_run()["writeBack"]["written"] == 11
     assert len(written(langfuse)) == 11
@@ -326,10 +366,10 @@ def test_write_back__deleted_run_is_skipped(service: Service, langfuse: FakeLang
     with service.resources.db.begin() as session:
         enqueue(session, "runs.write_back", run_id=run["id"])
     service.work()
-    assert langfuse.requests_for("/scores") == []
+    assert langfuse.requests_for(EVENTS) == []
 
 
-def test_write_back__shares_the_lock_with_collections(
+def test_write_back__runs_in_turns(
     service: Service, langfuse: FakeLangfuse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_back, "SCORES_PER_BATCH", 20)

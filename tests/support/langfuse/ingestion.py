@@ -8,7 +8,7 @@ from tests.support.langfuse.errors import ErrorResponse, invalid_data
 from tests.support.langfuse.generated import raw_text
 from tests.support.langfuse.records import JSON, Observation
 from tests.support.langfuse.store import SpanId
-from tests.support.langfuse.writes import WriteRequest, WriteResponse, read_score
+from tests.support.langfuse.writes import WriteRequest, WriteResponse, read_moment, read_score
 
 _OBSERVATIONS: Final = {
     "span-create": "SPAN",
@@ -44,7 +44,9 @@ def _take(write: WriteRequest, event: JSON) -> None:
     if not isinstance(event.get("id"), str) or not isinstance(body, dict):
         raise ErrorResponse(400, {"message": "Invalid request data"})
     if kind == "score-create":
-        write.store.accept_score(read_score(body, write.now, event["id"]))
+        # The time of the envelope counts, not that of the body.
+        at = read_moment(event.get("timestamp"), write.now)
+        write.store.accept_score(read_score(body, at, event["id"]))
         return
     if write.events_only:
         message = f'Event type "{kind}" is not accepted in events_only mode'

@@ -240,7 +240,11 @@ class Store:
         ]
 
     def store_score(self, score: Score) -> None:
-        self.scores[ScoreId(score.id, score.timestamp.date().isoformat())] = score
+        key = ScoreId(score.id, score.timestamp.date().isoformat())
+        stored = self.scores.get(key)
+        # An older event changes nothing.
+        if stored is None or stored.timestamp <= score.timestamp:
+            self.scores[key] = score
 
 
 def _written_summary(spans: list[Observation]) -> ExperimentSummary:

@@ -86,6 +86,7 @@ def create_scores(write: WriteRequest) -> WriteResponse:
     content = write.json()
     if isinstance(content, list) and write.takes_score_lists:
         return _create_list(write, content)
+    # Seen on 4.16: the timestamp of the body is checked and ignored.
     score = read_score(write.object(), write.now, f"score-written-{write.number}")
     write.store.accept_score(score)
     return WriteResponse(content={"id": score.id})
@@ -106,19 +107,20 @@ def _create_list(write: WriteRequest, bodies: list[Any]) -> WriteResponse:
     return WriteResponse(status=207, content=counts | {"errors": problems})
 
 
-def read_score(body: Any, now: datetime, own_id: str) -> Score:
+def read_score(body: Any, at: datetime, own_id: str) -> Score:
     """Raises `ErrorResponse` for a value of the wrong data type or a missing subject."""
     if not isinstance(body, dict):
         raise _invalid_value("Invalid input: expected object")
     data_type = body.get("dataType") or _infer_data_type(body.get("value"))
     name, value = _text(body, "name"), _checked_value(data_type, body.get("value"))
     _check_subject(body)
+    read_moment(body.get("timestamp"), at)
     return Score(
         id=body.get("id") or own_id,
         name=name,
         data_type=data_type,
         value=value,
-        timestamp=_moment(body.get("timestamp"), now),
+        timestamp=at,
         trace_id=body.get("traceId"),
         observation_id=body.get("observationId"),
         session_id=body.get("sessionId"),
@@ -160,7 +162,7 @@ def _check_subject(body: Mapping[str, Any]) -> None:
         raise _invalid_value("observationId requires traceId", "observationId")
 
 
-def _moment(text: Any, now: datetime) -> datetime:
+def read_moment(text: Any, now: datetime) -> datetime:
     if text is None:
         return now
     try:

@@ -45,6 +45,7 @@ Parameters = Mapping[str, str | int | None]
 # Langfuse does not shorten inputs and outputs: pages of 100 rows can have tens of megabytes.
 MAX_RESPONSE_BYTES: Final = 32 * 1024 * 1024
 API_PREFIX: Final = "/api/public"
+EVENTS_PATH: Final = "/ingestion"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,7 @@ def require_credentials(
 class LangfuseClient:
     """Requests to the public API, answered with JSON objects.
 
-    `get` and `post` raise `NotFoundError` for a 404, `PageTooLarge`, the errors listed in `errors`,
+    `get` and `post_events` raise `NotFoundError` for a 404, `PageTooLarge`, the errors listed in `errors`,
     and whatever `pause` raises to end a wait.
     """
 
@@ -108,9 +109,11 @@ class LangfuseClient:
         query = {name: value for name, value in (parameters or {}).items() if value is not None}
         return self._request("GET", path, query, None)
 
-    def post(self, path: str, body: JSON) -> JSON:
-        """Send a POST request. It must be idempotent, because it is repeated without a response."""
-        return self._request("POST", path, {}, body)
+    def post_events(self, body: JSON) -> JSON:
+        """Send a batch of events, and return the status of each. The events must be idempotent, because
+        the batch is repeated without a response.
+        """
+        return self._request("POST", EVENTS_PATH, {}, body)
 
     def _request(
         self, method: str, path: str, parameters: Mapping[str, str | int], body: JSON | None
@@ -176,8 +179,10 @@ class LangfuseClient:
                 )
             except (httpx.HTTPError, OversizedResponse) as error:
                 return classify_transport_error(error)
-        # 207 means that the server did not accept everything; a repetition could duplicate scores.
-        if not response.is_success or response.status_code == HTTPStatus.MULTI_STATUS:
+        # 207 is the answer to a batch of events: the caller reads the status of each.
+        is_batch = path == EVENTS_PATH
+        is_partial = response.status_code == HTTPStatus.MULTI_STATUS and not is_batch
+        if not response.is_success or is_partial:
             return classify_response(response)
         return _parse_document(response)
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from app.traces.sources.langfuse.attributes import parse_fields, parse_metadata
 from app.traces.sources.langfuse.json_fields import (
     JSON,
     first_tags,
@@ -119,6 +120,11 @@ def map_row(
         error=error_text(output) if failed else None,
         # Writers put tags on the row, into its metadata, or on the calls.
         tags=first_tags(row.get("tags"), metadata.get("tags")) or usage.tags,
+        # Later ones win: the fields of the trace, then the item, then what the writer added.
+        attributes=parse_metadata(metadata)
+        | parse_metadata(get_object(row, "experimentItemMetadata"))
+        | usage.attributes
+        | parse_fields(row),
         url=link(task.trace_id, task.id),
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
@@ -151,6 +157,9 @@ def map_trace(
         output=None if failed else _answer(output, task),
         error=error_text(get_text(task_row, "statusMessage") or output) if failed else None,
         tags=tags if dataset_item is not None else (*tags, TAG_EXPECTED_OUTPUT_GONE),
+        attributes=parse_metadata(get_object(trace, "metadata"))
+        | parse_metadata(get_object(dataset_item or {}, "metadata"))
+        | parse_fields(trace),
         url=link(item.trace_id, item.span_id),
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,

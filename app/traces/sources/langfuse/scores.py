@@ -5,10 +5,11 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from app.core.http.throttle import MAX_IN_FLIGHT, CancelToken, Pause
+from app.core.http.throttle import CancelToken, Pause
 from app.core.resources import Resources
 from app.traces.registry import NewScore, TraceQuery
 from app.traces.sources.langfuse.client import (
+    EVENTS_PATH,
     LangfuseClient,
     LangfuseCredentials,
     open_client,
@@ -27,6 +28,10 @@ from app.traces.sources.langfuse.threads import HEARTBEAT_S, run_in_order, with_
 
 # Marks the IDs of scores that this service wrote; it must not measure with its own results.
 OWN_SCORE_PREFIX: Final = "mosaico-"
+
+# Below the limit of 4.5 MB a request, and of a size that a slow server stores within seconds.
+SCORES_PER_REQUEST: Final = 100
+WRITE_CONCURRENCY: Final = 2
 
 # Among scores with one name, the score with the highest priority wins.
 _PRIORITY_TRACE: Final = 2
@@ -97,11 +102,11 @@ def write_scores(
     *,
     policy: LangfusePolicy = COLLECTION_POLICY,
 ) -> Iterator[None]:
-    """Write the scores, eight at a time; at the end the server has accepted all of them.
+    """Write the scores, `SCORES_PER_REQUEST` with each request; at the end the server has accepted all.
 
-    One request per score, because servers up to 4.16 reject lists. The server identifies a score by
-    its ID and the day of its time, so a repeated write replaces it; readers see it some seconds
-    later.
+    The server identifies a score by its ID and the day of its time, and an event with an older time
+    changes nothing: a repeated write replaces a score if its time is the same or later on that day.
+    Readers see a score some seconds later.
     Raises: `CollectionFailed` with its codes.
     """
     credentials = require_credentials(query.url, query.public_key, query.secret_key)
@@ -117,37 +122,62 @@ def _iter_written(
     scores: Sequence[NewScore],
     pause: Pause,
     policy: LangfusePolicy,
-) -> Generator[NewScore, None, None]:
+) -> Generator[Sequence[NewScore], None, None]:
+    starts = range(0, len(scores), SCORES_PER_REQUEST)
+    batches = [scores[start : start + SCORES_PER_REQUEST] for start in starts]
     with open_client(resources, credentials, pause=pause, policy=policy) as client:
-        tasks = (partial(_write_score, client, score) for score in scores)
-        yield from run_in_order(tasks, concurrency=MAX_IN_FLIGHT)
+        tasks = (partial(_write_batch, client, batch) for batch in batches)
+        yield from run_in_order(tasks, concurrency=WRITE_CONCURRENCY)
 
 
-def _write_score(client: LangfuseClient, score: NewScore) -> NewScore:
+def _write_batch(client: LangfuseClient, scores: Sequence[NewScore]) -> Sequence[NewScore]:
     try:
-        client.post("/scores", _score_body(score))
+        document = client.post_events({"batch": [_score_event(score) for score in scores]})
     except PageTooLarge as error:
-        raise error.final_error from None
+        if len(scores) == 1:
+            raise error.final_error from None
+        half = len(scores) // 2
+        return *_write_batch(client, scores[:half]), *_write_batch(client, scores[half:])
     except NotFoundError as error:
         raise BadResponse(
             f"the server does not accept scores ({error.detail or 'not found'}); check that"
             " langfuseUrl is the address of a Langfuse server of version 3 or newer"
         ) from None
-    return score
+    _require_accepted(document, len(scores))
+    return scores
 
 
-def _score_body(score: NewScore) -> JSON:
+def _require_accepted(document: JSON, score_count: int) -> None:
+    """Raise `BadResponse` unless the server accepted every event of a batch."""
+    accepted, errors = document.get("successes"), document.get("errors")
+    if errors or not isinstance(accepted, list) or len(accepted) < score_count:
+        first = errors[0] if isinstance(errors, list) and errors else {}
+        reason = first.get("error") or first.get("message") if isinstance(first, dict) else None
+        count = len(errors) if isinstance(errors, list) else score_count
+        raise BadResponse(
+            f"POST /api/public{EVENTS_PATH}: Langfuse rejected {count} of {score_count} scores"
+            f" ({reason or 'no reason given'!s:.200}); correct the cause, then run the benchmark again"
+        )
+
+
+def _score_event(score: NewScore) -> JSON:
+    """The event that creates or replaces a score. Its envelope has the time: that of the body is
+    ignored.
+    """
     subject = (
         {"datasetRunId": score.run_id} if score.trace_id is None else {"traceId": score.trace_id}
     )
+    score_id = f"{OWN_SCORE_PREFIX}{score.id}"
     return {
-        "id": f"{OWN_SCORE_PREFIX}{score.id}",
-        "name": score.name,
-        "value": score.value,
-        "dataType": "NUMERIC",
-        # The time of the run in the source, not now: the server's key of a score includes the date,
-        # and a later repetition would add a second score.
+        "id": f"{score_id}-event",
+        "type": "score-create",
         "timestamp": format_time(int(score.at.timestamp() * 1000)),
-        "metadata": dict(score.metadata),
-        **subject,
+        "body": {
+            "id": score_id,
+            "name": score.name,
+            "value": score.value,
+            "dataType": "NUMERIC",
+            "metadata": dict(score.metadata),
+            **subject,
+        },
     }

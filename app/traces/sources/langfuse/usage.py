@@ -5,9 +5,10 @@ The usage of judges is never counted.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from app.traces.sources.langfuse.attributes import parse_fields
 from app.traces.sources.langfuse.errors import BadResponse
 from app.traces.sources.langfuse.json_fields import (
     first_tags,
@@ -43,6 +44,7 @@ class ObservedSpan(NamedTuple):
     output_tokens: int | None
     cost_usd: float | None
     tags: tuple[str, ...]
+    attributes: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,7 @@ class AgentUsage:
     tool_calls: tuple[ToolCall, ...] | None = None
     turns: int | None = None
     tags: tuple[str, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_span(row: Mapping[str, Any]) -> ObservedSpan | None:
@@ -90,6 +93,7 @@ def parse_span(row: Mapping[str, Any]) -> ObservedSpan | None:
         output_tokens=usage.output,
         cost_usd=_parse_cost(row),
         tags=first_tags(row.get("tags")),
+        attributes=parse_fields(row),
     )
 
 
@@ -148,6 +152,7 @@ def sum_usage(calls: Sequence[ObservedSpan]) -> AgentUsage:
         tool_calls=tuple(map(_to_tool_call, tools)) if calls else None,
         turns=sum(call.type == "GENERATION" for call in models) if calls else None,
         tags=next((call.tags for call in calls if call.tags), ()),
+        attributes=next((call.attributes for call in calls if call.attributes), {}),
     )
 
 

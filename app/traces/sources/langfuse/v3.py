@@ -59,7 +59,7 @@ MAX_RUNS_LISTED: Final = 20
 # 1,000 runs: the list has no search by ID.
 MAX_RUN_PAGES: Final = 10
 RUN_ITEM_FIELDS: Final = ("id", "datasetItemId", "traceId", "observationId", "createdAt")
-ITEM_FIELDS: Final = ("id", "expectedOutput")
+ITEM_FIELDS: Final = ("id", "expectedOutput", "metadata")
 LONG_FIELDS: Final = ("input", "output", "metadata")
 
 
@@ -73,9 +73,9 @@ class ItemStore:
         self._database.execute("CREATE TABLE items (id TEXT PRIMARY KEY, item TEXT)")
 
     def add(self, items: Iterable[Mapping[str, Any]]) -> None:
-        # The expected output only: it is all that a trace needs from its item.
+        # Without the input, which the trace has: the rest is all that it needs from its item.
         rows = [
-            (str(item["id"]), json.dumps({"expectedOutput": item.get("expectedOutput")}))
+            (str(item["id"]), json.dumps({name: item.get(name) for name in ITEM_FIELDS}))
             for item in items
         ]
         with self._lock:

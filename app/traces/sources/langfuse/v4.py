@@ -199,7 +199,7 @@ class V4Reader:
             {
                 **_window_parameters(window),
                 "filter": _filter_parameter(_FilterCondition("experimentId", [run.id])),
-                "fields": "core,io,metadata,scores",
+                "fields": "core,io,metadata,itemMetadata,scores",
                 "scoreLimit": SCORES_PER_ROW,
             },
         )

@@ -32,6 +32,7 @@ def span(span_id: str, parent: str | None, start: int = 10, **more: Any) -> Obse
         "output_tokens": 2,
         "cost_usd": 0.5,
         "tags": (),
+        "attributes": {},
         **more,
     }
     return ObservedSpan(**fields)
