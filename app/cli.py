@@ -78,7 +78,13 @@ COMMANDS = {
     ),
     "notify": Entry("app.notifications.cli:cli", "Manage notification endpoints and deliveries."),
     "inbox": Entry("app.notifications.cli:inbox", "Read the notifications of the service."),
-    "score": Entry("app.metrics.cli:cli", "Compute metrics of a trace file. No server is needed."),
+    "compare": Entry(
+        "app.reporting.compare_cli:cli",
+        "Compare two files of results: verdict and flipped items. No server is needed.",
+    ),
+    "score": Entry(
+        "app.metrics.cli:cli", "Compute metrics of a file of results. No server is needed."
+    ),
     "bash-eval": Entry(
         "app.harness.bash.cli:cli", "Evaluate how well a model works in a sandboxed bash."
     ),

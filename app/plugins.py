@@ -1,4 +1,4 @@
-"""Everything that is found rather than imported: metrics, trace sources, checks,
+"""Everything that is found rather than imported: metrics, trace sources, importers, checks,
 evaluators, channels; what failed.
 """
 
@@ -11,17 +11,26 @@ from app.harness.bash.check_registry import CHECKS, load_checks
 from app.harness.mcp.evaluator_registry import EVALUATORS, load_evaluators
 from app.metrics.registry import METRICS, load_metrics
 from app.notifications.registry import CHANNELS, load_channels
+from app.traces.importer_registry import IMPORTERS, load_importers
 from app.traces.registry import TRACE_SOURCES, load_trace_sources
 
 log = logging.getLogger(__name__)
 
-REGISTRIES: tuple[Registry[Any], ...] = (METRICS, TRACE_SOURCES, CHECKS, EVALUATORS, CHANNELS)
+REGISTRIES: tuple[Registry[Any], ...] = (
+    METRICS,
+    TRACE_SOURCES,
+    IMPORTERS,
+    CHECKS,
+    EVALUATORS,
+    CHANNELS,
+)
 
 
 def load_plugins() -> None:
     """Fill every registry, once in a process; formulas may name the metrics from then on."""
     load_metrics(_warn)
     load_trace_sources(_warn)
+    load_importers(_warn)
     load_checks(_warn)
     load_evaluators(_warn)
     load_channels(_warn)

@@ -1,8 +1,8 @@
 """`make demo`: two benchmark runs, from traces to an alert and its notification.
 
 Starts the service on the default data directory, creates an agent, a benchmark and an alert rule,
-uploads two files of recorded traces, runs the benchmark on each, and prints the comparison and the
-alert. All of it stays stored, so that `make serve` shows it.
+uploads two files of recorded traces, runs the benchmark on each, and tells in ten lines what happened:
+the verdict, the items, the alert and its message. All of it stays stored, so that `make serve` shows it.
 """
 
 import socket
@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 from app.core.settings import Settings, load_settings
 from demo.tour import Api, DemoRun, fail, show
@@ -26,21 +27,17 @@ def main() -> None:
             " MOSAICO_PORT=8090 make demo"
         )
     with _service() as base_url, closing(Api(base_url, _admin_key(settings))) as api:
-        print(f"The service runs at {base_url}\n")
-        _print_next_steps(settings, base_url, show(api))
+        second = show(api)
+        page = _write_page(settings, api, second)
+    print(f"page: {page.as_uri()}")
+    print("next: `make serve` starts the service again, with Swagger UI at /swagger-ui.html")
 
 
-def _print_next_steps(settings: Settings, base_url: str, demo_run: DemoRun) -> None:
-    key = "as set in MOSAICO_ADMIN_KEY" if settings.admin_key else settings.data_dir / "admin.key"
-    print(
-        f"""
-Next steps, on the same data:
-  make serve            start the service again
-  Swagger UI            {base_url}/swagger-ui.html
-  admin key             {key}   (for Authorize)
-  results by trace      GET {demo_run.run["results"]}
-  alert of this run     GET /api/v1/alerts?runId={demo_run.run["id"]}"""
-    )
+def _write_page(settings: Settings, api: Api, demo_run: DemoRun) -> Path:
+    """The report of a run, as a file that outlives the service of the demo."""
+    page = settings.data_dir / "demo.html"
+    page.write_text(api.get_text(f"/benchmark-runs/{demo_run.run['id']}/report"), encoding="utf-8")
+    return page.resolve()
 
 
 @contextmanager

@@ -2,14 +2,13 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
 
-from app.comparison.change_text import describe_change, format_value
-from app.kpis.number_text import format_number
+from app.comparison.change_text import format_headline, format_value
 from app.kpis.verdict_types import ValueVerdict
 from demo.receiver import Receiver, is_signed, receiving
 
@@ -21,6 +20,7 @@ AGENT = {
     "name": "Pelican handbook agent",
     "description": "Answers questions about a cargo-bike rental from its handbook; demo/README.md.",
 }
+KPI = "answer quality"
 LOWEST_QUALITY = 0.5
 BENCHMARK = {
     "id": "demo-benchmark",
@@ -32,7 +32,7 @@ BENCHMARK = {
     ],
     "measures": [
         {
-            "name": "answer quality",
+            "name": KPI,
             "formula": "WEIGHTED_SUM(ROUGE:0.5, BLEU:0.2, F1_SCORE:0.3)",
             "thresholdMin": LOWEST_QUALITY,
         },
@@ -51,21 +51,21 @@ RULE = {
     "name": "answer quality falls",
     "benchmarkId": BENCHMARK["id"],
     "agentId": AGENT["id"],
-    "kpi": "answer quality",
+    "kpi": KPI,
     "condition": "PERCENTAGE_DROP",
     "threshold": 10,
     "severity": "CRITICAL",
     "keepFiringForRuns": 0,
 }
-_MARKS = {"REGRESSED": "▼", "IMPROVED": "▲"}
+# The metric whose change is counted item by item.
+ITEM_METRIC = "ROUGE"
 ONLY_INBOX: dict[str, Any] = {"channels": ["IN_APP"], "recipients": []}
 
 
 class DemoRun(NamedTuple):
-    """A run, and its metrics and KPIs by name."""
+    """A run, and its KPIs by name."""
 
     run: dict[str, Any]
-    metrics: dict[str, Any]
     kpis: dict[str, Any]
 
 
@@ -85,6 +85,18 @@ class Api:
 
     def get(self, path: str, **parameters: str) -> dict[str, Any]:
         return _document(self._client.get(path, params=parameters))
+
+    def list(self, path: str) -> list[dict[str, Any]]:
+        """The items of all pages."""
+        page = self.get(path)
+        items: list[dict[str, Any]] = page["items"]
+        while page["nextCursor"] is not None:
+            page = self.get(path, cursor=page["nextCursor"])
+            items += page["items"]
+        return items
+
+    def get_text(self, path: str) -> str:
+        return self._client.get(path).raise_for_status().text
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         return _document(self._client.post(path, json=body))
@@ -120,7 +132,7 @@ class Api:
 
 
 def show(api: Api) -> DemoRun:
-    """Run the benchmark on both trace files, print the comparison and the alert; returns run 2.
+    """Run the benchmark on both trace files and tell what happened in a line each; returns run 2.
 
     Afterwards the alert rule notifies the inbox only, because the receiver ends with the demo.
     """
@@ -129,11 +141,12 @@ def show(api: Api) -> DemoRun:
     with receiving() as receiver:
         api.put("/alert-configs", {**RULE, "channels": ["WEBHOOK"], "recipients": [receiver.url]})
         secret = _create_secret(api, receiver)
-        runs = [_run(api, run_name) for run_name in RUN_NAMES]
-        _print_comparison(runs[-1])
-        _print_alert(api, runs[-1], receiver, secret)
+        first, second = (_run(api, run_name) for run_name in RUN_NAMES)
+        _print_verdict(second)
+        _print_items(api, first, second)
+        _print_alert(api, second, receiver, secret)
         api.patch(f"/alert-configs/{RULE['id']}", ONLY_INBOX)
-    return runs[-1]
+    return second
 
 
 def _create_secret(api: Api, receiver: Receiver) -> str:
@@ -143,53 +156,43 @@ def _create_secret(api: Api, receiver: Receiver) -> str:
 
 def _run(api: Api, run_name: str) -> DemoRun:
     uploaded = api.upload(run_name)
-    print(f"{run_name}: {uploaded['traceCount']} traces uploaded")
     run = api.post(
         "/benchmark-runs",
         {"benchmarkId": BENCHMARK["id"], "agentId": AGENT["id"], "runName": run_name},
     )
     started = time.monotonic()
-    for run in api.follow(run["id"]):  # noqa: B020 - each event is a newer state of the run
-        total = run["tracesTotal"] or uploaded["traceCount"]
-        elapsed = time.monotonic() - started
-        print(f"  {elapsed:5.1f} s  {run['status']:<9}  {run['tracesProcessed']:>4}/{total} traces")
+    *_, run = api.follow(run["id"])
     if run["status"] != "COMPLETED":
         fail(f"the run ended {run['status']}: {run['errorMessage']}")
-    path = f"/benchmark-runs/{run['id']}"
-    print(f"  {run['validity']}, coverage {run['coverage']:.1%}\n")
-    return DemoRun(
-        run=run,
-        metrics={row["metric"]: row for row in api.get(f"{path}/metrics")["items"]},
-        kpis={row["name"]: row for row in api.get(f"{path}/kpis")["items"]},
+    elapsed = time.monotonic() - started
+    print(
+        f"{run_name}: {uploaded['traceCount']} answers of the {AGENT['name']} measured in"
+        f" {elapsed:.1f} s, {run['validity']}"
+    )
+    kpis = api.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
+    return DemoRun(run=run, kpis={row["name"]: row for row in kpis})
+
+
+def _print_verdict(second: DemoRun) -> None:
+    quality = ValueVerdict.model_validate(second.kpis[KPI]["verdict"])
+    print(f"{quality.verdict}: {KPI} {format_headline(quality)}")
+
+
+def _print_items(api: Api, first: DemoRun, second: DemoRun) -> None:
+    """How many items have a lower value of the metric than before."""
+    before, after = (_values_by_item(api, demo_run) for demo_run in (first, second))
+    changes = [after[item] - before[item] for item in after if item in before]
+    fell, rose = sum(change < 0 for change in changes), sum(change > 0 for change in changes)
+    print(
+        f"{fell} of {second.run['tracesTotal']} items fell and {rose} rose in {ITEM_METRIC};"
+        f" {second.run['tracesTotal'] - len(changes)} were not measured, which is no drop"
     )
 
 
-def _print_comparison(second: DemoRun) -> None:
-    print(f"{RUN_NAMES[1]} against {RUN_NAMES[0]}: {second.run['verdict']['explanation']}")
-    _print_changes("metric", second.metrics)
-    _print_changes("KPI", second.kpis)
-    quality = second.kpis["answer quality"]
-    if quality["withinThresholds"] is False:
-        print(
-            f"\n{RUN_NAMES[1]} regressed: answer quality {format_number(quality['value'])} is below"
-            f" its threshold of {LOWEST_QUALITY}."
-        )
-
-
-def _print_changes(title: str, rows: Mapping[str, Mapping[str, Any]]) -> None:
-    """Print the stored changes of KPIs or metrics, with the numbers that reports and alerts show."""
-    width = max(map(len, rows))
-    print(f"\n{title:<{width}}{RUN_NAMES[0]:>8}{RUN_NAMES[1]:>8}    change")
-    for name, row in rows.items():
-        print(f"{name:<{width}}{_describe_change(ValueVerdict.model_validate(row['verdict']))}")
-
-
-def _describe_change(verdict: ValueVerdict) -> str:
-    text = describe_change(verdict, verdict.scale)
-    if text is None:
-        return f"{'–':>8}{'–':>8}    {verdict.explanation}"
-    mark = _MARKS.get(str(verdict.verdict), " ")
-    return f"{text.before:>8}{text.after:>8}  {mark} {text.change}"
+def _values_by_item(api: Api, demo_run: DemoRun) -> dict[str, float]:
+    rows = api.list(f"/benchmark-runs/{demo_run.run['id']}/results")
+    values = {row["itemId"]: row["values"].get(ITEM_METRIC) for row in rows}
+    return {item: value for item, value in values.items() if value is not None}
 
 
 def _print_alert(api: Api, demo_run: DemoRun, receiver: Receiver, secret: str) -> None:
@@ -200,15 +203,12 @@ def _print_alert(api: Api, demo_run: DemoRun, receiver: Receiver, secret: str) -
         fail(f"the alert rule {RULE['name']!r} did not fire; its state is {state['state']}")
     [alert] = alerts
     message = api.get(f"/notifications/{alert['notificationId']}")
-    unread = "unread" if message["readAt"] is None else "read"
     trace = alert["contributingTraces"][0]
     print(
-        f"""
-Alert rule "{alert["name"]}" is {state["state"]} since {demo_run.run["runName"]}:
-  {alert["explanation"]}
-  worst trace   {trace["traceId"]}: {trace["metric"]} {format_value(trace["before"])} ▼ {format_value(trace["value"])}
-  inbox         {message["severity"]}, {unread}: {message["title"]}
-  webhook       {_describe_webhook(api, receiver, secret, message["id"])}"""
+        f"""\
+alert rule "{alert["name"]}" is {state["state"]}; its worst trace is {trace["traceId"]}, {trace["metric"]} {format_value(trace["before"])} → {format_value(trace["value"])}
+message: {message["severity"]}, {message["title"]}
+webhook: {_describe_webhook(api, receiver, secret, message["id"])}"""
     )
 
 

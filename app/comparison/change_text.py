@@ -87,6 +87,19 @@ def format_change(verdict: ValueVerdict, unit: str | None = None) -> str:
     return "" if text is None else f"{text.values}, {text.change}"
 
 
+def format_headline(verdict: ValueVerdict) -> str:
+    """A change at a glance: a share with two decimals, "0.60 → 0.42 (-0.18, 95 % CI -0.22 to
+    -0.14)", another value as `format_change` has it; empty when nothing was compared.
+    """
+    before, after, effect = verdict.baseline_value, verdict.value, verdict.effect
+    if verdict.scale is not Scale.RATE or before is None or after is None or effect is None:
+        return format_change(verdict)
+    low, high = verdict.low, verdict.high
+    has_interval = low is not None and high is not None
+    interval = f", 95 % CI {low:.2f} to {high:.2f}" if has_interval else ""
+    return f"{before:.2f} → {after:.2f} ({effect:+.2f}{interval})"
+
+
 def format_value(value: float | None, scale: Scale | None = None, unit: str | None = None) -> str:
     """A value of a run with its unit."""
     if value is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from app.comparison.baselines import Baseline, BaselineRun
 from app.comparison.comparison_rules import RunComparison, default_judged, metric_rule
@@ -14,6 +14,7 @@ from app.comparison.comparison_spec import (
 )
 from app.comparison.flipped_items import (
     Flip,
+    ItemMeans,
     PeerMeans,
     explain_regression,
     find_constant_items,
@@ -77,9 +78,10 @@ class ComparisonSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPair:
-    """The input of a comparison. `metric` is the metric of flipped items; `judged` names the KPIs and
-    metrics that are judged together, by default the KPIs of the gate; `peer_runs` and `peer_means`
-    are the runs of other agents and their item means.
+    """The input of a comparison. `metric` is the metric of flipped items, by default the first
+    judged metric, otherwise the primary one; `judged` names the KPIs and metrics that are judged
+    together, by default the KPIs of the gate; `peer_runs` and `peer_means` are the runs of other
+    agents and their item means.
     """
 
     baseline: ComparisonSide
@@ -107,14 +109,9 @@ def compare(pair: RunPair) -> Comparison:
         judged=judged,
     )
     pairing = pair_items(baseline.items, candidate.items)
-    flips = flips_of(pair, pair.metric) if pair.metric else []
     usage_pairing = pair_items(baseline.attributes.usage, candidate.attributes.usage)
-    regressed_items = frozenset(flip.item_id for flip in flips if flip.harm > 0)
     result = compute(comparison.spec(candidate.items, pairing))
     usage_result = compute(_usage_spec(candidate.attributes.usage, usage_pairing))
-    features = enriched_features(
-        candidate.attributes.features, regressed_items, frozenset(pairing.candidate.items)
-    )
     verdicts = _verdicts(pair, comparison, result, pairing)
     primary = select_primary_metric(
         {
@@ -124,6 +121,15 @@ def compare(pair: RunPair) -> Comparison:
     )
     if not judged and primary is not None and primary in result.metrics:
         verdicts = _verdicts(pair, comparison, _judged_alone(result, primary), pairing)
+    if pair.metric is None:
+        judged_metric = next((name for name in judged if name in verdicts.metrics), primary)
+        pair = replace(pair, metric=judged_metric)
+    flips = flips_of(pair, pair.metric) if pair.metric else []
+    features = enriched_features(
+        candidate.attributes.features,
+        frozenset(flip.item_id for flip in flips if flip.harm > 0),
+        frozenset(pairing.candidate.items),
+    )
     return Comparison(
         baseline=baseline.run,
         baseline_run_ids=[run.id for run in baseline_runs],
@@ -239,14 +245,27 @@ def _judged_alone(result: ComparisonResult, column: str) -> ComparisonResult:
     return replace(result, metrics={**result.metrics, column: decide_verdict(alone)})
 
 
+class PairedMeans(NamedTuple):
+    """The item means of both runs for the items that they share."""
+
+    baseline: ItemMeans
+    candidate: ItemMeans
+
+
+def paired_means(pair: RunPair, column: str) -> PairedMeans:
+    """The item means of a metric; none when the runs share too few items."""
+    pairing = pair_items(pair.baseline.items, pair.candidate.items)
+    if not pairing.is_paired or column not in pairing.candidate.values:
+        return PairedMeans({}, {})
+    return PairedMeans(item_means(pairing.baseline, column), item_means(pairing.candidate, column))
+
+
 def flips_of(pair: RunPair, column: str) -> list[Flip]:
     """The flipped items of a metric; none when the runs share too few items."""
-    pairing = pair_items(pair.baseline.items, pair.candidate.items)
-    if not pairing.is_paired:
-        return []
+    means = paired_means(pair, column)
     return find_flips(
-        item_means(pairing.baseline, column),
-        item_means(pairing.candidate, column),
+        means.baseline,
+        means.candidate,
         metric_rule(_spec(pair, column)).scale,
         less_is_better=_less_is_better(pair, column),
     )

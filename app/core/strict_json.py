@@ -46,8 +46,8 @@ class _UnacceptableJson(Exception):
 def parse_json(raw: bytes | str) -> Any:
     """Parse a JSON text strictly.
 
-    Raises: `MalformedJson` with line and column when it is not JSON; `Invalid` with a pointer
-    when it contains something that the service does not accept.
+    Raises: `MalformedJson` with line and column when it is not JSON, caused by the error of the
+    decoder; `Invalid` with a pointer when it contains something that the service does not accept.
     """
     value = _parse(_decode(raw))
     reject_unacceptable(value)
@@ -100,7 +100,7 @@ def _decode(raw: bytes | str) -> str:
     except UnicodeDecodeError as error:
         raise MalformedJson(
             f"The body is not UTF-8: byte {error.start} cannot be decoded; encode it as UTF-8."
-        ) from None
+        ) from error
 
 
 def _parse(text: str) -> Any:
@@ -110,7 +110,7 @@ def _parse(text: str) -> Any:
         raise MalformedJson(
             f"The body is not valid JSON: {error.msg.lower()} at line {error.lineno}, column"
             f" {error.colno}; send one JSON value."
-        ) from None
+        ) from error
     except RecursionError:
         raise Invalid(
             f"The JSON document is nested deeper than {MAX_DEPTH} levels; send it flatter.",

@@ -21,13 +21,14 @@ from app.core.console.terminal import (
 )
 from app.core.errors import Invalid, NotFound
 from app.results.rules import RunStatus
+from app.traces.file_options import InputFormat, MapColumns, open_reader
 
 if TYPE_CHECKING:
     from app.core.console.api_client import ApiClient
     from app.gate.rules import GateResult, GateTerms
+    from app.traces.trace_file import TraceReader
 
 PATH = "/benchmark-runs"
-TRACE_FILE_SUFFIXES = frozenset({".jsonl", ".ndjson"})
 
 cli = CommandGroup("gate", help="Pass or fail a run against its baseline, for CI.")
 
@@ -55,7 +56,7 @@ def gate(
         typer.Option(
             "--run",
             metavar="RUN",
-            help="Candidate: run ID, or a .jsonl file of traces.",
+            help="Candidate: run ID, or a file of results (docs/import.md lists the formats).",
             autocompletion=complete_ids(PATH),
         ),
     ],
@@ -64,7 +65,7 @@ def gate(
         typer.Option(
             "--baseline",
             metavar="RUN",
-            help="Baseline: run ID, or a .jsonl file (default: the run's own baseline).",
+            help="Baseline: run ID, or a file of results (default: the run's own baseline).",
             autocompletion=complete_ids(PATH),
         ),
     ] = None,
@@ -101,6 +102,8 @@ def gate(
             help="KPI of trace files to judge, as a formula of metrics. Repeatable.",
         ),
     ] = None,
+    map_columns: MapColumns = None,
+    input_format: InputFormat = None,
     junit: Annotated[
         Path | None,
         typer.Option("--junit", metavar="FILE", help="Also write the result as JUnit XML to FILE."),
@@ -131,6 +134,7 @@ def gate(
     """
     from app.gate.reports import gate_junit
     from app.gate.rules import GateTerms
+    from app.traces.trace_file import is_file_name
 
     inputs = {Path(name).resolve() for name in (run, baseline or run)}
     if junit is not None and junit.resolve() in inputs:
@@ -141,12 +145,14 @@ def gate(
         inconclusive_passes=None if inconclusive is None else inconclusive is Inconclusive.PASS,
         is_chosen_baseline=baseline is not None,
     )
-    if _is_file(run):
-        result = _gate_files(run, baseline, terms, metrics, _parse_pairs("--kpi", kpi))
+    if is_file_name(run):
+        reader = open_reader(map_columns, input_format)
+        result = _gate_files(run, baseline, terms, metrics, _parse_pairs("--kpi", kpi), reader)
     else:
-        if metrics or kpi:
+        if metrics or kpi or map_columns or input_format:
             raise WrongUsage(
-                "--metrics and --kpi apply to trace files only; a run has its own",
+                "--metrics, --kpi, --map and --input-format apply to files only; a run has its own"
+                " metrics",
                 hint="remove these options; --max-drop NAME=DROP names what to judge",
             )
         result = _gate_run(run, baseline, terms)
@@ -234,16 +240,23 @@ def _find_baselines(api: "ApiClient", run: dict[str, Any]) -> list[str]:
 
 
 def _gate_files(
-    run: str, baseline: str | None, terms: "GateTerms", metrics: str | None, kpis: dict[str, str]
+    run: str,
+    baseline: str | None,
+    terms: "GateTerms",
+    metrics: str | None,
+    kpis: dict[str, str],
+    reader: "TraceReader",
 ) -> "GateResult":
-    from app.gate.offline_gate import compare_files, select_metrics
+    from app.comparison.pair_comparison import compare
+    from app.gate.offline_gate import pair_files, select_metrics
     from app.gate.rules import decide
     from app.metrics.registry import load_metrics
+    from app.traces.trace_file import is_file_name
 
-    if baseline is None or not _is_file(baseline):
+    if baseline is None or not is_file_name(baseline):
         raise WrongUsage(
-            "a trace file needs another trace file as its baseline",
-            hint="add --baseline BEFORE.jsonl",
+            "a file needs another file as its baseline",
+            hint=f"add --baseline BEFORE{Path(run).suffix}",
         )
     load_metrics(warn_failed_plugin)
     try:
@@ -255,11 +268,8 @@ def _gate_files(
     except Invalid as error:
         raise WrongUsage(str(error)) from error
     requested = terms.with_columns(selected.columns, selected.requested)
-    return decide(compare_files(Path(baseline), Path(run), selected, requested.names), requested)
-
-
-def _is_file(name: str) -> bool:
-    return Path(name).suffix in TRACE_FILE_SUFFIXES
+    pair = pair_files(Path(baseline), Path(run), selected, reader, requested.names)
+    return decide(compare(pair), requested)
 
 
 def _parse_pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:

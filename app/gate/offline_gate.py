@@ -1,4 +1,4 @@
-"""Compares two files of traces as two runs, without a server."""
+"""Measures two files of traces as the two runs of a comparison, without a server."""
 
 import hashlib
 from collections import deque
@@ -11,9 +11,8 @@ from app.comparison.flipped_items import item_means
 from app.comparison.item_attributes import AttributeRow, attributes_of_rows
 from app.comparison.item_counts import LabelCountsBuilder
 from app.comparison.item_matrix import ItemMatrix, ItemRow, LabelCounts, matrix_of_rows
-from app.comparison.pair_comparison import ComparisonSide, RunPair, compare, select_flip_metric
-from app.comparison.schemas import ComparedRun, Comparison
-from app.core.console.input_files import open_input
+from app.comparison.pair_comparison import ComparisonSide, RunPair
+from app.comparison.schemas import ComparedRun
 from app.core.errors import Invalid
 from app.formula import compile_formula
 from app.gate.metric_names import column_of_name, parse_metrics
@@ -51,7 +50,7 @@ from app.results.plan import PlannedMetric, RunPlan
 from app.results.queries import ScoredTrace
 from app.results.rules import Validity, assess_validity
 from app.runs.metric_columns import MetricColumns
-from app.traces.ndjson import iter_traces
+from app.traces.trace_file import TraceReader
 from app.traces.types import Trace
 
 # The defaults of a benchmark.
@@ -154,6 +153,13 @@ def select_metrics(
     )
 
 
+def add_scores(metrics: OfflineMetrics, names: Iterable[str]) -> OfflineMetrics:
+    """The metrics with the scores of these names, which are shown and decide nothing."""
+    # Scores that metrics of their own name read have a better side, and are there already.
+    refs = [MetricRef.of("SCORE", {"name": name}) for name in names if name not in plain_keys()]
+    return metrics._replace(refs=tuple(dict.fromkeys((*metrics.refs, *refs))))
+
+
 def _default_metrics() -> list[MetricRef]:
     return [
         ref
@@ -162,15 +168,19 @@ def _default_metrics() -> list[MetricRef]:
     ]
 
 
-def compare_files(
-    baseline: Path, candidate: Path, metrics: OfflineMetrics, judged: Sequence[str] = ()
-) -> Comparison:
-    """The comparison of a candidate file with a baseline file; `judged` names the KPIs and metrics
-    that are judged together.
+def pair_files(
+    baseline: Path,
+    candidate: Path,
+    metrics: OfflineMetrics,
+    reader: TraceReader,
+    judged: Sequence[str] = (),
+) -> RunPair:
+    """Two files, measured, as the input of a comparison; `judged` names the KPIs and metrics that
+    are judged together.
 
-    Raises: `Invalid` with the number of the line that is not a trace.
+    Raises: the errors of `reader`, which name the file and the line.
     """
-    files = [_measure_file(path, metrics) for path in (baseline, candidate)]
+    files = [_measure_file(path, metrics, reader) for path in (baseline, candidate)]
     named = {*judged, *_kpi_columns(metrics)}
     # A metric that applies to no trace of either file says nothing about them. One that applies to
     # one file only stays: the texts that it needs are missing in the other one.
@@ -191,18 +201,18 @@ def compare_files(
     )
     aggregates = files[1].with_run_values(columns[1].aggregates())
     kpis = evaluate_kpis(metrics.kpis, lambda key, name: aggregates[column_of(key)].statistic(name))
-    pair = RunPair(baseline=before, candidate=after, kpis=kpis, judged=judged)
-    return compare(replace(pair, metric=select_flip_metric(pair, None)))
+    return RunPair(baseline=before, candidate=after, kpis=kpis, judged=judged)
 
 
-def _measure_file(path: Path, metrics: OfflineMetrics) -> _MeasuredFile:
+def _measure_file(path: Path, metrics: OfflineMetrics, reader: TraceReader) -> _MeasuredFile:
     plan = _plan(path, metrics)
     counted = {
         metric.column: provider
         for metric in plan.metrics
         if isinstance(provider := provider_for(metric.ref), CountedMetric)
     }
-    traces = list(_measure_traces(path, metrics.refs, counted))
+    with reader.open(path) as source:
+        traces = list(_measure_traces(source, metrics.refs, counted))
     scored = [
         ScoredTrace(
             outcome=trace.attributes.outcome,
@@ -237,25 +247,24 @@ def _measure_file(path: Path, metrics: OfflineMetrics) -> _MeasuredFile:
 
 
 def _measure_traces(
-    path: Path, refs: Sequence[MetricRef], counted: Mapping[str, CountedMetric]
+    traces: Iterable[Trace], refs: Sequence[MetricRef], counted: Mapping[str, CountedMetric]
 ) -> Iterator[_MeasuredTrace]:
-    """The measured traces of a file; only those that are being measured are kept in memory."""
+    """The measured traces; only those that are being measured are kept in memory."""
     waiting = deque[Trace]()
 
-    def remembered(traces: Iterable[Trace]) -> Iterator[Trace]:
+    def remembered() -> Iterator[Trace]:
         for trace in traces:
             waiting.append(trace)
             yield trace
 
-    with open_input(path) as lines:
-        for row in measure_all(remembered(iter_traces(lines)), refs):
-            trace = waiting.popleft()
-            summaries = {
-                column: summarize_with(provider, [1.0], [trace])
-                for column, provider in counted.items()
-                if column not in row.missing
-            }
-            yield _MeasuredTrace(_attributes(trace), trace.trial, row, summaries)
+    for row in measure_all(remembered(), refs):
+        trace = waiting.popleft()
+        summaries = {
+            column: summarize_with(provider, [1.0], [trace])
+            for column, provider in counted.items()
+            if column not in row.missing
+        }
+        yield _MeasuredTrace(_attributes(trace), trace.trial, row, summaries)
 
 
 def _attributes(trace: Trace) -> AttributeRow:

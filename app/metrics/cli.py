@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from app.core.console.input_files import open_input
 from app.core.console.table import Table, format_cell, print_table
 from app.core.console.terminal import (
     CommandGroup,
@@ -20,19 +19,21 @@ from app.core.console.terminal import (
     warn_failed_plugin,
 )
 from app.core.errors import AppError, Invalid
+from app.traces.file_options import InputFormat, MapColumns, open_reader
 
 if TYPE_CHECKING:
     from app.formula import CompiledFormula, FormulaValue, Reference
     from app.metrics.aggregate import Aggregate
     from app.metrics.run_value import StoredSummary
     from app.metrics.types import MetricRef, TraceMeasurements
+    from app.traces.trace_file import TraceReader
     from app.traces.types import Trace
 
 EXIT_UNDEFINED = 3
 SUMMARIZED_TRACES = 1_000
 STATISTICS = ("mean", "n", "std", "min", "max", "p50", "p95", "p99", "coverage")
 
-cli = CommandGroup("score", help="Compute metrics of a trace file. No server is needed.")
+cli = CommandGroup("score", help="Compute metrics of a file of results. No server is needed.")
 
 
 class EmptyTraceFile(AppError):
@@ -56,7 +57,9 @@ class FileScores(NamedTuple):
 def score(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE.jsonl", help="JSON Lines file of traces; - is stdin."),
+        typer.Argument(
+            metavar="FILE", help="File of results (docs/import.md lists the formats); - is stdin."
+        ),
     ],
     metrics: Annotated[
         str | None,
@@ -69,16 +72,20 @@ def score(
         str | None,
         typer.Option("--formula", help="Formula of a KPI over all traces."),
     ] = None,
+    map_columns: MapColumns = None,
+    input_format: InputFormat = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Compute metrics of a trace file. No server is needed.
+    """Compute metrics of a file of results. No server is needed.
 
     Exit codes: 0 computed, 2 the file is missing or has no trace, 3 the formula is undefined, 65 a
     line, metric option or formula is invalid, 66 a metric does not exist.
     """
-    scores = _score_file(file, metrics, formula)
+    scores = _score_file(file, metrics, formula, open_reader(map_columns, input_format))
     if not scores.rows:
-        raise EmptyTraceFile(f"{file} has no traces", hint="write one JSON object per line")
+        raise EmptyTraceFile(
+            f"{file} has no traces", hint="write one JSON object per line, or a CSV table"
+        )
     _print_missing(scores)
     (_print_json if output is OutputFormat.JSON else _print_table)(scores)
     if scores.kpi is not None and scores.kpi.value is None:
@@ -86,11 +93,12 @@ def score(
         raise typer.Exit(EXIT_UNDEFINED)
 
 
-def _score_file(file: Path, metrics: str | None, formula: str | None) -> FileScores:
+def _score_file(
+    file: Path, metrics: str | None, formula: str | None, reader: "TraceReader"
+) -> FileScores:
     from app.formula import compile_formula
     from app.metrics.engine import measure_all
     from app.metrics.registry import load_metrics, names_of
-    from app.traces.ndjson import iter_traces
 
     load_metrics(warn_failed_plugin)
     selected = _select_metrics(metrics)
@@ -99,8 +107,8 @@ def _score_file(file: Path, metrics: str | None, formula: str | None) -> FileSco
         compiled = compile_formula(formula, names_of(selected))
     refs = _add_trace_scores(selected, compiled)
     collector = _TraceCollector(refs)
-    with open_input(file) as lines:
-        measured = measure_all(collector.collect(iter_traces(lines)), refs)
+    with reader.open(file) as traces:
+        measured = measure_all(collector.collect(traces), refs)
         rows = list(collector.collect_rows(measured))
     aggregates = collector.aggregate(rows)
     kpi = compiled.evaluate(_values(compiled.references, aggregates)) if compiled else None

@@ -20,6 +20,7 @@ from app.core.console.terminal import (
     Format,
     OutputFormat,
 )
+from app.traces.file_options import InputFormat, MapColumns, open_reader
 
 PATH = "/local-datasets"
 
@@ -44,24 +45,30 @@ Replace = Annotated[
 def upload(
     *,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="JSON Lines file of traces; - is stdin.")
+        Path,
+        typer.Argument(
+            metavar="FILE", help="File of results (docs/import.md lists the formats); - is stdin."
+        ),
     ],
     name: DatasetName,
     run_name: Annotated[
         str, typer.Option("--run-name", help="Name of the run that produced the traces.")
     ],
     replace: Replace = False,
+    map_columns: MapColumns = None,
+    input_format: InputFormat = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Upload the traces of a run and print the ID of the upload.
+    """Upload the results of a run as traces and print the ID of the upload.
 
     If one line is invalid, nothing is stored.
     """
     from app.core.console.api_client import open_api
 
+    reader = open_reader(map_columns, input_format)
     parameters = {"name": name, "runName": run_name, "replace": "true" if replace else None}
-    with open_input(file) as traces, open_api() as api:
-        dataset = api.upload(PATH, iter_chunks(traces), parameters)
+    with reader.upload_lines(file) as lines, open_api() as api:
+        dataset = api.upload(PATH, lines, parameters)
     _print_stored(dataset, output)
 
 

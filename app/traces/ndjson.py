@@ -45,15 +45,32 @@ def iter_traces(lines: Iterable[str | bytes]) -> Iterator[Trace]:
 
 
 def parse_trace_line(line: str | bytes, number: int) -> Trace:
-    """Parse one line. Raises: `Invalid` with a message that starts with `line N:`."""
+    """Parse one line.
+
+    Raises: `Invalid` with a message that starts with `line N:`, or `line N, column M:` where the
+            JSON is broken.
+    """
     if isinstance(line, bytes) and number == 1:
         line = line.removeprefix(BYTE_ORDER_MARK)
     try:
         return parse_trace(parse_json(line))
     except AppError as error:
         raise Invalid(
-            f"line {number}: {error.detail}", code="invalid-trace", errors=error.errors
+            f"line {number}{_describe_error(error)}", code="invalid-trace", errors=error.errors
         ) from None
+
+
+def _describe_error(error: AppError) -> str:
+    """What follows the number of the line: the column where its JSON is broken."""
+    match error.__cause__:
+        case json.JSONDecodeError(msg=message, colno=column):
+            return (
+                f", column {column}: not valid JSON: {message.lower()}; write one object per line"
+            )
+        case UnicodeDecodeError(start=start):
+            return f": byte {start} is not UTF-8; encode the text as UTF-8"
+        case _:
+            return f": {error.detail}"
 
 
 def parse_trace(value: Any) -> Trace:

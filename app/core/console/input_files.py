@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from app.core.errors import AppError
 
@@ -76,7 +76,7 @@ def read_secret(path: Path) -> str:
         ) from None
 
 
-def iter_chunks(file: BinaryIO) -> Iterator[bytes]:
+def iter_chunks(file: IO[bytes]) -> Iterator[bytes]:
     """The content of a file in chunks, so that a large file is never in memory as a whole."""
     while chunk := file.read(CHUNK_BYTES):
         yield chunk

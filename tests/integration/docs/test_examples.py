@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from app.core.registry import Registry
 from app.harness.bash.check_registry import CHECKS
 from app.metrics.registry import METRICS
 from app.notifications.registry import CHANNELS
+from app.traces.importer_registry import IMPORTERS
 from app.traces.registry import TRACE_SOURCES
 from tests.support.service import Service
 
@@ -50,9 +52,10 @@ def matches(output: str, expected: str) -> bool:
     return re.fullmatch(pattern, output.strip(), re.DOTALL) is not None
 
 
-def test_readme__requests_return_the_documented_responses(service: Service) -> None:
+def test_readme__commands_return_the_documented_responses(service: Service, tmp_path: Path) -> None:
+    (tmp_path / "demo").symlink_to(ROOT / "demo")
     environment = {
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
         "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
         "KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
     }
@@ -60,6 +63,7 @@ def test_readme__requests_return_the_documented_responses(service: Service) -> N
         for command, output in examples(block):
             done = subprocess.run(
                 ["bash", "-c", command],
+                cwd=tmp_path,
                 env=environment,
                 capture_output=True,
                 text=True,
@@ -73,7 +77,7 @@ def test_readme__requests_return_the_documented_responses(service: Service) -> N
 
 @pytest.fixture
 def _registries_as_they_were(plugins: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    for registry in (METRICS, TRACE_SOURCES, CHECKS, CHANNELS):
+    for registry in (METRICS, TRACE_SOURCES, IMPORTERS, CHECKS, CHANNELS):
         forget(registry, monkeypatch)
 
 
@@ -94,6 +98,7 @@ def test_extending_page__examples_run() -> None:
     assert "BREVITY" in METRICS.names()
     assert "PLAIN" in CHANNELS.names()
     assert "stdout_lines_max" in CHECKS.names()
+    assert "quiz" in IMPORTERS.names()
 
 
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))])

@@ -134,7 +134,7 @@ def test_file__invalid_line_exits_65_with_its_number_and_no_output(file: Path) -
     assert (result.exit_code, result.stdout) == (65, "")
     problem = json.loads(result.stderr)
     assert problem["type"] == "/problems/invalid-trace"
-    assert problem["detail"].startswith("line 5: output must be a text")
+    assert problem["detail"].startswith(f"{file}: line 5: output must be a text")
 
 
 def test_metrics__unknown_name_exits_66_with_the_nearest_name(file: Path) -> None:

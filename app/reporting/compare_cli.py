@@ -1,0 +1,227 @@
+"""`mosaico compare`: two files of results, a verdict and an HTML page, without a server."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.core.console.output_files import require_file, write_text
+from app.core.console.table import Table, format_cell, print_table
+from app.core.console.terminal import (
+    EXIT_UNSUCCESSFUL,
+    CommandGroup,
+    Format,
+    OutputFormat,
+    WrongUsage,
+    print_json,
+    print_result,
+    warn_failed_plugin,
+)
+from app.core.errors import NotFound
+from app.traces.file_options import InputFormat, MapColumns, open_reader
+
+if TYPE_CHECKING:
+    from app.comparison.schemas import Comparison
+    from app.gate.offline_gate import OfflineMetrics
+    from app.reporting.comparison_page import ComparedFiles, ItemTexts
+    from app.traces.trace_file import TraceReader
+    from app.traces.types import Trace
+
+MAX_LISTED = 10
+
+cli = CommandGroup("compare", help="Compare two files of results. No server is needed.")
+
+
+@cli.command("compare")
+def compare_files(
+    *,
+    base: Annotated[
+        Path, typer.Argument(metavar="BASE", help="Earlier results: CSV, JSONL, JSON and others.")
+    ],
+    candidate: Annotated[Path, typer.Argument(metavar="CANDIDATE", help="Later results.")],
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics",
+            metavar="NAMES",
+            help="Metrics that decide, comma-separated (default: one primary metric).",
+        ),
+    ] = None,
+    map_columns: MapColumns = None,
+    input_format: InputFormat = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE", help="Page to write (default: CANDIDATE.compare.html here)."
+        ),
+    ] = None,
+    no_page: Annotated[bool, typer.Option("--no-html", help="Write no page.")] = False,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Compare two files of results: verdict, interval and flipped items. No server is needed.
+
+    docs/import.md lists the formats. Columns are guessed and shown; --map names them.
+
+    Exit codes: 0 compared, 2 wrong options or no result in a file, 3 a file has too few valid
+    results, 65 a line of a file is invalid.
+    """
+    from app.reporting.comparison_page import html_comparison, verdict_of
+
+    target = None if no_page else page or Path(f"{candidate.stem}.compare.html")
+    if target is not None:
+        _require_own_file(target, (base, candidate))
+    remarks: list[str] = []
+    reader = open_reader(map_columns, input_format, remarks.append)
+    files = replace(_compare(base, candidate, metrics, reader), remarks=remarks)
+    if target is not None:
+        write_text(target, html_comparison(files))
+    link = target and target.resolve().as_uri()
+    if output is OutputFormat.JSON:
+        print_json({**files.comparison.model_dump(mode="json", by_alias=True), "page": link})
+    else:
+        _print(files)
+        if link:
+            print_result(f"page: {link}")
+    if verdict_of(files.comparison) == "INVALID":
+        raise typer.Exit(EXIT_UNSUCCESSFUL)
+
+
+def _require_own_file(target: Path, inputs: Iterable[Path]) -> None:
+    if target.resolve() in {path.resolve() for path in inputs}:
+        raise WrongUsage(f"--html {target} is an input file", hint="name another file")
+    require_file(target)
+
+
+def _compare(
+    base: Path, candidate: Path, metrics: str | None, reader: "TraceReader"
+) -> "ComparedFiles":
+    from app.comparison.pair_comparison import compare, paired_means
+    from app.core.web.charts import ItemChange
+    from app.gate.offline_gate import pair_files
+    from app.gate.rules import NothingToGate
+    from app.metrics.registry import provider_for, ref_of_column
+    from app.metrics.types import Direction
+    from app.reporting.comparison_page import ComparedFiles, deciding_metric
+
+    selected = _select_metrics(metrics, reader, (base, candidate))
+    pair = pair_files(base, candidate, selected, reader, selected.requested)
+    for side in (pair.baseline, pair.candidate):
+        if not side.run.traces:
+            raise NothingToGate(f"{side.run.id} has no results; a comparison needs some")
+    comparison = compare(pair)
+    deciding = deciding_metric(comparison)
+    texts = _read_texts(base, candidate, comparison, reader)
+    if deciding is None:
+        return ComparedFiles(comparison=comparison, texts=texts)
+    means = paired_means(pair, deciding.metric)
+    direction = provider_for(ref_of_column(deciding.metric)).spec.direction
+    return ComparedFiles(
+        comparison=comparison,
+        item_changes=[
+            ItemChange(item, after - means.baseline[item])
+            for item, after in means.candidate.items()
+            if item in means.baseline
+        ],
+        less_is_better=direction is Direction.LOWER_IS_BETTER,
+        texts=texts,
+    )
+
+
+def _select_metrics(
+    metrics: str | None, reader: "TraceReader", paths: Iterable[Path]
+) -> "OfflineMetrics":
+    """The requested metrics, otherwise all that files allow, with the scores in the files."""
+    from app.gate.offline_gate import add_scores, select_metrics
+    from app.metrics.registry import load_metrics
+
+    load_metrics(warn_failed_plugin)
+    try:
+        selected = select_metrics(metrics, {})
+    except NotFound as error:
+        raise WrongUsage(str(error), hint="`mosaico plugins` lists the metrics") from error
+    if metrics is not None:
+        return selected
+    names = dict.fromkeys(name for path in paths for name in reader.score_names(path))
+    return add_scores(selected, names)
+
+
+def _read_texts(
+    base: Path, candidate: Path, comparison: "Comparison", reader: "TraceReader"
+) -> "dict[str, ItemTexts]":
+    """The texts of the flipped items: the files are read again instead of being kept in memory."""
+    from app.reporting.comparison_page import ItemTexts
+
+    flips = comparison.flipped_items
+    items = {flip.item_id for flip in flips.items} if flips else set()
+    if not items:
+        return {}
+    before, after = (dict(_first_traces(path, items, reader)) for path in (base, candidate))
+    return {
+        item: ItemTexts(
+            input=after[item].input,
+            expected=after[item].expected_output,
+            output_before=before[item].output,
+            output_after=after[item].output,
+        )
+        for item in items
+    }
+
+
+def _first_traces(
+    path: Path, items: set[str], reader: "TraceReader"
+) -> "Iterator[tuple[str, Trace]]":
+    missing = set(items)
+    with reader.open(path) as traces:
+        for trace in traces:
+            if trace.item_id in missing:
+                missing.remove(trace.item_id)
+                yield trace.item_id, trace
+            if not missing:
+                return
+
+
+def _print(files: "ComparedFiles") -> None:
+    from app.reporting.comparison_page import (
+        METRIC_TITLES,
+        count_changes,
+        deciding_metric,
+        flip_values,
+        headline,
+        is_conclusive,
+        metric_rows,
+    )
+
+    comparison = files.comparison
+    deciding = deciding_metric(comparison)
+    print_result(format_cell(headline(comparison)))
+    if deciding is not None:
+        print_result(format_cell(deciding.verdict.explanation))
+    for sentence in filter(None, (count_changes(files), _pairing_hint(comparison))):
+        print_result(sentence)
+    flips = comparison.flipped_items
+    if flips and flips.items:
+        print_result("")
+        rows = [[item.item_id, *flip_values(item)] for item in flips.items[:MAX_LISTED]]
+        _print_rows(("item", f"{flips.metric} before", "after"), rows)
+    rows = list(metric_rows(comparison))
+    shown = [*rows[:1], *filter(is_conclusive, rows[1:])]
+    print_result("")
+    _print_rows(METRIC_TITLES, shown)
+    if len(shown) < len(rows):
+        print_result(f"{len(rows) - len(shown)} other metrics show no evidence of a change.")
+
+
+def _pairing_hint(comparison: "Comparison") -> str | None:
+    items = comparison.verdict.items
+    if items is None or items.compared:
+        return None
+    return (
+        "The files share too few items, so the verdict is less certain. Name the column that"
+        " identifies an item: --map item=COLUMN"
+    )
+
+
+def _print_rows(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    print_table(Table(list(titles), [list(map(format_cell, row)) for row in rows]))

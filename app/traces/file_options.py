@@ -1,0 +1,56 @@
+"""The options of commands that read files of results."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.core.console.terminal import print_status, warn_failed_plugin
+
+if TYPE_CHECKING:
+    from app.traces.trace_file import TraceReader
+
+MapColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="FIELD=COLUMN",
+        help="Columns of a table, such as output=answer,expected=gold,item=id. Repeatable;"
+        " an empty column ignores a guess.",
+    ),
+]
+InputFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--input-format",
+        metavar="FORMAT",
+        help="Format of the file: csv, jsonl, json, parquet, inspect, promptfoo, lm-eval, deepeval,"
+        " ragas, traces (default: recognized by content).",
+    ),
+]
+
+
+def open_reader(
+    map_columns: list[str] | None,
+    input_format: str | None,
+    remember: Callable[[str], None] = lambda _: None,
+) -> "TraceReader":
+    """A reader with these options, which prints what it recognized on standard error and passes it
+    to `remember`.
+
+    Imports the importers, so only commands call it. Raises: `InvalidMapping`.
+    """
+    from app.core.console.table import format_cell
+    from app.traces.table_columns import parse_mapping
+    from app.traces.trace_file import TraceReader
+
+    def announce(line: str) -> None:
+        print_status(format_cell(line))
+        remember(line)
+
+    return TraceReader(
+        announce,
+        warn_failed_plugin,
+        mapping=parse_mapping(map_columns or ()),
+        format_name=input_format,
+    )

@@ -1,0 +1,1 @@
+"""Importers of result files: one file for each format."""

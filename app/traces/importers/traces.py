@@ -1,0 +1,41 @@
+"""Traces as JSON Lines or as a JSON list: the upload format of the service, checked strictly."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+
+from app.core.errors import Invalid
+from app.traces.import_file import Container, ImportFile
+from app.traces.importer_registry import IMPORTERS, ImportedTraces, Importer
+from app.traces.ndjson import iter_traces
+from app.traces.types import Trace
+
+
+def read_traces(file: ImportFile, mapping: Mapping[str, str]) -> ImportedTraces:
+    """The traces of the file. Raises: `Invalid` with file and line."""
+    if mapping:
+        file.reject("the file holds traces, whose keys are fixed; remove --map")
+    return ImportedTraces(traces=_iter_traces(file))
+
+
+def _iter_traces(file: ImportFile) -> Iterator[Trace]:
+    lines: Iterable[bytes | str] = file.open()
+    if file.container is Container.JSON:
+        lines = (json.dumps(row.cells) for row in file.rows())
+    try:
+        yield from iter_traces(lines)
+    except Invalid as error:
+        raise Invalid(
+            f"{file.name}: {error.detail}", code=error.error_code, errors=error.errors
+        ) from None
+
+
+def _recognizes(file: ImportFile) -> bool:
+    if file.container not in (Container.JSON_LINES, Container.JSON):
+        return False
+    return "traceId" in file.first_row
+
+
+IMPORTERS.register(
+    "traces",
+    Importer(summary="traces of MOSAICO", recognizes=_recognizes, read=read_traces),
+)

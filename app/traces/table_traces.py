@@ -1,0 +1,209 @@
+"""Reads a table of results as traces: one row is one answer of the agent to one item."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
+from typing import Any, Final, NoReturn
+
+from app.traces.import_file import ImportFile, InvalidImport, TableRow
+from app.traces.imported_values import (
+    TrialCounter,
+    id_of,
+    model_tags,
+    outcome_of_error,
+    short_id,
+    text_of,
+)
+from app.traces.importer_registry import ImportedTraces
+from app.traces.ndjson import MAX_TRIAL
+from app.traces.table_columns import (
+    TableColumns,
+    as_number,
+    cell_of,
+    choose_columns,
+    is_blank,
+)
+from app.traces.types import Trace, TraceOutcome
+
+SAMPLED_ROWS: Final = 100
+TASK_PASSED: Final = "TASK_PASSED"
+TASK_SCORE: Final = "TASK_SCORE"
+_MILLISECONDS: Final = 1000.0
+
+
+def read_table(
+    file: ImportFile, mapping: Mapping[str, str], rows: Iterable[TableRow] | None = None
+) -> ImportedTraces:
+    """The traces of a table; `rows` are those of the file unless the caller reads them itself.
+
+    The columns are chosen from the first 100 rows.
+    Raises: `InvalidMapping` for a column that does not exist, `InvalidImport` for a table without
+            an answer or a score.
+    """
+    remaining = iter(file.rows() if rows is None else rows)
+    sample = list(islice(remaining, SAMPLED_ROWS))
+    if not sample:
+        return ImportedTraces(traces=iter(()))
+    columns = choose_columns([row.cells for row in sample], mapping)
+    _require_content(file, columns, sample)
+    reader = _RowReader(file, columns)
+    return ImportedTraces(
+        traces=map(reader.read, chain(sample, remaining)),
+        columns=dict(columns.by_field) | {f"scores[{column}]": column for column in columns.scores},
+        notes=[*_notes(columns), *columns.notes],
+    )
+
+
+class _RowReader:
+    """Converts the rows of one table."""
+
+    def __init__(self, file: ImportFile, columns: TableColumns) -> None:
+        self._file = file
+        self._columns = columns.by_field
+        self._scores = columns.scores
+        self._trials = TrialCounter()
+
+    def read(self, row: TableRow) -> Trace:
+        """The trace of a row. Raises: `InvalidImport` with its line and column."""
+        item = self._item_id(row)
+        trial = self._whole_number(row, "trial", MAX_TRIAL)
+        # Counted in either case: IDs have to be unique.
+        occurrence = self._trials.next_trial(item)
+        error = None if is_blank(self._cell(row, "error")) else text_of(self._cell(row, "error"))
+        outcome = self._outcome(row, error)
+        trace_id = self._cell(row, "traceId")
+        return Trace(
+            trace_id=short_id(f"{item}#{occurrence}" if is_blank(trace_id) else str(trace_id)),
+            item_id=item,
+            trial=min(occurrence, MAX_TRIAL) if trial is None else trial,
+            outcome=outcome,
+            input=text_of(self._cell(row, "input")),
+            expected_output=self._expected(row),
+            output=self._output(row, outcome),
+            error=error,
+            tags=self._tags(row),
+            input_tokens=self._whole_number(row, "inputTokens"),
+            output_tokens=self._whole_number(row, "outputTokens"),
+            cost_usd=self._amount(row, "cost"),
+            latency_ms=self._latency(row),
+            scores=self._all_scores(row),
+        )
+
+    def _cell(self, row: TableRow, name: str) -> Any:
+        column = self._columns.get(name)
+        return None if column is None else cell_of(row.cells, column)
+
+    def _item_id(self, row: TableRow) -> str:
+        """The item of a row: its ID, else its input, else its place in the file."""
+        cell = self._cell(row, "item")
+        if not is_blank(cell):
+            return short_id(text_of(cell) or "")
+        if "item" in self._columns:
+            self._reject(row, "item", "an ID")
+        question = self._cell(row, "input")
+        return row.place if is_blank(question) else id_of(question)
+
+    def _expected(self, row: TableRow) -> str | None:
+        cell = self._cell(row, "expected")
+        # An empty cell expects nothing; the word None may be the expected answer.
+        return None if cell is None or cell == "" or cell != cell else text_of(cell)  # noqa: PLR0124
+
+    def _output(self, row: TableRow, outcome: TraceOutcome) -> str | None:
+        """The answer. An item that was asked and not answered has an empty answer, not a missing
+        one; a failed attempt may have none.
+        """
+        if "output" not in self._columns:
+            return None
+        cell = self._cell(row, "output")
+        if cell is None or cell != cell:  # noqa: PLR0124 - NaN
+            return "" if outcome is TraceOutcome.SCORED else None
+        return text_of(cell)
+
+    def _outcome(self, row: TableRow, error: str | None) -> TraceOutcome:
+        cell = self._cell(row, "outcome")
+        if not is_blank(cell):
+            try:
+                return TraceOutcome(str(cell))
+            except ValueError:
+                self._reject(row, "outcome", f"one of {', '.join(TraceOutcome)}")
+        return TraceOutcome.SCORED if error is None else outcome_of_error(error)
+
+    def _tags(self, row: TableRow) -> tuple[str, ...]:
+        cell = self._cell(row, "tags")
+        tags = cell if isinstance(cell, list) else str("" if is_blank(cell) else cell).split(",")
+        category = self._cell(row, "category")
+        return (
+            *(tag for tag in (str(tag).strip() for tag in tags) if tag),
+            *(() if is_blank(category) else (f"category:{text_of(category)}",)),
+            *model_tags(self._cell(row, "model")),
+        )
+
+    def _latency(self, row: TableRow) -> float | None:
+        seconds = self._amount(row, "latencySeconds")
+        return self._amount(row, "latencyMs") if seconds is None else seconds * _MILLISECONDS
+
+    def _all_scores(self, row: TableRow) -> dict[str, float]:
+        columns = {column: column for column in self._scores}
+        for name, score in (("passed", TASK_PASSED), ("score", TASK_SCORE)):
+            if name in self._columns:
+                columns[score] = self._columns[name]
+        scores = {
+            name: self._number_in(row, column, cell_of(row.cells, column))
+            for name, column in columns.items()
+        }
+        return {name: score for name, score in scores.items() if score is not None}
+
+    def _number(self, row: TableRow, name: str) -> float | None:
+        column = self._columns.get(name)
+        return None if column is None else self._number_in(row, column, self._cell(row, name))
+
+    def _number_in(self, row: TableRow, column: str, cell: Any) -> float | None:
+        if is_blank(cell):
+            return None
+        number = as_number(cell)
+        if number is None:
+            self._reject_cell(row, column, cell, "a number")
+        return number
+
+    def _amount(self, row: TableRow, name: str) -> float | None:
+        number = self._number(row, name)
+        if number is not None and number < 0:
+            self._reject(row, name, "a number of at least 0")
+        return number
+
+    def _whole_number(self, row: TableRow, name: str, most: int = 2**63 - 1) -> int | None:
+        number = self._number(row, name)
+        if number is None:
+            return None
+        if number != int(number) or not 0 <= number <= most:
+            self._reject(row, name, f"a whole number from 0 to {most}")
+        return int(number)
+
+    def _reject(self, row: TableRow, name: str, expected: str) -> NoReturn:
+        self._reject_cell(row, self._columns[name], self._cell(row, name), expected)
+
+    def _reject_cell(self, row: TableRow, column: str, cell: Any, expected: str) -> NoReturn:
+        shown = "empty" if is_blank(cell) else f"{cell!r:.60}"
+        self._file.reject(
+            f"{row.place}, column {column!r}: {shown}, but {expected} is expected; correct the cell,"
+            " or map another column with --map"
+        )
+
+
+def _require_content(file: ImportFile, columns: TableColumns, sample: list[TableRow]) -> None:
+    if {"output", "passed", "score"} & {*columns.by_field} or columns.scores:
+        return
+    names = list(dict.fromkeys(name for row in sample for name in row.cells))
+    raise InvalidImport(
+        f"{file.name}: {sample[0].place}: no column holds the output of the agent; its columns are"
+        f" {', '.join(names)}. Name the column: --map output=COLUMN"
+    )
+
+
+def _notes(columns: TableColumns) -> Iterator[str]:
+    fields = columns.by_field
+    if "item" not in fields and "input" not in fields:
+        yield "no column identifies the items: rows of two files are paired by their position"
+    elif "item" not in fields:
+        yield f"items are identified by the text of the column {fields['input']!r}"
+    if "output" in fields and "expected" not in fields:
+        yield "no column holds the expected output: only metrics that need none are computed"

@@ -1,0 +1,113 @@
+"""Reads files of results for the command line: the format by content, the columns by name or guess."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from app.core.console.input_files import iter_chunks
+from app.core.registry import LoadedPlugin
+from app.traces.import_file import Container, ImportFile, open_import
+from app.traces.importer_registry import (
+    IMPORTERS,
+    ImportedTraces,
+    find_importer,
+    load_importers,
+)
+from app.traces.ndjson import format_trace_line
+from app.traces.types import Trace
+
+TRACES: Final = "traces"
+FILE_SUFFIXES: Final = frozenset(
+    {".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".eval"}
+)
+SAMPLED_TRACES: Final = 200
+
+
+class TraceReader:
+    """Reads the traces of files with the same options.
+
+    `mapping` names columns by field, `format_name` an importer. `announce` gets one line about each
+    file whose format or columns were recognized, and its notes; a file of traces is not announced.
+    """
+
+    def __init__(
+        self,
+        announce: Callable[[str], None],
+        warn: Callable[[LoadedPlugin], None],
+        *,
+        mapping: Mapping[str, str],
+        format_name: str | None = None,
+    ) -> None:
+        load_importers(warn)
+        self._announce = announce
+        self._mapping = mapping
+        self._format_name = format_name
+        self._announced: set[str] = set()
+
+    @contextmanager
+    def open(self, path: Path) -> Iterator[Iterator[Trace]]:
+        """The traces of a file, read while they are used; `-` is standard input.
+
+        Raises: `UnreadableInput`, `InvalidImport` with file and line, `InvalidMapping`, and
+                `NotFound` for an unknown format.
+        """
+        with open_import(path) as file:
+            name, importer = find_importer(file, self._format_name)
+            imported = importer.read(file, self._mapping)
+            self._announce_once(file, name, importer.summary, imported)
+            yield self._read(file, imported)
+
+    @contextmanager
+    def upload_lines(self, path: Path) -> Iterator[Iterator[bytes]]:
+        """The file in the upload format of the service; a file of traces as it is."""
+        # It brings the database along, which no other command on files needs.
+        from app.traces.storable_traces import make_storable
+
+        with open_import(path) as file:
+            name, importer = find_importer(file, self._format_name)
+            if name == TRACES and file.container is Container.JSON_LINES:
+                yield iter_chunks(file.open())
+                return
+            imported = importer.read(file, self._mapping)
+            self._announce_once(file, name, importer.summary, imported)
+            yield (format_trace_line(make_storable(trace)) for trace in self._read(file, imported))
+
+    def score_names(self, path: Path) -> list[str]:
+        """The names of the scores in the first traces of a file."""
+        with self.open(path) as traces:
+            sample = islice(traces, SAMPLED_TRACES)
+            return list(dict.fromkeys(name for trace in sample for name in trace.scores))
+
+    def _read(self, file: ImportFile, imported: ImportedTraces) -> Iterator[Trace]:
+        announced = len(imported.notes)
+        yield from imported.traces
+        # What only the end of the file shows.
+        for note in imported.notes[announced:]:
+            self._announce_line(f"{file.name}: {note}")
+
+    def _announce_once(
+        self, file: ImportFile, name: str, summary: str, imported: ImportedTraces
+    ) -> None:
+        if name == TRACES:
+            return
+        columns = ", ".join(f"{field}={column}" for field, column in imported.columns.items())
+        self._announce_line(f"{file.name}: {summary}{f'; {columns}' if columns else ''}")
+        for note in imported.notes:
+            self._announce_line(f"{file.name}: {note}")
+
+    def _announce_line(self, line: str) -> None:
+        if line not in self._announced:
+            self._announced.add(line)
+            self._announce(line)
+
+
+def is_file_name(name: str) -> bool:
+    """Whether an argument names a file and not a run."""
+    return Path(name).suffix.lower() in FILE_SUFFIXES or Path(name).is_file()
+
+
+def importer_names() -> list[str]:
+    """The formats that `--input-format` accepts, as far as they are loaded."""
+    return IMPORTERS.names()

@@ -1,0 +1,81 @@
+"""Result files of evaluation tools: recorded ones, and small ones in the same shape."""
+
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.registry import LoadedPlugin
+from app.traces.import_file import open_import
+from app.traces.importer_registry import find_importer, load_importers
+from app.traces.types import Trace
+
+_DEFAULT_DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+DATA = Path(os.environ.get("MOSAICO_TEST_DATA", _DEFAULT_DATA)) / "imports"
+
+
+def refuse_plugin(failure: LoadedPlugin) -> None:
+    """Fail the test: every importer must load."""
+    pytest.fail(f"{failure.name}: {failure.error}")
+
+
+class Imported:
+    """What an importer read from a file."""
+
+    def __init__(self, path: Path, mapping: dict[str, str], format_name: str | None) -> None:
+        load_importers(refuse_plugin)
+        with open_import(path) as file:
+            self.format, importer = find_importer(file, format_name)
+            imported = importer.read(file, mapping)
+            self.traces = list(imported.traces)
+            self.columns, self.notes = imported.columns, imported.notes
+
+    def of(self, item: str, trial: int = 0) -> Trace:
+        [trace] = [t for t in self.traces if (t.item_id, t.trial) == (item, trial)]
+        return trace
+
+
+def import_path(path: Path, format_name: str | None = None, **mapping: str) -> Imported:
+    return Imported(path, mapping, format_name)
+
+
+def recorded(name: str) -> Path:
+    """A recorded result file; the test is skipped where the recordings are not."""
+    path = DATA / name
+    if not path.exists():
+        pytest.skip(f"the recording {name} is not here")
+    return path
+
+
+def write_json_lines(path: Path, *rows: Any) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def zstandard_zip(members: dict[str, bytes]) -> bytes:
+    """A ZIP archive whose members are compressed with Zstandard, in frames of 1,000 bytes."""
+    zstandard = pytest.importorskip("zstandard")
+    compressor = zstandard.ZstdCompressor()
+    packed = {
+        name: b"".join(
+            compressor.compress(content[start : start + 1_000])
+            for start in range(0, len(content), 1_000)
+        )
+        for name, content in members.items()
+    }
+    archive_file = io.BytesIO()
+    with zipfile.ZipFile(archive_file, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in packed.items():
+            archive.writestr(name, content)
+    # The standard library cannot write this method: the entries are stored, and renamed here.
+    raw = bytearray(archive_file.getvalue())
+    for signature, offset in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        start = 0
+        while (start := raw.find(signature, start)) >= 0:
+            raw[start + offset : start + offset + 2] = (93).to_bytes(2, "little")
+            start += 4
+    return bytes(raw)

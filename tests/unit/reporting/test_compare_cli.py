@@ -1,0 +1,135 @@
+"""`mosaico compare`: two files, a verdict and a page, without a server."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from app.gate.cli import cli as gate_cli
+from app.metrics.cli import cli as score_cli
+from app.reporting.compare_cli import cli
+
+ITEMS = 40
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, [*map(str, arguments)])
+
+
+def write_table(path: Path, wrong: range, rename: dict[str, str] | None = None) -> None:
+    """A table of 40 answers, of which those in `wrong` are wrong."""
+    names = ["id", "question", "gold", "answer"]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow([(rename or {}).get(name, name) for name in names])
+        for number in range(ITEMS):
+            answer = "<b>wrong</b>" if number in wrong else f"answer {number}"
+            writer.writerow([f"q{number}", f"What is {number}?", f"answer {number}", answer])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with results of two weeks, as the working directory."""
+    write_table(tmp_path / "last-week.csv", range(2))
+    write_table(tmp_path / "today.csv", range(14))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_compare__shows_verdict_interval_items_guesses_and_page(folder: Path) -> None:
+    result = run("last-week.csv", "today.csv")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    # 38 of 40 were right, and 26 are: the difference is exact, the interval is not repeated here.
+    assert lines[0].startswith("REGRESSED: ACCURACY 0.95 → 0.65 (-0.30, 95 % CI -0.4")
+    counts = "12 of 40 items are worse, 0 better; by half or more 12 are worse, 0 better."
+    assert counts in lines
+    # Metrics without a change are counted only.
+    assert [line for line in lines if line.startswith("ROUGE\tREGRESSED\t")]
+    assert not [line for line in lines if line.startswith("JSON_VALID")]
+    assert "q10\t1\t0" in lines
+    page = folder / "today.compare.html"
+    assert lines[-1] == f"page: {page.as_uri()}"
+    guessed = "today.csv: CSV table; item=id, output=answer, expected=gold, input=question"
+    assert guessed in result.stderr.splitlines()
+
+
+def test_compare__page_shows_the_texts_of_flipped_items_escaped(folder: Path) -> None:
+    run("last-week.csv", "today.csv", "--html", "page.html")
+    page = (folder / "page.html").read_text(encoding="utf-8")
+    assert not (folder / "today.compare.html").exists()
+    assert "REGRESSED: ACCURACY 0.95 → 0.65" in page
+    assert "<td>answer 10</td><td>&lt;b&gt;wrong&lt;/b&gt;</td>" in page
+    assert "What is 10?" in page
+    assert page.count("<svg") == 2
+    assert "today.csv: CSV table; item=id" in page
+    assert "<script" not in page
+
+
+def test_compare__json_has_the_comparison_and_the_page(folder: Path) -> None:
+    result = run(
+        "last-week.csv", "today.csv", "--metrics", "rouge", "--no-html", "--format", "json"
+    )
+    document = json.loads(result.stdout)
+    assert (document["judged"], document["flippedItems"]["metric"]) == (["ROUGE"], "ROUGE")
+    assert (document["flippedItems"]["regressions"], document["page"]) == (12, None)
+    assert not list(folder.glob("*.html"))
+
+
+def test_compare__mapped_columns_and_other_formats_give_the_same_verdict(folder: Path) -> None:
+    write_table(folder / "named.csv", range(14), {"id": "nr", "gold": "soll", "answer": "ist"})
+    with (folder / "today.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    (folder / "today.json").write_text(json.dumps(rows))
+    (folder / "today.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    first_lines = {run("last-week.csv", name).stdout.splitlines()[0] for name in (
+        "today.csv", "today.json", "today.jsonl"
+    )}  # fmt: skip
+    assert len(first_lines) == 1
+    (folder / "last-named.csv").write_text(
+        (folder / "last-week.csv")
+        .read_text()
+        .replace("id,question,gold,answer", "nr,question,soll,ist")
+    )
+    named = run("last-named.csv", "named.csv", "--map", "item=nr,expected=soll,output=ist")
+    assert named.stdout.splitlines()[0] in first_lines
+
+
+def test_compare__files_without_common_items_name_the_remedy(folder: Path) -> None:
+    text = (folder / "today.csv").read_text().replace("\nq", "\nrun2-q")
+    (folder / "today.csv").write_text(text)
+    result = run("last-week.csv", "today.csv")
+    assert "--map item=COLUMN" in result.stdout
+    mapped = run("last-week.csv", "today.csv", "--map", "item=question")
+    assert "12 of 40 items are worse" in mapped.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("last-week.csv", "none.csv"), 2, "none.csv: No such file"),
+        (("last-week.csv", "empty.csv"), 2, "empty.csv has no results"),
+        (("last-week.csv", "today.csv", "--map", "output=reply"), 2, "has no column 'reply'"),
+        (("last-week.csv", "today.csv", "--html", "today.csv"), 2, "is an input file"),
+        (("last-week.csv", "today.csv", "--input-format", "xlsx"), 66, "Known: "),
+        (("last-week.csv", "broken.csv"), 65, "broken.csv: line 3: 1 cells"),
+    ],
+)
+def test_compare__errors_say_what_to_do(
+    folder: Path, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    (folder / "empty.csv").write_text("id,gold,answer\n")
+    (folder / "broken.csv").write_text("id,gold,answer\n1,x,x\n2\n")
+    result = run(*arguments)
+    assert (result.exit_code, message in result.stderr) == (code, True), result.stderr
+    assert result.stdout == ""
+
+
+def test_gate_and_score__read_the_same_formats(folder: Path) -> None:
+    gated = CliRunner().invoke(gate_cli, ["--run", "today.csv", "--baseline", "last-week.csv"])
+    assert gated.exit_code == 1
+    assert gated.stdout.startswith("REGRESSION: today.csv against last-week.csv")
+    scored = CliRunner().invoke(score_cli, ["today.csv", "--map", "item=question", "--json"])
+    assert json.loads(scored.stdout)["aggregates"]["ACCURACY"]["mean"] == 0.65

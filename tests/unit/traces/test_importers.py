@@ -1,0 +1,241 @@
+"""Importers of the evaluation tools: recorded files, and small files in the same shape."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.traces.import_file import InvalidImport
+from app.traces.types import ToolCall, TraceOutcome
+from tests.support.import_files import import_path, recorded, write_json_lines, zstandard_zip
+
+Rows = list[dict[str, Any]]
+
+
+def inspect_sample(item: str, epoch: int, **fields: Any) -> dict[str, Any]:
+    return {
+        "id": item,
+        "epoch": epoch,
+        "input": [{"role": "user", "content": "2 + 2?"}],
+        "target": "4",
+        "messages": [],
+        "output": {"model": "m", "choices": [1], "completion": "four"},
+        "scores": {"match": {"value": "P"}, "style": {"value": {"short": 0.25, "why": "x"}}},
+        "model_usage": {
+            "m": {"input_tokens": 5, "output_tokens": 2},
+            "judge": {"input_tokens": 1, "output_tokens": 1},
+        },
+        "total_time": 1.5,
+        **fields,
+    }
+
+
+def inspect_log(status: str = "success") -> dict[str, Any]:
+    return {"version": 2, "status": status, "eval": {"model": "m", "scorers": [{"name": "match"}]}}
+
+
+def test_inspect_archive__recorded_log() -> None:
+    pytest.importorskip("zstandard")
+    log = import_path(recorded("inspect/demo_arith.eval"))
+    assert (log.format, len(log.traces)) == ("inspect", 10)
+    first, second, failed = log.of("q3", 0), log.of("q3", 1), log.of("q5", 1)
+    assert first.scores == {"TASK_PASSED": 1.0, "TASK_SCORE": 1.0, "includes": 1.0, "match": 0.0}
+    assert (first.input_tokens, first.output_tokens, first.latency_ms) == (295, 310, 1697.0)
+    assert "model:mockllm/model" in first.tags
+    assert second.tool_calls == (
+        ToolCall(name="get_weather", arguments={"city": "Paris"}, ok=True),
+    )
+    assert (failed.outcome, failed.output) == (TraceOutcome.AGENT_ERROR, None)
+    assert failed.error == "RuntimeError('mock solver failure')"
+    # The status of the log is success, although this sample failed in every epoch.
+    assert failed.scores == {"TASK_PASSED": 0.0, "TASK_SCORE": 0.0}
+
+
+def test_inspect_json__equals_the_archive() -> None:
+    pytest.importorskip("zstandard")
+    archive = import_path(recorded("inspect/demo_arith.eval"))
+    log = import_path(recorded("inspect/demo_arith_q3_q5.json"))
+    assert len(log.traces) == 4
+    for trace in log.traces:
+        same = archive.of(trace.item_id, trace.trial)
+        assert (same.output, same.scores, same.error) == (trace.output, trace.scores, trace.error)
+
+
+def test_inspect_archive__reads_all_frames_of_a_member(tmp_path: Path) -> None:
+    path = tmp_path / "long.eval"
+    answer = "word " * 2_000
+    sample = inspect_sample("a", 1, output={"completion": answer})
+    members = {
+        "header.json": json.dumps(inspect_log()).encode(),
+        "samples/a_epoch_1.json": json.dumps(sample).encode(),
+    }
+    path.write_bytes(zstandard_zip(members))
+    [trace] = import_path(path).traces
+    assert trace.output == answer
+
+
+def test_inspect_archive__without_an_end_is_read_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "running.eval"
+    members = {
+        "_journal/start.json": json.dumps({"eval": {"model": "m"}}).encode(),
+        "samples/a_epoch_1.json": json.dumps(inspect_sample("a", 1)).encode(),
+    }
+    path.write_bytes(zstandard_zip(members))
+    log = import_path(path)
+    assert [trace.item_id for trace in log.traces] == ["a"]
+    assert log.notes == ["the status of this log is started: it is incomplete"]
+
+
+def test_inspect_json__grades_usage_and_errors(tmp_path: Path) -> None:
+    path = tmp_path / "log.json"
+    limited = inspect_sample(
+        "c", 1, error={"message": "APIError: 429 Too Many Requests"}, scores={}
+    )
+    slow = inspect_sample("d", 1, limit={"type": "time"}, scores={}, output={})
+    samples = [inspect_sample("a", 1), inspect_sample("a", 2), limited, slow]
+    path.write_text(json.dumps({**inspect_log(), "samples": samples}))
+    log = import_path(path)
+    trace = log.of("a", 1)
+    assert (trace.input, trace.expected_output, trace.output) == ("2 + 2?", "4", "four")
+    # P is half a point; a text is no score; the tokens of all models are added up.
+    scores = {"TASK_PASSED": 0.0, "TASK_SCORE": 0.5, "match": 0.5, "style.short": 0.25}
+    assert trace.scores == scores
+    assert (trace.input_tokens, trace.output_tokens) == (6, 3)
+    assert (log.of("c").outcome, log.of("c").scores) == (TraceOutcome.INFRA_ERROR, {})
+    assert (log.of("d").outcome, log.of("d").scores["TASK_PASSED"]) == (TraceOutcome.TIMEOUT, 0.0)
+
+
+def test_promptfoo__recorded_json_and_json_lines() -> None:
+    lines = import_path(recorded("promptfoo/results_first32.jsonl"))
+    document = import_path(recorded("promptfoo/results_trimmed.json"))
+    assert (lines.format, document.format) == ("promptfoo", "promptfoo")
+    assert (len(lines.traces), len(document.traces)) == (32, 16)
+    # `--repeat 2` leaves no mark: the same variables in the same column are two trials.
+    repeated = [trace.trial for trace in lines.traces if trace.item_id == 't1 {"a": 1} [2]']
+    assert repeated == [0, 1]
+    trace = lines.of('t1 {"a": 1} [2]')
+    assert (trace.expected_output, trace.output) == ("1", "Answer: What is 1+1?")
+    assert (trace.input_tokens, trace.output_tokens, trace.cost_usd) == (42, 17, 1.59e-05)
+    assert trace.scores == {"TASK_SCORE": 1.0, "TASK_PASSED": 1.0}
+    assert {"model:openai:chat:gpt-4o-mini", "category:math"} <= {*trace.tags}
+    failed = [t for t in lines.traces if t.outcome is not TraceOutcome.SCORED]
+    assert {trace.item_id for trace in failed} == {'{"a": "FAIL"} [2]', '{"a": "FAIL"} [3]'}
+
+
+def test_promptfoo__failed_assertion_is_an_answer(tmp_path: Path) -> None:
+    base = {"promptIdx": 0, "testCase": {}, "provider": {"id": "p"}, "score": 0, "success": False}
+    path = write_json_lines(
+        tmp_path / "results.jsonl",
+        base | {"vars": {"a": 1}, "error": "Expected …", "failureReason": 1, "response": {}},
+        base | {"vars": {"a": 2}, "error": "503 Service Unavailable", "failureReason": 2},
+        base | {"vars": {"a": 3}, "failureReason": 0, "success": True, "namedScores": {"x": 0.5}},
+    )
+    results = import_path(path)
+    asserted, unavailable, passed = (results.of(f'{{"a": {number}}}') for number in (1, 2, 3))
+    assert (asserted.outcome, asserted.output) == (TraceOutcome.SCORED, "")
+    assert asserted.scores["TASK_PASSED"] == 0.0
+    assert (unavailable.outcome, unavailable.scores) == (TraceOutcome.INFRA_ERROR, {})
+    assert passed.scores == {"x": 0.5, "TASK_SCORE": 0.0, "TASK_PASSED": 1.0}
+
+
+def test_lm_eval__recorded_texts_and_choices() -> None:
+    texts = import_path(recorded("lm_eval/samples_demo_arith_2026-11-22T12-53-16.315204.jsonl"))
+    assert texts.format == "lm-eval"
+    assert texts.notes == ["the filter of the task kept 1 of 2 repeats; only those are read"]
+    assert (texts.of("1").output, texts.of("1").expected_output) == ("lol", "4")
+    choices = import_path(recorded("lm_eval/samples_demo_mc_2026-11-22T12-53-16.315204.jsonl"))
+    for trace in choices.traces:
+        # The choice with the best likelihood is the answer that the tool graded.
+        assert float(trace.output == trace.expected_output) == trace.scores["acc"]
+    assert choices.of("0").scores == {"acc": 1.0, "TASK_SCORE": 1.0, "TASK_PASSED": 1.0}
+
+
+def test_lm_eval__filters_are_scores_and_kept_repeats_are_trials(tmp_path: Path) -> None:
+    base = {
+        "doc_id": 7,
+        "target": "4",
+        "arguments": {"gen_args_0": {"arg_0": "2 + 2?", "arg_1": {"until": []}}},
+        "resps": [["4", "5"]],
+        "metrics": ["exact_match"],
+    }
+    path = write_json_lines(
+        tmp_path / "samples.jsonl",
+        base | {"filtered_resps": [["4", "5"]], "filter": "strict", "exact_match": 0.5},
+        base | {"filtered_resps": ["4"], "filter": "flexible", "exact_match": 1.0},
+    )
+    samples = import_path(path)
+    assert [(t.item_id, t.trial, t.output) for t in samples.traces] == [
+        ("7", 0, "4"),
+        ("7", 1, "5"),
+    ]
+    assert samples.of("7").scores == {
+        "exact_match (strict)": 0.5,
+        "exact_match (flexible)": 1.0,
+        "TASK_SCORE": 0.5,
+    }
+
+
+def test_deepeval__recorded_run() -> None:
+    run = import_path(recorded("deepeval/test_run.json"))
+    assert (run.format, len(run.traces)) == ("deepeval", 5)
+    first, failed = run.of("q1"), run.of("q5")
+    assert first.scores == {"Exact": 1.0, "TASK_PASSED": 1.0}
+    assert (first.cost_usd, first.latency_ms) == (0.001, 400.0)
+    assert first.tool_calls == (ToolCall(name="calc", arguments={"a": 1}),)
+    assert "model:gpt-4o-mini" in first.tags
+    # The metric failed, not the agent: the score is missing, and the answer stays.
+    assert (failed.outcome, failed.output, failed.scores) == (TraceOutcome.SCORED, "10", {})
+    assert run.notes == ["scores that are missing because the metric failed: 1"]
+
+
+def test_deepeval__conversation_is_its_last_answer(tmp_path: Path) -> None:
+    turns = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Hello"},
+        {"role": "user", "content": "A bike?"},
+        {"role": "assistant", "content": "Yes"},
+    ]
+    case = {"name": "c", "turns": turns, "success": True, "metricsData": []}
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({"testCases": [], "conversationalTestCases": [case]}))
+    trace = import_path(path).of("c")
+    assert (trace.input, trace.output, trace.scores) == ("Hi", "Yes", {"TASK_PASSED": 1.0})
+
+
+@pytest.mark.parametrize("name", ["ragas/results.csv", "ragas/results.jsonl"])
+def test_ragas__recorded_tables(name: str) -> None:
+    table = import_path(recorded(name))
+    assert (table.format, len(table.traces)) == ("ragas", 5)
+    wrong, unscored = table.of("What is 3+3?"), table.of("What is 5+5?")
+    assert (wrong.output, wrong.expected_output) == ("7", "6")
+    assert wrong.scores == {"exact_match": 0.0, "bad_metric": 1.0}
+    assert unscored.scores == {"exact_match": 1.0}
+
+
+def test_traces__invalid_line_names_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "traces.jsonl"
+    path.write_text('{"traceId": "a"}\n{"traceId": "b", "input" 1}\n')
+    with pytest.raises(Exception, match=r"traces.jsonl: line 2, column 26: not valid JSON"):
+        import_path(path)
+
+
+def test_traces__json_list_is_accepted(tmp_path: Path) -> None:
+    path = tmp_path / "traces.json"
+    path.write_text(json.dumps([{"traceId": "a"}, {"traceId": "b"}], indent=1))
+    traces = import_path(path)
+    assert (traces.format, len(traces.traces)) == ("traces", 2)
+
+
+def test_zip__that_no_importer_knows_is_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "other.zip"
+    path.write_bytes(zstandard_zip({"readme.txt": b"x"}))
+    with pytest.raises(InvalidImport, match="no importer recognizes this file; formats: csv"):
+        import_path(path)
+
+
+def test_zip__cut_off_is_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "cut.eval"
+    path.write_bytes(zstandard_zip({"header.json": b"{}"})[:-10])
+    with pytest.raises(InvalidImport, match="not a complete ZIP archive"):
+        import_path(path)

@@ -1,0 +1,238 @@
+"""Tables of results: how columns are guessed and named, and what errors say."""
+
+import csv
+import json
+import re
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.traces.import_file import InvalidImport
+from app.traces.ndjson import iter_traces
+from app.traces.table_columns import InvalidMapping, choose_columns, parse_mapping
+from app.traces.trace_file import TraceReader
+from app.traces.types import TraceOutcome
+from tests.support.import_files import import_path, refuse_plugin, write_json_lines
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_bytes(text.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ("id question gold answer", {"item": "id", "input": "question", "expected": "gold", "output": "answer"}),
+        # Beside another output, an answer is the expected one.
+        ("question answer prediction", {"input": "question", "expected": "answer", "output": "prediction"}),
+        ("Item-ID Prompt Ground_Truth Model Output", {"item": "Item-ID", "input": "Prompt", "expected": "Ground_Truth", "output": "Output", "model": "Model"}),
+        ("id qid reply", {"item": "qid", "output": "reply"}),
+    ],
+)  # fmt: skip
+def test_choose_columns__guesses_by_name(columns: str, expected: dict[str, str]) -> None:
+    row = dict.fromkeys(columns.split(), "x")
+    assert choose_columns([row], {}).by_field == expected
+
+
+def test_choose_columns__guess_never_fails_on_the_type_of_a_cell() -> None:
+    rows: list[dict[str, Any]] = [
+        {"output": "x", "cost": "3 EUR", "score": "7", "pass": "maybe", "tone": "0.5", "latency": 3}
+    ]
+    columns = choose_columns(rows, {})
+    assert (columns.by_field, columns.scores) == ({"output": "output"}, ["score", "tone"])
+    assert columns.notes[:3] == [
+        "the column 'pass' is not used as passed: it holds 'maybe'",
+        "the column 'score' is not used as score: it holds '7'",
+        "the column 'cost' is not used as cost: it holds '3 EUR'",
+    ]
+    assert columns.notes[3].startswith("the column 'latency' has no unit and is not used")
+
+
+def test_parse_mapping__names_win_over_guesses_and_may_be_empty() -> None:
+    mapping = parse_mapping(["output=reply,expected=", "item=meta.key"])
+    assert mapping == {"output": "reply", "expected": "", "item": "meta.key"}
+    row = {"reply": "a", "output": "b", "gold": "c", "meta": {"key": 1}}
+    assert choose_columns([row], mapping).by_field == {"output": "reply", "item": "meta.key"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("output", "'output' does not have the form FIELD=COLUMN"),
+        ("ouput=a", "no field is named 'ouput'. Did you mean output"),
+        ("output=a,output=b", "the field output is mapped twice"),
+    ],
+)
+def test_parse_mapping__errors_say_what_to_write(text: str, message: str) -> None:
+    with pytest.raises(InvalidMapping, match=message):
+        parse_mapping([text])
+
+
+def test_choose_columns__unknown_column_names_the_nearest() -> None:
+    with pytest.raises(InvalidMapping, match=r"no column 'anwser' for output. Did you mean answer"):
+        choose_columns([{"id": "1", "answer": "x"}], {"output": "anwser"})
+
+
+def test_csv__spreadsheet_with_mark_quotes_and_semicolons(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "a.csv",
+        "\ufeffid;question;output;expected;latency_s;cost;trial\r\n"
+        'q1;"two\nlines; and a ""quote""";yes;Yes;1.5;0.25;0\r\n'
+        "\r\n"
+        "q1;x;;None;;;1\r\n",
+    )
+    table = import_path(path)
+    first, second = table.of("q1", 0), table.of("q1", 1)
+    assert first.input == 'two\nlines; and a "quote"'
+    assert (first.latency_ms, first.cost_usd) == (1500.0, 0.25)
+    # Asked and not answered: an empty answer. The word None may be an expected answer.
+    assert (second.output, second.expected_output, second.latency_ms) == ("", "None", None)
+
+
+def test_csv__rows_of_one_item_are_its_trials(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "question,output\nq,a\nr,b\nq,c\n")
+    traces = import_path(path).traces
+    assert [(t.item_id, t.trial) for t in traces] == [("q", 0), ("r", 0), ("q", 1)]
+    assert len({trace.trace_id for trace in traces}) == 3
+
+
+def test_csv__scores_and_outcomes(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "a.csv",
+        "id,output,passed,tone,error,model,category,tags\n"
+        'a,x,true,0.5,,m1,billing,"new, vip"\n'
+        "b,,FAIL,nan,Rate limit exceeded,m1,billing,\n"
+        "c,,no,,KeyError: x,m1,,\n",
+    )
+    table = import_path(path)
+    assert table.of("a").scores == {"TASK_PASSED": 1.0, "tone": 0.5}
+    assert table.of("a").tags == ("new", "vip", "category:billing", "model:m1")
+    assert (table.of("b").outcome, table.of("b").output) == (TraceOutcome.INFRA_ERROR, "")
+    assert table.of("c").outcome is TraceOutcome.AGENT_ERROR
+    assert table.columns["scores[tone]"] == "tone"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("id,output,id\n1,x,2\n", "line 1: the column 'id' occurs 2 times"),
+        ("id,output\n1,x\n2\n", "line 3: 1 cells, but the header has 2 columns"),
+        ('id,output\n1,"x\ny\n', "line 2: a quoted cell begins here and does not end"),
+        ('id,output\n1,"x"y\n', "line 2: text follows a closing quote"),
+        ("id,note\n1,x\n", "line 2: no column holds the output of the agent; its columns are id, note"),
+        ("id,output\n,x\n", "line 2, column 'id': empty, but an ID is expected"),
+        (
+            "id,output,trial\n1,x,0\n" * 1 + "1,x,0\n" * 100 + "1,x,first\n",
+            "line 103, column 'trial': 'first', but a number is expected",
+        ),
+    ],
+)  # fmt: skip
+def test_csv__errors_name_file_line_and_column(tmp_path: Path, text: str, message: str) -> None:
+    path = write(tmp_path / "a.csv", text)
+    with pytest.raises(InvalidImport, match=re.escape(f"a.csv: {message}")):
+        import_path(path)
+
+
+def test_csv__text_that_is_not_utf8_names_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes("id,output\n1,x\n2,é\n".encode("latin-1"))
+    with pytest.raises(InvalidImport, match=r"a.csv: line 3: not UTF-8 text"):
+        import_path(path)
+    path.write_bytes("id,output\n".encode("utf-16"))
+    with pytest.raises(InvalidImport, match="the file is UTF-16 text; save it as UTF-8"):
+        import_path(path)
+
+
+def test_csv__cell_of_a_megabyte_is_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", f'id,output\n1,"{"x" * 2**20}"\n')
+    assert len(import_path(path).of("1").output or "") == 2**20
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        ('[{"id": 1, "output": "x"}]', "json"),
+        ('{"data": [{"id": 1, "output": "x"}], "version": 2}', "json"),
+        ('{"id": 1, "output": "x"}', "json"),
+        ('{"id": 1, "output": "x"}\n{"id": 2, "output": "y"}\n', "jsonl"),
+        ("id,output\n1,x\n", "csv"),
+        ("id\toutput\n1\tx\n", "csv"),
+    ],
+)
+def test_format__is_recognized_by_content(tmp_path: Path, content: str, name: str) -> None:
+    table = import_path(write(tmp_path / "results", content))
+    assert (table.format, table.of("1").output) == (name, "x")
+
+
+def test_json_lines__values_become_texts(tmp_path: Path) -> None:
+    path = write_json_lines(
+        tmp_path / "a.jsonl",
+        {"id": 1, "output": {"b": 1, "a": "é"}, "expected": 4.0},
+        {"id": 2.0, "output": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "x"}]},
+        {"id": 3, "output": None, "expected": "y"},
+    )  # fmt: skip
+    table = import_path(path)
+    assert table.of("1").output == '{"a": "é", "b": 1}'
+    assert (table.of("1").expected_output, table.of("2").output) == ("4", "x")
+    assert table.of("3").output == ""
+
+
+def test_json_lines__broken_line_names_line_and_column(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", '{"id": 1, "output": "x"}\n\n{"id": 2, "output" "x"}\n')
+    with pytest.raises(InvalidImport, match=r"a.jsonl: line 3, column 20: not valid JSON"):
+        import_path(path)
+    write(path, '{"id": 1, "output": "x"}\n[1]\n')
+    with pytest.raises(InvalidImport, match="line 2: expected a JSON object with one result"):
+        import_path(path)
+
+
+def test_parquet__equals_the_same_table_as_csv(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {"id": ["a", "b"], "output": ["x", None], "gold": ["x", "y"], "cost": [0.5, None]}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    with (tmp_path / "a.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+    assert import_path(tmp_path / "a.parquet").traces == import_path(tmp_path / "a.csv").traces
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_tables__memory_does_not_grow_with_the_texts(tmp_path: Path, suffix: str) -> None:
+    row = {"id": "1", "question": "q", "output": "long text " * 2_000}
+    path = tmp_path / f"large{suffix}"
+    with path.open("w") as file:
+        if suffix == ".csv":
+            file.write("id,question,output\n")
+        for number in range(1_500):
+            row["id"] = str(number)
+            line = ",".join(row.values()) if suffix == ".csv" else json.dumps(row)
+            file.write(f"{line}\n")
+    reader = TraceReader(lambda _: None, refuse_plugin, mapping={})
+    tracemalloc.start()
+    with reader.open(path) as traces:
+        assert sum(1 for _ in traces) == 1_500
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # 30 MB of text; the first 100 rows are kept to choose the columns.
+    assert peak < 8e6
+
+
+def test_upload_lines__are_the_traces_of_a_table_or_a_trace_file_as_it_is(tmp_path: Path) -> None:
+    table = write(
+        tmp_path / "a.csv", "id,output,expected,cost,passed\nq1,x,y,0.5,true\nq2,,z,,no\n"
+    )
+    reader = TraceReader(lambda _: None, refuse_plugin, mapping={})
+    with reader.upload_lines(table) as lines:
+        assert list(iter_traces(lines)) == import_path(table).traces
+    content = b'{"traceId": "t-1"}\n{"traceId": 2}\n'
+    (tmp_path / "a.jsonl").write_bytes(content)
+    # The service checks the lines of a trace file itself.
+    with reader.upload_lines(tmp_path / "a.jsonl") as lines:
+        assert b"".join(lines) == content
