@@ -44,7 +44,7 @@ class ObservedSpan(NamedTuple):
     output_tokens: int | None
     cost_usd: float | None
     tags: tuple[str, ...]
-    attributes: Mapping[str, str]
+    attributes: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class AgentUsage:
     tool_calls: tuple[ToolCall, ...] | None = None
     turns: int | None = None
     tags: tuple[str, ...] = ()
-    attributes: Mapping[str, str] = field(default_factory=dict)
+    attributes: dict[str, str] = field(default_factory=dict)
 
 
 def parse_span(row: Mapping[str, Any]) -> ObservedSpan | None:
