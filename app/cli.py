@@ -80,7 +80,7 @@ COMMANDS = {
     "inbox": Entry("app.notifications.cli:inbox", "Read the notifications of the service."),
     "compare": Entry(
         "app.reporting.compare_cli:cli",
-        "Compare two files of results: verdict and flipped items. No server is needed.",
+        "Compare two files of results: verdict, interval and flipped items. No server is needed.",
     ),
     "score": Entry(
         "app.metrics.cli:cli", "Compute metrics of a file of results. No server is needed."
