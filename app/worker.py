@@ -153,6 +153,7 @@ def _purge(resources: Resources, *, keep_spans: timedelta) -> None:
         now = trusted_now(session, resources.clock())
         delete_old_windows(session, now.timestamp())
     delete_in_batches(resources.db, purge_expired_runs, resources.clock)
-    spans = partial(delete_expired_traces, keep=keep_spans)
-    for kind, delete_some in {**PURGES, "received_spans": spans}.items():
+    purges = dict(PURGES)
+    purges["received_spans"] = partial(delete_expired_traces, keep=keep_spans)
+    for kind, delete_some in purges.items():
         purge_in_batches(resources.db, kind, delete_some, resources.clock)
