@@ -21,6 +21,7 @@ from app.results.queries import RUN_COLUMNS
 from app.results.rules import Validity
 from app.statistics.verdict_rules import Verdict
 
+_RUNS: Final = BenchmarkRun.__table__.c
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 # Not measured enough is a verdict of its own for a reader.
@@ -29,11 +30,11 @@ _VERDICT: Final = case(
     else_=func.coalesce(func.jsonb_extract_path_text(BenchmarkRun.verdict, "verdict"), ""),
 )
 SORT_KEYS: Final[Mapping[str, ColumnElement[Any]]] = {
-    "created": BenchmarkRun.seq.expression,
+    "created": _RUNS.seq,
     "completed": func.coalesce(BenchmarkRun.completed_at, _EPOCH),
-    "benchmark": BenchmarkRun.benchmark_id.expression,
-    "agent": BenchmarkRun.agent_id.expression,
-    "status": BenchmarkRun.status.expression,
+    "benchmark": _RUNS.benchmark_id,
+    "agent": _RUNS.agent_id,
+    "status": _RUNS.status,
     "verdict": _VERDICT,
     "traces": func.coalesce(BenchmarkRun.traces_total, 0),
 }
@@ -53,9 +54,9 @@ class RunListFilter:
     def conditions(self) -> list[ColumnElement[bool]]:
         """The conditions of the given filters."""
         columns: dict[ColumnElement[Any], str | None] = {
-            BenchmarkRun.benchmark_id.expression: self.benchmark_id,
-            BenchmarkRun.agent_id.expression: self.agent_id,
-            BenchmarkRun.status.expression: self.status,
+            _RUNS.benchmark_id: self.benchmark_id,
+            _RUNS.agent_id: self.agent_id,
+            _RUNS.status: self.status,
             _VERDICT: self.verdict,
         }
         conditions = [column == value for column, value in columns.items() if value]
@@ -80,7 +81,7 @@ def search_runs(
     Raises: `BadCursor` when the cursor is of another order.
     """
     key, descending = SORT_KEYS[sort.removeprefix("-")], sort.startswith("-")
-    seq = BenchmarkRun.seq
+    seq = _RUNS.seq
     statement = RUN_COLUMNS.add_columns(key.label("sort_key")).where(*run_filter.conditions())
     if query.cursor is not None:
         values = _cursor_values(query.cursor, key)
@@ -91,7 +92,8 @@ def search_runs(
             tuple_(key, seq) < after if descending else tuple_(key, seq) > after
         )
     order = [key.desc(), seq.desc()] if descending else [key.asc(), seq.asc()]
-    rows = list(session.execute(statement.order_by(*order).limit(query.limit + 1)).mappings())
+    page_query = statement.order_by(*order).limit(query.limit + 1)
+    rows: list[Mapping[str, Any]] = [dict(row) for row in session.execute(page_query).mappings()]
     page = rows[: query.limit]
     last = page[-1] if len(rows) > query.limit else None
     cursor = None if last is None else encode_cursor([last["sort_key"], last["seq"]])

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
 from app.alerts.details import AlertDetails
-from app.alerts.models import AlertEvent
+from app.alerts.models import AlertEvent, Incident
 from app.benchmarks.models import Benchmark, KpiDefinition
 from app.kpis.models import KpiHistory
 from app.kpis.verdict_types import BaselineRuns, ComparedItems, RunVerdict, ValueVerdict
@@ -319,6 +319,14 @@ def _write_alert(session: Session, now: datetime) -> None:
                 details=AlertDetails(), created_at=now - timedelta(minutes=12 + number),
             )
         )  # fmt: skip
+    session.add(
+        Incident(
+            id="alert-0", name="pass rate regressed", severity="CRITICAL", condition="REGRESSED",
+            benchmark_id="support", agent_id="billing", kpi="support-pass", value_name="pass rate",
+            state="OPEN", started_seq=1, opened_seq=1, run_seqs=[1], started_run_id="run-billing-support-0",
+            opened_run_id="run-billing-support-0", started_at=now, opened_at=now, explanation="It fell.",
+        )
+    )  # fmt: skip
     session.add(
         Delivery(
             id="delivery-1", notification_id="note-0", endpoint_id=endpoint_id, status="DELIVERED",

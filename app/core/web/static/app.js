@@ -165,7 +165,8 @@ on("keydown", "[data-chart]", (event, chart) => {
   if (!step || !points.length) return;
   event.preventDefault();
   const now = points.findIndex((point) => point.classList.contains("read"));
-  const next = Math.max(0, Math.min(points.length - 1, now < 0 ? (step > 0 ? 0 : points.length - 1) : now + step));
+  const from = now < 0 ? (step > 0 ? -1 : points.length) : now;
+  const next = Math.max(0, Math.min(points.length - 1, from + step));
   points.forEach((point, index) => point.classList.toggle("read", index === next));
   chart.parentElement.querySelector("output").textContent = points[next].dataset.point;
   if (points[next].href) points[next].focus();
