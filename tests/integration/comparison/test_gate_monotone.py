@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.gate.offline_gate import compare_files, select_metrics
+from app.comparison.pair_comparison import compare
+from app.gate.offline_gate import pair_files, select_metrics
 from app.gate.rules import GateOutcome, GateTerms, decide
+from app.traces.trace_file import TraceReader
 
 METRIC = "TASK_PASSED"
 # From the mildest outcome to the most severe one.
@@ -28,7 +30,9 @@ def severity(
         for path, rates in zip(paths, (baseline, candidate), strict=True):
             path.write_text("".join(_lines(rates, trials)))
         selected = select_metrics(METRIC, {})
-        comparison = compare_files(paths[0], paths[1], selected, selected.requested)
+        reader = TraceReader(lambda _: None, lambda _: None, mapping={})
+        before, after = paths
+        comparison = compare(pair_files(before, after, selected, reader, selected.requested))
     terms = GateTerms(requested=selected.requested, max_drop={METRIC: max_drop})
     return SEVERITY.index(decide(comparison, terms).outcome)
 
