@@ -96,13 +96,14 @@ def chromium_path() -> str:
     return path
 
 
-@pytest.fixture(scope="session")
+# Until it is closed, Playwright runs an event loop in this thread: later tests could start no other.
+@pytest.fixture(scope="module")
 def playwright() -> Iterator[Playwright]:
     with sync_playwright() as started:
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium(playwright: Playwright, chromium_path: str) -> Iterator[Browser]:
     browser = playwright.chromium.launch(
         executable_path=chromium_path,

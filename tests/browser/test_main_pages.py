@@ -16,6 +16,8 @@ PATHS = (
     f"{RUN}/items?item=case-000&base=run-billing-support-1", "/inbox", "/inbox?tab=silenced",
 )  # fmt: skip
 EMPTY_PATHS = ("/", "/runs", "/inbox")
+# One worker starts one Chromium.
+pytestmark = pytest.mark.xdist_group("browser")
 every_page = pytest.mark.parametrize("path", PATHS)
 
 

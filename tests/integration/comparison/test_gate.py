@@ -29,8 +29,11 @@ def files(tmp_path: Path, plugins: None) -> Path:
     incomplete = [trace | {"outcome": "infra_error"} for trace in traces(())]
     (tmp_path / "lost.jsonl").write_bytes(ndjson(incomplete))
     (tmp_path / "none.jsonl").write_bytes(b"")
-    silent = [trace | {"output": None} for trace in traces(())]
-    (tmp_path / "silent.jsonl").write_bytes(ndjson(silent))
+    # Without the key, an answer was not recorded; null would be an agent that answered nothing.
+    without_output = [
+        {key: value for key, value in trace.items() if key != "output"} for trace in traces(())
+    ]
+    (tmp_path / "silent.jsonl").write_bytes(ndjson(without_output))
     good = traces(range(3))
     (tmp_path / "one.jsonl").write_bytes(ndjson(good[:1]))
     (tmp_path / "twice.jsonl").write_bytes(ndjson([*good, good[0]]))
