@@ -166,7 +166,18 @@ def test_receiver__invalid_utf8_costs_one_span(service: Service) -> None:
         (b"plain", GZIP),
         (b"", {**PROTOBUF, "Content-Encoding": "zstd"}),
     ],
-    ids=str,
+    ids=[
+        "length-beyond-the-body",
+        "text",
+        "cut-protobuf",
+        "json-list",
+        "deep-json",
+        "wrong-json-type",
+        "wrong-content-type",
+        "cut-gzip",
+        "not-gzip",
+        "unknown-encoding",
+    ],
 )
 def test_receiver__undecodable_export_gives_400_and_stores_nothing(
     service: Service, body: bytes, headers: dict[str, str]
