@@ -10,7 +10,6 @@ from app.core.console.input_files import iter_chunks
 from app.core.registry import LoadedPlugin
 from app.traces.import_file import Container, ImportFile, open_import
 from app.traces.importer_registry import (
-    IMPORTERS,
     ImportedTraces,
     find_importer,
     load_importers,
@@ -106,8 +105,3 @@ class TraceReader:
 def is_file_name(name: str) -> bool:
     """Whether an argument names a file and not a run."""
     return Path(name).suffix.lower() in FILE_SUFFIXES or Path(name).is_file()
-
-
-def importer_names() -> list[str]:
-    """The formats that `--input-format` accepts, as far as they are loaded."""
-    return IMPORTERS.names()

@@ -21,9 +21,7 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files of the page."""
     write_table(tmp_path / "last-week.csv", range(2))
     write_table(tmp_path / "today.csv", range(14))
-    (tmp_path / "broken.csv").write_text(
-        "id,output,cost\n" + "q0,x,0.5\n" * 1 + "q1,x,cheap\n", encoding="utf-8"
-    )
+    (tmp_path / "broken.csv").write_text("id,output,cost\nq0,x,0.5\nq1,x,cheap\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
 
 

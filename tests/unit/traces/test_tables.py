@@ -125,7 +125,7 @@ def test_csv__scores_and_outcomes(tmp_path: Path) -> None:
         ("id,note\n1,x\n", "line 2: no column holds the output of the agent; its columns are id, note"),
         ("id,output\n,x\n", "line 2, column 'id': empty, but an ID is expected"),
         (
-            "id,output,trial\n1,x,0\n" * 1 + "1,x,0\n" * 100 + "1,x,first\n",
+            "id,output,trial\n" + "1,x,0\n" * 101 + "1,x,first\n",
             "line 103, column 'trial': 'first', but a number is expected",
         ),
     ],
