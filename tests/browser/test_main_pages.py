@@ -1,12 +1,13 @@
 """Morning, runs, traces, comparison, trend and inbox, in a browser and without JavaScript."""
 
 import re
+from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from app.core.web.security_headers import CONTENT_SECURITY_POLICY
-from tests.browser.conftest import Site
+from tests.browser.conftest import NARROW, Site
 from tests.support.page_data import HOSTILE, write_month, write_traces
 
 RUN = "/runs/run-billing-support-0"
@@ -144,3 +145,37 @@ def test_forms__of_another_site_change_nothing(month: Site, site: Site) -> None:
         )
         assert response.status == 403
     assert site.service.get("/benchmark-runs/run-in-progress")["status"] == "RUNNING"
+
+
+def test_trend__arrow_keys_read_the_points(month: Site, site: Site) -> None:
+    page = site.open("/benchmarks/support/kpis/support-pass?agent=billing")
+    page.locator("[data-chart]").focus()
+    page.keyboard.press("End")
+    expect(page.locator("output")).to_contain_text("regressed")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("run-billing-support-0"))
+
+
+def test_inbox__keyboard_acknowledges_and_the_badge_falls(month: Site, site: Site) -> None:
+    page = site.open("/inbox")
+    expect(page).to_have_title(re.compile(r"^\(2\)"))
+    page.keyboard.press("j")
+    page.keyboard.press("a")
+    expect(page).to_have_title(re.compile(r"^\(1\)"))
+    assert site.service.get("/alerts/alert-0")["verdict"] == "true"
+
+
+@every_page
+def test_page__is_accessible(
+    path: str, month: Site, site: Site, axe: Callable[[Page], list[str]]
+) -> None:
+    assert axe(site.open(path)) == []
+
+
+@every_page
+def test_page__fits_a_narrow_dark_screen_without_javascript(
+    path: str, month: Site, site: Site
+) -> None:
+    context = site.context(viewport=NARROW, color_scheme="dark", java_script_enabled=False)
+    page = site.open(path, context=context)
+    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
