@@ -120,12 +120,8 @@ def _entry(session: Session, entry: inbox.InboxEntry) -> dict[str, Any]:
         "verdicts": sorted({event.verdict for event in entry.events if event.verdict}),
         "sentences": [*message.sentences, *(s for item in message.items for s in item.sentences)],
         "run_url": path_of("runs", runs[0]) if runs else None,
-        "rules": [
-            (event.name, path_of("alerts", event.rule_id))
-            for event in entry.events
-            if event.rule_id
-        ][:3],
-        "told": [
+        "rules": [event.name for event in entry.events if event.rule_id][:3],
+        "deliveries": [
             (
                 endpoints[delivery.endpoint_id].channel.lower(),
                 DELIVERY_SYMBOLS.get(delivery.status, "✗"),

@@ -177,7 +177,7 @@ on("pointerover", "[data-point]", (event, point) => {
 });
 
 // Keyboard
-const goTo = { m: "/", r: "/runs", b: "/benchmarks", i: "/inbox", s: "/schedules" };
+const goTo = { m: "/", r: "/runs", i: "/inbox" };
 let going = 0;
 const dialog = document.getElementById("shortcuts");
 const toggle = document.querySelector("[data-shortcuts-switch]");
