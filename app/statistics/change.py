@@ -29,6 +29,9 @@ from app.statistics.verdict_rules import CONFIDENCE
 # From this number of units a single extreme fall may be limited to the size of the others without
 # more false calls (simulated); with fewer units the level would exceed 5 %.
 MONOTONE_UNITS = 10
+
+# The square of a smaller change can be too small for a float.
+NEGLIGIBLE_CHANGE = 1e-100
 # Below this skewness Hall's transformation equals Student's t to the last digits.
 _SYMMETRIC = 1e-6
 
@@ -130,6 +133,8 @@ def paired_change_test(
     `skewness` is that of the standardized effect under no change; 0 when both runs are alike.
     """
     sums, sizes = unit_sums(changes, units), unit_sums(None, units)
+    # No metric changes by so little, and its square would be 0 beside a change that is not.
+    sums[np.abs(sums) < NEGLIGIBLE_CHANGE] = 0.0
     count, share = len(sizes), sizes / sizes.sum()
     if not sums.any():
         # The effect of a formula with a jump is not 0 here; such formulas have another test.

@@ -30,13 +30,15 @@ def test_alert_rule__is_created_tested_replayed_silenced_and_deleted(
     [alert] = json.loads(mosaico.ok("alerts", "list", "--run", run["id"], "--json").stdout)["items"]
     assert (alert["state"], alert["value"]) == ("FIRING", 0.0)
     details = mosaico.ok("alerts", "show", alert["id"]).stdout
-    assert "EXACT_MATCH is 0, below the threshold of 0.5." in details
+    assert "EXACT_MATCH is 0.000, below the threshold of 0.500." in details
     mosaico.ok("alerts", "ack", alert["id"], "--verdict", "noise")
     rule_view = json.loads(mosaico.ok("alerts", "rules", "show", "r-1", "--json").stdout)
     assert rule_view["precision"]["noise"] == 1
 
     trial = mosaico.ok("alerts", "rules", "test", "r-1")
-    assert trial.stdout == "agent-001\tBREACH\tEXACT_MATCH is 0, below the threshold of 0.5.\n"
+    assert (
+        trial.stdout == "agent-001\tBREACH\tEXACT_MATCH is 0.000, below the threshold of 0.500.\n"
+    )
     file.write_text(json.dumps({**rule, "threshold": 0}))
     replayed = mosaico.ok("alerts", "rules", "backtest", "--file", file)
     assert "HEALTHY" in replayed.stdout

@@ -49,7 +49,7 @@ def test_report__history_of_an_old_run_ends_with_that_run(
     _, second, _ = [service.complete_run() for _ in range(3)]
     monkeypatch.setattr(report_data, "RUNS_BACK", 2)
     page = mosaico.ok("runs", "report", second["id"], "--html").stdout
-    assert "<title>2 runs, from 1 to 1</title>" in page
+    assert "<title>2 runs, from 1 to 1, the last 1</title>" in page
 
 
 def test_report__run_without_results_has_a_page(mosaico: Shell, service: Service) -> None:

@@ -66,7 +66,7 @@ def test_send_summary__sent_once_with_failures_and_alerts(
     [item] = message["items"]
     assert item["title"] == "Run failed: benchmark bench-001, agent agent-001"
     assert item["sentences"] == [run["errorMessage"]]
-    assert item["link"] == f"https://mosaico.example/api/v1/benchmark-runs/{run['id']}"
+    assert item["link"] == f"https://mosaico.example/runs/{run['id']}"
 
 
 def test_send_summary__omitted_alerts_are_counted(scenario: NotificationScenario) -> None:

@@ -87,7 +87,7 @@ def test_percentage_drop__a_rise_is_healthy() -> None:
 
 def test_percentage_drop__rounding_errors_are_no_change() -> None:
     assessment = assess(Condition.PERCENTAGE_DROP, 0.7, 0.1 * 7, threshold=10)
-    assert assessment.explanation.startswith("quality is 0.7, unchanged from 0.7 (mean of ")
+    assert assessment.explanation.startswith("quality is 0.700, unchanged from 0.700 (mean of ")
 
 
 def test_percentage_drop__a_negative_value_that_falls_is_a_breach() -> None:

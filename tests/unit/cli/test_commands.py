@@ -56,7 +56,16 @@ def test_root__has_the_documented_commands() -> None:
         "score",
         "formula",
     }
-    documented |= {"plugins", "datasets", "keys", "audit", "secrets", "purge", "bash-eval"}
+    documented |= {
+        "compare",
+        "plugins",
+        "datasets",
+        "keys",
+        "audit",
+        "secrets",
+        "purge",
+        "bash-eval",
+    }
     documented |= {
         "schedules",
         "cron",

@@ -158,9 +158,9 @@ def test_parse_trace__value_that_is_not_an_object_raises(value: object) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"{", "line 3: .*not valid JSON"),
+        (b"{", "line 3, column [0-9]+: not valid JSON"),
         (b"\xff", "line 3: .*not UTF-8"),
-        (b'{"traceId": "a"', "line 3: .*not valid JSON"),
+        (b'{"traceId": "a"', "line 3, column [0-9]+: not valid JSON"),
         (b'{"traceId": "a", "costUsd": NaN}', "line 3: "),
         (b'{"traceId": "a", "traceId": "b"}', "line 3: "),
         (b'{"traceId": "a\\u0000"}', "line 3: "),
