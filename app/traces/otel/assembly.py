@@ -76,9 +76,10 @@ def assemble_items(spans: Sequence[Span], dataset: str, run_name: str) -> list[T
     """
     tree = _SpanTree(spans)
     roots = tree.find_item_roots(dataset, run_name)
+    spans_by_root = tree.group_below([root for root, _ in roots])
     traces = []
     for root, item in roots:
-        trace = _assemble(tree, root, tree.select_below(root))
+        trace = _assemble(tree, root, spans_by_root[root.span_id])
         # A trace can hold the items of a whole run.
         trace_id = root.trace_id if len(roots) == 1 else f"{root.trace_id}-{root.span_id}"
         traces.append(replace(trace, trace_id=trace_id, item_id=item.item_id))
@@ -125,13 +126,18 @@ class _SpanTree:
             yield above
             span = above
 
-    def select_below(self, root: Span) -> list[Span]:
-        """A span and all spans below it."""
-        return [
-            span
-            for span in self.spans
-            if span is root or any(above is root for above in self.ancestors(span))
-        ]
+    def group_below(self, roots: Sequence[Span]) -> dict[str, list[Span]]:
+        """Each root with all spans below it, by the ID of the root.
+
+        A span below several roots belongs to each of them. In one pass over the spans: a trace can
+        hold the items of a whole run.
+        """
+        groups: dict[str, list[Span]] = {root.span_id: [] for root in roots}
+        for span in self.spans:
+            for above in (span, *self.ancestors(span)):
+                if above.span_id in groups:
+                    groups[above.span_id].append(span)
+        return groups
 
 
 class _ReadSpan(NamedTuple):
@@ -315,7 +321,7 @@ def _transcript(chats: Sequence[_ReadSpan], tools: Sequence[Span]) -> Transcript
     """The conversation: each message of a user once, the answers of models, and their tool calls."""
     steps: list[TranscriptStep] = []
     seen_inputs = set[str]()
-    results = {read_tool(span).call_id: span for span in tools}
+    results = {call_id: span for span in tools if (call_id := read_tool(span).call_id)}
     for span, reading in chats:
         for message in reading.input_messages:
             role = _TRANSCRIPT_ROLES.get(message.role)
@@ -331,7 +337,7 @@ def _transcript(chats: Sequence[_ReadSpan], tools: Sequence[Span]) -> Transcript
         steps.append(TranscriptMessage(role="assistant", text=text, request=request))
         for message in reading.output_messages:
             steps.extend(
-                _transcript_call(call, results.get(call.id)) for call in message.tool_calls
+                _transcript_call(call, results.get(call.id or "")) for call in message.tool_calls
             )
     return Transcript(steps=tuple(steps)) if steps else None
 
