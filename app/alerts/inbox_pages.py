@@ -1,4 +1,4 @@
-"""The page Inbox: what needs somebody, who was told, and what is silenced."""
+"""The page Inbox: what needs somebody, its deliveries, and what is silenced."""
 
 from typing import Annotated, Any, Literal
 

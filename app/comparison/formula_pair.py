@@ -193,7 +193,9 @@ class FormulaPair:
         if change is None or len(runs) == 1 or not self._is_averaged:
             return change
         by_run = [self._linearize(self._statistics(run), limits) for run in runs]
-        return mean_change(change, [one for one in by_run if one is not None])
+        return mean_change(
+            change, [change_from for change_from in by_run if change_from is not None]
+        )
 
     @property
     def _is_averaged(self) -> bool:

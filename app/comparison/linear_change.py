@@ -33,10 +33,10 @@ class LinearChange(NamedTuple):
 
 def mean_change(change: LinearChange, by_run: list[LinearChange]) -> LinearChange:
     """The mean of the changes from each baseline run; `change` is that from their mean."""
-    if not by_run or any(one.is_logarithm is not change.is_logarithm for one in by_run):
+    if not by_run or any(other.is_logarithm is not change.is_logarithm for other in by_run):
         return change
-    effect = math.fsum(one.effect for one in by_run) / len(by_run)
-    own = np.mean([one.baseline_influences for one in by_run], axis=0)
+    effect = math.fsum(other.effect for other in by_run) / len(by_run)
+    own = np.mean([other.baseline_influences for other in by_run], axis=0)
     return change._replace(
         # On a logarithmic scale the geometric mean, so that the effect leads to the candidate.
         baseline=change.candidate * math.exp(-effect)

@@ -6,7 +6,7 @@
 Pure: no database, no network, no settings. `docs/formula.md` describes the language.
 """
 
-from app.formula.ast import Expr, Reference, Span, format_expression
+from app.formula.ast import Expr, Reference, TextSpan, format_expression
 from app.formula.check import check_formula, parse_expression
 from app.formula.compile import CompiledFormula, compile_formula
 from app.formula.errors import DslParseException, InvalidFormula, Mistake, UndefinedFormula
@@ -45,7 +45,7 @@ __all__ = [
     "Mistake",
     "ParseResult",
     "Reference",
-    "Span",
+    "TextSpan",
     "ThresholdFormula",
     "UndefinedFormula",
     "WeightedSumFormula",

@@ -206,11 +206,11 @@ def _print(files: "ComparedFiles") -> None:
         rows = [[item.item_id, *flip_values(item)] for item in flips.items[:MAX_LISTED]]
         _print_rows(("item", f"{flips.metric} before", "after"), rows)
     rows = list(metric_rows(comparison))
-    shown = [*rows[:1], *filter(is_conclusive, rows[1:])]
+    listed = [*rows[:1], *filter(is_conclusive, rows[1:])]
     print_result("")
-    _print_rows(METRIC_TITLES, shown)
-    if len(shown) < len(rows):
-        print_result(f"{len(rows) - len(shown)} other metrics show no evidence of a change.")
+    _print_rows(METRIC_TITLES, listed)
+    if len(listed) < len(rows):
+        print_result(f"{len(rows) - len(listed)} other metrics show no evidence of a change.")
 
 
 def _pairing_hint(comparison: "Comparison") -> str | None:

@@ -145,8 +145,8 @@ def _flipped_items(files: ComparedFiles) -> Iterable[str]:
 
 
 def _item_row(item: FlippedItem, texts: Mapping[str, ItemTexts]) -> list[str]:
-    shown = texts.get(item.item_id, ItemTexts())
-    return [item.item_id, *flip_values(item), *map(_shorten, shown)]
+    item_texts = texts.get(item.item_id, ItemTexts())
+    return [item.item_id, *flip_values(item), *map(_shorten, item_texts)]
 
 
 def _shorten(text: str | None) -> str:

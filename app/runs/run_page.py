@@ -216,7 +216,7 @@ def _alerts(session: Session, run_id: str) -> list[dict[str, Any]]:
 
 
 def _alert(session: Session, event: AlertEvent) -> dict[str, Any]:
-    """An alert, and who was told."""
+    """An alert and its deliveries."""
     deliveries = (
         list_deliveries(session, PageQuery(), notification_id=event.notification_id).rows
         if event.notification_id
@@ -230,7 +230,7 @@ def _alert(session: Session, event: AlertEvent) -> dict[str, Any]:
         "created_at": event.created_at,
         "explanation": event.explanation,
         "silenced": event.silence_id is not None,
-        "told": [
+        "deliveries": [
             {
                 "channel": endpoints[delivery.endpoint_id].channel.lower(),
                 "symbol": DELIVERY_SYMBOLS.get(delivery.status, "✗"),

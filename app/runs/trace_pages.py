@@ -69,7 +69,7 @@ def show_traces(
             session, run, trace_filter, PageQuery(PAGE_SIZE, cursor or None)
         )
         steps = _crumbs(session, run)
-    shown = [column for column in dict.fromkeys([chosen, *columns]) if column][:MAX_METRICS]
+    visible = [column for column in dict.fromkeys([chosen, *columns]) if column][:MAX_METRICS]
     return render_page(
         request,
         "traces.html",
@@ -79,8 +79,8 @@ def show_traces(
         run=run,
         steps=steps,
         columns=columns,
-        shown=shown,
-        rows=[_trace_row(run, columns, shown, trace) for trace in page.rows],
+        visible=visible,
+        rows=[_trace_row(run, columns, visible, trace) for trace in page.rows],
         params=dict(request.query_params),
         is_filtered=bool(metric or below or state or text),
         next_cursor=page.next_cursor,
@@ -132,11 +132,11 @@ def show_item(
     """An item in two runs, trial by trial, side by side."""
     with res.db.read() as session:
         run, baseline = get_run(session, run_id), get_run(session, base)
-        for one in (run, baseline):
-            rules.require_traces(one.id, one.purged_at)
+        for compared in (run, baseline):
+            rules.require_traces(compared.id, compared.purged_at)
         sides = [
-            trace_list.list_traces_of_item(session, one, item, MAX_TRIALS)
-            for one in (baseline, run)
+            trace_list.list_traces_of_item(session, compared, item, MAX_TRIALS)
+            for compared in (baseline, run)
         ]
         steps = _crumbs(session, run)
     trials = [
@@ -178,13 +178,13 @@ def _crumbs(session: Session, run: BenchmarkRun) -> list[Crumb]:
 
 
 def _trace_row(
-    run: BenchmarkRun, columns: list[str], shown: list[str], trace: trace_list.ListedTrace
+    run: BenchmarkRun, columns: list[str], visible: list[str], trace: trace_list.ListedTrace
 ) -> dict[str, Any]:
     values = dict(zip(columns, trace.values or [], strict=False))
     return {
         "trace": trace,
         "url": path_of("runs", run.id, "traces", trace.trace_id),
-        "values": [_number(values.get(column)) for column in shown],
+        "values": [_number(values.get(column)) for column in visible],
     }
 
 

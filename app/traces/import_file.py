@@ -55,7 +55,7 @@ SUFFIXES: Final = {
 class TableRow(NamedTuple):
     """A row of a table: where it begins, such as `line 3`, and its cells by column."""
 
-    place: str
+    position: str
     cells: Mapping[str, Any]
 
 
@@ -132,8 +132,8 @@ class ImportFile:
         try:
             return json.loads(raw.removeprefix(b"\xef\xbb\xbf"))
         except json.JSONDecodeError as error:
-            place = f"line {line or error.lineno}, column {error.colno}"
-            self.reject(f"{place}: not valid JSON: {error.msg[:1].lower()}{error.msg[1:]}")
+            position = f"line {line or error.lineno}, column {error.colno}"
+            self.reject(f"{position}: not valid JSON: {error.msg[:1].lower()}{error.msg[1:]}")
         except UnicodeDecodeError as error:
             number = line or raw.count(b"\n", 0, error.start) + 1
             self.reject(f"line {number}: not UTF-8 text; save the file as UTF-8")
@@ -225,10 +225,10 @@ class ImportFile:
                 return member
         return [document]
 
-    def _object_row(self, place: str, row: Any) -> TableRow:
+    def _object_row(self, position: str, row: Any) -> TableRow:
         if not isinstance(row, dict):
-            self.reject(f"{place}: expected a JSON object with one result, not {row!r:.40}")
-        return TableRow(place, row)
+            self.reject(f"{position}: expected a JSON object with one result, not {row!r:.40}")
+        return TableRow(position, row)
 
 
 @contextmanager

@@ -100,7 +100,7 @@ class _RowReader:
         if "item" in self._columns:
             self._reject(row, "item", "an ID")
         question = self._cell(row, "input")
-        return row.place if is_blank(question) else id_of(question)
+        return row.position if is_blank(question) else id_of(question)
 
     def _expected(self, row: TableRow) -> str | None:
         cell = self._cell(row, "expected")
@@ -184,7 +184,7 @@ class _RowReader:
     def _reject_cell(self, row: TableRow, column: str, cell: Any, expected: str) -> NoReturn:
         shown = "empty" if is_blank(cell) else f"{cell!r:.60}"
         self._file.reject(
-            f"{row.place}, column {column!r}: {shown}, but {expected} is expected; correct the cell,"
+            f"{row.position}, column {column!r}: {shown}, but {expected} is expected; correct the cell,"
             " or map another column with --map"
         )
 
@@ -194,7 +194,7 @@ def _require_content(file: ImportFile, columns: TableColumns, sample: list[Table
         return
     names = list(dict.fromkeys(name for row in sample for name in row.cells))
     raise InvalidImport(
-        f"{file.name}: {sample[0].place}: no column holds the output of the agent; its columns are"
+        f"{file.name}: {sample[0].position}: no column holds the output of the agent; its columns are"
         f" {', '.join(names)}. Name the column: --map output=COLUMN"
     )
 

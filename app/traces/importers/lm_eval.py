@@ -36,7 +36,7 @@ def _traces(file: ImportFile, notes: list[str]) -> Iterator[Trace]:
     kept, repeats = 1, 1
     for row in file.rows():
         if not {*row.cells} >= FIELDS:
-            file.reject(f"{row.place}: expected a sample with {', '.join(sorted(FIELDS))}")
+            file.reject(f"{row.position}: expected a sample with {', '.join(sorted(FIELDS))}")
         item = short_id(str(row.cells["doc_id"]))
         first = samples.setdefault(item, row.cells)
         scores.setdefault(item, {}).update(_scores(row.cells, is_first=first is row.cells))
@@ -93,10 +93,10 @@ def _answers(sample: Mapping[str, Any]) -> Sequence[str | None]:
         is_complete = len(likelihoods) == len(choices) and None not in likelihoods
         best = max(range(len(choices)), key=lambda index: likelihoods[index] or 0.0)
         return [choices[best] if is_complete else None]
-    kept = responses[0]
-    if isinstance(kept, list) and all(isinstance(answer, str) for answer in kept):
-        return kept
-    return [kept if isinstance(kept, str) else None]
+    answer = responses[0]
+    if isinstance(answer, list) and all(isinstance(part, str) for part in answer):
+        return answer
+    return [answer if isinstance(answer, str) else None]
 
 
 def _choices(sample: Mapping[str, Any]) -> list[str] | None:

@@ -59,7 +59,7 @@ def show(capsys: pytest.CaptureFixture[str]) -> Show:
     return print_line
 
 
-class Scenario(NamedTuple):
+class SeriesScenario(NamedTuple):
     """A change of the level at the run `start`; the history ends 30 runs later."""
 
     name: str
@@ -75,11 +75,11 @@ def sd_of(cell: Cell) -> float:
 
 
 SCENARIOS = (
-    Scenario("1 SD @30", 30, lambda cell: drop(sd_of(cell), 30)),
-    Scenario("10 points @12", 12, lambda _: drop(0.1, 12)),
-    Scenario("10 points @90", 90, lambda _: drop(0.1, 90)),
-    Scenario("30 points @90", 90, lambda _: drop(0.3, 90)),
-    Scenario("drift 0.3 points", 30, lambda _: drift(0.003, 30)),
+    SeriesScenario("1 SD @30", 30, lambda cell: drop(sd_of(cell), 30)),
+    SeriesScenario("10 points @12", 12, lambda _: drop(0.1, 12)),
+    SeriesScenario("10 points @90", 90, lambda _: drop(0.1, 90)),
+    SeriesScenario("30 points @90", 90, lambda _: drop(0.3, 90)),
+    SeriesScenario("drift 0.3 points", 30, lambda _: drift(0.003, 30)),
 )
 
 
@@ -87,7 +87,7 @@ def false_pages(events: Sequence[Events], runs: int) -> float:
     return pages_per_month([pages_of(history) for history in events], runs)
 
 
-def detect(cell: Cell, scenario: Scenario, histories: int) -> Detection:
+def detect(cell: Cell, scenario: SeriesScenario, histories: int) -> Detection:
     levels = simulate(cell, scenario.start + 30, histories, seed=2, shift=scenario.shift(cell))
     return detection([pages_of(events) for events in play(levels)], scenario.start)
 
