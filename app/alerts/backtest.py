@@ -7,6 +7,7 @@ from datetime import timedelta
 from statistics import median
 from typing import TypeAlias
 
+from app.alerts.conditions import assess_evidence, evaluate_condition
 from app.alerts.rules import (
     AlertEventState,
     AlertOutcome,
@@ -19,8 +20,6 @@ from app.alerts.rules import (
     ValueSpec,
     advance,
     advance_by_evidence,
-    assess_evidence,
-    evaluate_condition,
 )
 from app.alerts.series_decision import decide_step, scale_of
 from app.alerts.watched_values import Measurement, RunSpan, observe

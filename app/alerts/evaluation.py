@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 from sqlalchemy.orm import Session
 
 from app.alerts import queries
+from app.alerts.conditions import assess_evidence, evaluate_condition
 from app.alerts.details import Confirmation, ContributingTrace
 from app.alerts.incident_rules import SeriesStep, needs_confirmation
 from app.alerts.models import AlertRule, AlertState
@@ -18,8 +19,6 @@ from app.alerts.rules import (
     Observation,
     RuleSpec,
     ValueSpec,
-    assess_evidence,
-    evaluate_condition,
 )
 from app.alerts.schemas import rule_spec
 from app.alerts.series_decision import decide_step

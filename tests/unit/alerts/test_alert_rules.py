@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.alerts.conditions import evaluate_condition
 from app.alerts.rules import (
     AlertOutcome,
     Assessment,
@@ -18,7 +19,6 @@ from app.alerts.rules import (
     RuleState,
     ValueSpec,
     advance,
-    evaluate_condition,
 )
 from app.kpis.verdict_types import ValueVerdict
 from app.statistics.anomaly import RunPoint
