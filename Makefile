@@ -39,7 +39,7 @@ prove: dev ## long campaigns: kill matrices, fuzzing
 	@$(BIN)/python -m pytest -m prove -n 0
 
 coverage: dev ## tests with branch coverage
-	@$(BIN)/python -m pytest --cov=app --cov-report=term-missing:skip-covered
+	@$(BIN)/python -m pytest --cov=app --cov=mosaico --cov-report=term-missing:skip-covered
 
 check: dev ## format, lint, types, imports, dependencies
 	@$(BIN)/ruff format --check .

@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from app.core.errors import NotFound
 
 T = TypeVar("T")
+P_contra = TypeVar("P_contra", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,15 @@ class DuplicateName(Exception):
 
 class InvalidName(Exception):
     """The name of a plugin does not have the required form; rename it."""
+
+
+class AddPlugin(Protocol[P_contra]):
+    """What the function of an entry point is called with: adds one plugin under its name.
+
+    Raises as `Registry.register`.
+    """
+
+    def __call__(self, name: str, item: P_contra, /, *, aliases: Sequence[str] = ()) -> object: ...
 
 
 def suggest_names(name: str, names: Iterator[str] | list[str]) -> str:

@@ -1,4 +1,4 @@
-"""The wheel in a fresh environment, started from a folder with a foreign package `app`."""
+"""The wheel in a fresh environment, started from a folder with foreign packages of our names."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ import pytest
 from app.postgres.server import EmbeddedPostgres
 from tests.support.processes import LIVENESS_S, ROOT, Program
 
-FOREIGN_PACKAGE = "raise SystemExit('the package `app` of the current folder was executed')\n"
+FOREIGN_PACKAGE = "raise SystemExit('a package of the current folder was executed')\n"
 
 # Building and starting need both processors: the group runs these tests one at a time.
 pytestmark = pytest.mark.xdist_group("serve")
@@ -54,11 +54,29 @@ def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def foreign_folder(tmp_path: Path) -> Iterator[Path]:
-    """A working directory that contains a foreign package named `app`."""
-    (tmp_path / "app").mkdir()
-    (tmp_path / "app" / "__init__.py").write_text(FOREIGN_PACKAGE)
+    """A working directory that contains foreign packages named `app` and `mosaico`."""
+    for name in ("app", "mosaico"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(FOREIGN_PACKAGE)
     yield tmp_path
     EmbeddedPostgres(tmp_path / "data").stop()
+
+
+def test_wheel__contains_the_public_package_with_its_types(installed_wheel: Path) -> None:
+    program = "import mosaico, pathlib; print(pathlib.Path(mosaico.__file__).parent)"
+    done = subprocess.run(
+        [installed_wheel / "python", "-P", "-c", program],
+        capture_output=True, text=True, check=True, timeout=LIVENESS_S,
+    )  # fmt: skip
+    package = Path(done.stdout.strip())
+    assert package.parent.name == "site-packages"
+    assert (package / "py.typed").is_file()
+    assert (package.parent / "app" / "py.typed").is_file()
+    version = subprocess.run(
+        [installed_wheel / "python", "-P", "-m", "mosaico", "--version"],
+        capture_output=True, text=True, check=True, timeout=LIVENESS_S,
+    )  # fmt: skip
+    assert version.stdout.startswith("mosaico ")
 
 
 def test_serve__from_a_folder_with_its_own_app_package_starts_every_process(

@@ -4,19 +4,27 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import pytest
 
 from app.core.registry import Registry
-from app.harness.bash.check_registry import CHECKS
-from app.metrics.registry import METRICS
-from app.notifications.registry import CHANNELS
-from app.traces.importer_registry import IMPORTERS
-from app.traces.registry import TRACE_SOURCES
+from mosaico.channels import CHANNELS, ChannelSpec
+from mosaico.evaluators import CHECKS, Check
+from mosaico.importers import IMPORTERS, Importer
+from mosaico.metrics import METRICS, MetricFactory
+from mosaico.trace_sources import TRACE_SOURCES, SourceSpec
 from tests.support.service import Service
 
 ROOT = Path(__file__).resolve().parents[3]
+# The registry of each type of plugin.
+REGISTRIES: dict[object, Registry[Any]] = {
+    MetricFactory: METRICS,
+    SourceSpec: TRACE_SOURCES,
+    Importer: IMPORTERS,
+    Check: CHECKS,
+    ChannelSpec: CHANNELS,
+}
 
 
 class Example(NamedTuple):
@@ -77,7 +85,7 @@ def test_readme__commands_return_the_documented_responses(service: Service, tmp_
 
 @pytest.fixture
 def _registries_as_they_were(plugins: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    for registry in (METRICS, TRACE_SOURCES, IMPORTERS, CHECKS, CHANNELS):
+    for registry in REGISTRIES.values():
         forget(registry, monkeypatch)
 
 
@@ -89,16 +97,29 @@ def forget(registry: Registry[Any], monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_registries_as_they_were")
 def test_extending_page__examples_run() -> None:
-    """What registers something is a whole file; what uses it goes on where that ended."""
-    names: dict[str, object] = {}
+    """A plugin is a whole file; what uses it goes on where that ended."""
+    names: dict[str, Any] = {}
     for block in blocks("docs/extending.md", "python"):
-        own: dict[str, object] = {} if ".register(" in block else names
+        own: dict[str, Any] = {} if "def register(" in block else names
         exec(compile(block, "docs/extending.md", "exec"), own)
+        if own is not names:
+            [plugin_type] = get_type_hints(own["register"])["add"].__args__
+            own["register"](REGISTRIES[plugin_type].register)
         names |= own
-    assert "BREVITY" in METRICS.names()
+    assert {"BREVITY", "POLITE"} <= {*METRICS.names()}
+    assert "counting" in TRACE_SOURCES.names()
     assert "PLAIN" in CHANNELS.names()
     assert "stdout_lines_max" in CHECKS.names()
     assert "quiz" in IMPORTERS.names()
+
+
+def test_pages__plugin_examples_import_the_public_package_only() -> None:
+    pages = ("extending", "metrics", "bashkit-eval", "ot-bench")
+    examples = [block for page in pages for block in blocks(f"docs/{page}.md", "python")]
+    assert len(examples) > len(pages)
+    assert [
+        block for block in examples if re.search(r"^(from|import) app", block, re.MULTILINE)
+    ] == []
 
 
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))])

@@ -65,7 +65,9 @@ def test_ot_bench_page__example_file_follows_the_conventions(tmp_path: Path) -> 
 @pytest.mark.usefixtures("_registries")
 def test_ot_bench_page__example_evaluator_is_usable_by_name() -> None:
     [block] = blocks("python")
-    exec(compile(block, "docs/ot-bench.md", "exec"), {})
+    names: dict[str, Any] = {}
+    exec(compile(block, "docs/ot-bench.md", "exec"), names)
+    names["register"](EVALUATORS.register)
     assert list(validate_evaluator(EvaluatorConfig(checks={"calls_max": 3}))) == []
 
 

@@ -1,10 +1,15 @@
 """A channel that stores messages in memory; one recipient raises an error."""
 
-from collections.abc import Callable
-
-from app.core.resources import Resources
-from app.notifications.registry import ChannelSpec, InvalidRecipient, OutgoingMessage
-from app.notifications.types import DeliveryOutcome, DeliverySucceeded, PublishedMessage
+from mosaico.channels import (
+    AddPlugin,
+    ChannelSpec,
+    DeliveryOutcome,
+    DeliverySucceeded,
+    InvalidRecipient,
+    OutgoingMessage,
+    PublishedMessage,
+    Resources,
+)
 
 ARRIVED: list[OutgoingMessage] = []
 
@@ -25,5 +30,5 @@ def send(_: Resources, outgoing: OutgoingMessage) -> DeliveryOutcome:
     return DeliverySucceeded()
 
 
-def register(add: Callable[..., object]) -> None:
+def register(add: AddPlugin[ChannelSpec]) -> None:
     add("SAMPLE_PIGEON", ChannelSpec(check=check, render=render, send=send, host=lambda _: "sky"))

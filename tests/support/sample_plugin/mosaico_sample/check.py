@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from app.harness.bash.check_registry import Check, CheckEvidence, CheckResult, CheckWarning
+from mosaico.evaluators import AddPlugin, Check, CheckEvidence, CheckResult, CheckWarning
 
 
 def evaluate(value: str, evidence: CheckEvidence) -> CheckResult:
@@ -15,7 +15,7 @@ def warnings(value: str) -> Iterator[CheckWarning]:
         yield CheckWarning(f"{value!r} is not a number of characters", is_fatal=True)
 
 
-def register(add: Callable[..., object]) -> None:
+def register(add: AddPlugin[Check]) -> None:
     add("sample_quiet", Check(summary="little output", evaluate=evaluate, warnings=warnings))
 
 

@@ -1,8 +1,6 @@
 """A plugin that registers a metric and then a name that is already in use."""
 
-from collections.abc import Callable
-
-from app.metrics.types import MetricSpec
+from mosaico.metrics import AddPlugin, MetricFactory, MetricSpec
 
 from .metrics import Brevity
 
@@ -15,6 +13,6 @@ class DiscardedMetric(Brevity):
         self.spec = MetricSpec(key="SAMPLE_HALF", description="half", source="the sample")
 
 
-def register(add: Callable[..., object]) -> None:
+def register(add: AddPlugin[MetricFactory]) -> None:
     add("SAMPLE_HALF", DiscardedMetric, aliases=["SAMPLE_PART"])
     add("LATENCY", DiscardedMetric)

@@ -1,9 +1,8 @@
 """A metric with all optional parts: options, a batch form, a value of the run."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from app.metrics.types import Direction, MetricSpec, Need
-from app.traces.types import Trace
+from mosaico.metrics import AddPlugin, Direction, MetricFactory, MetricSpec, Need, Trace
 
 
 class Brevity:
@@ -48,5 +47,5 @@ def _words(trace: Trace) -> int:
     return len((trace.output or "").split())
 
 
-def register(add: Callable[..., object]) -> None:
+def register(add: AddPlugin[MetricFactory]) -> None:
     add("SAMPLE_BREVITY", Brevity, aliases=["SAMPLE_SHORTNESS"])

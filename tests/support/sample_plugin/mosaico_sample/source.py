@@ -1,9 +1,8 @@
 """A trace source: the dataset name is the number of traces; pages of ten."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from app.traces.registry import SourceSpec, TracePage, TraceQuery
-from app.traces.types import Trace
+from mosaico.trace_sources import AddPlugin, SourceSpec, Trace, TracePage, TraceQuery
 
 
 class CountingSource:
@@ -24,5 +23,5 @@ class CountingSource:
             )
 
 
-def register(add: Callable[..., object]) -> None:
+def register(add: AddPlugin[SourceSpec]) -> None:
     add("sample-counting", SourceSpec(open=lambda resources: CountingSource()))  # noqa: ARG005

@@ -5,8 +5,7 @@ import os
 import time
 from collections.abc import Callable
 
-from app.metrics.types import MetricProvider, MetricSpec
-from app.traces.types import Trace
+from mosaico.metrics import AddPlugin, MetricFactory, MetricProvider, MetricSpec, Trace
 
 KEPT: list[bytearray] = []
 
@@ -81,7 +80,7 @@ class FailingSummary(FailingMetric):
         return float(summary)
 
 
-def register(add: Callable[..., object]) -> None:
+def register(add: AddPlugin[MetricFactory]) -> None:
     for name in FAILURES:
         add(f"SAMPLE_{name}", _factory(name))
     add("SAMPLE_SUMMARY", FailingSummary)

@@ -1,0 +1,31 @@
+"""MOSAICO from Python: score, compare and gate results of AI agents, and use a service.
+
+Importing this package loads nothing else: each name is loaded when it is used first.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mosaico.errors import MosaicoError
+
+__all__ = ("MosaicoError",)
+
+# The module of each name of `__all__`.
+_MODULES = {
+    "MosaicoError": "mosaico.errors",
+}
+
+# Type checkers know the names above, and report every other one.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        public_object = getattr(import_module(_MODULES[name]), name)
+        globals()[name] = public_object
+        return public_object
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

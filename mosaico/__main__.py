@@ -1,0 +1,5 @@
+"""`python -m mosaico`: the program `mosaico`."""
+
+from app.programs import mosaico
+
+mosaico()

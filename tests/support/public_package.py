@@ -1,0 +1,70 @@
+"""The names of the public package with their parameters and members, as lines that a test compares.
+
+`python -m tests.support.public_package` writes them after an intended change.
+"""
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import mosaico
+
+# Plugins get such an object and pass it on; its fields are not public.
+OPAQUE = {"Resources"}
+SURFACE_FILE = Path(__file__).parents[1] / "contracts" / "public_package.txt"
+
+
+def surface() -> list[str]:
+    """One line for each public name and for each public member of a class."""
+    modules = [
+        importlib.import_module(f"mosaico.{module.name}")
+        for module in pkgutil.iter_modules(mosaico.__path__)
+        if not module.name.startswith("_")
+    ]
+    return [line for module in (mosaico, *modules) for line in _module_lines(module)]
+
+
+def _module_lines(module: Any) -> Iterator[str]:
+    for name in getattr(module, "__all__", ()):
+        public_object = getattr(module, name)
+        path = f"{module.__name__}.{name}"
+        yield f"{path}{_parameters(public_object)}"
+        if inspect.isclass(public_object) and module is not mosaico:
+            yield from sorted(_member_lines(path, public_object))
+
+
+def _member_lines(path: str, owner: type) -> Iterator[str]:
+    if issubclass(owner, Enum):
+        yield from (f"{path}.{member.name}" for member in owner)
+        return
+    for name, member in vars(owner).items():
+        is_member = inspect.isfunction(member) or isinstance(member, property | cached_property)
+        if is_member and (name == "__call__" or not name.startswith("_")):
+            yield f"{path}.{name}{_parameters(member)}"
+
+
+def _parameters(public_object: Any) -> str:
+    """The names of the parameters; nothing for what is not called by users."""
+    if not callable(public_object) or (
+        inspect.isclass(public_object) and not _has_public_constructor(public_object)
+    ):
+        return ""
+    try:
+        parameters = inspect.signature(public_object).parameters
+    except ValueError:
+        return ""
+    return f"({', '.join(parameters)})"
+
+
+def _has_public_constructor(owner: type) -> bool:
+    is_protocol = getattr(owner, "_is_protocol", False)
+    return not (is_protocol or issubclass(owner, Enum) or owner.__name__ in OPAQUE)
+
+
+if __name__ == "__main__":
+    SURFACE_FILE.write_text("\n".join(surface()) + "\n")
