@@ -112,8 +112,9 @@ def test_unruly_metric__cancelled_run_frees_the_worker_while_it_hangs(
     with ThreadPoolExecutor(1) as threads:
         working = threads.submit(run_jobs, extended_service, timeout_s)
         until(lambda: is_scoring(extended_service), what="the metric is asked")
-        extended_service.post(f"/benchmark-runs/{hanging['id']}/cancel")
+        # Before the cancellation, or the worker may have ended before there is a second run.
         waiting = extended_service.start_run(benchmarkId="bench-002")
+        extended_service.post(f"/benchmark-runs/{hanging['id']}/cancel")
         working.result(timeout=LIVENESS_S)
     # Only the call in progress hangs; without the cancellation it would be seven calls.
     assert len(timeouts) < 5
