@@ -1,7 +1,6 @@
 """Worker process: fetches jobs, runs them in threads, records their outcomes, stops gracefully."""
 
 import asyncio
-import dataclasses
 import logging
 import time
 from collections.abc import Callable
@@ -12,9 +11,6 @@ from typing import Any
 import procrastinate
 from apscheduler.schedulers.background import BackgroundScheduler
 from procrastinate import JobContext as ProcrastinateContext
-from procrastinate.jobs import Job as QueuedJob
-from procrastinate.jobs import Status
-from procrastinate.manager import JobManager
 
 from app.core.correlation import bind_correlation
 from app.core.db import libpq_url
@@ -22,6 +18,7 @@ from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
 from app.jobs.clock_watch import ClockWatch, run_jobs_now
 from app.jobs.handlers import JobContext, JobHandler, JobHandlers, WorkerStopping
+from app.jobs.job_manager import RECONNECT_DELAY_S, FencedJobManager, lease_of
 from app.jobs.outcomes import (
     MAX_RETRY_DELAY_S,
     JobFailed,
@@ -45,23 +42,11 @@ log = logging.getLogger(__name__)
 # within the 10 s after which container runtimes kill it.
 SHUTDOWN_GRACE_S = 4.0
 CLOCK_CHECK_INTERVAL_S = 1.0
-RECONNECT_DELAY_S = 1.0
 CONNECT_TIMEOUT_S = 5
 POLL_INTERVAL_S = 1.0
 # A job of a newer version is offered again twice a minute, until a worker knows it.
 UNKNOWN_JOB_DELAY_S = 30.0
 FORGET_WORKER_AFTER_S = 24 * 3600.0
-
-_REGISTER_PROCESS = """
-    WITH forgotten AS (
-        DELETE FROM worker_processes AS process
-        WHERE NOT EXISTS (SELECT FROM procrastinate_workers AS worker
-                          WHERE worker.id = process.worker_id)
-    )
-    INSERT INTO worker_processes (worker_id, machine, boot_id, supervisor)
-    VALUES (%(worker_id)s, %(machine)s, %(boot_id)s, %(supervisor)s)
-"""
-_HEARTBEAT = "UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = %(worker_id)s"
 
 
 class Worker:
@@ -87,6 +72,7 @@ class Worker:
         self._call_timeout_s = call_timeout_s
         self._ticks = {"rescue": (RESCUE_INTERVAL_S, self._rescue_jobs), **(ticks or {})}
         self._silent_sessions = SilentSessions()
+        self._worker_ids: set[int] = set()
         self._stopping = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -185,8 +171,12 @@ class Worker:
         presence = WorkerPresence(
             libpq_url(self._resources.db.url), connect_timeout_s=CONNECT_TIMEOUT_S
         )
-        app.job_manager = _FencedJobManager(
-            connector, presence, self._handlers, self._release_unknown
+        app.job_manager = FencedJobManager(
+            connector,
+            presence,
+            self._handlers,
+            self._release_unknown,
+            on_registered=self._worker_ids.add,
         )
         for handler in self._handlers:
             app.task(name=handler.name, pass_context=True)(self._runner(handler))
@@ -210,7 +200,7 @@ class Worker:
             try:
                 handler.function(job, **arguments)
             except Exception as error:  # noqa: BLE001 - any error is an outcome of the job
-                outcome = decide_outcome(error, lease.counted_attempts, handler)
+                outcome = decide_outcome(error, lease.retries, handler)
                 _log_outcome(lease, outcome, error)
             else:
                 outcome = JobSucceeded()
@@ -271,70 +261,14 @@ class Worker:
     def _rescue_jobs(self) -> None:
         with self._resources.db.begin() as session:
             rescued = rescue_jobs(
-                session, self._handlers, self._silent_sessions, read_process_origin()
+                session,
+                self._handlers,
+                self._silent_sessions,
+                read_process_origin(),
+                own_worker_ids=self._worker_ids,
             )
         if rescued:
             log.warning("rescued %d jobs of dead workers", rescued)
-
-
-class _FencedJobManager(JobManager):
-    """Registers workers with their origin and presence, and suppresses procrastinate's own finish and
-    retry, which have no fencing.
-
-    The runner has recorded the outcome already, under its lease. procrastinate itself would also
-    finish a job that was rescued and now belongs to another worker.
-    """
-
-    def __init__(
-        self,
-        connector: procrastinate.PsycopgConnector,
-        presence: WorkerPresence,
-        handlers: JobHandlers,
-        release_unknown: Callable[[JobLease], None],
-    ) -> None:
-        super().__init__(connector)
-        self._presence = presence
-        self._handlers = handlers
-        self._release_unknown = release_unknown
-
-    async def register_worker(self) -> int:
-        worker_id = await super().register_worker()
-        await self.connector.execute_query_async(
-            query=_REGISTER_PROCESS,
-            worker_id=worker_id,
-            **dataclasses.asdict(read_process_origin()),
-        )
-        # Before the first job is fetched: a worker without presence counts as dead.
-        await self.update_heartbeat(worker_id)
-        return worker_id
-
-    async def update_heartbeat(self, worker_id: int) -> None:
-        await self._presence.execute(worker_id, _HEARTBEAT)
-
-    async def unregister_worker(self, worker_id: int) -> None:
-        await self._presence.release()
-        await super().unregister_worker(worker_id)
-
-    async def finish_job(self, job: QueuedJob, status: Status, delete_job: bool) -> None:  # noqa: ARG002, FBT001 - the signature of the base class
-        # An unknown job has no runner that could have recorded an outcome; procrastinate would fail
-        # it.
-        if self._handlers.find(job.task_name) is None:
-            await asyncio.to_thread(self._release_unknown, lease_of(job))
-
-    async def retry_job(self, job: QueuedJob, *_: object, **__: object) -> None:
-        pass
-
-
-def lease_of(job: QueuedJob) -> JobLease:
-    """The lease that procrastinate gave to this worker."""
-    assert job.id is not None
-    return JobLease(
-        id=job.id,
-        name=job.task_name,
-        arguments=job.task_kwargs,
-        attempts=job.attempts,
-        worker_id=job.worker_id,
-    )
 
 
 def _log_outcome(lease: JobLease, outcome: JobOutcome, error: Exception) -> None:

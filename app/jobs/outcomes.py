@@ -55,9 +55,9 @@ class JobLease:
     worker_id: int | None
 
     @property
-    def counted_attempts(self) -> int:
-        """The earlier attempts, without those whose worker died for another reason than the job."""
-        return self.attempts - split_arguments(self.arguments).uncounted_attempts
+    def retries(self) -> int:
+        """The earlier attempts that ended with an error, and not with a rescue."""
+        return self.attempts - split_arguments(self.arguments).rescues
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +90,21 @@ class JobFailed:
 JobOutcome: TypeAlias = JobSucceeded | JobReleased | JobRetry | JobFailed
 
 
-def decide_outcome(error: Exception, attempts: int, handler: JobHandler) -> JobOutcome:
-    """The outcome of a job that raised an error, after `attempts` earlier attempts.
+def decide_outcome(error: Exception, retries: int, handler: JobHandler) -> JobOutcome:
+    """The outcome of a job that raised an error, after `retries` earlier errors.
 
     Only temporary errors (`Unavailable`) are retried. A job without `on_failure` is retried
     without limit, because no other job would report its failure.
     """
     if isinstance(error, WorkerStopping):
         return JobReleased()
-    is_last_attempt = handler.on_failure is not None and attempts + 1 >= MAX_ATTEMPTS
+    is_last_attempt = handler.on_failure is not None and retries + 1 >= MAX_ATTEMPTS
     if isinstance(error, Unavailable) and not is_last_attempt:
         return JobRetry(
             delay_s=min(
                 # The exponent is bounded, because a job without `on_failure` may be retried for
                 # days.
-                FIRST_RETRY_DELAY_S * RETRY_DELAY_FACTOR ** min(attempts, 8),
+                FIRST_RETRY_DELAY_S * RETRY_DELAY_FACTOR ** min(retries, 8),
                 MAX_RETRY_DELAY_S,
             )
         )

@@ -16,20 +16,22 @@ _DEFERRER = procrastinate.App(connector=procrastinate.SyncPsycopgConnector())
 
 # The job argument that holds the correlation ids of the request that enqueued the job.
 CORRELATION = "_correlation"
-
-
-# The job argument that holds the number of attempts whose worker died for another reason than the job.
-UNCOUNTED_ATTEMPTS = "_uncounted_attempts"
+# The job arguments that hold the number of attempts that ended with a rescue, and of those in which the
+# job may have ended its worker.
+RESCUES = "_rescues"
+DEATHS = "_deaths"
 
 
 class JobCall(NamedTuple):
-    """The arguments of a job, its correlation ids (see `app.core.correlation`), and how many of its
-    attempts do not count.
+    """The arguments of a job, and what the queue adds to them.
+
+    `correlation`: see `app.core.correlation`; `rescues` and `deaths`: see `app.jobs.rescue`.
     """
 
     arguments: dict[str, Any]
     correlation: dict[str, str]
-    uncounted_attempts: int
+    rescues: int
+    deaths: int
 
 
 def enqueue(
@@ -91,11 +93,12 @@ def enqueue_once(session: Session, name: str, *, key: str, **arguments: Any) -> 
 
 def split_arguments(job_arguments: Mapping[str, Any]) -> JobCall:
     """Separate the arguments of a job from those that the queue adds."""
-    reserved = (CORRELATION, UNCOUNTED_ATTEMPTS)
+    reserved = (CORRELATION, RESCUES, DEATHS)
     return JobCall(
         {name: job_arguments[name] for name in job_arguments if name not in reserved},
         job_arguments.get(CORRELATION, {}),
-        job_arguments.get(UNCOUNTED_ATTEMPTS, 0),
+        job_arguments.get(RESCUES, 0),
+        job_arguments.get(DEATHS, 0),
     )
 
 

@@ -4,6 +4,8 @@ A rescue takes the lease away by increasing `attempts`: the former holder, shoul
 no longer record an outcome (see `app.jobs.outcomes`).
 """
 
+import json
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +15,7 @@ from sqlalchemy.orm import Session
 from app.core.batch_delete import BATCH_ROWS
 from app.jobs.handlers import MAX_ATTEMPTS, JobHandlers
 from app.jobs.outcomes import JobFailed, JobLease, fail_job
-from app.jobs.queue import UNCOUNTED_ATTEMPTS, split_arguments
+from app.jobs.queue import DEATHS, RESCUES, split_arguments
 from app.jobs.silent_sessions import SilentSessions
 from app.jobs.worker_presence import PRESENCE_LOCK
 from app.jobs.worker_process import ProcessOrigin, is_death_counted
@@ -58,10 +60,7 @@ _SELECT_STALLED = text(
     FOR UPDATE OF job SKIP LOCKED
     """
 )
-_EXCUSE_ATTEMPT = text(
-    "UPDATE procrastinate_jobs SET args = args || jsonb_build_object(:name ::text, :count ::int)"
-    " WHERE id = :id"
-)
+_SET_COUNTS = text("UPDATE procrastinate_jobs SET args = args || :counts ::jsonb WHERE id = :id")
 _RETRY_JOB = text("SELECT procrastinate_retry_job_v2(:id, now(), NULL, NULL, NULL)")
 _DELETE_FINISHED = text(
     """
@@ -82,14 +81,15 @@ def rescue_jobs(
     silent_sessions: SilentSessions,
     rescuer: ProcessOrigin,
     *,
+    own_worker_ids: Collection[int] = (),
     absent_after_s: float = ABSENT_AFTER_S,
     suspended_after_s: float = SUSPENDED_AFTER_S,
     reconnect_s: float = RECONNECT_S,
 ) -> int:
     """Return the jobs of dead workers to the queue; returns how many.
 
-    A job that was lost `MAX_ATTEMPTS` times with its worker fails for good: it probably crashes
-    every worker that runs it.
+    A job during which `MAX_ATTEMPTS` workers died fails for good: it probably crashes every worker that
+    runs it. `own_worker_ids` are those of this process, which did not die when it lost its connection.
     Locks:   one rescue at a time; concurrent ones return 0 at once.
     """
     # An advisory lock of the transaction ends with its process: a killed rescuer blocks nobody.
@@ -100,13 +100,14 @@ def rescue_jobs(
     limits = {"absent": absent_after_s, "suspended": suspended_after_s, "reconnect": reconnect_s}
     stalled = session.execute(_SELECT_STALLED, {**limits, "presence": PRESENCE_LOCK}).all()
     for job in stalled:
-        _rescue_job(session, handlers, job, rescuer)
+        has_died = job.worker_id not in own_worker_ids and is_death_counted(
+            _origin_of(job), rescuer, database_restarted=bool(job.database_restarted)
+        )
+        _rescue_job(session, handlers, job, has_died=has_died)
     return len(stalled)
 
 
-def _rescue_job(
-    session: Session, handlers: JobHandlers, job: Row[Any], rescuer: ProcessOrigin
-) -> None:
+def _rescue_job(session: Session, handlers: JobHandlers, job: Row[Any], *, has_died: bool) -> None:
     lease = JobLease(
         id=job.id,
         name=job.task_name,
@@ -114,16 +115,15 @@ def _rescue_job(
         attempts=job.attempts,
         worker_id=job.worker_id,
     )
-    if not is_death_counted(
-        _origin_of(job), rescuer, database_restarted=bool(job.database_restarted)
-    ):
-        _excuse_attempt(session, lease)
-        session.execute(_RETRY_JOB, {"id": lease.id})
+    job_call = split_arguments(lease.arguments)
+    deaths = job_call.deaths + has_died
     # Also for jobs without `on_failure`: a job that kills its workers must not go on for ever.
-    elif lease.counted_attempts + 1 < MAX_ATTEMPTS:
-        session.execute(_RETRY_JOB, {"id": lease.id})
-    else:
-        fail_job(session, lease, _fail_after_lost_workers(lease), handlers)
+    if deaths >= MAX_ATTEMPTS:
+        fail_job(session, lease, _fail_after_deaths(lease), handlers)
+        return
+    counts = {RESCUES: job_call.rescues + 1, DEATHS: deaths}
+    session.execute(_SET_COUNTS, {"id": lease.id, "counts": json.dumps(counts)})
+    session.execute(_RETRY_JOB, {"id": lease.id})
 
 
 def _origin_of(job: Row[Any]) -> ProcessOrigin | None:
@@ -132,13 +132,7 @@ def _origin_of(job: Row[Any]) -> ProcessOrigin | None:
     return ProcessOrigin(machine=job.machine, boot_id=job.boot_id, supervisor=job.supervisor)
 
 
-def _excuse_attempt(session: Session, lease: JobLease) -> None:
-    uncounted_attempts = split_arguments(lease.arguments).uncounted_attempts + 1
-    parameters = {"id": lease.id, "name": UNCOUNTED_ATTEMPTS, "count": uncounted_attempts}
-    session.execute(_EXCUSE_ATTEMPT, parameters)
-
-
-def _fail_after_lost_workers(lease: JobLease) -> JobFailed:
+def _fail_after_deaths(lease: JobLease) -> JobFailed:
     message = f"{MAX_ATTEMPTS} workers died while running the job {lease.name}; read their logs"
     return JobFailed(code="POISON", message=message)
 

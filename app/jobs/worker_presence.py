@@ -22,8 +22,16 @@ class WorkerPresence:
         self._connect_timeout_s = connect_timeout_s
         self._connection: psycopg.AsyncConnection | None = None
 
+    @property
+    def is_held(self) -> bool:
+        """Whether this process holds the lock, as far as it knows."""
+        return self._connection is not None and not self._connection.closed
+
     async def execute(self, worker_id: int, query: str) -> None:
-        """Execute a statement with `%(worker_id)s` while holding the lock; reconnects once."""
+        """Execute a statement with `%(worker_id)s` while holding the lock; reconnects once.
+
+        Raises: the errors of the driver; then the lock is not held.
+        """
         if self._connection is not None:
             try:
                 await self._connection.execute(query.encode(), {"worker_id": worker_id})
@@ -31,8 +39,13 @@ class WorkerPresence:
                 await self.release()
             else:
                 return
-        self._connection = await self._connect(worker_id)
-        await self._connection.execute(query.encode(), {"worker_id": worker_id})
+        self._connection = await self._connect()
+        try:
+            await self._connection.execute(_HOLD, (PRESENCE_LOCK, worker_id))
+            await self._connection.execute(query.encode(), {"worker_id": worker_id})
+        except BaseException:
+            await self.release()
+            raise
 
     async def release(self) -> None:
         """Close the connection, which releases the lock."""
@@ -40,12 +53,10 @@ class WorkerPresence:
             await self._connection.close()
             self._connection = None
 
-    async def _connect(self, worker_id: int) -> psycopg.AsyncConnection:
-        connection = await psycopg.AsyncConnection.connect(
+    async def _connect(self) -> psycopg.AsyncConnection:
+        return await psycopg.AsyncConnection.connect(
             self._conninfo,
             autocommit=True,
             application_name="mosaico-presence",
             connect_timeout=self._connect_timeout_s,
         )
-        await connection.execute(_HOLD, (PRESENCE_LOCK, worker_id))
-        return connection

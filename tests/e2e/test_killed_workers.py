@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from app.jobs.queue import DEATHS
 from tests.support.deployment import TRACES, Deployment
 from tests.support.kills import (
     STEPS,
@@ -86,8 +87,9 @@ def test_poison_job__fails_its_run_and_the_queue_continues(
     until(deployment.programs.gate("poison").is_reached)
     # As if four workers had been killed before: the test need not kill five of them.
     deployment.database.execute(
-        "UPDATE procrastinate_jobs SET attempts = 4"
-        " WHERE task_name = 'runs.score' AND status = 'doing'"
+        "UPDATE procrastinate_jobs SET args = args || jsonb_build_object(%s::text, 4)"
+        " WHERE task_name = 'runs.score' AND status = 'doing'",
+        DEATHS,
     )
 
     worker.kill()

@@ -1,6 +1,6 @@
 """Outcomes are recorded only by the holder of the lease; jobs of dead workers are rescued."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 from unittest.mock import ANY
@@ -21,7 +21,7 @@ from app.jobs.outcomes import (
     JobSucceeded,
     record_outcome,
 )
-from app.jobs.queue import enqueue
+from app.jobs.queue import DEATHS, enqueue, split_arguments
 from app.jobs.rescue import rescue_jobs
 from app.jobs.silent_sessions import SilentSessions
 from app.jobs.worker_presence import PRESENCE_LOCK
@@ -133,6 +133,7 @@ def rescue(
     session: Session,
     rescuer: ProcessOrigin = ORIGIN,
     *,
+    own_worker_ids: Collection[int] = (),
     absent_after_s: float = 0.0,
     reconnect_s: float = 0.0,
 ) -> int:
@@ -141,6 +142,7 @@ def rescue(
         HANDLERS,
         SilentSessions(),
         rescuer,
+        own_worker_ids=own_worker_ids,
         absent_after_s=absent_after_s,
         reconnect_s=reconnect_s,
     )
@@ -195,22 +197,59 @@ def test_rescue_jobs__restarted_database_gives_workers_time_to_connect(session: 
     assert rescue(session, reconnect_s=a_year_s) == 0
 
 
+def count_deaths(session: Session, lease: JobLease, deaths: int) -> None:
+    session.execute(
+        text(
+            "UPDATE procrastinate_jobs SET args = args || jsonb_build_object(:name ::text, :n ::int)"
+            " WHERE id = :id"
+        ),
+        {"name": DEATHS, "n": deaths, "id": lease.id},
+    )
+
+
 def test_rescue_jobs__job_that_kills_its_workers_fails(session: Session) -> None:
-    lease = lease_job(session, attempts=MAX_ATTEMPTS - 1, silent_s=60)
+    lease = lease_job(session, silent_s=60)
+    count_deaths(session, lease, MAX_ATTEMPTS - 1)
 
     rescue(session)
 
-    assert job_state(session, lease) == ("failed", MAX_ATTEMPTS)
+    assert job_state(session, lease) == ("failed", 1)
     [arguments] = fetch_one(
         session, "SELECT args FROM procrastinate_jobs WHERE task_name = 'toys.on_failure'"
     )
     assert arguments == {"toy": "boat", "code": "POISON", "message": ANY}
 
 
+def test_rescue_jobs__errors_of_earlier_attempts_are_no_deaths(session: Session) -> None:
+    lease = lease_job(session, attempts=MAX_ATTEMPTS - 1, silent_s=60)
+
+    rescue(session)
+
+    assert job_state(session, lease) == ("todo", MAX_ATTEMPTS)
+    rescued = stored_lease(session, lease.id)
+    assert (rescued.retries, deaths_of(rescued)) == (MAX_ATTEMPTS - 1, 1)
+
+
+def test_rescue_jobs__worker_of_the_living_process_did_not_die(session: Session) -> None:
+    lease = lease_job(session, silent_s=60)
+    count_deaths(session, lease, MAX_ATTEMPTS - 1)
+    assert lease.worker_id is not None
+
+    rescue(session, own_worker_ids={lease.worker_id})
+
+    assert job_state(session, lease) == ("todo", 1)
+    assert deaths_of(stored_lease(session, lease.id)) == MAX_ATTEMPTS - 1
+
+
+def deaths_of(lease: JobLease) -> int:
+    return split_arguments(lease.arguments).deaths
+
+
 def test_rescue_jobs__restart_of_the_database_does_not_count_towards_poison(
     session: Session,
 ) -> None:
-    lease = lease_job(session, attempts=MAX_ATTEMPTS - 1, silent_s=60)
+    lease = lease_job(session, silent_s=60)
+    count_deaths(session, lease, MAX_ATTEMPTS - 1)
     session.execute(
         text(
             "UPDATE procrastinate_events SET at = pg_postmaster_start_time() - interval '1 s'"
@@ -221,8 +260,8 @@ def test_rescue_jobs__restart_of_the_database_does_not_count_towards_poison(
 
     rescue(session)
 
-    assert job_state(session, lease) == ("todo", MAX_ATTEMPTS)
-    assert stored_lease(session, lease.id).counted_attempts == MAX_ATTEMPTS - 1
+    assert job_state(session, lease) == ("todo", 1)
+    assert deaths_of(stored_lease(session, lease.id)) == MAX_ATTEMPTS - 1
 
 
 def test_rescue_jobs__death_of_the_process_tree_does_not_count_towards_poison(
@@ -235,7 +274,7 @@ def test_rescue_jobs__death_of_the_process_tree_does_not_count_towards_poison(
         rescue(session, replace(ORIGIN, supervisor=f"tree-{attempt + 1}"))
 
         assert job_state(session, lease) == ("todo", attempt)
-    assert stored_lease(session, lease.id).counted_attempts == 0
+    assert deaths_of(stored_lease(session, lease.id)) == 0
 
 
 def run_in_process_tree(session: Session, lease: JobLease, supervisor: str) -> None:

@@ -1,0 +1,122 @@
+"""The job manager of procrastinate with presence and fencing: it registers workers, fetches jobs and
+records no outcome.
+"""
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+import procrastinate
+from procrastinate.exceptions import ConnectorException
+from procrastinate.jobs import Job as QueuedJob
+from procrastinate.jobs import Status
+from procrastinate.manager import JobManager, NotificationCallback
+
+from app.jobs.handlers import JobHandlers
+from app.jobs.outcomes import JobLease
+from app.jobs.worker_presence import WorkerPresence
+from app.jobs.worker_process import read_process_origin
+
+log = logging.getLogger(__name__)
+
+RECONNECT_DELAY_S = 1.0
+
+_REGISTER_PROCESS = """
+    WITH forgotten AS (
+        DELETE FROM worker_processes AS process
+        WHERE NOT EXISTS (SELECT FROM procrastinate_workers AS worker
+                          WHERE worker.id = process.worker_id)
+    )
+    INSERT INTO worker_processes (worker_id, machine, boot_id, supervisor)
+    VALUES (%(worker_id)s, %(machine)s, %(boot_id)s, %(supervisor)s)
+"""
+_HEARTBEAT = "UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = %(worker_id)s"
+
+
+class FencedJobManager(JobManager):
+    """Registers workers with their origin and presence, and suppresses procrastinate's own finish and
+    retry, which have no fencing.
+
+    The runner has recorded the outcome already, under its lease. procrastinate itself would also
+    finish a job that was rescued and now belongs to another worker.
+    """
+
+    def __init__(
+        self,
+        connector: procrastinate.PsycopgConnector,
+        presence: WorkerPresence,
+        handlers: JobHandlers,
+        release_unknown: Callable[[JobLease], None],
+        *,
+        on_registered: Callable[[int], None],
+    ) -> None:
+        super().__init__(connector)
+        self._presence = presence
+        self._handlers = handlers
+        self._release_unknown = release_unknown
+        self._on_registered = on_registered
+
+    async def register_worker(self) -> int:
+        worker_id = await super().register_worker()
+        self._on_registered(worker_id)
+        await self.connector.execute_query_async(
+            query=_REGISTER_PROCESS,
+            worker_id=worker_id,
+            **dataclasses.asdict(read_process_origin()),
+        )
+        # Before the first job is fetched: a worker without presence counts as dead.
+        await self._presence.execute(worker_id, _HEARTBEAT)
+        return worker_id
+
+    async def update_heartbeat(self, worker_id: int) -> None:
+        """Send a heartbeat; one that fails is repeated at the next interval.
+
+        procrastinate sends none after an error, and does not notice it: it stops to watch its tasks
+        when the first of them returns, which the one for periodic jobs does at once.
+        """
+        try:
+            await self._presence.execute(worker_id, _HEARTBEAT)
+        except Exception as error:  # noqa: BLE001 - the next one may work, whatever failed
+            log.warning("no heartbeat: %s", error)
+
+    async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> QueuedJob | None:
+        # A worker without presence counts as dead: each of its jobs would be rescued at once.
+        if not self._presence.is_held:
+            return None
+        return await super().fetch_job(queues, worker_id)
+
+    async def listen_for_jobs(
+        self, *, on_notification: NotificationCallback, queues: Iterable[str] | None = None
+    ) -> None:
+        """Listen until cancelled; jobs are fetched by polling while the database is away."""
+        while True:
+            with suppress(ConnectorException):
+                await super().listen_for_jobs(on_notification=on_notification, queues=queues)
+            await asyncio.sleep(RECONNECT_DELAY_S)
+
+    async def unregister_worker(self, worker_id: int) -> None:
+        await self._presence.release()
+        await super().unregister_worker(worker_id)
+
+    async def finish_job(self, job: QueuedJob, status: Status, delete_job: bool) -> None:  # noqa: ARG002, FBT001 - the signature of the base class
+        # An unknown job has no runner that could have recorded an outcome; procrastinate would fail
+        # it.
+        if self._handlers.find(job.task_name) is None:
+            await asyncio.to_thread(self._release_unknown, lease_of(job))
+
+    async def retry_job(self, job: QueuedJob, *_: object, **__: object) -> None:
+        pass
+
+
+def lease_of(job: QueuedJob) -> JobLease:
+    """The lease that procrastinate gave to this worker."""
+    assert job.id is not None
+    return JobLease(
+        id=job.id,
+        name=job.task_name,
+        arguments=job.task_kwargs,
+        attempts=job.attempts,
+        worker_id=job.worker_id,
+    )

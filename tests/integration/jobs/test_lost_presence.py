@@ -1,0 +1,144 @@
+"""A worker that loses the connection of its presence: it lives, and its jobs are not poison."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import procrastinate
+import psycopg
+import pytest
+from procrastinate.exceptions import ConnectorException
+from procrastinate.manager import JobManager
+
+from app.core.db import libpq_url
+from app.core.resources import Resources
+from app.jobs import job_manager, job_runner
+from app.jobs.handlers import JobHandlers
+from app.jobs.job_manager import FencedJobManager
+from app.jobs.job_runner import Worker
+from app.jobs.process_pool import ProcessPool
+from app.jobs.queue import DEATHS, enqueue
+from app.jobs.worker_presence import PRESENCE_LOCK, WorkerPresence
+from tests.support.processes import LIVENESS_S, until
+from tests.support.stored import DatabaseReader
+
+HOLDERS = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = %s"
+
+
+@pytest.fixture
+def rows(service_resources: Resources) -> DatabaseReader:
+    return DatabaseReader(service_resources.db.url)
+
+
+@contextmanager
+def running_worker(worker: Worker) -> Iterator[None]:
+    thread = threading.Thread(target=lambda: asyncio.run(worker.run()))
+    thread.start()
+    try:
+        yield
+    finally:
+        worker.stop()
+        thread.join()
+
+
+def test_worker__gets_its_presence_back_after_the_database_refused_it(
+    service_resources: Resources,
+    metric_pool: ProcessPool,
+    rows: DatabaseReader,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A database that restarts refuses the connection of a heartbeat."""
+    monkeypatch.setattr(job_runner, "HEARTBEAT_INTERVAL_S", 0.1)
+    started, may_end, refused = threading.Event(), threading.Event(), threading.Event()
+    handlers = JobHandlers()
+
+    @handlers.register("toys.build", on_failure="toys.on_failure")
+    def build(_: object) -> None:
+        started.set()
+        assert may_end.wait(LIVENESS_S)
+
+    async def refuse(_: WorkerPresence) -> psycopg.AsyncConnection:
+        refused.set()
+        raise psycopg.OperationalError("the database system is starting up")
+
+    with service_resources.db.begin() as session:
+        enqueue(session, "toys.build")
+    with running_worker(Worker(service_resources, handlers, metric_pool, concurrency=1)):
+        assert started.wait(LIVENESS_S)
+        [(holder,)] = rows.all(HOLDERS, PRESENCE_LOCK)
+        with monkeypatch.context() as outage:
+            outage.setattr(WorkerPresence, "_connect", refuse)
+            rows.execute("SELECT pg_terminate_backend(%s)", holder)
+            assert refused.wait(LIVENESS_S)
+
+        until(lambda: len(rows.all(HOLDERS, PRESENCE_LOCK)) == 1, within_s=60)
+        may_end.set()
+        until(lambda: bool(rows.value("SELECT status = 'succeeded' FROM procrastinate_jobs")))
+
+    # On a slow machine the outage is long enough for a rescue, but it is no death.
+    deaths = "SELECT coalesce((args ->> %s)::int, 0) FROM procrastinate_jobs"
+    assert rows.value(deaths, DEATHS) == 0
+
+
+def test_job_manager__fetches_no_job_without_presence(service_resources: Resources) -> None:
+    url = libpq_url(service_resources.db.url)
+    presence = WorkerPresence(url, connect_timeout_s=5)
+    with service_resources.db.begin() as session:
+        enqueue(session, "toys.build")
+
+    async def fetch() -> list[str | None]:
+        connector = procrastinate.PsycopgConnector(conninfo=url)
+        async with procrastinate.App(connector=connector).open_async():
+            manager = FencedJobManager(
+                connector, presence, JobHandlers(), lambda _: None, on_registered=lambda _: None
+            )
+            worker_id = await manager.register_worker()
+            await presence.release()
+            names = [await fetched_name(manager, worker_id)]
+            await manager.update_heartbeat(worker_id)
+            names.append(await fetched_name(manager, worker_id))
+            await manager.unregister_worker(worker_id)
+        return names
+
+    assert asyncio.run(fetch()) == [None, "toys.build"]
+
+
+async def fetched_name(manager: FencedJobManager, worker_id: int) -> str | None:
+    job = await manager.fetch_job(queues=None, worker_id=worker_id)
+    return job.task_name if job else None
+
+
+def test_job_manager__listens_again_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """procrastinate's own listener ends when the database refuses it a new connection."""
+    monkeypatch.setattr(job_manager, "RECONNECT_DELAY_S", 0.0)
+    calls = 0
+
+    async def listen(*_: object, **__: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise ConnectorException
+        raise StopListeningError
+
+    async def ignore(**_: object) -> None:
+        pass
+
+    monkeypatch.setattr(JobManager, "listen_for_jobs", listen)
+    connector = procrastinate.PsycopgConnector()
+    manager = FencedJobManager(
+        connector,
+        WorkerPresence("", connect_timeout_s=5),
+        JobHandlers(),
+        lambda _: None,
+        on_registered=lambda _: None,
+    )
+
+    with pytest.raises(StopListeningError):
+        asyncio.run(manager.listen_for_jobs(on_notification=ignore))
+
+    assert calls == 2
+
+
+class StopListeningError(Exception):
+    """Ends a listener that otherwise never returns."""
