@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import httpx
+import psutil
 
 from app.access.service import FirstKey, ensure_first_admin_key
 from app.access.sessions import create_login_link
@@ -35,7 +36,10 @@ log = logging.getLogger(__name__)
 
 # One ID for all children of this process: when they all die, no job of theirs was the reason.
 SUPERVISOR_ID = uuid.uuid4().hex
+# The API has this time without progress until it must be ready. A busy machine makes the start slow, but
+# its processor time still grows; answering the checks below takes less than a second of it.
 READY_S = 60.0
+PROGRESS_CPU_S = 1.0
 # Above the 10 s in which each child stops by itself.
 STOP_S = 12.0
 WATCH_S = 0.2
@@ -55,6 +59,20 @@ class DidNotStart(Unavailable):
     code = "did-not-start"
 
 
+class StartProgress:
+    """Notices that a starting process makes no progress: it neither becomes ready nor computes."""
+
+    def __init__(self, now_s: float) -> None:
+        self._progressed_at_s = now_s
+        self._cpu_s = 0.0
+
+    def is_stalled(self, now_s: float, cpu_s: float) -> bool:
+        """Whether the process, which has used `cpu_s` of processor time, was idle for `READY_S`."""
+        if cpu_s - self._cpu_s >= PROGRESS_CPU_S:
+            self._progressed_at_s, self._cpu_s = now_s, cpu_s
+        return now_s - self._progressed_at_s > READY_S
+
+
 def serve_all(settings: Settings, print_line: Callable[[str], None]) -> None:
     """Run all processes until SIGTERM or SIGINT; `print_line` receives the messages to the user."""
     set_up_logs(settings)
@@ -68,7 +86,7 @@ def serve_all(settings: Settings, print_line: Callable[[str], None]) -> None:
         upgrade(url)
         first_key = _first_key(settings)
         with _running_children(local_network_settings(settings), stopping) as children:
-            if _wait_until_ready(settings, children, stopping):
+            if wait_until_ready(settings, children, stopping):
                 for line in _start_message(settings, first_key, _login_url(settings)):
                     print_line(line)
                 _supervise(children, stopping)
@@ -124,7 +142,7 @@ def _end_at_end_of_file() -> None:
 
 
 @dataclass(slots=True)
-class _ServiceProcess:
+class ServiceProcess:
     """A process of the tree that is restarted when it ends."""
 
     command: str
@@ -141,6 +159,14 @@ class _ServiceProcess:
             start_new_session=True,
         )
 
+    def cpu_seconds(self) -> float:
+        """Processor time that the process has used; 0 when it has ended."""
+        try:
+            times = psutil.Process(self.process.pid).cpu_times()
+        except psutil.NoSuchProcess:
+            return 0.0
+        return float(times.user + times.system)
+
     def stop(self, deadline: float) -> None:
         self.process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -154,8 +180,8 @@ class _ServiceProcess:
 @contextlib.contextmanager
 def _running_children(
     environment: Mapping[str, str], stopping: threading.Event
-) -> Iterator[list[_ServiceProcess]]:
-    children = [_ServiceProcess(command, environment) for command in ("api", "worker", "scheduler")]
+) -> Iterator[list[ServiceProcess]]:
+    children = [ServiceProcess(command, environment) for command in ("api", "worker", "scheduler")]
     try:
         for child in children:
             child.start()
@@ -170,7 +196,7 @@ def _running_children(
             child.stop(deadline)
 
 
-def _supervise(children: list[_ServiceProcess], stopping: threading.Event) -> None:
+def _supervise(children: list[ServiceProcess], stopping: threading.Event) -> None:
     while not stopping.wait(WATCH_S):
         for child in children:
             if child.process.poll() is not None:
@@ -185,11 +211,15 @@ def _supervise(children: list[_ServiceProcess], stopping: threading.Event) -> No
                     child.start()
 
 
-def _wait_until_ready(
-    settings: Settings, children: list[_ServiceProcess], stopping: threading.Event
+def wait_until_ready(
+    settings: Settings, children: list[ServiceProcess], stopping: threading.Event
 ) -> bool:
-    """Wait until the API is ready; False when the service is stopped before."""
-    deadline = time.monotonic() + READY_S
+    """Wait until the API is ready; False when the service is stopped before.
+
+    Raises: `DidNotStart` when a child ended, or when the API makes no progress.
+    """
+    api, answer = children[0], "none"
+    progress = StartProgress(time.monotonic())
     # Without the proxies of the environment, which cannot reach this machine.
     with httpx.Client(base_url=base_url(settings), trust_env=False) as client:
         while not stopping.wait(WATCH_S):
@@ -199,11 +229,19 @@ def _wait_until_ready(
                         f"{child.command} ended with exit code {child.process.returncode} while starting;"
                         " see its messages above"
                     )
-            with contextlib.suppress(httpx.HTTPError):
-                if client.get("/readyz").is_success:
+            try:
+                response = client.get("/readyz")
+            except httpx.HTTPError as error:
+                answer = type(error).__name__
+            else:
+                if response.is_success:
                     return True
-            if time.monotonic() > deadline:
-                raise DidNotStart(f"the API was not ready within {READY_S:g} s")
+                answer = str(response.status_code)
+            if progress.is_stalled(time.monotonic(), api.cpu_seconds()):
+                raise DidNotStart(
+                    f"the API is not ready and has made no progress for {READY_S:g} s"
+                    f" (answer of /readyz: {answer}); see the messages above"
+                )
     return False
 
 

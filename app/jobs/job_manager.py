@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 import procrastinate
+import psycopg
 from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import Job as QueuedJob
 from procrastinate.jobs import Status
@@ -78,7 +79,7 @@ class FencedJobManager(JobManager):
         """
         try:
             await self._presence.execute(worker_id, _HEARTBEAT)
-        except Exception as error:  # noqa: BLE001 - the next one may work, whatever failed
+        except (psycopg.Error, OSError) as error:
             log.warning("no heartbeat: %s", error)
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> QueuedJob | None:

@@ -43,7 +43,7 @@ class WorkerPresence:
         try:
             await self._connection.execute(_HOLD, (PRESENCE_LOCK, worker_id))
             await self._connection.execute(query.encode(), {"worker_id": worker_id})
-        except BaseException:
+        except psycopg.Error:
             await self.release()
             raise
 

@@ -36,6 +36,7 @@ MAY_BE_ASYNC = {
     "app/core/problem_documents.py",
     "app/core/web/sse.py",
     "app/core/web/uploads.py",
+    "app/jobs/job_manager.py",
     "app/jobs/job_runner.py",
     "app/jobs/worker_presence.py",
     "app/main.py",
