@@ -7,13 +7,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from app.traces.types import ToolCall, Trace, TraceOutcome
     from mosaico.errors import MosaicoError
+    from mosaico.offline import compare, gate, score
 
-__all__ = ("MosaicoError",)
+__all__ = (
+    "MosaicoError",
+    "ToolCall",
+    "Trace",
+    "TraceOutcome",
+    "compare",
+    "gate",
+    "score",
+)
 
 # The module of each name of `__all__`.
 _MODULES = {
     "MosaicoError": "mosaico.errors",
+    "ToolCall": "app.traces.types",
+    "Trace": "app.traces.types",
+    "TraceOutcome": "app.traces.types",
+    "compare": "mosaico.offline",
+    "gate": "mosaico.offline",
+    "score": "mosaico.offline",
 }
 
 # Type checkers know the names above, and report every other one.

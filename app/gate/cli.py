@@ -1,11 +1,10 @@
 """`mosaico gate`: pass or fail a run against its baseline, for CI."""
 
-import contextlib
 import math
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,11 +19,9 @@ from app.core.console.terminal import (
     warn_failed_plugin,
 )
 from app.core.errors import Invalid, NotFound
-from app.results.rules import RunStatus
 from app.traces.file_options import InputFormat, MapColumns, open_reader
 
 if TYPE_CHECKING:
-    from app.core.console.api_client import ApiClient
     from app.gate.rules import GateResult, GateTerms
     from app.traces.trace_file import TraceReader
 
@@ -132,8 +129,12 @@ def gate(
     Exit codes: 0 pass, 1 regression, 2 wrong options or no items, 3 invalid or not measured, 4
     inconclusive and not allowed to pass.
     """
+    from app.comparison.cli import COMPARISON_TIMEOUT_S
+    from app.core.console.api_client import open_api
     from app.gate.reports import gate_junit
     from app.gate.rules import GateTerms
+    from app.gate.stored_gate import gate_run
+    from app.metrics.registry import load_metrics
     from app.traces.trace_file import is_file_name
 
     inputs = {Path(name).resolve() for name in (run, baseline or run)}
@@ -145,9 +146,11 @@ def gate(
         inconclusive_passes=None if inconclusive is None else inconclusive is Inconclusive.PASS,
         is_chosen_baseline=baseline is not None,
     )
+    load_metrics(warn_failed_plugin)
     if is_file_name(run):
         reader = open_reader(map_columns, input_format)
-        result = _gate_files(run, baseline, terms, metrics, _parse_pairs("--kpi", kpi), reader)
+        files = _file_pair(run, baseline)
+        result = _gate_files(files, terms, metrics, _parse_pairs("--kpi", kpi), reader)
     else:
         if metrics or kpi or map_columns or input_format:
             raise WrongUsage(
@@ -155,102 +158,16 @@ def gate(
                 " metrics",
                 hint="remove these options; --max-drop NAME=DROP names what to judge",
             )
-        result = _gate_run(run, baseline, terms)
+        with open_api(COMPARISON_TIMEOUT_S) as api:
+            result = gate_run(api, run, baseline, terms)
     _print(result, output)
     if junit is not None:
         write_text(junit, gate_junit(result))
     raise typer.Exit(result.exit_code)
 
 
-def _gate_run(run_id: str, baseline: str | None, terms: "GateTerms") -> "GateResult":
-    from app.comparison.cli import COMPARISON_TIMEOUT_S
-    from app.comparison.schemas import Comparison
-    from app.core.console.api_client import open_api
-    from app.gate.rules import GateOutcome, GateResult, decide, passes_by_default
-
-    with open_api(COMPARISON_TIMEOUT_S) as api:
-        run = _get_ended_run(api, run_id)
-        if run["status"] != "COMPLETED":
-            return GateResult(
-                outcome=GateOutcome.INVALID,
-                candidate=run_id,
-                baselines=[baseline] if baseline else [],
-                reason=f"run {run_id} is {run['status']}: {run['errorMessage'] or 'no details'}",
-            )
-        baselines = [baseline] if baseline else _find_baselines(api, run)
-        if not baselines:
-            return GateResult(
-                outcome=GateOutcome.INCONCLUSIVE
-                if run["validity"] == "VALID"
-                else GateOutcome.INVALID,
-                candidate=run_id,
-                inconclusive_passes=passes_by_default(terms),
-                reason=run["verdict"]["reason"] or "the run has no baseline",
-            )
-        terms = _with_columns(api, run_id, terms)
-        names = {"judge": terms.names} if terms.names else {}
-        comparison = api.get(f"{PATH}/compare", baseline=baselines, candidate=run_id, **names)
-    return decide(Comparison.model_validate(comparison), terms)
-
-
-def _with_columns(api: "ApiClient", run_id: str, terms: "GateTerms") -> "GateTerms":
-    """The terms with the columns of metrics in place of aliases; names of KPIs stay."""
-    from app.core.console.api_client import quote_segment
-    from app.gate.metric_names import column_of_name
-    from app.metrics.registry import load_metrics
-
-    if not terms.names:
-        return terms
-    kpis = {kpi["name"] for kpi in api.get(f"{PATH}/{quote_segment(run_id)}/kpis")["items"]}
-    load_metrics(warn_failed_plugin)
-    columns = {}
-    for name in terms.names:
-        # A metric that only the server has keeps its name.
-        with contextlib.suppress(NotFound, Invalid):
-            columns[name] = name if name in kpis else column_of_name(name)
-    return terms.with_columns(columns, terms.requested)
-
-
-def _get_ended_run(api: "ApiClient", run_id: str) -> dict[str, Any]:
-    """A run that has ended and has traces. Raises: `WrongUsage`, `NothingToGate`."""
-    from app.core.console.api_client import quote_segment
-    from app.gate.rules import NothingToGate
-
-    run = api.get(f"{PATH}/{quote_segment(run_id)}")
-    if not RunStatus(run["status"]).is_final:
-        raise WrongUsage(
-            f"run {run_id} has not ended: it is {run['status']}",
-            hint=f"mosaico runs watch {run_id}",
-        )
-    if run["status"] == RunStatus.COMPLETED and not run["tracesTotal"]:
-        raise NothingToGate(f"run {run_id} has no traces; a gate never passes without any")
-    return run
-
-
-def _find_baselines(api: "ApiClient", run: dict[str, Any]) -> list[str]:
-    """The runs that a run was compared with when it ended; without any, the pinned one."""
-    from app.core.console.api_client import quote_segment
-
-    compared_ids = ((run["verdict"] or {}).get("baseline") or {}).get("runIds")
-    if compared_ids:
-        return list(map(str, compared_ids))
-    pinned = api.get(f"/benchmarks/{quote_segment(run['benchmarkId'])}/baseline")["pinned"]
-    pinned_ids = [pin["runId"] for pin in pinned if pin["agentId"] == run["agentId"]]
-    return [run_id for run_id in pinned_ids if run_id != run["id"]]
-
-
-def _gate_files(
-    run: str,
-    baseline: str | None,
-    terms: "GateTerms",
-    metrics: str | None,
-    kpis: dict[str, str],
-    reader: "TraceReader",
-) -> "GateResult":
-    from app.comparison.pair_comparison import compare
-    from app.gate.offline_gate import pair_files, select_metrics
-    from app.gate.rules import decide
-    from app.metrics.registry import load_metrics
+def _file_pair(run: str, baseline: str | None) -> tuple[Path, Path]:
+    """The two files, baseline first. Raises: `WrongUsage` without another file as baseline."""
     from app.traces.trace_file import is_file_name
 
     if baseline is None or not is_file_name(baseline):
@@ -258,18 +175,25 @@ def _gate_files(
             "a file needs another file as its baseline",
             hint=f"add --baseline BEFORE{Path(run).suffix}",
         )
-    load_metrics(warn_failed_plugin)
+    return Path(baseline), Path(run)
+
+
+def _gate_files(
+    files: tuple[Path, Path],
+    terms: "GateTerms",
+    metrics: str | None,
+    kpis: dict[str, str],
+    reader: "TraceReader",
+) -> "GateResult":
+    from app.gate.file_gate import gate_files, select_gated
+
     try:
-        selected = select_metrics(
-            metrics, kpis, limited=[*terms.max_drop, *terms.non_inferiority_margins]
-        )
+        selected = select_gated(metrics, kpis, terms)
     except NotFound as error:
         raise WrongUsage(str(error), hint="`mosaico plugins` lists the metrics") from error
     except Invalid as error:
         raise WrongUsage(str(error)) from error
-    requested = terms.with_columns(selected.columns, selected.requested)
-    pair = pair_files(Path(baseline), Path(run), selected, reader, requested.names)
-    return decide(compare(pair), requested)
+    return gate_files(*files, selected, terms, reader)
 
 
 def _parse_pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:

@@ -4,7 +4,6 @@ import hashlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 from app.comparison.flipped_items import item_means
@@ -15,11 +14,11 @@ from app.comparison.pair_comparison import ComparisonSide, RunPair
 from app.comparison.schemas import ComparedRun
 from app.core.errors import Invalid
 from app.formula import compile_formula
-from app.gate.metric_names import column_of_name, parse_metrics
 from app.gate.rules import NothingToGate
 from app.kpis.evaluate import PlannedKpi, evaluate_kpis
 from app.metrics.aggregate import Aggregate, with_run_value
 from app.metrics.engine import measure_all
+from app.metrics.metric_names import column_of_name, parse_metrics
 from app.metrics.model_metrics import is_remote
 from app.metrics.registry import (
     column_of,
@@ -50,6 +49,7 @@ from app.results.plan import PlannedMetric, RunPlan
 from app.results.queries import ScoredTrace
 from app.results.rules import Validity, assess_validity
 from app.runs.metric_columns import MetricColumns
+from app.traces.import_file import ResultSource
 from app.traces.trace_file import TraceReader
 from app.traces.types import Trace
 
@@ -169,8 +169,8 @@ def _default_metrics() -> list[MetricRef]:
 
 
 def pair_files(
-    baseline: Path,
-    candidate: Path,
+    baseline: ResultSource,
+    candidate: ResultSource,
     metrics: OfflineMetrics,
     reader: TraceReader,
     judged: Sequence[str] = (),
@@ -204,7 +204,9 @@ def pair_files(
     return RunPair(baseline=before, candidate=after, kpis=kpis, judged=judged)
 
 
-def _measure_file(path: Path, metrics: OfflineMetrics, reader: TraceReader) -> _MeasuredFile:
+def _measure_file(
+    path: ResultSource, metrics: OfflineMetrics, reader: TraceReader
+) -> _MeasuredFile:
     plan = _plan(path, metrics)
     counted = {
         metric.column: provider
@@ -336,7 +338,7 @@ def _limit_plan(side: ComparisonSide, columns: Sequence[str]) -> ComparisonSide:
     return replace(side, plan=side.plan.model_copy(update={"metrics": metrics}))
 
 
-def _plan(path: Path, metrics: OfflineMetrics) -> RunPlan:
+def _plan(path: ResultSource, metrics: OfflineMetrics) -> RunPlan:
     return RunPlan(
         benchmark_id="local",
         benchmark_revision=1,

@@ -1,6 +1,6 @@
 """`mosaico compare`: two files of results, a verdict and an HTML page, without a server."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,9 +25,8 @@ from app.traces.file_options import InputFormat, MapColumns, open_reader
 if TYPE_CHECKING:
     from app.comparison.schemas import Comparison
     from app.gate.offline_gate import OfflineMetrics
-    from app.reporting.comparison_page import ComparedFiles, ItemTexts
+    from app.reporting.comparison_page import ComparedFiles
     from app.traces.trace_file import TraceReader
-    from app.traces.types import Trace
 
 MAX_LISTED = 10
 
@@ -68,13 +67,15 @@ def compare_files(
     results, 65 a line of a file is invalid.
     """
     from app.reporting.comparison_page import html_comparison, verdict_of
+    from app.reporting.file_comparison import compare_results
 
     target = None if no_page else page or Path(f"{candidate.stem}.compare.html")
     if target is not None:
         _require_own_file(target, (base, candidate))
     remarks: list[str] = []
     reader = open_reader(map_columns, input_format, remarks.append)
-    files = replace(_compare(base, candidate, metrics, reader), remarks=remarks)
+    selected = _select(metrics, reader, (base, candidate))
+    files = replace(compare_results(base, candidate, selected, reader), remarks=remarks)
     if target is not None:
         write_text(target, html_comparison(files))
     link = target and target.resolve().as_uri()
@@ -94,92 +95,19 @@ def _require_own_file(target: Path, inputs: Iterable[Path]) -> None:
     require_file(target)
 
 
-def _compare(
-    base: Path, candidate: Path, metrics: str | None, reader: "TraceReader"
-) -> "ComparedFiles":
-    from app.comparison.pair_comparison import compare, paired_means
-    from app.core.web.charts import ItemChange
-    from app.gate.offline_gate import pair_files
-    from app.gate.rules import NothingToGate
-    from app.metrics.registry import provider_for, ref_of_column
-    from app.metrics.types import Direction
-    from app.reporting.comparison_page import ComparedFiles, deciding_metric
-
-    selected = _select_metrics(metrics, reader, (base, candidate))
-    pair = pair_files(base, candidate, selected, reader, selected.requested)
-    for side in (pair.baseline, pair.candidate):
-        if not side.run.traces:
-            raise NothingToGate(f"{side.run.id} has no results; a comparison needs some")
-    comparison = compare(pair)
-    deciding = deciding_metric(comparison)
-    texts = _read_texts(base, candidate, comparison, reader)
-    if deciding is None:
-        return ComparedFiles(comparison=comparison, texts=texts)
-    means = paired_means(pair, deciding.metric)
-    direction = provider_for(ref_of_column(deciding.metric)).spec.direction
-    return ComparedFiles(
-        comparison=comparison,
-        item_changes=[
-            ItemChange(item, after - means.baseline[item])
-            for item, after in means.candidate.items()
-            if item in means.baseline
-        ],
-        less_is_better=direction is Direction.LOWER_IS_BETTER,
-        texts=texts,
-    )
-
-
-def _select_metrics(
-    metrics: str | None, reader: "TraceReader", paths: Iterable[Path]
+def _select(
+    metrics: str | None, reader: "TraceReader", files: tuple[Path, Path]
 ) -> "OfflineMetrics":
-    """The requested metrics, otherwise all that files allow, with the scores in the files."""
-    from app.gate.offline_gate import add_scores, select_metrics
     from app.metrics.registry import load_metrics
+    from app.reporting.file_comparison import select_compared
 
     load_metrics(warn_failed_plugin)
     try:
-        selected = select_metrics(metrics, {})
+        return select_compared(metrics, reader, files)
     except NotFound as error:
+        if error.error_code != "unknown-metric":  # an unknown --input-format
+            raise
         raise WrongUsage(str(error), hint="`mosaico plugins` lists the metrics") from error
-    if metrics is not None:
-        return selected
-    names = dict.fromkeys(name for path in paths for name in reader.score_names(path))
-    return add_scores(selected, names)
-
-
-def _read_texts(
-    base: Path, candidate: Path, comparison: "Comparison", reader: "TraceReader"
-) -> "dict[str, ItemTexts]":
-    """The texts of the flipped items: the files are read again instead of being kept in memory."""
-    from app.reporting.comparison_page import ItemTexts
-
-    flips = comparison.flipped_items
-    items = {flip.item_id for flip in flips.items} if flips else set()
-    if not items:
-        return {}
-    before, after = (dict(_first_traces(path, items, reader)) for path in (base, candidate))
-    return {
-        item: ItemTexts(
-            input=after[item].input,
-            expected=after[item].expected_output,
-            output_before=before[item].output,
-            output_after=after[item].output,
-        )
-        for item in items
-    }
-
-
-def _first_traces(
-    path: Path, items: set[str], reader: "TraceReader"
-) -> "Iterator[tuple[str, Trace]]":
-    missing = set(items)
-    with reader.open(path) as traces:
-        for trace in traces:
-            if trace.item_id in missing:
-                missing.remove(trace.item_id)
-                yield trace.item_id, trace
-            if not missing:
-                return
 
 
 def _print(files: "ComparedFiles") -> None:

@@ -3,13 +3,15 @@
 import csv
 import json
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from io import BytesIO
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, NoReturn
+from typing import IO, Any, Final, NamedTuple, NoReturn, TypeAlias
 
 from app.core.console.input_files import CHUNK_BYTES, open_input
 from app.core.errors import Invalid
@@ -231,12 +233,47 @@ class ImportFile:
         return TableRow(position, row)
 
 
+@dataclass(frozen=True, slots=True)
+class ResultRows:
+    """Results in memory, which are read like a JSON list of the same rows; `name` is their name in
+    messages.
+    """
+
+    name: str
+    rows: Sequence[Mapping[str, Any]]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+ResultSource: TypeAlias = Path | ResultRows
+
+
+class RowsFile(ImportFile):
+    """Rows in memory as a JSON document."""
+
+    def __init__(self, results: ResultRows) -> None:
+        super().__init__(results.name, BytesIO())
+        self._results = results.rows
+
+    @cached_property
+    def container(self) -> Container:
+        return Container.JSON
+
+    @cached_property
+    def document(self) -> list[dict[str, Any]]:
+        return [dict(row) for row in self._results]
+
+
 @contextmanager
-def open_import(path: Path) -> Iterator[ImportFile]:
+def open_import(path: ResultSource) -> Iterator[ImportFile]:
     """The file for reading; `-` is standard input, which is copied to a temporary file.
 
     Raises: `UnreadableInput`.
     """
+    if isinstance(path, ResultRows):
+        yield RowsFile(path)
+        return
     with open_input(path) as file:
         if path != STDIN:
             yield ImportFile(str(path), file)

@@ -113,6 +113,11 @@ def parse_trace(value: Any) -> Trace:
 
 def format_trace_line(trace: Trace) -> bytes:
     """Format a trace as a line; keys without a value are omitted."""
+    return json.dumps(trace_document(trace), ensure_ascii=False).encode() + b"\n"
+
+
+def trace_document(trace: Trace) -> dict[str, Any]:
+    """A trace as a JSON object; keys without a value are omitted."""
     calls = trace.tool_calls
     fields = {
         "traceId": trace.trace_id,
@@ -135,8 +140,7 @@ def format_trace_line(trace: Trace) -> bytes:
         "scores": dict(trace.scores) or None,
         "transcript": None if trace.transcript is None else document_of(trace.transcript),
     }
-    present = {key: value for key, value in fields.items() if value is not None}
-    return json.dumps(present, ensure_ascii=False).encode() + b"\n"
+    return {key: value for key, value in fields.items() if value is not None}
 
 
 def _call_to_json(call: ToolCall) -> Mapping[str, Any]:

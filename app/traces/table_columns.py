@@ -91,15 +91,21 @@ def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
             raise InvalidMapping(
                 f"{pair.strip()!r} does not have the form FIELD=COLUMN; write --map output=answer"
             )
+        require_fields([name])
+        if name in mapping:
+            raise InvalidMapping(f"the field {name} is mapped twice; keep one of them")
+        mapping[name] = column
+    return mapping
+
+
+def require_fields(names: Iterable[str]) -> None:
+    """Raise `InvalidMapping` for a name that is no field of a table."""
+    for name in names:
         if name not in NAMES:
             raise InvalidMapping(
                 f"no field is named {name!r}.{suggest_names(name, list(NAMES))}"
                 f" Fields: {', '.join(NAMES)}."
             )
-        if name in mapping:
-            raise InvalidMapping(f"the field {name} is mapped twice; keep one of them")
-        mapping[name] = column
-    return mapping
 
 
 def choose_columns(rows: Sequence[Mapping[str, Any]], mapping: Mapping[str, str]) -> TableColumns:

@@ -8,7 +8,7 @@ from typing import Final
 
 from app.core.console.input_files import iter_chunks
 from app.core.registry import LoadedPlugin
-from app.traces.import_file import Container, ImportFile, open_import
+from app.traces.import_file import Container, ImportFile, ResultSource, open_import
 from app.traces.importer_registry import (
     ImportedTraces,
     find_importer,
@@ -46,7 +46,7 @@ class TraceReader:
         self._announced: set[str] = set()
 
     @contextmanager
-    def open(self, path: Path) -> Iterator[Iterator[Trace]]:
+    def open(self, path: ResultSource) -> Iterator[Iterator[Trace]]:
         """The traces of a file, read while they are used; `-` is standard input.
 
         Raises: `UnreadableInput`, `InvalidImport` with file and line, `InvalidMapping`, and
@@ -73,7 +73,7 @@ class TraceReader:
             self._announce_once(file, name, importer.summary, imported)
             yield (format_trace_line(make_storable(trace)) for trace in self._read(file, imported))
 
-    def score_names(self, path: Path) -> list[str]:
+    def score_names(self, path: ResultSource) -> list[str]:
         """The names of the scores in the first traces of a file."""
         with self.open(path) as traces:
             sample = islice(traces, SAMPLED_TRACES)

@@ -1,4 +1,4 @@
-"""The metrics that the options of a gate name."""
+"""The metrics that users name for files of results."""
 
 import json
 import re
@@ -20,7 +20,8 @@ def parse_metrics(text: str) -> dict[str, MetricRef]:
     if not text.lstrip().startswith("["):
         names = [name.strip() for name in text.split(",") if name.strip()]
         return {name: ref_of_column(column_of_name(name)) for name in names}
-    return {provider_for(ref).spec.key: ref for ref in map(parse_ref, _parse_list(text))}
+    refs = (_parse_member(member) for member in _parse_list(text))
+    return {provider_for(ref).spec.key: ref for ref in refs}
 
 
 def column_of_name(name: str) -> str:
@@ -30,6 +31,13 @@ def column_of_name(name: str) -> str:
     """
     [ref] = default_refs([_upper_key(name)])
     return provider_for(ref).spec.key
+
+
+def _parse_member(member: object) -> MetricRef:
+    """A name in the spelling of users, or an object with options."""
+    if isinstance(member, str):
+        return ref_of_column(column_of_name(member))
+    return parse_ref(member)
 
 
 def _parse_list(text: str) -> Iterable[object]:

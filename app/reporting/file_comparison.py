@@ -1,0 +1,92 @@
+"""Compares a file of results with another one, without a server."""
+
+from collections.abc import Iterable, Iterator
+
+from app.comparison.pair_comparison import compare, paired_means
+from app.comparison.schemas import Comparison
+from app.core.web.charts import ItemChange
+from app.gate.offline_gate import OfflineMetrics, add_scores, pair_files, select_metrics
+from app.gate.rules import NothingToGate
+from app.metrics.registry import provider_for, ref_of_column
+from app.metrics.types import Direction
+from app.reporting.comparison_page import ComparedFiles, ItemTexts, deciding_metric
+from app.traces.import_file import ResultSource
+from app.traces.trace_file import TraceReader
+from app.traces.types import Trace
+
+
+def select_compared(
+    metrics: str | None, reader: TraceReader, sources: Iterable[ResultSource]
+) -> OfflineMetrics:
+    """The requested metrics, otherwise all that files allow, with the scores in the files.
+
+    The registry of metrics must be loaded. Raises as `select_metrics`, and the errors of `reader`.
+    """
+    selected = select_metrics(metrics, {})
+    if metrics is not None:
+        return selected
+    names = dict.fromkeys(name for source in sources for name in reader.score_names(source))
+    return add_scores(selected, names)
+
+
+def compare_results(
+    base: ResultSource, candidate: ResultSource, selected: OfflineMetrics, reader: TraceReader
+) -> ComparedFiles:
+    """The comparison of two files of results with these metrics. Imports numpy and scipy.
+
+    Raises: the errors of `reader`, and `NothingToGate` for a file without results.
+    """
+    pair = pair_files(base, candidate, selected, reader, selected.requested)
+    for side in (pair.baseline, pair.candidate):
+        if not side.run.traces:
+            raise NothingToGate(f"{side.run.id} has no results; a comparison needs some")
+    comparison = compare(pair)
+    deciding = deciding_metric(comparison)
+    texts = _read_texts(base, candidate, comparison, reader)
+    if deciding is None:
+        return ComparedFiles(comparison=comparison, texts=texts)
+    means = paired_means(pair, deciding.metric)
+    direction = provider_for(ref_of_column(deciding.metric)).spec.direction
+    return ComparedFiles(
+        comparison=comparison,
+        item_changes=[
+            ItemChange(item, after - means.baseline[item])
+            for item, after in means.candidate.items()
+            if item in means.baseline
+        ],
+        less_is_better=direction is Direction.LOWER_IS_BETTER,
+        texts=texts,
+    )
+
+
+def _read_texts(
+    base: ResultSource, candidate: ResultSource, comparison: Comparison, reader: TraceReader
+) -> dict[str, ItemTexts]:
+    """The texts of the flipped items: the files are read again instead of being kept in memory."""
+    flips = comparison.flipped_items
+    items = {flip.item_id for flip in flips.items} if flips else set()
+    if not items:
+        return {}
+    before, after = (dict(_first_traces(path, items, reader)) for path in (base, candidate))
+    return {
+        item: ItemTexts(
+            input=after[item].input,
+            expected=after[item].expected_output,
+            output_before=before[item].output,
+            output_after=after[item].output,
+        )
+        for item in items
+    }
+
+
+def _first_traces(
+    path: ResultSource, items: set[str], reader: TraceReader
+) -> Iterator[tuple[str, Trace]]:
+    missing = set(items)
+    with reader.open(path) as traces:
+        for trace in traces:
+            if trace.item_id in missing:
+                missing.remove(trace.item_id)
+                yield trace.item_id, trace
+            if not missing:
+                return

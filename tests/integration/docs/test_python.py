@@ -1,0 +1,24 @@
+"""docs/python.md: the examples run, one after the other."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.plugins import isolate_registries
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "python.md"
+
+
+def blocks(language: str) -> list[str]:
+    pattern = rf"^```{language}\n(.*?)^```"
+    return re.findall(pattern, PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def test_python_page__examples_run(plugins: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    isolate_registries(monkeypatch)
+    names: dict[str, Any] = {}
+    for block in blocks("python"):
+        exec(compile(block, "docs/python.md", "exec"), names)
+    assert names["report"].exit_code == 1

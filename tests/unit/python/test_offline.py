@@ -1,0 +1,222 @@
+"""`mosaico.score`, `compare` and `gate`: the results of the commands, from files, rows and frames."""
+
+import csv
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import mosaico
+from app.gate.cli import cli as gate_cli
+from app.metrics.cli import cli as score_cli
+from app.reporting.compare_cli import cli as compare_cli
+from mosaico import Trace
+from mosaico.errors import Invalid, NotFound
+from mosaico.results import GateOutcome, Verdict
+from mosaico.tables import PandasMissing
+
+Row = dict[str, Any]
+
+
+def answers(wrong: range, items: int = 40) -> list[Row]:
+    """Forty answers, of which those in `wrong` are wrong."""
+    return [
+        {
+            "id": f"q{number}",
+            "gold": f"answer {number}",
+            "output": "<b>wrong</b>" if number in wrong else f"answer {number}",
+        }
+        for number in range(items)
+    ]
+
+
+BASE, CANDIDATE = answers(range(2)), answers(range(14))
+
+
+def write_csv(path: Path, rows: list[Row]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def to_traces(rows: list[Row]) -> list[Trace]:
+    return [
+        Trace(
+            trace_id=row["id"], item_id=row["id"], expected_output=row["gold"], output=row["output"]
+        )
+        for row in rows
+    ]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """The base and the candidate as files."""
+    return write_csv(tmp_path / "base.csv", BASE), write_csv(tmp_path / "today.csv", CANDIDATE)
+
+
+FORMS: dict[str, Callable[[list[Row]], Any]] = {
+    "rows": lambda rows: rows,
+    "iterator": iter,
+    "traces": to_traces,
+    "data frame": pd.DataFrame,
+}
+each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+
+
+@each_form
+def test_score__means_are_those_of_the_answers(form: Callable[[list[Row]], Any]) -> None:
+    # 26 of 40 answers are right.
+    scores = mosaico.score(form(CANDIDATE), metrics=["accuracy"], formula="ACCURACY * 2")
+    assert scores["ACCURACY"] == scores.metrics["ACCURACY"].mean == 0.65
+    assert scores.kpi == 1.3
+    assert [row.values["ACCURACY"] for row in scores.rows] == [0.0] * 14 + [1.0] * 26
+
+
+def test_score__is_what_the_command_prints(files: tuple[Path, Path]) -> None:
+    printed = CliRunner().invoke(score_cli, [str(files[1]), "--format", "json"])
+    document = json.loads(printed.stdout)
+    scores = mosaico.score(files[1])
+    assert {name: scores.metrics[name].as_json() for name in scores.metrics} == document[
+        "aggregates"
+    ]
+    assert [row.values for row in scores.rows] == [row["values"] for row in document["rows"]]
+    assert any("item=id" in remark for remark in scores.remarks)
+
+
+def test_score__metric_options_and_missing_values() -> None:
+    rows: list[Row] = [
+        {"id": "a", "expected": "running", "output": "runs"},
+        {"id": "b", "expected": "running", "error": "connection reset"},
+    ]
+    stemmed = mosaico.score(rows, metrics=[{"key": "ROUGE", "options": {"useStemmer": True}}])
+    assert stemmed.rows[0].values == {"ROUGE": 1.0}
+    assert (stemmed.rows[1].values, stemmed.rows[1].missing) == (
+        {"ROUGE": None},
+        {"ROUGE": "INFRA_ERROR"},
+    )
+    assert mosaico.score(rows, metrics=["ROUGE"])["ROUGE"] == 0.0
+
+
+def test_score__undefined_formula_has_a_reason() -> None:
+    rows = [{"id": "a", "expected": "x", "output": None, "error": "connection reset"}]
+    scores = mosaico.score(rows, metrics=["ACCURACY"], formula="ACCURACY")
+    assert (scores.kpi, "ACCURACY" in (scores.kpi_reason or "")) == (None, True)
+
+
+def test_score__without_results_has_no_rows() -> None:
+    assert mosaico.score([], metrics=["ACCURACY"]).rows == []
+
+
+def test_score__scalars_of_numpy_and_missing_cells_are_read() -> None:
+    frame = pd.DataFrame({"id": ["a", "b"], "output": ["x", None], "latency_ms": [3, None]})
+    scores = mosaico.score(frame, metrics=["LATENCY_MS"])
+    assert [row.values["LATENCY_MS"] for row in scores.rows] == [3.0, None]
+    rows = frame.iloc[:1].to_dict("records")
+    rows[0]["latency_ms"] = frame["latency_ms"].to_numpy()[0]
+    assert mosaico.score(rows, metrics=["LATENCY_MS"])["LATENCY_MS"] == 3.0
+
+
+@each_form
+def test_compare__verdict_interval_and_flipped_items(form: Callable[[list[Row]], Any]) -> None:
+    result = mosaico.compare(form(BASE), form(CANDIDATE))
+    assert result.verdict is Verdict.REGRESSED
+    assert result.metric == "ACCURACY"
+    assert result.headline.startswith("REGRESSED: ACCURACY 0.95 → 0.65 (-0.30, 95 % CI -0.4")
+    assert {flip.item_id for flip in result.flipped_items} == {f"q{n}" for n in range(2, 14)}
+
+
+def test_compare__is_what_the_command_prints(files: tuple[Path, Path], tmp_path: Path) -> None:
+    arguments = [*map(str, files), "--no-html", "--format", "json"]
+    printed = CliRunner().invoke(compare_cli, arguments)
+    document = json.loads(printed.stdout)
+    result = mosaico.compare(*files)
+    assert document == {**result.comparison.model_dump(mode="json", by_alias=True), "page": None}
+    page = result.write_html(tmp_path / "page.html")
+    assert "REGRESSED: ACCURACY 0.95 → 0.65" in page.read_text(encoding="utf-8")
+
+
+def test_gate__is_what_the_command_prints(files: tuple[Path, Path]) -> None:
+    arguments = ["--run", str(files[1]), "--baseline", str(files[0]), "--max-drop", "rouge=0.05"]
+    printed = CliRunner().invoke(gate_cli, [*arguments, "--format", "json"])
+    report = mosaico.gate(files[1], baseline=files[0], max_drop={"rouge": 0.05})
+    assert report.to_json() == json.loads(printed.stdout)
+    assert (report.outcome, report.passed) == (GateOutcome.REGRESSION, False)
+    assert report.exit_code == printed.exit_code == 1
+    markdown = CliRunner().invoke(gate_cli, [*arguments, "--format", "markdown"])
+    assert report.to_markdown() == markdown.stdout
+
+
+def test_gate__kpis_and_margins_are_judged_by_name() -> None:
+    report = mosaico.gate(
+        BASE,
+        baseline=BASE,
+        kpis={"quality": "ACCURACY * 100"},
+        non_inferiority_margins={"ROUGE": 0.001},
+    )
+    # Identical runs pass; forty items cannot prove a thousandth.
+    outcomes = {check.name: check.outcome for check in report.checks}
+    assert outcomes == {"quality": GateOutcome.PASS, "ROUGE": GateOutcome.INCONCLUSIVE}
+    assert (report.outcome, report.passed) == (GateOutcome.INCONCLUSIVE, False)
+
+
+def test_results__show_themselves_in_notebooks_with_escaped_texts() -> None:
+    renamed = [{**row, "id": f"<i>{row['id']}"} for row in CANDIDATE]
+    original = [{**row, "id": f"<i>{row['id']}"} for row in BASE]
+    shown = [
+        mosaico.score(CANDIDATE, formula="ACCURACY")._repr_html_(),
+        mosaico.compare(original, renamed)._repr_html_(),
+        mosaico.gate(CANDIDATE, baseline=BASE)._repr_html_(),
+    ]
+    assert "ACCURACY = 0.65" in shown[0]
+    assert "REGRESSED: ACCURACY 0.95 → 0.65" in shown[1]
+    assert "REGRESSION: candidate against baseline" in shown[2]
+    assert "<td>&lt;i&gt;q2</td>" in shown[1]
+    assert not [html for html in shown if "<i>" in html or "<script" in html]
+
+
+def test_results__become_data_frames() -> None:
+    scores = mosaico.score(CANDIDATE, metrics=["ACCURACY"]).to_pandas()
+    assert list(scores.columns) == ["trace_id", "ACCURACY"]
+    assert scores["ACCURACY"].mean() == 0.65
+    compared = mosaico.compare(BASE, CANDIDATE).to_pandas().set_index("metric")
+    assert compared.loc["ACCURACY", "verdict"] == "REGRESSED"
+    assert compared.loc["ACCURACY", "change"] == pytest.approx(-0.3)
+    checks = mosaico.gate(CANDIDATE, baseline=BASE).to_pandas()
+    assert list(checks["outcome"]) == ["REGRESSION"]
+
+
+def test_to_pandas__without_pandas_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(PandasMissing, match="pip install pandas"):
+        mosaico.score(CANDIDATE, metrics=["ACCURACY"]).to_pandas()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: mosaico.score(["text"]),  # type: ignore[list-item]
+            r"results: row 1: 'text' is neither a mapping nor a Trace",
+        ),
+        (lambda: mosaico.score(BASE, columns={"outptu": "x"}), "Did you mean output?"),
+        (lambda: mosaico.score([{"id": 1}]), "no column holds the output"),
+        (lambda: mosaico.score(BASE, metrics=["LLM_JUDGE"]), "calls a model"),
+        (lambda: mosaico.gate(BASE, baseline=BASE, max_drop={"ROUGE": 0.0}), "positive number"),
+    ],
+    ids=["no row", "unknown field", "no output", "model", "limit"],
+)
+def test_wrong_use__says_what_to_do(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(Invalid, match=message):
+        call()
+
+
+def test_unknown_metric__suggests_a_name() -> None:
+    with pytest.raises(NotFound, match="Did you mean ROUGE"):
+        mosaico.score(BASE, metrics=["RUOGE"])
