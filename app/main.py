@@ -1,5 +1,6 @@
 """API process: the FastAPI application, its middleware and the server."""
 
+import asyncio
 import gc
 import signal
 import socket
@@ -30,7 +31,12 @@ from app.core.resources import Resources
 from app.core.settings import Settings
 from app.core.web import etag, health, openapi, problem_pages, prometheus, static_files
 from app.core.web.allowed_hosts import AllowedHostsMiddleware, HostPolicy, host_policy
-from app.core.web.http_protocol import HttpProtocol
+from app.core.web.http_protocol import (
+    ACCEPT_BACKLOG,
+    HttpProtocol,
+    collapse_accept_errors,
+    raise_descriptor_limit,
+)
 from app.core.web.request_body import RequestBodyMiddleware
 from app.core.web.response_headers import ResponseHeadersMiddleware
 from app.core.web.security_headers import SecurityHeadersMiddleware
@@ -124,6 +130,7 @@ def serve(app: FastAPI, *, host: str, port: int) -> None:
         app,
         host=host,
         port=port,
+        backlog=ACCEPT_BACKLOG,
         http=HttpProtocol,
         ws="none",
         log_config=None,
@@ -132,6 +139,7 @@ def serve(app: FastAPI, *, host: str, port: int) -> None:
         timeout_graceful_shutdown=SHUTDOWN_GRACE_S,
     )
     tune_garbage_collector()
+    raise_descriptor_limit()
     Server(config).run()
 
 
@@ -198,6 +206,7 @@ def _add_middleware(app: FastAPI, hosts: HostPolicy) -> None:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    collapse_accept_errors(asyncio.get_running_loop())
     # As many threads as connections: a thread without one would wait for it and fail after two
     # seconds.
     pool = app.state.resources.db.engine.pool

@@ -25,7 +25,7 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TextIO
 
 import uvicorn
 from fastapi import Depends, FastAPI, HTTPException, Request
@@ -362,19 +362,22 @@ APPS: dict[str, Callable[[str], FastAPI]] = {
 
 def serve_app(app: FastAPI) -> None:
     """Serve on a free port until SIGTERM, as a process of its own that prints the port first."""
+    replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+    # The benchmark reads the replies only: logs on the same pipe would fill it and block the server.
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         config = uvicorn.Config(
             app, log_config=None, ws="none", access_log=False, server_header=False
         )
-        print(listener.getsockname()[1], flush=True)
-        threading.Thread(target=_tell_cpu_seconds, daemon=True).start()
+        print(listener.getsockname()[1], file=replies)
+        threading.Thread(target=_tell_cpu_seconds, args=(replies,), daemon=True).start()
         uvicorn.Server(config).run([listener])
 
 
-def _tell_cpu_seconds() -> None:
+def _tell_cpu_seconds(replies: TextIO) -> None:
     for _ in sys.stdin:
-        print(time.process_time(), flush=True)
+        print(time.process_time(), file=replies)
 
 
 if __name__ == "__main__":

@@ -90,7 +90,55 @@ TABLES: Final[Mapping[str, Mapping[str, str]]] = {
         "state": "CASE WHEN n % 2 = 0 THEN 'FIRING' ELSE 'RESOLVED' END",
         "severity": "'WARNING'",
     },
+    "schedule_configs": {
+        **NAMES,
+        "id": "'schedule-' || n",
+        "benchmark_id": "CASE WHEN n = 7 THEN 'bench-7' ELSE 'b' END",
+        "agent_id": "CASE WHEN n = 7 THEN 'agent-7' ELSE 'a' END",
+        "cron_expression": "'0 0 3 * * *'",
+        "timezone": "'UTC'",
+        "dst_policy": "'SKIP'",
+        "misfire_policy": "'SKIP'",
+        "concurrency_policy": "'FORBID'",
+        "enabled": "n <> 7",
+    },
+    "alert_rules": {
+        "id": "'rule-' || n",
+        "benchmark_id": "CASE WHEN n = 7 THEN 'bench-7' ELSE 'b' END",
+        "agent_id": "CASE WHEN n = 7 THEN 'agent-7' ELSE 'a' END",
+        "metric": "'ROUGE'",
+        "condition": "'LESS_THAN'",
+        "threshold": "0.5",
+        "severity": "'WARNING'",
+        "channels": "'[]'",
+        "endpoints": "'[]'",
+        "no_data": "'NOTIFY'",
+        "enabled": "n <> 7",
+    },
+    "incidents": {
+        **NAMES,
+        "id": "'incident-' || n",
+        "rule_id": "CASE WHEN n = 7 THEN 'rule-7' ELSE 'rule-1' END",
+        "severity": "'WARNING'",
+        "condition": "'LESS_THAN'",
+        "state": "CASE WHEN n = 7 THEN 'OPEN' ELSE 'RESOLVED' END",
+        "opened_at": TIME,
+    },
+    "alert_silences": {
+        "id": "'silence-' || n",
+        "matchers": "'{}'",
+        "starts_at": TIME,
+        "ends_at": "timestamptz '2026-01-01' + (n % 1000) * interval '1 minute'",
+    },
+    "collected_traces": {
+        "collection_id": "1",
+        "position": "n - 1",
+        "trace_id": "'trace-' || n",
+        "outcome": "'scored'",
+    },
+    "trace_results": {"run_seq": "1", "position": "n - 1", "values": "'{0.5}'"},
 }  # fmt: skip
+COMPLETE_COLLECTION: Final = {"source": "'local'", "trace_count": str(ROWS)}
 
 LISTS: Final = (
     "/agents",
@@ -135,6 +183,21 @@ LISTS: Final = (
     "/alerts?state=FIRING",
     "/alerts?benchmarkId=b",
     "/alerts?agentId=a&state=RESOLVED",
+    "/schedule-configs",
+    "/schedule-configs?enabled=false",
+    "/schedule-configs?benchmarkId=bench-7",
+    "/schedule-configs?agentId=agent-7",
+    "/alert-configs",
+    "/alert-configs?enabled=false",
+    "/alert-configs?benchmarkId=bench-7",
+    "/alert-configs?agentId=agent-7",
+    "/incidents",
+    "/incidents?state=OPEN",
+    "/incidents?benchmarkId=b&agentId=a",
+    "/incidents?alertConfigId=rule-7",
+    "/silences",
+    "/silences?active=true",
+    "/benchmark-runs/run-1/results",
 )
 
 
@@ -213,8 +276,14 @@ def _fill(url: str) -> str:
         insert_rows(session, "benchmarks", {"id": "'b'", "metrics": "'[]'"})
         kpi = {"id": "'k'", "benchmark_id": "'b'", "revision": "1"}
         insert_rows(session, "kpi_definitions", kpi)
+        insert_rows(session, "collections", COMPLETE_COLLECTION)
         for name, columns in TABLES.items():
             insert_rows(session, name, columns, ROWS)
+        session.execute(
+            text(
+                "UPDATE benchmark_runs SET collection_id = 1, metric_keys = '{ROUGE}' WHERE seq = 1"
+            )
+        )
         key = create_key(session, "bench", "admin", now=utc_now())
     with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("SET statement_timeout = 0"))

@@ -8,9 +8,11 @@ sends nothing. It answers malformed requests with plain text and logs each of th
 
 import asyncio
 import logging
+import resource
 import time
 from collections import Counter
-from typing import Any, ClassVar
+from contextlib import suppress
+from typing import Any, ClassVar, NamedTuple
 
 import h11
 import structlog
@@ -29,6 +31,49 @@ _ERRORS_ONLY.setLevel(logging.ERROR)
 HEADER_DEADLINE_S = 10.0
 CONNECTIONS_PER_ADDRESS = 1200
 LOG_INTERVAL_S = 10.0
+# File descriptors of this process. Some are reserved: for the database, uploads and logs, and for the new
+# connections of one turn of the event loop, which are accepted before any of them can be refused.
+DESCRIPTORS = 4096
+RESERVED_DESCRIPTORS = 256
+ACCEPT_BACKLOG = 128
+OUT_OF_DESCRIPTORS = "socket.accept() out of system resource"
+
+
+class ConnectionLimits(NamedTuple):
+    """The largest number of open connections of one address, and of all together."""
+
+    per_address: int
+    total: int
+
+
+def raise_descriptor_limit() -> None:
+    """Let this process open `DESCRIPTORS` files, or as many as its hard limit allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        # A system may have a lower limit of its own; the soft limit then stays.
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+
+def connection_limits() -> ConnectionLimits:
+    """The limits that leave the reserved file descriptors free, and other addresses a quarter."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    descriptors = DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+    total = max(1, descriptors - RESERVED_DESCRIPTORS)
+    return ConnectionLimits(min(CONNECTIONS_PER_ADDRESS, max(1, total * 3 // 4)), total)
+
+
+def collapse_accept_errors(loop: asyncio.AbstractEventLoop) -> None:
+    """Count the connections that found no file descriptor, instead of logging each with a traceback."""
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if context.get("message") == OUT_OF_DESCRIPTORS:
+            HttpProtocol.refusals.record("out of file descriptors", "")
+        else:
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(handle)
 
 
 class RefusalLog:
@@ -69,12 +114,18 @@ class HttpProtocol(H11Protocol):
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
         self.connections_by_address[self._address] += 1
-        if self.connections_by_address[self._address] > CONNECTIONS_PER_ADDRESS:
-            self.refusals.record("too many connections of one address", self._address)
-            # Without an answer: a client with so many connections would have to read each.
-            transport.abort()
-            return
-        self._start_header_deadline()
+        limits = connection_limits()
+        if self.connections_by_address[self._address] > limits.per_address:
+            self._refuse("too many connections of one address")
+        elif len(self.connections) > limits.total:
+            self._refuse("too many connections")
+        else:
+            self._start_header_deadline()
+
+    def _refuse(self, reason: str) -> None:
+        self.refusals.record(reason, self._address)
+        # Without an answer: a client with so many connections would have to read each.
+        self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_header_deadline()

@@ -1,0 +1,109 @@
+"""A flood of requests that are never completed, against `mosaico api` with few file descriptors."""
+
+import resource
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.core.web.http_protocol import HEADER_DEADLINE_S, connection_limits
+from tests.support.processes import LIVENESS_S, MASTER_KEY, Program, programs, until
+from tests.support.serve import free_port
+
+HALF_A_REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\nX-A: b"
+OTHER_ADDRESS = "127.0.0.2"
+DESCRIPTORS = 400
+# The API ends the connections at its deadline; a busy machine delays that.
+SLACK_S = 60.0
+
+# One test is longer than 5 s, because it waits for the real deadline of a real process.
+pytestmark = pytest.mark.xdist_group("half-sent requests")
+
+
+@pytest.fixture
+def api(fresh_database_url: str, tmp_path: Path) -> Iterator[tuple[Program, int]]:
+    port = free_port()
+    settings = {"DATABASE_URL": fresh_database_url, "MOSAICO_MASTER_KEY": MASTER_KEY}
+    with programs(tmp_path, **settings) as commands:
+        api = commands.start("api", MOSAICO_PORT=str(port))
+        until(lambda: answer_of(port) == 200, what=api.log)
+        yield api, port
+
+
+def answer_of(port: int, address: str = "127.0.0.1") -> int:
+    """The status of a request that comes from an address; 0 without an answer."""
+    transport = httpx.HTTPTransport(local_address=address, trust_env=False)
+    with suppress(httpx.HTTPError), httpx.Client(transport=transport, timeout=LIVENESS_S) as client:
+        return client.get(f"http://127.0.0.1:{port}/healthz").status_code
+    return 0
+
+
+@contextmanager
+def half_sent_requests(port: int, count: int) -> Iterator[list[socket.socket]]:
+    with ExitStack() as stack:
+        connections = []
+        for _ in range(count):
+            connection = socket.create_connection(("127.0.0.1", port), timeout=LIVENESS_S)
+            connections.append(stack.enter_context(closing(connection)))
+            with suppress(OSError):  # refused already
+                connection.sendall(HALF_A_REQUEST)
+        yield connections
+
+
+def answers_of(connections: list[socket.socket]) -> Counter[str]:
+    """The status of each connection; empty for those that were closed without an answer."""
+    statuses: Counter[str] = Counter()
+    for connection in connections:
+        head = b""
+        with suppress(OSError):
+            head = connection.recv(65536)
+        statuses[head[9:12].decode()] += 1
+    return statuses
+
+
+def test_half_sent_requests__end_at_the_deadline_and_delay_nobody(
+    api: tuple[Program, int],
+) -> None:
+    program, port = api
+    lines_before = len(program.log.splitlines())
+    started = time.monotonic()
+    with half_sent_requests(port, 300) as connections:
+        assert [answer_of(port) for _ in range(5)] == [200] * 5
+
+        assert answers_of(connections) == {"408": 300}
+
+    assert time.monotonic() - started < HEADER_DEADLINE_S + SLACK_S
+    assert len(program.log.splitlines()) - lines_before <= 3
+
+
+def test_half_sent_requests__more_than_the_file_descriptors_are_refused_with_few_log_records(
+    api: tuple[Program, int],
+) -> None:
+    program, port = api
+    lines_before = len(program.log.splitlines())
+    resource.prlimit(program.pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+    with half_sent_requests(port, 2 * DESCRIPTORS) as connections:
+        assert answer_of(port, OTHER_ADDRESS) == 200
+
+        statuses = answers_of(connections)
+
+    assert statuses["408"] >= 50
+    assert statuses["408"] + statuses[""] == 2 * DESCRIPTORS
+    assert answer_of(port) == 200
+    assert len(program.log.splitlines()) - lines_before <= 10, program.log
+
+
+def test_connection_limits__leave_descriptors_for_the_database_and_other_addresses() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, hard))
+        assert connection_limits() == (108, 144)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+        assert connection_limits() == (1200, 3840)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
