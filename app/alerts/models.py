@@ -21,15 +21,20 @@ class AlertRule(Base):
     __tablename__ = "alert_rules"
     __table_args__ = (
         Index("ix_alert_rules_created_at_id", "created_at", "id"),
-        Index("ix_alert_rules_benchmark_id_id", "benchmark_id", "id"),
+        Index("ix_alert_rules_benchmark_id_created_at_id", "benchmark_id", "created_at", "id"),
+        Index("ix_alert_rules_agent_id_created_at_id", "agent_id", "created_at", "id"),
+        Index(
+            "ix_alert_rules_disabled",
+            "created_at",
+            "id",
+            postgresql_where=text("enabled IS false"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
     benchmark_id: Mapped[str] = mapped_column(ForeignKey("benchmarks.id", ondelete="CASCADE"))
-    agent_id: Mapped[str | None] = mapped_column(
-        ForeignKey("agents.id", ondelete="CASCADE"), index=True
-    )
+    agent_id: Mapped[str | None] = mapped_column(ForeignKey("agents.id", ondelete="CASCADE"))
     metric: Mapped[str | None]
     kpi: Mapped[str | None]
     condition: Mapped[str]
@@ -102,6 +107,7 @@ class AlertEvent(Base):
         Index("ix_alert_events_rule_id_created_at_id", "rule_id", "created_at", "id"),
         Index("ix_alert_events_benchmark_id_created_at_id", "benchmark_id", "created_at", "id"),
         Index("ix_alert_events_agent_id_created_at_id", "agent_id", "created_at", "id"),
+        Index("ix_alert_events_state_created_at_id", "state", "created_at", "id"),
         Index("ix_alert_events_run_id", "run_id"),
     )
 

@@ -24,6 +24,14 @@ class ScheduleConfig(Base):
             postgresql_where=text("next_run_at IS NOT NULL"),
         ),
         Index("ix_schedule_configs_created_at_id", "created_at", "id"),
+        Index("ix_schedule_configs_benchmark_id_created_at_id", "benchmark_id", "created_at", "id"),
+        Index("ix_schedule_configs_agent_id_created_at_id", "agent_id", "created_at", "id"),
+        Index(
+            "ix_schedule_configs_disabled",
+            "created_at",
+            "id",
+            postgresql_where=text("enabled IS false"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -17,10 +17,19 @@ class WebhookSecret(Base):
     """
 
     __tablename__ = "webhook_secrets"
+    __table_args__ = (
+        Index("ix_webhook_secrets_benchmark_id_created_at_id", "benchmark_id", "created_at", "id"),
+        Index(
+            "ix_webhook_secrets_langfuse",
+            "created_at",
+            "id",
+            postgresql_where=text("benchmark_id IS NULL"),
+        ),
+    )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     benchmark_id: Mapped[str | None] = mapped_column(
-        ForeignKey("benchmarks.id", ondelete="CASCADE"), index=True
+        ForeignKey("benchmarks.id", ondelete="CASCADE")
     )
     name: Mapped[str | None]
     secret: Mapped[str] = mapped_column(info=ENCRYPTED)

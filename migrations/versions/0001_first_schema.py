@@ -432,8 +432,15 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name="pk_alert_rules"),
     )
-    op.create_index("ix_alert_rules_agent_id", "alert_rules", ["agent_id"])
-    op.create_index("ix_alert_rules_benchmark_id_id", "alert_rules", ["benchmark_id", "id"])
+    op.create_index("ix_alert_rules_agent_id_created_at_id", "alert_rules", ["agent_id", "created_at", "id"])
+    op.create_index("ix_alert_rules_benchmark_id_created_at_id", "alert_rules", ["benchmark_id", "created_at", "id"])
+    op.create_index(
+        "ix_alert_rules_disabled",
+        "alert_rules",
+        ["created_at", "id"],
+        unique=False,
+        postgresql_where=sa.text("enabled IS false"),
+    )
     op.create_index("ix_alert_rules_created_at_id", "alert_rules", ["created_at", "id"])
     op.create_table(
         "benchmark_agents",
@@ -677,6 +684,17 @@ def upgrade() -> None:
     )
     op.create_index("ix_schedule_configs_created_at_id", "schedule_configs", ["created_at", "id"])
     op.create_index(
+        "ix_schedule_configs_benchmark_id_created_at_id", "schedule_configs", ["benchmark_id", "created_at", "id"]
+    )
+    op.create_index("ix_schedule_configs_agent_id_created_at_id", "schedule_configs", ["agent_id", "created_at", "id"])
+    op.create_index(
+        "ix_schedule_configs_disabled",
+        "schedule_configs",
+        ["created_at", "id"],
+        unique=False,
+        postgresql_where=sa.text("enabled IS false"),
+    )
+    op.create_index(
         "ix_schedule_configs_next_run_at",
         "schedule_configs",
         ["next_run_at"],
@@ -696,7 +714,16 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name="pk_webhook_secrets"),
     )
-    op.create_index("ix_webhook_secrets_benchmark_id", "webhook_secrets", ["benchmark_id"])
+    op.create_index(
+        "ix_webhook_secrets_benchmark_id_created_at_id", "webhook_secrets", ["benchmark_id", "created_at", "id"]
+    )
+    op.create_index(
+        "ix_webhook_secrets_langfuse",
+        "webhook_secrets",
+        ["created_at", "id"],
+        unique=False,
+        postgresql_where=sa.text("benchmark_id IS NULL"),
+    )
     op.create_table(
         "alert_events",
         sa.Column("id", sa.Text(), nullable=False),
@@ -732,6 +759,7 @@ def upgrade() -> None:
     op.create_index("ix_alert_events_created_at_id", "alert_events", ["created_at", "id"])
     op.create_index("ix_alert_events_incident_id", "alert_events", ["incident_id"])
     op.create_index("ix_alert_events_run_id", "alert_events", ["run_id"])
+    op.create_index("ix_alert_events_state_created_at_id", "alert_events", ["state", "created_at", "id"])
     op.create_table(
         "incidents",
         sa.Column("id", sa.Text(), nullable=False),
