@@ -8,19 +8,22 @@ the API client, rich) inside the functions that need them. A unit test asserts t
 import gc
 import importlib
 import sys
+from collections.abc import Callable
+from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
 from app.core.console import terminal
 from app.core.console.table import field, print_page
 from app.core.console.terminal import (
     HELP_OPTIONS,
     Command,
+    CommandFunction,
     DeferredCommand,
     Format,
+    Group,
     OutputFormat,
     WrongUsage,
     load_command,
@@ -30,21 +33,55 @@ from app.core.console.terminal import (
 GC_THRESHOLD = 50_000
 
 
+class Heading(StrEnum):
+    """The headings of `mosaico --help`, in their order."""
+
+    FILES = "Results in files, without a server"
+    BENCHMARKS = "Agents, benchmarks and runs"
+    ALERTS = "Alerts and notifications"
+    HARNESSES = "Harnesses"
+    SERVICE = "The service"
+    ADMINISTRATION = "Administration"
+
+
 class Entry(NamedTuple):
-    """Location (`module:attribute`) and help line of a command or group of another module."""
+    """Location (`module:attribute`), help line and heading of a command or group of another module.
+
+    A command in the group of another domain has no heading.
+    """
 
     location: str
     help: str
+    heading: Heading | None = None
 
 
 # A name of two words adds a command to the group of another domain: `runs report` belongs to
 # reporting, which is above runs in the import order.
 COMMANDS = {
-    "db": Entry("app.postgres.cli:cli", "Start, stop, inspect and upgrade the database."),
-    "agents": Entry("app.agents.cli:cli", "Manage agents."),
-    "benchmarks": Entry("app.benchmarks.cli:cli", "Manage benchmarks and their KPIs."),
-    "datasets": Entry("app.traces.cli:cli", "Manage uploaded datasets."),
-    "runs": Entry("app.runs.cli:cli", "Start, watch and compare benchmark runs."),
+    "compare": Entry(
+        "app.reporting.compare_cli:cli",
+        "Compare two files of results: verdict, interval and flipped items. No server is needed.",
+        Heading.FILES,
+    ),
+    "score": Entry(
+        "app.metrics.cli:cli",
+        "Compute metrics of a file of results. No server is needed.",
+        Heading.FILES,
+    ),
+    "gate": Entry(
+        "app.gate.cli:cli", "Pass or fail a run against its baseline, for CI.", Heading.FILES
+    ),
+    "db": Entry(
+        "app.postgres.cli:cli", "Start, stop, inspect and upgrade the database.", Heading.SERVICE
+    ),
+    "agents": Entry("app.agents.cli:cli", "Manage agents.", Heading.BENCHMARKS),
+    "benchmarks": Entry(
+        "app.benchmarks.cli:cli", "Manage benchmarks and their KPIs.", Heading.BENCHMARKS
+    ),
+    "datasets": Entry("app.traces.cli:cli", "Manage uploaded datasets.", Heading.BENCHMARKS),
+    "runs": Entry(
+        "app.runs.cli:cli", "Start, watch and compare benchmark runs.", Heading.BENCHMARKS
+    ),
     "runs compare": Entry(
         "app.comparison.cli:compare",
         "Compare two runs: verdicts, flipped items, and the features that these have in common.",
@@ -69,40 +106,53 @@ COMMANDS = {
         "app.reporting.cli:view",
         "Write the traces of a run as an HTML page: transcripts, filters by result and category.",
     ),
-    "gate": Entry("app.gate.cli:cli", "Pass or fail a run against its baseline, for CI."),
-    "schedules": Entry("app.schedules.cli:cli", "Manage schedules."),
-    "cron": Entry("app.schedules.cli:cron_cli", "Preview cron expressions."),
-    "alerts": Entry("app.alerts.cli:cli", "Read alerts; manage alert rules and silences."),
+    "schedules": Entry("app.schedules.cli:cli", "Manage schedules.", Heading.BENCHMARKS),
+    "cron": Entry("app.schedules.cli:cron_cli", "Preview cron expressions.", Heading.BENCHMARKS),
+    "alerts": Entry(
+        "app.alerts.cli:cli", "Read alerts; manage alert rules and silences.", Heading.ALERTS
+    ),
     "incidents": Entry(
-        "app.alerts.incident_cli:cli", "Read incidents; acknowledge them; accept new levels."
+        "app.alerts.incident_cli:cli",
+        "Read incidents; acknowledge them; accept new levels.",
+        Heading.ALERTS,
     ),
-    "notify": Entry("app.notifications.cli:cli", "Manage notification endpoints and deliveries."),
-    "inbox": Entry("app.notifications.cli:inbox", "Read the notifications of the service."),
-    "compare": Entry(
-        "app.reporting.compare_cli:cli",
-        "Compare two files of results: verdict, interval and flipped items. No server is needed.",
+    "notify": Entry(
+        "app.notifications.cli:cli", "Manage notification endpoints and deliveries.", Heading.ALERTS
     ),
-    "score": Entry(
-        "app.metrics.cli:cli", "Compute metrics of a file of results. No server is needed."
+    "inbox": Entry(
+        "app.notifications.cli:inbox", "Read the notifications of the service.", Heading.ALERTS
     ),
     "bash-eval": Entry(
-        "app.harness.bash.cli:cli", "Evaluate how well a model works in a sandboxed bash."
+        "app.harness.bash.cli:cli",
+        "Evaluate how well a model works in a sandboxed bash.",
+        Heading.HARNESSES,
     ),
     "ot-bench": Entry(
         "app.harness.mcp.cli:cli",
         "Evaluate models and MCP servers, and measure the cost of their tools.",
+        Heading.HARNESSES,
     ),
-    "formula": Entry("app.formula.cli:cli", "Check and evaluate KPI formulas."),
-    "purge": Entry("app.purge_cli:cli", "Delete the traces of old runs. Their history is kept."),
-    "secrets": Entry("app.secrets_cli:cli", "Manage the master keys that encrypt stored secrets."),
-    "keys": Entry("app.access.cli:cli", "Manage API keys."),
+    "formula": Entry("app.formula.cli:cli", "Check and evaluate KPI formulas.", Heading.FILES),
+    "purge": Entry(
+        "app.purge_cli:cli",
+        "Delete the traces of old runs. Their history is kept.",
+        Heading.ADMINISTRATION,
+    ),
+    "secrets": Entry(
+        "app.secrets_cli:cli",
+        "Manage the master keys that encrypt stored secrets.",
+        Heading.ADMINISTRATION,
+    ),
+    "keys": Entry("app.access.cli:cli", "Manage API keys.", Heading.ADMINISTRATION),
     "audit": Entry(
-        "app.access.cli:audit", "Show the audit log, newest first. Requires an admin key."
+        "app.access.cli:audit",
+        "Show the audit log, newest first. Requires an admin key.",
+        Heading.ADMINISTRATION,
     ),
 }
 
 
-class Root(TyperGroup):
+class Root(Group):
     """The commands of this module, followed by those of the table."""
 
     def __init__(self, **settings: Any) -> None:
@@ -110,6 +160,12 @@ class Root(TyperGroup):
         for name in COMMANDS:
             if " " not in name:
                 self.add_command(_defer(name))
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        headings = list(Heading)
+        commands: Any = self.commands
+        names = super().list_commands(ctx)
+        return sorted(names, key=lambda name: headings.index(commands[name].rich_help_panel))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         # Parsing options takes as long as the whole start-up before it.
@@ -129,19 +185,27 @@ cli = typer.Typer(
 )
 
 
+def _command(name: str, heading: Heading) -> Callable[[CommandFunction], CommandFunction]:
+    return cli.command(name, cls=Command, rich_help_panel=heading)
+
+
 def load_entry(name: str) -> Any:
     """The command or group of the table, with the commands that other domains add to it."""
     module, _, attribute = COMMANDS[name].location.partition(":")
     command = typer.main.get_command(getattr(importlib.import_module(module), attribute))
     for child in COMMANDS:
-        if child.startswith(f"{name} ") and isinstance(command, TyperGroup):
+        if child.startswith(f"{name} ") and isinstance(command, Group):
             command.add_command(_defer(child))
     return command
 
 
 def _defer(name: str) -> DeferredCommand:
+    entry = COMMANDS[name]
     return DeferredCommand(
-        name.rpartition(" ")[2], partial(load_entry, name), help=COMMANDS[name].help
+        name.rpartition(" ")[2],
+        partial(load_entry, name),
+        help=entry.help,
+        rich_help_panel=entry.heading,
     )
 
 
@@ -162,7 +226,7 @@ def root(
         _print_version()
 
 
-@cli.command("help", cls=Command)
+@_command("help", Heading.ADMINISTRATION)
 def show_help(
     context: typer.Context,
     words: Annotated[
@@ -173,7 +237,7 @@ def show_help(
     current: Any = context.parent
     for word in words or ():
         group = load_command(current.command)
-        command = group.get_command(current, word) if isinstance(group, TyperGroup) else None
+        command = group.get_command(current, word) if isinstance(group, Group) else None
         if command is None:
             raise WrongUsage(
                 f"{current.command_path} has no command {word!r}", hint="`mosaico help` lists all"
@@ -182,7 +246,7 @@ def show_help(
     terminal.print_result(current.get_help())
 
 
-@cli.command(cls=Command)
+@_command("serve", Heading.SERVICE)
 def serve() -> None:
     """Run everything on this machine: embedded database, API, worker and scheduler."""
     from app.core.settings import load_settings
@@ -192,7 +256,7 @@ def serve() -> None:
     serve_all(load_settings(), print_status)
 
 
-@cli.command(cls=Command)
+@_command("api", Heading.SERVICE)
 def api() -> None:
     """Run one API process."""
     from app.core.settings import load_settings
@@ -204,7 +268,7 @@ def api() -> None:
     serve_api(load_settings())
 
 
-@cli.command(cls=Command)
+@_command("worker", Heading.SERVICE)
 def worker() -> None:
     """Run one worker process. Any number may run, on any number of machines."""
     from app.core.settings import load_settings
@@ -216,7 +280,7 @@ def worker() -> None:
     run_worker(load_settings())
 
 
-@cli.command(cls=Command)
+@_command("scheduler", Heading.SERVICE)
 def scheduler() -> None:
     """Run one scheduler process. Several may run: each schedule still fires once."""
     from app.core.settings import load_settings
@@ -228,7 +292,7 @@ def scheduler() -> None:
     run_scheduler(load_settings())
 
 
-@cli.command(cls=Command)
+@_command("plugins", Heading.ADMINISTRATION)
 def plugins(output: Format = OutputFormat.TABLE) -> None:
     """List the loaded plugins: metrics, trace sources, channels and evaluators.
 

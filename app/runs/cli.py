@@ -34,6 +34,7 @@ from app.core.console.terminal import (
     print_result,
     print_status,
 )
+from app.kpis.number_text import format_number
 from app.results.rules import RunStatus
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ def _traces(run: JSON) -> str:
 
 def _interval(measurement: JSON) -> str | None:
     low, high = measurement["intervalLow"], measurement["intervalHigh"]
-    return None if low is None or high is None else f"{format_cell(low)} to {format_cell(high)}"
+    if low is None or high is None:
+        return None
+    return f"{format_number(low)} to {format_number(high)}"
 
 
 def _verdict(resource: JSON) -> str | None:
@@ -73,13 +76,13 @@ CATEGORY_COLUMNS = (
 COLUMNS = (
     field("id"),
     field("status"),
-    field("validity"),
     Column("verdict", _verdict),
     field("benchmarkId", "benchmark"),
     field("agentId", "agent"),
+    time_field("createdAt", "created"),
+    field("validity"),
     field("runName", "run name"),
     Column("traces", _traces),
-    time_field("createdAt", "created"),
     time_field("completedAt", "completed"),
 )
 METRIC_COLUMNS = (

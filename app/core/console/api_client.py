@@ -1,17 +1,24 @@
 """Client of the service's REST API for the command line: address, key, responses and errors."""
 
 import http
-import ipaddress
-import json
-import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import httpx
 
+from app.core.console.event_stream import ServerSentEvent, read_events
+from app.core.console.service_address import find_service
+from app.core.console.short_ids import (
+    FULL_LENGTH,
+    GENERATED_ID_LISTS,
+    LATEST,
+    is_short_id,
+)
+from app.core.console.terminal import WrongUsage
 from app.core.errors import (
     AppError,
     Conflict,
@@ -24,8 +31,6 @@ from app.core.errors import (
     Unavailable,
 )
 from app.core.http.client import own_service_client
-from app.core.secret_files import read_secret_file
-from app.core.settings import Settings, load_settings
 
 JSON = dict[str, Any]
 # A list is sent as one parameter per element.
@@ -33,8 +38,11 @@ QueryValue: TypeAlias = str | int | bool | list[str] | None
 QueryParameters: TypeAlias = Mapping[str, QueryValue]
 
 API_PREFIX = "/api/v1"
-ADMIN_KEY_FILE = "admin.key"
 MAX_PAGE_SIZE = 200
+# A short ID is one that a table showed: it is among the newest.
+SEARCHED_IDS = 1000
+# The end of a message that names a request of the API; on the command line the hint names a command.
+_REQUEST_REMEDY = re.compile(r"; (?:GET|POST|PUT|PATCH|DELETE) /api/v1/\S*[^;]*$")
 RESPONSE_TIMEOUT_S = 60.0
 # The shell waits for a completion: no IDs are better than a delay.
 COMPLETION_TIMEOUT_S = 0.3
@@ -92,33 +100,11 @@ class UnexpectedResponse(AppError):
     exit_code = 69
 
 
-class InvalidServiceUrl(AppError):
-    """MOSAICO_URL is not a valid HTTP address; write it as http://127.0.0.1:8080."""
-
-    code = "invalid-service-url"
-    exit_code = 78
-
-
-class ServiceAddress(NamedTuple):
-    """URL of the service, the API key for it, and the source of that key."""
-
-    url: str
-    key: str | None
-    key_source: str
-
-
 class TaggedDocument(NamedTuple):
     """A document and its ETag, which a conditional edit sends back."""
 
     document: JSON
     etag: str | None
-
-
-class ServerSentEvent(NamedTuple):
-    """A server-sent event; `data` is None for a keep-alive comment."""
-
-    id: str | None
-    data: JSON | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +168,26 @@ class ApiClient:
                 break
         return {"items": items, "nextCursor": cursor}
 
+    def full_id(self, path: str, text: str) -> str:
+        """The ID of a resource of a list: of `latest`, or of an ID that is cut; else the text.
+
+        Raises: `WrongUsage` for `latest` of an empty list, and a beginning of several IDs.
+        """
+        if text == LATEST and path in GENERATED_ID_LISTS:
+            newest = self.page(path, limit=1)["items"]
+            if not newest:
+                raise WrongUsage(f"there is no {LATEST} yet: the list is empty")
+            return str(newest[0]["id"])
+        if not is_short_id(text) or len(text) == FULL_LENGTH:
+            return text
+        ids = [str(item["id"]) for item in self.page(path, limit=SEARCHED_IDS)["items"]]
+        matching = [known_id for known_id in ids if known_id.startswith(text)]
+        if len(matching) > 1 and text not in matching:
+            raise WrongUsage(
+                f"{len(matching)} IDs begin with {text}", hint="write more characters of the ID"
+            )
+        return text if text in matching or not matching else matching[0]
+
     def upload(
         self,
         path: str,
@@ -203,12 +209,13 @@ class ApiClient:
 
         Raises: `ServiceUnreachable` also when the connection breaks.
         """
+        url = self._url(path)
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last_id} if last_id else {})}
         with (
             self._translate_errors(),
             self.client.stream(
                 "GET",
-                API_PREFIX + path,
+                url,
                 headers=headers,
                 timeout=httpx.Timeout(RESPONSE_TIMEOUT_S, read=STREAM_TIMEOUT_S),
             ) as response,
@@ -234,8 +241,19 @@ class ApiClient:
     ) -> httpx.Response:
         # httpx would send None as an empty parameter, which the service rejects.
         present = {name: value for name, value in parameters.items() if value is not None}
+        url = self._url(path)
         with self._translate_errors():
-            return self.client.request(method, API_PREFIX + path, params=present, **content)
+            return self.client.request(method, url, params=present, **content)
+
+    def _url(self, path: str) -> str:
+        """The URL of a path whose second segment, if any, may be a short ID."""
+        _, resource, *segments = path.split("/")
+        if segments:
+            text = unquote(segments[0])
+            full_id = self.full_id(f"/{resource}", text)
+            if full_id != text:
+                segments[0] = quote_segment(full_id)
+        return "/".join((API_PREFIX, resource, *segments))
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
@@ -268,6 +286,7 @@ class ApiClient:
         hint = self._hint(response.status_code, code)
         if hint:
             members["hint"] = hint
+            detail = _REQUEST_REMEDY.sub("", detail)
         error_class = _ERROR_CLASSES.get(response.status_code, AppError)
         raise error_class(detail, code=code, errors=items, **members)
 
@@ -299,51 +318,6 @@ def open_api(timeout_s: float = RESPONSE_TIMEOUT_S) -> Iterator[ApiClient]:
         yield ApiClient(client, service.key_source)
 
 
-def find_service() -> ServiceAddress:
-    """The address of the service and the API key to send.
-
-    The key is MOSAICO_API_KEY. Without it, the administrator's key is used, but only for a service
-    on this machine: it is never sent anywhere else.
-    Raises: `InvalidServiceUrl`, `UnsafeSecretFile`, `BadSettings`.
-    """
-    url = os.environ.get("MOSAICO_URL", "").strip()
-    key = os.environ.get("MOSAICO_API_KEY", "").strip()
-    # Both given: the settings are not read, and a command works without any configuration of the
-    # service.
-    if not (url and key):
-        settings = load_settings()
-        url = url or f"http://127.0.0.1:{settings.port}"
-    _check_url(url)
-    if key:
-        return ServiceAddress(url, key, "MOSAICO_API_KEY")
-    # A wrong MOSAICO_URL must not send the administrator's key to a foreign server.
-    if not _is_loopback(url):
-        return ServiceAddress(url, None, "none, because MOSAICO_API_KEY is not set")
-    return _local_admin_address(url, settings)
-
-
-def read_events(lines: Iterable[str]) -> Iterator[ServerSentEvent]:
-    """The events in the lines of a stream, keep-alive comments included.
-
-    Source: WHATWG HTML, section 9.2 Server-sent events.
-    """
-    event_id, data = None, list[str]()
-    for line in lines:
-        name, _, value = line.partition(":")
-        if not line:
-            # Source: an event without data is not dispatched.
-            if data:
-                yield ServerSentEvent(event_id, json.loads("\n".join(data)))
-            data = []
-        elif not name:
-            yield ServerSentEvent(event_id, None)
-        elif name == "id":
-            # One space after the colon belongs to the format, a second one to the value.
-            event_id = value.removeprefix(" ")
-        elif name == "data":
-            data.append(value.removeprefix(" "))
-
-
 def list_ids(path: str, incomplete: str) -> list[str]:
     """IDs that start with `incomplete`, for shell completion; empty on any error or timeout."""
     try:
@@ -357,37 +331,6 @@ def list_ids(path: str, incomplete: str) -> list[str]:
 def quote_segment(text: str) -> str:
     """An ID as one segment of a URL path, with every special character quoted."""
     return quote(text, safe="")
-
-
-def _local_admin_address(url: str, settings: Settings) -> ServiceAddress:
-    configured = settings.admin_key.get_secret_value().strip() if settings.admin_key else ""
-    if configured:
-        return ServiceAddress(url, configured, "MOSAICO_ADMIN_KEY")
-    path = settings.data_dir / ADMIN_KEY_FILE
-    key = read_secret_file(path)
-    return ServiceAddress(url, key, str(path) if key else f"none, because {path} does not exist")
-
-
-def _check_url(url: str) -> None:
-    try:
-        parsed = httpx.URL(url)
-        # A password in the URL would appear in messages and in the process list.
-        is_valid = parsed.scheme in ("http", "https") and bool(parsed.host) and not parsed.userinfo
-    except httpx.InvalidURL:
-        is_valid = False
-    if not is_valid:
-        raise InvalidServiceUrl(
-            "MOSAICO_URL is not a valid HTTP address",
-            hint="write it as http://127.0.0.1:8080, or unset it",
-        )
-
-
-def _is_loopback(url: str) -> bool:
-    host = httpx.URL(url).host
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _parse_error_item(item: JSON) -> ErrorItem:

@@ -17,6 +17,7 @@ import typer
 
 from app.core.console.input_files import read_object
 from app.core.console.shell_completion import complete_ids
+from app.core.console.short_ids import GENERATED_ID_LISTS
 from app.core.console.table import (
     JSON,
     Column,
@@ -51,12 +52,23 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 Limit = Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows, newest first.")]
 
+Fields = Annotated[
+    str | None,
+    typer.Option(
+        "--fields",
+        metavar="NAMES",
+        help="Print only these fields of the JSON, comma-separated, such as id,verdict.verdict.",
+    ),
+]
+
 
 def id_argument(noun: str, path: str) -> Any:
     """The argument that names one resource by its ID, to stand in `Annotated[str, …]`."""
     return typer.Argument(
         metavar=noun.rpartition(" ")[2].upper(),
-        help=f"ID of the {noun}.",
+        help=f"ID of the {noun}, its beginning, or `latest`."
+        if path in GENERATED_ID_LISTS
+        else f"ID of the {noun}.",
         autocompletion=complete_ids(path),
     )
 
@@ -135,13 +147,14 @@ class Resource:
             parameters: dict[str, QueryValue] = {key: values[key] or None for key in filters}
             with _open_api() as api:
                 page = api.page(self.path, limit=values["limit"], **parameters)
-            print_page(page, columns, values["output"])
+            print_page(page, columns, values["output"], values["fields"])
 
         self._add(
             name,
             run,
             *(CommandParameter(key, annotation) for key, annotation in filters.items()),
             CommandParameter("limit", Limit, limit),
+            CommandParameter("fields", Fields),
             OUTPUT,
             help_text=help_text,
         )

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from app.core.console.short_ids import shorten_ids
 from app.core.console.terminal import (
     OutputFormat,
+    WrongUsage,
     escape_line,
     is_interactive,
     print_json,
@@ -19,6 +21,8 @@ JSON = dict[str, Any]
 
 TIME_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 BYTES_PER_UNIT = 1024
+# Between two columns of a framed table.
+COLUMN_GAP = 3
 
 
 class Column(NamedTuple):
@@ -51,8 +55,17 @@ def tabulate(items: Sequence[JSON], columns: Sequence[Column]) -> Table:
     return Table(titles, [[format_cell(column.read(item)) for column in columns] for item in items])
 
 
-def print_page(page: JSON, columns: Sequence[Column], output: OutputFormat) -> None:
-    """Print a list response of the API: `{items, nextCursor}`."""
+def print_page(
+    page: JSON, columns: Sequence[Column], output: OutputFormat, fields: str | None = None
+) -> None:
+    """Print a list response of the API: `{items, nextCursor}`; only its `fields` where they are given.
+
+    Raises: `WrongUsage` for a field that the items do not have.
+    """
+    if fields is not None:
+        names = [name.strip() for name in fields.split(",") if name.strip()]
+        items = [{name: _read_field(item, name) for name in names} for item in page["items"]]
+        page, columns = page | {"items": items}, [field(name) for name in names]
     if output is OutputFormat.JSON:
         print_json(page)
         return
@@ -61,11 +74,27 @@ def print_page(page: JSON, columns: Sequence[Column], output: OutputFormat) -> N
         print_status(f"only the first {len(page['items'])} are shown; raise --limit to see more")
 
 
+def _read_field(item: JSON, name: str) -> object:
+    """The value of a field by its name, such as `verdict.verdict`; None below a missing value."""
+    value: Any = item
+    for part in name.split("."):
+        if value is None:
+            return None
+        if not isinstance(value, dict) or part not in value:
+            known = ", ".join(value) if isinstance(value, dict) else "none"
+            raise WrongUsage(f"--fields {name}: there is no field {part}", hint=f"fields: {known}")
+        value = value[part]
+    return value
+
+
 def print_details(details: Mapping[str, object]) -> None:
-    """Print one resource, one line per field."""
+    """Print one resource, one line per field; on a terminal without the empty ones."""
     lines = [[name, format_cell(value)] for name, value in details.items()]
     if not is_interactive(sys.stdout):
         _print_tab_separated(lines)
+        return
+    lines = [[name, cell] for name, cell in lines if cell]
+    if not lines:
         return
     width = max(len(name) for name, _ in lines)
     for name, cell in lines:
@@ -136,6 +165,29 @@ def _print_tab_separated(lines: Sequence[Sequence[str]]) -> None:
         print_result("\t".join(line))
 
 
+def fit_columns(table: Table, width: int) -> Table:
+    """The table with as many columns as fit without breaking a word; the first one always stays.
+
+    Columns without a value go first, then the last ones.
+    """
+    columns = [
+        (title, shorten_ids([row[index] for row in table.rows]))
+        for index, title in enumerate(table.titles)
+    ]
+    while len(columns) > 1 and sum(_word_width(*column) for column in columns) > width - (
+        COLUMN_GAP * len(columns)
+    ):
+        empty = [column for column in columns[1:] if not any(column[1])]
+        columns.remove(empty[-1] if empty else columns[-1])
+    rows = [[cells[index] for _, cells in columns] for index in range(len(table.rows))]
+    return Table([title for title, _ in columns], rows)
+
+
+def _word_width(title: str, cells: Sequence[str]) -> int:
+    """The width of a column that breaks no word."""
+    return max(len(word) for text in (title, *cells) for word in text.split() or [""])
+
+
 def _print_framed(table: Table) -> None:
     # rich takes 30 ms to import; output for programs needs none.
     from rich import box
@@ -143,11 +195,17 @@ def _print_framed(table: Table) -> None:
     from rich.table import Table as Frame
     from rich.text import Text
 
-    frame = Frame(box=box.SIMPLE_HEAD, header_style="", pad_edge=False)
-    for title in table.titles:
-        frame.add_column(Text(title), overflow="fold")
-    for row in table.rows:
-        frame.add_row(*map(Text, row))
     # Without colors, so that copied text stays plain; cells are `Text`, which rich does not read as
     # markup.
-    Console(color_system=None, highlight=False).print(frame)
+    console = Console(color_system=None, highlight=False)
+    fitting = fit_columns(table, console.width)
+    frame = Frame(box=box.SIMPLE_HEAD, header_style="", pad_edge=False)
+    for index, title in enumerate(fitting.titles):
+        min_width = _word_width(title, [row[index] for row in fitting.rows])
+        frame.add_column(Text(title), overflow="fold", min_width=min_width)
+    for row in fitting.rows:
+        frame.add_row(*map(Text, row))
+    console.print(frame)
+    hidden = [title for title in table.titles if title not in fitting.titles]
+    if hidden:
+        print_status(f"not shown: {', '.join(hidden)}; --json and a wider terminal show them")

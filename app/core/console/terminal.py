@@ -13,7 +13,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from app.core.errors import AppError
 
@@ -76,6 +76,17 @@ class Command(TyperCommand):
             args = options + args[end:]
         return super().parse_args(ctx, args)
 
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """The examples of the command end its help."""
+        # When help is printed: other commands need no examples.
+        from app.core.console.examples import examples_of
+
+        super().format_epilog(ctx, formatter)
+        if examples := examples_of(ctx.command_path):
+            with formatter.section("Examples"):
+                # Not wrapped, so that they can be copied.
+                formatter.write("".join(f"  {line}\n" for line in examples))
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -84,6 +95,30 @@ class Command(TyperCommand):
             wants_json = ctx.params.get("output") == OutputFormat.JSON or ctx.params.get("jsonl")
             report_error(error, OutputFormat.JSON if wants_json else OutputFormat.TABLE)
             raise typer.Exit(error.exit_code) from None
+
+
+class Group(TyperGroup):
+    """A group whose help gives the whole first sentence of each command, under headings.
+
+    The heading of a command is its `rich_help_panel`.
+    """
+
+    # `ctx` and `formatter` are untyped: typer exports no names for these classes.
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        commands = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
+        visible = [command for command in commands if command is not None and not command.hidden]
+        if not visible:
+            return
+        # All names have one width, so that the sentences of all headings begin in one column.
+        width = max(len(command.name or "") for command in visible)
+        by_heading: dict[str, list[tuple[str, str]]] = {}
+        for command in visible:
+            heading = getattr(command, "rich_help_panel", None)
+            rows = by_heading.setdefault(heading if isinstance(heading, str) else "Commands", [])
+            rows.append(((command.name or "").ljust(width), first_sentence(command.help or "")))
+        for heading, rows in by_heading.items():
+            with formatter.section(heading):
+                formatter.write_dl(rows)
 
 
 class DeferredCommand(TyperCommand):
@@ -107,6 +142,7 @@ class CommandGroup(typer.Typer):
         context = {"help_option_names": HELP_OPTIONS, **settings.pop("context_settings", {})}
         super().__init__(
             name=name,
+            cls=Group,
             help=help,
             no_args_is_help=True,
             rich_markup_mode=None,
@@ -128,6 +164,13 @@ class CommandGroup(typer.Typer):
     def add_group(self, group: "CommandGroup") -> None:
         """Add a nested group under its own name."""
         self.add_typer(group)
+
+
+def first_sentence(text: str) -> str:
+    """The first paragraph of a help text up to the end of its first sentence, on one line."""
+    paragraph = " ".join(text.strip().partition("\n\n")[0].split())
+    sentence, full_stop, _ = paragraph.partition(". ")
+    return f"{sentence}." if full_stop else paragraph
 
 
 def load_command(command: Any) -> Any:

@@ -139,7 +139,7 @@ def test_list__filters_by_benchmark_agent_and_status(
 
     def listed(*options: str) -> list[str]:
         lines = mosaico.ok("runs", "list", *options).stdout.splitlines()
-        assert lines[0].split("\t")[:3] == ["id", "status", "validity"]
+        assert lines[0].split("\t")[:3] == ["id", "status", "verdict"]
         return [line.split("\t")[0] for line in lines[1:]]
 
     assert listed() == [waiting["id"], done["id"]]
@@ -255,3 +255,30 @@ def test_show_and_rescore__print_the_verdict_and_start_a_run(
     assert "First run: there is no earlier valid run" in output
     again = mosaico.ok("runs", "rescore", run["id"]).stdout.strip()
     assert service.get(f"/benchmark-runs/{again}")["rescoreOf"] == run["id"]
+
+
+def test_run_id__may_be_latest_or_its_beginning(
+    mosaico: Shell, service: Service, two_traces: None
+) -> None:
+    nothing = mosaico("runs", "show", "latest")
+    assert (nothing.exit_code, nothing.stderr) == (
+        2,
+        "error: there is no latest yet: the list is empty\n",
+    )
+    first, second = (
+        mosaico.ok("runs", "start", "bench-001", "agent-001").stdout.strip() for _ in range(2)
+    )
+    assert f"id\t{second}\n" in mosaico.ok("runs", "show", "latest").stdout
+    short = next(first[:n] for n in range(13, 36) if first[:n] != second[:n])
+    mosaico.ok("runs", "cancel", short)
+    assert service.get(f"/benchmark-runs/{first}")["status"] == "CANCELLED"
+    unknown = mosaico("runs", "show", "00000000-0000")
+    assert "no run has the ID '00000000-0000'\n" in unknown.stderr
+
+
+def test_list__fields_are_those_of_the_json(
+    mosaico: Shell, service: Service, two_traces: None
+) -> None:
+    run = mosaico.ok("runs", "start", "bench-001", "agent-001").stdout.strip()
+    listed = mosaico.ok("runs", "list", "--fields", "id,status,verdict.verdict")
+    assert listed.stdout == f"id\tstatus\tverdict.verdict\n{run}\tPENDING\t\n"

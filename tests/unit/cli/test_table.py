@@ -4,9 +4,12 @@ from datetime import timedelta
 
 import pytest
 
+from app.core.console.short_ids import is_short_id, shorten_ids
 from app.core.console.table import (
     Column,
+    Table,
     field,
+    fit_columns,
     format_age,
     format_bytes,
     format_cell,
@@ -14,7 +17,7 @@ from app.core.console.table import (
     print_details,
     print_page,
 )
-from app.core.console.terminal import OutputFormat
+from app.core.console.terminal import OutputFormat, WrongUsage
 
 COLUMNS = (field("id"), field("name", "title"), Column("double", lambda item: item["n"] * 2))
 
@@ -103,3 +106,49 @@ def test_format_time__pipe_gets_iso_8601() -> None:
 )
 def test_format_bytes__adds_a_unit(count: int, expected: str) -> None:
     assert format_bytes(count) == expected
+
+
+def test_print_page__fields_select_columns_and_json(capsys: pytest.CaptureFixture[str]) -> None:
+    page = {
+        "items": [
+            {"id": "a", "n": 1, "verdict": {"verdict": "REGRESSED"}},
+            {"id": "b", "n": 2, "verdict": None},
+        ],
+        "nextCursor": None,
+    }
+    print_page(page, COLUMNS, OutputFormat.TABLE, "id, verdict.verdict")
+    assert capsys.readouterr().out == "id\tverdict.verdict\na\tREGRESSED\nb\t\n"
+    print_page(page, COLUMNS, OutputFormat.JSON, "n")
+    assert capsys.readouterr().out == '{"items": [{"n": 1}, {"n": 2}], "nextCursor": null}\n'
+    with pytest.raises(WrongUsage, match="--fields size: there is no field size"):
+        print_page(page, COLUMNS, OutputFormat.TABLE, "id,size")
+
+
+ID = "01a206ff-9f37-7164-82e4-bc5e04e5a7ea"
+
+
+@pytest.mark.parametrize(
+    ("ids", "shown"),
+    [
+        ([ID], ["01a206ff-9f37"]),
+        ([ID, ID], ["01a206ff-9f37", "01a206ff-9f37"]),
+        # Two of one millisecond: as long as needed.
+        ([ID, ID.replace("-71", "-72")], ["01a206ff-9f37-71", "01a206ff-9f37-72"]),
+        (["support-bot", ""], ["support-bot", ""]),
+    ],
+)
+def test_shorten_ids__keeps_what_tells_them_apart(ids: list[str], shown: list[str]) -> None:
+    assert shorten_ids(ids) == shown
+    assert all(is_short_id(text) for text in shown if text.startswith("01a2"))
+
+
+def test_fit_columns__drops_empty_columns_then_the_last_and_breaks_no_word() -> None:
+    table = Table(
+        ["id", "state", "note", "name", "created"],
+        [[ID, "COMPLETED", "", "a long name", "3 h ago"], [ID, "FAILED", "", "b", "2 d ago"]],
+    )
+    # 13 + 9 + 4 + 4 + 7 and five gaps of 3.
+    assert fit_columns(table, 52).titles == table.titles
+    assert fit_columns(table, 51).titles == ["id", "state", "name", "created"]
+    assert fit_columns(table, 40).titles == ["id", "state", "name"]
+    assert fit_columns(table, 1) == Table(["id"], [["01a206ff-9f37"]] * 2)

@@ -1,0 +1,29 @@
+"""IDs that the service makes, as people write them: `latest`, or the beginning that tables show."""
+
+import re
+from collections.abc import Sequence
+
+LATEST = "latest"
+# Of these the service makes all IDs, so that `latest` is none of them; lists are newest first.
+GENERATED_ID_LISTS = frozenset({"/alerts", "/benchmark-runs", "/incidents", "/notifications"})
+SHORT_LENGTH = 13
+FULL_LENGTH = 36
+_FULL_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SHORT_ID = re.compile(rf"[0-9a-f]{{8}}-[0-9a-f-]{{4,{FULL_LENGTH - 10}}}")
+
+
+def is_short_id(text: str) -> bool:
+    """Whether a text may be the beginning of an ID."""
+    return _SHORT_ID.fullmatch(text) is not None
+
+
+def shorten_ids(cells: Sequence[str]) -> list[str]:
+    """The cells of a column; IDs are cut to a length at which they differ from each other.
+
+    Cells that are no IDs stay as they are.
+    """
+    ids = {cell for cell in cells if _FULL_ID.fullmatch(cell)}
+    length = SHORT_LENGTH
+    while len({cell[:length] for cell in ids}) < len(ids):
+        length += 1
+    return [cell[:length].rstrip("-") if cell in ids else cell for cell in cells]

@@ -1,0 +1,32 @@
+"""Every command has examples in its help, and each example is a command line that parses."""
+
+import shlex
+
+import pytest
+
+from app.core.console.examples import EXAMPLES, examples_of
+from tests.support.cli_reference import LeafCommand, commands
+
+LINES = [(words, line) for words, lines in EXAMPLES.items() for line in lines]
+# The help of an 80-column terminal, with its indent.
+MAX_LENGTH = 78
+
+
+@pytest.mark.parametrize("leaf", list(commands()), ids=lambda leaf: " ".join(leaf.words))
+def test_command__has_examples(leaf: LeafCommand) -> None:
+    assert EXAMPLES.get(" ".join(leaf.words)), "add a line to app/core/console/examples.py"
+
+
+@pytest.mark.parametrize(("words", "line"), LINES, ids=[line for _, line in LINES])
+def test_example__parses(words: str, line: str) -> None:
+    leaf = {" ".join(leaf.words): leaf for leaf in commands()}[words]
+    program, *arguments = shlex.split(line)
+    assert (program, arguments[: len(leaf.words)]) == ("mosaico", list(leaf.words))
+    assert len(line) <= MAX_LENGTH
+    leaf.command.make_context(words, arguments[len(leaf.words) :])
+
+
+def test_examples__of_a_harness_as_its_own_program() -> None:
+    assert examples_of("ot-bench schema") == ("mosaico ot-bench schema",)
+    assert examples_of("bashkit-eval lint") == ("mosaico bash-eval lint tasks.jsonl",)
+    assert examples_of("mosaico") == ()
