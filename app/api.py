@@ -8,9 +8,11 @@ from starlette.types import Scope
 from app.access.pages import router as login_pages
 from app.access.router import audit_router as audit
 from app.access.router import router as keys
+from app.agents.pages import router as agent_forms
 from app.agents.router import router as agents
 from app.alerts.inbox_pages import router as inbox_page
 from app.alerts.router import alert_configs, alerts, incidents, silences
+from app.benchmarks.pages import router as benchmark_forms
 from app.benchmarks.router import router as benchmarks
 from app.comparison.router import router as baselines
 from app.core.problem_documents import PROBLEMS
@@ -21,6 +23,8 @@ from app.metrics.router import router as metrics
 from app.notifications.router import deliveries_router as deliveries
 from app.notifications.router import endpoints_router as endpoints
 from app.notifications.router import inbox_router as notifications
+from app.overview.agent_pages import router as agent_pages
+from app.overview.benchmark_pages import router as benchmark_pages
 from app.overview.pages import router as morning_page
 from app.overview.router import router as overview
 from app.reporting.pages import router as trend_page
@@ -29,6 +33,7 @@ from app.runs.compare_pages import router as comparison_page
 from app.runs.pages import router as run_pages
 from app.runs.router import router as benchmark_runs
 from app.runs.trace_pages import router as trace_pages
+from app.schedules.pages import router as schedule_pages
 from app.schedules.router import router as schedule_configs
 from app.schedules.router import summary_router as daily_summary
 from app.traces.otel.router import PATHS as OTLP_PATHS
@@ -89,6 +94,11 @@ PAGES: tuple[APIRouter, ...] = (
     trace_pages,
     trend_page,
     inbox_page,
+    agent_pages,
+    agent_forms,
+    benchmark_pages,
+    benchmark_forms,
+    schedule_pages,
 )
 
 # Paths that are neither pages nor below `/api/`: they need no key and read none.

@@ -1,10 +1,11 @@
 """The page Morning: what got worse, whether the night can be trusted, and what runs now."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from fastapi import APIRouter, Request, Response
 from markupsafe import Markup
+from sqlalchemy.orm import Session
 
 from app.access.deps import READ
 from app.comparison.change_text import describe_change, format_amount, format_value
@@ -123,7 +124,7 @@ def _rows(overview: Overview) -> list[GridRow]:
             agent_id,
             name,
             [
-                _grid_cell(cell) if (cell := by_pair.get((agent_id, benchmark_id))) else None
+                grid_cell(cell) if (cell := by_pair.get((agent_id, benchmark_id))) else None
                 for benchmark_id in benchmark_ids
             ],
         )
@@ -131,7 +132,20 @@ def _rows(overview: Overview) -> list[GridRow]:
     ]
 
 
-def _grid_cell(cell: OverviewCell) -> GridCell:
+def read_grid_cells(
+    session: Session, now: datetime, *, agent_id: str | None = None, benchmark_id: str | None = None
+) -> list[GridCell]:
+    """The cells of an agent or a benchmark, or all of them, the worst first."""
+    overview = queries.read_overview(session, now - timedelta(hours=DAY_HOURS), now)
+    return [
+        grid_cell(cell)
+        for cell in overview.cells
+        if agent_id in (None, cell.agent_id) and benchmark_id in (None, cell.benchmark_id)
+    ]
+
+
+def grid_cell(cell: OverviewCell) -> GridCell:
+    """A cell of the overview as tables show it."""
     kpi, outcome = cell.kpi, rules.outcome_of(cell)
     if kpi is None or kpi.value is None or outcome == rules.FAILED:
         return GridCell(cell, outcome, "", "", Markup())

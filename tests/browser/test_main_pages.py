@@ -8,18 +8,25 @@ from playwright.sync_api import Page, expect
 
 from app.core.web.security_headers import CONTENT_SECURITY_POLICY
 from tests.browser.conftest import NARROW, Site
-from tests.support.page_data import HOSTILE, write_month, write_traces
+from tests.support.page_data import HOSTILE, write_month, write_schedule, write_traces
 
 RUN = "/runs/run-billing-support-0"
 PATHS = (
     "/", "/runs", RUN, "/runs/run-triage-tickets-0", "/runs/run-in-progress", f"{RUN}/traces",
     f"{RUN}/traces/run-billing-support-0/t-0", "/benchmarks/support/kpis/support-pass",
     f"{RUN}/items?item=case-000&base=run-billing-support-1", "/inbox", "/inbox?tab=silenced",
+    "/agents", "/agents/billing", "/benchmarks", "/benchmarks/support", "/schedules", "/schedules/nightly",
 )  # fmt: skip
-EMPTY_PATHS = ("/", "/runs", "/inbox")
+# A form has no data of its own, and so no twin in the API.
+FORM_PATHS = (
+    "/new/agent", "/agents/billing/edit", "/new/benchmark", "/benchmarks/support/edit",
+    "/benchmarks/support/new-kpi", "/benchmarks/support/kpis/support-pass/edit", "/new/schedule",
+    "/schedules/nightly/edit",
+)  # fmt: skip
+EMPTY_PATHS = ("/", "/runs", "/inbox", "/agents", "/benchmarks", "/schedules")
 # One worker starts one Chromium.
 pytestmark = pytest.mark.xdist_group("browser")
-every_page = pytest.mark.parametrize("path", PATHS)
+every_page = pytest.mark.parametrize("path", [*PATHS, *FORM_PATHS])
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +37,7 @@ def month(module_site: Site) -> Site:
         assert 'class="empty"' in html, f"{path} shows no empty state"
     with module_site.service.resources.db.begin() as session:
         write_month(session)
+        write_schedule(session)
         write_traces(session, "run-sql-support-0", broken=0, text=HOSTILE)
     return module_site
 
@@ -44,7 +52,7 @@ def test_page__has_no_inline_script_style_or_handler(path: str, month: Site) -> 
     assert len(response.content) <= 60_000
 
 
-@every_page
+@pytest.mark.parametrize("path", PATHS)
 def test_page__json_twin_answers(path: str, month: Site) -> None:
     html = month.service.client.get(path, headers={"Accept": "text/html"}).text
     [twin] = re.findall(r'<link rel="alternate" type="application/json" href="([^"]+)"', html)

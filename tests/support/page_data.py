@@ -20,6 +20,7 @@ from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.types import MessageSeverity, NotificationMessage
 from app.results.models import BenchmarkRun, RunMetricAggregate, TraceResult
 from app.results.plan import RunPlan
+from app.schedules.models import ScheduleConfig, ScheduleFire
 from app.statistics.verdict_rules import Scale, Side, Verdict
 from app.traces.models import CollectedTrace, Collection, TraceTranscript
 
@@ -62,7 +63,7 @@ def write_names(session: Session, agents: dict[str, str] | None = None) -> None:
         session.add(
             Benchmark(
                 id=id_, metadata_={"name": name}, dataset_ref=id_, source="local",
-                metrics=[METRIC, "LATENCY_MS"], min_coverage=0.9, max_error_share=0.05, write_back={},
+                metrics=[{"key": key, "options": {}} for key in (METRIC, "LATENCY_MS")], min_coverage=0.9, max_error_share=0.05, write_back={},
             )
         )  # fmt: skip
         for kpi_id, kpi_name, gate, unit, direction in (
@@ -333,4 +334,30 @@ def _write_alert(session: Session, now: datetime) -> None:
             attempts=1, delivered_at=now - timedelta(minutes=12),
         )
     )  # fmt: skip
+    session.flush()
+
+
+def write_schedule(session: Session, *, now: datetime | None = None) -> None:
+    """A schedule of every night whose last 30 times were met, but for a late and a missed one."""
+    now = now or datetime.now(UTC)
+    session.add(
+        ScheduleConfig(
+            id="nightly", name="Support, every night", benchmark_id="support", agent_id="billing",
+            cron_expression="0 30 2 * * *", timezone="Europe/Rome", dst_policy="SPRING", enabled=True,
+            misfire_policy="FIRE_ONCE", catchup_window_seconds=86_400, concurrency_policy="FORBID",
+            auto_disable_on_failure=True, max_consecutive_failures=3,
+            next_run_at=now + timedelta(hours=20), last_run_at=now - timedelta(hours=4),
+        )
+    )  # fmt: skip
+    for back in range(NIGHTS):
+        due_at = now - timedelta(days=back, hours=4)
+        is_missed, is_late = back == 5, back == 9
+        session.add(
+            ScheduleFire(
+                schedule_id="nightly", due_at=due_at,
+                fired_at=due_at + timedelta(minutes=4 if is_late else 0), triggered_by="SCHEDULED",
+                status="SKIPPED" if is_missed else "STARTED", reason="MISSED" if is_missed else None,
+                run_id=None if is_missed else f"run-billing-support-{back}",
+            )
+        )  # fmt: skip
     session.flush()

@@ -1,9 +1,11 @@
 """Text of pages: instants and durations in the zone of the reader, texts of users made visible."""
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
@@ -24,6 +26,24 @@ def show_text(value: Any) -> Any:
     if isinstance(value, str) and not isinstance(value, Markup):
         return show_direction_controls(replace_unstorable(value))
     return value
+
+
+class TextPart(NamedTuple):
+    """A piece of a text; a marked one is underlined."""
+
+    text: str
+    is_marked: bool
+
+
+def mark_spans(text: str, spans: Iterable[tuple[int, int]]) -> list[TextPart]:
+    """A text in pieces, those within the spans marked; an empty span marks the character before it."""
+    marked = {
+        index
+        for start, end in spans
+        for index in range(min(start, max(end - 1, 0)), max(end, start))
+    }
+    pieces = groupby(range(len(text)), key=marked.__contains__)
+    return [TextPart("".join(text[i] for i in piece), is_marked) for is_marked, piece in pieces]
 
 
 @cache
@@ -81,8 +101,15 @@ def time_element(at: datetime | None, zone: ZoneInfo, now: datetime) -> str | Ma
     if at is None:
         return MISSING
     age = format_age(at, now)
-    kind = "age" if age else "date"
-    text = age or format_instant(at, zone, now)
+    return _element(at, zone, age, "age") if age else date_element(at, zone, now)
+
+
+def date_element(at: datetime, zone: ZoneInfo, now: datetime) -> Markup:
+    """An instant as `<time>` with its date or time of day; exact in the title."""
+    return _element(at, zone, format_instant(at, zone, now), "date")
+
+
+def _element(at: datetime, zone: ZoneInfo, text: str, kind: str) -> Markup:
     # At one day of age a reader wants the date, so the script keeps the kind that the server chose.
     return Markup('<time datetime="{}" title="{}" data-kind="{}">{}</time>').format(
         at.astimezone(UTC).isoformat(timespec="seconds"), format_exact(at, zone), kind, text

@@ -27,6 +27,7 @@ from app.core.problem_documents import problem_title, request_id
 from app.core.resources import Resources
 from app.core.web import charts
 from app.core.web.page_text import (
+    date_element,
     find_zone,
     format_duration,
     format_exact,
@@ -53,7 +54,10 @@ class NavItem(NamedTuple):
 NAVIGATION: Final = (
     NavItem("Morning", "/"),
     NavItem("Runs", "/runs"),
+    NavItem("Benchmarks", "/benchmarks"),
+    NavItem("Agents", "/agents"),
     NavItem("Inbox", "/inbox"),
+    NavItem("Schedules", "/schedules"),
 )
 
 
@@ -92,6 +96,7 @@ def environment() -> Environment:
         "time": _time_filter,
         "instant": _instant_filter,
         "exact": _exact_filter,
+        "local": _local_filter,
         "duration": format_duration,
     }
     return env
@@ -235,3 +240,10 @@ def _instant_filter(context: Context, at: datetime) -> str:
 def _exact_filter(context: Context, at: datetime) -> str:
     frame: _Frame = context["frame"]
     return format_exact(at, frame.zone)
+
+
+@pass_context
+def _local_filter(context: Context, at: datetime) -> Markup:
+    """An instant as a date and time in the reader's zone, also within a day."""
+    frame: _Frame = context["frame"]
+    return date_element(at, frame.zone, frame.now)

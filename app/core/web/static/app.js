@@ -74,9 +74,9 @@ for (const button of document.querySelectorAll("[data-back]")) {
 
 // Fragments: the parts of the page with [data-fragment] are replaced by those of a fetched page.
 let latest = 0;
-async function refresh(url, { remember = false } = {}) {
+async function refresh(url, { remember = false, ...request } = {}) {
   const mine = ++latest;
-  const response = await fetch(url, { headers: { Accept: "text/html" } });
+  const response = await fetch(url, { headers: { Accept: "text/html" }, ...request });
   if (response.redirected && new URL(response.url).pathname === "/login") return location.reload();
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   if (mine !== latest) return;
@@ -97,6 +97,14 @@ on("input", "form[data-filter]", (event, form) => {
   typing = setTimeout(() => {
     const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== ""));
     refresh(`${form.getAttribute("action")}${query.size ? `?${query}` : ""}`, { remember: true });
+  }, 150);
+});
+on("input", "form[data-preview]", (event, form) => {
+  clearTimeout(typing);
+  typing = setTimeout(() => {
+    const body = new URLSearchParams(new FormData(form));
+    body.set("check", 1);
+    refresh(form.action, { method: "POST", body });
   }, 150);
 });
 addEventListener("popstate", () => location.reload());
@@ -177,7 +185,7 @@ on("pointerover", "[data-point]", (event, point) => {
 });
 
 // Keyboard
-const goTo = { m: "/", r: "/runs", i: "/inbox" };
+const goTo = { m: "/", r: "/runs", b: "/benchmarks", i: "/inbox", s: "/schedules" };
 let going = 0;
 const dialog = document.getElementById("shortcuts");
 const toggle = document.querySelector("[data-shortcuts-switch]");

@@ -1,0 +1,124 @@
+"""Forms of agents: register, edit and delete one."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+from fastapi.responses import RedirectResponse
+
+from app.access.deps import ADMIN
+from app.agents import queries, service
+from app.agents.models import Agent
+from app.agents.router import agent_view
+from app.agents.schemas import AgentCreate, AgentPatch
+from app.core.resources import Resources
+from app.core.schemas import changed_fields
+from app.core.web.deps import Res
+from app.core.web.form_pages import (
+    SEE_OTHER,
+    FormPage,
+    require_revision,
+    show_form,
+    submit_form,
+)
+from app.core.web.forms import SentForm
+from app.core.web.pages import Crumb, path_of
+from app.core.web.schema_forms import FieldInput, SchemaForm
+
+router = APIRouter()
+
+NAV = "/agents"
+STEPS = (Crumb("Agents", NAV),)
+
+FORM = SchemaForm(
+    create=AgentCreate,
+    patch=AgentPatch,
+    main=("name", "description", "langfuseProjectName", "langfuseUrl", "langfusePublicKey", "langfuseSecretKey"),
+    inputs={
+        "name": FieldInput(help="As it is shown in reports and messages."),
+        "langfuseProjectName": FieldInput(
+            "Langfuse project", "The project that holds the traces of the agent."
+        ),
+        "langfuseUrl": FieldInput(
+            "Langfuse URL", "Leave it empty for the server that the service is configured with."
+        ),
+        "langfusePublicKey": FieldInput("Langfuse public key", "It starts with pk-lf-."),
+        "langfuseSecretKey": FieldInput(
+            "Langfuse secret key",
+            "Stored encrypted and never shown. Leave it empty to keep a stored one; a new URL needs it again.",
+        ),
+        "archived": FieldInput(help="Hide the agent from lists; its runs stay."),
+        "id": FieldInput(help="Letters, digits and hyphens; generated when it is empty."),
+    },
+)  # fmt: skip
+
+AgentId = Annotated[str, Path(alias="agentId")]
+
+
+@router.get("/new/agent", dependencies=ADMIN)
+def show_new_agent(request: Request) -> Response:
+    """The form of a new agent."""
+    return show_form(request, _new_page())
+
+
+@router.post("/agents", dependencies=ADMIN)
+def create_agent(request: Request, form: SentForm, res: Res) -> Response:
+    """Register an agent and show it."""
+
+    def save(body: AgentCreate) -> str:
+        with res.db.begin() as session:
+            agent = service.create_agent(session, body, res.secrets)
+            request.state.created = address = path_of("agents", agent.id)
+        return address
+
+    return submit_form(request, form, _new_page, save)
+
+
+@router.get("/agents/{agentId}/edit", dependencies=ADMIN)
+def show_agent_form(request: Request, agent_id: AgentId, res: Res) -> Response:
+    """The form of an agent."""
+    return show_form(request, _edit_page(agent_id, res))
+
+
+@router.post("/agents/{agentId}", dependencies=ADMIN)
+def change_agent(request: Request, agent_id: AgentId, form: SentForm, res: Res) -> Response:
+    """Change an agent and show it."""
+
+    def save(body: AgentPatch) -> str:
+        with res.db.begin() as session:
+            require_revision(form, queries.get_agent(session, agent_id, for_update=True).revision)
+            service.change_agent(session, agent_id, changed_fields(body), res.secrets, res.clock())
+        return path_of("agents", agent_id)
+
+    return submit_form(request, form, lambda: _edit_page(agent_id, res), save)
+
+
+@router.post("/agents/{agentId}/delete", dependencies=ADMIN)
+def delete_agent(agent_id: AgentId, res: Res) -> Response:
+    """Delete an agent without runs, benchmarks and schedules."""
+    with res.db.begin() as session:
+        service.delete_agent(session, agent_id)
+    return RedirectResponse(NAV, SEE_OTHER)
+
+
+def _new_page() -> FormPage:
+    return FormPage(
+        form=FORM, title="Register an agent", nav=NAV, steps=STEPS, action=NAV, back=NAV,
+        submit="Register",
+    )  # fmt: skip
+
+
+def _edit_page(agent_id: str, res: Resources) -> FormPage:
+    with res.db.read() as session:
+        agent = queries.get_agent(session, agent_id)
+        values = _values(agent, res)
+    address = path_of("agents", agent_id)
+    return FormPage(
+        form=FORM, title=f"Edit {agent.name}", nav=NAV, steps=(*STEPS, Crumb(agent.name, address)),
+        action=address, back=address, values=values, revision=agent.revision,
+    )  # fmt: skip
+
+
+def _values(agent: Agent, res: Resources) -> dict[str, Any]:
+    """The stored fields: the view of the API shows the default URL in place of a missing one."""
+    view = agent_view(agent, res).model_dump(mode="json")
+    return {**view, "langfuseUrl": agent.langfuse_url}

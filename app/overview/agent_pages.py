@@ -1,0 +1,83 @@
+"""Pages of agents: the list, and one agent with how it does on its benchmarks.
+
+The forms of agents are in `app.agents.pages`, which knows no runs.
+"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from app.access.deps import READ, RUN
+from app.agents import queries
+from app.agents import router as agents_api
+from app.agents.pages import NAV, STEPS
+from app.agents.schemas import AgentCheck
+from app.core.keyset import MAX_CURSOR, PageQuery
+from app.core.resources import Resources
+from app.core.web.deps import Res
+from app.core.web.pages import build_url, path_of, render_page
+from app.overview.pages import read_grid_cells
+
+router = APIRouter()
+
+PAGE_SIZE = 50
+
+AgentId = Annotated[str, Path(alias="agentId")]
+
+
+@router.get("/agents", dependencies=READ)
+def show_agents(
+    request: Request,
+    res: Res,
+    *,
+    archived: Annotated[bool, Query()] = False,
+    cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "",
+) -> Response:
+    """The agents with their last verdict on each benchmark."""
+    with res.db.read() as session:
+        page = queries.list_agents(session, PageQuery(PAGE_SIZE, cursor or None), archived=archived)
+        cells = read_grid_cells(session, res.clock())
+    return render_page(
+        request,
+        "agents.html",
+        title="Agents",
+        nav=NAV,
+        api=build_url("/agents", archived="true" if archived else None, limit=PAGE_SIZE),
+        agents=page.rows,
+        cells=cells,
+        archived=archived,
+        params=dict(request.query_params),
+        next_cursor=page.next_cursor,
+    )
+
+
+@router.get("/agents/{agentId}", dependencies=READ)
+def show_agent(request: Request, agent_id: AgentId, res: Res) -> Response:
+    """One agent: where its traces are, whether they can be read, and how it does."""
+    return _render_agent(request, agent_id, res)
+
+
+@router.post("/agents/{agentId}/check", dependencies=RUN)
+def check_agent(request: Request, agent_id: AgentId, res: Res) -> Response:
+    """Check the agent's Langfuse credentials and show what is wrong."""
+    return _render_agent(request, agent_id, res, agents_api.check_agent(agent_id, res))
+
+
+def _render_agent(
+    request: Request, agent_id: str, res: Resources, check: AgentCheck | None = None
+) -> Response:
+    with res.db.read() as session:
+        agent = queries.get_agent(session, agent_id)
+        cells = read_grid_cells(session, res.clock(), agent_id=agent_id)
+        view = agents_api.agent_view(agent, res)
+    return render_page(
+        request,
+        "agent.html",
+        title=agent.name,
+        nav=NAV,
+        api=path_of("agents", agent_id),
+        steps=STEPS,
+        agent=view,
+        cells=cells,
+        check=check,
+    )

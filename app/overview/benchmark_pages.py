@@ -1,0 +1,77 @@
+"""Pages of benchmarks: the list, and one benchmark with its KPIs and how agents do on it.
+
+The forms of benchmarks are in `app.benchmarks.pages`, which knows no runs.
+"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from app.access.deps import READ
+from app.agents.queries import list_agents
+from app.benchmarks import queries
+from app.benchmarks.pages import NAV, STEPS
+from app.benchmarks.router import benchmark_view, benchmark_views
+from app.benchmarks.rules import name_of_benchmark
+from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
+from app.core.web.deps import Res
+from app.core.web.pages import build_url, path_of, render_page
+from app.overview.pages import read_grid_cells
+
+router = APIRouter()
+
+PAGE_SIZE = 50
+
+
+@router.get("/benchmarks", dependencies=READ)
+def show_benchmarks(
+    request: Request,
+    res: Res,
+    *,
+    archived: Annotated[bool, Query()] = False,
+    cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "",
+) -> Response:
+    """The benchmarks with the last verdict of each agent."""
+    with res.db.read() as session:
+        page = queries.list_benchmarks(
+            session, PageQuery(PAGE_SIZE, cursor or None), archived=archived
+        )
+        views = benchmark_views(session, page.rows)
+        cells = read_grid_cells(session, res.clock())
+    return render_page(
+        request,
+        "benchmarks.html",
+        title="Benchmarks",
+        nav=NAV,
+        api=build_url("/benchmarks", archived="true" if archived else None, limit=PAGE_SIZE),
+        benchmarks=[(name_of_benchmark(view.id, view.metadata), view) for view in views],
+        cells=cells,
+        archived=archived,
+        params=dict(request.query_params),
+        next_cursor=page.next_cursor,
+    )
+
+
+@router.get("/benchmarks/{benchmarkId}", dependencies=READ)
+def show_benchmark(
+    request: Request, benchmark_id: Annotated[str, Path(alias="benchmarkId")], res: Res
+) -> Response:
+    """One benchmark: what it measures, on what data, with which formulas."""
+    with res.db.read() as session:
+        benchmark = benchmark_view(session, queries.get_benchmark(session, benchmark_id))
+        cells = read_grid_cells(session, res.clock(), benchmark_id=benchmark_id)
+        all_agents = list_agents(session, PageQuery(MAX_LIMIT), archived=False).rows
+    evaluated = set(benchmark.evaluates)
+    return render_page(
+        request,
+        "benchmark.html",
+        title=name_of_benchmark(benchmark.id, benchmark.metadata),
+        nav=NAV,
+        api=path_of("benchmarks", benchmark_id),
+        steps=STEPS,
+        benchmark=benchmark,
+        cells=cells,
+        agents=[
+            (agent.id, agent.name) for agent in all_agents if not evaluated or agent.id in evaluated
+        ],
+    )

@@ -1,0 +1,229 @@
+"""Pages of schedules: when each fires next, whether it fired, and the form that explains an expression."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import RedirectResponse
+from sqlalchemy.orm import Session
+
+from app.access.deps import ADMIN, READ, RUN
+from app.agents.queries import get_agent, list_agents
+from app.benchmarks.queries import get_benchmark, list_benchmarks
+from app.benchmarks.rules import name_of_benchmark
+from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
+from app.core.resources import Resources
+from app.core.schemas import changed_fields
+from app.core.web.deps import Res
+from app.core.web.form_pages import (
+    SEE_OTHER,
+    FormPage,
+    require_revision,
+    show_form,
+    submit_form,
+)
+from app.core.web.forms import SentForm
+from app.core.web.pages import Crumb, path_of, reader_zone, render_page
+from app.core.web.schema_forms import FieldInput, SchemaForm
+from app.schedules import firing, queries, service
+from app.schedules.models import ScheduleConfig
+from app.schedules.schedule_view import preview_of_schedule, preview_typed, show_fires
+from app.schedules.schemas import ScheduleCreate, SchedulePatch, ScheduleView
+
+router = APIRouter()
+
+NAV = "/schedules"
+STEPS = (Crumb("Schedules", NAV),)
+PAGE_SIZE = 50
+SHOWN_FIRES = 30
+
+FORM = SchemaForm(
+    create=ScheduleCreate,
+    patch=SchedulePatch,
+    main=("name", "benchmarkId", "agentId", "cronExpression", "timezone", "enabled"),
+    inputs={
+        "benchmarkId": FieldInput("Benchmark"),
+        "agentId": FieldInput("Agent"),
+        "cronExpression": FieldInput(
+            "Cron expression",
+            "Six fields: second, minute, hour, day of month, month, day of week; or a macro such as @daily.",
+        ),
+        "timezone": FieldInput("Time zone", "An IANA name such as Europe/Rome."),
+        "enabled": FieldInput("On", "The schedule fires. A schedule that is off keeps its history."),
+        "dstPolicy": FieldInput(
+            "When the clocks change",
+            "Spring: a skipped time does not fire, a repeated one fires twice. Once: either fires once.",
+        ),
+        "misfirePolicy": FieldInput("Missed times", "What happens with times at which no scheduler ran."),
+        "catchupWindowSeconds": FieldInput("Catch-up window, seconds"),
+        "concurrencyPolicy": FieldInput("Overlap", "What happens while an earlier run is in progress."),
+        "autoDisableOnFailure": FieldInput("Turn off after repeated failures"),
+        "maxConsecutiveFailures": FieldInput("Failures until it is turned off"),
+    },
+)  # fmt: skip
+
+ScheduleId = Annotated[str, Path(alias="scheduleId")]
+
+
+@router.get("/schedules", dependencies=READ)
+def show_schedules(
+    request: Request, res: Res, cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = ""
+) -> Response:
+    """The schedules with their next and last fire."""
+    with res.db.read() as session:
+        page = queries.list_schedules(
+            session, PageQuery(PAGE_SIZE, cursor or None), benchmark_id=None, agent_id=None, enabled=None
+        )  # fmt: skip
+        targets = _target_names(session)
+    return render_page(
+        request,
+        "schedules.html",
+        title="Schedules",
+        nav=NAV,
+        api=f"/schedule-configs?limit={PAGE_SIZE}",
+        schedules=[
+            (schedule, preview_of_schedule(schedule, res.clock(), count=1))
+            for schedule in page.rows
+        ],
+        targets=targets,
+        params=dict(request.query_params),
+        next_cursor=page.next_cursor,
+    )
+
+
+@router.get("/schedules/{scheduleId}", dependencies=READ)
+def show_schedule(request: Request, schedule_id: ScheduleId, res: Res) -> Response:
+    """One schedule: its next fires, and its last ones as a strip."""
+    now = res.clock()
+    with res.db.read() as session:
+        schedule = queries.get_schedule(session, schedule_id)
+        fires = queries.list_fires(session, schedule_id, PageQuery(SHOWN_FIRES)).rows
+        benchmark = get_benchmark(session, schedule.benchmark_id)
+        agent = get_agent(session, schedule.agent_id)
+    return render_page(
+        request,
+        "schedule.html",
+        title=schedule.name,
+        nav=NAV,
+        api=f"/schedule-configs{path_of(schedule_id)}",
+        steps=STEPS,
+        schedule=schedule,
+        preview=preview_of_schedule(schedule, now, reader=reader_zone(request)),
+        fires=show_fires(fires),
+        benchmark=name_of_benchmark(benchmark.id, benchmark.metadata_),
+        agent=agent.name,
+    )
+
+
+@router.get("/new/schedule", dependencies=ADMIN)
+def show_new_schedule(request: Request, res: Res) -> Response:
+    """The form of a new schedule."""
+    return show_form(request, _form_page(request, None, res))
+
+
+@router.post("/schedules", dependencies=ADMIN)
+def create_schedule(request: Request, form: SentForm, res: Res) -> Response:
+    """Create a schedule and show it."""
+
+    def save(body: ScheduleCreate) -> str:
+        with res.db.begin() as session:
+            now = queries.database_now(session)
+            schedule = service.create_schedule(session, body, now)
+            request.state.created = f"/api/v1/schedule-configs{path_of(schedule.id)}"
+            return path_of("schedules", schedule.id)
+
+    return submit_form(request, form, lambda: _form_page(request, None, res), save)
+
+
+@router.get("/schedules/{scheduleId}/edit", dependencies=ADMIN)
+def show_schedule_form(request: Request, schedule_id: ScheduleId, res: Res) -> Response:
+    """The form of a schedule."""
+    return show_form(request, _form_page(request, schedule_id, res))
+
+
+@router.post("/schedules/{scheduleId}", dependencies=ADMIN)
+def change_schedule(
+    request: Request, schedule_id: ScheduleId, form: SentForm, res: Res
+) -> Response:
+    """Change a schedule and show it."""
+
+    def save(body: SchedulePatch) -> str:
+        with res.db.begin() as session:
+            schedule = queries.get_schedule(session, schedule_id, for_update=True)
+            require_revision(form, schedule.revision)
+            now = queries.database_now(session)
+            service.change_schedule(session, schedule_id, changed_fields(body), now)
+        return path_of("schedules", schedule_id)
+
+    return submit_form(request, form, lambda: _form_page(request, schedule_id, res), save)
+
+
+@router.post("/schedules/{scheduleId}/switch", dependencies=ADMIN)
+def switch_schedule(schedule_id: ScheduleId, form: SentForm, res: Res) -> Response:
+    """Turn a schedule on or off."""
+    with res.db.begin() as session:
+        values = {"enabled": form.text("enabled") == "true"}
+        service.change_schedule(session, schedule_id, values, queries.database_now(session))
+    return RedirectResponse(path_of("schedules", schedule_id), SEE_OTHER)
+
+
+@router.post("/schedules/{scheduleId}/trigger", dependencies=RUN)
+def trigger_schedule(schedule_id: ScheduleId, res: Res) -> Response:
+    """Fire a schedule now and show the run; without one, the schedule."""
+    with res.db.begin() as session:
+        fire = firing.trigger_now(session, schedule_id, queries.database_now(session))
+        run_id = fire.run_id
+    target = path_of("runs", run_id) if run_id else path_of("schedules", schedule_id)
+    return RedirectResponse(target, SEE_OTHER)
+
+
+@router.post("/schedules/{scheduleId}/delete", dependencies=ADMIN)
+def delete_schedule(schedule_id: ScheduleId, res: Res) -> Response:
+    """Delete a schedule and its history; its runs stay."""
+    with res.db.begin() as session:
+        service.delete_schedule(session, schedule_id)
+    return RedirectResponse(NAV, SEE_OTHER)
+
+
+def _form_page(request: Request, schedule_id: str | None, res: Resources) -> FormPage:
+    """The form of a schedule, or of a new one, which starts in the zone of the reader."""
+    zone = reader_zone(request)
+    with res.db.read() as session:
+        targets = _target_names(session)
+        schedule = None if schedule_id is None else queries.get_schedule(session, schedule_id)
+
+    def preview(typed: Mapping[str, Any]) -> dict[str, Any]:
+        return {"preview": preview_typed(typed, res.clock(), zone)}
+
+    address = path_of("schedules", schedule.id) if schedule else NAV
+    return FormPage(
+        form=FORM,
+        title=f"Edit {schedule.name}" if schedule else "New schedule",
+        nav=NAV,
+        steps=(*STEPS, Crumb(schedule.name, address)) if schedule else STEPS,
+        action=address,
+        back=address,
+        submit="Save" if schedule else "Create",
+        values=_values(schedule) if schedule else {"timezone": zone.key},
+        choices={name: list(names.items()) for name, names in targets.items()},
+        revision=schedule.revision if schedule else None,
+        template="schedule_form.html",
+        preview=preview,
+        preview_at="timezone",
+    )
+
+
+def _values(schedule: ScheduleConfig) -> dict[str, Any]:
+    return ScheduleView.model_validate(schedule).model_dump(mode="json")
+
+
+def _target_names(session: Session) -> dict[str, dict[str, str]]:
+    """The names of what a schedule can run, by the name of its field and by ID."""
+    first = PageQuery(MAX_LIMIT)
+    return {
+        "benchmarkId": {
+            row.id: name_of_benchmark(row.id, row.metadata_)
+            for row in list_benchmarks(session, first, archived=False).rows
+        },
+        "agentId": {row.id: row.name for row in list_agents(session, first, archived=False).rows},
+    }

@@ -1,0 +1,148 @@
+"""What pages show of a schedule: an expression in words, its next instants, and its fires as a strip."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from app.core.errors import Invalid
+from app.core.web.forms import check_form
+from app.core.web.page_text import TextPart, format_duration, mark_spans
+from app.core.web.pages import path_of
+from app.schedules.cron import CronExpression
+from app.schedules.missed_schedules import MISSED_REASONS
+from app.schedules.models import ScheduleConfig, ScheduleFire
+from app.schedules.preview import clock_notes, preview
+from app.schedules.rules import ON_TIME, SKIP_DETAILS, FireStatus
+from app.schedules.schemas import PreviewRequest
+from app.schedules.time_zones import get_time_zone
+
+NEXT_FIRES = 5
+# A year and more: every clock change of a zone is in it.
+NOTED_SPAN = timedelta(days=400)
+
+
+class NextFire(NamedTuple):
+    """A due instant: its text in the zone of the schedule, and what a clock change does to it."""
+
+    at: datetime
+    text: str
+    note: str | None
+
+
+class SchedulePreview(NamedTuple):
+    """An expression in words with its next instants; or its mistakes, marked in `parts`.
+
+    `has_other_zone` is whether the reader has another zone than the schedule.
+    """
+
+    timezone: str
+    description: str
+    fires: Sequence[NextFire]
+    notes: Sequence[str]
+    has_other_zone: bool
+    parts: Sequence[TextPart] = ()
+    mistakes: Sequence[str] = ()
+
+
+class ShownFire(NamedTuple):
+    """A fire: `kind` is the class of its color, `text` says what happened."""
+
+    due_at: datetime
+    symbol: str
+    kind: str
+    text: str
+    run_url: str | None
+
+
+def preview_of_schedule(
+    schedule: ScheduleConfig,
+    now: datetime,
+    *,
+    count: int = NEXT_FIRES,
+    reader: ZoneInfo | None = None,
+) -> SchedulePreview:
+    """The preview of a stored schedule."""
+    typed = {
+        "cronExpression": schedule.cron_expression,
+        "timezone": schedule.timezone,
+        "dstPolicy": schedule.dst_policy,
+    }
+    shown = preview_typed(typed, now, reader or ZoneInfo("UTC"), count=count)
+    assert shown is not None, "a stored schedule has an expression"
+    return shown
+
+
+def preview_typed(
+    typed: Mapping[str, Any], now: datetime, reader: ZoneInfo, *, count: int = NEXT_FIRES
+) -> SchedulePreview | None:
+    """The preview of the typed fields of a schedule; None for no expression."""
+    fields = {name: typed.get(name) or None for name in ("cronExpression", "timezone", "dstPolicy")}
+    text = str(fields["cronExpression"] or "")
+    if not text:
+        return None
+    body = {name: value for name, value in fields.items() if value is not None}
+    checked = check_form(PreviewRequest, {**body, "count": count})
+    if checked.body is None:
+        return _mistaken([f"{name} {detail}" for name, detail in checked.errors.items()])
+    try:
+        return _preview(checked.body, now, reader)
+    except Invalid as error:
+        spans = [item.span for item in error.errors if item.span]
+        details = [item.detail for item in error.errors] or [error.detail]
+        return _mistaken(details, mark_spans(text, spans) if spans else ())
+
+
+def show_fires(fires: Sequence[ScheduleFire]) -> list[ShownFire]:
+    """Fires as they are shown, oldest first."""
+    return [_show_fire(fire) for fire in reversed(fires)]
+
+
+def _preview(request: PreviewRequest, now: datetime, reader: ZoneInfo) -> SchedulePreview:
+    view = preview(request, now)
+    expression, zone = (
+        CronExpression.parse(request.cron_expression),
+        get_time_zone(request.timezone),
+    )
+    notes = clock_notes(expression, zone, now, now + NOTED_SPAN, request.dst_policy)
+    note_of = {note.at.date(): "the clocks change" for note in notes}
+    return SchedulePreview(
+        timezone=request.timezone,
+        description=view.description,
+        fires=[
+            NextFire(at, f"{at:%a} {at.day} {at:%b %Y %H:%M:%S %Z}", note_of.get(at.date()))
+            for at in view.next
+        ],
+        notes=[note.text for note in notes],
+        has_other_zone=any(at.utcoffset() != at.astimezone(reader).utcoffset() for at in view.next),
+    )
+
+
+def _mistaken(mistakes: Sequence[str], parts: Sequence[TextPart] = ()) -> SchedulePreview:
+    return SchedulePreview("", "", (), (), has_other_zone=False, parts=parts, mistakes=mistakes)
+
+
+def _show_fire(fire: ScheduleFire) -> ShownFire:
+    symbol, kind, text = _describe_fire(fire)
+    run_url = path_of("runs", fire.run_id) if fire.run_id else None
+    return ShownFire(fire.due_at, symbol, kind, text, run_url)
+
+
+def _describe_fire(fire: ScheduleFire) -> tuple[str, str, str]:
+    """Symbol, class and words of a fire."""
+    late = fire.fired_at - fire.due_at
+    skip = next((text for reason, text in SKIP_DETAILS.items() if reason == fire.reason), None)
+    detail = fire.detail or skip or ""
+    match FireStatus(fire.status):
+        case FireStatus.FAILED:
+            return "✗", "failed", f"failed: {detail}"
+        case FireStatus.PENDING:
+            return "◷", "running", "a worker is about to start the run"
+        case FireStatus.SKIPPED if fire.reason in MISSED_REASONS:
+            return "×", "regressed", f"missed: {detail}"
+        case FireStatus.SKIPPED:
+            return "○", "no-evidence", f"skipped: {detail}"
+        case FireStatus.STARTED:
+            if late > ON_TIME:
+                return "▲", "inconclusive", f"started {format_duration(late)} late"
+            return "■", "improved", "started on time"

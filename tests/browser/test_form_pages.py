@@ -1,0 +1,172 @@
+"""Forms of pages: what they save, how they refuse, and what they never show."""
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from app.api import PAGES
+from tests.browser.conftest import Site
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+SECRET = "sk-lf-never-shown-again"
+# The budget is 500 ms; the machine of the tests may be busy with other things.
+PREVIEW_MS = 2_500
+
+
+@pytest.fixture(scope="module")
+def subjects(module_site: Site) -> Site:
+    """An agent and a benchmark, made with the API."""
+    service = module_site.service
+    service.create_agent("pelican")
+    service.create_benchmark("waders", metrics=["ROUGE"], metadata={"name": "Waders"})
+    return module_site
+
+
+def _error_of(page: Page, name: str) -> str:
+    """The text that `aria-describedby` ties to a field."""
+    field = page.locator(f"[name={name}]")
+    expect(field).to_have_attribute("aria-invalid", "true")
+    return page.locator(f"#{field.get_attribute('aria-describedby')}").inner_text()
+
+
+def test_agent_form__registers_an_agent_and_never_shows_its_secret(
+    subjects: Site, site: Site
+) -> None:
+    page = site.open("/new/agent")
+    bodies: list[str] = []
+    page.on("response", lambda response: bodies.append(_text_of(response)))
+    page.get_by_label("Name", exact=True).fill("Avocet")
+    page.get_by_label("Langfuse public key").fill("pk-lf-1")
+    page.get_by_label("Langfuse secret key").fill(SECRET)
+    page.get_by_label("Langfuse URL").fill("not a URL")
+    page.get_by_role("button", name="Register").click()
+    assert "is not" in _error_of(page, "langfuseUrl")
+    page.get_by_label("Langfuse URL").fill("http://127.0.0.1:9")
+    page.get_by_label("Langfuse secret key").fill(SECRET)
+    page.get_by_role("button", name="Register").click()
+    expect(page.locator("h1")).to_have_text("Avocet")
+    expect(page.locator("main .facts")).to_contain_text("stored, never shown")
+    page.get_by_role("button", name="Test connection").click()
+    expect(page.get_by_role("heading", name="The traces cannot be read")).to_be_visible()
+    page.get_by_role("link", name="Edit").click()
+    expect(page.get_by_label("Langfuse secret key")).to_have_value("")
+    page.get_by_label("Description").fill("A wader.")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("A wader.")).to_be_visible()
+    [agent] = [agent for agent in site.service.list_items("/agents") if agent["name"] == "Avocet"]
+    assert agent["secretSet"], "an empty field keeps the stored secret"
+    assert SECRET not in page.content() + str(agent) + "".join(bodies)
+
+
+def test_form__that_somebody_else_changed_shows_both_versions(subjects: Site, site: Site) -> None:
+    context = site.context()
+    first, second = (site.open("/agents/pelican/edit", context=context) for _ in range(2))
+    first.get_by_label("Name", exact=True).fill("Brown pelican")
+    first.get_by_role("button", name="Save").click()
+    expect(first.locator("h1")).to_have_text("Brown pelican")
+    second.get_by_label("Name", exact=True).fill("Pink pelican")
+    with second.expect_response(re.compile("/agents/pelican$")) as answer:
+        second.get_by_role("button", name="Save").click()
+    assert answer.value.status == 409
+    row = second.get_by_role("row", name="Name")
+    expect(row).to_contain_text("Brown pelican")
+    expect(row).to_contain_text("Pink pelican")
+    assert site.service.get("/agents/pelican")["name"] == "Brown pelican"
+    second.get_by_role("button", name="Save").click()
+    expect(second.locator("h1")).to_have_text("Pink pelican")
+
+
+def test_form__whose_session_expired_keeps_the_input(subjects: Site, site: Site) -> None:
+    context = site.context()
+    page = site.open("/new/agent", context=context)
+    page.get_by_label("Name", exact=True).fill("Curlew")
+    page.get_by_label("Langfuse secret key").fill(SECRET)
+    context.clear_cookies()
+    page.get_by_role("button", name="Register").click()
+    page.get_by_label("API key").fill(site.key)
+    page.get_by_role("button", name="Log in").click()
+    assert SECRET not in page.content()
+    page.get_by_role("button", name="Back to the form").click()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("Curlew")
+    page.get_by_role("button", name="Register").click()
+    expect(page.locator("h1")).to_have_text("Curlew")
+
+
+def test_benchmark_form__makes_a_benchmark_with_a_checked_formula(
+    subjects: Site, site: Site
+) -> None:
+    page = site.open("/new/benchmark")
+    page.get_by_label("Name", exact=True).fill("Shore birds")
+    page.get_by_label("Dataset").fill("shore")
+    page.get_by_label("Metrics").fill('ROUGE\n{"key": "NO_SUCH_METRIC"}')
+    page.get_by_role("button", name="Create").click()
+    assert "NO_SUCH_METRIC" in _error_of(page, "metrics")
+    page.get_by_label("Metrics").fill("ROUGE")
+    page.get_by_role("button", name="Create").click()
+    expect(page.locator("h1")).to_have_text("Shore birds")
+    page.get_by_role("link", name="Add a KPI").first.click()
+    page.get_by_label("Name", exact=True).fill("quality")
+    page.get_by_label("Formula").press_sequentially("AVERAGE(ROUGE, BLEUX)")
+    expect(page.locator("#preview mark")).to_have_text("BLEUX")
+    expect(page.locator("#preview")).to_contain_text("1:16")
+    page.get_by_label("Formula").fill("AVERAGE(ROUGE, BLEU)")
+    expect(page.locator("#preview")).to_contain_text("Not among the metrics of the benchmark: BLEU")
+    page.get_by_label("Lower threshold").fill("high")
+    page.get_by_role("button", name="Create").click()
+    assert "number" in _error_of(page, "thresholdMin")
+    page.get_by_label("Lower threshold").fill("0.8")
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_role("row", name="quality")).to_contain_text("≥ 0.8")
+
+
+def test_schedule_form__shows_words_and_next_times_while_a_cron_is_typed(
+    subjects: Site, site: Site
+) -> None:
+    context = site.context(timezone_id="Asia/Tokyo")
+    page = site.open("/new/schedule", context=context)
+    page.get_by_label("Name", exact=True).fill("every night")
+    zone, cron = page.get_by_label("Time zone"), page.get_by_label("Cron expression")
+    zone.fill("Europe/Rome")
+    cron.fill("0 30 2 * * MON-FRYDAY")
+    expect(page.locator("#preview mark")).to_contain_text("FRYDAY")
+    expect(page.locator("#preview .error")).to_contain_text("column 12")
+    cron.fill("0 30 2 * * *")
+    expect(page.locator("#preview")).to_contain_text("at 02:30, every day", timeout=PREVIEW_MS)
+    times = page.locator("#preview .times li")
+    expect(times).to_have_count(5)
+    expect(times.first).to_contain_text("your time: ")
+    assert times.first.locator("time").inner_text().endswith(("09:30", "10:30"))
+    expect(page.locator("#preview .notice").first).to_contain_text("the clocks go")
+    page.get_by_role("button", name="Create").click()
+    expect(page.locator("h1")).to_contain_text("every night")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("h1")).to_contain_text("off")
+    page.get_by_role("button", name="Run now").click()
+    expect(page).to_have_url(re.compile("/runs/"))
+
+
+def test_every_form__of_another_site_is_refused(subjects: Site, site: Site) -> None:
+    context = site.context()
+    paths = {
+        re.sub(r"\{\w+\}", "pelican", getattr(route, "path", ""))
+        for router in PAGES
+        for route in router.routes
+        if "POST" in getattr(route, "methods", ())
+    }
+    assert len(paths) > 20
+    for path in sorted(paths):
+        response = context.request.post(
+            f"{site.url}{path}",
+            headers={"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"},
+            max_redirects=0,
+        )
+        assert response.status == 403, path
+    assert site.service.get("/agents/pelican")["name"]
+
+
+def _text_of(response: Any) -> str:
+    is_page = "text/html" in response.headers.get("content-type", "") and response.status < 300
+    return str(response.text()) if is_page else ""
