@@ -8,8 +8,8 @@ from fastapi.responses import RedirectResponse
 from app.access.deps import ADMIN
 from app.agents import queries, service
 from app.agents.models import Agent
-from app.agents.router import agent_view
 from app.agents.schemas import AgentCreate, AgentPatch
+from app.agents.views import agent_view
 from app.core.resources import Resources
 from app.core.schemas import changed_fields
 from app.core.web.deps import Res

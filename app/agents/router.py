@@ -7,12 +7,11 @@ from fastapi import APIRouter, Path, Query, Response
 from app.access.deps import ADMIN, READ, RUN
 from app.access.idempotency import Idempotent
 from app.agents import queries, service
-from app.agents.models import Agent
 from app.agents.schemas import AgentBody, AgentCheck, AgentCreate, AgentPatch, AgentView
+from app.agents.views import agent_view
 from app.core.keyset import PageParams
 from app.core.problem_documents import PROBLEMS
-from app.core.resources import Resources
-from app.core.schemas import Page, changed_fields, view_of_row
+from app.core.schemas import Page, changed_fields
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch
 
@@ -87,12 +86,3 @@ def delete_agent(agent_id: AgentId, res: Res, match: IfMatch) -> None:
     with res.db.begin() as session:
         match(queries.get_agent(session, agent_id, for_update=True).revision)
         service.delete_agent(session, agent_id)
-
-
-def agent_view(agent: Agent, res: Resources) -> AgentView:
-    return view_of_row(
-        AgentView,
-        agent,
-        langfuse_url=agent.langfuse_url or res.options["langfuse_default_url"],
-        secret_set=agent.langfuse_secret_key is not None,
-    )

@@ -13,7 +13,6 @@ from app.agents.queries import list_agents
 from app.benchmarks import queries, service
 from app.benchmarks.formula_check import check_formula_text
 from app.benchmarks.models import Benchmark
-from app.benchmarks.router import benchmark_view
 from app.benchmarks.rules import name_of_benchmark
 from app.benchmarks.schemas import (
     BenchmarkCreate,
@@ -22,6 +21,7 @@ from app.benchmarks.schemas import (
     KpiPatch,
     KpiView,
 )
+from app.benchmarks.views import benchmark_view
 from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.resources import Resources
 from app.core.schemas import changed_fields

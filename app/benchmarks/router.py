@@ -1,15 +1,13 @@
 """REST endpoints of benchmarks and their KPIs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
-from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ
 from app.access.idempotency import Idempotent
 from app.benchmarks import queries, service
-from app.benchmarks.models import Benchmark
 from app.benchmarks.schemas import (
     BenchmarkBody,
     BenchmarkCreate,
@@ -20,13 +18,13 @@ from app.benchmarks.schemas import (
     KpiPatch,
     KpiView,
 )
+from app.benchmarks.views import benchmark_view, benchmark_views
 from app.core.keyset import PageParams
 from app.core.problem_documents import PROBLEMS
 from app.core.resources import Resources
-from app.core.schemas import Page, all_fields, changed_fields, view_of_row
+from app.core.schemas import Page, all_fields, changed_fields
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
-from app.harness.harness_config import parse_harness
 
 router = APIRouter(prefix="/benchmarks", tags=["benchmarks"], responses=PROBLEMS)
 
@@ -154,24 +152,3 @@ def _edit_kpi(
         match(queries.lock_kpi(session, benchmark_id, kpi_id).revision)
         kpi = service.change_kpi(session, benchmark_id, kpi_id, values, res.clock())
         return match.etag(KpiView.model_validate(kpi))
-
-
-def benchmark_view(session: Session, benchmark: Benchmark) -> BenchmarkView:
-    return benchmark_views(session, [benchmark])[0]
-
-
-def benchmark_views(session: Session, benchmarks: Sequence[Benchmark]) -> list[BenchmarkView]:
-    ids = [benchmark.id for benchmark in benchmarks]
-    agents = queries.get_agent_ids_by_benchmark(session, ids)
-    kpis = queries.get_kpis_by_benchmark(session, ids)
-    return [
-        view_of_row(
-            BenchmarkView,
-            benchmark,
-            metadata=benchmark.metadata_,
-            evaluates=agents.get(benchmark.id, []),
-            measures=kpis.get(benchmark.id, []),
-            harness=parse_harness(benchmark.harness) if benchmark.harness is not None else None,
-        )
-        for benchmark in benchmarks
-    ]

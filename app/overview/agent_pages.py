@@ -12,6 +12,7 @@ from app.agents import queries
 from app.agents import router as agents_api
 from app.agents.pages import NAV, STEPS
 from app.agents.schemas import AgentCheck
+from app.agents.views import agent_view
 from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
@@ -69,7 +70,7 @@ def _render_agent(
     with res.db.read() as session:
         agent = queries.get_agent(session, agent_id)
         cells = read_grid_cells(session, res.clock(), agent_id=agent_id)
-        view = agents_api.agent_view(agent, res)
+        view = agent_view(agent, res)
     return render_page(
         request,
         "agent.html",

@@ -11,8 +11,8 @@ from app.access.deps import READ
 from app.agents.queries import list_agents
 from app.benchmarks import queries
 from app.benchmarks.pages import NAV, STEPS
-from app.benchmarks.router import benchmark_view, benchmark_views
 from app.benchmarks.rules import name_of_benchmark
+from app.benchmarks.views import benchmark_view, benchmark_views
 from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
 from app.core.web.deps import Res
 from app.core.web.pages import build_url, path_of, render_page

@@ -1,0 +1,16 @@
+"""The view of an agent that the API returns and pages show."""
+
+from app.agents.models import Agent
+from app.agents.schemas import AgentView
+from app.core.resources import Resources
+from app.core.schemas import view_of_row
+
+
+def agent_view(agent: Agent, res: Resources) -> AgentView:
+    """An agent; without a URL it is read from the server of the service."""
+    return view_of_row(
+        AgentView,
+        agent,
+        langfuse_url=agent.langfuse_url or res.options["langfuse_default_url"],
+        secret_set=agent.langfuse_secret_key is not None,
+    )
