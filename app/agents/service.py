@@ -21,7 +21,7 @@ from app.core.schemas import all_fields
 from app.jobs.queue import enqueue
 from app.traces.registry import TRACE_SOURCES, TraceQuery
 
-LANGFUSE = "langfuse"
+LANGFUSE, LOCAL = "langfuse", "local"
 AUTH_REFUSED = "LANGFUSE_AUTH"
 SECRET_COLUMN = "langfuse_secret_key"  # noqa: S105 - the name of a column
 CREDENTIAL_COLUMNS = ("langfuse_url", "langfuse_public_key", SECRET_COLUMN)
@@ -82,14 +82,14 @@ def change_agent(
 
 
 def delete_agent(session: Session, agent_id: str) -> None:
-    """Raises: `Conflict` if runs, benchmarks or schedules refer to the agent."""
+    """Raises: `Conflict` if runs, benchmarks, schedules or uploads refer to the agent."""
     agent = queries.get_agent(session, agent_id, for_update=True)
     session.delete(agent)
     try:
         session.flush()
     except IntegrityError:
         raise Conflict(
-            f"runs, benchmarks or schedules refer to the agent {agent_id!r};"
+            f"runs, benchmarks, schedules or uploads refer to the agent {agent_id!r};"
             ' PATCH it with {"archived": true} to hide it and keep its history',
             code="agent-in-use",
         ) from None
@@ -102,6 +102,12 @@ def reveal_secret(agent: Agent, box: SecretBox) -> Secret | None:
     return box.decrypt(
         agent.langfuse_secret_key, table="agents", row=agent.id, column=SECRET_COLUMN
     )
+
+
+def default_source(agent: Agent) -> str:
+    """The trace source of a benchmark that names none: Langfuse for an agent with both keys."""
+    has_keys = agent.langfuse_public_key is not None and agent.langfuse_secret_key is not None
+    return LANGFUSE if has_keys else LOCAL
 
 
 def langfuse_query(agent: Agent, box: SecretBox, default_url: str) -> TraceQuery:

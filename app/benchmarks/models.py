@@ -12,7 +12,10 @@ from app.traces.production import ProductionTraces
 
 
 class Benchmark(Base):
-    """What runs measure: dataset, trace source, metrics, and rules of validity and comparison."""
+    """What runs measure: dataset, trace source, metrics, and rules of validity and comparison.
+
+    `source` None: the agent decides, see `app.benchmarks.service.source_of`.
+    """
 
     __tablename__ = "benchmarks"
     __table_args__ = (
@@ -25,7 +28,7 @@ class Benchmark(Base):
     run_name: Mapped[str | None]
     task_def: Mapped[str | None]
     features: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
-    source: Mapped[str]
+    source: Mapped[str | None]
     metrics: Mapped[list[Any]]
     min_coverage: Mapped[float]
     max_error_share: Mapped[float]

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, exists, func, select
 from sqlalchemy.orm import Session
 
+from app.agents.models import Agent
 from app.benchmarks.models import Benchmark, BenchmarkAgent, KpiDefinition
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
@@ -40,6 +41,13 @@ def lock_against_edits(session: Session, benchmark_id: str) -> None:
 def list_benchmarks(session: Session, query: PageQuery, *, archived: bool) -> PageRows[Benchmark]:
     statement = select(Benchmark).where(Benchmark.archived.is_(archived))
     return select_page(session, statement, keys=[Benchmark.created_at, Benchmark.id], query=query)
+
+
+def has_other_agents(session: Session, benchmark_id: str, agent_id: str) -> bool:
+    """Whether a benchmark may evaluate another agent too: one that it lists, or any when it lists none."""
+    listed = select(BenchmarkAgent.agent_id).where(BenchmarkAgent.benchmark_id == benchmark_id)
+    evaluated = Agent.archived.is_(False) & (~listed.exists() | Agent.id.in_(listed))
+    return bool(session.scalar(select(exists().where(evaluated, Agent.id != agent_id))))
 
 
 def get_agent_ids_by_benchmark(

@@ -234,7 +234,11 @@ class BenchmarkBody(WireModel):
     task_def: LongText | None = None
     features: Features = None
     evaluates: Evaluates = Field(default_factory=list)
-    source: ShortText = Field(default="local", description="Trace source.")
+    source: ShortText | None = Field(
+        default=None,
+        description="Trace source. Default: `langfuse` for an agent with Langfuse keys, `local` (uploads)"
+        " for any other.",
+    )
     metrics: MetricList = Field(default_factory=_default_metrics)
     measures: Measures = Field(default_factory=list)
     min_coverage: Share = Field(default=0.9, description="A run with lower coverage is INVALID.")
@@ -292,7 +296,7 @@ class BenchmarkView(WireModel):
     task_def: str | None
     features: Any
     evaluates: list[str]
-    source: str
+    source: str | None
     metrics: list[MetricSelection]
     measures: list[KpiView]
     min_coverage: float

@@ -9,7 +9,9 @@ from sqlalchemy import delete
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from app.agents.models import Agent
 from app.agents.queries import lock_existing_agents
+from app.agents.service import default_source
 from app.benchmarks import queries, rules
 from app.benchmarks.event_triggers import EventTriggers
 from app.benchmarks.kpi_watchers import require_unwatched
@@ -128,6 +130,11 @@ def delete_benchmark(session: Session, benchmark_id: str) -> None:
             ' PATCH it with {"archived": true} to hide it and keep its history',
             code="benchmark-in-use",
         ) from None
+
+
+def source_of(benchmark: Benchmark, agent: Agent) -> str:
+    """The trace source of the runs of an agent."""
+    return benchmark.source or default_source(agent)
 
 
 def create_kpi(
@@ -313,7 +320,9 @@ def _judge_calibration_errors(calibration: JudgeCalibration | None) -> list[Erro
     ]
 
 
-def _source_errors(source: str) -> list[ErrorItem]:
+def _source_errors(source: str | None) -> list[ErrorItem]:
+    if source is None:
+        return []
     try:
         TRACE_SOURCES.get(source)
     except AppError as error:
@@ -321,10 +330,10 @@ def _source_errors(source: str) -> list[ErrorItem]:
     return []
 
 
-def _write_back_errors(source: str, write_back: WriteBackConfig) -> list[ErrorItem]:
+def _write_back_errors(source: str | None, write_back: WriteBackConfig) -> list[ErrorItem]:
     """An error if the source does not accept scores; `_source_errors` reports unknown sources."""
-    spec = TRACE_SOURCES.find(source)
-    if spec is None or spec.write_scores is not None or not (write_back.kpis or write_back.metrics):
+    spec = source and TRACE_SOURCES.find(source)
+    if not spec or spec.write_scores is not None or not (write_back.kpis or write_back.metrics):
         return []
     names = TRACE_SOURCES.names()
     accepting = ", ".join(
@@ -336,17 +345,20 @@ def _write_back_errors(source: str, write_back: WriteBackConfig) -> list[ErrorIt
     return [ErrorItem(pointer="/writeBack", detail=detail)]
 
 
-def _harness_errors(source: str, dataset_ref: str | None, harness: Any) -> list[ErrorItem]:
+def _harness_errors(source: str | None, dataset_ref: str | None, harness: Any) -> list[ErrorItem]:
     """An error if `harness` is missing, not allowed or does not match the dataset, or if the dataset
     is outside of the harness folder.
 
     Only sources that run models need it; `_source_errors` reports unknown sources.
     """
-    spec = TRACE_SOURCES.find(source)
-    if spec is None:
+    spec = source and TRACE_SOURCES.find(source)
+    if source is not None and not spec:
         return []
     detail = None
-    if harness is None:
+    if not spec:
+        if harness is not None:
+            detail = 'only the source "harness" runs a model; set source to "harness", or omit harness'
+    elif harness is None:
         if spec.runs_models:
             detail = (
                 f'the source {source!r} runs a model; send {{"provider": …, "model": …}}, or {{}} for'
@@ -363,14 +375,19 @@ def _harness_errors(source: str, dataset_ref: str | None, harness: Any) -> list[
 
 
 def _production_errors(
-    source: str, dataset_ref: str | None, run_name: str | None, production: ProductionTraces | None
+    source: str | None,
+    dataset_ref: str | None,
+    run_name: str | None,
+    production: ProductionTraces | None,
 ) -> list[ErrorItem]:
     """An error if the source has no production traces, or if a dataset or run is named as well."""
-    spec = TRACE_SOURCES.find(source)
-    if production is None or spec is None:
+    spec = source and TRACE_SOURCES.find(source)
+    if production is None or (source is not None and not spec):
         return []
     detail = None
-    if not spec.reads_production:
+    if not spec:
+        detail = "name the source of the production traces: set source, for example to langfuse"
+    elif not spec.reads_production:
         names = [name for name in TRACE_SOURCES.names() if TRACE_SOURCES.get(name).reads_production]
         choices = f"choose {', '.join(names)}, or " if names else ""
         detail = f"the source {source!r} has no production traces; {choices}omit production"
@@ -389,7 +406,10 @@ def _trigger_errors(session: Session, benchmark: Benchmark) -> list[ErrorItem]:
     if triggers.new_run is not None and benchmark.production is not None:
         detail = "a window of production traces is no run that starts one; omit newRun"
         errors.append(ErrorItem(pointer="/triggers/newRun", detail=detail))
-    elif triggers.new_run is not None and TRACE_SOURCES.get(benchmark.source).list_runs is None:
+    # Without a source of its own, the agent decides: one with Langfuse keys has runs to list.
+    elif triggers.new_run is not None and (
+        benchmark.source is not None and TRACE_SOURCES.get(benchmark.source).list_runs is None
+    ):
         detail = f"the source {benchmark.source!r} cannot list runs; omit newRun"
         errors.append(ErrorItem(pointer="/triggers/newRun", detail=detail))
     return errors

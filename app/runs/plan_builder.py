@@ -5,9 +5,9 @@ from sqlalchemy.orm import Session
 from app.agents.queries import get_agent
 from app.agents.service import record_credentials_check, reveal_secret
 from app.benchmarks.models import Benchmark, KpiDefinition
-from app.benchmarks.queries import get_benchmark, get_kpis_by_benchmark
+from app.benchmarks.queries import get_benchmark, get_kpis_by_benchmark, has_other_agents
 from app.benchmarks.schemas import JudgeCalibration
-from app.benchmarks.service import metric_refs
+from app.benchmarks.service import metric_refs, source_of
 from app.core.resources import LlmServer, Resources
 from app.formula import compile_formula
 from app.formula.tag_filter import filtered_key, split_filter
@@ -47,7 +47,7 @@ def make_plan(session: Session, run_id: str, llm: LlmServer | None) -> RunPlan:
         benchmark_revision=benchmark.revision,
         agent_id=agent.id,
         agent_revision=agent.revision,
-        source=benchmark.source,
+        source=source_of(benchmark, agent),
         dataset_ref=benchmark.dataset_ref,
         # What was requested for this run comes before the default of the benchmark.
         run_name=run.run_name or benchmark.run_name,
@@ -114,6 +114,8 @@ def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
         expect_items=plan.expect_items,
         settle_for=plan.settle_for,
         min_coverage=plan.min_coverage,
+        agent_id=plan.agent_id,
+        is_shared=has_other_agents(session, plan.benchmark_id, plan.agent_id),
         url=agent.langfuse_url or res.options.get("langfuse_default_url"),
         public_key=agent.langfuse_public_key,
         secret_key=reveal_secret(agent, res.secrets),

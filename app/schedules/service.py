@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.agents.queries import get_agent
 from app.benchmarks.queries import get_benchmark
+from app.benchmarks.service import source_of
 from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
 from app.core.resources import Resources
@@ -146,9 +147,10 @@ def timing_error_message(error: Invalid) -> str:
 
 def _require_runnable(session: Session, schedule: ScheduleConfig) -> None:
     benchmark = get_benchmark(session, schedule.benchmark_id)
-    require_runnable(session, benchmark, get_agent(session, schedule.agent_id))
+    agent = get_agent(session, schedule.agent_id)
+    require_runnable(session, benchmark, agent)
     if schedule.run_name_pattern:
-        get_run_lister(benchmark.source)
+        get_run_lister(source_of(benchmark, agent))
 
 
 def get_run_lister(source: str) -> RunLister:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from app.agents.queries import get_agent
 from app.agents.service import langfuse_query
 from app.benchmarks.queries import get_benchmark
+from app.benchmarks.service import source_of
 from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
 from app.jobs.handlers import HANDLERS, JobContext, describe_error
@@ -83,7 +84,9 @@ def _find_search(res: Resources, seq: int) -> RunSearch | None:
         agent = get_agent(session, plan.agent_id)
         query = langfuse_query(agent, res.secrets, res.options.get("langfuse_default_url", ""))
         query = replace(query, dataset_ref=benchmark.dataset_ref)
-        return RunSearch(service.get_run_lister(benchmark.source), query, plan.run_name_pattern)
+        return RunSearch(
+            service.get_run_lister(source_of(benchmark, agent)), query, plan.run_name_pattern
+        )
 
 
 def _find_newest_run(res: Resources, search: RunSearch) -> ListedRun | None:

@@ -31,13 +31,21 @@ COLUMNS = (
     field("id"),
     field("name"),
     field("runName", "run name"),
+    field("agentId", "agent"),
     field("traceCount", "traces"),
     Column("size", lambda dataset: format_bytes(dataset["sizeBytes"])),
     time_field("createdAt", "created"),
 )
 DatasetName = Annotated[str, typer.Option("--name", help="Name of the dataset.")]
 Replace = Annotated[
-    bool, typer.Option("--replace", help="Replace an earlier upload of the same run.")
+    bool, typer.Option("--replace", help="Replace an earlier upload of the same run and agent.")
+]
+UploadedBy = Annotated[
+    str | None,
+    typer.Option(
+        "--agent",
+        help="ID of the agent that produced the traces: its runs read its newest upload.",
+    ),
 ]
 
 
@@ -54,6 +62,7 @@ def upload(
     run_name: Annotated[
         str, typer.Option("--run-name", help="Name of the run that produced the traces.")
     ],
+    agent_id: UploadedBy = None,
     replace: Replace = False,
     map_columns: MapColumns = None,
     input_format: InputFormat = None,
@@ -66,7 +75,7 @@ def upload(
     from app.core.console.api_client import open_api
 
     reader = open_reader(map_columns, input_format)
-    parameters = {"name": name, "runName": run_name, "replace": "true" if replace else None}
+    parameters = _parameters(name, run_name, agent_id, replace=replace)
     with reader.upload_lines(file) as lines, open_api() as api:
         dataset = api.upload(PATH, lines, parameters)
     _print_stored(dataset, output)
@@ -86,13 +95,14 @@ def import_results(
         str | None,
         typer.Option("--run-name", help="Name of the run (default: its model and time)."),
     ] = None,
+    agent_id: UploadedBy = None,
     replace: Replace = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Import a result of bashkit-eval or ot-bench as traces and print the ID of the upload."""
     from app.core.console.api_client import open_api
 
-    parameters = {"name": name, "runName": run_name, "replace": "true" if replace else None}
+    parameters = _parameters(name, run_name, agent_id, replace=replace)
     with open_input(file) as result, open_api() as api:
         dataset = api.upload(
             f"{PATH}/import", iter_chunks(result), parameters, content_type="application/json"
@@ -102,11 +112,25 @@ def import_results(
 
 datasets.add_list(
     COLUMNS,
-    filters={"name": text_filter("--name", "Filter by dataset name.")},
+    filters={
+        "name": text_filter("--name", "Filter by dataset name."),
+        "agentId": text_filter("--agent", "Filter by agent ID."),
+    },
     help_text="List uploads, newest first.",
 )
 datasets.add_show(help_text="Show an upload.")
 datasets.add_delete(help_text="Delete an upload. Runs that used it keep their copy of its traces.")
+
+
+def _parameters(
+    name: str, run_name: str | None, agent_id: str | None, *, replace: bool
+) -> dict[str, str | None]:
+    return {
+        "name": name,
+        "runName": run_name,
+        "agentId": agent_id,
+        "replace": "true" if replace else None,
+    }
 
 
 def _print_stored(dataset: JSON, output: OutputFormat) -> None:

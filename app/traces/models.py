@@ -99,11 +99,11 @@ class TraceTranscript(Base):
 
 
 class LocalDataset(Base):
-    """The uploaded traces of one run of an agent over a dataset."""
+    """The uploaded traces of one run over a dataset; `agent_id` None: nobody said of which agent."""
 
     __tablename__ = "local_datasets"
     __table_args__ = (
-        UniqueConstraint("name", "run_name"),
+        UniqueConstraint("name", "run_name", "agent_id", postgresql_nulls_not_distinct=True),
         Index("ix_local_datasets_created_at_id", "created_at", "id"),
         Index("ix_local_datasets_name_created_at_id", "name", "created_at", "id"),
     )
@@ -111,6 +111,9 @@ class LocalDataset(Base):
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
     run_name: Mapped[str]
+    agent_id: Mapped[str | None] = mapped_column(
+        ForeignKey("agents.id", ondelete="RESTRICT"), index=True
+    )
     trace_count: Mapped[int]
     size_bytes: Mapped[int]
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())

@@ -21,13 +21,36 @@ MAX_RUN_NAMES_SHOWN = 10
 MAX_PAGE_BYTES = 8 * 1024 * 1024
 
 
-def find_local_dataset(session: Session, name: str, run_name: str | None) -> LocalDataset | None:
-    """An upload by dataset and run name; without a run name the newest upload of the dataset."""
-    statement = select(LocalDataset).where(LocalDataset.name == name)
+def find_same_upload(
+    session: Session, name: str, run_name: str, agent_id: str | None
+) -> LocalDataset | None:
+    """The upload that one of the same dataset, run and agent replaces."""
+    statement = select(LocalDataset).where(
+        LocalDataset.name == name,
+        LocalDataset.run_name == run_name,
+        LocalDataset.agent_id.is_not_distinct_from(agent_id),
+    )
+    return session.scalars(statement).one_or_none()
+
+
+def list_uploads_for_agent(
+    session: Session, name: str, run_name: str | None, agent_id: str | None
+) -> list[LocalDataset]:
+    """At most two uploads that a run of an agent may read: those of the agent before those that name
+    no agent, then newest first.
+    """
+    statement = select(LocalDataset).where(
+        LocalDataset.name == name,
+        LocalDataset.agent_id.is_(None) | (LocalDataset.agent_id == agent_id),
+    )
     if run_name is not None:
         statement = statement.where(LocalDataset.run_name == run_name)
-    newest_first = (LocalDataset.created_at.desc(), LocalDataset.id.desc())
-    return session.scalars(statement.order_by(*newest_first).limit(1)).one_or_none()
+    order = (
+        LocalDataset.agent_id.is_(None),
+        LocalDataset.created_at.desc(),
+        LocalDataset.id.desc(),
+    )
+    return list(session.scalars(statement.order_by(*order).limit(2)))
 
 
 def get_local_dataset(session: Session, dataset_id: str) -> LocalDataset:
@@ -41,20 +64,22 @@ def get_local_dataset(session: Session, dataset_id: str) -> LocalDataset:
     return dataset
 
 
-def list_local_run_names(session: Session, name: str) -> list[str]:
-    """The newest run names of an uploaded dataset."""
-    statement = select(LocalDataset.run_name).where(LocalDataset.name == name)
+def list_newest_uploads(session: Session, name: str) -> list[LocalDataset]:
+    """The newest uploads of a dataset, of any agent."""
+    statement = select(LocalDataset).where(LocalDataset.name == name)
     newest_first = statement.order_by(LocalDataset.created_at.desc())
     return list(session.scalars(newest_first.limit(MAX_RUN_NAMES_SHOWN)))
 
 
 def list_local_datasets(
-    session: Session, query: PageQuery, *, name: str | None
+    session: Session, query: PageQuery, *, name: str | None, agent_id: str | None
 ) -> PageRows[LocalDataset]:
-    """The uploads, newest first; with `name` only those of one dataset."""
+    """The uploads, newest first; with `name` only those of one dataset, with `agent_id` of one agent."""
     statement = select(LocalDataset)
     if name is not None:
         statement = statement.where(LocalDataset.name == name)
+    if agent_id is not None:
+        statement = statement.where(LocalDataset.agent_id == agent_id)
     keys = [LocalDataset.created_at, LocalDataset.id]
     return select_page(session, statement, keys=keys, query=query)
 

@@ -38,7 +38,7 @@ class TraceQuery:
     traces of production instead of a run of a dataset. A run with fewer than `min_coverage` of
     `expect_items` (None: the items of the dataset) may still be growing: the source waits until it
     has had no new item for `settle_for` (None: as long as its items take). `url`, `public_key` and `secret_key` come from the
-    agent.
+    agent `agent_id`. `is_shared`: the benchmark may evaluate other agents too.
     """
 
     dataset_ref: str | None
@@ -49,6 +49,8 @@ class TraceQuery:
     expect_items: ExpectedItems = None
     settle_for: Duration | None = None
     min_coverage: float = 0.9
+    agent_id: str | None = None
+    is_shared: bool = False
     url: str | None = None
     public_key: str | None = None
     secret_key: Secret | None = None

@@ -9,7 +9,7 @@ from app.access.deps import READ, RUN
 from app.access.idempotency import Idempotent, IdempotentCreate
 from app.core.keyset import PageParams
 from app.core.problem_documents import PROBLEMS
-from app.core.schemas import Page, ShortText
+from app.core.schemas import Identifier, Page, ShortText
 from app.core.web.deps import Res
 from app.core.web.uploads import JsonUpload, NdjsonUpload, UploadedBody, iter_lines
 from app.traces import queries, service
@@ -29,6 +29,16 @@ NDJSON_BODY: dict[str, Any] = {
         },
     }
 }
+
+DatasetName = Annotated[ShortText, Query(description="Name of the dataset.")]
+UploadedBy = Annotated[
+    Identifier | None,
+    Query(
+        alias="agentId",
+        description="Agent that produced the traces: its runs read its newest upload.",
+    ),
+]
+Replace = Annotated[bool, Query(description="Replace an earlier upload of the same run and agent.")]
 
 RESULT_BODY: dict[str, Any] = {
     "requestBody": {
@@ -59,14 +69,14 @@ RESULT_BODY: dict[str, Any] = {
 def upload_traces(
     upload: NdjsonUpload,
     once: Idempotent,
-    name: Annotated[ShortText, Query(description="Name of the dataset.")],
+    name: DatasetName,
     run_name: Annotated[ShortText, Query(alias="runName", description="Name of the run.")],
-    replace: Annotated[
-        bool, Query(description="Replace an earlier upload of the same run.")
-    ] = False,
+    agent_id: UploadedBy = None,
+    replace: Replace = False,
 ) -> Response:
     """Upload the traces of one run, one JSON object per line. An invalid line rejects the upload."""
-    return _store(once, upload, iter_lines(upload.file), name, run_name, replace=replace)
+    lines = iter_lines(upload.file)
+    return _store(once, upload, lines, name, run_name, agent_id=agent_id, replace=replace)
 
 
 @router.post(
@@ -79,19 +89,19 @@ def upload_traces(
 def import_results(
     upload: JsonUpload,
     once: Idempotent,
-    name: Annotated[ShortText, Query(description="Name of the dataset.")],
+    name: DatasetName,
     run_name: Annotated[
         ShortText | None,
         Query(alias="runName", description="Name of the run; default: model and time."),
     ] = None,
-    replace: Annotated[
-        bool, Query(description="Replace an earlier upload of the same run.")
-    ] = False,
+    agent_id: UploadedBy = None,
+    replace: Replace = False,
 ) -> Response:
     """Import a result file of bashkit-eval or ot-bench as the traces of one run."""
     recording = read_results(upload.file.read())
     lines = enumerate(recording.lines, start=1)
-    return _store(once, upload, lines, name, run_name or recording.run_name, replace=replace)
+    run_name = run_name or recording.run_name
+    return _store(once, upload, lines, name, run_name, agent_id=agent_id, replace=replace)
 
 
 def _store(
@@ -101,6 +111,7 @@ def _store(
     name: str,
     run_name: str,
     *,
+    agent_id: str | None,
     replace: bool,
 ) -> Response:
     with service.encode_traces(numbered_lines) as traces:
@@ -112,6 +123,7 @@ def _store(
                     name,
                     run_name,
                     traces,
+                    agent_id=agent_id,
                     size_bytes=upload.size_bytes,
                     replace=replace,
                 )
@@ -122,11 +134,16 @@ def _store(
 
 @router.get("", dependencies=READ)
 def list_local_datasets(
-    res: Res, page: PageParams, name: Annotated[str | None, Query()] = None
+    res: Res,
+    page: PageParams,
+    name: Annotated[str | None, Query(description="Filter by name of the dataset.")] = None,
+    agent_id: Annotated[
+        str | None, Query(alias="agentId", description="Filter by agent of the upload.")
+    ] = None,
 ) -> Page[LocalDatasetView]:
     """List the uploads, newest first."""
     with res.db.read() as session:
-        rows = queries.list_local_datasets(session, page, name=name)
+        rows = queries.list_local_datasets(session, page, name=name, agent_id=agent_id)
         return rows.to_page(LocalDatasetView.model_validate)
 
 

@@ -6,11 +6,12 @@ from app.core.schemas import WireModel
 
 
 class LocalDatasetView(WireModel):
-    """The uploaded traces of one run of a dataset."""
+    """The uploaded traces of one run of a dataset, by the agent `agentId` if the upload named it."""
 
     id: str
     name: str
     run_name: str
+    agent_id: str | None
     trace_count: int
     size_bytes: int
     created_at: datetime

@@ -14,10 +14,11 @@ from typing import IO
 from psycopg.errors import UniqueViolation
 from psycopg.types.json import Jsonb
 from sqlalchemy import delete, text
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.core.bulk_copy import copy_encoded_file, copy_rows, encode_row
-from app.core.errors import Conflict, Invalid
+from app.core.errors import Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.harness.transcript import document_of
 from app.jobs.queue import enqueue
@@ -221,35 +222,50 @@ def store_local_dataset(
     run_name: str,
     traces: EncodedTraces,
     *,
+    agent_id: str | None = None,
     size_bytes: int,
     replace: bool,
 ) -> LocalDataset:
     """Store the traces of one run of a dataset.
 
     Raises:  `Conflict` when the upload exists and `replace` is not set, or during a concurrent
-             upload of the same run; `Invalid` for a repeated traceId. After any error the previous
-             upload is unchanged.
+             upload of the same run; `Invalid` for a repeated traceId or an unknown agent. After any
+             error the previous upload is unchanged.
     """
     # An advisory lock, because the row to lock may not exist yet. Without waiting: an upload takes
     # minutes.
-    _lock_upload(session, name, run_name)
+    _lock_upload(session, name, run_name, agent_id)
     # Millions of rows: this may exceed the limit that protects requests.
     session.execute(text("SET LOCAL statement_timeout = 0"))
     # In the transaction of the new upload: readers see the old one until it is complete, and keep
     # it if it fails.
-    _delete_replaced(session, name, run_name, replace=replace)
+    _delete_replaced(session, name, run_name, agent_id, replace=replace)
     dataset = LocalDataset(
         id=traces.dataset_id,
         name=name,
         run_name=run_name,
+        agent_id=agent_id,
         trace_count=traces.count,
         size_bytes=size_bytes,
     )
     session.add(dataset)
-    session.flush()
+    try:
+        session.flush()
+    except IntegrityError:
+        raise Invalid(
+            f"the agent {agent_id!r} does not exist; GET /api/v1/agents lists all agents",
+            errors=[ErrorItem(pointer="agentId", detail="is no agent; create it first")],
+        ) from None
     _copy_traces(session, traces)
     session.refresh(dataset)
-    enqueue(session, "triggers.on_event", event="dataset-updated", subject=name, run_name=run_name)
+    enqueue(
+        session,
+        "triggers.on_event",
+        event="dataset-updated",
+        subject=name,
+        run_name=run_name,
+        agent_id=agent_id,
+    )
     return dataset
 
 
@@ -259,8 +275,10 @@ def delete_local_dataset(session: Session, dataset_id: str) -> None:
     session.flush()
 
 
-def _delete_replaced(session: Session, name: str, run_name: str, *, replace: bool) -> None:
-    previous = queries.find_local_dataset(session, name, run_name)
+def _delete_replaced(
+    session: Session, name: str, run_name: str, agent_id: str | None, *, replace: bool
+) -> None:
+    previous = queries.find_same_upload(session, name, run_name, agent_id)
     if previous is None:
         return
     if not replace:
@@ -287,9 +305,9 @@ def _describe_duplicate(error: UniqueViolation) -> str:
     return f"the traceId {match[1]!r}" if match else "a traceId"
 
 
-def _lock_upload(session: Session, name: str, run_name: str) -> None:
+def _lock_upload(session: Session, name: str, run_name: str, agent_id: str | None) -> None:
     lock = text("SELECT pg_try_advisory_xact_lock(hashtextextended(:name, 1))")
-    if not session.scalar(lock, {"name": f"{name}/{run_name}"}):
+    if not session.scalar(lock, {"name": f"{name}/{run_name}/{agent_id or ''}"}):
         raise Conflict(
             f"another upload of {name!r}, run {run_name!r}, is in progress; try again after it",
             code="upload-in-flight",

@@ -13,6 +13,7 @@ from app.agents.queries import get_agent
 from app.agents.service import langfuse_query
 from app.benchmarks.event_triggers import EventTriggers
 from app.benchmarks.queries import get_benchmark
+from app.benchmarks.service import source_of
 from app.core.resources import Resources
 from app.jobs.queue import enqueue_once
 from app.results.rules import TriggerType
@@ -76,7 +77,7 @@ def find_target(session: Session, key: SubscriptionKey, res: Resources) -> PollT
         return None
     query = langfuse_query(agent, res.secrets, res.options.get("langfuse_default_url", ""))
     query = replace(query, dataset_ref=benchmark.dataset_ref)
-    return PollTarget(key, benchmark.source, query, new_run.pattern)
+    return PollTarget(key, source_of(benchmark, agent), query, new_run.pattern)
 
 
 def list_complete_runs(target: PollTarget, res: Resources) -> list[ListedRun]:

@@ -8,6 +8,7 @@ from sqlalchemy import Boolean, ColumnElement, cast, or_, select
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
+from app.agents.service import LOCAL
 from app.benchmarks.event_triggers import EventTriggers
 from app.benchmarks.models import Benchmark, BenchmarkAgent
 from app.core.errors import NotFound
@@ -112,11 +113,11 @@ def find_benchmarks_for_agent(session: Session, agent_id: str) -> list[str]:
 
 
 def find_benchmarks_for_upload(session: Session, name: str, run_name: str | None) -> list[str]:
-    """The benchmarks with a `datasetUpdated` trigger that read this run of a local dataset."""
+    """The benchmarks with a `datasetUpdated` trigger that may read this run of a local dataset."""
     return _select_benchmarks(
         session,
         _is_enabled("datasetUpdated"),
-        Benchmark.source == "local",
+        or_(Benchmark.source == LOCAL, Benchmark.source.is_(None)),
         Benchmark.dataset_ref == name,
         or_(Benchmark.run_name.is_(None), Benchmark.run_name == run_name),
     )
@@ -126,7 +127,7 @@ def find_benchmarks_for_langfuse(session: Session, event: LangfuseEvent) -> list
     """The benchmarks with a matching rule; only the benchmark that the payload names, if any."""
     has_rules = Benchmark.triggers["langfuse"][0].is_not(None)
     statement = select(Benchmark).where(Benchmark.archived.is_(False), has_rules)
-    requested_id = event.run_options.get("benchmark_id")
+    requested_id = event.run_options.get("benchmarkId")
     return [
         benchmark.id
         for benchmark in session.scalars(statement.order_by(Benchmark.id))

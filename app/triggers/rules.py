@@ -8,10 +8,12 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
+
+from pydantic.alias_generators import to_camel, to_snake
 
 from app.benchmarks.event_triggers import (
     LangfuseTrigger,
@@ -166,11 +168,16 @@ class LangfuseEvent:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "LangfuseEvent":
-        values = {**document, "labels": tuple(document["labels"])}
-        return cls(**{**values, "type": TriggerEventType(document["type"])})
+        values = {to_snake(name): value for name, value in document.items()}
+        labels, event_type = tuple(document["labels"]), TriggerEventType(document["type"])
+        return cls(**{**values, "labels": labels, "type": event_type})
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields by their names in the API, as `details` of a trigger event."""
+        return {to_camel(name): value for name, value in asdict(self).items()}
 
 
-PAYLOAD_FIELDS = {"benchmark": "benchmark_id", "agent": "agent_id", "runName": "run_name"}
+PAYLOAD_FIELDS = {"benchmark": "benchmarkId", "agent": "agentId", "runName": "runName"}
 
 
 def parse_langfuse_event(body: Any) -> LangfuseEvent:

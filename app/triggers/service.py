@@ -1,7 +1,7 @@
 """Writes of triggers: webhook secrets, and events with the runs that they start."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -10,7 +10,10 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.orm import Session
 
 from app.access import audit
+from app.agents.queries import get_agent
+from app.agents.service import LOCAL
 from app.benchmarks.queries import get_benchmark
+from app.benchmarks.service import source_of
 from app.core.batch_delete import delete_batch
 from app.core.encryption import Secret, SecretBox
 from app.core.errors import AppError, Conflict, Invalid
@@ -180,7 +183,7 @@ def record_langfuse_event(
         now,
         dedup_key=dedup_key,
         call=call,
-        details=asdict(langfuse_event),
+        details=langfuse_event.to_json(),
     )
     if event is None:
         return _find_earlier_event(session, dedup_key, None)
@@ -290,7 +293,7 @@ def start_runs(
 
 def record_new_run(session: Session, request: RunRequest, now: datetime) -> TriggerEvent:
     """Record a new run of a trace source as an event."""
-    details = {"run_name": request.run_name}
+    details = {"runName": request.run_name}
     event = _insert_event(session, TriggerEventType.NEW_RUN, request.agent_id, now, details=details)
     assert event is not None, "an event without a dedup key cannot conflict"
     return event
@@ -311,16 +314,26 @@ def _resolve_requests(
         benchmark_ids = queries.find_benchmarks_for_agent(session, subject)
         return [RunRequest(benchmark_id, subject, None) for benchmark_id in benchmark_ids]
     if event_type is TriggerEventType.DATASET_UPDATED:
-        run_name = details.get("run_name")
+        run_name, uploader = details.get("runName"), details.get("agentId")
         benchmark_ids = queries.find_benchmarks_for_upload(session, subject, run_name)
-        return _requests_for_all_agents(session, benchmark_ids, run_name)
+        requests = _requests_for_all_agents(session, benchmark_ids, run_name)
+        return [
+            request
+            for request in requests
+            if uploader in {None, request.agent_id} and _reads_uploads(session, request)
+        ]
     langfuse_event = LangfuseEvent.from_json(details)
     benchmark_ids = queries.find_benchmarks_for_langfuse(session, langfuse_event)
     options = langfuse_event.run_options
-    run_name = options.get("run_name")
-    if "agent_id" in options:
-        return [RunRequest(id_, options["agent_id"], run_name) for id_ in benchmark_ids]
+    run_name = options.get("runName")
+    if "agentId" in options:
+        return [RunRequest(id_, options["agentId"], run_name) for id_ in benchmark_ids]
     return _requests_for_all_agents(session, benchmark_ids, run_name)
+
+
+def _reads_uploads(session: Session, request: RunRequest) -> bool:
+    benchmark = get_benchmark(session, request.benchmark_id)
+    return source_of(benchmark, get_agent(session, request.agent_id)) == LOCAL
 
 
 def _requests_for_all_agents(

@@ -25,9 +25,17 @@ def tick(res: Resources) -> None:
 
 
 @HANDLERS.register("triggers.on_event")
-def on_event(job: JobContext, *, event: str, subject: str, run_name: str | None = None) -> None:
+def on_event(
+    job: JobContext,
+    *,
+    event: str,
+    subject: str,
+    run_name: str | None = None,
+    agent_id: str | None = None,
+) -> None:
     """Record the change of an agent or a dataset."""
-    res, details = job.resources, {} if run_name is None else {"run_name": run_name}
+    named = {"runName": run_name, "agentId": agent_id}
+    res, details = job.resources, {name: value for name, value in named.items() if value}
     with res.db.begin() as session:
         service.record_change(
             session, TriggerEventType(event), subject, res.clock(), details=details

@@ -170,7 +170,7 @@ def upgrade() -> None:
         sa.Column("run_name", sa.Text(), nullable=True),
         sa.Column("task_def", sa.Text(), nullable=True),
         sa.Column("features", JSON, nullable=True),
-        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("source", sa.Text(), nullable=True),
         sa.Column("metrics", JSON, nullable=False),
         sa.Column("min_coverage", sa.Double(), nullable=False),
         sa.Column("max_error_share", sa.Double(), nullable=False),
@@ -264,12 +264,23 @@ def upgrade() -> None:
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("run_name", sa.Text(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=True),
         sa.Column("trace_count", sa.BigInteger(), nullable=False),
         sa.Column("size_bytes", sa.BigInteger(), nullable=False),
         sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["agent_id"], ["agents.id"], name="fk_local_datasets_agent_id", ondelete="RESTRICT"
+        ),
         sa.PrimaryKeyConstraint("id", name="pk_local_datasets"),
-        sa.UniqueConstraint("name", "run_name", name="uq_local_datasets_name_run_name"),
+        sa.UniqueConstraint(
+            "name",
+            "run_name",
+            "agent_id",
+            name="uq_local_datasets_name_run_name_agent_id",
+            postgresql_nulls_not_distinct=True,
+        ),
     )
+    op.create_index("ix_local_datasets_agent_id", "local_datasets", ["agent_id"])
     op.create_index("ix_local_datasets_created_at_id", "local_datasets", ["created_at", "id"])
     op.create_index("ix_local_datasets_name_created_at_id", "local_datasets", ["name", "created_at", "id"])
     op.create_table(

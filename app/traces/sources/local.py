@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from app.core.resources import Resources
 from app.traces import queries
+from app.traces.models import LocalDataset
 from app.traces.ndjson import parse_trace
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, SourceSpec, TracePage, TraceQuery
 
@@ -62,11 +63,18 @@ class LocalSource:
                 code="DATASET_NOT_FOUND",
             )
         with self.resources.db.read() as session:
-            dataset = queries.find_local_dataset(session, query.dataset_ref, query.run_name)
-            run_names = queries.list_local_run_names(session, query.dataset_ref)
-        if dataset is None:
-            raise _upload_not_found(query, run_names)
-        return _ReadState(dataset.id, 0, dataset.trace_count, dataset.run_name)
+            uploads = queries.list_uploads_for_agent(
+                session, query.dataset_ref, query.run_name, query.agent_id
+            )
+            if not uploads:
+                raise _upload_not_found(
+                    query, queries.list_newest_uploads(session, query.dataset_ref)
+                )
+        upload = uploads[0]
+        # Whichever came last may be that of another agent, whose answers would be judged as its own.
+        if upload.agent_id is None and len(uploads) > 1 and query.is_shared:
+            raise _ambiguous_upload(query)
+        return _ReadState(upload.id, 0, upload.trace_count, upload.run_name)
 
 
 class _ReadState(NamedTuple):
@@ -78,8 +86,17 @@ class _ReadState(NamedTuple):
     run_name: str
 
 
-def _upload_not_found(query: TraceQuery, run_names: list[str]) -> CollectionFailed:
-    if not run_names:
+def _ambiguous_upload(query: TraceQuery) -> CollectionFailed:
+    return CollectionFailed(
+        f"several uploads of the dataset {query.dataset_ref!r} name no agent, and the benchmark evaluates"
+        f" other agents too; upload the traces with agentId={query.agent_id}, start the run with the"
+        " runName of its upload, or set `evaluates` of the benchmark to this agent",
+        code="AMBIGUOUS_UPLOAD",
+    )
+
+
+def _upload_not_found(query: TraceQuery, newest: list[LocalDataset]) -> CollectionFailed:
+    if not newest:
         return CollectionFailed(
             f"the dataset {query.dataset_ref!r} has no upload; upload its traces with"
             " POST /api/v1/local-datasets?name=…&runName=…, or set the benchmark's source to the"
@@ -87,10 +104,19 @@ def _upload_not_found(query: TraceQuery, run_names: list[str]) -> CollectionFail
             code="DATASET_NOT_FOUND",
         )
     return CollectionFailed(
-        f"the dataset {query.dataset_ref!r} has no run {query.run_name!r}; its newest runs are"
-        f" {', '.join(run_names)}",
+        f"the dataset {query.dataset_ref!r} has no {_wanted(query)}; its newest uploads are"
+        f" {', '.join(map(_describe, newest))}",
         code="RUN_NOT_FOUND",
     )
+
+
+def _wanted(query: TraceQuery) -> str:
+    run = "upload" if query.run_name is None else f"run {query.run_name!r}"
+    return f"{run} of the agent {query.agent_id!r}" if query.agent_id else run
+
+
+def _describe(upload: LocalDataset) -> str:
+    return f"{upload.run_name} (agent {upload.agent_id})" if upload.agent_id else upload.run_name
 
 
 TRACE_SOURCES.register("local", SourceSpec(open=lambda resources: LocalSource(resources=resources)))

@@ -115,7 +115,7 @@ def test_dataset_updated__uploads_of_two_runs_are_both_evaluated(setup: TriggerS
 def test_triggers__invalid_triggers_are_rejected(setup: TriggerSetup) -> None:
     refused: list[tuple[str, Any]] = [
         ("/evaluates", {"triggers": {"agentUpdated": True}, "evaluates": []}),
-        ("/triggers/newRun", {"triggers": {"newRun": {"pattern": "*"}}}),
+        ("/triggers/newRun", {"source": "local", "triggers": {"newRun": {"pattern": "*"}}}),
         ("/triggers/agentUpdated", {"triggers": {"agentUpdated": "yes"}}),
         ("/triggers/onFullMoon", {"triggers": {"onFullMoon": True}}),
         ("/triggers/langfuse/0", {"triggers": {"langfuse": [{"event": "trace"}]}}),

@@ -234,9 +234,9 @@ REMOTE = {"projectId": "p-1", "datasetId": "d-1", "datasetName": "support"}
     [
         (
             '{"benchmark": "bench-001", "runName": "run-1"}',
-            {"benchmark_id": "bench-001", "run_name": "run-1"},
+            {"benchmarkId": "bench-001", "runName": "run-1"},
         ),
-        ({"agent": "agent-001"}, {"agent_id": "agent-001"}),
+        ({"agent": "agent-001"}, {"agentId": "agent-001"}),
         ("not JSON", {}),
         ('"a text"', {}),
         ("[" * 5000, {}),
