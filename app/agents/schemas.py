@@ -15,6 +15,11 @@ def _both_spellings(name: str) -> AliasChoices:
     return AliasChoices(f"langfuse{name}", f"llangfuse{name}")
 
 
+MISSPELT = Field(
+    description="The spelling of the original system, for its scripts.",
+    json_schema_extra={"deprecated": True},
+)
+
 ProjectName = Annotated[
     ShortText | None,
     Field(validation_alias=_both_spellings("ProjectName"), description=HANDOVER_SPELLING),
@@ -68,7 +73,8 @@ class AgentPatch(AgentBody):
 class AgentView(WireModel):
     """An agent. `secretSet` is true if a secret key is stored; the key itself is never returned.
 
-    `credentialsRefusedAt` is when Langfuse first refused the current keys.
+    `credentialsRefusedAt` is when Langfuse first refused the current keys. The fields that begin with
+    `llangfuse` repeat those of `langfuse` as the original system misspelt them.
     """
 
     id: str
@@ -78,6 +84,9 @@ class AgentView(WireModel):
     langfuse_url: str
     langfuse_public_key: str | None
     secret_set: bool
+    llangfuse_project_name: Annotated[str | None, MISSPELT]
+    llangfuse_url: Annotated[str, MISSPELT]
+    llangfuse_public_key: Annotated[str | None, MISSPELT]
     credentials_refused_at: datetime | None
     archived: bool
     revision: int

@@ -8,9 +8,13 @@ from app.core.schemas import view_of_row
 
 def agent_view(agent: Agent, res: Resources) -> AgentView:
     """An agent; without a URL it is read from the server of the service."""
+    url = agent.langfuse_url or res.options["langfuse_default_url"]
     return view_of_row(
         AgentView,
         agent,
-        langfuse_url=agent.langfuse_url or res.options["langfuse_default_url"],
+        langfuse_url=url,
         secret_set=agent.langfuse_secret_key is not None,
+        llangfuse_project_name=agent.langfuse_project_name,
+        llangfuse_url=url,
+        llangfuse_public_key=agent.langfuse_public_key,
     )

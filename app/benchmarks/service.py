@@ -357,7 +357,9 @@ def _harness_errors(source: str | None, dataset_ref: str | None, harness: Any) -
     detail = None
     if not spec:
         if harness is not None:
-            detail = 'only the source "harness" runs a model; set source to "harness", or omit harness'
+            detail = (
+                'only the source "harness" runs a model; set source to "harness", or omit harness'
+            )
     elif harness is None:
         if spec.runs_models:
             detail = (

@@ -4,6 +4,8 @@ result = parser.parse("WEIGHTED_SUM(ACCURACY:0.4, PRECISION:0.3, RECALL:0.3)")
 if not result.success:
     raise DslParseException(result.errors_as_string())
 result.formula.evaluate({"ACCURACY": 0.9, "PRECISION": 0.8, "RECALL": 0.7})
+
+Wherever a metric is named, its class is accepted too: `WeightedSumFormula({Accuracy: 0.5, Rouge: 0.5})`.
 """
 
 import math
@@ -11,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, TypeAlias
 
 from app.core.errors import Invalid
 from app.formula.ast import Metric, Reference, format_number, references
@@ -19,7 +22,23 @@ from app.formula.compile import CompiledFormula, compile_formula
 from app.formula.errors import InvalidFormula, Mistake, UndefinedFormula
 from app.formula.functions import FUNCTIONS
 
+MetricName: TypeAlias = str | type
+"""The key of a metric, or its class: the attribute `key` of the class, otherwise its name."""
+MetricValues: TypeAlias = Mapping[Any, float | None]
+"""Values by `MetricName`; a mapping of strings is not one of `str | type` to a type checker."""
+
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def metric_key(metric: MetricName) -> str:
+    """The key of a metric: `F1Score` and `F1ScoreMetric` are classes of `F1_SCORE`."""
+    if isinstance(metric, str):
+        return metric
+    own_key = getattr(metric, "key", None)
+    if isinstance(own_key, str):
+        return own_key
+    return _WORD_START.sub("_", metric.__name__.removesuffix("Metric")).upper()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +51,7 @@ class KpiFormula:
     def text(self) -> str:
         return self.compiled.text
 
-    def evaluate(self, values: Mapping[str, float | None]) -> float:
+    def evaluate(self, values: MetricValues) -> float:
         """The value; raises `UndefinedFormula` with the reason. Names are case-insensitive."""
         value, reason = self.compiled.evaluate(by_reference(values))
         if value is None:
@@ -62,7 +81,7 @@ class ParseResult:
 class KpiFormulaParser:
     """Parses formulas against a set of metric keys; an empty set accepts any key."""
 
-    def __init__(self, keys: Iterable[str] = ()) -> None:
+    def __init__(self, keys: Iterable[MetricName] = ()) -> None:
         self._keys: frozenset[str] = frozenset()
         self.register_metric_keys(keys)
 
@@ -92,9 +111,10 @@ class KpiFormulaParser:
     def known_metric_keys(self) -> frozenset[str]:
         return self._keys
 
-    def register_metric_keys(self, keys: Iterable[str]) -> None:
+    def register_metric_keys(self, keys: Iterable[MetricName]) -> None:
         """Add metric keys, in any case; raises `Invalid` for one that no formula could name."""
-        added = [keys] if isinstance(keys, str) else list(keys)
+        names = [keys] if isinstance(keys, str | type) else keys
+        added = [metric_key(name) for name in names]
         for key in added:
             if not _KEY.fullmatch(key):
                 raise Invalid(
@@ -123,7 +143,7 @@ def known_metric_keys() -> frozenset[str]:
     return _default_parser.known_metric_keys()
 
 
-def register_metric_keys(keys: Iterable[str]) -> None:
+def register_metric_keys(keys: Iterable[MetricName]) -> None:
     """Register metric keys that formulas may use."""
     _default_parser.register_metric_keys(keys)
 
@@ -138,9 +158,11 @@ def read_reference(name: str) -> Reference | None:
     return root.reference if isinstance(root, Metric) else None
 
 
-def by_reference(values: Mapping[str, float | None]) -> dict[Reference, float | None]:
+def by_reference(values: MetricValues) -> dict[Reference, float | None]:
     """The values by reference; names that no formula can use are dropped."""
-    referenced_values = ((read_reference(name), value) for name, value in values.items())
+    referenced_values = (
+        (read_reference(metric_key(name)), value) for name, value in values.items()
+    )
     return {reference: value for reference, value in referenced_values if reference is not None}
 
 
@@ -148,11 +170,11 @@ def by_reference(values: Mapping[str, float | None]) -> dict[Reference, float | 
 class AverageFormula:
     """The arithmetic mean of all given values."""
 
-    def evaluate(self, values: Mapping[str, float | None]) -> float:
+    def evaluate(self, values: MetricValues) -> float:
         """The mean; raises `UndefinedFormula` for no values or a missing value."""
         if not values:
             raise UndefinedFormula("the average of no values is undefined; pass at least one value")
-        numbers = [_number(name, value) for name, value in values.items()]
+        numbers = [_number(metric_key(name), value) for name, value in values.items()]
         return _number("the average", FUNCTIONS["AVERAGE"].apply(*numbers))
 
 
@@ -160,14 +182,17 @@ class AverageFormula:
 class WeightedSumFormula:
     """The plain sum of weight times metric."""
 
-    weights: Mapping[str, float]
+    weights: Mapping[Any, float]
 
     @property
     def text(self) -> str:
-        pairs = (f"{name}:{format_number(float(weight))}" for name, weight in self.weights.items())
+        pairs = (
+            f"{metric_key(name)}:{format_number(float(weight))}"
+            for name, weight in self.weights.items()
+        )
         return f"WEIGHTED_SUM({', '.join(pairs)})"
 
-    def evaluate(self, values: Mapping[str, float | None]) -> float:
+    def evaluate(self, values: MetricValues) -> float:
         """The sum; raises `UndefinedFormula` when a metric is missing."""
         return KpiFormula(compile_formula(self.text)).evaluate(values)
 
@@ -176,7 +201,7 @@ class WeightedSumFormula:
 class ThresholdFormula:
     """1 if the metric is at least the threshold (at most, if not `greater_than`), else 0."""
 
-    metric: str
+    metric: MetricName
     threshold: float
     greater_than: bool = True
 
@@ -188,9 +213,9 @@ class ThresholdFormula:
     def text(self) -> str:
         operator = ">=" if self.greater_than else "<="
         limit = format_number(float(self.threshold))
-        return f"IF {self.metric} {operator} {limit} THEN 1 ELSE 0"
+        return f"IF {metric_key(self.metric)} {operator} {limit} THEN 1 ELSE 0"
 
-    def evaluate(self, values: Mapping[str, float | None]) -> float:
+    def evaluate(self, values: MetricValues) -> float:
         """1 or 0; raises `UndefinedFormula` when the metric is missing."""
         return KpiFormula(compile_formula(self.text)).evaluate(values)
 

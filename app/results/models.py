@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Identity, Index, Integer, LargeBinary, SmallInteger, func
+from sqlalchemy import ForeignKey, Identity, Index, Integer, LargeBinary, SmallInteger, func, text
 from sqlalchemy.dialects.postgresql import ARRAY, DOUBLE_PRECISION, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 from sqlalchemy.types import Text
@@ -18,6 +18,7 @@ from app.traces.production import TraceWindow
 class BenchmarkRun(Base):
     """One execution of a benchmark against an agent.
 
+    `schedule_id` is the schedule that started it; it stays when the schedule is deleted.
     `seq` orders runs and is their short key in large tables. `trace_window` is the range of production
     traces that it reads, if it reads any. `plan` is frozen when the run starts;
     `metric_keys` is the order of `trace_results.values`. `fencing_token` rises each time a step is
@@ -36,6 +37,12 @@ class BenchmarkRun(Base):
         Index("ix_benchmark_runs_status_seq", "status", "seq"),
         Index("ix_benchmark_runs_created_at_seq", "created_at", "seq"),
         Index("ix_benchmark_runs_source_seq", "source_seq"),
+        Index(
+            "ix_benchmark_runs_schedule_id_seq",
+            "schedule_id",
+            "seq",
+            postgresql_where=text("schedule_id IS NOT NULL"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -45,6 +52,7 @@ class BenchmarkRun(Base):
     status: Mapped[str]
     triggered_by: Mapped[str]
     trigger_event_id: Mapped[str | None]
+    schedule_id: Mapped[str | None]
     run_name: Mapped[str | None]
     trace_window: Mapped[TraceWindow | None] = mapped_column(ModelJson(TraceWindow))
     retry_count: Mapped[int] = mapped_column(Integer, default=0)

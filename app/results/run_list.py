@@ -1,9 +1,9 @@
 """The list of runs as a page shows it: filtered, searched, counted and in any order."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from sqlalchemy import ColumnElement, case, func, literal, or_, select, tuple_
 from sqlalchemy.orm import Session
@@ -38,28 +38,58 @@ SORT_KEYS: Final[Mapping[str, ColumnElement[Any]]] = {
     "verdict": _VERDICT,
     "traces": func.coalesce(BenchmarkRun.traces_total, 0),
 }
+SortOrder: TypeAlias = Literal[
+    "created", "completed", "benchmark", "agent", "status", "verdict", "traces",
+    "-created", "-completed", "-benchmark", "-agent", "-status", "-verdict", "-traces",
+]  # fmt: skip
+"""A name of `SORT_KEYS`; with "-" for the descending order."""
 DEFAULT_SORT: Final = "-created"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunListFilter:
-    """Which runs to list; None does not filter. `text` is a part of an ID, a name or an error."""
+    """Which runs to list: those with any value of each list; an empty list does not filter.
 
-    benchmark_id: str | None = None
-    agent_id: str | None = None
-    status: str | None = None
-    verdict: str | None = None
+    `text` is a part of an ID, a name or an error; `since` and `until` limit the time of creation.
+    """
+
+    benchmark_ids: Sequence[str] = ()
+    agent_ids: Sequence[str] = ()
+    statuses: Sequence[str] = ()
+    triggers: Sequence[str] = ()
+    schedule_ids: Sequence[str] = ()
+    validities: Sequence[str] = ()
+    verdicts: Sequence[str] = ()
+    since: datetime | None = None
+    until: datetime | None = None
     text: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether `queries.list_runs` can serve it, which costs less."""
+        has_more = (
+            self.triggers or self.schedule_ids or self.validities or self.verdicts or self.text
+        )
+        return not has_more and len(self.benchmark_ids) <= 1 and len(self.agent_ids) <= 1
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """The conditions of the given filters."""
-        columns: dict[ColumnElement[Any], str | None] = {
-            _RUNS.benchmark_id: self.benchmark_id,
-            _RUNS.agent_id: self.agent_id,
-            _RUNS.status: self.status,
-            _VERDICT: self.verdict,
+        columns: dict[ColumnElement[Any], Sequence[str]] = {
+            _RUNS.benchmark_id: self.benchmark_ids,
+            _RUNS.agent_id: self.agent_ids,
+            _RUNS.status: self.statuses,
+            _RUNS.triggered_by: self.triggers,
+            _RUNS.schedule_id: self.schedule_ids,
+            _RUNS.validity: self.validities,
+            _VERDICT: self.verdicts,
         }
-        conditions = [column == value for column, value in columns.items() if value]
+        conditions: list[ColumnElement[bool]] = [
+            column.in_(values) for column, values in columns.items() if values
+        ]
+        if self.since is not None:
+            conditions.append(_RUNS.created_at >= self.since)
+        if self.until is not None:
+            conditions.append(_RUNS.created_at < self.until)
         if self.text:
             searched = (
                 BenchmarkRun.id,

@@ -10,7 +10,13 @@ import typer
 
 from app.comparison.cli import COMPARISON_TIMEOUT_S, print_explanations
 from app.comparison.trial_statistics import list_trial_statistics
-from app.core.console.resource import Resource, id_argument, id_filter, print_change
+from app.core.console.resource import (
+    Resource,
+    id_argument,
+    id_filter,
+    print_change,
+    text_filter,
+)
 from app.core.console.table import (
     JSON,
     Column,
@@ -35,7 +41,8 @@ from app.core.console.terminal import (
     print_status,
 )
 from app.kpis.number_text import format_number
-from app.results.rules import RunStatus
+from app.results.rules import RunStatus, TriggerType, Validity
+from app.statistics.verdict_rules import Verdict
 
 if TYPE_CHECKING:
     from app.core.console.api_client import ApiClient
@@ -181,6 +188,21 @@ runs.add_list(
             RunStatus | None,
             typer.Option("--status", case_sensitive=False, help="Filter by status."),
         ],
+        "triggeredBy": Annotated[
+            TriggerType | None,
+            typer.Option("--trigger", case_sensitive=False, help="Filter by what started the run."),
+        ],
+        "scheduleId": id_filter("schedule", "/schedule-configs"),
+        "validity": Annotated[
+            Validity | None,
+            typer.Option("--validity", case_sensitive=False, help="Filter by validity."),
+        ],
+        "verdict": Annotated[
+            Verdict | None,
+            typer.Option("--verdict", case_sensitive=False, help="Filter by verdict."),
+        ],
+        "text": text_filter("--text", "Filter by a part of an ID, a run name or an error."),
+        "sort": text_filter("--sort", "Order, for example verdict or -completed."),
     },
     help_text="List runs, newest first.",
     limit=20,

@@ -46,10 +46,10 @@ def show_runs(
     if sort.removeprefix("-") not in SORT_KEYS:
         raise Invalid(f"runs cannot be sorted by {sort!r}; choose one of {', '.join(SORT_KEYS)}")
     run_filter = RunListFilter(
-        benchmark_id=benchmark or None,
-        agent_id=agent or None,
-        status=status or None,
-        verdict=verdict or None,
+        benchmark_ids=[benchmark] if benchmark else (),
+        agent_ids=[agent] if agent else (),
+        statuses=[status] if status else (),
+        verdicts=[verdict] if verdict else (),
         text=text.strip() or None,
     )
     with res.db.read() as session:
@@ -149,12 +149,14 @@ def _to_run(run_id: str) -> Response:
 
 
 def _api_path(run_filter: RunListFilter) -> str:
-    """The list of the API with those filters that it has, too."""
+    """The same list in the API."""
     return build_url(
         "/benchmark-runs",
-        benchmarkId=run_filter.benchmark_id,
-        agentId=run_filter.agent_id,
-        status=run_filter.status,
+        benchmarkId=list(run_filter.benchmark_ids),
+        agentId=list(run_filter.agent_ids),
+        status=list(run_filter.statuses),
+        verdict=list(run_filter.verdicts),
+        text=run_filter.text,
         limit=PAGE_SIZE,
     )
 

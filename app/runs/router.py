@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
@@ -12,7 +12,7 @@ from app.comparison import stored_run_comparison
 from app.comparison.schemas import CategoryValues, Comparison
 from app.core.keyset import PageParams
 from app.core.problem_documents import PROBLEMS
-from app.core.schemas import Instant, Page
+from app.core.schemas import Identifier, Instant, Page, ShortText
 from app.core.web.deps import Hub, Res
 from app.core.web.sse import EventSnapshot, stream_events
 from app.kpis.queries import get_kpis_of_run
@@ -20,7 +20,8 @@ from app.kpis.schemas import KpiValueView
 from app.results import queries, rules
 from app.results.models import BenchmarkRun, TraceResult
 from app.results.queries import TraceDetail, TraceWithResult
-from app.results.rules import RunStatus, TriggerType
+from app.results.rules import RunStatus, TriggerType, Validity
+from app.results.run_list import DEFAULT_SORT, RunListFilter, SortOrder, search_runs
 from app.results.write_back_state import WriteBackState
 from app.runs import retention, service
 from app.runs.llm_cache import list_llm_usage
@@ -36,6 +37,7 @@ from app.runs.schemas import (
     TraceView,
     WriteBackView,
 )
+from app.statistics.verdict_rules import Verdict
 from app.traces.models import CollectedTrace
 
 router = APIRouter(prefix="/benchmark-runs", tags=["benchmark runs"], responses=PROBLEMS)
@@ -46,9 +48,47 @@ SVG = "image/svg+xml"
 # The largest number of runs that the baseline mode MEAN_OF_LAST averages.
 MAX_BASELINE_RUNS = 30
 MAX_JUDGED = 100
+MAX_FILTER_VALUES = 100
 
 RunId = Annotated[str, Path(alias="runId")]
 TraceId = Annotated[str, Path(alias="traceId", description="ID that the source gave the trace.")]
+
+
+Ids = Annotated[list[Identifier], Query(max_length=MAX_FILTER_VALUES)]
+
+
+async def _run_filter(
+    benchmark_id: Annotated[Ids, Query(alias="benchmarkId")] = [],  # noqa: B006 - never changed
+    agent_id: Annotated[Ids, Query(alias="agentId")] = [],  # noqa: B006
+    status: Annotated[list[RunStatus], Query()] = [],  # noqa: B006
+    triggered_by: Annotated[list[TriggerType], Query(alias="triggeredBy")] = [],  # noqa: B006
+    schedule_id: Annotated[Ids, Query(alias="scheduleId")] = [],  # noqa: B006
+    validity: Annotated[list[Validity], Query()] = [],  # noqa: B006
+    verdict: Annotated[list[Verdict], Query()] = [],  # noqa: B006
+    text: Annotated[
+        ShortText | None,
+        Query(description="Part of the ID, the run name, the benchmark, the agent or the error."),
+    ] = None,
+    since: Annotated[
+        Instant | None, Query(alias="from", description="Created at or after.")
+    ] = None,
+    until: Annotated[Instant | None, Query(alias="to", description="Created before.")] = None,
+) -> RunListFilter:
+    return RunListFilter(
+        benchmark_ids=benchmark_id,
+        agent_ids=agent_id,
+        statuses=status,
+        triggers=triggered_by,
+        schedule_ids=schedule_id,
+        validities=validity,
+        verdicts=verdict,
+        since=since,
+        until=until,
+        text=text,
+    )
+
+
+RunFilter = Annotated[RunListFilter, Depends(_run_filter)]
 
 
 @router.post("", status_code=201, response_model=RunView, dependencies=RUN)
@@ -74,27 +114,25 @@ def start_run(body: RunCreate, once: Idempotent) -> Response:
 def list_runs(
     res: Res,
     page: PageParams,
-    benchmark_id: Annotated[str | None, Query(alias="benchmarkId")] = None,
-    agent_id: Annotated[str | None, Query(alias="agentId")] = None,
-    status: Annotated[
-        list[RunStatus] | None, Query(description="Filter by status; repeat it for several.")
-    ] = None,
-    since: Annotated[
-        Instant | None, Query(alias="from", description="Created at or after.")
-    ] = None,
-    until: Annotated[Instant | None, Query(alias="to", description="Created before.")] = None,
+    run_filter: RunFilter,
+    sort: Annotated[
+        SortOrder, Query(description="Order of the list; `-` is the descending order.")
+    ] = DEFAULT_SORT,
 ) -> Page[RunView]:
-    """List runs, newest first."""
-    rows = queries.list_runs(
-        res.db,
-        page,
-        benchmark_id=benchmark_id,
-        agent_id=agent_id,
-        statuses=status or (),
-        since=since,
-        until=until,
-    )
-    return rows.to_page(run_columns_view)
+    """List runs, newest first. A repeated filter lists the runs with any of its values."""
+    if run_filter.is_plain and sort == DEFAULT_SORT:
+        rows = queries.list_runs(
+            res.db,
+            page,
+            benchmark_id=next(iter(run_filter.benchmark_ids), None),
+            agent_id=next(iter(run_filter.agent_ids), None),
+            statuses=[RunStatus(status) for status in run_filter.statuses],
+            since=run_filter.since,
+            until=run_filter.until,
+        )
+        return rows.to_page(run_columns_view)
+    with res.db.read() as session:
+        return search_runs(session, run_filter, sort, page).to_page(run_columns_view)
 
 
 @router.get("/compare", dependencies=READ)

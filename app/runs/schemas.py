@@ -9,6 +9,8 @@ from app.core.schemas import Identifier, ShortText, StoredText, WireModel
 from app.harness.transcript import Transcript
 from app.kpis.series_types import RunsEvidence
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
+from app.results.rules import RunStatus, TriggerType, Validity
+from app.results.write_back_state import WriteBackStatus
 from app.traces.production import TraceWindow
 
 
@@ -41,7 +43,7 @@ class WriteBackView(WireModel):
     FAILED, or SUPERSEDED by a later run. `written` counts the scores that the source has accepted.
     """
 
-    status: str
+    status: WriteBackStatus
     written: int
     error_code: str | None
     error: str | None
@@ -62,9 +64,10 @@ class RunView(WireModel):
     id: str
     benchmark_id: str
     agent_id: str
-    status: str
-    triggered_by: str
+    status: RunStatus
+    triggered_by: TriggerType
     trigger_event_id: str | None
+    schedule_id: str | None
     run_name: str | None
     trace_window: TraceWindow | None
     created_at: datetime
@@ -82,7 +85,7 @@ class RunView(WireModel):
     retry_of: str | None
     rescore_of: str | None
     confirms: str | None
-    validity: str | None
+    validity: Validity | None
     validity_reasons: list[str] | None
     coverage: float | None
     error_share: float | None

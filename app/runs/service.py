@@ -36,14 +36,15 @@ def create_run(
     *,
     trigger: TriggerType,
     trigger_event_id: str | None = None,
+    schedule_id: str | None = None,
     run_name: str | None = None,
     window: TraceWindow | None = None,
     retry_of: BenchmarkRun | None = None,
     rescore_of: BenchmarkRun | None = None,
     confirms: BenchmarkRun | None = None,
 ) -> BenchmarkRun:
-    """Insert a PENDING run and its first job. `trigger_event_id` is the ID of the trigger event that
-    started it; `window` is the range of production traces to read instead of the benchmark's;
+    """Insert a PENDING run and its first job. `trigger_event_id` or `schedule_id` is the ID of the trigger event
+    or the schedule that started it; `window` is the range of production traces to read instead of the benchmark's;
     `rescore_of` is a run whose collection it scores instead of reading one, `confirms`
     a suspicious run that it repeats with more trials.
 
@@ -63,6 +64,7 @@ def create_run(
         "status": RunStatus.PENDING.value,
         "triggered_by": trigger.value,
         "trigger_event_id": trigger_event_id,
+        "schedule_id": schedule_id,
         "run_name": run_name,
         "trace_window": Jsonb(window.model_dump(mode="json")) if window else None,
         "retry_of": retry_of.id if retry_of else None,

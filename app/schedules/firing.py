@@ -233,6 +233,7 @@ def start_fire(
                 plan.benchmark_id,
                 plan.agent_id,
                 trigger=TriggerType(fire.triggered_by),
+                schedule_id=schedule.id,
                 run_name=source_run.selector if source_run else None,
             )
     except Unavailable:

@@ -473,6 +473,7 @@ def upgrade() -> None:
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("triggered_by", sa.Text(), nullable=False),
         sa.Column("trigger_event_id", sa.Text(), nullable=True),
+        sa.Column("schedule_id", sa.Text(), nullable=True),
         sa.Column("run_name", sa.Text(), nullable=True),
         sa.Column("trace_window", JSON, nullable=True),
         sa.Column("retry_count", sa.Integer(), nullable=False),
@@ -529,6 +530,12 @@ def upgrade() -> None:
         sa.UniqueConstraint("seq", name="uq_benchmark_runs_seq"),
     )
     op.create_index("ix_benchmark_runs_agent_id_seq", "benchmark_runs", ["agent_id", "seq"])
+    op.create_index(
+        "ix_benchmark_runs_schedule_id_seq",
+        "benchmark_runs",
+        ["schedule_id", "seq"],
+        postgresql_where=sa.text("schedule_id IS NOT NULL"),
+    )
     op.create_index("ix_benchmark_runs_benchmark_id_seq", "benchmark_runs", ["benchmark_id", "seq"])
     op.create_index("ix_benchmark_runs_collection_id", "benchmark_runs", ["collection_id"])
     op.create_index("ix_benchmark_runs_created_at_seq", "benchmark_runs", ["created_at", "seq"])

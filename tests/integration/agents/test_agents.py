@@ -101,7 +101,9 @@ def test_agents_api__misspelled_names_of_original_system_are_accepted(service: S
     agent = service.post("/agents", {"id": "agent-001", **body})
     assert (agent["langfuseProjectName"], agent["langfuseUrl"]) == ("p", HOME)
     assert (agent["langfusePublicKey"], agent["secretSet"]) == ("pk-1", True)
-    assert not any(name.startswith("ll") for name in agent)
+    misspelt = {name[1:]: value for name, value in agent.items() if name.startswith("ll")}
+    assert misspelt.keys() == {"langfuseProjectName", "langfuseUrl", "langfusePublicKey"}
+    assert all(agent[name] == value for name, value in misspelt.items())
     assert stored_secret(service, "agent-001") == SECRET
     service.patch("/agents/agent-001", {"llangfuseSecretKey": OTHER_SECRET})
     assert stored_secret(service, "agent-001") == OTHER_SECRET

@@ -66,7 +66,7 @@ def test_benchmarks_api__create_read_list_change_replace_delete(service: Service
             "taskDef": "Answer the question",
             "features": ["tone", "facts"],
             "evaluates": ["agent-001"],
-            "source": "local",
+            "source": None,
             "measures": [],
             "minCoverage": 0.5,
             "maxErrorShare": 0.0,
@@ -98,7 +98,7 @@ def test_benchmarks_api__create_read_list_change_replace_delete(service: Service
             "maxErrorShare": 0.05,
         }.items()
     )
-    for name in ("metadata", "evaluates", "source", "metrics", "measures", "minCoverage"):
+    for name in ("metadata", "evaluates", "metrics", "measures", "minCoverage"):
         problem = service.expect_problem(422, "PATCH", "/benchmarks/bench-001", {name: None})
         assert pointers(problem) == [f"/{name}"]
     service.delete("/benchmarks/bench-001")

@@ -16,6 +16,7 @@ from app.formula import (
     register_metric_keys,
     validate,
 )
+from app.formula.handover import MetricName, metric_key
 
 METRICS = {"ACCURACY": 0.9, "PRECISION": 0.8, "RECALL": 0.7}
 
@@ -122,6 +123,45 @@ def test_threshold_strategy__includes_its_limit_in_both_directions(
     values = {"ACCURACY": accuracy}
     assert ThresholdFormula("ACCURACY", 0.8).evaluate(values) == at_least
     assert ThresholdFormula("ACCURACY", 0.8, greater_than=False).evaluate(values) == at_most
+
+
+class Accuracy:
+    """A class of a metric, as the original names its metrics."""
+
+
+class F1ScoreMetric:
+    """The same with the ending of its kind."""
+
+
+class Precise:
+    key = "PRECISION"
+
+
+@pytest.mark.parametrize(
+    ("metric", "key"),
+    [
+        ("ROUGE", "ROUGE"),
+        (Accuracy, "ACCURACY"),
+        (F1ScoreMetric, "F1_SCORE"),
+        (Precise, "PRECISION"),
+    ],
+)
+def test_metric_key__class_names_its_metric(metric: MetricName, key: str) -> None:
+    assert metric_key(metric) == key
+
+
+def test_formulas__accept_classes_of_metrics_as_keys() -> None:
+    values = {Accuracy: 0.9, F1ScoreMetric: 0.6, Precise: 0.8}
+    # 0.9*0.5 + 0.6*0.5
+    weighted = WeightedSumFormula({Accuracy: 0.5, F1ScoreMetric: 0.5})
+    assert weighted.text == "WEIGHTED_SUM(ACCURACY:0.5, F1_SCORE:0.5)"
+    assert weighted.evaluate(values) == pytest.approx(0.75)
+    assert ThresholdFormula(Precise, 0.8).evaluate(values) == 1.0
+    # (0.9 + 0.6 + 0.8) / 3 = 2.3 / 3
+    assert AverageFormula().evaluate(values) == pytest.approx(2.3 / 3)
+    result = KpiFormulaParser([Accuracy, Precise]).parse("ACCURACY - PRECISION")
+    assert result.formula is not None
+    assert result.formula.evaluate(values) == pytest.approx(0.1)
 
 
 def test_threshold_strategy__limit_must_be_a_number() -> None:

@@ -1,0 +1,80 @@
+"""Filters, text search and order of the list of runs."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.support.page_data import BENCHMARKS, write_month, write_names, write_run
+from tests.support.service import Service, pointers
+
+NOW = datetime(2026, 11, 23, 6, tzinfo=UTC)
+
+
+@pytest.fixture
+def month(service: Service) -> Service:
+    """Two nights of three agents; in the last one a run regressed and one is invalid."""
+    with service.resources.db.begin() as session:
+        write_month(session, nights=2, now=NOW)
+    return service
+
+
+def ids(service: Service, **filters: object) -> list[str]:
+    return [run["id"] for run in service.list_items("/benchmark-runs", limit=3, **filters)]
+
+
+def test_list_runs__filters_accept_lists_of_values(month: Service) -> None:
+    assert set(ids(month, benchmarkId=["support", "tickets"], agentId=["sql", "triage"])) == {
+        f"run-{pair}-{night}"
+        for pair in ("sql-support", "sql-tickets", "triage-tickets")
+        for night in (0, 1)
+    }
+    assert ids(month, triggeredBy="MANUAL") == ["run-in-progress"]
+    assert len(ids(month, triggeredBy=["MANUAL", "SCHEDULED"])) == 15
+    assert ids(month, triggeredBy="WEBHOOK") == []
+
+
+def test_list_runs__verdict_and_validity(month: Service) -> None:
+    assert ids(month, verdict="REGRESSED") == ["run-billing-support-0"]
+    assert set(ids(month, verdict=["REGRESSED", "IMPROVED"])) == {
+        "run-billing-support-0",
+        "run-sql-warehouse-0",
+    }
+    assert ids(month, validity="INVALID") == ["run-triage-tickets-0"]
+    assert len(ids(month, validity="VALID")) == 13
+
+
+def test_list_runs__text_is_a_part_of_an_id_a_name_or_an_error(month: Service) -> None:
+    assert set(ids(month, text="BILLING-supp")) == {
+        "run-billing-support-0",
+        "run-billing-support-1",
+    }
+    assert ids(month, text="100%") == []
+
+
+def test_list_runs__sort_is_kept_over_pages(month: Service) -> None:
+    agents = [run["agentId"] for run in month.list_items("/benchmark-runs", limit=4, sort="agent")]
+    assert agents == sorted(agents)
+    assert len(agents) == 15
+    assert ids(month, sort="created") == ids(month)[::-1]
+    assert ids(month, sort="-created", text="run") == ids(month)
+
+
+def test_list_runs__of_a_schedule(service: Service) -> None:
+    with service.resources.db.begin() as session:
+        write_names(session)
+        for number, schedule_id in enumerate(("nightly", "weekly", None)):
+            [benchmark_id, *_] = BENCHMARKS
+            run = write_run(session, f"run-{number}", "sql", benchmark_id, NOW, value=0.5)
+            run.schedule_id = schedule_id
+    assert ids(service, scheduleId="nightly") == ["run-0"]
+    assert set(ids(service, scheduleId=["nightly", "weekly"])) == {"run-0", "run-1"}
+    assert service.get("/benchmark-runs/run-0")["scheduleId"] == "nightly"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("sort", "loudness"), ("verdict", "BAD"), ("triggeredBy", "MOON"), ("scheduleId", "a b")],
+)
+def test_list_runs__unknown_values_are_rejected(service: Service, name: str, value: str) -> None:
+    problem = service.expect_problem(422, "GET", "/benchmark-runs", params={name: value})
+    assert pointers(problem)[0] in {name, "0"}
