@@ -40,6 +40,8 @@ MAY_BE_ASYNC = {
     "app/jobs/job_runner.py",
     "app/jobs/worker_presence.py",
     "app/main.py",
+    # A dependency of the list of runs: a thread for it would cost more than it does.
+    "app/runs/router.py",
     "app/traces/otel/router.py",
     "app/core/web/security_headers.py",
     "app/core/web/health.py",
