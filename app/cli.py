@@ -82,6 +82,10 @@ COMMANDS = {
     "runs": Entry(
         "app.runs.cli:cli", "Start, watch and compare benchmark runs.", Heading.BENCHMARKS
     ),
+    "runs execute": Entry(
+        "app.runs.execute_cli:execute_runs",
+        "Run your own agent over a dataset: a command, once per item. No server is needed.",
+    ),
     "runs compare": Entry(
         "app.comparison.cli:compare",
         "Compare two runs: verdicts, flipped items, and the features that these have in common.",

@@ -75,6 +75,7 @@ def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterat
                 "langfuse_default_url": settings.langfuse_default_url,
                 "public_url": settings.public_url or f"http://{settings.host}:{settings.port}",
                 "harness_dir": str(settings.harness_dir or ""),
+                "agent_commands": str(settings.agent_commands or ""),
                 "rate_limit": str(settings.rate_limit),
                 "false_pages_per_month": str(settings.false_pages_per_month or ""),
                 "require_if_match": "yes" if settings.require_if_match else "",

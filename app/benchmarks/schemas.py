@@ -259,8 +259,8 @@ class BenchmarkBody(WireModel):
     write_back: WriteBackConfig = Field(default_factory=WriteBackConfig)
     harness: HarnessConfig | None = Field(
         default=None,
-        description="For the source `harness`: the model that works on the dataset, or the part of an"
-        " ot-bench YAML to run.",
+        description="For the source `harness`: the model that works on the dataset, the part of an"
+        " ot-bench YAML to run, or the agent (`command`) to run.",
     )
     production: ProductionTraces | None = Field(
         default=None,

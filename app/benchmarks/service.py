@@ -31,6 +31,7 @@ from app.core.schemas import all_fields
 from app.harness.harness_config import parse_harness, validate_harness
 from app.harness.operator_folder import flaw_of_name
 from app.metrics.types import MetricRef
+from app.traces.execution.items import LANGFUSE_PREFIX
 from app.traces.production import ProductionTraces
 from app.traces.registry import TRACE_SOURCES
 
@@ -363,11 +364,12 @@ def _harness_errors(source: str | None, dataset_ref: str | None, harness: Any) -
     elif harness is None:
         if spec.runs_models:
             detail = (
-                f'the source {source!r} runs a model; send {{"provider": …, "model": …}}, or {{}} for'
-                " an ot-bench YAML"
+                f'the source {source!r} runs a model; send {{"provider": …, "model": …}}, {{}} for an'
+                ' ot-bench YAML, or {"command": …} for an agent'
             )
     elif spec.runs_models:
-        flaw = flaw_of_name(dataset_ref) if dataset_ref is not None else None
+        is_langfuse = (dataset_ref or "").startswith(LANGFUSE_PREFIX)
+        flaw = None if dataset_ref is None or is_langfuse else flaw_of_name(dataset_ref)
         if flaw is not None:
             return [ErrorItem(pointer="/datasetRef", detail=flaw)]
         detail = validate_harness(dataset_ref, parse_harness(harness))

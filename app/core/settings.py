@@ -150,6 +150,13 @@ class Settings(BaseSettings):
         Path | None,
         Field(description="Directory of the datasets of benchmarks with the source `harness`."),
     ] = None
+    agent_commands: Annotated[
+        Path | None,
+        Field(
+            description="JSON file of the commands that benchmarks may run on the workers:"
+            ' {"support-bot": {"command": "/opt/bot/run {input}"}}. Empty: none.',
+        ),
+    ] = None
     anthropic_api_key: Annotated[
         SecretStr | None,
         Field(

@@ -67,7 +67,12 @@ class Budget:
             cost = self.price.of(usage.input_tokens, usage.output_tokens)
         self._count(usage, cost)
 
+    def add_reported(self, usage: Usage | None, cost_usd: float | None) -> None:
+        """Count the usage and the cost that an agent reported itself; None is unknown."""
+        self._count(usage, cost_usd or 0.0)
+
     def _count(self, usage: Usage | None, cost_usd: float) -> None:
+        self.known_usd += cost_usd
         if usage is None:
             # From here on a total would be too low, so it counts as unknown; the limits go on with
             # what is known.
@@ -75,7 +80,6 @@ class Budget:
         else:
             self.known_input_tokens += usage.input_tokens
             self.known_output_tokens += usage.output_tokens
-            self.known_usd += cost_usd
         if self.parent is not None:
             # The cost is passed on and not computed again: each model has its own price.
             self.parent._count(usage, cost_usd)  # noqa: SLF001 - the same class

@@ -1,34 +1,40 @@
-"""The harness settings of a benchmark: bash tasks, or an ot-bench file."""
+"""The harness settings of a benchmark: bash tasks, an ot-bench file, or an agent of the operator."""
 
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator
 
+from app.harness.agent_schemas import AgentHarnessSettings
 from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.mcp.schemas import McpHarnessSettings
 
 MCP_SUFFIXES = (".yaml", ".yml")
 
 
-def parse_harness(document: Any) -> BashHarnessSettings | McpHarnessSettings:
-    """Settings with a provider are those of bash tasks. Raises: ValidationError."""
-    if isinstance(document, BashHarnessSettings | McpHarnessSettings):
+AnyHarnessSettings: TypeAlias = BashHarnessSettings | McpHarnessSettings | AgentHarnessSettings
+
+
+def parse_harness(document: Any) -> AnyHarnessSettings:
+    """Settings with a provider are those of bash tasks, with a command those of an agent.
+
+    Raises: ValidationError.
+    """
+    if isinstance(document, AnyHarnessSettings):
         return document
-    # A union of both models would report the errors of both for every mistake.
-    is_mcp = isinstance(document, dict) and "provider" not in document
-    return (McpHarnessSettings if is_mcp else BashHarnessSettings).model_validate(document)
+    # A union of the models would report the errors of all of them for every mistake.
+    keys = document.keys() if isinstance(document, dict) else {"provider"}
+    if "command" in keys:
+        return AgentHarnessSettings.model_validate(document)
+    model = BashHarnessSettings if "provider" in keys else McpHarnessSettings
+    return model.model_validate(document)
 
 
-HarnessConfig: TypeAlias = Annotated[
-    BashHarnessSettings | McpHarnessSettings, BeforeValidator(parse_harness)
-]
+HarnessConfig: TypeAlias = Annotated[AnyHarnessSettings, BeforeValidator(parse_harness)]
 
 
-def validate_harness(
-    dataset_ref: str | None, settings: BashHarnessSettings | McpHarnessSettings
-) -> str | None:
+def validate_harness(dataset_ref: str | None, settings: AnyHarnessSettings) -> str | None:
     """Why the settings do not match the dataset; None when they do."""
-    if dataset_ref is None:
+    if dataset_ref is None or isinstance(settings, AgentHarnessSettings):
         return None
     is_mcp_file = dataset_ref.endswith(MCP_SUFFIXES)
     if is_mcp_file == isinstance(settings, McpHarnessSettings):

@@ -61,8 +61,9 @@ class ExportedCall:
 class ExportedAttempt:
     """One scored attempt.
 
-    Attempts with the same `content_hash` belong to one dataset item. `model` is None for an attempt
-    without a model; `failures` becomes the comment of TASK_SCORE.
+    Attempts with the same `content_hash` belong to one dataset item, or to the existing item
+    `item_id`. `model` is None for an attempt without a model; `failures` becomes the comment of
+    TASK_SCORE.
     """
 
     task: str
@@ -78,6 +79,7 @@ class ExportedAttempt:
     calls: Sequence[ExportedCall]
     scores: Mapping[str, float]
     failures: str = ""
+    item_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,13 @@ class ExportedRun:
     title: str
     attempts: Sequence[ExportedAttempt]
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+class WrittenAttempt(NamedTuple):
+    """An attempt and the ID of its trace in Langfuse."""
+
+    trace_id: str
+    attempt: ExportedAttempt
 
 
 class ExportSummary(NamedTuple):
@@ -156,28 +165,63 @@ def known_usage(input_tokens: int | None, output_tokens: int | None) -> Usage | 
 
 def write_run(run: ExportedRun, project: LangfuseProject, *, dataset: str) -> ExportSummary:
     """Write a run; a run name that exists already extends that run. Raises: ExportFailed."""
-    connection = _connect(project)
+    return ExportSummary(dataset, run.run_name, len(write_attempts(run, project, dataset=dataset)))
+
+
+def write_attempts(
+    run: ExportedRun, project: LangfuseProject, *, dataset: str
+) -> list[WrittenAttempt]:
+    """Write a run as `write_run`; the attempts with the IDs of their traces. Raises: ExportFailed."""
+    connection = connect(project)
     try:
-        written = _write_attempts(connection.sdk, run, dataset)
+        written = _write_items_and_attempts(connection.sdk, run, dataset)
         for trace_id, attempt in written:
             for score in _scores(trace_id, attempt):
                 _post_score(connection.http, project, score)
     except (ApiError, httpx.HTTPError) as error:
-        status = f" ({error.status_code})" if isinstance(error, ApiError) else f": {error}"
         raise ExportFailed(
-            f"Langfuse at {project.url} did not accept the run{status}; check address and keys,"
-            " then run again with --resume"
+            f"Langfuse at {project.url} did not accept the run: {describe_api_error(error)}; check"
+            " address and keys, then run again with --resume"
         ) from None
-    return ExportSummary(dataset, run.run_name, len(written))
+    return written
 
 
-class _Connection(NamedTuple):
+def read_dataset_items(project: LangfuseProject, dataset: str) -> list[dict[str, Any]]:
+    """The active items of a dataset, as rows of `/dataset-items`. Raises: ExportFailed."""
+    try:
+        items = connect(project).sdk.get_dataset(dataset).items
+    except (ApiError, NotFoundError, httpx.HTTPError) as error:
+        raise ExportFailed(
+            f"the dataset {dataset!r} cannot be read from Langfuse at {project.url}:"
+            f" {describe_api_error(error)}; check its name and the keys in LANGFUSE_PUBLIC_KEY and"
+            " LANGFUSE_SECRET_KEY"
+        ) from None
+    return [
+        {
+            "id": item.id,
+            "input": item.input,
+            "expectedOutput": item.expected_output,
+            "metadata": item.metadata,
+        }
+        for item in items
+        if item.status == "ACTIVE"
+    ]
+
+
+class LangfuseConnection(NamedTuple):
+    """The SDK of a project, and the HTTP client beside it."""
+
     sdk: Langfuse
     http: httpx.Client
 
 
+def describe_api_error(error: Exception) -> str:
+    """The status of a refused request, or why there is no answer."""
+    return f"status {error.status_code}" if isinstance(error, ApiError) else str(error)
+
+
 @cache
-def _connect(project: LangfuseProject) -> _Connection:
+def connect(project: LangfuseProject) -> LangfuseConnection:
     """The SDK of a project, open until the process ends.
 
     The SDK keeps one client per public key for the life of the process and cannot replace it, so
@@ -195,15 +239,12 @@ def _connect(project: LangfuseProject) -> _Connection:
         # A provider of its own: the global one would also export the spans of other libraries.
         tracer_provider=TracerProvider(shutdown_on_exit=False),
     )
-    return _Connection(sdk, http)
+    return LangfuseConnection(sdk, http)
 
 
-class _WrittenAttempt(NamedTuple):
-    trace_id: str
-    attempt: ExportedAttempt
-
-
-def _write_attempts(sdk: Langfuse, run: ExportedRun, dataset: str) -> list[_WrittenAttempt]:
+def _write_items_and_attempts(
+    sdk: Langfuse, run: ExportedRun, dataset: str
+) -> list[WrittenAttempt]:
     """Write the items and the dataset run; the trace ID of each attempt."""
     attempts_by_item: defaultdict[str, deque[ExportedAttempt]] = defaultdict(deque)
     item_ids = []
@@ -212,11 +253,11 @@ def _write_attempts(sdk: Langfuse, run: ExportedRun, dataset: str) -> list[_Writ
         attempts_by_item[item_ids[-1]].append(attempt)
     tasks = {item_id: attempts[0] for item_id, attempts in attempts_by_item.items()}
     items = _items(sdk, dataset, f"Tasks of {run.program}", tasks)
-    written: list[_WrittenAttempt] = []
+    written: list[WrittenAttempt] = []
 
     def write_next(*, item: Any, **_: Any) -> str:
         attempt = attempts_by_item[item.id].popleft()
-        written.append(_WrittenAttempt(sdk.get_current_trace_id() or "", attempt))
+        written.append(WrittenAttempt(sdk.get_current_trace_id() or "", attempt))
         _write_observations(sdk, attempt)
         return attempt.answer
 
@@ -256,6 +297,8 @@ def _items(
 
 def _item_id(dataset: str, attempt: ExportedAttempt) -> str:
     """Item IDs are unique per project, so the ID hashes the dataset and the content of the task."""
+    if attempt.item_id is not None:
+        return attempt.item_id
     digest = hashlib.sha256(f"{dataset}/{attempt.content_hash}".encode()).hexdigest()[:12]
     return f"{attempt.task[:200]}-{digest}"
 

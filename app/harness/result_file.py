@@ -37,6 +37,14 @@ class InvalidResultFile(AppError):
     exit_code = 2
 
 
+class IncompatibleRun(AppError):
+    """A run resumes only with its agent or model, items and settings; use the same ones or start a new run."""
+
+    code = "incompatible-run"
+    status = 409
+    exit_code = 2
+
+
 def read_result_bytes(path: Path) -> bytes:
     """The content of a file. Raises: UnreadableInput, InvalidResultFile when it is too large."""
     with open_input(path) as file:

@@ -177,7 +177,8 @@ def describe_changes(earlier: RunPlan, plan: RunPlan) -> tuple[str, ...]:
         ("agent revision", earlier.agent_revision, plan.agent_revision),
         ("benchmark revision", earlier.benchmark_revision, plan.benchmark_revision),
         ("provider", getattr(old, "provider", None), getattr(new, "provider", None)),
-        ("model", old and old.model, new and new.model),
+        ("model", getattr(old, "model", None), getattr(new, "model", None)),
+        ("command", getattr(old, "command", None), getattr(new, "command", None)),
     ]
     return (
         *(f"{name} {before} → {after}" for name, before, after in numbers if before != after),

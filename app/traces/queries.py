@@ -6,7 +6,14 @@ from sqlalchemy import ColumnElement, Row, func, select
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, select_page
+from app.core.keyset import (
+    BadCursor,
+    PageQuery,
+    PageRows,
+    decode_cursor,
+    encode_cursor,
+    select_page,
+)
 from app.harness.transcript import Transcript, parse_transcript
 from app.traces.models import (
     CollectedTrace,
@@ -103,6 +110,24 @@ def read_local_lines(session: Session, dataset_id: str, start: int, limit: int) 
         .order_by(LocalTrace.position)
     )
     return list(session.scalars(statement))
+
+
+def list_local_items(session: Session, dataset_id: str, query: PageQuery) -> PageRows[str]:
+    """The lines of an upload in its order; a page of long lines is shorter than its limit.
+
+    Raises: `NotFound`, `BadCursor`.
+    """
+    dataset = get_local_dataset(session, dataset_id)
+    start = 0
+    if query.cursor is not None:
+        values = decode_cursor(query.cursor)
+        if len(values) != 1 or not isinstance(values[0], int) or values[0] < 0:
+            raise BadCursor("the cursor does not belong to this list; start again without a cursor")
+        start = values[0]
+    lines = read_local_lines(session, dataset_id, start, query.limit)
+    end = start + len(lines)
+    has_more = bool(lines) and end < dataset.trace_count
+    return PageRows(lines, encode_cursor([end]) if has_more else None)
 
 
 def lock_completed(

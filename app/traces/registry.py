@@ -10,6 +10,7 @@ from app.core.errors import AppError
 from app.core.registry import LoadedPlugin, Registry
 from app.core.resources import Resources
 from app.harness.harness_config import HarnessConfig
+from app.traces.execution.items import DatasetItem
 from app.traces.production import Duration, ProductionTraces
 from app.traces.types import ExpectedItems, Trace
 
@@ -150,10 +151,11 @@ class SourceSpec:
     workers; None allows concurrent collections. `check` verifies the credentials of a query and
     raises `CollectionFailed`. `list_runs` returns the runs of the query's dataset, newest first,
     and ignores its `run_name`; None when a source has no runs. `write_scores` writes all scores and
-    yields heartbeats. `list_runs` and `write_scores` raise the errors of `pages`. All three do
+    yields heartbeats. `list_runs` and `write_scores` raise the errors of `pages`. All of them do
     network I/O: never call them in a transaction. `runs_models`: the source produces its traces
     with the models that the benchmark configures in `harness`. `reads_production`: the source reads
-    `TraceQuery.production`.
+    `TraceQuery.production`. `list_items` yields the items of the query's dataset, for an agent that is
+    run over them.
     """
 
     open: Callable[[Resources], TraceSource]
@@ -163,6 +165,7 @@ class SourceSpec:
     write_scores: ScoreWriter | None = None
     runs_models: bool = False
     reads_production: bool = False
+    list_items: Callable[[Resources, TraceQuery], Iterator[DatasetItem]] | None = None
 
 
 def _require_spec(name: str, source: object) -> None:

@@ -1,5 +1,6 @@
 """REST endpoints of uploaded datasets."""
 
+import json
 from collections.abc import Iterable
 from typing import Annotated, Any
 
@@ -13,8 +14,10 @@ from app.core.schemas import Identifier, Page, ShortText
 from app.core.web.deps import Res
 from app.core.web.uploads import JsonUpload, NdjsonUpload, UploadedBody, iter_lines
 from app.traces import queries, service
+from app.traces.execution.items import item_of
 from app.traces.imports import read_results
-from app.traces.schemas import LocalDatasetView
+from app.traces.ndjson import parse_trace
+from app.traces.schemas import DatasetItemView, LocalDatasetView
 
 router = APIRouter(prefix="/local-datasets", tags=["local datasets"], responses=PROBLEMS)
 
@@ -152,6 +155,15 @@ def get_local_dataset(dataset_id: DatasetId, res: Res) -> LocalDatasetView:
     """Get an upload."""
     with res.db.read() as session:
         return LocalDatasetView.model_validate(queries.get_local_dataset(session, dataset_id))
+
+
+@router.get("/{datasetId}/items", dependencies=READ)
+def list_dataset_items(dataset_id: DatasetId, res: Res, page: PageParams) -> Page[DatasetItemView]:
+    """List the items of an upload, in its order; traces without an input are left out."""
+    with res.db.read() as session:
+        lines, next_cursor = queries.list_local_items(session, dataset_id, page)
+    items = filter(None, (item_of(parse_trace(json.loads(line))) for line in lines))
+    return Page(items=list(map(DatasetItemView.model_validate, items)), next_cursor=next_cursor)
 
 
 @router.delete("/{datasetId}", status_code=204, dependencies=RUN)

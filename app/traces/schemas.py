@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from app.core.schemas import WireModel
+from app.core.schemas import StoredText, WireModel
 
 
 class LocalDatasetView(WireModel):
@@ -15,3 +15,13 @@ class LocalDatasetView(WireModel):
     trace_count: int
     size_bytes: int
     created_at: datetime
+
+
+class DatasetItemView(WireModel):
+    """An item of a dataset: what an agent is asked, and the expected answer."""
+
+    id: StoredText
+    input: StoredText
+    expected_output: StoredText | None
+    tags: list[StoredText]
+    attributes: dict[str, StoredText]

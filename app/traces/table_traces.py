@@ -35,7 +35,8 @@ def read_table(
 ) -> ImportedTraces:
     """The traces of a table; `rows` are those of the file unless the caller reads them itself.
 
-    The columns are chosen from the first 100 rows.
+    The columns are chosen from the first 100 rows. `output=` without a column reads a table of items
+    that have no answers yet.
     Raises: `InvalidMapping` for a column that does not exist, `InvalidImport` for a table without
             an answer or a score.
     """
@@ -44,7 +45,8 @@ def read_table(
     if not sample:
         return ImportedTraces(traces=iter(()))
     columns = choose_columns([row.cells for row in sample], mapping)
-    _require_content(file, columns, sample)
+    if mapping.get("output") != "":
+        _require_content(file, columns, sample)
     reader = _RowReader(file, columns)
     return ImportedTraces(
         traces=map(reader.read, chain(sample, remaining)),

@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from app.core.console.input_files import iter_chunks
 from app.core.registry import LoadedPlugin
 from app.traces.import_file import Container, ImportFile, ResultSource, open_import
 from app.traces.importer_registry import (
     ImportedTraces,
+    Importer,
     find_importer,
     load_importers,
 )
@@ -59,6 +60,18 @@ class TraceReader:
             yield self._read(file, imported)
 
     @contextmanager
+    def open_items(self, path: Path) -> Iterator[Iterator[Trace]]:
+        """The items of a file as traces; a table needs no column of answers.
+
+        Raises: the errors of `open`.
+        """
+        with open_import(path) as file:
+            name, importer = find_importer(file, self._format_name)
+            imported = _import_items(file, importer, self._mapping)
+            self._announce_once(file, name, importer.summary, imported)
+            yield self._read(file, imported)
+
+    @contextmanager
     def upload_lines(self, path: Path) -> Iterator[Iterator[bytes]]:
         """The file in the upload format of the service; a file of traces as it is."""
         # It brings the database along, which no other command on files needs.
@@ -100,6 +113,23 @@ class TraceReader:
         if line not in self._announced:
             self._announced.add(line)
             self._announce(line)
+
+
+def read_items(name: str, file: IO[bytes]) -> Iterator[Trace]:
+    """The items of a file as traces, its format by content; `name` is the file in messages.
+
+    Raises: `InvalidImport` with the line.
+    """
+    load_importers(lambda _: None)
+    import_file = ImportFile(name, file)
+    return _import_items(import_file, find_importer(import_file)[1], {}).traces
+
+
+def _import_items(
+    file: ImportFile, importer: Importer, mapping: Mapping[str, str]
+) -> ImportedTraces:
+    # A column of a table that is named like an answer holds the expected one.
+    return importer.read(file, {"output": "", **mapping} if importer.is_table else mapping)
 
 
 def is_file_name(name: str) -> bool:

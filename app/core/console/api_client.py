@@ -131,9 +131,13 @@ class ApiClient:
         """A response that is not JSON, such as an SVG image."""
         return self._check_status(self._send("GET", path, parameters)).text
 
-    def post(self, path: str, body: JSON | None = None) -> JSON:
-        """The response to a POST request, with or without a body."""
-        return self._json("POST", path, {}, json=body)
+    def post(self, path: str, body: JSON | None = None, *, once: str | None = None) -> JSON:
+        """The response to a POST request, with or without a body.
+
+        Requests with the same `once` create one resource (`Idempotency-Key`).
+        """
+        headers = {"Idempotency-Key": once} if once else {}
+        return self._json("POST", path, {}, json=body, headers=headers)
 
     def patch(self, path: str, body: JSON) -> JSON:
         """Change the fields in `body`; returns the changed document."""
@@ -195,9 +199,10 @@ class ApiClient:
         parameters: QueryParameters,
         *,
         content_type: str = "application/x-ndjson",
+        once: str | None = None,
     ) -> JSON:
-        """Send a file chunk by chunk, without holding all of it in memory."""
-        headers = {"Content-Type": content_type}
+        """Send a file chunk by chunk, without holding all of it in memory; `once` as in `post`."""
+        headers = {"Content-Type": content_type, **({"Idempotency-Key": once} if once else {})}
         # The service responds after it has stored the file: minutes for gigabytes.
         timeout = httpx.Timeout(RESPONSE_TIMEOUT_S, read=None)
         return self._json(

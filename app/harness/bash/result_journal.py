@@ -7,12 +7,11 @@ from typing import Final
 
 from app.core.console.output_files import write_text
 from app.core.console.terminal import print_status
-from app.core.errors import AppError
 from app.harness.bash.attempt_runner import Trial
 from app.harness.bash.report_view import render
 from app.harness.bash.result_file import merge_results, write_report
 from app.harness.bash.types import EvalReport, EvalResult
-from app.harness.result_file import Journal
+from app.harness.result_file import IncompatibleRun, Journal
 from app.harness.results import AttemptOutcome
 
 SHOWN: Final = 5
@@ -20,14 +19,6 @@ NOT_REACHED: Final = "not reached"
 
 # Settings that change what a score means. Time limits and concurrency may differ on resume.
 RESUME_SETTINGS: Final = ("bashkit", "system_prompt", "turn_settings", "judge_model")
-
-
-class IncompatibleRun(AppError):
-    """A run resumes only with its model, tasks and settings; use the same ones or start a new run."""
-
-    code = "incompatible-run"
-    status = 409
-    exit_code = 2
 
 
 class Recorder:

@@ -1,4 +1,6 @@
-"""Trace source of the harnesses: a model in a sandboxed bash, or models with MCP servers."""
+"""Trace source of the harnesses: a model in a sandboxed bash, models with MCP servers, or an agent that
+the operator provides as a command.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -6,10 +8,12 @@ from itertools import groupby
 from typing import NamedTuple
 
 from app.core.resources import Resources
+from app.harness.agent_schemas import AgentHarnessSettings
 from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.budget import Budget, UsedBudget
 from app.harness.harness_config import validate_harness
 from app.llm.conversation import Provider
+from app.traces.agent_producer import agent_producer
 from app.traces.bash_producer import bash_producer
 from app.traces.mcp_producer import mcp_producer
 from app.traces.registry import (
@@ -72,7 +76,8 @@ def _open_producer(resources: Resources, query: TraceQuery) -> TraceProducer:
         )
     if dataset_ref is None:
         raise CollectionFailed(
-            "the benchmark has no dataset; set datasetRef to a file of the harness folder",
+            "the benchmark has no dataset; set datasetRef to a file of the harness folder, or for an"
+            " agent also to an upload or langfuse:NAME",
             code="DATASET_NOT_FOUND",
         )
     mismatch = validate_harness(dataset_ref, settings)
@@ -82,12 +87,18 @@ def _open_producer(resources: Resources, query: TraceQuery) -> TraceProducer:
         )
     if isinstance(settings, BashHarnessSettings):
         return bash_producer(resources, dataset_ref, settings)
+    if isinstance(settings, AgentHarnessSettings):
+        return agent_producer(resources, query, settings)
     return mcp_producer(resources, dataset_ref, settings)
 
 
 def _lock(query: TraceQuery) -> str | None:
-    """Runs that share a model server, or the MCP servers of one file, run one after the other."""
+    """Runs that share a model server, a command, or the MCP servers of one file, run one after the
+    other.
+    """
     settings = query.harness
+    if isinstance(settings, AgentHarnessSettings):
+        return f"harness:agent:{settings.command}"
     if not isinstance(settings, BashHarnessSettings):
         return f"harness:{query.dataset_ref}"
     if settings.provider is Provider.SCRIPTED:

@@ -21,12 +21,13 @@ from app.harness.bash.check_registry import CHECKS, Check, CheckResult, load_che
 from app.harness.bash.judge import BashJudge, judge_prompt, read_judgement
 from app.harness.bash.replay import rescore
 from app.harness.bash.result_file import read_report
-from app.harness.bash.result_journal import IncompatibleRun, Recorder, resume_report
+from app.harness.bash.result_journal import Recorder, resume_report
 from app.harness.bash.sandbox import SandboxLimits, sandbox_prompt
 from app.harness.bash.transcript import attempt_transcript
 from app.harness.bash.types import EvalResult, EvalTask
 from app.harness.budget import Budget, BudgetLimits
 from app.harness.judge import JudgeError
+from app.harness.result_file import IncompatibleRun
 from app.harness.results import AttemptOutcome, ConversationEnding
 from app.harness.transcript import TranscriptMessage
 from app.llm.conversation import (

@@ -36,6 +36,7 @@ from app.traces.sources.langfuse.client import (
     require_credentials,
     throttle_name,
 )
+from app.traces.sources.langfuse.dataset_items import list_items
 from app.traces.sources.langfuse.errors import BadResponse, SourceRunEmpty, SourceRunNotFound
 from app.traces.sources.langfuse.reader import (
     INITIAL_CURSOR,
@@ -363,6 +364,7 @@ TRACE_SOURCES.register(
         lock=collection_lock,
         check=check_server,
         list_runs=list_runs,
+        list_items=list_items,
         write_scores=write_scores,
     ),
 )
