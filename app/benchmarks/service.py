@@ -62,7 +62,7 @@ def create_benchmark(session: Session, body: BenchmarkCreate, now: datetime) -> 
     _raise_if_any(
         # All errors in one response, not only those of the first check.
         _field_errors(session, values)
-        + _write_back_errors(body.source, body.write_back)
+        + _write_back_errors(body.source, body.write_back, body.production)
         + _harness_errors(body.source, body.dataset_ref, body.harness)
         + _production_errors(body.source, body.dataset_ref, body.run_name, body.production)
     )
@@ -97,7 +97,7 @@ def change_benchmark(
     harness = values.get("harness", benchmark.harness)
     _raise_if_any(
         _field_errors(session, values)
-        + _write_back_errors(source, write_back)
+        + _write_back_errors(source, write_back, values.get("production", benchmark.production))
         + _harness_errors(source, values.get("dataset_ref", benchmark.dataset_ref), harness)
         + _production_errors(
             source,
@@ -331,10 +331,19 @@ def _source_errors(source: str | None) -> list[ErrorItem]:
     return []
 
 
-def _write_back_errors(source: str | None, write_back: WriteBackConfig) -> list[ErrorItem]:
-    """An error if the source does not accept scores; `_source_errors` reports unknown sources."""
+def _write_back_errors(
+    source: str | None, write_back: WriteBackConfig, production: ProductionTraces | None
+) -> list[ErrorItem]:
+    """An error if the source does not accept scores, or if no run of it is read; `_source_errors`
+    reports unknown sources.
+    """
     spec = source and TRACE_SOURCES.find(source)
-    if not spec or spec.write_scores is not None or not (write_back.kpis or write_back.metrics):
+    if not spec or not (write_back.kpis or write_back.metrics):
+        return []
+    if production is not None:
+        detail = "production traces belong to no run that takes scores; set both to false"
+        return [ErrorItem(pointer="/writeBack", detail=detail)]
+    if spec.write_scores is not None:
         return []
     names = TRACE_SOURCES.names()
     accepting = ", ".join(

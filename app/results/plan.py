@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -134,6 +135,11 @@ class RunPlan(_Frozen):
         )
 
     @property
+    def reads_scores(self) -> bool:
+        """Whether a metric reads the scores of traces."""
+        return any(map(is_score_column, self.columns))
+
+    @property
     def is_sample(self) -> bool:
         """Whether the items of the run are a sample that no other run shares."""
         return self.production is not None and not self.production.is_paired
@@ -150,11 +156,16 @@ class RunPlan(_Frozen):
             "dataset": self.dataset_ref,
             "metrics": sorted((metric.column, metric.version) for metric in self.metrics),
             "kpis": sorted((kpi.name, format_formula(kpi.formula)) for kpi in self.kpis),
-            **({"lateScores": True} if self.late_scores else {}),
+            **({"lateScores": True} if self.late_scores and self.reads_scores else {}),
             **({"harness": _conditions(self.harness)} if self.harness is not None else {}),
             **({"production": _population(self.production)} if self.production is not None else {}),
         }
         return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def is_score_column(column: str) -> bool:
+    """Whether a metric, by its name or column, is a score that the source delivers: `SCORE["Tone"]`."""
+    return re.match(r"SCORE\b", column) is not None
 
 
 def compare_plans(earlier: Iterable[RunPlan], plan: RunPlan) -> PlanDifferences:
@@ -223,7 +234,7 @@ def _condition_differences(earlier: RunPlan, plan: RunPlan) -> Iterator[str]:
         yield f"its traces come from {plan.source} instead of {earlier.source}"
     if earlier.dataset_ref != plan.dataset_ref:
         yield f"its dataset is {plan.dataset_ref} instead of {earlier.dataset_ref}"
-    if earlier.late_scores != plan.late_scores:
+    if earlier.late_scores != plan.late_scores and plan.reads_scores:
         yield "late scores are counted in only one of the two runs"
     old, new = earlier.harness, plan.harness
     if (old and _conditions(old)) != (new and _conditions(new)):

@@ -58,6 +58,21 @@ RunId = Annotated[str, id_argument("run", PATH)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
 
 
+WindowStart = Annotated[
+    str | None,
+    typer.Option("--from", help="Read production traces that started at or after this time."),
+]
+WindowEnd = Annotated[
+    str | None, typer.Option("--to", help="Read production traces that started before.")
+]
+
+
+def _window(since: str | None, until: str | None) -> JSON | None:
+    if (since is None) != (until is None):
+        raise WrongUsage("--from and --to belong together", hint="give both, or none of them")
+    return {"from": since, "to": until} if since else None
+
+
 def _traces(run: JSON) -> str:
     return f"{run['tracesProcessed']}/{format_cell(run['tracesTotal']) or '?'}"
 
@@ -128,13 +143,8 @@ def start_run(
         str | None,
         typer.Option("--run-name", help="Run of the dataset to read, instead of the benchmark's."),
     ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option("--from", help="Read production traces that started at or after this time."),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--to", help="Read production traces that started before.")
-    ] = None,
+    since: WindowStart = None,
+    until: WindowEnd = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the run has ended.")] = False,
     exit_status: Annotated[
         bool | None,
@@ -155,13 +165,11 @@ def start_run(
 
     if exit_status is not None and not wait:
         raise WrongUsage("--exit-status requires --wait", hint="add --wait")
-    if (since is None) != (until is None):
-        raise WrongUsage("--from and --to belong together", hint="give both, or none of them")
     body = {
         "benchmarkId": benchmark,
         "agentId": agent,
         "runName": run_name,
-        "traceWindow": {"from": since, "to": until} if since else None,
+        "traceWindow": _window(since, until),
     }
     with open_api() as api:
         run = api.post(PATH, {name: value for name, value in body.items() if value is not None})
@@ -177,6 +185,36 @@ def start_run(
         print_json(run)
     if wait:
         _finish(run, exit_status=exit_status is not False)
+
+
+@cli.command("estimate")
+def estimate_run(
+    *,
+    benchmark: Annotated[str, id_argument("benchmark", "/benchmarks")],
+    agent: Annotated[str, id_argument("agent", "/agents")],
+    since: WindowStart = None,
+    until: WindowEnd = None,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Count the requests that a run over production traces would send to its source.
+
+    No run is started. The source is asked how many traces it has.
+    """
+    from app.core.console.api_client import open_api
+
+    body = {"benchmarkId": benchmark, "agentId": agent, "traceWindow": _window(since, until)}
+    with open_api() as api:
+        estimate = api.post(f"{PATH}/estimate", body)
+    if output is OutputFormat.JSON:
+        print_json(estimate)
+        return
+    limit = "at most " if estimate["atMost"] else ""
+    window = estimate["traceWindow"]
+    print_status(f"window {format_time(window['from'])} to {format_time(window['to'])}")
+    print_status(f"{limit}{estimate['traces']} traces, of which {estimate['selected']} are read")
+    rows = [{"for": purpose, "requests": count} for purpose, count in estimate["requests"].items()]
+    total = {"for": "total", "requests": estimate["totalRequests"]}
+    print_table(tabulate([*rows, total], (field("for"), field("requests"))))
 
 
 runs.add_list(

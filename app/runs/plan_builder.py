@@ -1,7 +1,10 @@
 """Builds the plan of a run from its benchmark and its agent."""
 
+from typing import Any
+
 from sqlalchemy.orm import Session
 
+from app.agents.models import Agent
 from app.agents.queries import get_agent
 from app.agents.service import record_credentials_check, reveal_secret
 from app.benchmarks.models import Benchmark, KpiDefinition
@@ -104,11 +107,12 @@ def _with_origin_selection(session: Session, plan: RunPlan, origin_id: str) -> R
 
 def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
     """The query for the source, with the current credentials of the agent."""
-    agent = get_agent(session, plan.agent_id)
-    return TraceQuery(
+    return agent_query(
+        get_agent(session, plan.agent_id),
+        res,
         dataset_ref=plan.dataset_ref,
         run_name=plan.run_name,
-        late_scores=plan.late_scores,
+        late_scores=plan.late_scores or (plan.production is not None and plan.reads_scores),
         harness=plan.harness,
         production=plan.production,
         expect_items=plan.expect_items,
@@ -116,6 +120,13 @@ def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
         min_coverage=plan.min_coverage,
         agent_id=plan.agent_id,
         is_shared=has_other_agents(session, plan.benchmark_id, plan.agent_id),
+    )
+
+
+def agent_query(agent: Agent, res: Resources, **selection: Any) -> TraceQuery:
+    """The query for a selection of traces, with the credentials of an agent."""
+    return TraceQuery(
+        **selection,
         url=agent.langfuse_url or res.options.get("langfuse_default_url"),
         public_key=agent.langfuse_public_key,
         secret_key=reveal_secret(agent, res.secrets),

@@ -23,14 +23,16 @@ from app.results.queries import TraceDetail, TraceWithResult
 from app.results.rules import RunStatus, TriggerType, Validity
 from app.results.run_list import DEFAULT_SORT, RunListFilter, SortOrder, search_runs
 from app.results.write_back_state import WriteBackState
-from app.runs import retention, service
+from app.runs import estimates, retention, service
 from app.runs.llm_cache import list_llm_usage
 from app.runs.schemas import (
+    EstimateView,
     LlmUsageView,
     MetricAggregateView,
     MissingValueView,
     RunAcceptance,
     RunCreate,
+    RunEstimate,
     RunView,
     ToolCallView,
     TraceResultView,
@@ -108,6 +110,12 @@ def start_run(body: RunCreate, once: Idempotent) -> Response:
         ),
         location=_location,
     )
+
+
+@router.post("/estimate", dependencies=RUN)
+def estimate_run(body: RunEstimate, res: Res) -> EstimateView:
+    """Count the requests that a run over production traces would send to its source; no run is started."""
+    return estimates.estimate_run(res, body)
 
 
 @router.get("", dependencies=READ)

@@ -30,6 +30,30 @@ class RunCreate(WireModel):
     )
 
 
+class RunEstimate(WireModel):
+    """A run over production traces whose cost is asked for; it is not started."""
+
+    benchmark_id: Identifier
+    agent_id: Identifier
+    trace_window: TraceWindow | None = Field(
+        default=None,
+        description="Range of production traces to read; the default is that of the benchmark.",
+    )
+
+
+class EstimateView(WireModel):
+    """What a run over production traces would cost now: `traces` pass the filters, `selected` of them
+    are read, with so many `requests` to the source by purpose. `atMost`: the numbers are upper limits.
+    """
+
+    trace_window: TraceWindow
+    traces: int
+    selected: int
+    requests: dict[str, int]
+    total_requests: int
+    at_most: bool
+
+
 class RunAcceptance(WireModel):
     """Why the level of a regressed run is accepted."""
 

@@ -56,7 +56,7 @@ def create_run(
         benchmark, agent = get_benchmark(session, benchmark_id), get_agent(session, agent_id)
         require_runnable(session, benchmark, agent)
     if window is not None and get_benchmark(session, benchmark_id).production is None:
-        raise _no_production(benchmark_id)
+        raise reads_no_production(benchmark_id)
     new = {
         "id": new_id(),
         "benchmark_id": benchmark_id,
@@ -87,10 +87,11 @@ def create_run(
     return run
 
 
-def _no_production(benchmark_id: str) -> Invalid:
+def reads_no_production(benchmark_id: str) -> Invalid:
+    """The error of a window for a benchmark that reads runs."""
     return Invalid(
-        f"the benchmark {benchmark_id!r} reads no production traces; omit traceWindow, or set `production`"
-        " of the benchmark",
+        f"the benchmark {benchmark_id!r} reads no production traces; set `production` of the benchmark, or"
+        " omit traceWindow",
         errors=[
             ErrorItem(pointer="/traceWindow", detail="the benchmark reads no production traces")
         ],

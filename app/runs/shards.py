@@ -17,6 +17,7 @@ from app.metrics.engine import NOT_SELECTED
 from app.metrics.run_value import StoredSummary
 from app.metrics.types import MetricSkipped, TraceMeasurements
 from app.results.models import BenchmarkRun, RunShard
+from app.results.plan import RunPlan
 from app.results.queries import ShardRange
 from app.results.rules import RunStatus
 from app.runs.leases import (
@@ -49,6 +50,16 @@ _VALUE = struct.Struct(">id")
 _NULL_VALUE = _NO_NOTES = _LENGTH.pack(NULL)
 
 
+def _no_traces(plan: RunPlan) -> str:
+    if plan.production is None:
+        return "the source has no traces for this run; check the dataset and the run name"
+    window = plan.production.exact_window
+    return (
+        f"the source has no traces from {window.from_:%Y-%m-%d %H:%M} to {window.to:%Y-%m-%d %H:%M} UTC"
+        " that pass the filters; check the window and the filters in `production` of the benchmark"
+    )
+
+
 def create_shards(
     session: Session, lease: RunLease, ranges: Sequence[ShardRange], fingerprint: str
 ) -> None:
@@ -62,10 +73,7 @@ def create_shards(
     if run.shards_total is not None:
         return
     if not ranges:
-        raise CollectionFailed(
-            "the source has no traces for this run; check the dataset and the run name",
-            code="NO_TRACES",
-        )
+        raise CollectionFailed(_no_traces(lease.plan), code="NO_TRACES")
     session.execute(
         insert(RunShard),
         [

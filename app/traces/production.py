@@ -1,7 +1,9 @@
 """Production traces: what a run reads instead of the traces of a dataset run; pure."""
 
 import hashlib
+import heapq
 import re
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Annotated, Final, Self
 
@@ -17,6 +19,7 @@ DEFAULT_LAG: Final = "15m"
 MAX_SAMPLE: Final = 100_000
 MAX_FILTER_VALUES: Final = 100
 METADATA_PREFIX: Final = "metadata."
+_MIN_RANKS: Final = 1000
 ITEM_KEY_PATTERN: Final = r"^(input|name|session|user|metadata\.[^\s]{1,100})$"
 
 # How long a text says something lasts, such as 30m, 24h or 7d.
@@ -139,6 +142,24 @@ def sampling_rank(seed: int, trace_id: str) -> str:
     number.
     """
     return hashlib.md5(f"{seed}:{trace_id}".encode(), usedforsecurity=False).hexdigest()
+
+
+def draw_sample(
+    seed: int, trace_ids: Iterable[str], size: int | None, after: str = ""
+) -> list[str]:
+    """The IDs with the `size` smallest ranks above the rank `after`, in order of rank; all without a
+    size. An ID may come several times.
+    """
+    ranks: dict[str, str] = {}
+    for trace_id in trace_ids:
+        rank = sampling_rank(seed, trace_id)
+        if rank > after:
+            ranks[rank] = trace_id
+        if size is not None and len(ranks) > 2 * size + _MIN_RANKS:
+            # A window can hold many times the sample.
+            ranks = dict(heapq.nsmallest(size, ranks.items()))
+    ordered = [trace_id for _, trace_id in sorted(ranks.items())]
+    return ordered if size is None else ordered[:size]
 
 
 def item_id_of(item_key: str | None, trace: Trace) -> str:

@@ -34,7 +34,8 @@ class TraceQuery:
     """The traces to read, and the credentials to read them with.
 
     `run_name` None selects the newest run of the dataset. `late_scores` also reads scores that were
-    added long after their trace or to its child spans, which costs more requests. `harness`
+    added long after their trace or to its child spans, which costs more requests; with `production`,
+    all scores. `harness`
     configures a source that produces its traces. `production`, with its exact window, asks for the
     traces of production instead of a run of a dataset. A run with fewer than `min_coverage` of
     `expect_items` (None: the items of the dataset) may still be growing: the source waits until it
@@ -109,6 +110,20 @@ class SourceRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RequestEstimate:
+    """What the reading of a window of production traces will cost, by what the source counts now.
+
+    `traces` is the number of traces in the window that pass the filters, `selected` of them are read.
+    `requests` counts requests by their purpose. With `at_most` the numbers are upper limits.
+    """
+
+    traces: int
+    selected: int
+    requests: Mapping[str, int]
+    at_most: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewScore:
     """A score to write to the source: of one trace, or of the whole run when `trace_id` is None.
 
@@ -151,8 +166,9 @@ class SourceSpec:
     workers; None allows concurrent collections. `check` verifies the credentials of a query and
     raises `CollectionFailed`. `list_runs` returns the runs of the query's dataset, newest first,
     and ignores its `run_name`; None when a source has no runs. `write_scores` writes all scores and
-    yields heartbeats. `list_runs` and `write_scores` raise the errors of `pages`. All of them do
-    network I/O: never call them in a transaction. `runs_models`: the source produces its traces
+    yields heartbeats. `estimate` counts the requests that `pages` will send for production traces.
+    These raise the errors of `pages`. All of them do network I/O: never call them in a transaction.
+    `runs_models`: the source produces its traces
     with the models that the benchmark configures in `harness`. `reads_production`: the source reads
     `TraceQuery.production`. `list_items` yields the items of the query's dataset, for an agent that is
     run over them.
@@ -163,6 +179,7 @@ class SourceSpec:
     check: Callable[[Resources, TraceQuery], SourceCheck] | None = None
     list_runs: Callable[[Resources, TraceQuery], Sequence[SourceRun]] | None = None
     write_scores: ScoreWriter | None = None
+    estimate: Callable[[Resources, TraceQuery], RequestEstimate] | None = None
     runs_models: bool = False
     reads_production: bool = False
     list_items: Callable[[Resources, TraceQuery], Iterator[DatasetItem]] | None = None

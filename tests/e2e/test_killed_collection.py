@@ -3,17 +3,22 @@
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
 from app.core.encryption import SecretBox
 from app.core.resources import Resources
+from app.traces.production import sampling_rank
 from tests.support.deployment import Deployment
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
 from tests.support.langfuse.faults import NoResponseEver
+from tests.support.langfuse.records import DEFAULT_TIME
 from tests.support.processes import MASTER_KEY, until
 
 ITEMS_PATH = "/experiment-items"
+ROOTS_PATH = "/v2/observations"
+DAY = timedelta(days=1)
 
 
 @pytest.fixture
@@ -28,11 +33,7 @@ def langfuse() -> Iterator[FakeLangfuse]:
         yield running
 
 
-def test_killed_collection__no_stored_page_is_read_again(
-    deployment: Deployment, langfuse: FakeLangfuse
-) -> None:
-    langfuse.experiment(items=450)
-    langfuse.inject(NoResponseEver(), path=ITEMS_PATH, on={4})
+def set_keys(deployment: Deployment, langfuse: FakeLangfuse) -> None:
     deployment.service.patch(
         "/agents/agent-001",
         {
@@ -41,6 +42,50 @@ def test_killed_collection__no_stored_page_is_read_again(
             "langfuseSecretKey": langfuse.secret_key,
         },
     )
+
+
+def test_killed_collection__sample_of_production_is_read_once(
+    deployment: Deployment, langfuse: FakeLangfuse
+) -> None:
+    trace_ids = [langfuse.production_trace(number) for number in range(600)]
+    sample = sorted(trace_ids, key=lambda trace_id: sampling_rank(5, trace_id))[:450]
+    # A page of IDs, then roots and spans of each hundred traces, up to four hundreds at once.
+    langfuse.inject(NoResponseEver(), path=ROOTS_PATH, on=range(8, 11))
+    set_keys(deployment, langfuse)
+    window = {"from": DEFAULT_TIME.isoformat(), "to": (DEFAULT_TIME + DAY).isoformat()}
+    deployment.service.create_benchmark(
+        "in-production",
+        datasetRef=None,
+        source="langfuse",
+        metrics=["LATENCY"],
+        production={"window": window, "sampleSize": 450, "seed": 5},
+    )
+    victim = deployment.programs.worker(MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8")
+    run_id = deployment.service.start_run(benchmarkId="in-production")["id"]
+
+    def hangs_after_a_page() -> bool:
+        stored = deployment.database.value("SELECT coalesce(max(trace_count), 0) FROM collections")
+        return bool(stored and len(langfuse.requests_for(ROOTS_PATH)) >= 10)
+
+    until(hangs_after_a_page, what=victim.log)
+    victim.kill()
+    deployment.database.age_heartbeats()
+    deployment.programs.worker(MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8")
+
+    run = deployment.completed_run(run_id)
+    assert (run["tracesTotal"], run["tracesProcessed"]) == (450, 450)
+    stored = deployment.database.value(
+        "SELECT string_agg(trace_id, ',' ORDER BY position) FROM collected_traces"
+    )
+    assert stored == ",".join(sample)
+
+
+def test_killed_collection__no_stored_page_is_read_again(
+    deployment: Deployment, langfuse: FakeLangfuse
+) -> None:
+    langfuse.experiment(items=450)
+    langfuse.inject(NoResponseEver(), path=ITEMS_PATH, on={4})
+    set_keys(deployment, langfuse)
     deployment.service.create_benchmark("in-langfuse", source="langfuse", metrics=["ACCURACY"])
     victim = deployment.programs.worker(MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8")
     run_id = deployment.service.start_run(benchmarkId="in-langfuse")["id"]

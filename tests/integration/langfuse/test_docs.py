@@ -16,7 +16,7 @@ REQUEST = re.compile(r"\$API(/\S*)(?: -X POST| --json '(.*?)')", re.DOTALL)
 @pytest.fixture
 def documented_requests(langfuse: FakeLangfuse) -> list[tuple[str, JSON | None]]:
     """The requests of the page, with the address and keys of the fake server."""
-    [shell] = blocks(PAGE, "sh")
+    shell = "\n".join(blocks(PAGE, "sh"))
     there = {
         "https://cloud.langfuse.com": langfuse.url,
         "pk-lf-…": langfuse.public_key,
@@ -25,6 +25,17 @@ def documented_requests(langfuse: FakeLangfuse) -> list[tuple[str, JSON | None]]
     for placeholder, real in there.items():
         shell = shell.replace(placeholder, real)
     return [(path, json.loads(body) if body else None) for path, body in REQUEST.findall(shell)]
+
+
+def test_langfuse_page__estimate_has_the_documented_purposes(
+    service: Service, langfuse: FakeLangfuse, documented_requests: list[tuple[str, JSON | None]]
+) -> None:
+    *_, estimate = [service.post(path, body) for path, body in documented_requests]
+    example = next(block for block in blocks(PAGE, "console") if "runs estimate" in block)
+    documented = dict(re.findall(r"^(\w+) +(\d+)$", example, re.MULTILINE))
+    assert [*estimate["requests"], "total"] == [*documented]
+    *counts, total = map(int, documented.values())
+    assert sum(counts) == total
 
 
 def test_langfuse_page__requests_set_up_a_benchmark_that_writes_back(
@@ -38,6 +49,8 @@ def test_langfuse_page__requests_set_up_a_benchmark_that_writes_back(
         "/agents",
         "/agents/support-agent/check",
         "/benchmarks",
+        "/benchmarks",
+        "/benchmark-runs/estimate",
     ]
     assert answers[1] == expected_check
     run = service.complete_run(benchmarkId="support", agentId="support-agent")

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from tests.support.langfuse.datasets import Dataset
 from tests.support.langfuse.exchange import Fault, Injection
 from tests.support.langfuse.generated import PACE, Experiment, ScorePlan, plan_spans
-from tests.support.langfuse.records import DEFAULT_TIME, PROJECT_ID
+from tests.support.langfuse.records import DEFAULT_TIME, PROJECT_ID, Observation, Score
 from tests.support.langfuse.server import (
     ORGANISATION_PUBLIC_KEY,
     ORGANISATION_SECRET_KEY,
@@ -118,6 +118,74 @@ class FakeLangfuse:
         )
         self.store.experiments.append(experiment)
         return experiment
+
+    def production_trace(
+        self,
+        number: int = 0,
+        *,
+        started: datetime = DEFAULT_TIME,
+        question: str | None = None,
+        answer: str | None = None,
+        calls: int = 1,
+        failed: bool = False,
+        texts_on_calls: bool = False,
+        metadata: dict[str, Any] | None = None,
+        scores: dict[str, float | str] | None = None,
+        **fields: Any,
+    ) -> str:
+        """Add a trace of production, a root with `calls` generations, and return its ID.
+
+        With `texts_on_calls` the root has no texts. `fields` are those of every span, such as `tags`.
+        The SDK stores texts in `metadata` as JSON.
+        """
+        trace_id = f"{number:032x}"
+        question = question or f"question {number}"
+        answer = f"answer {number}" if answer is None else answer
+        own = {"trace_id": trace_id, "trace_name": "agent", **fields}
+        root = Observation(
+            id=f"{number:015x}r",
+            parent_id=None,
+            type="SPAN",
+            name="agent",
+            start=started,
+            end=started + timedelta(seconds=2),
+            level="ERROR" if failed else "DEFAULT",
+            status_message="the tool broke" if failed else None,
+            input=None if texts_on_calls else question,
+            output=None if texts_on_calls else answer,
+            metadata={name: json.dumps(value) for name, value in (metadata or {}).items()},
+            is_root=True,
+            **own,
+        )
+        self.store.store_span(root)
+        for call in range(calls):
+            start = started + timedelta(milliseconds=100 * (call + 1))
+            self.store.store_span(
+                Observation(
+                    id=f"{number:013x}c{call:02x}",
+                    parent_id=root.id,
+                    type="GENERATION",
+                    name="call",
+                    start=start,
+                    end=start + timedelta(milliseconds=50),
+                    input=question,
+                    output=answer,
+                    usage={"input": 100, "output": 20},
+                    cost={"total": 0.001},
+                    **own,
+                )
+            )
+        for name, value in (scores or {}).items():
+            score = Score(
+                id=f"score-{number}-{name}",
+                name=name,
+                data_type="CATEGORICAL" if isinstance(value, str) else "NUMERIC",
+                value=value,
+                timestamp=started + timedelta(seconds=5),
+                trace_id=trace_id,
+            )
+            self.store.store_score(score)
+        return trace_id
 
     def inject(self, fault: Fault, *, path: str = "*", on: Container[int] = (1,)) -> None:
         """Inject a fault into the requests `on` (counted from 1) for a path (`/experiment-items`)."""

@@ -31,6 +31,8 @@ _OPERATORS: Final[dict[str, Collection[str]]] = {
     "datetime": (">", "<", ">=", "<="),
     "boolean": ("=", "<>"),
     "stringObject": _TEXT,
+    "numberObject": _ORDER,
+    "categoryOptions": ("any of", "none of"),
     "null": ("is null", "is not null"),
 }
 
@@ -50,14 +52,17 @@ class Condition:
             return self._holds_for_options(actual)
         if self.type == "boolean":
             return bool(actual == self.value) == (self.operator == "=")
-        if self.type == "stringObject":
+        if self.type in ("stringObject", "numberObject"):
             actual = (actual or {}).get(self.key)
+        if self.type == "categoryOptions":
+            labels = {(actual or {}).get(self.key)}
+            return bool(set(self.value) & labels) == (self.operator == "any of")
         return actual is not None and self._compares(actual)
 
     def _compares(self, actual: Any) -> bool:
         if self.type == "datetime":
             return _ORDER[self.operator](actual, datetime.fromisoformat(self.value))
-        if self.type == "number":
+        if self.type in ("number", "numberObject"):
             return _ORDER[self.operator](actual, self.value)
         return _TEXT[self.operator](str(actual), str(self.value))
 
@@ -122,16 +127,18 @@ def _problem(entry: Any, columns: Collection[str]) -> str | None:
 
 def _problem_of_value(entry: Mapping[str, Any]) -> str | None:
     value, kind = entry.get("value"), entry["type"]
-    if kind in ("stringOptions", "arrayOptions"):
+    if kind in ("stringOptions", "arrayOptions", "categoryOptions"):
         right = isinstance(value, list) and all(isinstance(text, str) for text in value)
     elif kind in ("string", "stringObject", "datetime"):
         right = isinstance(value, str)
     elif kind == "boolean":
         right = isinstance(value, bool)
-    elif kind == "number":
+    elif kind in ("number", "numberObject"):
         right = isinstance(value, int | float) and not isinstance(value, bool)
     else:
         right = True
-    if kind == "stringObject" and not isinstance(entry.get("key"), str):
+    if kind in ("stringObject", "numberObject", "categoryOptions") and not isinstance(
+        entry.get("key"), str
+    ):
         right = False
     return None if right else f"Invalid input: wrong value for {kind}"

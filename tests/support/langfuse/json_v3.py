@@ -25,7 +25,7 @@ def trace_json(
         "externalId": None,
         "projectId": PROJECT_ID,
         "timestamp": moment(at),
-        "name": written.get("name") or (root.name if root else None),
+        "name": written.get("name") or (root and (root.trace_name or root.name)),
         "userId": written.get("userId") or (root.user_id if root else None),
         "sessionId": written.get("sessionId") or (root.session_id if root else None),
         "release": root.release if root else None,

@@ -25,7 +25,19 @@ from tests.support.langfuse.writes import WriteRequest, WriteResponse
 
 TRACE_GROUPS: Final = ("core", "io", "scores", "observations", "metrics")
 
-_TRACE_COLUMNS: Final[Mapping[str, Callable[[str], Any]]] = {"id": lambda trace_id: trace_id}
+
+def _column(name: str) -> Callable[[JSON], Any]:
+    return lambda trace: trace.get(name)
+
+
+# Of a trace as the server returns it, with `scores_avg` and `score_categories` by name.
+_TRACE_COLUMNS: Final[Mapping[str, Callable[[JSON], Any]]] = {
+    name: _column(name)
+    for name in (
+        *("id", "name", "tags", "environment", "userId", "sessionId", "release", "version"),
+        *("metadata", "scores_avg", "score_categories"),
+    )
+}
 _OBSERVATION_COLUMNS: Final[Mapping[str, Callable[[Observation], Any]]] = {
     "id": lambda span: span.id,
     "traceId": lambda span: span.trace_id,
@@ -189,14 +201,46 @@ def list_traces(store: Store, parameters: Parameters) -> JSON:
     groups = parameters.groups(TRACE_GROUPS, TRACE_GROUPS, strict=False)
     conditions = parameters.conditions(_TRACE_COLUMNS)
     since, until = parameters.moment("fromTimestamp"), parameters.moment("toTimestamp")
+    is_ascending = parameters.text("orderBy") == "timestamp.asc"
     parameters.check()
     ids = wanted(conditions, "id")
+    if conditions and ids is None:
+        traces = _filtered_traces(store, conditions, groups, since, until)
+        return _numbered(traces[::-1] if is_ascending else traces, page, limit)
     if ids is None:
         return _all_traces(store, page, limit, groups, since, until)
     existing_ids = [trace_id for trace_id in sorted(ids) if store.has_trace(trace_id)]
     page_ids = existing_ids[(page - 1) * limit : page * limit]
     data = [_trace(store, trace_id, groups) for trace_id in page_ids]
     return {"data": data, "meta": page_meta(page, limit, len(existing_ids))}
+
+
+def _filtered_traces(
+    store: Store,
+    conditions: Sequence[Condition],
+    groups: frozenset[str],
+    since: datetime | None,
+    until: datetime | None,
+) -> list[JSON]:
+    """The traces that pass all conditions, newest first."""
+    roots = list(newest_first(store.trace_roots(), since=since, until=until))
+    return [
+        _trace(store, root.trace_id, groups)
+        for root in roots
+        if all_hold(conditions, _TRACE_COLUMNS, _described_trace(store, root.trace_id))
+    ]
+
+
+def _described_trace(store: Store, trace_id: str) -> JSON:
+    scores = list(store.scores_of_traces([trace_id]))
+    return _trace(store, trace_id, frozenset({"core", "io"})) | {
+        "scores_avg": {score.name: score.value for score in scores if _is_number(score)},
+        "score_categories": {score.name: score.value for score in scores if not _is_number(score)},
+    }
+
+
+def _is_number(score: Score) -> bool:
+    return not isinstance(score.value, str)
 
 
 def _all_traces(

@@ -59,6 +59,7 @@ OBSERVATION_COLUMNS: Final[Mapping[str, Callable[[Observation], Any]]] = {
     "level": lambda span: span.level,
     "statusMessage": lambda span: span.status_message,
     "version": lambda span: span.version,
+    "release": lambda span: span.release,
     "userId": lambda span: span.user_id,
     "sessionId": lambda span: span.session_id,
     "isRootObservation": lambda span: span.is_root,

@@ -46,7 +46,7 @@ def list_scores(store: Store, parameters: Parameters) -> JSON:
     parameters.check()
     sequences = _sequences(store, lists)
     records = newest_first(sequences, since=since, until=until, after=after)
-    matching_scores = (score for score in records if worth(score) and _listed(score, lists))
+    matching_scores = (score for score in records if _listed(score, lists) and worth(score))
     page = take_page(matching_scores, store.page_size(limit))
     meta: JSON = {"limit": limit}
     if page.has_more:

@@ -1,9 +1,11 @@
 """Attributes of Langfuse traces: session, user, release, version, environment and metadata."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from app.traces.sources.langfuse.json_fields import get_text, parse_embedded_json
+from app.traces.production import TraceFilters
+from app.traces.sources.langfuse.json_fields import get_object, get_text, parse_embedded_json
 
 FIELDS: Final = {
     "userId": "user",
@@ -34,6 +36,29 @@ def parse_metadata(metadata: Mapping[str, Any]) -> dict[str, str]:
     """Metadata as attributes: nested objects get names with dots, lists are left out."""
     own = {name: value for name, value in metadata.items() if name not in _TECHNICAL_KEYS}
     return dict(_flatten("", own))
+
+
+def has_metadata(row: Mapping[str, Any], expected: Mapping[str, str]) -> bool:
+    """Whether the metadata of an observation or a trace has these values, whatever their JSON types."""
+    if not expected:
+        return True
+    attributes = parse_metadata(get_object(row, "metadata"))
+    return all(attributes.get(name) == value for name, value in expected.items())
+
+
+def metadata_conditions(filters: TraceFilters) -> Iterator[dict[str, str]]:
+    """Conditions that let every value of `has_metadata` pass, and similar values too."""
+    for key, value in filters.metadata.items():
+        # Values are stored as JSON or as plain text: `=` would miss one of them, and `contains` a text
+        # that JSON escapes.
+        if json.dumps(value, ensure_ascii=False) == f'"{value}"':
+            yield {
+                "type": "stringObject",
+                "column": "metadata",
+                "key": key,
+                "operator": "contains",
+                "value": value,
+            }
 
 
 def _flatten(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -127,6 +127,16 @@ def check_server(resources: Resources, query: TraceQuery) -> SourceCheck:
     return SourceCheck(api=api, version=version, project=get_text(project, "name"))
 
 
+def detect_server(client: LangfuseClient) -> ServerInfo:
+    """What the server offers, from the cache or by asking it."""
+    host, key = client.credentials.host, client.credentials.public_key
+    info = SERVER_CACHE.get(host, key)
+    if info is None:
+        info = ServerInfo(project_id=find_project_id(client), api=_detect_api(client))
+        SERVER_CACHE.put(host, key, info)
+    return info
+
+
 def find_project_id(client: LangfuseClient) -> str | None:
     """The ID of the project of the keys. Raises: `LangfuseAuthError` for rejected keys."""
     project = _fetch_project(client)

@@ -3,8 +3,10 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from app.traces.production import item_id_of
 from app.traces.sources.langfuse.attributes import parse_fields, parse_metadata
 from app.traces.sources.langfuse.json_fields import (
     JSON,
@@ -134,6 +136,48 @@ def map_row(
         turns=usage.turns,
         scores=select_scores([*(row.get("scores") or ()), *late_scores], task_id=task.id),
     )
+
+
+def map_root(
+    root: Mapping[str, Any],
+    texts: tuple[str | None, str | None],
+    usage: AgentUsage,
+    scores: Iterable[Any],
+    link: TraceLink,
+    item_key: str | None,
+) -> Trace:
+    """Map the root of a production trace, with its input and output, to a trace.
+
+    Its own fields are attributes before those of its spans: writers put them on one or on all.
+    """
+    task = parse_task(root)
+    input_text, output = texts
+    failed, metadata = root.get("level") == "ERROR", get_object(root, "metadata")
+    name = get_text(root, "traceName") or get_text(root, "name")
+    is_recorded = input_text is not None or output is not None
+    trace = Trace(
+        trace_id=task.trace_id,
+        item_id=task.trace_id,
+        outcome=TraceOutcome.AGENT_ERROR if failed else TraceOutcome.SCORED,
+        input=input_text,
+        # Without any text the writer records none, which is no empty answer.
+        output=None if failed or not is_recorded else _answer(output, task),
+        error=error_text(get_text(root, "statusMessage") or output) if failed else None,
+        tags=first_tags(root.get("tags"), metadata.get("tags")) or usage.tags,
+        attributes=parse_metadata(metadata)
+        | ({"name": name} if name else {})
+        | usage.attributes
+        | parse_fields(root),
+        url=link(task.trace_id, None),
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cost_usd=usage.cost_usd,
+        latency_ms=task_latency_ms(task),
+        tool_calls=usage.tool_calls,
+        turns=usage.turns,
+        scores=select_scores(scores, task_id=task.id),
+    )
+    return replace(trace, item_id=item_id_of(item_key, trace))
 
 
 def map_trace(

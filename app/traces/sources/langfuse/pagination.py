@@ -147,6 +147,10 @@ class TimeWindow:
         cut = self.end - width_ms
         return [replace(self, start=cut), replace(self, end=cut)]
 
+    def after(self, cursor: str) -> "TimeWindow":
+        """The rows behind a cursor."""
+        return replace(self, cursor=cursor)
+
     def to_json(self) -> list[Any]:
         return [self.start, self.end, self.limit, self.cursor]
 

@@ -1,10 +1,11 @@
 """The common interface of the two API versions: a run, batches of its traces, and the cursor."""
 
 import json
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 from urllib.parse import quote
 
 from app.traces.registry import CollectionFailed
@@ -14,6 +15,8 @@ from app.traces.types import Trace
 # The cursor of a collection that has read nothing yet.
 INITIAL_CURSOR: Final = '{"v":1}'
 VERSION: Final = 1
+# A filter with more IDs can exceed the length of a URL.
+IDS_PER_REQUEST: Final = 100
 
 
 class ApiVersionMismatch(Exception):
@@ -112,6 +115,24 @@ class RunReader(Protocol):
     def list_run_names(self, dataset: LangfuseDataset | None) -> list[str]: ...
 
     def read_batches(self, run: ExperimentRun, remaining: JSON | None) -> Iterator[TraceBatch]: ...
+
+
+class WindowCount(NamedTuple):
+    """The number of traces in a window, and of all their spans."""
+
+    traces: int
+    spans: int
+
+
+def count_requests(rows: float, rows_per_request: int) -> int:
+    """The number of requests for so many rows; also no rows take one."""
+    return max(math.ceil(rows / rows_per_request), 1)
+
+
+def split_ids(trace_ids: Sequence[str]) -> list[Sequence[str]]:
+    """The IDs in lists that fit into one request each."""
+    starts = range(0, len(trace_ids), IDS_PER_REQUEST)
+    return [trace_ids[start : start + IDS_PER_REQUEST] for start in starts]
 
 
 TraceLink = Callable[[str, str | None], str | None]

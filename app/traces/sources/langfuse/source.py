@@ -1,4 +1,4 @@
-"""The Langfuse trace source: reads a run (experiment, or dataset run in API v3) page by page."""
+"""The Langfuse trace source: reads a run (experiment, or dataset run in API v3) or a time window."""
 
 import logging
 import sqlite3
@@ -50,6 +50,7 @@ from app.traces.sources.langfuse.reader import (
 from app.traces.sources.langfuse.retry import COLLECTION_POLICY, LangfusePolicy
 from app.traces.sources.langfuse.scores import write_scores
 from app.traces.sources.langfuse.threads import HEARTBEAT_S, with_heartbeat
+from app.traces.sources.langfuse.window_reader import WindowReader, estimate_requests
 from app.traces.types import Trace
 
 log = logging.getLogger(__name__)
@@ -70,10 +71,7 @@ class LangfuseSource:
     def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
         credentials = require_credentials(query.url, query.public_key, query.secret_key)
         cancel, last_cursor = CancelToken(), cursor or INITIAL_CURSOR
-        reader = _CollectionReader(
-            source=self, credentials=credentials, query=query, pause=cancel.pause
-        )
-        pages = reader.pages(parse_cursor(cursor))
+        pages = self._read(credentials, query, cursor, cancel.pause)
         for page in with_heartbeat(pages, cancel, heartbeat_s=HEARTBEAT_S):
             if page is None:
                 # A sign of life: the worker checks for a cancel while the source waits.
@@ -81,6 +79,28 @@ class LangfuseSource:
                 continue
             last_cursor = page.cursor or last_cursor
             yield page
+
+    def _read(
+        self,
+        credentials: LangfuseCredentials,
+        query: TraceQuery,
+        cursor: str | None,
+        pause: Callable[[float], None],
+    ) -> Generator[TracePage, None, None]:
+        """The pages after a cursor: of the traces of production, or of a run."""
+        if query.production is not None:
+            window_reader = WindowReader(
+                resources=self.resources,
+                credentials=credentials,
+                query=query,
+                policy=self.policy,
+                pause=pause,
+            )
+            return window_reader.pages(cursor)
+        run_reader = _CollectionReader(
+            source=self, credentials=credentials, query=query, pause=pause
+        )
+        return run_reader.pages(parse_cursor(cursor))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,5 +386,7 @@ TRACE_SOURCES.register(
         list_runs=list_runs,
         list_items=list_items,
         write_scores=write_scores,
+        estimate=estimate_requests,
+        reads_production=True,
     ),
 )

@@ -109,6 +109,21 @@ def select_descendants(task: TaskSpan, spans: Iterable[ObservedSpan]) -> list[Ob
     return sorted(descendants, key=lambda span: (span.start, span.id))
 
 
+def select_agent_spans(spans: Iterable[ObservedSpan]) -> list[ObservedSpan]:
+    """The spans of a whole trace without those of judges, deduplicated, in order of time."""
+    spans_by_id = {span.id: span for span in spans}
+    agent_spans = [span for span in spans_by_id.values() if not _is_below_judge(span, spans_by_id)]
+    return sorted(agent_spans, key=lambda span: (span.start, span.id))
+
+
+def group_spans(spans: Iterable[ObservedSpan]) -> dict[str, list[ObservedSpan]]:
+    """The spans by trace ID."""
+    groups = defaultdict[str, list[ObservedSpan]](list)
+    for span in spans:
+        groups[span.trace_id].append(span)
+    return groups
+
+
 class CallSplit(NamedTuple):
     """Calls of the agent, and calls that only the whole span tree can assign."""
 
@@ -159,25 +174,37 @@ def sum_usage(calls: Sequence[ObservedSpan]) -> AgentUsage:
 def _is_agent_descendant(
     task: TaskSpan, span: ObservedSpan, spans_by_id: Mapping[str, ObservedSpan]
 ) -> bool:
-    visited_ids = set[str]()  # broken writers create cycles of parents
-    ancestor: ObservedSpan | None = span
-    while ancestor is not None and ancestor.id not in visited_ids and ancestor.id != task.id:
-        # Otherwise the tokens of a judge would be billed to the agent.
-        if ancestor.type == JUDGE_TYPE or ancestor.name == JUDGE_SPAN_NAME:
+    for ancestor in _iter_ancestry(span, spans_by_id):
+        if ancestor.id == task.id or _is_judge(ancestor):
             return False
         if ancestor.parent_id == task.id:
             return True
-        visited_ids.add(ancestor.id)
-        ancestor = spans_by_id.get(ancestor.parent_id or "")
     return False
 
 
+def _is_below_judge(span: ObservedSpan, spans_by_id: Mapping[str, ObservedSpan]) -> bool:
+    return any(map(_is_judge, _iter_ancestry(span, spans_by_id)))
+
+
+def _is_judge(span: ObservedSpan) -> bool:
+    # Otherwise the tokens of a judge would be billed to the agent.
+    return span.type == JUDGE_TYPE or span.name == JUDGE_SPAN_NAME
+
+
+def _iter_ancestry(
+    span: ObservedSpan, spans_by_id: Mapping[str, ObservedSpan]
+) -> Iterator[ObservedSpan]:
+    """The span and its known ancestors, the nearest first."""
+    visited_ids = set[str]()  # broken writers create cycles of parents
+    ancestor: ObservedSpan | None = span
+    while ancestor is not None and ancestor.id not in visited_ids:
+        yield ancestor
+        visited_ids.add(ancestor.id)
+        ancestor = spans_by_id.get(ancestor.parent_id or "")
+
+
 def _topmost_ancestor(span: ObservedSpan, spans_by_id: Mapping[str, ObservedSpan]) -> ObservedSpan:
-    visited_ids = {span.id}
-    while (parent := spans_by_id.get(span.parent_id or "")) and parent.id not in visited_ids:
-        visited_ids.add(parent.id)
-        span = parent
-    return span
+    return [*_iter_ancestry(span, spans_by_id)][-1]
 
 
 def _billed_amount(call: ObservedSpan, amount: float | None) -> float | None:

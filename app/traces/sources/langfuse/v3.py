@@ -28,7 +28,6 @@ from app.traces.sources.langfuse.json_fields import (
 from app.traces.sources.langfuse.mapping import (
     MALFORMED_PREFIX,
     RunItem,
-    TraceBundle,
     malformed_trace,
     map_trace,
 )
@@ -45,22 +44,16 @@ from app.traces.sources.langfuse.reader import (
     TraceBatch,
     TraceLink,
 )
-from app.traces.sources.langfuse.scores import group_by_trace
 from app.traces.sources.langfuse.threads import run_in_order
-from app.traces.sources.langfuse.usage import (
-    TASK_SPAN_NAME,
-)
+from app.traces.sources.langfuse.v3_requests import ROWS_PER_PAGE, fetch_bundle
 from app.traces.types import Trace
 
-ROWS_PER_PAGE: Final = 100
-MIN_SPLIT_IDS: Final = 1
 MAX_NAMES_SHOWN: Final = 10
 MAX_RUNS_LISTED: Final = 20
 # 1,000 runs: the list has no search by ID.
 MAX_RUN_PAGES: Final = 10
 RUN_ITEM_FIELDS: Final = ("id", "datasetItemId", "traceId", "observationId", "createdAt")
 ITEM_FIELDS: Final = ("id", "expectedOutput", "metadata")
-LONG_FIELDS: Final = ("input", "output", "metadata")
 
 
 class ItemStore:
@@ -267,7 +260,9 @@ class V3Reader:
     def _read_traces(self, run_items: Sequence[RunItem], items: ItemStore) -> tuple[Trace, ...]:
         linked_items = [item for item in run_items if not item.is_malformed]
         linked_spans = frozenset(item.span_id for item in linked_items)
-        bundle = self._fetch_bundle(sorted({item.trace_id for item in linked_items}), linked_spans)
+        bundle = fetch_bundle(
+            self.client, sorted({item.trace_id for item in linked_items}), linked_spans
+        )
         dataset_items = items.find([item.item_id for item in linked_items])
         return *(
             map_trace(item, bundle, dataset_items.get(item.item_id), self.link)
@@ -276,75 +271,6 @@ class V3Reader:
         ), *(
             malformed_trace(item.trace_id, item.item_id) for item in run_items if item.is_malformed
         )
-
-    def _fetch_bundle(
-        self, trace_ids: Sequence[str], linked_spans: frozenset[str | None]
-    ) -> TraceBundle:
-        """Traces with observations and scores; in halves while the response is too large."""
-        try:
-            return self._fetch_bundle_at_once(trace_ids, linked_spans)
-        except PageTooLarge as error:
-            if len(trace_ids) <= MIN_SPLIT_IDS:
-                raise error.final_error from None
-            half = len(trace_ids) // 2
-            first = self._fetch_bundle(trace_ids[:half], linked_spans)
-            return first.merge(self._fetch_bundle(trace_ids[half:], linked_spans))
-
-    def _fetch_bundle_at_once(
-        self, trace_ids: Sequence[str], linked_spans: frozenset[str | None]
-    ) -> TraceBundle:
-        rows = self._iter_filtered(
-            "/traces", "id", trace_ids, fields="core,io,scores,observations,metrics"
-        )
-        traces: dict[str, JSON] = {}
-        for row in rows:
-            # Servers before 3.116 ignore `filter` and return other traces too.
-            if row.get("id") in trace_ids:
-                traces[str(row["id"])] = row
-            if len(traces) == len(trace_ids):
-                break  # complete: saves the request for the next page
-        for trace_id in trace_ids:
-            if trace_id not in traces and (trace := self._fetch_trace(trace_id)) is not None:
-                traces[trace_id] = trace
-        if not traces:
-            return TraceBundle({}, {}, {})
-        observations: dict[str, list[JSON]] = {}
-        for row in self._iter_filtered("/observations", "traceId", list(traces)):
-            slim_row = _drop_long_fields(row, linked_spans)
-            observations.setdefault(str(row.get("traceId")), []).append(slim_row)
-        scores = group_by_trace(self._iter_filtered("/v2/scores", "traceId", list(traces)))
-        return TraceBundle(traces, observations, dict(scores))
-
-    def _fetch_trace(self, trace_id: str) -> JSON | None:
-        """One trace, for servers without `filter` or with a list that lags behind; None if absent."""
-        if not is_path_segment(trace_id):
-            return None
-        try:
-            return self.client.get(f"/traces/{quote_segment(trace_id)}")
-        except NotFoundError:
-            return None
-
-    def _iter_filtered(
-        self, path: str, column: str, values: Sequence[str], **more: str
-    ) -> Iterator[JSON]:
-        """All rows with one of the values in a column."""
-        conditions = [
-            {"type": "stringOptions", "column": column, "operator": "any of", "value": list(values)}
-        ]
-        parameters: Parameters = {
-            "filter": json.dumps(conditions),
-            "limit": ROWS_PER_PAGE,
-            **more,
-        }
-        # With several IDs a too large page is answered by fewer IDs; with one ID by fewer rows.
-        fetch = fetch_page if len(values) > MIN_SPLIT_IDS else fetch_page_in_parts
-        pages = iter_pages(
-            partial(fetch, self.client, path, parameters),
-            limit=ROWS_PER_PAGE,
-            rows_name=path.removeprefix("/"),
-        )
-        for page in pages:
-            yield from page.rows
 
 
 def _require_path_segment(dataset: LangfuseDataset) -> None:
@@ -408,11 +334,3 @@ def _parse_run_item(item: JSON) -> RunItem:
         placeholder = f"{MALFORMED_PREFIX}{item.get('id')}"
         return RunItem(item_id or placeholder, placeholder, None, is_malformed=True)
     return RunItem(item_id, trace_id, get_text(item, "observationId"))
-
-
-def _drop_long_fields(row: JSON, linked_spans: frozenset[str | None]) -> JSON:
-    """An observation without its texts, unless it can be the task; saves most of the memory."""
-    is_root = row.get("parentObservationId") is None
-    if is_root or row.get("name") == TASK_SPAN_NAME or row.get("id") in linked_spans:
-        return row
-    return {name: value for name, value in row.items() if name not in LONG_FIELDS}

@@ -4,7 +4,6 @@ Rows hold the texts but no tokens, costs or tool calls. Those come from a second
 of the experiment, which is read in step with the rows and joined by trace.
 """
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -47,15 +46,21 @@ from app.traces.sources.langfuse.usage import (
     CallStream,
     ObservedSpan,
     TaskSpan,
-    parse_span,
     select_descendants,
     split_calls,
     sum_usage,
 )
+from app.traces.sources.langfuse.v4_requests import (
+    SPAN_FIELDS,
+    SPANS_PER_PAGE,
+    equals,
+    filter_parameter,
+    iter_scores,
+    iter_spans,
+)
 from app.traces.types import Trace
 
 ROWS_PER_PAGE: Final = 100
-CALLS_PER_PAGE: Final = 1000
 # The server's maximum.
 SCORES_PER_ROW: Final = 50
 MAX_NAMES_SHOWN: Final = 10
@@ -74,29 +79,6 @@ DAY_MS: Final = 86_400_000
 FALLBACK_DAYS: Final = (365, 90, 14)
 
 
-class _FilterCondition(NamedTuple):
-    """A filter on a column: equal to the value, or to one of several values."""
-
-    column: str
-    values: Sequence[str]
-
-    def to_json(self) -> JSON:
-        # Only the filter with `=` accepts every character: plain parameters are split at commas.
-        if len(self.values) == 1:
-            return {
-                "type": "string",
-                "column": self.column,
-                "operator": "=",
-                "value": self.values[0],
-            }
-        return {
-            "type": "stringOptions",
-            "column": self.column,
-            "operator": "any of",
-            "value": list(self.values),
-        }
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class V4Reader:
     """Reads experiments; `late_scores` also fetches the scores that rows do not contain."""
@@ -111,19 +93,19 @@ class V4Reader:
         in_dataset = _dataset_filter(dataset)
         if name is None:
             return self._find_newest(in_dataset, dataset)
-        by_name = self._find_newest([*in_dataset, _FilterCondition("name", [name])], dataset)
+        by_name = self._find_newest([*in_dataset, equals("name", name)], dataset)
         # An experiment may be named like the ID of another one: the name counts first.
-        return by_name or self._find_newest([*in_dataset, _FilterCondition("id", [name])], dataset)
+        return by_name or self._find_newest([*in_dataset, equals("id", name)], dataset)
 
     def look_again(self, run: ExperimentRun) -> ExperimentRun | None:
         # By ID, because several experiments can share a name.
-        current = self._find_newest([_FilterCondition("id", [run.id])], None)
+        current = self._find_newest([equals("id", run.id)], None)
         return current and replace(current, dataset_name=run.dataset_name)
 
     def list_end_times(self, run: ExperimentRun) -> list[int]:
         parameters: Parameters = {
             "fromStartTime": format_time(run.start),
-            "filter": _filter_parameter(_FilterCondition("experimentId", [run.id])),
+            "filter": filter_parameter(equals("experimentId", run.id)),
             "fields": "core",
             "limit": ROWS_PER_PAGE,
         }
@@ -160,13 +142,13 @@ class V4Reader:
             yield TraceBatch(traces=traces, remaining=unread, loop_detected=page.loop_detected)
 
     def _find_newest(
-        self, conditions: Sequence[_FilterCondition], dataset: LangfuseDataset | None
+        self, conditions: Sequence[JSON], dataset: LangfuseDataset | None
     ) -> ExperimentRun | None:
         rows = self._list_experiments(conditions, MAX_NAMES_SHOWN)
         runs = [_parse_run(row, dataset) for row in rows]
         return max(runs, key=lambda run: run.end, default=None)
 
-    def _list_experiments(self, conditions: Sequence[_FilterCondition], limit: int) -> list[JSON]:
+    def _list_experiments(self, conditions: Sequence[JSON], limit: int) -> list[JSON]:
         """Experiments by latest activity, in a shorter period when the server cannot search all.
 
         Raises: `ApiVersionMismatch` when the server does not know experiments.
@@ -181,7 +163,7 @@ class V4Reader:
                         "fromStartTime": format_time(start),
                         "limit": limit,
                         "fields": "core",
-                        "filter": _filter_parameter(*conditions) if conditions else None,
+                        "filter": filter_parameter(*conditions) if conditions else None,
                     },
                 )
             except NotFoundError as error:
@@ -198,7 +180,7 @@ class V4Reader:
             "/experiment-items",
             {
                 **_window_parameters(window),
-                "filter": _filter_parameter(_FilterCondition("experimentId", [run.id])),
+                "filter": filter_parameter(equals("experimentId", run.id)),
                 "fields": "core,io,metadata,itemMetadata,scores",
                 "scoreLimit": SCORES_PER_ROW,
             },
@@ -207,63 +189,22 @@ class V4Reader:
         if not self.late_scores or not window_rows.rows:
             return window_rows
         trace_ids = {str(row["traceId"]) for row in window_rows.rows if is_task_row(row)}
-        return replace(window_rows, late_scores=tuple(self._iter_scores(sorted(trace_ids))))
+        return replace(window_rows, late_scores=tuple(iter_scores(self.client, sorted(trace_ids))))
 
     def _fetch_calls(self, run: ExperimentRun, window: TimeWindow) -> WindowRows:
         conditions = (
-            _FilterCondition("experimentId", [run.id]),
-            _FilterCondition("type", CALL_TYPES),
+            equals("experimentId", run.id),
+            equals("type", *CALL_TYPES),
         )
         document = self.client.get(
             "/v2/observations",
             {
                 **_window_parameters(window),
-                "fields": "core,basic,usage,trace_context",
-                "filter": _filter_parameter(*conditions),
+                "fields": SPAN_FIELDS,
+                "filter": filter_parameter(*conditions),
             },
         )
         return _to_window_rows(document, window, "GET /v2/observations")
-
-    def _iter_scores(self, trace_ids: Sequence[str]) -> Iterator[JSON]:
-        """All scores of some traces, on every span and of any time."""
-        parameters: Parameters = {
-            "traceId": ",".join(trace_ids),
-            "fields": "details,subject",
-            "limit": ROWS_PER_PAGE,
-        }
-        return self._iter_all("/v3/scores", parameters)
-
-    def _iter_spans(self, tasks: Sequence[TaskSpan]) -> Iterator[ObservedSpan]:
-        """All spans of the traces of some tasks."""
-        trace_ids = sorted({task.trace_id for task in tasks})
-        parameters: Parameters = {
-            "filter": _filter_parameter(_FilterCondition("traceId", trace_ids)),
-            "fields": "core,basic,usage",
-            "fromStartTime": format_time(min(task.start for task in tasks)),
-            "limit": CALLS_PER_PAGE,
-        }
-        rows = self._iter_all("/v2/observations", parameters)
-        return (span for row in rows if (span := parse_span(row)) is not None)
-
-    def _iter_all(self, path: str, parameters: Parameters) -> Iterator[JSON]:
-        """All rows of a list by cursor, with half the page size while pages are too large."""
-        cursor, limit, seen_cursors = None, int(parameters["limit"] or 1), set[str]()
-        while True:
-            try:
-                document = self.client.get(path, {**parameters, "cursor": cursor, "limit": limit})
-            except PageTooLarge as error:
-                if limit == 1:
-                    raise error.final_error from None
-                limit //= 2
-                continue
-            yield from get_rows(document, f"GET {path}")
-            # Only a missing cursor is the end: pages shorter than the limit occur before it.
-            cursor = get_text(get_meta(document), "cursor")
-            if cursor is None:
-                return
-            if cursor in seen_cursors:
-                raise BadResponse(f"GET {path} (API v4) returned the same page twice")
-            seen_cursors.add(cursor)
 
     def _map_traces(self, page: RowPage, calls: CallStream) -> tuple[Trace, ...]:
         """Map the rows of a page to traces, each row once."""
@@ -301,7 +242,9 @@ class V4Reader:
         agent_calls = {task_id: split.own for task_id, split in splits.items()}
         ambiguous_tasks = [task for task in tasks if splits[task.id].ambiguous]
         if ambiguous_tasks:
-            spans = list(self._iter_spans(ambiguous_tasks))
+            trace_ids = sorted({task.trace_id for task in ambiguous_tasks})
+            since = min(task.start for task in ambiguous_tasks)
+            spans = list(iter_spans(self.client, trace_ids, since))
             for task in ambiguous_tasks:
                 descendants = select_descendants(task, spans)
                 agent_calls[task.id] = [span for span in descendants if span.type in CALL_TYPES]
@@ -325,12 +268,12 @@ class _ReadPlan(NamedTuple):
         if run.item_count > MIN_ROWS_TO_SPLIT:
             row_width = max((end - run.start) * TARGET_ROWS_PER_WINDOW // run.item_count, 1)
         call_width = row_width and (
-            row_width * CALLS_PER_PAGE // (TARGET_ROWS_PER_WINDOW * CALLS_PER_ROW)
+            row_width * SPANS_PER_PAGE // (TARGET_ROWS_PER_WINDOW * CALLS_PER_ROW)
         )
         return cls(
             start=run.start,
             rows=[TimeWindow(start=run.start, end=end, limit=ROWS_PER_PAGE)],
-            calls=[TimeWindow(start=run.start, end=end, limit=CALLS_PER_PAGE)],
+            calls=[TimeWindow(start=run.start, end=end, limit=SPANS_PER_PAGE)],
             row_sizer=WindowSizer(width_ms=row_width),
             call_sizer=WindowSizer(width_ms=call_width),
         )
@@ -351,7 +294,7 @@ class _ReadPlan(NamedTuple):
         # The calls restart without a cursor: unclaimed calls in memory must be read again.
         end = calls.resume_before_ms
         unread_calls = (
-            [TimeWindow(start=self.start, end=end, limit=CALLS_PER_PAGE)]
+            [TimeWindow(start=self.start, end=end, limit=SPANS_PER_PAGE)]
             if end > self.start
             else []
         )
@@ -363,8 +306,8 @@ class _ReadPlan(NamedTuple):
         }
 
 
-def _dataset_filter(dataset: LangfuseDataset | None) -> list[_FilterCondition]:
-    return [] if dataset is None else [_FilterCondition("datasetId", [dataset.id])]
+def _dataset_filter(dataset: LangfuseDataset | None) -> list[JSON]:
+    return [] if dataset is None else [equals("datasetId", dataset.id)]
 
 
 def _window_parameters(window: TimeWindow) -> Parameters:
@@ -376,14 +319,10 @@ def _window_parameters(window: TimeWindow) -> Parameters:
     }
 
 
-def _filter_parameter(*conditions: _FilterCondition) -> str:
-    return json.dumps([condition.to_json() for condition in conditions], separators=(",", ":"))
-
-
 def _to_window_rows(document: JSON, window: TimeWindow, request_name: str) -> WindowRows:
     rows = get_rows(document, request_name)
     cursor = get_text(get_meta(document), "cursor")
-    remaining = [replace(window, cursor=cursor)] if cursor is not None else []
+    remaining = [window.after(cursor)] if cursor is not None else []
     # The texts dominate the size; the estimate only limits how much is read ahead.
     size_bytes = sum(
         len(text)

@@ -1,0 +1,73 @@
+"""What a run over production traces will cost in requests to its source, before it is started."""
+
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from app.agents.queries import get_agent
+from app.benchmarks.queries import get_benchmark, get_kpis_by_benchmark
+from app.benchmarks.service import source_of
+from app.core.errors import Invalid
+from app.core.resources import Resources
+from app.formula import compile_formula
+from app.metrics.registry import parse_ref
+from app.results.plan import is_score_column
+from app.runs.plan_builder import agent_query
+from app.runs.schemas import EstimateView, RunEstimate
+from app.runs.service import reads_no_production, require_runnable
+from app.traces.production import ProductionTraces
+from app.traces.registry import TRACE_SOURCES, TraceQuery
+
+
+def estimate_run(res: Resources, body: RunEstimate) -> EstimateView:
+    """Count the requests of a run that would be created now; the source is asked for its counts.
+
+    Raises: `NotFound`; `Invalid` when the benchmark reads no production traces, or its source counts
+            no requests; the errors of the source.
+    """
+    now = res.clock()
+    with res.db.read() as session:
+        source, query = _window_query(session, body, now, res)
+    spec = TRACE_SOURCES.get(source)
+    if spec.estimate is None:
+        raise Invalid(
+            f"the source {source!r} is read without requests to another server; there is nothing to"
+            " estimate"
+        )
+    estimate = spec.estimate(res, query)
+    assert query.production is not None
+    return EstimateView(
+        trace_window=query.production.exact_window,
+        traces=estimate.traces,
+        selected=estimate.selected,
+        requests=dict(estimate.requests),
+        total_requests=sum(estimate.requests.values()),
+        at_most=estimate.at_most,
+    )
+
+
+def _window_query(
+    session: Session, body: RunEstimate, now: datetime, res: Resources
+) -> tuple[str, TraceQuery]:
+    benchmark, agent = (
+        get_benchmark(session, body.benchmark_id),
+        get_agent(session, body.agent_id),
+    )
+    require_runnable(session, benchmark, agent)
+    production: ProductionTraces | None = benchmark.production
+    if production is None:
+        raise reads_no_production(benchmark.id)
+    kpis = get_kpis_by_benchmark(session, [benchmark.id]).get(benchmark.id, [])
+    columns = [
+        *(parse_ref(metric).key for metric in benchmark.metrics),
+        *(ref.key for kpi in kpis for ref in compile_formula(kpi.formula).references),
+    ]
+    query = agent_query(
+        agent,
+        res,
+        dataset_ref=None,
+        run_name=None,
+        production=production.frozen(body.trace_window, now),
+        late_scores=benchmark.late_scores or any(map(is_score_column, columns)),
+    )
+    return source_of(benchmark, agent), query

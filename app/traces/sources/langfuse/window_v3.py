@@ -1,0 +1,184 @@
+"""Production traces of API v3: numbered pages of traces, then their observations and scores."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from app.traces.production import ProductionTraces, ScoreFilter, TraceFilters, item_id_of
+from app.traces.sources.langfuse.attributes import has_metadata, metadata_conditions
+from app.traces.sources.langfuse.client import LangfuseClient, Parameters, get_meta
+from app.traces.sources.langfuse.json_fields import JSON, format_time, get_text, parse_number
+from app.traces.sources.langfuse.mapping import RunItem, TraceBundle, map_trace
+from app.traces.sources.langfuse.pagination import NumberedPage, fetch_page_in_parts, iter_pages
+from app.traces.sources.langfuse.reader import TraceLink, WindowCount, count_requests
+from app.traces.sources.langfuse.v3_requests import ROWS_PER_PAGE, fetch_bundle
+from app.traces.types import Trace
+
+# The environment that SDKs give to runs of experiments.
+EXPERIMENT_ENVIRONMENT: Final = "sdk-experiment"
+LIST_FIELDS: Final = "core,io,metrics"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class V3Window:
+    """Reads the traces that pass the filters; runs of experiments are left out by their environment."""
+
+    client: LangfuseClient
+    link: TraceLink
+    production: ProductionTraces
+    reads_scores: bool
+
+    @property
+    def lists_ids(self) -> bool:
+        return self.production.sample_size is not None
+
+    def iter_batches(
+        self, position: JSON | None
+    ) -> Iterator[tuple[tuple[Trace, ...], JSON | None]]:
+        page_count = int((position or {}).get("pages", 0))
+        pages = self._iter_pages(LIST_FIELDS, page_count)
+        # A page is handed over when it is known whether another one follows.
+        page: list[JSON] | None = next(pages)
+        while page is not None:
+            following = next(pages, None) or None
+            page_count += 1
+            traces = {str(row["id"]): row for row in page if self._is_selected(row)}
+            bundle = fetch_bundle(self.client, list(traces), traces=traces)
+            yield self._map(list(traces), bundle), {"pages": page_count} if following else None
+            page = following
+
+    def iter_ids(self) -> Iterator[str]:
+        fields = "core,io" if self.production.filters.metadata else "core"
+        return (
+            str(row["id"])
+            for page in self._iter_pages(fields)
+            for row in page
+            if self._is_selected(row)
+        )
+
+    def read_traces(self, trace_ids: Sequence[str]) -> tuple[Trace, ...]:
+        return self._map(trace_ids, fetch_bundle(self.client, trace_ids))
+
+    def count(self) -> WindowCount:
+        traces = self._count("/traces", self._parameters("core"))
+        window = self.production.exact_window
+        spans = self._count(
+            "/observations",
+            {
+                "fromStartTime": to_parameter(window.from_),
+                "toStartTime": to_parameter(window.to),
+            },
+        )
+        # Of all traces of the window: observations have no filter on the fields of a trace.
+        every = self._count("/traces", {**self._parameters("core"), "filter": "[]"})
+        return WindowCount(traces=traces, spans=spans * traces // max(every, 1))
+
+    def estimate(self, count: WindowCount, selected: int) -> dict[str, int]:
+        chunks = count_requests(selected, ROWS_PER_PAGE)
+        spans_per_chunk = ROWS_PER_PAGE * count.spans / max(count.traces, 1)
+        return {
+            "list": count_requests(count.traces, ROWS_PER_PAGE) if self.lists_ids else 0,
+            "traces": chunks,
+            "spans": chunks * count_requests(spans_per_chunk, ROWS_PER_PAGE),
+            "scores": chunks,
+        }
+
+    def _count(self, path: str, parameters: Parameters) -> int:
+        document = self.client.get(path, {**parameters, "page": 1, "limit": 1})
+        return int(parse_number(get_meta(document).get("totalItems")) or 0)
+
+    def _parameters(self, fields: str) -> Parameters:
+        window = self.production.exact_window
+        return {
+            "fromTimestamp": to_parameter(window.from_),
+            "toTimestamp": to_parameter(window.to),
+            # Oldest first: a late trace moves the others to later pages, where they come again.
+            "orderBy": "timestamp.asc",
+            "fields": fields,
+            "filter": json.dumps([*v3_conditions(self.production.filters)]),
+            "limit": ROWS_PER_PAGE,
+        }
+
+    def _iter_pages(self, fields: str, skipped: int = 0) -> Iterator[list[JSON]]:
+        """The pages of the list after the `skipped` first ones; the last one can be empty."""
+        parameters = self._parameters(fields)
+
+        def fetch(number: int) -> NumberedPage:
+            page = fetch_page_in_parts(self.client, "/traces", parameters, number + skipped)
+            return NumberedPage(page.rows, page.total_pages - skipped)
+
+        for page in iter_pages(fetch, limit=ROWS_PER_PAGE, rows_name="traces"):
+            yield page.rows
+
+    def _is_selected(self, row: JSON) -> bool:
+        return get_text(row, "id") is not None and has_metadata(
+            row, self.production.filters.metadata
+        )
+
+    def _map(self, trace_ids: Sequence[str], bundle: TraceBundle) -> tuple[Trace, ...]:
+        return tuple(
+            self._map_one(trace_id, bundle) for trace_id in trace_ids if trace_id in bundle.traces
+        )
+
+    def _map_one(self, trace_id: str, bundle: TraceBundle) -> Trace:
+        item = RunItem(item_id=trace_id, trace_id=trace_id, span_id=None)
+        trace = map_trace(item, bundle, {}, self.link)
+        name = get_text(bundle.traces[trace_id], "name")
+        trace = replace(trace, attributes={**trace.attributes, **({"name": name} if name else {})})
+        return replace(trace, item_id=item_id_of(self.production.item_key, trace))
+
+
+def to_parameter(time: datetime) -> str:
+    return format_time(int(time.timestamp() * 1000))
+
+
+def v3_conditions(filters: TraceFilters) -> Iterator[dict[str, Any]]:
+    """The conditions on traces; that on metadata lets similar values pass."""
+    texts = {"name": filters.name, "release": filters.release, "version": filters.version}
+    for column, text in texts.items():
+        if text is not None:
+            yield {"type": "string", "column": column, "operator": "=", "value": text}
+    options = {
+        "environment": filters.environment,
+        "userId": filters.user,
+        "sessionId": filters.session,
+    }
+    for column, values in options.items():
+        if values:
+            yield _options(column, "any of", values)
+    if not filters.environment:
+        yield _options("environment", "none of", [EXPERIMENT_ENVIRONMENT])
+    if filters.tags:
+        yield {**_options("tags", "all of", filters.tags), "type": "arrayOptions"}
+    yield from metadata_conditions(filters)
+    if filters.score is not None:
+        yield from _score_conditions(filters.score)
+
+
+def _options(column: str, operator: str, values: Sequence[str]) -> dict[str, Any]:
+    return {
+        "type": "stringOptions",
+        "column": column,
+        "operator": operator,
+        "value": list(values),
+    }
+
+
+def _score_conditions(score: ScoreFilter) -> Iterator[dict[str, Any]]:
+    if score.label is not None:
+        yield {
+            **_options("score_categories", "any of", [score.label]),
+            "type": "categoryOptions",
+            "key": score.name,
+        }
+    for operator, bound in ((">=", score.min), ("<=", score.max)):
+        if bound is not None:
+            yield {
+                "type": "numberObject",
+                "column": "scores_avg",
+                "key": score.name,
+                "operator": operator,
+                "value": bound,
+            }

@@ -1,0 +1,356 @@
+"""Production traces of API v4: root observations with their texts, then all spans by trace."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from app.traces.production import METADATA_PREFIX, ProductionTraces, ScoreFilter, TraceFilters
+from app.traces.sources.langfuse.attributes import has_metadata, metadata_conditions
+from app.traces.sources.langfuse.client import LangfuseClient, Parameters, get_meta, get_rows
+from app.traces.sources.langfuse.errors import BadResponse
+from app.traces.sources.langfuse.json_fields import (
+    JSON,
+    format_time,
+    get_text,
+    get_time_ms,
+    normalize_raw_text,
+    parse_embedded_json,
+    parse_number,
+)
+from app.traces.sources.langfuse.mapping import is_task_row, map_malformed_row, map_root
+from app.traces.sources.langfuse.pagination import (
+    RowPage,
+    TimeWindow,
+    WindowRows,
+    WindowSizer,
+    fetch_with_splitting,
+    iter_newest_first,
+)
+from app.traces.sources.langfuse.reader import (
+    IDS_PER_REQUEST,
+    TraceLink,
+    WindowCount,
+    count_requests,
+    split_ids,
+)
+from app.traces.sources.langfuse.scores import group_by_trace
+from app.traces.sources.langfuse.threads import run_in_order
+from app.traces.sources.langfuse.usage import (
+    CALL_TYPES,
+    ORDER_SLACK_MS,
+    group_spans,
+    select_agent_spans,
+    sum_usage,
+)
+from app.traces.sources.langfuse.v4_requests import (
+    SPANS_PER_PAGE,
+    equals,
+    filter_parameter,
+    iter_all,
+    iter_scores,
+    iter_spans,
+)
+from app.traces.types import Trace
+
+CONCURRENCY: Final = 4
+ID_FIELDS: Final = "core"
+ROOT_FIELDS: Final = "core,basic,time,io,metadata,trace_context"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class V4Window:
+    """Reads the traces whose root passes the filters; runs of experiments are left out.
+
+    `reads_scores` costs one request for each hundred traces.
+    """
+
+    client: LangfuseClient
+    link: TraceLink
+    production: ProductionTraces
+    reads_scores: bool
+
+    @property
+    def lists_ids(self) -> bool:
+        # The list of observations has no filter on scores.
+        return self.production.sample_size is not None or self.production.filters.score is not None
+
+    def iter_batches(
+        self, position: JSON | None
+    ) -> Iterator[tuple[tuple[Trace, ...], JSON | None]]:
+        windows = [TimeWindow.from_json(window) for window in (position or {}).get("windows", ())]
+        for page in self._iter_pages(windows or [self._whole_window], ROOT_FIELDS):
+            unread = {"windows": [window.to_json() for window in page.remaining]}
+            yield self._map_traces(page.rows), unread if page.remaining else None
+
+    def iter_ids(self) -> Iterator[str]:
+        fields = f"{ID_FIELDS},metadata" if self.production.filters.metadata else ID_FIELDS
+        if self.production.filters.score is None:
+            rows: Iterable[Mapping[str, Any]] = (
+                row for page in self._iter_pages([self._whole_window], fields) for row in page.rows
+            )
+        else:
+            scored_ids = sorted({*self._iter_scored_ids(self.production.filters.score)})
+            rows = (
+                row for chunk in split_ids(scored_ids) for row in self._fetch_roots(chunk, fields)
+            )
+        return (str(row["traceId"]) for row in rows if is_task_row(row) and self._passes(row))
+
+    def read_traces(self, trace_ids: Sequence[str]) -> tuple[Trace, ...]:
+        traces = self._map_traces(list(self._fetch_roots(trace_ids, ROOT_FIELDS)))
+        order = {trace_id: place for place, trace_id in enumerate(trace_ids)}
+        return tuple(sorted(traces, key=lambda trace: order.get(trace.trace_id, len(order))))
+
+    def count(self) -> WindowCount:
+        spans = self._count_observations()
+        roots = self._count_observations(
+            {"type": "boolean", "column": "isRootObservation", "operator": "=", "value": True}
+        )
+        return WindowCount(traces=roots, spans=max(spans, roots))
+
+    def estimate(self, count: WindowCount, selected: int) -> dict[str, int]:
+        has_score_filter = self.production.filters.score is not None
+        chunks = count_requests(selected, IDS_PER_REQUEST)
+        listed = count_requests(
+            count.traces, IDS_PER_REQUEST if has_score_filter else SPANS_PER_PAGE
+        )
+        # A score is listed, and then read again by its ID.
+        scored = 2 * count_requests(count.traces, IDS_PER_REQUEST) if has_score_filter else 0
+        spans_per_chunk = IDS_PER_REQUEST * count.spans / max(count.traces, 1)
+        return {
+            "list": listed + scored if self.lists_ids else 0,
+            "traces": chunks if self.lists_ids else count_requests(selected, SPANS_PER_PAGE),
+            "spans": chunks * count_requests(spans_per_chunk, SPANS_PER_PAGE),
+            "scores": chunks if self.reads_scores else 0,
+        }
+
+    def _count_observations(self, *more: JSON) -> int:
+        window = self._whole_window
+        query = {
+            "view": "observations",
+            "metrics": [{"measure": "count", "aggregation": "count"}],
+            "filters": [*filter_conditions(self.production.filters), *more],
+            "fromTimestamp": format_time(window.start),
+            "toTimestamp": format_time(window.end),
+        }
+        document = self.client.get("/v2/metrics", {"query": json.dumps(query)})
+        rows = get_rows(document, "GET /v2/metrics")
+        # The server returns counts as numbers or as texts.
+        count = parse_embedded_json(rows[0].get("count_count")) if rows else 0
+        return int(parse_number(count) or 0)
+
+    @property
+    def _whole_window(self) -> TimeWindow:
+        window = self.production.exact_window
+        return TimeWindow(
+            start=int(window.from_.timestamp() * 1000),
+            end=int(window.to.timestamp() * 1000),
+            limit=SPANS_PER_PAGE,
+        )
+
+    def _iter_pages(self, windows: Sequence[TimeWindow], fields: str) -> Iterator[RowPage]:
+        pages = iter_newest_first(
+            windows,
+            lambda window: fetch_with_splitting(window, partial(self._fetch_page, fields=fields)),
+            sizer=WindowSizer(width_ms=None),
+            concurrency=1,
+        )
+        for page in pages:
+            if page.loop_detected:
+                raise BadResponse(
+                    "Langfuse returned the same page of traces twice; report it to the operator of"
+                    " the server, then retry"
+                )
+            yield page
+
+    def _fetch_page(self, window: TimeWindow, *, fields: str) -> WindowRows:
+        parameters = {
+            **self._root_parameters(fields),
+            "fromStartTime": format_time(window.start),
+            "toStartTime": format_time(window.end),
+            "limit": window.limit,
+            "cursor": window.cursor,
+        }
+        document = self.client.get("/v2/observations", parameters)
+        cursor = get_text(get_meta(document), "cursor")
+        remaining = [] if cursor is None else [window.after(cursor)]
+        return WindowRows(rows=get_rows(document, "GET /v2/observations"), remaining=remaining)
+
+    def _fetch_roots(self, trace_ids: Sequence[str], fields: str) -> Iterator[JSON]:
+        window = self._whole_window
+        parameters = {
+            **self._root_parameters(fields, equals("traceId", *trace_ids)),
+            "fromStartTime": format_time(window.start),
+            "toStartTime": format_time(window.end),
+            "limit": window.limit,
+        }
+        return iter_all(self.client, "/v2/observations", parameters)
+
+    def _root_parameters(self, fields: str, *more: JSON) -> Parameters:
+        conditions = filter_conditions(self.production.filters)
+        return {
+            "isRootObservation": "true",
+            "fields": fields,
+            # Otherwise long values are cut, and would neither pass a filter nor name an item.
+            "expandMetadata": ",".join(_read_metadata(self.production)) or None,
+            "filter": filter_parameter(*conditions, *more),
+        }
+
+    def _passes(self, row: Mapping[str, Any]) -> bool:
+        return has_metadata(row, self.production.filters.metadata)
+
+    def _iter_scored_ids(self, score: ScoreFilter) -> Iterator[str]:
+        """The IDs of the traces with such a score now.
+
+        The filter by value also finds earlier values of a changed score, so they are read again.
+        """
+        window = self.production.exact_window
+        parameters: Parameters = {
+            "name": score.name,
+            **_score_values(score),
+            "fields": "subject",
+            "fromTimestamp": format_time(int(window.from_.timestamp() * 1000)),
+            "limit": 100,
+        }
+        listed_scores = iter_all(self.client, "/v3/scores", parameters)
+        score_ids = sorted({score_id for row in listed_scores if (score_id := get_text(row, "id"))})
+        for chunk in split_ids(score_ids):
+            current: Parameters = {"id": ",".join(chunk), "fields": "subject", "limit": 100}
+            rows = iter_all(self.client, "/v3/scores", current)
+            yield from group_by_trace(row for row in rows if _has_value(row, score))
+
+    def _map_traces(self, rows: Sequence[Mapping[str, Any]]) -> tuple[Trace, ...]:
+        roots = select_roots(row for row in rows if is_task_row(row) and self._passes(row))
+        tasks = (
+            partial(self._map_chunk, [roots[trace_id] for trace_id in chunk])
+            for chunk in split_ids(list(roots))
+        )
+        chunks = run_in_order(tasks, concurrency=CONCURRENCY)
+        malformed = (map_malformed_row(row) for row in rows if not is_task_row(row))
+        return *(trace for traces in chunks for trace in traces), *malformed
+
+    def _map_chunk(self, roots: Sequence[Mapping[str, Any]]) -> list[Trace]:
+        trace_ids = [str(root["traceId"]) for root in roots]
+        # The clocks of two services differ: a span may start before its root.
+        since = min(get_time_ms(root, "startTime") or 0 for root in roots) - ORDER_SLACK_MS
+        spans = group_spans(iter_spans(self.client, trace_ids, since))
+        scores = group_by_trace(iter_scores(self.client, trace_ids) if self.reads_scores else ())
+        texts = {str(root["traceId"]): _texts(root) for root in roots}
+        silent_ids = [trace_id for trace_id, pair in texts.items() if pair == (None, None)]
+        if silent_ids:
+            texts |= self._fetch_texts_of_calls(silent_ids, since)
+        return [
+            map_root(
+                root,
+                texts[trace_id],
+                sum_usage(
+                    [
+                        span
+                        for span in select_agent_spans(spans.get(trace_id, ()))
+                        if span.type in CALL_TYPES
+                    ]
+                ),
+                scores.get(trace_id, ()),
+                self.link,
+                self.production.item_key,
+            )
+            for trace_id, root in zip(trace_ids, roots, strict=True)
+        ]
+
+    def _fetch_texts_of_calls(
+        self, trace_ids: Sequence[str], since: int
+    ) -> dict[str, tuple[str | None, str | None]]:
+        """The first input and the last output of the models of each trace.
+
+        Some writers put the texts of a trace on attributes that API v4 does not keep.
+        """
+        parameters: Parameters = {
+            "filter": filter_parameter(equals("traceId", *trace_ids), equals("type", "GENERATION")),
+            "fields": "core,io",
+            "fromStartTime": format_time(since),
+            "limit": SPANS_PER_PAGE,
+        }
+        texts: dict[str, tuple[str | None, str | None]] = {}
+        calls = list(iter_all(self.client, "/v2/observations", parameters))
+        for call in sorted(calls, key=lambda row: get_time_ms(row, "startTime") or 0):
+            first_input, last_output = texts.get(str(call.get("traceId")), (None, None))
+            call_input, call_output = _texts(call)
+            texts[str(call.get("traceId"))] = (
+                first_input if first_input is not None else call_input,
+                call_output if call_output is not None else last_output,
+            )
+        return dict.fromkeys(trace_ids, (None, None)) | texts
+
+
+def filter_conditions(filters: TraceFilters) -> Iterator[JSON]:
+    """The conditions on root observations; that on metadata lets similar values pass."""
+    yield {"type": "null", "column": "experimentId", "operator": "is null", "value": ""}
+    texts = {"traceName": filters.name, "release": filters.release, "version": filters.version}
+    for column, text in texts.items():
+        if text is not None:
+            yield equals(column, text)
+    options = {
+        "environment": filters.environment,
+        "userId": filters.user,
+        "sessionId": filters.session,
+    }
+    for column, values in options.items():
+        if values:
+            yield equals(column, *values)
+    if filters.tags:
+        yield {
+            "type": "arrayOptions",
+            "column": "tags",
+            "operator": "all of",
+            "value": list(filters.tags),
+        }
+    yield from metadata_conditions(filters)
+
+
+def select_roots(rows: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """One root by trace ID: the newest version of the first span, without a parent if there is one."""
+    roots: dict[str, Mapping[str, Any]] = {}
+    for row in rows:
+        trace_id = str(row["traceId"])
+        if trace_id not in roots or _root_order(row) < _root_order(roots[trace_id]):
+            roots[trace_id] = row
+    return roots
+
+
+def _root_order(row: Mapping[str, Any]) -> tuple[bool, int, int]:
+    # A span that was exported twice is there twice until the server has merged it.
+    return (
+        get_text(row, "parentObservationId") is not None,
+        get_time_ms(row, "startTime") or 0,
+        -(get_time_ms(row, "updatedAt") or 0),
+    )
+
+
+def _texts(row: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    return normalize_raw_text(row.get("input")), normalize_raw_text(row.get("output"))
+
+
+def _read_metadata(production: ProductionTraces) -> list[str]:
+    """The metadata keys whose values count."""
+    keys = {*production.filters.metadata}
+    if (item_key := production.item_key) and item_key.startswith(METADATA_PREFIX):
+        keys.add(item_key.removeprefix(METADATA_PREFIX))
+    return sorted(key for key in keys if "," not in key)
+
+
+def _score_values(score: ScoreFilter) -> dict[str, str | int | None]:
+    if score.label is not None:
+        return {"dataType": "CATEGORICAL", "value": score.label}
+    bounds = {"valueMin": score.min, "valueMax": score.max}
+    given = {name: repr(bound) for name, bound in bounds.items() if bound is not None}
+    return {"dataType": "NUMERIC", **given}
+
+
+def _has_value(row: Mapping[str, Any], score: ScoreFilter) -> bool:
+    value = row.get("value")
+    if score.label is not None:
+        return value == score.label
+    return isinstance(value, int | float) and (
+        (score.min is None or value >= score.min) and (score.max is None or value <= score.max)
+    )

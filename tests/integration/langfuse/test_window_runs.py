@@ -1,0 +1,160 @@
+"""Benchmark runs over production traces of Langfuse, through the REST API."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from app.core.clock import utc_now
+from tests.integration.langfuse.test_windows import fill
+from tests.support.langfuse import FakeLangfuse
+from tests.support.langfuse.records import DEFAULT_TIME
+from tests.support.service import JSON, Service, pointers
+
+DAY = timedelta(days=1)
+SCORE = {"key": "SCORE", "options": {"name": "Tone"}}
+
+
+def window_json(day: int = 0) -> JSON:
+    """The day of the default time, or one after it."""
+    start = DEFAULT_TIME + day * DAY
+    return {"from": start.isoformat(), "to": (start + DAY).isoformat()}
+
+
+def set_up(service: Service, langfuse: FakeLangfuse, **production: Any) -> None:
+    service.create_agent(
+        langfuseUrl=langfuse.url,
+        langfusePublicKey=langfuse.public_key,
+        langfuseSecretKey=langfuse.secret_key,
+    )
+    service.create_benchmark(
+        source="langfuse",
+        datasetRef=None,
+        metrics=[SCORE, "LATENCY"],
+        measures=[{"name": "tone", "formula": 'SCORE["Tone"]'}],
+        production={"window": window_json(), **production},
+    )
+
+
+def add_day(langfuse: FakeLangfuse, day: int, count: int, tone: float, **fields: Any) -> None:
+    for number in range(count):
+        langfuse.production_trace(
+            1000 * day + number,
+            started=DEFAULT_TIME + day * DAY + timedelta(seconds=number),
+            scores={"Tone": tone + number % 5 / 100},
+            **fields,
+        )
+
+
+def metric(service: Service, run: JSON, name: str = 'SCORE["Tone"]') -> JSON:
+    metrics = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    [match] = [row for row in metrics if row["metric"] == name]
+    return {**match}
+
+
+def test_window_run__days_are_compared_as_two_samples(
+    service: Service, langfuse: FakeLangfuse
+) -> None:
+    add_day(langfuse, 0, 60, tone=0.9)
+    add_day(langfuse, 1, 60, tone=0.5)
+    set_up(service, langfuse)
+    first = service.complete_run()
+    second = service.complete_run(traceWindow=window_json(1))
+    assert (first["status"], first["validity"], first["tracesTotal"]) == ("COMPLETED", "VALID", 60)
+    assert (metric(service, first)["n"], metric(service, first)["mean"]) == (
+        60,
+        pytest.approx(0.92),
+    )
+    assert second["traceWindow"]["from"] == "2026-11-21T02:00:00Z"
+    [tone] = service.get(f"/benchmark-runs/{second['id']}/kpis")["items"]
+    assert tone["verdict"]["verdict"] == "REGRESSED"
+    comparison = service.get(
+        "/benchmark-runs/compare", baseline=first["id"], candidate=second["id"]
+    )
+    assert "two independent groups" in comparison["verdict"]["explanation"]
+
+
+def test_window_run__since_ends_before_the_run(service: Service, langfuse: FakeLangfuse) -> None:
+    now = utc_now()
+    for number, age in enumerate((timedelta(minutes=5), timedelta(hours=2), timedelta(hours=30))):
+        langfuse.production_trace(number, started=now - age, scores={"Tone": 1.0})
+    set_up(service, langfuse, window=None, since="24h")
+    run = service.complete_run()
+    # Younger than the lag of 15 minutes, and older than the window.
+    traces = service.list_items(f"/benchmark-runs/{run['id']}/results")
+    assert [trace["input"] for trace in traces] == ["question 1"]
+
+
+def test_window_run__retry_reads_the_same_sample(service: Service, langfuse: FakeLangfuse) -> None:
+    fill(langfuse, 300, scores={"Tone": 0.5})
+    set_up(service, langfuse, sampleSize=40, seed=3)
+    first = service.complete_run()
+    service.delete(f"/benchmark-runs/{first['id']}")
+    again = service.complete_run()
+    assert (again["tracesTotal"], again["validity"]) == (40, "VALID")
+
+
+def test_window_run__window_without_traces_fails(service: Service, langfuse: FakeLangfuse) -> None:
+    set_up(service, langfuse)
+    run = service.complete_run()
+    assert (run["status"], run["errorCode"]) == ("FAILED", "NO_TRACES")
+
+
+@pytest.mark.parametrize("reads", [True, False], ids=["score metric", "no score metric"])
+def test_window_run__scores_are_read_only_for_metrics_that_use_them(
+    service: Service, langfuse: FakeLangfuse, *, reads: bool
+) -> None:
+    fill(langfuse, 10, scores={"Tone": 0.5})
+    set_up(service, langfuse)
+    if not reads:
+        service.patch("/benchmarks/bench-001", {"metrics": ["LATENCY"], "measures": []})
+    assert service.complete_run()["validity"] == "VALID"
+    assert len(langfuse.requests_for("/v3/scores")) == int(reads)
+
+
+@pytest.mark.parametrize(
+    "production",
+    [{}, {"sampleSize": 150}, {"sampleSize": 5000}, {"filters": {"tags": ["beta"]}}],
+    ids=["all", "sample", "small window", "filter"],
+)
+def test_estimate__is_the_number_of_requests_of_the_run(
+    service: Service, langfuse: FakeLangfuse, production: JSON
+) -> None:
+    fill(langfuse, 1200, calls=2, tags=("beta",))
+    set_up(service, langfuse, **production)
+    body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
+    estimate = service.post("/benchmark-runs/estimate", body)
+    langfuse.clear_requests()
+    run = service.complete_run()
+    assert (
+        estimate["selected"] == run["tracesTotal"] == min(1200, production.get("sampleSize", 1200))
+    )
+    # The service knows the server by now: it does not ask for the project and the API again.
+    assert estimate["totalRequests"] - estimate["requests"]["server"] == len(langfuse.requests)
+    assert (estimate["traces"], estimate["atMost"]) == (1200, False)
+
+
+def test_estimate__filter_on_scores_gives_an_upper_limit(
+    service: Service, langfuse: FakeLangfuse
+) -> None:
+    fill(langfuse, 150, scores={"Tone": 0.5})
+    set_up(service, langfuse, filters={"score": {"name": "Tone", "max": 0.1}})
+    body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
+    assert service.post("/benchmark-runs/estimate", body)["atMost"] is True
+
+
+def test_estimate__benchmark_of_a_dataset_is_refused(
+    service: Service, langfuse: FakeLangfuse
+) -> None:
+    set_up(service, langfuse)
+    service.patch("/benchmarks/bench-001", {"production": None, "datasetRef": "support"})
+    body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
+    problem = service.expect_problem(422, "POST", "/benchmark-runs/estimate", body)
+    assert pointers(problem) == ["/traceWindow"]
+
+
+def test_benchmark__window_takes_no_scores(service: Service, langfuse: FakeLangfuse) -> None:
+    set_up(service, langfuse)
+    body = {"writeBack": {"kpis": True}}
+    problem = service.expect_problem(422, "PATCH", "/benchmarks/bench-001", body)
+    assert pointers(problem) == ["/writeBack"]

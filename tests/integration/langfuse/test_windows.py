@@ -1,0 +1,268 @@
+"""The Langfuse source reads production traces of a time window, of API v4 and v3."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from app.traces.production import ProductionTraces, TraceFilters, TraceWindow, sampling_rank
+from app.traces.registry import CollectionFailed, TracePage
+from app.traces.sources.langfuse.catalog import SERVER_CACHE, ServerInfo
+from app.traces.sources.langfuse.source import LangfuseSource
+from app.traces.types import Trace, TraceOutcome
+from tests.integration.langfuse.collection import (
+    FAST_POLICY,
+    collect_all,
+    make_query,
+    make_resources,
+    read_pages,
+)
+from tests.support.langfuse import FakeLangfuse
+from tests.support.langfuse.faults import ModifiedResponse, RespondsWith
+from tests.support.langfuse.records import DEFAULT_TIME
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture(params=["v4", "v3"])
+def server(request: pytest.FixtureRequest) -> FakeLangfuse:
+    """An empty server of each API version."""
+    name = "langfuse" if request.param == "v4" else "langfuse_v3"
+    running: FakeLangfuse = request.getfixturevalue(name)
+    return running
+
+
+def window(
+    *, hours: float = 1, size: int | None = None, key: str | None = None, **filters: Any
+) -> dict[str, Any]:
+    """The fields of a query for the window that begins at the default time."""
+    production = ProductionTraces(
+        window=TraceWindow(from_=DEFAULT_TIME, to=DEFAULT_TIME + hours * HOUR),
+        filters=TraceFilters.model_validate(filters),
+        sample_size=size,
+        item_key=key,
+    )
+    return {"dataset_ref": None, "production": production}
+
+
+def fill(langfuse: FakeLangfuse, count: int, **fields: Any) -> list[str]:
+    """Add traces, one a second, and return their IDs."""
+    return [
+        langfuse.production_trace(
+            number, started=DEFAULT_TIME + timedelta(seconds=number), **fields
+        )
+        for number in range(count)
+    ]
+
+
+def ids(traces: Sequence[Trace]) -> set[str]:
+    return {trace.trace_id for trace in traces}
+
+
+def test_window__root_and_its_calls_become_a_trace(server: FakeLangfuse) -> None:
+    trace_id = server.production_trace(
+        1,
+        calls=2,
+        metadata={"team": "billing"},
+        tags=("beta",),
+        user_id="u-1",
+        session_id="s-1",
+        release="v7",
+        version="2",
+        environment="production",
+        scores={"Tone": 0.5},
+    )
+    [trace] = collect_all(server, **window(), late_scores=True).traces
+    assert trace == Trace(
+        trace_id=trace_id,
+        item_id=trace_id,
+        input="question 1",
+        output="answer 1",
+        tags=("beta",),
+        attributes={
+            "team": "billing",
+            "name": "agent",
+            "user": "u-1",
+            "session": "s-1",
+            "release": "v7",
+            "version": "2",
+            "environment": "production",
+        },
+        url=f"{server.url}/project/project-1/traces/{trace_id}",
+        input_tokens=200,
+        output_tokens=40,
+        cost_usd=0.002,
+        latency_ms=2000.0,
+        tool_calls=(),
+        turns=2,
+        scores={"Tone": 0.5},
+    )
+
+
+def test_window__includes_its_start_and_not_its_end(server: FakeLangfuse) -> None:
+    for number, seconds in enumerate((-1, 0, 3599, 3600)):
+        server.production_trace(number, started=DEFAULT_TIME + timedelta(seconds=seconds))
+    assert ids(collect_all(server, **window()).traces) == {f"{n:032x}" for n in (1, 2)}
+
+
+def test_window__leaves_runs_of_experiments_out(server: FakeLangfuse) -> None:
+    server.experiment(items=3)
+    server.production_trace(7)
+    assert ids(collect_all(server, **window()).traces) == {f"{7:032x}"}
+
+
+@pytest.mark.parametrize(
+    ("filters", "fields"),
+    [
+        ({"name": "checkout"}, {"trace_name": "checkout"}),
+        ({"tags": ["a", "b"]}, {"tags": ("a", "b", "c")}),
+        ({"environment": ["production", "eu"]}, {"environment": "eu"}),
+        ({"release": "v7"}, {"release": "v7"}),
+        ({"version": "2"}, {"version": "2"}),
+        ({"user": ["u-1", "u,2"]}, {"user_id": "u,2"}),
+        ({"session": ["s-1"]}, {"session_id": "s-1"}),
+        ({"metadata": {"team": "billing"}}, {"metadata": {"team": "billing"}}),
+        ({"metadata": {"turns": "3"}}, {"metadata": {"turns": 3}}),
+        ({"metadata": {"quote": 'a "b"'}}, {"metadata": {"quote": 'a "b"'}}),
+        ({"score": {"name": "Tone", "min": 0.4, "max": 0.6}}, {"scores": {"Tone": 0.5}}),
+        ({"score": {"name": "Topic", "label": "refund"}}, {"scores": {"Topic": "refund"}}),
+    ],
+    ids="-".join,
+)
+def test_window__filter_passes_the_matching_traces_only(
+    server: FakeLangfuse, filters: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    server.production_trace(0)
+    matching_id = server.production_trace(1, **fields)
+    server.production_trace(
+        2,
+        trace_name="checkout of another",
+        tags=("a",),
+        metadata={"team": "billing and more", "turns": 33, "quote": "a b"},
+        scores={"Tone": 0.7, "Topic": "other"},
+    )
+    assert ids(collect_all(server, **window(**filters)).traces) == {matching_id}
+
+
+def test_window__changed_score_counts_with_its_new_value(langfuse: FakeLangfuse) -> None:
+    langfuse.production_trace(1, scores={"Tone": 0.7})
+
+    def older_value(answer: dict[str, Any]) -> None:
+        # Until the server has merged the versions of a score, a filter also finds the older one.
+        answer["data"] = [{"id": "score-1-Tone", "name": "Tone", "value": 0.1}]
+
+    langfuse.inject(ModifiedResponse(change=older_value), path="/v3/scores", on={1})
+    query = window(score={"name": "Tone", "max": 0.3})
+    assert collect_all(langfuse, **query).traces == []
+
+
+def test_window__sample_has_the_smallest_ranks_and_ignores_other_traces(
+    server: FakeLangfuse,
+) -> None:
+    trace_ids = fill(server, 250)
+    expected = sorted(trace_ids, key=lambda trace_id: sampling_rank(0, trace_id))[:20]
+    sample = collect_all(server, **window(size=20))
+    assert [trace.trace_id for trace in sample.traces] == expected
+    assert {page.total for page in sample.pages} == {20}
+    # A late trace changes the sample by itself at most.
+    late_id = server.production_trace(9000, started=DEFAULT_TIME)
+    again = ids(collect_all(server, **window(size=20)).traces)
+    assert again - {late_id} <= set(expected)
+    assert len(again & set(expected)) >= 19
+
+
+def test_window__item_key_names_the_items(server: FakeLangfuse) -> None:
+    long_key = "k" * 250
+    server.production_trace(1, metadata={"case": long_key})
+    server.production_trace(2, metadata={"case": long_key})
+    traces = collect_all(server, **window(key="metadata.case")).traces
+    assert {trace.item_id for trace in traces} == {long_key}
+
+
+def test_window__failed_root_is_an_agent_error(server: FakeLangfuse) -> None:
+    server.production_trace(1, failed=True)
+    [trace] = collect_all(server, **window()).traces
+    assert (trace.outcome, trace.output, trace.error) == (
+        TraceOutcome.AGENT_ERROR,
+        None,
+        "the tool broke",
+    )
+
+
+def test_window__texts_of_the_calls_replace_missing_ones(langfuse: FakeLangfuse) -> None:
+    langfuse.production_trace(1, texts_on_calls=True, calls=2)
+    langfuse.production_trace(2, texts_on_calls=True, calls=0)
+    traces = collect_all(langfuse, **window()).by_item
+    assert (traces[f"{1:032x}"].input, traces[f"{1:032x}"].output) == ("question 1", "answer 1")
+    # No text is recorded at all: that is no empty answer.
+    assert (traces[f"{2:032x}"].input, traces[f"{2:032x}"].output) == (None, None)
+
+
+def test_window__empty_answer_is_an_answer(server: FakeLangfuse) -> None:
+    server.production_trace(1, answer="")
+    [trace] = collect_all(server, **window()).traces
+    assert (trace.outcome, trace.output) == (TraceOutcome.SCORED, "")
+
+
+def test_window__without_traces_is_one_empty_page(server: FakeLangfuse) -> None:
+    for query in (window(), window(size=3)):
+        [page] = collect_all(server, **query).pages
+        assert (page.traces, page.cursor) == ((), None)
+
+
+@pytest.mark.parametrize("size", [None, 150], ids=["all", "sample"])
+def test_window__resumes_after_any_page_with_the_same_traces(
+    server: FakeLangfuse, size: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.traces.sources.langfuse.window_v4.SPANS_PER_PAGE", 100)
+    fill(server, 250)
+    query = window(size=size)
+    pages = collect_all(server, **query).pages
+    assert len(pages) == (3 if size is None else 2)
+    for number, page in enumerate(pages[:-1], start=1):
+        assert traces_of(collect_all(server, page.cursor, **query).pages) == traces_of(
+            pages[number:]
+        )
+
+
+def traces_of(pages: Sequence[TracePage]) -> list[Trace]:
+    return [trace for page in pages for trace in page.traces]
+
+
+def test_window__requests_of_api_v4(langfuse: FakeLangfuse) -> None:
+    fill(langfuse, 1200, calls=2)
+    langfuse.clear_requests()
+    assert len(collect_all(langfuse, **window(), late_scores=True).traces) == 1200
+    # Projects and the API version; 2 pages of roots; a list of spans and one of scores for each
+    # hundred traces.
+    assert len(langfuse.requests) == 2 + 2 + 12 + 12
+    langfuse.clear_requests()
+    SERVER_CACHE.put(langfuse.url, langfuse.public_key, ServerInfo(api="v4", project_id="p"))
+    assert len(collect_all(langfuse, **window(size=200)).traces) == 200
+    # Projects and the API version; 2 pages of IDs; 2 of roots and 2 of spans.
+    assert len(langfuse.requests) == 2 + 2 + 2 + 2
+
+
+def test_window__upgraded_server_is_read_through_its_new_api(langfuse: FakeLangfuse) -> None:
+    langfuse.production_trace(1)
+    SERVER_CACHE.put(
+        langfuse.url, langfuse.public_key, ServerInfo(api="v3", project_id="project-1")
+    )
+    source = LangfuseSource(resources=make_resources(), policy=FAST_POLICY)
+    pages = list(source.pages(make_query(langfuse, **window()), None))
+    assert len(traces_of(pages)) == 1
+
+
+def test_window__too_large_pages_are_read_in_parts(server: FakeLangfuse) -> None:
+    fill(server, 120)
+    path = "/v2/observations" if server.server.mode != "v3" else "/traces"
+    server.inject(
+        RespondsWith(status=422, content={"message": "Request timed out"}), path=path, on={1, 2}
+    )
+    assert len(ids(collect_all(server, **window()).traces)) == 120
+
+
+def test_window__foreign_cursor_is_refused(langfuse: FakeLangfuse) -> None:
+    with pytest.raises(CollectionFailed, match="another version"):
+        list(read_pages(langfuse, '{"v":1,"window":{"page":3}}', **window()))
