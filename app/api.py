@@ -10,8 +10,11 @@ from app.access.router import audit_router as audit
 from app.access.router import router as keys
 from app.agents.pages import router as agent_forms
 from app.agents.router import router as agents
+from app.alerts.alert_pages import router as alert_page
 from app.alerts.inbox_pages import router as inbox_page
+from app.alerts.incident_pages import router as incident_pages
 from app.alerts.router import alert_configs, alerts, incidents, silences
+from app.alerts.rule_pages import router as rule_pages
 from app.benchmarks.pages import router as benchmark_forms
 from app.benchmarks.router import router as benchmarks
 from app.comparison.router import router as baselines
@@ -99,6 +102,9 @@ PAGES: tuple[APIRouter, ...] = (
     benchmark_pages,
     benchmark_forms,
     schedule_pages,
+    alert_page,
+    rule_pages,
+    incident_pages,
 )
 
 # Paths that are neither pages nor below `/api/`: they need no key and read none.

@@ -70,6 +70,9 @@ class AlertDetails(WireModel):
     since: datetime | None = None
     since_run_id: str | None = None
     changes: tuple[StoredText, ...] = ()
+    rule_revision: Annotated[
+        int | None, Field(description="Revision of the alert rule that decided.")
+    ] = None
     traces: Annotated[
         tuple[ContributingTrace, ...],
         Field(description="The traces that changed most for the worse."),

@@ -2,25 +2,24 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.alerts import queries
+from app.alerts.messages import silence_matches
 from app.alerts.models import AlertEvent, AlertSilence
 from app.alerts.rules import AlertEventState
-from app.alerts.schemas import SilenceCreate, SilenceMatchers
+from app.alerts.schemas import SilenceMatchers
 from app.alerts.service import acknowledge
-from app.alerts.silences import create_silence
+from app.alerts.silences import start_silence
 from app.core.errors import Invalid
 from app.core.keyset import PageQuery, PageRows
 from app.notifications.models import Delivery, Notification
 from app.notifications.queries import list_notifications
 from app.notifications.service import set_read_at
-
-MAX_SILENCE = timedelta(days=30)
 
 
 class InboxEntry(NamedTuple):
@@ -77,20 +76,15 @@ def silence_message(session: Session, notification_id: str, hours: int, now: dat
     Raises: `Invalid` for a message without alerts and for more than 30 days.
     """
     events = _events_by_notification(session, [notification_id])[notification_id]
-    duration = timedelta(hours=hours)
     if not events:
         raise Invalid("this message tells of no alert, so there is nothing to silence")
-    if not timedelta() < duration <= MAX_SILENCE:
-        raise Invalid("a silence lasts from 1 to 720 hours; choose another duration")
     # One silence for each rule and agent, however many runs the message is about.
     targets = {(event.rule_id, event.benchmark_id, event.agent_id) for event in events}
     for rule_id, benchmark_id, agent_id in sorted(targets, key=str):
         matchers = SilenceMatchers(
             alert_config_id=rule_id, benchmark_id=benchmark_id, agent_id=agent_id
         )
-        comment = "silenced from the inbox"
-        body = SilenceCreate(matchers=matchers, ends_at=now + duration, comment=comment)
-        create_silence(session, body, now)
+        start_silence(session, matchers, hours, "silenced from the inbox", now)
 
 
 def _events_by_notification(
@@ -101,3 +95,26 @@ def _events_by_notification(
     for event in session.scalars(statement.order_by(AlertEvent.id)):
         events[str(event.notification_id)].append(event)
     return events
+
+
+def list_silences_of_rule(
+    session: Session, rule_id: str, benchmark_id: str, now: datetime
+) -> list[AlertSilence]:
+    """The active silences that hold back alerts of a rule, of one agent or of all."""
+    return [
+        silence
+        for silence in queries.list_active_silences(session, now)
+        if silence.matchers.get("alertConfigId", rule_id) == rule_id
+        and silence.matchers.get("benchmarkId", benchmark_id) == benchmark_id
+    ]
+
+
+def list_silences_of_alert(
+    session: Session, event: AlertEvent, now: datetime
+) -> list[AlertSilence]:
+    """The active silences that would hold back an alert now."""
+    return [
+        silence
+        for silence in queries.list_active_silences(session, now)
+        if silence_matches(silence.matchers, event)
+    ]

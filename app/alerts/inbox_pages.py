@@ -8,12 +8,15 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import READ, RUN, get_caller
 from app.alerts import inbox, silences
-from app.alerts.models import AlertSilence
+from app.alerts.models import AlertRule, AlertSilence
+from app.alerts.publishing import DisplayNameReader
 from app.core.errors import Invalid
 from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.web.deps import Res
-from app.core.web.forms import SentForm
+from app.core.web.forms import FormFields, SentForm
+from app.core.web.page_paths import alert_page_path, rule_page_path
 from app.core.web.pages import build_url, path_of, render_page
+from app.notifications.delivery_rows import delivery_rows
 from app.notifications.queries import endpoints_of
 from app.notifications.service import set_read_at
 
@@ -22,7 +25,6 @@ router = APIRouter()
 SEE_OTHER = 303
 PAGE_SIZE = 25
 SILENCE_HOURS = ((1, "1 h"), (8, "8 h"), (24, "1 day"), (168, "7 days"))
-DELIVERY_SYMBOLS = {"DELIVERED": "✓", "PENDING": "…"}
 
 Tab = Literal["open", "all", "silenced"]
 NotificationId = Annotated[str, Path(alias="notificationId")]
@@ -42,7 +44,8 @@ def show_inbox(
         )
         entries = [_entry(session, entry) for entry in page.rows]
         active = [
-            _silence(silence) for silence in inbox.list_current_silences(session, res.clock())
+            silence_row(session, silence)
+            for silence in inbox.list_current_silences(session, res.clock())
         ]
     return render_page(
         request,
@@ -85,11 +88,9 @@ def read_notification(notification_id: NotificationId, res: Res) -> Response:
 @router.post("/inbox/{notificationId}/silence", dependencies=RUN)
 def create_silence(notification_id: NotificationId, form: SentForm, res: Res) -> Response:
     """Silence what a message tells of."""
-    hours = form.text("hours", "1")
-    if not hours.isdecimal():
-        raise Invalid("the duration of a silence is a number of hours")
+    hours = silence_hours(form)
     with res.db.begin() as session:
-        inbox.silence_message(session, notification_id, int(hours[:6]), res.clock())
+        inbox.silence_message(session, notification_id, hours, res.clock())
     return RedirectResponse("/inbox?tab=silenced", SEE_OTHER)
 
 
@@ -99,6 +100,14 @@ def delete_silence(silence_id: Annotated[str, Path(alias="silenceId")], res: Res
     with res.db.begin() as session:
         silences.delete_silence(session, silence_id)
     return RedirectResponse("/inbox?tab=silenced", SEE_OTHER)
+
+
+def silence_hours(form: FormFields) -> int:
+    """The sent duration of a silence. Raises: `Invalid`."""
+    hours = form.text("hours", "1")
+    if not hours.isdecimal():
+        raise Invalid("the duration of a silence is a number of hours")
+    return int(hours[:6])
 
 
 def _back() -> Response:
@@ -120,24 +129,29 @@ def _entry(session: Session, entry: inbox.InboxEntry) -> dict[str, Any]:
         "verdicts": sorted({event.verdict for event in entry.events if event.verdict}),
         "sentences": [*message.sentences, *(s for item in message.items for s in item.sentences)],
         "run_url": path_of("runs", runs[0]) if runs else None,
-        "rules": [event.name for event in entry.events if event.rule_id][:3],
-        "deliveries": [
-            (
-                endpoints[delivery.endpoint_id].channel.lower(),
-                DELIVERY_SYMBOLS.get(delivery.status, "✗"),
-                delivery.detail or delivery.status.lower(),
-            )
-            for delivery in entry.deliveries
-        ],
+        "alerts": [(event.name, alert_page_path(event.id)) for event in entry.events][:3],
+        "deliveries": delivery_rows(entry.deliveries, endpoints),
     }
 
 
-def _silence(silence: AlertSilence) -> dict[str, Any]:
-    names = {"alert_config_id": "rule", "benchmark_id": "benchmark", "agent_id": "agent"}
-    matchers = [f"{names.get(name, name)} {value}" for name, value in silence.matchers.items()]
+def silence_row(session: Session, silence: AlertSilence) -> dict[str, Any]:
+    """A silence with the names of what it holds back."""
+    matchers = {**silence.matchers}
+    rule_id = matchers.pop("alertConfigId", None)
+    rule = session.get(AlertRule, rule_id) if rule_id else None
+    benchmark_id, agent_id = matchers.get("benchmarkId"), matchers.get("agentId")
+    names = DisplayNameReader(session).names(benchmark_id or "", agent_id or "")
+    parts = [
+        f"rule {rule.name if rule else rule_id}" if rule_id else "",
+        f"agent {names.agent}" if agent_id else "",
+        f"benchmark {names.benchmark}" if benchmark_id else "",
+        f"severity {matchers['severity'].lower()}" if matchers.get("severity") else "",
+        f"rules named {matchers['name']}" if matchers.get("name") else "",
+    ]
     return {
         "id": silence.id,
-        "matchers": ", ".join(matchers),
+        "matchers": ", ".join(filter(None, parts)),
+        "rule_url": rule_page_path(rule_id) if rule else None,
         "comment": silence.comment,
         "ends_at": silence.ends_at,
     }

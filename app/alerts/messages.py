@@ -197,7 +197,7 @@ def _title(causes: Sequence[AlertCause], names: DisplayNames) -> str:
     if first.state == AlertEventState.SCHEDULE_MISSED and further_count:
         return f"{len(causes)} schedules did not run: {first.name} and {further_count} more"
     more = f" and {further_count} more" if further_count else ""
-    return f"{_prefix(first)}{names.agent}: {_headline(first)}{more} ({names.benchmark})"
+    return f"{_prefix(first)}{names.agent}: {headline_of(first)}{more} ({names.benchmark})"
 
 
 def _prefix(alert: AlertFields) -> str:
@@ -219,7 +219,7 @@ def _after(alert: AlertFields, preposition: str = "after") -> str:
     return f" {preposition} {format_duration(alert.created_at - since)}"
 
 
-def _headline(alert: AlertFields) -> str:
+def headline_of(alert: AlertFields) -> str:
     """What happened to which value; a notice about a run or a schedule has no value."""
     match AlertEventState(alert.state):
         case AlertEventState.NO_DATA:
@@ -256,7 +256,7 @@ def _render_item(cause: AlertCause, names: DisplayNames, *, with_severity: bool)
     has_severity = with_severity and AlertEventState(alert.state) not in GOOD_STATES
     is_bad = AlertEventState(alert.state) in BAD_STATES
     return MessageItem(
-        title=f"{names.agent}: {_headline(alert)}",
+        title=f"{names.agent}: {headline_of(alert)}",
         sentences=tuple(_sentences(cause)),
         facts=(MessageFact("severity", _severity(cause.alerts)),) if has_severity else (),
         link=_run_link(alert),

@@ -173,7 +173,7 @@ def _publish(
         endpoints_by_events[tuple(event.id for event in endpoint_events)].append(endpoint_id)
     # The message of the inbox is also that of the endpoints which receive every event.
     with_all_events = endpoints_by_events.pop(tuple(event.id for event in events), [])
-    names = _DisplayNameReader(session)
+    names = DisplayNameReader(session)
     notification_id = publish(session, render_alerts(events, names), with_all_events)
     for event in events:
         event.notification_id = notification_id
@@ -188,7 +188,7 @@ def benchmark_name(session: Session, benchmark_id: str) -> str:
     return str((benchmark and benchmark.metadata_.get("name")) or benchmark_id)
 
 
-class _DisplayNameReader:
+class DisplayNameReader:
     """The names of benchmarks and agents of alerts; their IDs where there is no name."""
 
     def __init__(self, session: Session) -> None:
@@ -196,8 +196,12 @@ class _DisplayNameReader:
 
     def __call__(self, alert: AlertFields) -> DisplayNames:
         # The session keeps the rows: each is read once, however many alerts there are.
-        agent = self._session.get(Agent, alert.agent_id)
+        return self.names(alert.benchmark_id, alert.agent_id)
+
+    def names(self, benchmark_id: str, agent_id: str) -> DisplayNames:
+        """The names of a benchmark and an agent."""
+        agent = self._session.get(Agent, agent_id)
         return DisplayNames(
-            benchmark=benchmark_name(self._session, alert.benchmark_id),
-            agent=agent.name if agent else alert.agent_id,
+            benchmark=benchmark_name(self._session, benchmark_id),
+            agent=agent.name if agent else agent_id,
         )

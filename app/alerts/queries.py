@@ -72,6 +72,7 @@ class AlertFilter(NamedTuple):
     run_id: str | None = None
     rule_id: str | None = None
     states: Sequence[str] = ()
+    incident_id: str | None = None
 
 
 def get_rule(session: Session, rule_id: str, *, for_update: bool = False) -> AlertRule:
@@ -329,6 +330,7 @@ def list_events(
         AlertEvent.agent_id: alert_filter.agent_id,
         AlertEvent.run_id: alert_filter.run_id,
         AlertEvent.rule_id: alert_filter.rule_id,
+        AlertEvent.incident_id: alert_filter.incident_id,
     }
     conditions = [column == value for column, value in filters.items() if value is not None]
     if alert_filter.states:

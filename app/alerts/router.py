@@ -81,7 +81,7 @@ def list_alert_configs(
         rows = queries.list_rules(
             session, page, benchmark_id=benchmark_id, agent_id=agent_id, enabled=enabled
         )
-        return Page(items=_views(session, rows.rows), next_cursor=rows.next_cursor)
+        return Page(items=rule_views(session, rows.rows), next_cursor=rows.next_cursor)
 
 
 @alert_configs.post("/backtest", dependencies=READ)
@@ -300,11 +300,12 @@ def _update(
 
 
 def _view(session: Session, rule: AlertRule) -> AlertConfigView:
-    [view] = _views(session, [rule])
+    [view] = rule_views(session, [rule])
     return view
 
 
-def _views(session: Session, rules: Iterable[AlertRule]) -> list[AlertConfigView]:
+def rule_views(session: Session, rules: Iterable[AlertRule]) -> list[AlertConfigView]:
+    """Rules with their states, redacted recipients and the precision of their alerts."""
     rules = list(rules)
     rule_ids = [rule.id for rule in rules]
     states = queries.states_by_rule(session, rule_ids)

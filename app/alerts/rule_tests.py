@@ -216,6 +216,7 @@ def _only_agent(session: Session, benchmark_id: str) -> str:
 
 def _replayed_run_view(replayed: BacktestRun) -> ReplayedRunView:
     assessment = replayed.assessment
+    anomaly = assessment.details.anomaly if assessment else None
     return ReplayedRunView(
         run_id=replayed.run.id,
         completed_at=replayed.run.completed_at,
@@ -224,6 +225,8 @@ def _replayed_run_view(replayed: BacktestRun) -> ReplayedRunView:
         notified=replayed.change.notification,
         value=assessment.value if assessment else None,
         baseline=assessment.baseline if assessment else None,
+        expected_low=anomaly.expected_low if anomaly else None,
+        expected_high=anomaly.expected_high if anomaly else None,
         explanation=assessment.explanation if assessment else _explain_skipped(replayed.run),
     )
 

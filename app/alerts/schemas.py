@@ -397,7 +397,9 @@ class BacktestCoverageView(WireModel):
 
 
 class ReplayedRunView(WireModel):
-    """One replayed run; `notified` is the state that would have been sent."""
+    """One replayed run; `notified` is the state that would have been sent, `expectedLow` and
+    `expectedHigh` are what an anomaly rule expected.
+    """
 
     run_id: str
     completed_at: datetime
@@ -406,6 +408,8 @@ class ReplayedRunView(WireModel):
     notified: AlertEventState | None
     value: float | None
     baseline: float | None
+    expected_low: float | None
+    expected_high: float | None
     explanation: StoredText
 
 

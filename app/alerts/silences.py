@@ -1,16 +1,29 @@
 """Writes to silences."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.alerts import queries
 from app.alerts.models import AlertSilence
-from app.alerts.schemas import SilenceCreate, SilencePatch
+from app.alerts.schemas import SilenceCreate, SilenceMatchers, SilencePatch
 from app.core.errors import Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.core.schemas import changed_fields
+
+MAX_SILENCE = timedelta(days=30)
+
+
+def start_silence(
+    session: Session, matchers: SilenceMatchers, hours: int, comment: str, now: datetime
+) -> AlertSilence:
+    """A silence from now on. Raises: `Invalid` for more than 30 days."""
+    duration = timedelta(hours=hours)
+    if not timedelta() < duration <= MAX_SILENCE:
+        raise Invalid("a silence lasts from 1 to 720 hours; choose another duration")
+    body = SilenceCreate(matchers=matchers, ends_at=now + duration, comment=comment)
+    return create_silence(session, body, now)
 
 
 def create_silence(session: Session, body: SilenceCreate, now: datetime) -> AlertSilence:

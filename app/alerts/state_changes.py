@@ -107,7 +107,7 @@ def _new_event(
         value=assessment.value,
         baseline=assessment.baseline,
         explanation=assessment.explanation,
-        details=assessment.details,
+        details=assessment.details.model_copy(update={"rule_revision": rule.revision}),
         created_at=now,
     )
 

@@ -20,6 +20,7 @@ from app.comparison.item_matrix import pair_items
 from app.comparison.item_queries import read_items
 from app.core.keyset import PageQuery
 from app.core.web.charts import ChangeBar, TrendLimit, interval_bar, trend_chart
+from app.core.web.page_paths import alert_page_path
 from app.core.web.pages import Crumb, build_url, path_of, reader_zone
 from app.kpis.models import KpiHistory
 from app.kpis.number_text import format_number
@@ -27,7 +28,7 @@ from app.kpis.queries import get_kpis_of_run
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction
-from app.notifications.queries import endpoints_of, list_deliveries
+from app.notifications.delivery_rows import list_delivery_rows
 from app.results.kpi_trend import list_kpi_points, trend_events, trend_points
 from app.results.models import BenchmarkRun, RunMetricAggregate
 from app.results.plan import RunPlan
@@ -41,7 +42,6 @@ MAX_ALERTS = 5
 MAX_FLIPS = 8
 # Reading the items of larger runs takes longer than a page may; the comparison shows theirs.
 MAX_FLIP_TRACES = 5_000
-DELIVERY_SYMBOLS = {"DELIVERED": "✓", "PENDING": "…"}
 
 
 class RunStage(NamedTuple):
@@ -217,12 +217,6 @@ def _alerts(session: Session, run_id: str) -> list[dict[str, Any]]:
 
 def _alert(session: Session, event: AlertEvent) -> dict[str, Any]:
     """An alert and its deliveries."""
-    deliveries = (
-        list_deliveries(session, PageQuery(), notification_id=event.notification_id).rows
-        if event.notification_id
-        else []
-    )
-    endpoints = endpoints_of(session, deliveries)
     return {
         "name": event.name,
         "state": event.state,
@@ -230,15 +224,8 @@ def _alert(session: Session, event: AlertEvent) -> dict[str, Any]:
         "created_at": event.created_at,
         "explanation": event.explanation,
         "silenced": event.silence_id is not None,
-        "deliveries": [
-            {
-                "channel": endpoints[delivery.endpoint_id].channel.lower(),
-                "symbol": DELIVERY_SYMBOLS.get(delivery.status, "✗"),
-                "text": delivery.detail or delivery.status.lower(),
-                "at": delivery.delivered_at or delivery.due_at or delivery.tried_at,
-            }
-            for delivery in deliveries
-        ],
+        "url": alert_page_path(event.id),
+        "deliveries": list_delivery_rows(session, event.notification_id),
     }
 
 

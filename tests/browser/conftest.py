@@ -6,7 +6,6 @@ Tests are skipped where no Chromium is found; with MOSAICO_REQUIRE_BROWSER they 
 import base64
 import os
 import secrets
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,10 +18,10 @@ from app.core.encryption import SecretBox
 from app.core.http.network_policy import PRIVATE_SERVERS
 from app.core.resources import Resources
 from app.jobs.process_pool import ProcessPool
+from tests.support.chromium import INSTALL_ADVICE, find_chromium, launch_chromium
 from tests.support.recycling import Databases
 from tests.support.service import Service, running_service
 
-CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 
 
@@ -87,12 +86,11 @@ class Site:
 
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
-    path = next((found for name in CHROMIUM_NAMES if (found := shutil.which(name))), None)
+    path = find_chromium()
     if path is None:
-        message = "no Chromium found; `apt-get install chromium` lets these tests run"
         if os.environ.get("MOSAICO_REQUIRE_BROWSER"):
-            pytest.fail(message)
-        pytest.skip(message)
+            pytest.fail(INSTALL_ADVICE)
+        pytest.skip(INSTALL_ADVICE)
     return path
 
 
@@ -105,11 +103,7 @@ def playwright() -> Iterator[Playwright]:
 
 @pytest.fixture(scope="module")
 def chromium(playwright: Playwright, chromium_path: str) -> Iterator[Browser]:
-    browser = playwright.chromium.launch(
-        executable_path=chromium_path,
-        # Containers have neither user namespaces nor much shared memory.
-        args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
-    )
+    browser = launch_chromium(playwright, chromium_path)
     yield browser
     browser.close()
 

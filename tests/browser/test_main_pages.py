@@ -16,6 +16,7 @@ PATHS = (
     f"{RUN}/traces/run-billing-support-0/t-0", "/benchmarks/support/kpis/support-pass",
     f"{RUN}/items?item=case-000&base=run-billing-support-1", "/inbox", "/inbox?tab=silenced",
     "/agents", "/agents/billing", "/benchmarks", "/benchmarks/support", "/schedules", "/schedules/nightly",
+    "/alerts", "/alerts/rule-1", "/alerts/events/alert-0", "/incidents", "/incidents/alert-0",
 )  # fmt: skip
 # A form has no data of its own, and so no twin in the API.
 FORM_PATHS = (
@@ -23,7 +24,7 @@ FORM_PATHS = (
     "/benchmarks/support/new-kpi", "/benchmarks/support/kpis/support-pass/edit", "/new/schedule",
     "/schedules/nightly/edit",
 )  # fmt: skip
-EMPTY_PATHS = ("/", "/runs", "/inbox", "/agents", "/benchmarks", "/schedules")
+EMPTY_PATHS = ("/", "/runs", "/inbox", "/agents", "/benchmarks", "/schedules", "/alerts", "/incidents")
 # One worker starts one Chromium.
 pytestmark = pytest.mark.xdist_group("browser")
 every_page = pytest.mark.parametrize("path", [*PATHS, *FORM_PATHS])

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
 from app.alerts.details import AlertDetails
-from app.alerts.models import AlertEvent, Incident
+from app.alerts.models import AlertEvent, AlertRule, AlertState, Incident
 from app.benchmarks.models import Benchmark, KpiDefinition
 from app.kpis.models import KpiHistory
 from app.kpis.verdict_types import BaselineRuns, ComparedItems, RunVerdict, ValueVerdict
@@ -53,6 +54,23 @@ def write_month(session: Session, *, nights: int = NIGHTS, now: datetime | None 
     write_traces(session, "run-billing-support-0", broken=10)
     write_traces(session, "run-billing-support-1", broken=0)
     _write_alert(session, now)
+
+
+def write_hostile_month(session: Session) -> None:
+    """A month in which every name is one that an attacker chose."""
+    write_month(session)
+    for statement in (
+        "UPDATE agents SET name = :name WHERE id <> 'triage'",
+        "UPDATE benchmarks SET metadata = jsonb_build_object('name', CAST(:name AS text))",
+        "UPDATE kpi_definitions SET name = :name || id",
+        "UPDATE kpi_history SET name = :name || kpi_id",
+        "UPDATE benchmark_runs SET run_name = :name",
+        "UPDATE alert_rules SET name = :name",
+        "UPDATE alert_events SET name = :name, explanation = :name",
+        "UPDATE incidents SET name = :name, value_name = :name, explanation = :name",
+        "UPDATE notifications SET title = :name",
+    ):
+        session.execute(text(statement), {"name": HOSTILE})
 
 
 def write_names(session: Session, agents: dict[str, str] | None = None) -> None:
@@ -281,8 +299,23 @@ def _transcript(fails: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def write_rule(session: Session, rule_id: str, **fields: Any) -> AlertRule:
+    """An alert rule about the pass rate of Support, nightly."""
+    defaults = {
+        "id": rule_id, "name": "pass rate regressed", "benchmark_id": "support", "kpi": "support-pass",
+        "condition": "REGRESSED", "severity": "CRITICAL", "channels": ["SLACK"], "endpoints": [],
+        "enabled": True, "cooldown_minutes": 0, "for_runs": 1, "keep_firing_for_runs": 0,
+        "no_data": "NO_DATA", "baseline_runs": 5,
+    }  # fmt: skip
+    rule = AlertRule(**{**defaults, **fields})
+    session.add(rule)
+    session.flush()
+    return rule
+
+
 def _write_alert(session: Session, now: datetime) -> None:
     endpoint_id = "endpoint-1"
+    run = session.query(BenchmarkRun).filter_by(id="run-billing-support-0").one()
     session.add(
         Endpoint(
             id=endpoint_id,
@@ -292,6 +325,15 @@ def _write_alert(session: Session, now: datetime) -> None:
             host="hooks.slack.com",
         )
     )
+    session.flush()
+    write_rule(session, "rule-1", endpoints=[endpoint_id])
+    session.add(
+        AlertState(
+            rule_id="rule-1", agent_id="billing", run_seq=run.seq, run_id=run.id, state="FIRING",
+            breaches=1, clears=0, incident_id="alert-0", value=0.715, baseline=0.865,
+            explanation="pass rate fell from 0.865 to 0.715.", evaluated_at=now,
+        )
+    )  # fmt: skip
     for number, (severity, title) in enumerate(
         [
             ("CRITICAL", "pass rate regressed: Billing bot on Support, nightly"),
@@ -315,16 +357,19 @@ def _write_alert(session: Session, now: datetime) -> None:
                 id=f"alert-{number}", dedup_key=f"key-{number}", state="FIRING" if number == 0 else "RUN_INVALID",
                 name=title.split(":")[0], severity=severity,
                 benchmark_id=run_id.split("-")[2], agent_id=run_id.split("-")[1], run_id=run_id,
-                incident_id=None, value=0.715, baseline=0.865, notification_id=f"note-{number}",
+                rule_id="rule-1" if number == 0 else None,
+                incident_id="alert-0" if number == 0 else None, value=0.715, baseline=0.865, notification_id=f"note-{number}",
                 explanation="pass rate fell from 0.865 to 0.715: -0.150 (95 % CI -0.230 to -0.070, p 0.002).",
-                details=AlertDetails(), created_at=now - timedelta(minutes=12 + number),
+                details=AlertDetails(value_name="pass rate", is_share=True, rule_revision=1),
+                created_at=now - timedelta(minutes=12 + number),
             )
         )  # fmt: skip
     session.add(
         Incident(
             id="alert-0", name="pass rate regressed", severity="CRITICAL", condition="REGRESSED",
             benchmark_id="support", agent_id="billing", kpi="support-pass", value_name="pass rate",
-            state="OPEN", started_seq=1, opened_seq=1, run_seqs=[1], started_run_id="run-billing-support-0",
+            state="OPEN", rule_id="rule-1", started_seq=run.seq, opened_seq=run.seq, run_seqs=[run.seq],
+            baseline=0.865, opened_value=0.715, value=0.715, started_run_id="run-billing-support-0",
             opened_run_id="run-billing-support-0", started_at=now, opened_at=now, explanation="It fell.",
         )
     )  # fmt: skip

@@ -57,6 +57,7 @@ NAVIGATION: Final = (
     NavItem("Benchmarks", "/benchmarks"),
     NavItem("Agents", "/agents"),
     NavItem("Inbox", "/inbox"),
+    NavItem("Alerts", "/alerts"),
     NavItem("Schedules", "/schedules"),
 )
 

@@ -1,0 +1,22 @@
+"""The Chromium of the machine, started for tests and pictures of pages."""
+
+import shutil
+from typing import Final
+
+from playwright.sync_api import Browser, Playwright
+
+CHROMIUM_NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
+INSTALL_ADVICE: Final = "no Chromium found; `apt-get install chromium` installs one"
+
+
+def find_chromium() -> str | None:
+    """The path of a Chromium; None without one."""
+    return next((path for name in CHROMIUM_NAMES if (path := shutil.which(name))), None)
+
+
+def launch_chromium(playwright: Playwright, path: str) -> Browser:
+    return playwright.chromium.launch(
+        executable_path=path,
+        # Containers have neither user namespaces nor much shared memory.
+        args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
+    )

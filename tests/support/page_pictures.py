@@ -1,0 +1,145 @@
+"""Takes pictures of pages: `python -m tests.support.page_pictures FOLDER [PATH…]`.
+
+Each page is taken at 1440 and 390 pixels, light and dark, with the data of a month. With
+`--data empty`, `--data many` (10,000 runs) or `--data hostile` the data is another.
+`--docs` takes the pictures of `docs/pictures/` instead.
+"""
+
+import argparse
+import base64
+import secrets
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from playwright.sync_api import Browser, sync_playwright
+from sqlalchemy.orm import Session
+
+from app.core.db import Database
+from app.core.encryption import SecretBox
+from app.core.http.network_policy import PRIVATE_SERVERS
+from app.core.migrations import upgrade
+from app.core.resources import Resources
+from app.jobs.process_pool import ProcessPool
+from app.plugins import load_plugins
+from tests.support.chromium import INSTALL_ADVICE, find_chromium, launch_chromium
+from tests.support.many_runs import write_many_runs
+from tests.support.page_data import write_hostile_month, write_month
+from tests.support.postgres import cluster, make_database
+from tests.support.service import Service, running_service
+
+WIDTHS: Final = (1440, 390)
+THEMES: Final = ("light", "dark")
+RUN: Final = "/runs/run-billing-support-0"
+PATHS: Final = (
+    "/", "/runs", RUN, f"{RUN}/traces", f"{RUN}/traces/run-billing-support-0/t-0",
+    "/compare?base=run-billing-support-1&run=run-billing-support-0",
+    "/benchmarks/support/kpis/support-pass?agent=billing", "/inbox", "/alerts", "/alerts/rule-1?days=90&agent=billing",
+    "/alerts/events/alert-0", "/incidents", "/incidents/alert-0", "/runs/run-in-progress",
+)  # fmt: skip
+DOCS: Final = (
+    ("morning-light.webp", "/", "light"),
+    ("run-dark.webp", RUN, "dark"),
+)
+DOCS_FOLDER: Final = Path(__file__).parents[2] / "docs" / "pictures"
+
+
+DATA: Final[Mapping[str, Callable[[Session], None]]] = MappingProxyType(
+    {
+        "month": write_month,
+        "empty": lambda _: None,
+        "many": write_many_runs,
+        "hostile": write_hostile_month,
+    }
+)
+
+
+@contextmanager
+def served(write: Callable[[Session], None]) -> Iterator[Service]:
+    """The service on a server of its own, with the rows that `write` adds."""
+    load_plugins()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        cluster(Path(folder)) as lease,
+        closing(ProcessPool(1, warm_up=load_plugins)) as pool,
+    ):
+        url = make_database(lease.url, "pictures")
+        upgrade(url)
+        db = Database(url, pool_size=10, name="pictures")
+        with db.begin() as session:
+            write(session)
+        resources = Resources(
+            db=db,
+            secrets=SecretBox.from_keys([base64.b64encode(secrets.token_bytes(32)).decode()]),
+            data_dir=Path(folder),
+            outbound=PRIVATE_SERVERS,
+        )
+        with running_service(resources, pool) as service:
+            yield service
+        db.dispose()
+
+
+def take_picture(
+    browser: Browser, service: Service, path: str, file: Path, *, width: int, theme: str
+) -> int:
+    """Store a page as a picture, in the format that the name of the file says; returns by how many pixels it is too wide."""
+    url = str(service.client.base_url).rstrip("/")
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=theme, timezone_id="Europe/Rome"
+    )
+    key = service.client.headers["Authorization"].removeprefix("Bearer ")
+    context.request.post(f"{url}/login", form={"key": key}, headers={"Origin": url})
+    page = context.new_page()
+    page.goto(f"{url}{path}")
+    # The browser tells the service its zone with the first page.
+    page.reload()
+    size = page.evaluate(
+        "[document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
+    )
+    clip = {"x": 0, "y": 0, "width": width, "height": min(size[1], 2400), "scale": 1}
+    options = {
+        "format": file.suffix[1:],
+        "quality": 70,
+        "clip": clip,
+        "captureBeyondViewport": True,
+    }
+    shot = context.new_cdp_session(page).send("Page.captureScreenshot", options)
+    file.write_bytes(base64.b64decode(shot["data"]))
+    context.close()
+    return int(size[0]) - width
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("paths", nargs="*")
+    parser.add_argument("--data", choices=DATA, default="month")
+    parser.add_argument("--docs", action="store_true")
+    options = parser.parse_args()
+    chromium = find_chromium()
+    if chromium is None:
+        raise SystemExit(INSTALL_ADVICE)
+    with served(DATA[options.data]) as service, sync_playwright() as playwright:
+        browser = launch_chromium(playwright, chromium)
+        if options.docs:
+            for name, path, theme in DOCS:
+                take_picture(browser, service, path, DOCS_FOLDER / name, width=1280, theme=theme)
+            return
+        options.folder.mkdir(parents=True, exist_ok=True)
+        for path in options.paths or PATHS:
+            for width in WIDTHS:
+                for theme in THEMES:
+                    name = path.strip("/").translate(str.maketrans("/?&=", "____")) or "morning"
+                    file = options.folder / f"{name}-{width}-{theme}.png"
+                    extra = take_picture(browser, service, path, file, width=width, theme=theme)
+                    sys.stdout.write(
+                        f"{file.name}{f', {extra} px too wide' if extra > 0 else ''}\n"
+                    )
+
+
+if __name__ == "__main__":
+    main()
