@@ -4,7 +4,7 @@ The rows are written directly, because a month of real runs takes minutes.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -73,11 +73,15 @@ def write_hostile_month(session: Session) -> None:
         session.execute(text(statement), {"name": HOSTILE})
 
 
-def write_names(session: Session, agents: dict[str, str] | None = None) -> None:
+def write_names(
+    session: Session,
+    agents: Mapping[str, str] = AGENTS,
+    benchmarks: Mapping[str, str] = BENCHMARKS,
+) -> None:
     """Agents, benchmarks and the KPIs of each benchmark."""
-    for id_, name in (agents or AGENTS).items():
+    for id_, name in agents.items():
         session.add(Agent(id=id_, name=name))
-    for id_, name in BENCHMARKS.items():
+    for id_, name in benchmarks.items():
         session.add(
             Benchmark(
                 id=id_, metadata_={"name": name}, dataset_ref=id_, source="local",

@@ -1,0 +1,214 @@
+"""Acceptance criteria of the pages of runs; the docstring of a test names its criterion of issue 20."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+from sqlalchemy import text
+
+from app.results.models import BenchmarkRun
+from tests.browser.conftest import Site
+from tests.support.page_data import write_month, write_names, write_run, write_traces
+
+RUN, BASE = "run-billing-support-0", "run-billing-support-1"
+TREND = "/benchmarks/support/kpis/support-pass"
+FAILED_RUN = "run-failed"
+pytestmark = pytest.mark.xdist_group("browser")
+
+
+@pytest.fixture(scope="module")
+def month(module_site: Site) -> Site:
+    """A month of runs, a failed one, and series of no, one, two and equal values."""
+    now = datetime.now(UTC)
+    with module_site.service.resources.db.begin() as session:
+        write_month(session)
+        write_traces(session, "run-billing-support-2", broken=0)
+        session.add(
+            BenchmarkRun(
+                id=FAILED_RUN, benchmark_id="support", agent_id="sql", status="FAILED",
+                triggered_by="MANUAL", created_at=now, started_at=now, completed_at=now,
+                error_code="SOURCE_UNAVAILABLE", error_message="Langfuse answered 503 for 10 minutes.",
+            )
+        )  # fmt: skip
+        write_names(session, agents={"one": "One", "two": "Two", "equal": "Equal", "null": "Null"},
+                    benchmarks={})  # fmt: skip
+        for agent, values in {"one": [0.8], "two": [0.8, 0.9], "equal": [0.5] * 5,
+                              "null": [None, 0.7, None]}.items():  # fmt: skip
+            for number, value in enumerate(values):
+                at = now - timedelta(days=9 - number)
+                write_run(session, f"run-{agent}-{number}", agent, "support", at, value=value)
+    return module_site
+
+
+def test_morning__with_nothing_changed_says_so(site: Site) -> None:
+    """Criterion 6: nothing changed, and the smallest detectable drop."""
+    now = datetime.now(UTC)
+    with site.service.resources.db.begin() as session:
+        write_names(session)
+        write_run(session, "run-before", "billing", "support", now - timedelta(days=2), value=0.86)
+        write_run(
+            session, "run-quiet", "billing", "support", now, value=0.86, baseline_id="run-before"
+        )
+    page = site.open("/")
+    expect(page.locator("h1")).to_contain_text("Nothing got worse")
+    expect(page.locator(".title")).to_contain_text("smallest drop that would have been seen: 0.100")
+    with site.service.resources.db.begin() as session:
+        session.execute(text("TRUNCATE agents, benchmarks CASCADE"))
+
+
+def test_run__retry_makes_a_second_attempt(month: Site, site: Site) -> None:
+    """Criterion 10: attempt 1 stays readable at its address."""
+    page = site.open(f"/runs/{FAILED_RUN}")
+    page.get_by_role("button", name="Run again").click()
+    expect(page.locator(".facts").last).to_contain_text(f"2 of {FAILED_RUN}")
+    assert not page.url.endswith(FAILED_RUN)
+    page.goto(f"{site.url}/runs/{FAILED_RUN}")
+    expect(page.locator("#state")).to_contain_text("FAILED")
+    expect(page.locator("#body")).to_contain_text("retried as")
+
+
+def test_run__failed_shows_its_cause_and_an_error_to_copy(month: Site, site: Site) -> None:
+    """Criterion 11."""
+    page = site.open(f"/runs/{FAILED_RUN}")
+    card = page.locator(".card.news").first
+    expect(card).to_contain_text("Langfuse answered 503 for 10 minutes.")
+    card.get_by_role("button", name="Copy SOURCE_UNAVAILABLE").click()
+    expect(page.locator("#live")).to_have_text("Copied")
+
+
+@pytest.mark.parametrize("status", ["PENDING", "RUNNING"])
+def test_run__without_times_and_results_is_complete(status: str, month: Site, site: Site) -> None:
+    """Criterion 12: a run in progress has no times, KPIs or baseline yet."""
+    run_id = f"run-{status.lower()}"
+    with site.service.resources.db.begin() as session:
+        session.merge(
+            BenchmarkRun(
+                id=run_id, benchmark_id="support", agent_id="sql", status=status, triggered_by="MANUAL"
+            )
+        )  # fmt: skip
+    page = site.open(f"/runs/{run_id}")
+    expect(page.locator("#state")).to_contain_text(status)
+    expect(page.locator("#body")).to_contain_text("missing: no earlier run to compare with")
+    expect(page.locator("#kpis")).to_have_count(0)
+    with site.service.resources.db.begin() as session:
+        session.execute(text("DELETE FROM benchmark_runs WHERE id = :id"), {"id": run_id})
+
+
+def test_runs__filters_are_shared_by_their_address(month: Site, site: Site) -> None:
+    """Criterion 13: table, count and address agree; reload, another browser and back do, too."""
+    page = site.open("/runs")
+    page.locator("select[name=agent]").select_option("billing")
+    expect(page.locator("#run-count")).to_have_text("60 runs")
+    page.locator("select[name=verdict]").select_option("NO_EVIDENCE")
+    expect(page).to_have_url(re.compile("verdict=NO_EVIDENCE"))
+    page.locator("form.filter input[name=text]").fill("support-7")
+    expect(page.locator("#run-count")).to_have_text("1 run")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    address = page.url
+    assert "agent=billing" in address
+    assert "text=support-7" in address
+    page.reload()
+    expect(page.locator("#run-count")).to_have_text("1 run")
+    other = site.open(address.removeprefix(site.url), context=site.context())
+    expect(other.locator("#run-count")).to_have_text("1 run")
+    page.go_back()
+    expect(page.locator("#run-count")).to_have_text("59 runs")
+
+
+def test_runs__second_page_has_no_row_of_the_first_while_runs_arrive(month: Site) -> None:
+    """Criterion 14: the order is stable across pages."""
+    client = month.service.client
+    for order in ("-created", "status", "-completed"):
+        first = client.get("/runs", params={"sort": order}).text
+        [cursor] = re.findall(r'cursor=([^"&]+)" rel="next"', first.replace("&amp;", "&"))
+        month.service.post("/benchmark-runs", {"benchmarkId": "support", "agentId": "two"})
+        second = client.get("/runs", params={"sort": order, "cursor": cursor}).text
+        rows = [set(re.findall(r'id="r-([^"]+)"', html)) for html in (first, second)]
+        assert len(rows[1]) == 50
+        assert not rows[0] & rows[1]
+
+
+def test_trend__shows_the_gap_the_fall_and_the_threshold(month: Site, site: Site) -> None:
+    """Criterion 16: no line at an invalid run, a mark at the regressed one, and its link."""
+    page = site.open("/benchmarks/tickets/kpis/tickets-pass?agent=triage")
+    line = page.locator("svg.chart polyline.line")
+    expect(line).to_have_count(1)
+    assert len((line.get_attribute("points") or "").split()) == 29
+    expect(page.locator("svg.chart .m-invalid")).to_contain_text("×")
+    page.goto(f"{site.url}{TREND}?agent=billing")
+    expect(page.locator("svg.chart .m-regressed")).to_contain_text("▼")
+    expect(page.locator("svg.chart .limit")).to_have_count(1)
+    chart = page.locator("[data-chart]")
+    chart.focus()
+    chart.press("End")
+    expect(page.locator("output")).to_contain_text("regressed")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("output")).to_contain_text("no evidence")
+    page.locator("svg.chart a[data-point]").last.click()
+    expect(page).to_have_url(re.compile(RUN))
+
+
+@pytest.mark.parametrize(
+    ("agent", "points"), [("none", 0), ("one", 1), ("two", 2), ("equal", 5), ("null", 3)]
+)
+def test_trend__of_few_equal_and_missing_values_is_drawn(
+    agent: str, points: int, month: Site, site: Site
+) -> None:
+    """Criterion 17."""
+    page = site.open(f"{TREND}?agent={agent}")
+    expect(page.locator("svg.chart [data-point]")).to_have_count(points)
+    expect(page.locator(".empty")).to_have_count(0 if points else 1)
+
+
+def changes_of(page: Page) -> list[float]:
+    """The changes of the metrics of a comparison."""
+    cells = page.locator("table").last.locator("tbody tr td:nth-of-type(3)").all_inner_texts()
+    numbers = (re.match(r"[+−-]?[\d.]+", cell.replace("−", "-")) for cell in cells)
+    return [float(number.group()) for number in numbers if number]
+
+
+def test_compare__flips_first_counts_and_swap_agree(month: Site, site: Site) -> None:
+    """Criterion 18: counts equal those of the API, swapping inverts signs."""
+    page = site.open(f"/compare?base={BASE}&run={RUN}")
+    flips = site.service.get("/benchmark-runs/compare", baseline=BASE, candidate=RUN)[
+        "flippedItems"
+    ]
+    heading = page.locator("h2").first
+    expect(heading).to_contain_text(f"{flips['regressions']} fell, {flips['improvements']} rose")
+    changes = changes_of(page)
+    assert any(changes)
+    page.get_by_role("link", name="Swap").click()
+    expect(heading).to_contain_text(f"{flips['improvements']} fell, {flips['regressions']} rose")
+    assert changes_of(page) == [-change for change in changes]
+
+
+def test_compare__pair_that_is_not_comparable_says_why_first(month: Site, site: Site) -> None:
+    """Criterion 18: the reason stands above any number."""
+    page = site.open("/compare?base=run-triage-tickets-1&run=run-triage-tickets-0")
+    reason = page.locator(".card.invalid")
+    expect(reason).to_contain_text("31.0% was lost")
+    top, table = reason.bounding_box(), page.locator("table").first.bounding_box()
+    assert top is not None
+    assert table is not None
+    assert top["y"] < table["y"]
+
+
+def test_report__opens_from_disk_with_its_verdict_on_the_first_screen(
+    month: Site, site: Site, tmp_path: Path
+) -> None:
+    """Criterion 40: the report of a run is one file without requests."""
+    page = site.open(f"/runs/{RUN}")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Report").click()
+    file = tmp_path / "report.html"
+    download.value.save_as(file)
+    requests: list[str] = []
+    opened = site.context(login=False).new_page()
+    opened.on("request", lambda request: requests.append(request.url))
+    opened.goto(file.as_uri())
+    verdict = opened.get_by_text("regressed").first.bounding_box()
+    assert verdict is not None
+    assert verdict["y"] < 900
+    assert requests == [file.as_uri()]
