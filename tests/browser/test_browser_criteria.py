@@ -109,8 +109,10 @@ def test_pages__work_without_javascript(month: Site, site: Site) -> None:
 @pytest.mark.parametrize("path", ["/", "/runs", f"/runs/{RUN}", "/inbox"])
 def test_page__fits_at_double_size_and_rests(path: str, month: Site, site: Site) -> None:
     """Criterion 35: zoom of 200 % and reduced motion."""
-    zoomed = {"viewport": {"width": 720, "height": 450}, "device_scale_factor": 2}
-    page = site.open(path, context=site.context(**zoomed, reduced_motion="reduce"))
+    context = site.context(
+        viewport={"width": 720, "height": 450}, device_scale_factor=2, reduced_motion="reduce"
+    )
+    page = site.open(path, context=context)
     assert page.evaluate("document.documentElement.scrollWidth") <= 720
     moving = "[...document.querySelectorAll('*')].filter(one => getComputedStyle(one).animationName !== 'none').length"
     assert page.evaluate(moving) == 0

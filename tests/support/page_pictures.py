@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from playwright.sync_api import Browser, sync_playwright
 from sqlalchemy.orm import Session
@@ -32,8 +32,10 @@ from tests.support.page_data import write_hostile_month, write_month
 from tests.support.postgres import cluster, make_database
 from tests.support.service import Service, running_service
 
+Theme: TypeAlias = Literal["light", "dark"]
+
 WIDTHS: Final = (1440, 390)
-THEMES: Final = ("light", "dark")
+THEMES: Final[tuple[Theme, ...]] = ("light", "dark")
 RUN: Final = "/runs/run-billing-support-0"
 PATHS: Final = (
     "/", "/runs", RUN, f"{RUN}/traces", f"{RUN}/traces/run-billing-support-0/t-0",
@@ -41,7 +43,7 @@ PATHS: Final = (
     "/benchmarks/support/kpis/support-pass?agent=billing", "/inbox", "/alerts", "/alerts/rule-1?days=90&agent=billing",
     "/alerts/events/alert-0", "/incidents", "/incidents/alert-0", "/runs/run-in-progress",
 )  # fmt: skip
-DOCS: Final = (
+DOCS: Final[tuple[tuple[str, str, Theme], ...]] = (
     ("morning-light.webp", "/", "light"),
     ("run-dark.webp", RUN, "dark"),
 )
@@ -84,7 +86,7 @@ def served(write: Callable[[Session], None]) -> Iterator[Service]:
 
 
 def take_picture(
-    browser: Browser, service: Service, path: str, file: Path, *, width: int, theme: str
+    browser: Browser, service: Service, path: str, file: Path, *, width: int, theme: Theme
 ) -> int:
     """Store a page as a picture, in the format that the name of the file says; returns by how many pixels it is too wide."""
     url = str(service.client.base_url).rstrip("/")
