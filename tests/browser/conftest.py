@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    Page,
+    Playwright,
+    expect,
+    sync_playwright,
+)
 
 from app.core.db import Database
 from app.core.encryption import SecretBox
@@ -23,6 +30,10 @@ from tests.support.recycling import Databases
 from tests.support.service import Service, running_service
 
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+
+
+# On a loaded machine a page takes seconds.
+expect.set_options(timeout=60_000)
 
 
 @dataclass

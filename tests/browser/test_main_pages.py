@@ -24,7 +24,16 @@ FORM_PATHS = (
     "/benchmarks/support/new-kpi", "/benchmarks/support/kpis/support-pass/edit", "/new/schedule",
     "/schedules/nightly/edit",
 )  # fmt: skip
-EMPTY_PATHS = ("/", "/runs", "/inbox", "/agents", "/benchmarks", "/schedules", "/alerts", "/incidents")
+EMPTY_PATHS = (
+    "/",
+    "/runs",
+    "/inbox",
+    "/agents",
+    "/benchmarks",
+    "/schedules",
+    "/alerts",
+    "/incidents",
+)
 # One worker starts one Chromium.
 pytestmark = pytest.mark.xdist_group("browser")
 every_page = pytest.mark.parametrize("path", [*PATHS, *FORM_PATHS])
