@@ -100,9 +100,9 @@ def test_run__without_times_and_results_is_complete(status: str, month: Site, si
 def test_runs__filters_are_shared_by_their_address(month: Site, site: Site) -> None:
     """Criterion 13: table, count and address agree; reload, another browser and back do, too."""
     page = site.open("/runs")
-    page.locator("select[name=agent]").select_option("billing")
+    page.locator("form.filter select[name=agent]").select_option("billing")
     expect(page.locator("#run-count")).to_have_text("60 runs")
-    page.locator("select[name=verdict]").select_option("NO_EVIDENCE")
+    page.locator("form.filter select[name=verdict]").select_option("NO_EVIDENCE")
     expect(page).to_have_url(re.compile("verdict=NO_EVIDENCE"))
     page.locator("form.filter input[name=text]").fill("support-7")
     expect(page.locator("#run-count")).to_have_text("1 run")
