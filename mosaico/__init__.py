@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from app.traces.types import ToolCall, Trace, TraceOutcome
+    from mosaico.async_client import AsyncClient
+    from mosaico.client import Client
     from mosaico.errors import MosaicoError
     from mosaico.offline import compare, gate, score
 
 __all__ = (
+    "AsyncClient",
+    "Client",
     "MosaicoError",
     "ToolCall",
     "Trace",
@@ -23,6 +27,8 @@ __all__ = (
 
 # The module of each name of `__all__`.
 _MODULES = {
+    "AsyncClient": "mosaico.async_client",
+    "Client": "mosaico.client",
     "MosaicoError": "mosaico.errors",
     "ToolCall": "app.traces.types",
     "Trace": "app.traces.types",

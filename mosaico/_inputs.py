@@ -51,6 +51,11 @@ def require_positive(limits: Mapping[str, float]) -> dict[str, float]:
     return dict(limits)
 
 
+def load_metric_plugins() -> None:
+    """Load the metrics, once per process; a plugin that fails to load is a warning."""
+    load_metrics(_warn_failed_plugin)
+
+
 def open_reader(
     remarks: list[str], columns: Mapping[str, str] | None, input_format: str | None
 ) -> TraceReader:
@@ -59,7 +64,7 @@ def open_reader(
     Raises: `InvalidMapping` for an unknown field in `columns`.
     """
     require_fields(columns or ())
-    load_metrics(_warn_failed_plugin)
+    load_metric_plugins()
     return TraceReader(
         remarks.append, _warn_failed_plugin, mapping=columns or {}, format_name=input_format
     )

@@ -98,7 +98,7 @@ class ResultComparison:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict of the deciding metric; INVALID when the results cannot be compared."""
+        """The verdict of `metric`; INVALID when the results cannot be compared."""
         return Verdict(page.verdict_of(self.comparison))
 
     @property
@@ -108,7 +108,10 @@ class ResultComparison:
 
     @property
     def metric(self) -> str | None:
-        """The deciding metric; None when no metric has a better side."""
+        """The deciding metric or KPI: of the judged ones the first that regressed, otherwise the first.
+
+        None when no metric has a better side.
+        """
         deciding = page.deciding_metric(self.comparison)
         return deciding.metric if deciding else None
 
@@ -125,8 +128,8 @@ class ResultComparison:
         return target
 
     def to_pandas(self) -> "pd.DataFrame":
-        """One row for each compared metric and usage figure. Raises: `PandasMissing`."""
-        compared = [*self.comparison.metrics, *self.comparison.usage]
+        """One row for each KPI, metric and usage figure. Raises: `PandasMissing`."""
+        compared = page.compared_rows(self.comparison)
         rows = [{"metric": row.metric, **_numbers(row.verdict)} for row in compared]
         return frame_of(rows, ("metric", *_CHANGE_COLUMNS))
 

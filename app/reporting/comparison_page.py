@@ -44,9 +44,19 @@ class ComparedFiles:
 
 
 def deciding_metric(comparison: Comparison) -> MetricComparison | None:
-    """The metric whose verdict is that of the files: the requested one, otherwise the primary one."""
-    name = next(iter(comparison.judged), comparison.primary_metric)
-    return next((row for row in comparison.metrics if row.metric == name), None)
+    """The metric or KPI whose verdict is that of the comparison: the first judged one that regressed,
+    otherwise the first judged one, otherwise the primary metric.
+    """
+    names = comparison.judged or [comparison.primary_metric or ""]
+    rows = [row for name in names for row in compared_rows(comparison) if row.metric == name]
+    regressed = (row for row in rows if row.verdict.verdict is Verdict.REGRESSED)
+    return next(regressed, next(iter(rows), None))
+
+
+def compared_rows(comparison: Comparison) -> list[MetricComparison]:
+    """The verdicts of KPIs, by name, of metrics and of usage figures."""
+    kpis = (MetricComparison(metric=kpi.name, verdict=kpi.verdict) for kpi in comparison.kpis)
+    return [*kpis, *comparison.metrics, *comparison.usage]
 
 
 def verdict_of(comparison: Comparison) -> str:
@@ -100,8 +110,7 @@ def html_comparison(files: ComparedFiles) -> str:
 def metric_rows(comparison: Comparison) -> Iterator[list[str]]:
     """A row for each compared metric and usage figure, with `METRIC_TITLES`; the deciding one first."""
     deciding = deciding_metric(comparison)
-    rows = [*comparison.metrics, *comparison.usage]
-    for row in sorted(rows, key=lambda row: row is not deciding):
+    for row in sorted(compared_rows(comparison), key=lambda row: row != deciding):
         text = describe_change(row.verdict, row.verdict.scale)
         if text is not None:
             yield [row.metric, str(row.verdict.verdict), text.before, text.after, text.change]

@@ -1,6 +1,7 @@
 """Compares a file of results with another one, without a server."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from app.comparison.pair_comparison import compare, paired_means
 from app.comparison.schemas import Comparison
@@ -42,6 +43,10 @@ def compare_results(
             raise NothingToGate(f"{side.run.id} has no results; a comparison needs some")
     comparison = compare(pair)
     deciding = deciding_metric(comparison)
+    flips = comparison.flipped_items
+    if deciding and flips and flips.metric != deciding.metric:
+        # Of several judged metrics another one than the first decides: the items are those of it.
+        comparison = compare(replace(pair, metric=deciding.metric))
     texts = _read_texts(base, candidate, comparison, reader)
     if deciding is None:
         return ComparedFiles(comparison=comparison, texts=texts)

@@ -72,7 +72,7 @@ class TraceReader:
             yield self._read(file, imported)
 
     @contextmanager
-    def upload_lines(self, path: Path) -> Iterator[Iterator[bytes]]:
+    def upload_lines(self, path: ResultSource) -> Iterator[Iterator[bytes]]:
         """The file in the upload format of the service; a file of traces as it is."""
         # It brings the database along, which no other command on files needs.
         from app.traces.storable_traces import make_storable

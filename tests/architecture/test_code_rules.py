@@ -47,6 +47,7 @@ MAY_BE_ASYNC = {
     "app/core/web/health.py",
     "app/core/web/prometheus.py",
     "app/worker.py",
+    "mosaico/async_client.py",
 }
 
 # The places where a stranger's failure is survived on purpose.

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.plugins import isolate_registries
+from tests.support.service import Service, working
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "python.md"
 
@@ -16,9 +17,14 @@ def blocks(language: str) -> list[str]:
     return re.findall(pattern, PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
-def test_python_page__examples_run(plugins: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_page__examples_run(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     isolate_registries(monkeypatch)
+    monkeypatch.setenv("MOSAICO_URL", str(service.client.base_url))
+    key = service.client.headers["Authorization"].removeprefix("Bearer ")
+    monkeypatch.setenv("MOSAICO_API_KEY", key)
     names: dict[str, Any] = {}
-    for block in blocks("python"):
-        exec(compile(block, "docs/python.md", "exec"), names)
+    with working(service):
+        for block in blocks("python"):
+            exec(compile(block, "docs/python.md", "exec"), names)
     assert names["report"].exit_code == 1
+    assert names["run"].id

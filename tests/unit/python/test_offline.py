@@ -132,6 +132,14 @@ def test_compare__verdict_interval_and_flipped_items(form: Callable[[list[Row]],
     assert {flip.item_id for flip in result.flipped_items} == {f"q{n}" for n in range(2, 14)}
 
 
+def test_compare__of_several_metrics_the_one_that_regressed_decides() -> None:
+    base = [{**row, "passed": 1} for row in answers(range(2))]
+    candidate = [{**row, "passed": int(at >= 20)} for at, row in enumerate(answers(range(2)))]
+    result = mosaico.compare(base, candidate, metrics=["ACCURACY", "TASK_PASSED"])
+    assert (result.verdict, result.metric) == (Verdict.REGRESSED, "TASK_PASSED")
+    assert {flip.item_id for flip in result.flipped_items} == {f"q{n}" for n in range(20)}
+
+
 def test_compare__is_what_the_command_prints(files: tuple[Path, Path], tmp_path: Path) -> None:
     arguments = [*map(str, files), "--no-html", "--format", "json"]
     printed = CliRunner().invoke(compare_cli, arguments)

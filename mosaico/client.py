@@ -1,0 +1,245 @@
+"""A client of the service's REST API with typed answers."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Self, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from app.comparison.schemas import Comparison
+from app.core.console.api_client import (
+    MAX_PAGE_SIZE,
+    ApiClient,
+    QueryValue,
+    UnexpectedResponse,
+    find_service,
+    quote_segment,
+)
+from app.core.http.client import own_service_client
+from app.gate.rules import GateTerms
+from app.gate.stored_gate import gate_run
+from app.reporting.comparison_page import ComparedFiles
+from app.runs.progress import follow_run
+from mosaico._inputs import (
+    Results,
+    load_metric_plugins,
+    open_reader,
+    require_positive,
+    source_of,
+)
+from mosaico.results import GateReport, ResultComparison
+from mosaico.schemas import (
+    AgentView,
+    BenchmarkView,
+    KpiValueView,
+    LocalDatasetView,
+    MetricAggregateView,
+    RunView,
+    TraceResultView,
+)
+
+__all__ = ("Client",)
+
+JSON = dict[str, Any]
+M = TypeVar("M", bound=BaseModel)
+
+# The comparison of two large runs takes minutes.
+TIMEOUT_S = 200.0
+
+
+class Client:
+    """The service at a URL; without one, the service that the command line finds.
+
+    Bodies are as in the API (camelCase), answers are typed. Iterators read page by page. `get`,
+    `post`, `patch` and `delete` reach every route of `/api/v1`, and return the JSON document. One
+    client may be used by several threads. `timeout_s` bounds each request.
+    Raises, from every method: the error that the service reports, as `NotFound`, `Invalid` …;
+    `Unavailable` when it is busy, and a `MosaicoError` when it does not respond.
+    """
+
+    def __init__(
+        self, url: str | None = None, key: str | None = None, *, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        key_source = "the argument `key`"
+        if url is None:
+            url, found_key, key_source = find_service()
+            key = key or found_key
+        self._client = own_service_client(url, key=key, timeout_s=timeout_s)
+        self._api = ApiClient(self._client, key_source)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def get(self, path: str, **parameters: QueryValue) -> JSON:
+        """The document at a path such as `/alerts`."""
+        return self._api.get(path, **parameters)
+
+    def post(self, path: str, body: JSON | None = None) -> JSON:
+        """The response to a POST request."""
+        return self._api.post(path, body)
+
+    def patch(self, path: str, body: JSON) -> JSON:
+        """Change the fields in `body`; returns the changed document."""
+        return self._api.patch(path, body)
+
+    def delete(self, path: str) -> None:
+        """Delete the resource at a path."""
+        self._api.delete(path)
+
+    def agents(self) -> Iterator[AgentView]:
+        """All agents."""
+        return _flatten(self._pages(AgentView, "/agents"))
+
+    def create_agent(self, body: Mapping[str, Any]) -> AgentView:
+        """Create an agent: `{"id": "bot", "name": "Support bot"}`."""
+        return _parse(AgentView, self.post("/agents", dict(body)))
+
+    def benchmarks(self) -> Iterator[BenchmarkView]:
+        """All benchmarks."""
+        return _flatten(self._pages(BenchmarkView, "/benchmarks"))
+
+    def create_benchmark(self, body: Mapping[str, Any]) -> BenchmarkView:
+        """Create a benchmark, with the body of `POST /benchmarks`."""
+        return _parse(BenchmarkView, self.post("/benchmarks", dict(body)))
+
+    def upload(
+        self,
+        results: Results,
+        *,
+        name: str,
+        run_name: str,
+        replace: bool = False,
+        columns: Mapping[str, str] | None = None,
+        input_format: str | None = None,
+    ) -> LocalDatasetView:
+        """Upload results as a run of a dataset. Results and `columns` as for `mosaico.score`.
+
+        With one invalid row, nothing is stored. `replace` replaces an earlier upload of the run.
+        """
+        reader = open_reader([], columns, input_format)
+        parameters = {"name": name, "runName": run_name, "replace": "true" if replace else None}
+        with reader.upload_lines(source_of(results, "results")) as lines:
+            document = self._api.upload("/local-datasets", lines, parameters)
+        return _parse(LocalDatasetView, document)
+
+    def start_run(self, benchmark: str, agent: str, *, run_name: str | None = None) -> RunView:
+        """Start a run; it proceeds in the background. `run_name` selects a run of the dataset."""
+        body = {"benchmarkId": benchmark, "agentId": agent}
+        return _parse(
+            RunView,
+            self.post("/benchmark-runs", body | ({"runName": run_name} if run_name else {})),
+        )
+
+    def run(self, run_id: str) -> RunView:
+        """A run by its ID."""
+        return _parse(RunView, self.get(_run_path(run_id)))
+
+    def runs(
+        self, *, benchmark: str | None = None, agent: str | None = None, status: str | None = None
+    ) -> Iterator[RunView]:
+        """The runs, newest first."""
+        filters = {"benchmarkId": benchmark, "agentId": agent, "status": status}
+        return _flatten(self._pages(RunView, "/benchmark-runs", **filters))
+
+    def wait(self, run_id: str, *, timeout_s: float | None = None) -> RunView:
+        """The run once it has ended, whatever its status is.
+
+        The service reports at least every 15 s, and the time is checked then.
+        Raises: `TimeoutError` when the run has not ended after `timeout_s`.
+        """
+        started_at, run = time.monotonic(), None
+        for run in follow_run(self._api, _run_path(run_id)):
+            is_late = timeout_s is not None and time.monotonic() - started_at > timeout_s
+            if is_late and not run["completedAt"]:
+                raise TimeoutError(f"run {run_id} is {run['status']} after {timeout_s:g} s")
+        return _parse(RunView, run)
+
+    def cancel(self, run_id: str) -> RunView:
+        """Cancel a pending or running run."""
+        return _parse(RunView, self.post(f"{_run_path(run_id)}/cancel"))
+
+    def results(self, run_id: str) -> Iterator[TraceResultView]:
+        """The measured traces of a run, in the order of the source."""
+        return _flatten(self._pages(TraceResultView, f"{_run_path(run_id)}/results"))
+
+    def metrics(self, run_id: str) -> list[MetricAggregateView]:
+        """The metrics of a completed run."""
+        items = self.get(f"{_run_path(run_id)}/metrics")["items"]
+        return [_parse(MetricAggregateView, item) for item in items]
+
+    def kpis(self, run_id: str) -> list[KpiValueView]:
+        """The KPIs of a completed run."""
+        items = self.get(f"{_run_path(run_id)}/kpis")["items"]
+        return [_parse(KpiValueView, item) for item in items]
+
+    def kpi_history(
+        self, *, benchmark: str | None = None, agent: str | None = None
+    ) -> Iterator[KpiValueView]:
+        """The KPI values of all completed runs, newest first."""
+        filters = {"benchmarkId": benchmark, "agentId": agent}
+        return _flatten(self._pages(KpiValueView, "/kpi-history", **filters))
+
+    def compare(self, base: str, candidate: str, *, metric: str | None = None) -> ResultComparison:
+        """The comparison of two runs; `metric` is the one whose flipped items are listed."""
+        document = self.get(
+            "/benchmark-runs/compare", baseline=base, candidate=candidate, metric=metric
+        )
+        comparison = _parse(Comparison, document)
+        return ResultComparison(files=ComparedFiles(comparison=comparison, texts={}))
+
+    def gate(
+        self,
+        run_id: str,
+        *,
+        baseline: str | None = None,
+        max_drop: Mapping[str, float] | None = None,
+        non_inferiority_margins: Mapping[str, float] | None = None,
+        inconclusive_passes: bool | None = None,
+    ) -> GateReport:
+        """Whether a run passes against another run, by default its own baseline.
+
+        The options are those of `mosaico.gate`.
+        """
+        terms = GateTerms(
+            max_drop=require_positive(max_drop or {}),
+            non_inferiority_margins=require_positive(non_inferiority_margins or {}),
+            inconclusive_passes=inconclusive_passes,
+            is_chosen_baseline=baseline is not None,
+        )
+        load_metric_plugins()
+        return GateReport(result=gate_run(self._api, run_id, baseline, terms))
+
+    def _pages(self, model: type[M], path: str, **filters: QueryValue) -> Iterator[list[M]]:
+        cursor = None
+        while True:
+            page = self.get(path, limit=MAX_PAGE_SIZE, cursor=cursor, **filters)
+            yield [_parse(model, item) for item in page["items"]]
+            cursor = page["nextCursor"]
+            if cursor is None:
+                return
+
+
+def _run_path(run_id: str) -> str:
+    return f"/benchmark-runs/{quote_segment(run_id)}"
+
+
+def _flatten(pages: Iterator[list[M]]) -> Iterator[M]:
+    return (item for page in pages for item in page)
+
+
+def _parse(model: type[M], document: Any) -> M:
+    try:
+        # A newer service may have more fields.
+        return model.model_validate(document, extra="ignore")
+    except ValidationError as error:
+        raise UnexpectedResponse(
+            f"the service's answer is no {model.__name__}: {error.error_count()} fields differ",
+            hint="install the version of the service: `mosaico --version` on its machine shows it",
+        ) from error
