@@ -12,9 +12,9 @@ from app.core.console.api_client import (
     ApiClient,
     QueryValue,
     UnexpectedResponse,
-    find_service,
     quote_segment,
 )
+from app.core.console.service_address import find_service
 from app.core.http.client import own_service_client
 from app.gate.rules import GateTerms
 from app.gate.stored_gate import gate_run
