@@ -26,7 +26,8 @@ class BenchmarkRun(Base):
     run whose traces are scored again, `confirms` the suspicious run that is repeated with more
     trials. `source_key` identifies the source run that was read, and
     `source_seq` is the `seq` of the first run of the agent over it: both are known when the traces
-    are collected. `baseline_hold` is the reason why no later run is compared with this run; the
+    are collected. `source_run_id` and `source_run_at` are its ID and start, if the source has runs of
+    its own; `rejudges` is that first run, unless it is this one. `baseline_hold` is the reason why no later run is compared with this run; the
     acceptance of the run ends it. `write_back` is the state of writing scores to the source.
     """
 
@@ -70,6 +71,11 @@ class BenchmarkRun(Base):
     )
     source_key: Mapped[str | None]
     source_seq: Mapped[int | None]
+    source_run_id: Mapped[str | None]
+    source_run_at: Mapped[datetime | None]
+    rejudges: Mapped[str | None] = mapped_column(
+        ForeignKey("benchmark_runs.id", ondelete="SET NULL"), index=True
+    )
     plan: Mapped[dict[str, Any] | None]
     metric_keys: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
     fencing_token: Mapped[int] = mapped_column(default=0)

@@ -77,7 +77,9 @@ class RunView(WireModel):
     """A run. `tracesCollected` counts the traces read or made so far, `tracesProcessed` the measured
     ones. `metricsComputed` counts the values computed for it, `metricsReused` those taken from
     earlier runs over the same traces. `rescoreOf` is the run whose traces it scores again,
-    `confirms` the suspicious run that it repeats with more trials. `verdict`
+    `confirms` the suspicious run that it repeats with more trials. `sourceRunId` and `sourceRunAt` are the
+    ID and start of the run of the source that was read; `rejudges` is the first run of the agent over the
+    same run of the source, which is neither compared with it nor counted again. `verdict`
     compares it with its baseline, or has the `reason` why it was not compared. Runs with the same
     `fingerprint` are comparable. `baselineHold` is the reason why the run is no baseline of later
     runs; `acceptedAt`, `acceptedBy` (the ID of an API key) and `acceptanceNote` say who accepted its
@@ -109,6 +111,9 @@ class RunView(WireModel):
     retry_of: str | None
     rescore_of: str | None
     confirms: str | None
+    source_run_id: str | None
+    source_run_at: datetime | None
+    rejudges: str | None
     validity: Validity | None
     validity_reasons: list[str] | None
     coverage: float | None

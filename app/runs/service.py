@@ -75,6 +75,8 @@ def create_run(
         # A confirmation is no news of its own: it belongs to the run that it repeats.
         "source_key": rescore_of.source_key if rescore_of else None,
         "source_seq": origin.source_seq if (origin := rescore_of or confirms) else None,
+        "source_run_id": rescore_of.source_run_id if rescore_of else None,
+        "source_run_at": rescore_of.source_run_at if rescore_of else None,
     }
     try:
         # Past the ORM: creating a run is one of the most frequent writes (decision 0011).

@@ -79,15 +79,29 @@ def assign_source_run(session: Session, lease: RunLease) -> None:
         return
     # Two runs that read the same source run at the same time must not both become its first one.
     _lock_runs_of_agent(session, run.benchmark_id, run.agent_id)
-    run.source_key = _source_key(session.get_one(Collection, run.collection_id), run)
-    first = select(func.min(BenchmarkRun.source_seq)).where(
-        BenchmarkRun.benchmark_id == run.benchmark_id,
-        BenchmarkRun.agent_id == run.agent_id,
-        BenchmarkRun.source_key == run.source_key,
-        BenchmarkRun.status.not_in(RETRYABLE),
-    )
-    run.source_seq = session.scalar(first) or run.seq
+    collection = session.get_one(Collection, run.collection_id)
+    run.source_run_id, run.source_run_at = collection.source_run_id, collection.source_run_at
+    run.source_key = _source_key(collection, run)
+    first = _find_first_run(session, run)
+    run.source_seq, run.rejudges = (run.seq, None) if first is None else first
     session.flush()
+
+
+def _find_first_run(session: Session, run: BenchmarkRun) -> tuple[int | None, str | None] | None:
+    """The position and the ID of the first run over the same source run; None if there is none."""
+    statement = (
+        select(BenchmarkRun.source_seq, BenchmarkRun.id)
+        .where(
+            BenchmarkRun.benchmark_id == run.benchmark_id,
+            BenchmarkRun.agent_id == run.agent_id,
+            BenchmarkRun.source_key == run.source_key,
+            BenchmarkRun.status.not_in(RETRYABLE),
+        )
+        .order_by(BenchmarkRun.source_seq, BenchmarkRun.seq)
+        .limit(1)
+    )
+    row = session.execute(statement).first()
+    return None if row is None else (row[0], row[1])
 
 
 def _source_key(collection: Collection, run: BenchmarkRun) -> str:

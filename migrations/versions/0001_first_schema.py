@@ -483,6 +483,9 @@ def upgrade() -> None:
         sa.Column("collection_id", sa.BigInteger(), nullable=True),
         sa.Column("source_key", sa.Text(), nullable=True),
         sa.Column("source_seq", sa.BigInteger(), nullable=True),
+        sa.Column("source_run_id", sa.Text(), nullable=True),
+        sa.Column("source_run_at", TIMESTAMP, nullable=True),
+        sa.Column("rejudges", sa.Text(), nullable=True),
         sa.Column("plan", JSON, nullable=True),
         sa.Column("metric_keys", postgresql.ARRAY(sa.Text()), nullable=True),
         sa.Column("fencing_token", sa.BigInteger(), nullable=False),
@@ -521,6 +524,9 @@ def upgrade() -> None:
             ["confirms"], ["benchmark_runs.id"], name="fk_benchmark_runs_confirms", ondelete="SET NULL"
         ),
         sa.ForeignKeyConstraint(
+            ["rejudges"], ["benchmark_runs.id"], name="fk_benchmark_runs_rejudges", ondelete="SET NULL"
+        ),
+        sa.ForeignKeyConstraint(
             ["rescore_of"], ["benchmark_runs.id"], name="fk_benchmark_runs_rescore_of", ondelete="SET NULL"
         ),
         sa.ForeignKeyConstraint(
@@ -539,6 +545,7 @@ def upgrade() -> None:
     op.create_index("ix_benchmark_runs_benchmark_id_seq", "benchmark_runs", ["benchmark_id", "seq"])
     op.create_index("ix_benchmark_runs_collection_id", "benchmark_runs", ["collection_id"])
     op.create_index("ix_benchmark_runs_created_at_seq", "benchmark_runs", ["created_at", "seq"])
+    op.create_index("ix_benchmark_runs_rejudges", "benchmark_runs", ["rejudges"])
     op.create_index("ix_benchmark_runs_rescore_of", "benchmark_runs", ["rescore_of"])
     op.create_index("ix_benchmark_runs_confirms", "benchmark_runs", ["confirms"])
     op.create_index("ix_benchmark_runs_retry_of", "benchmark_runs", ["retry_of"])

@@ -46,6 +46,21 @@ def test_run__reads_its_traces_from_langfuse(service: Service, langfuse: FakeLan
     assert value(service, "SELECT as_of <= completed_at FROM collections") is True
 
 
+def test_run__names_the_run_of_the_source_and_recognizes_it(
+    service: Service, langfuse: FakeLangfuse
+) -> None:
+    monday = langfuse.experiment(run="monday", items=5)
+    agent(service, langfuse)
+    benchmark(service)
+    first = service.complete_run()
+    langfuse.experiment(run="tuesday", items=5)
+    tuesday, again = service.complete_run(), service.complete_run(runName="monday")
+    assert (first["sourceRunId"], first["sourceRunAt"]) == (monday.id, "2026-11-20T02:00:00Z")
+    assert [run["rejudges"] for run in (first, tuesday, again)] == [None, None, first["id"]]
+    rescored = service.post(f"/benchmark-runs/{tuesday['id']}/rescore")
+    assert rescored["sourceRunId"] == tuesday["sourceRunId"]
+
+
 def test_run__source_error_is_the_error_of_the_run(
     service: Service, langfuse: FakeLangfuse
 ) -> None:
@@ -257,7 +272,7 @@ def test_credentials_refused_at__unchanged_by_a_run_without_requests(
     agent(service, langfuse, langfuseSecretKey="wrong")
     service.post("/agents/agent-001/check")
     service.upload([pair(1)])
-    service.create_benchmark(metrics=["ACCURACY"])
+    service.create_benchmark(source="local", metrics=["ACCURACY"])
     assert service.complete_run()["status"] == "COMPLETED"
     assert refused_at(service) is not None
 
