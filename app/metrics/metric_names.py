@@ -9,17 +9,21 @@ from app.metrics.registry import default_refs, parse_ref, provider_for, ref_of_c
 from app.metrics.types import MetricRef
 
 _KEY_OF_NAME = re.compile(r"[^\[{]*")
+# Commas and colons in the name of a score or in a filter separate nothing: SCORE["a:b"], {lang="de"}.
+_QUOTED = r"\[[^\]]*\]|\{[^}]*\}"
+_METRIC = re.compile(rf"(?:{_QUOTED}|[^,\[{{])+")
+_PART = re.compile(rf"(?:{_QUOTED}|[^:\[{{])+")
 
 
 def parse_metrics(text: str) -> dict[str, MetricRef]:
-    """The metrics of a comma-separated list of names, or of a JSON list as in a benchmark, which may
-    have options; by their names.
+    """The metrics of a comma-separated list such as `BLEU,ROUGE:useStemmer=true`, or of a JSON list
+    as in a benchmark; by their names.
 
     Raises: `NotFound` for an unknown metric, `Invalid` for a malformed one.
     """
     if not text.lstrip().startswith("["):
-        names = [name.strip() for name in text.split(",") if name.strip()]
-        return {name: ref_of_column(column_of_name(name)) for name in names}
+        members = [member.strip() for member in _METRIC.findall(text) if member.strip()]
+        return dict(map(_parse_name, members))
     refs = (_parse_member(member) for member in _parse_list(text))
     return {provider_for(ref).spec.key: ref for ref in refs}
 
@@ -31,6 +35,30 @@ def column_of_name(name: str) -> str:
     """
     [ref] = default_refs([_upper_key(name)])
     return provider_for(ref).spec.key
+
+
+def _parse_name(text: str) -> tuple[str, MetricRef]:
+    """`ROUGE`, or a name with options as `ROUGE:useStemmer=true`; numbers, `true` and `false` are
+    those of JSON, any other value is a text.
+    """
+    name, *parts = _PART.findall(text)
+    if not parts:
+        return name, ref_of_column(column_of_name(name))
+    options = {}
+    for part in parts:
+        option, equals, value = (word.strip() for word in part.partition("="))
+        if not (option and equals and value):
+            raise Invalid(f"--metrics {text}: {part!r} does not have the form OPTION=VALUE")
+        options[option] = _parse_value(value)
+    ref = parse_ref({"key": column_of_name(name), "options": options})
+    return provider_for(ref).spec.key, ref
+
+
+def _parse_value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _parse_member(member: object) -> MetricRef:

@@ -34,7 +34,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "benchmarks power": ("mosaico benchmarks power nightly --drop 0.05",),
     "datasets upload": (
         "mosaico datasets upload today.csv --name support --run-name monday",
-        "mosaico datasets upload - --name support --run-name monday --replace",
+        "mosaico datasets upload today.csv --name support --run-name monday --replace",
     ),
     "datasets import": ("mosaico datasets import result.json --name shell-tasks",),
     "datasets list": ("mosaico datasets list --name support",),
