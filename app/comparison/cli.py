@@ -108,9 +108,11 @@ def compare_runs(
     """Compare two runs: verdicts, flipped items, and the features that these have in common."""
     from app.core.console.api_client import open_api
 
-    parameters = {"baseline": base, "candidate": candidate} | ({"metric": metric} if metric else {})
     with open_api(COMPARISON_TIMEOUT_S) as api:
-        comparison = api.get(f"{PATH}/compare", **parameters)
+        baseline, candidate = (api.full_id(PATH, run_id) for run_id in (base, candidate))
+        comparison = api.get(
+            f"{PATH}/compare", baseline=baseline, candidate=candidate, metric=metric
+        )
     if output is OutputFormat.JSON:
         print_json(comparison)
         return

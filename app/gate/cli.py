@@ -19,6 +19,7 @@ from app.core.console.terminal import (
     warn_failed_plugin,
 )
 from app.core.errors import Invalid, NotFound
+from app.metrics.file_options import METRICS_HELP, Config, FileMetrics, choose_metrics
 from app.traces.file_options import InputFormat, MapColumns, open_reader
 
 if TYPE_CHECKING:
@@ -87,10 +88,10 @@ def gate(
         typer.Option(
             "--metrics",
             metavar="NAMES",
-            help="Metrics of trace files to judge, comma-separated, or as a JSON list with options"
-            " (default: one primary metric).",
+            help=f"Of files: {METRICS_HELP}; they are judged (default: one primary metric).",
         ),
     ] = None,
+    config: Config = None,
     kpi: Annotated[
         list[str] | None,
         typer.Option(
@@ -150,12 +151,13 @@ def gate(
     if is_file_name(run):
         reader = open_reader(map_columns, input_format)
         files = _file_pair(run, baseline)
-        result = _gate_files(files, terms, metrics, _parse_pairs("--kpi", kpi), reader)
+        chosen = choose_metrics(metrics, config)
+        result = _gate_files(files, terms, chosen, _parse_pairs("--kpi", kpi), reader)
     else:
-        if metrics or kpi or map_columns or input_format:
+        if metrics or config or kpi or map_columns or input_format:
             raise WrongUsage(
-                "--metrics, --kpi, --map and --input-format apply to files only; a run has its own"
-                " metrics",
+                "--metrics, --config, --kpi, --map and --input-format apply to files only; a run has"
+                " its own metrics",
                 hint="remove these options; --max-drop NAME=DROP names what to judge",
             )
         with open_api(COMPARISON_TIMEOUT_S) as api:
@@ -181,18 +183,21 @@ def _file_pair(run: str, baseline: str | None) -> tuple[Path, Path]:
 def _gate_files(
     files: tuple[Path, Path],
     terms: "GateTerms",
-    metrics: str | None,
+    chosen: FileMetrics,
     kpis: dict[str, str],
     reader: "TraceReader",
 ) -> "GateResult":
     from app.gate.file_gate import gate_files, select_gated
 
     try:
-        selected = select_gated(metrics, kpis, terms)
+        selected = select_gated(chosen.metrics, chosen.kpis | kpis, terms)
     except NotFound as error:
         raise WrongUsage(str(error), hint="`mosaico plugins` lists the metrics") from error
     except Invalid as error:
         raise WrongUsage(str(error)) from error
+    if chosen.kpis:
+        # As in the service: the KPIs of a benchmark decide, its metrics are for information.
+        selected = selected._replace(requested=tuple(chosen.kpis | kpis))
     return gate_files(*files, selected, terms, reader)
 
 

@@ -27,6 +27,8 @@ def gate_run(api: ApiClient, run_id: str, baseline: str | None, terms: GateTerms
     The registry of metrics must be loaded: the names of `terms` may be aliases.
     Raises: `WrongUsage` for a run that has not ended, `NothingToGate`, and the errors of `api`.
     """
+    run_id = api.full_id(PATH, run_id)
+    baseline = None if baseline is None else api.full_id(PATH, baseline)
     run = _get_ended_run(api, run_id)
     if run["status"] != "COMPLETED":
         return GateResult(

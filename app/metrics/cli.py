@@ -17,6 +17,7 @@ from app.core.console.terminal import (
     warn_failed_plugin,
 )
 from app.core.errors import AppError
+from app.metrics.file_options import METRICS_HELP, Config, choose_metrics
 from app.traces.file_options import InputFormat, MapColumns, open_reader
 
 if TYPE_CHECKING:
@@ -48,10 +49,11 @@ def score(
         str | None,
         typer.Option(
             "--metrics",
-            help="Metrics, comma-separated, such as ROUGE,BLEU, or as a JSON list with options"
-            " (default: all with a value).",
+            metavar="NAMES",
+            help=f"{METRICS_HELP} (default: all with a value).",
         ),
     ] = None,
+    config: Config = None,
     formula: Annotated[
         str | None,
         typer.Option("--formula", help="Formula of a KPI over all traces."),
@@ -69,6 +71,7 @@ def score(
     from app.metrics.registry import load_metrics
 
     load_metrics(warn_failed_plugin)
+    metrics = choose_metrics(metrics, config).metrics
     scores = score_file(file, metrics, formula, open_reader(map_columns, input_format))
     if not scores.rows:
         raise EmptyTraceFile(

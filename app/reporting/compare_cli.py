@@ -20,6 +20,7 @@ from app.core.console.terminal import (
     warn_failed_plugin,
 )
 from app.core.errors import NotFound
+from app.metrics.file_options import METRICS_HELP, Config, choose_metrics
 from app.traces.file_options import InputFormat, MapColumns, open_reader
 
 if TYPE_CHECKING:
@@ -45,9 +46,10 @@ def compare_files(
         typer.Option(
             "--metrics",
             metavar="NAMES",
-            help="Metrics that decide, comma-separated (default: one primary metric).",
+            help=f"{METRICS_HELP}; they decide (default: one primary metric).",
         ),
     ] = None,
+    config: Config = None,
     map_columns: MapColumns = None,
     input_format: InputFormat = None,
     page: Annotated[
@@ -74,7 +76,7 @@ def compare_files(
         _require_own_file(target, (base, candidate))
     remarks: list[str] = []
     reader = open_reader(map_columns, input_format, remarks.append)
-    selected = _select(metrics, reader, (base, candidate))
+    selected = _select(choose_metrics(metrics, config).metrics, reader, (base, candidate))
     files = replace(compare_results(base, candidate, selected, reader), remarks=remarks)
     if target is not None:
         write_text(target, html_comparison(files))

@@ -60,6 +60,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "runs view": ("mosaico runs view RUN BASE --file traces.html",),
     "gate": (
         "mosaico gate --run today.csv --baseline last-week.csv",
+        "mosaico gate --run today.csv --baseline last-week.csv --config nightly.json",
         "mosaico gate --run RUN --max-drop quality=0.02 --junit gate.xml",
         "mosaico gate --run RUN --format markdown",
     ),
@@ -116,6 +117,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "score": (
         "mosaico score today.csv",
+        "mosaico score today.csv --metrics ROUGE:useStemmer=true,BLEU",
         "mosaico score today.csv --metrics ROUGE,BLEU --formula 'AVERAGE(ROUGE, BLEU)'",
     ),
     "bash-eval run": ("mosaico bash-eval run tasks.jsonl --provider openai --model gpt-5-mini",),

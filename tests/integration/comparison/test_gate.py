@@ -50,6 +50,38 @@ def of_files(folder: Path, run: str, *words: str) -> Result:
     )
 
 
+def test_gate__metrics_have_options(files: Path) -> None:
+    files_of_run = ("--run", files / "bad.jsonl", "--baseline", files / "good.jsonl")
+    judged = gate(*files_of_run, "--metrics", "ROUGE:useStemmer=true,BLEU", "--json")
+    assert [check["name"] for check in json.loads(judged.stdout)["checks"]] == ["ROUGE", "BLEU"]
+    wrong = gate(*files_of_run, "--metrics", "ROUGE:stem")
+    assert (wrong.exit_code, "'stem' does not have the form OPTION=VALUE" in wrong.stderr) == (
+        2,
+        True,
+    )
+
+
+def test_gate__config_is_a_benchmark(files: Path) -> None:
+    files_of_run = ("--run", files / "bad.jsonl", "--baseline", files / "good.jsonl")
+    config = files / "benchmark.json"
+    config.write_text(
+        json.dumps(
+            {
+                "name": "nightly",
+                "metrics": ["ROUGE", {"key": "BLEU", "options": {}}],
+                "measures": [{"name": "quality", "formula": "AVERAGE(ROUGE, BLEU)"}],
+            }
+        )
+    )
+    judged = gate(*files_of_run, "--config", config, "--json")
+    assert [check["name"] for check in json.loads(judged.stdout)["checks"]] == ["quality"]
+    assert judged.exit_code == 1
+    both = gate(*files_of_run, "--config", config, "--metrics", "ROUGE")
+    assert (both.exit_code, "exclude each other" in both.stderr) == (2, True)
+    config.write_text('{"measures": ["quality"]}')
+    assert "a measure has `name` and `formula`" in gate(*files_of_run, "--config", config).stderr
+
+
 @pytest.mark.parametrize(
     ("run", "words", "code"),
     [

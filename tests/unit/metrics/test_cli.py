@@ -59,6 +59,49 @@ def test_json__has_a_row_per_trace_and_aggregates_per_metric(file: Path) -> None
     assert "ROUGE has no value on 1 traces: INFRA_ERROR 1" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("metrics", "rouge"),
+    [
+        ("ROUGE", 0.0),
+        ("ROUGE:useStemmer=false", 0.0),
+        ("rouge:useStemmer=true", 1.0),
+        ('[{"key": "ROUGE", "options": {"useStemmer": true}}]', 1.0),
+    ],
+)
+def test_metrics__may_have_options(metrics: str, rouge: float) -> None:
+    # The stem of both words is "run".
+    trace = json.dumps({"traceId": "a", "expectedOutput": "runs", "output": "running"})
+    result = run("-", "--metrics", metrics, "--format", "json", stdin=trace)
+    assert json.loads(result.stdout)["rows"][0]["values"] == {"ROUGE": rouge}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "message"),
+    [
+        ("ROUGE:useStemmer", "'useStemmer' does not have the form OPTION=VALUE"),
+        ("ROUGE:stemmer=true", "stemmer"),
+        ("ROUGE:useStemmer=perhaps", "useStemmer"),
+    ],
+)
+def test_metrics__wrong_option_is_named(file: Path, metrics: str, message: str) -> None:
+    refused = run(file, "--metrics", metrics)
+    assert (refused.exit_code, message in refused.stderr) == (65, True)
+
+
+def test_metrics__name_of_a_score_may_hold_colons_and_commas(tmp_path: Path) -> None:
+    path = tmp_path / "traces.jsonl"
+    path.write_text(json.dumps({"traceId": "a", "output": "x", "scores": {"a:b, c": 1}}))
+    result = run(path, "--metrics", 'SCORE["a:b, c"]', "--format", "json")
+    assert json.loads(result.stdout)["rows"][0]["values"] == {'SCORE["a:b, c"]': 1.0}
+
+
+def test_config__names_the_metrics(file: Path, tmp_path: Path) -> None:
+    config = tmp_path / "benchmark.json"
+    config.write_text(json.dumps({"metrics": [{"key": "ROUGE_1", "options": {}}]}))
+    result = run(file, "--config", config, "--format", "json")
+    assert list(json.loads(result.stdout)["aggregates"]) == ["ROUGE_1"]
+
+
 def test_formula__reads_metrics_and_scores_of_the_traces(file: Path) -> None:
     # 1/3 from ROUGE, 1/2 from the score Q.
     result = run(file, "--formula", 'ROUGE + SCORE["Q"]', "--format", "json")
