@@ -106,6 +106,13 @@ COMMANDS = {
         "app.runs.trace_cli:show_trace",
         "Show a trace: its values, its texts, and every step of the agent where the source has them.",
     ),
+    "runs export": Entry(
+        "app.runs.export_cli:export",
+        "Write the traces of a run as rows: texts, outcome, and a column for each metric.",
+    ),
+    "history": Entry(
+        "app.runs.export_cli:history", "Read and export the history of KPIs.", Heading.BENCHMARKS
+    ),
     "runs view": Entry(
         "app.reporting.cli:view",
         "Write the traces of a run as an HTML page: transcripts, filters by result and category.",

@@ -3,15 +3,12 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
-from app.agents.models import Agent
-from app.benchmarks.models import Benchmark
 from app.benchmarks.queries import get_kpis_by_benchmark
-from app.benchmarks.rules import name_of_benchmark
 from app.kpis.models import KpiHistory
 from app.overview import rules
 from app.overview.schemas import (
@@ -23,6 +20,7 @@ from app.overview.schemas import (
 )
 from app.results.models import BenchmarkRun
 from app.results.rules import RunStatus, Validity
+from app.results.run_names import Names, read_names
 from app.schedules.missed_schedules import MISSED_REASONS
 from app.schedules.models import ScheduleConfig, ScheduleFire
 
@@ -58,13 +56,6 @@ RECENT_VALUES = text(
 )
 
 
-class Names(NamedTuple):
-    """Display names of benchmarks and agents, by ID."""
-
-    benchmarks: Mapping[str, str]
-    agents: Mapping[str, str]
-
-
 def read_overview(session: Session, since: datetime, now: datetime) -> Overview:
     """Every agent on every benchmark, what runs now, and the schedules since a time."""
     seqs = list(session.scalars(LAST_RUNS))
@@ -81,21 +72,6 @@ def read_overview(session: Session, since: datetime, now: datetime) -> Overview:
         active_runs=[_active_run(run, names) for run in active],
         next_schedule=_next_schedule(session),
         missed_fires=_count_missed(session, max(since, now - timedelta(days=30)), now),
-    )
-
-
-def read_names(session: Session, runs: Sequence[BenchmarkRun]) -> Names:
-    """The names of the benchmarks and agents of some runs: a benchmark may have one in its metadata."""
-    benchmark_ids, agent_ids = (
-        {getattr(run, name) for run in runs} for name in ("benchmark_id", "agent_id")
-    )
-    benchmarks = session.execute(
-        select(Benchmark.id, Benchmark.metadata_).where(Benchmark.id.in_(benchmark_ids))
-    )
-    agents = session.execute(select(Agent.id, Agent.name).where(Agent.id.in_(agent_ids)))
-    return Names(
-        {id_: name_of_benchmark(id_, metadata) for id_, metadata in benchmarks},
-        {row.id: row.name for row in agents},
     )
 
 

@@ -97,8 +97,13 @@ def plot_run(
     """Draw a run as SVG: the history of a KPI, the changes since a run, or one metric per item."""
     from app.core.console.api_client import open_api, quote_segment
 
-    options = {"kpi": kpi, "against": against, "metric": metric}
+    if file != STDOUT and file.suffix.lower() != ".svg":
+        raise WrongUsage(
+            f"{file}: a plot is written as SVG only", hint=f"name it {file.with_suffix('.svg')}"
+        )
     with open_api(COMPARISON_TIMEOUT_S) as api:
+        baseline = against and api.full_id(PATH, against)
+        options = {"kpi": kpi, "against": baseline, "metric": metric}
         image = api.get_text(f"{PATH}/{quote_segment(run)}/plot", **options)
     _write(file, image, f"the plot of run {format_cell(run)} is written to {file}")
 

@@ -2,6 +2,8 @@
 
 import math
 
+from sqlalchemy.orm import Session
+
 from app.comparison import stored_run_comparison
 from app.comparison.change_text import format_change
 from app.comparison.flipped_items import item_means
@@ -22,8 +24,10 @@ from app.kpis.verdict_types import ValueVerdict
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction
 from app.results.kpi_trend import list_kpi_points, trend_points
+from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
 from app.results.queries import get_run
+from app.results.run_names import read_names
 
 RUNS_BACK = 60
 
@@ -44,12 +48,13 @@ def draw_trend(res: Resources, run_id: str, kpi: str | None) -> str:
             names = ", ".join(row.name for row in kpis) or "none"
             requested = "no KPI" if kpi is None else f"no KPI {kpi!r}"
             raise NothingToPlot(f"the run {run_id} has {requested}; its KPIs: {names}")
+        owners = read_names(session, [run])
         points = list_kpi_points(
             session, run.benchmark_id, run.agent_id, row.kpi_id, up_to=row.id, limit=RUNS_BACK
         )
     labels = {point.kpi.id: f"{point.kpi.recorded_at:%Y-%m-%d}" for point in points}
     return trend_chart(
-        f"{row.name} of {run.agent_id} in {run.benchmark_id}",
+        f"{row.name} of {owners.agents[run.agent_id]} in {owners.benchmarks[run.benchmark_id]}",
         trend_points(points, labels, {}),
         row.unit,
     )
@@ -62,7 +67,9 @@ def draw_changes(res: Resources, run_id: str, baseline_id: str) -> str:
         (metric.metric, metric.verdict) for metric in comparison.metrics
     ]
     changes = [change for name, verdict in verdicts if (change := _change_bar(name, verdict))]
-    return changes_chart(f"{run_id} against {baseline_id}: changes with 95 % CI", changes)
+    with res.db.read() as session:
+        title = _compare_title(session, get_run(session, baseline_id), get_run(session, run_id))
+    return changes_chart(f"{title}: changes with 95 % CI", changes)
 
 
 def draw_items(res: Resources, run_id: str, baseline_id: str, metric: str) -> str:
@@ -77,6 +84,7 @@ def draw_items(res: Resources, run_id: str, baseline_id: str, metric: str) -> st
             read_items(session, {run.seq: plan.columns}, [metric], is_sample=plan.is_sample)
             for run, plan in zip(runs, plans, strict=True)
         )
+        title = _compare_title(session, *runs)
     pairing = pair_items(baseline, candidate)
     before, after = (
         item_means(matrix, metric) if pairing.is_paired else {}
@@ -89,10 +97,20 @@ def draw_items(res: Resources, run_id: str, baseline_id: str, metric: str) -> st
     ]
     direction = provider_for(planned.ref).spec.direction
     return items_chart(
-        f"{metric} by item, {run_id} against {baseline_id}",
+        f"{title}: {metric} by item",
         changes,
         less_is_better=direction is Direction.LOWER_IS_BETTER,
     )
+
+
+def _compare_title(session: Session, baseline: BenchmarkRun, run: BenchmarkRun) -> str:
+    """The agents and the times of two runs: `Support bot, 2026-11-20 to 2026-11-21`."""
+    agents = read_names(session, [baseline, run]).agents
+    names = dict.fromkeys(agents[some_run.agent_id] for some_run in (baseline, run))
+    before, after = (f"{some_run.created_at:%Y-%m-%d}" for some_run in (baseline, run))
+    if before == after:
+        before, after = (f"{some_run.created_at:%Y-%m-%d %H:%M}" for some_run in (baseline, run))
+    return f"{' and '.join(names)}, {before} to {after}"
 
 
 def _change_bar(name: str, verdict: ValueVerdict) -> ChangeBar | None:

@@ -172,6 +172,16 @@ class ApiClient:
                 break
         return {"items": items, "nextCursor": cursor}
 
+    def items(self, path: str, **parameters: QueryValue) -> Iterator[JSON]:
+        """All items of a list, page by page."""
+        cursor = None
+        while True:
+            page = self.get(path, limit=MAX_PAGE_SIZE, cursor=cursor, **parameters)
+            yield from page["items"]
+            cursor = page["nextCursor"]
+            if cursor is None:
+                return
+
     def full_id(self, path: str, text: str) -> str:
         """The ID of a resource of a list: of `latest`, or of an ID that is cut; else the text.
 

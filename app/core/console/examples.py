@@ -57,6 +57,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "runs traces": ("mosaico runs traces latest --limit 20",),
     "runs trace": ("mosaico runs trace RUN TRACE",),
+    "runs export": (
+        "mosaico runs export latest today.csv",
+        "mosaico runs export RUN --format jsonl",
+    ),
+    "history list": ("mosaico history list --benchmark nightly --kpi quality",),
+    "history export": ("mosaico history export kpis.parquet --benchmark nightly",),
     "runs view": ("mosaico runs view RUN BASE --file traces.html",),
     "gate": (
         "mosaico gate --run today.csv --baseline last-week.csv",

@@ -1,5 +1,7 @@
 """Files and folders that a command writes, checked before an expensive run produces the result."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 from shutil import copymode
@@ -39,22 +41,34 @@ def write_text(path: Path, text: str) -> None:
 
     A new file gets the mode of the umask, an existing file keeps its mode. Raises: `UnwritableOutput`.
     """
+    with replaced_file(path) as draft:
+        draft.write_text(text, encoding="utf-8", errors="replace")
+
+
+@contextmanager
+def replaced_file(path: Path) -> Iterator[Path]:
+    """The path to write to; without an error the file is replaced atomically as in `write_text`.
+
+    Raises: `UnwritableOutput`.
+    """
     try:
         if path.exists() and not path.is_file():  # /dev/stdout must not be replaced
-            path.write_text(text, encoding="utf-8", errors="replace")
+            yield path
         else:
-            _replace_text(path.resolve(), text)
+            with _draft_of(path.resolve()) as draft:
+                yield draft
     except OSError as error:
         raise _to_unwritable(path, error) from None
 
 
-def _replace_text(path: Path, text: str) -> None:
+@contextmanager
+def _draft_of(path: Path) -> Iterator[Path]:
     # In the same folder: a rename is atomic only within one file system. Not a temporary file of
     # the standard library, which only its owner could read.
     draft = path.with_name(f".{path.name[:100]}.{token_hex(8)}")
+    draft.touch(exist_ok=False)
     try:
-        with draft.open("x", encoding="utf-8", errors="replace") as file:
-            file.write(text)
+        yield draft
         if path.exists():
             copymode(path, draft)
         draft.replace(path)

@@ -12,6 +12,10 @@ from typing import Final, NamedTuple
 from app.core.text import html_text, xml_text
 
 WIDTH, HEIGHT = 640, 280
+LEFT_MARGIN = 8
+TITLE_SIZE = 14
+# Of a character of the system font, as a share of its size: an upper estimate of the mean.
+CHARACTER_WIDTH = 0.6
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 40, 44
 MAX_TICKS = 8
 # Beyond, the difference of two values may overflow.
@@ -114,7 +118,7 @@ def draw_chart(
     """A chart as a file: title, white background and the legend of the marks."""
     elements = [
         f'<rect class="paper" width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-        draw_text(8, 20, title, size=14),
+        _draw_title(title),
         *body,
     ]
     if legend:
@@ -123,6 +127,15 @@ def draw_chart(
         )
         elements.append(draw_text(LEFT, height - 6, entries, fill=FAINT, size=11))
     return draw_frame(title, description, elements, height=height)
+
+
+def _draw_title(title: str) -> str:
+    """The title on one line; a long one is narrowed, never cut."""
+    text = draw_text(LEFT_MARGIN, 20, title, size=TITLE_SIZE)
+    width = WIDTH - 2 * LEFT_MARGIN
+    if len(title) * TITLE_SIZE * CHARACTER_WIDTH <= width:
+        return text
+    return text.replace("<text ", f'<text textLength="{width}" lengthAdjust="spacingAndGlyphs" ', 1)
 
 
 def draw_frame(

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from app.core.spreadsheet import csv_text
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.context_cost import context_costs, tool_usages
 from app.harness.mcp.context_plot import LEGEND, context_plots
@@ -18,7 +19,6 @@ from app.harness.reports.formatting import (
     format_seconds,
     format_waiting,
 )
-from app.harness.reports.spreadsheet import csv_text
 from app.harness.reports.view import (
     AttemptStatus,
     AttemptView,

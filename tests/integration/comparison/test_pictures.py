@@ -28,7 +28,7 @@ def test_plot__draws_trend_changes_and_items(service: Service, two_runs: list[JS
     trend = service.send("GET", path)
     assert trend.headers["content-type"] == "image/svg+xml"
     assert "default-src 'none'" in trend.headers["content-security-policy"]
-    assert "quality of agent-001 in bench-001" in trend.text
+    assert "quality of Pelican in bench-001" in trend.text
     assert "runs: 2, the last at 0.75, REGRESSED" in trend.text
     first = service.send("GET", f"/benchmark-runs/{base}/plot")
     assert "runs: 1, the last at 0.975, not compared" in first.text
@@ -61,3 +61,21 @@ def test_plot_command__writes_a_file(
     assert (completed.exit_code, completed.stdout) == (0, "")
     assert file.read_text(encoding="utf-8").startswith("<svg")
     assert CliRunner().invoke(cli, words, env=env).stdout == file.read_text(encoding="utf-8")
+    refused = CliRunner().invoke(cli, [*words, str(tmp_path / "run.png")], env=env)
+    assert (refused.exit_code, "a plot is written as SVG only" in refused.stderr) == (2, True)
+    assert not (tmp_path / "run.png").exists()
+
+
+def test_plot__title_has_names_and_dates_and_is_never_cut(
+    service: Service, two_runs: list[JSON]
+) -> None:
+    base, worse = (run["id"] for run in two_runs)
+    name = "Pelican " * 20
+    service.send("PATCH", "/agents/agent-001", json={"name": name})
+    path = f"/benchmark-runs/{worse}/plot"
+    trend = service.send("GET", path).text
+    assert f">quality of {name.strip()}" in trend
+    assert 'textLength="624" lengthAdjust="spacingAndGlyphs"' in trend
+    changes = service.send("GET", path, params={"against": base}).text
+    assert f"{worse}" not in changes
+    assert ": changes with 95 % CI" in changes

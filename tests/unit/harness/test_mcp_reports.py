@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.console.input_files import UnreadableInput
+from app.core.spreadsheet import escape_cell
 from app.harness.gate import HarnessExit, decide_exit
 from app.harness.mcp.context_cost import context_costs, tool_usages
 from app.harness.mcp.context_plot import context_plots
@@ -30,7 +31,6 @@ from app.harness.mcp.summary import gate_figures, summarize
 from app.harness.mcp.types import AttemptError, ErrorKind, Evaluation, McpReport, TaskResult
 from app.harness.reports.html import html_report
 from app.harness.reports.junit import junit_report
-from app.harness.reports.spreadsheet import escape_cell
 from app.harness.reports.terminal import terminal_report
 from app.harness.result_file import InvalidResultFile, Journal, journal_of
 from app.harness.results import AttemptOutcome

@@ -1,0 +1,127 @@
+"""`mosaico runs export` and `mosaico history`: traces and KPI values as rows for other programs."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.core.console.resource import (
+    Fields,
+    Limit,
+    id_argument,
+)
+from app.core.console.row_export import STDOUT, ExportAs, ExportFile, export_rows
+from app.core.console.table import Column, field, print_page, time_field
+from app.core.console.terminal import CommandGroup, Format, OutputFormat, print_status
+
+if TYPE_CHECKING:
+    from app.core.console.api_client import ApiClient
+
+PATH = "/benchmark-runs"
+HISTORY = "/kpi-history"
+JSON = dict[str, Any]
+
+export = CommandGroup("export", help="Write the traces of a run as rows.")
+history = CommandGroup("history", help="Read and export the history of KPIs.")
+
+RunId = Annotated[str, id_argument("run", PATH)]
+BenchmarkFilter = Annotated[str | None, typer.Option("--benchmark", help="Filter by benchmark ID.")]
+AgentFilter = Annotated[str | None, typer.Option("--agent", help="Filter by agent ID.")]
+KpiFilter = Annotated[str | None, typer.Option("--kpi", help="Filter by the ID or name of a KPI.")]
+Since = Annotated[str | None, typer.Option("--from", help="Only runs that ended at or after it.")]
+Until = Annotated[str | None, typer.Option("--to", help="Only runs that ended before this time.")]
+
+TRACE_COLUMNS: dict[str, type] = {
+    "itemId": str, "trial": int, "traceId": str, "outcome": str, "input": str,
+    "expectedOutput": str, "output": str, "error": str, "tags": str, "attributes": str, "url": str,
+}  # fmt: skip
+HISTORY_COLUMNS: dict[str, type] = {
+    "runId": str, "benchmarkId": str, "agentId": str, "recordedAt": str, "name": str,
+    "formula": str, "value": float, "intervalLow": float, "intervalHigh": float, "unit": str,
+    "validity": str, "verdict": str, "effect": float, "withinThresholds": bool,
+    "undefinedReason": str,
+}  # fmt: skip
+TABLE_COLUMNS = (
+    time_field("recordedAt", "recorded"),
+    field("name", "kpi"),
+    field("value"),
+    Column("verdict", lambda row: (row["verdict"] or {}).get("verdict")),
+    field("benchmarkId", "benchmark"),
+    field("agentId", "agent"),
+    field("runId", "run"),
+    field("validity"),
+    field("unit"),
+)
+
+
+@export.command("export")
+def export_run(run: RunId, file: ExportFile = STDOUT, export_as: ExportAs = None) -> None:
+    """Write the traces of a run as rows: texts, outcome, and a column for each metric.
+
+    `mosaico compare` reads the file again. In CSV an apostrophe precedes a text that a spreadsheet
+    would run as a formula; JSONL and Parquet have the texts as they are.
+    """
+    from app.core.console.api_client import open_api, quote_segment
+
+    with open_api() as api:
+        path = f"{PATH}/{quote_segment(api.full_id(PATH, run))}"
+        metrics = [metric["metric"] for metric in api.get(f"{path}/metrics")["items"]]
+        columns = TRACE_COLUMNS | dict.fromkeys(metrics, float)
+        rows = (trace | trace["values"] for trace in api.items(f"{path}/results"))
+        export_rows(rows, columns, file, export_as)
+    if file != STDOUT:
+        print_status(f"the traces of run {run} are written to {file}")
+
+
+@history.command("list")
+def list_history(
+    *,
+    benchmark: BenchmarkFilter = None,
+    agent: AgentFilter = None,
+    kpi: KpiFilter = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Limit = 50,
+    fields: Fields = None,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """List the values of KPIs, newest first."""
+    from app.core.console.api_client import open_api
+
+    with open_api() as api:
+        filters = _filters(benchmark, agent, kpi, since, until)
+        page = api.page(HISTORY, limit=limit, **filters)
+    print_page(page, TABLE_COLUMNS, output, fields)
+
+
+@history.command("export")
+def export_history(
+    *,
+    file: ExportFile = STDOUT,
+    benchmark: BenchmarkFilter = None,
+    agent: AgentFilter = None,
+    kpi: KpiFilter = None,
+    since: Since = None,
+    until: Until = None,
+    export_as: ExportAs = None,
+) -> None:
+    """Write the values of KPIs as rows, newest first."""
+    from app.core.console.api_client import open_api
+
+    with open_api() as api:
+        filters = _filters(benchmark, agent, kpi, since, until)
+        export_rows(_history_rows(api, filters), HISTORY_COLUMNS, file, export_as)
+    if file != STDOUT:
+        print_status(f"the history is written to {file}")
+
+
+def _history_rows(api: "ApiClient", filters: dict[str, str | None]) -> Iterator[JSON]:
+    for row in api.items(HISTORY, **filters):
+        verdict = row["verdict"] or {}
+        yield row | {"verdict": verdict.get("verdict"), "effect": verdict.get("effect")}
+
+
+def _filters(
+    benchmark: str | None, agent: str | None, kpi: str | None, since: str | None, until: str | None
+) -> dict[str, str | None]:
+    return {"benchmarkId": benchmark, "agentId": agent, "kpi": kpi, "from": since, "to": until}
