@@ -41,6 +41,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "datasets show": ("mosaico datasets show UPLOAD",),
     "datasets delete": ("mosaico datasets delete UPLOAD --yes",),
     "runs start": ("mosaico runs start nightly support-bot --wait",),
+    "runs estimate": ("mosaico runs estimate nightly support-bot",),
+    "runs execute": ("mosaico runs execute --dataset items.csv --command './my-agent {input}'",),
     "runs list": ("mosaico runs list --benchmark nightly --status failed",),
     "runs show": ("mosaico runs show latest",),
     "runs watch": ("mosaico runs watch latest --exit-status",),

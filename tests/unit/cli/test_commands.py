@@ -58,6 +58,7 @@ def test_root__has_the_documented_commands() -> None:
     }
     documented |= {
         "compare",
+        "history",
         "plugins",
         "datasets",
         "keys",
