@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.core.clock import utc_now
 from app.core.console.terminal import CommandGroup, DryRun, WrongUsage, Yes, confirm, print_status
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _purge(older_than: int, benchmark: str | None, *, yes: bool, dry_run: bool) 
 
     with opened_resources(load_settings(), name="mosaico-purge", pool_size=1) as res:
         with res.db.read() as session:
-            cutoff = trusted_now(session, res.clock()) - timedelta(days=older_than)
+            cutoff = trusted_now(session, utc_now()) - timedelta(days=older_than)
             old = count_runs_before(session, cutoff, benchmark_id=benchmark)
         summary = (
             f"{old.runs} runs with {old.traces} traces ended before {cutoff:%Y-%m-%d %H:%M} UTC"
@@ -96,7 +97,7 @@ def _purge_before(res: "Resources", cutoff: datetime, benchmark: str | None) -> 
     total = 0
     while True:
         with res.db.begin() as session:
-            now = trusted_now(session, res.clock())
+            now = trusted_now(session, utc_now())
             count = purge_runs_before(session, cutoff, now, benchmark_id=benchmark)
         if not count:
             return total

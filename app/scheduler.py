@@ -6,6 +6,7 @@ import threading
 from datetime import timedelta
 
 from app.core.batch_delete import purge_in_batches
+from app.core.clock import utc_now
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.runs.stalled_runs import fail_runs_without_progress
@@ -38,7 +39,7 @@ def run_scheduler(settings: Settings) -> None:
                 "delete-old-fires": (
                     DELETE_INTERVAL_S,
                     lambda: purge_in_batches(
-                        resources.db, "schedule_fires", delete_old_fires, resources.clock
+                        resources.db, "schedule_fires", delete_old_fires, utc_now
                     ),
                 ),
             },

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from app.core.database_clock import DatabaseClock
 from app.core.db import Database
 from app.core.encryption import (
     KEY_HINT,
@@ -66,29 +67,31 @@ def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterat
         # Before anything else uses the database: a program of another version could read or write
         # it wrongly.
         require_current_schema(url)
-        resources = Resources(
-            db=Database(url, pool_size=pool_size, name=name),
-            secrets=secret_box(settings),
-            data_dir=settings.data_dir,
-            outbound=outbound_policy(settings),
-            options={
-                "langfuse_default_url": settings.langfuse_default_url,
-                "public_url": settings.public_url or f"http://{settings.host}:{settings.port}",
-                "harness_dir": str(settings.harness_dir or ""),
-                "agent_commands": str(settings.agent_commands or ""),
-                "rate_limit": str(settings.rate_limit),
-                "false_pages_per_month": str(settings.false_pages_per_month or ""),
-                "require_if_match": "yes" if settings.require_if_match else "",
-            },
-            llm_server=llm_access(settings),
-            model_keys=model_keys(settings),
-            smtp=mail_access(settings),
-        )
+        db = Database(url, pool_size=pool_size, name=name)
         try:
+            resources = Resources(
+                db=db,
+                clock=DatabaseClock(db),
+                secrets=secret_box(settings),
+                data_dir=settings.data_dir,
+                outbound=outbound_policy(settings),
+                options={
+                    "langfuse_default_url": settings.langfuse_default_url,
+                    "public_url": settings.public_url or f"http://{settings.host}:{settings.port}",
+                    "harness_dir": str(settings.harness_dir or ""),
+                    "agent_commands": str(settings.agent_commands or ""),
+                    "rate_limit": str(settings.rate_limit),
+                    "false_pages_per_month": str(settings.false_pages_per_month or ""),
+                    "require_if_match": "yes" if settings.require_if_match else "",
+                },
+                llm_server=llm_access(settings),
+                model_keys=model_keys(settings),
+                smtp=mail_access(settings),
+            )
             require_fit(settings, resources)
             yield resources
         finally:
-            resources.db.dispose()
+            db.dispose()
 
 
 def master_key(settings: Settings) -> str | None:

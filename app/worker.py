@@ -17,6 +17,7 @@ from app.access.service import delete_expired_responses
 from app.access.sessions import delete_expired_sessions
 from app.alerts import confirmations, missing_runs
 from app.core.batch_delete import delete_in_batches, purge_in_batches, trusted_now
+from app.core.clock import utc_now
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.jobs.handlers import HANDLERS
@@ -129,7 +130,7 @@ def _settle_overdue_confirmations(resources: Resources) -> None:
 
 
 def _report_missed_schedules(resources: Resources) -> None:
-    """Raise alerts on missed schedules, by the clock of this machine."""
+    """Raise alerts on missed schedules, by the clock of the database."""
     reported = missed_schedules.BATCH_SIZE
     while reported >= missed_schedules.BATCH_SIZE:
         with resources.db.begin() as session:
@@ -137,7 +138,7 @@ def _report_missed_schedules(resources: Resources) -> None:
 
 
 def _report_missing_runs(resources: Resources) -> None:
-    """Raise alerts on agents without runs, by the clock of this machine."""
+    """Raise alerts on agents without runs, by the clock of the database."""
     reported = missing_runs.BATCH_SIZE
     while reported >= missing_runs.BATCH_SIZE:
         with resources.db.begin() as session:
@@ -150,10 +151,10 @@ def _purge(resources: Resources, *, keep_spans: timedelta) -> None:
     Raises: `ClocksDiffer`, before anything is deleted.
     """
     with resources.db.begin() as session:
-        now = trusted_now(session, resources.clock())
+        now = trusted_now(session, utc_now())
         delete_old_windows(session, now.timestamp())
-    delete_in_batches(resources.db, purge_expired_runs, resources.clock)
+    delete_in_batches(resources.db, purge_expired_runs, utc_now)
     purges = dict(PURGES)
     purges["received_spans"] = partial(delete_expired_traces, keep=keep_spans)
     for kind, delete_some in purges.items():
-        purge_in_batches(resources.db, kind, delete_some, resources.clock)
+        purge_in_batches(resources.db, kind, delete_some, utc_now)

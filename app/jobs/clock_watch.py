@@ -3,24 +3,22 @@
 APScheduler follows the wall clock: after a jump backwards it would wait until the old time comes again.
 """
 
-import time
 from datetime import UTC, datetime
 
 from apscheduler.schedulers.background import BackgroundScheduler
 
-# Smaller differences are slewing, and the time that passes between the readings of two clocks.
-CLOCK_JUMP_S = 0.5
+from app.core.clock import CLOCK_JUMP_S, wall_clock_offset_s
 
 
 class ClockWatch:
     """Notices that the clock was set; call it about once a second."""
 
     def __init__(self) -> None:
-        self._offset_s = _offset_s()
+        self._offset_s = wall_clock_offset_s()
 
     def find_jump(self) -> float:
         """The seconds by which the clock was set since the last call; 0 if it was not."""
-        offset_s = _offset_s()
+        offset_s = wall_clock_offset_s()
         jump_s = offset_s - self._offset_s
         if abs(jump_s) <= CLOCK_JUMP_S:
             return 0.0
@@ -32,8 +30,3 @@ def run_jobs_now(scheduler: BackgroundScheduler) -> None:
     """Run every periodic function now, and then at its interval again."""
     for job in scheduler.get_jobs():
         job.modify(next_run_time=datetime.now(UTC))
-
-
-def _offset_s() -> float:
-    """The difference between the wall clock and the monotonic clock, which cannot be set."""
-    return time.time() - time.monotonic()
