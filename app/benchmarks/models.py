@@ -74,6 +74,13 @@ class KpiDefinition(Base):
             unique=True,
             postgresql_where=text("retired_at IS NULL"),
         ),
+        Index(
+            "ix_kpi_definitions_current_benchmark_id_name_id",
+            "benchmark_id",
+            "name",
+            "id",
+            postgresql_where=text("retired_at IS NULL"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -652,6 +652,13 @@ def upgrade() -> None:
         unique=True,
         postgresql_where=sa.text("retired_at IS NULL"),
     )
+    op.create_index(
+        "ix_kpi_definitions_current_benchmark_id_name_id",
+        "kpi_definitions",
+        ["benchmark_id", "name", "id"],
+        unique=False,
+        postgresql_where=sa.text("retired_at IS NULL"),
+    )
     op.create_table(
         "local_traces",
         sa.Column("dataset_id", sa.Text(), nullable=False),

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.core import clock as clocks
 from app.core.database_clock import READ_AGAIN_AFTER_S, DatabaseClock
 from app.core.db import Database, DatabaseUnavailable
 
@@ -16,7 +15,7 @@ SLACK = timedelta(seconds=60)
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, by: timedelta) -> None:
     real_time = time.time
-    monkeypatch.setattr(clocks.time, "time", lambda: real_time() + by.total_seconds())
+    monkeypatch.setattr(time, "time", lambda: real_time() + by.total_seconds())
 
 
 @pytest.mark.parametrize("by", [SIXTY_DAYS, -SIXTY_DAYS, timedelta(hours=1)], ids=str)
@@ -38,7 +37,7 @@ def test_database_clock__machine_that_slept_gets_the_time_of_the_database(
     clock = DatabaseClock(migrated_database)
     real_monotonic = time.monotonic
 
-    monkeypatch.setattr(clocks.time, "monotonic", lambda: real_monotonic() - 7200)
+    monkeypatch.setattr(time, "monotonic", lambda: real_monotonic() - 7200)
 
     assert abs(clock() - datetime.now(UTC)) < SLACK
 
