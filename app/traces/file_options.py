@@ -1,5 +1,6 @@
 """The options of commands that read files of results."""
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,10 @@ from app.core.console.terminal import print_status, warn_failed_plugin
 
 if TYPE_CHECKING:
     from app.traces.trace_file import TraceReader
+
+FIRST_LINE_S = 5.0
+LINE_INTERVAL_S = 10.0
+COUNTS_PER_CHECK = 100
 
 MapColumns = Annotated[
     list[str] | None,
@@ -53,4 +58,21 @@ def open_reader(
         warn_failed_plugin,
         mapping=parse_mapping(map_columns or ()),
         format_name=input_format,
+        report_progress=ReadingProgress(print_status, time.monotonic),
     )
+
+
+class ReadingProgress:
+    """Prints how far a large file is read: nothing in the first 5 s, then a line every 10 s."""
+
+    def __init__(self, print_line: Callable[[str], None], clock: Callable[[], float]) -> None:
+        self._print_line = print_line
+        self._clock = clock
+        self._due_s = clock() + FIRST_LINE_S
+
+    def __call__(self, name: str, count: int) -> None:
+        # Asking for the time after each trace would cost more than counting it.
+        if count % COUNTS_PER_CHECK or self._clock() < self._due_s:
+            return
+        self._due_s = self._clock() + LINE_INTERVAL_S
+        self._print_line(f"{name}: {count:,} results read")

@@ -30,6 +30,7 @@ class TraceReader:
 
     `mapping` names columns by field, `format_name` an importer. `announce` gets one line about each
     file whose format or columns were recognized, and its notes; a file of traces is not announced.
+    `report_progress` gets the name of a file and its traces so far, after each trace.
     """
 
     def __init__(
@@ -39,9 +40,11 @@ class TraceReader:
         *,
         mapping: Mapping[str, str],
         format_name: str | None = None,
+        report_progress: Callable[[str, int], None] = lambda _name, _count: None,
     ) -> None:
         load_importers(warn)
         self._announce = announce
+        self._report_progress = report_progress
         self._mapping = mapping
         self._format_name = format_name
         self._announced: set[str] = set()
@@ -94,7 +97,9 @@ class TraceReader:
 
     def _read(self, file: ImportFile, imported: ImportedTraces) -> Iterator[Trace]:
         announced = len(imported.notes)
-        yield from imported.traces
+        for count, trace in enumerate(imported.traces, start=1):
+            yield trace
+            self._report_progress(file.name, count)
         # What only the end of the file shows.
         for note in imported.notes[announced:]:
             self._announce_line(f"{file.name}: {note}")
