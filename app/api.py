@@ -5,6 +5,7 @@ import re
 from fastapi import APIRouter, Depends
 from starlette.types import Scope
 
+from app.access.key_pages import router as key_pages
 from app.access.pages import router as login_pages
 from app.access.router import audit_router as audit
 from app.access.router import router as keys
@@ -23,6 +24,7 @@ from app.core.web.query_parameters import reject_wrong_parameters
 from app.core.web.response_headers import serialize_in_threads
 from app.kpis.router import router as kpis
 from app.metrics.router import router as metrics
+from app.notifications.pages import router as endpoint_pages
 from app.notifications.router import deliveries_router as deliveries
 from app.notifications.router import endpoints_router as endpoints
 from app.notifications.router import inbox_router as notifications
@@ -105,6 +107,8 @@ PAGES: tuple[APIRouter, ...] = (
     alert_page,
     rule_pages,
     incident_pages,
+    endpoint_pages,
+    key_pages,
 )
 
 # Paths that are neither pages nor below `/api/`: they need no key and read none.

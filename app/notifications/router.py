@@ -30,7 +30,7 @@ from app.notifications.schemas import (
     NotificationView,
     TargetBody,
 )
-from app.notifications.types import DeliveryTarget, MessageFact, NotificationMessage
+from app.notifications.types import DeliveryTarget
 
 NotificationId = Annotated[str, Path(alias="notificationId")]
 EndpointId = Annotated[str, Path(alias="endpointId")]
@@ -74,7 +74,7 @@ def send_test(body: TargetBody, once: Idempotent, res: Res) -> Response:
 
     def send(session: Session) -> DeliveryView:
         [endpoint] = endpoints.ensure_endpoints(session, [target], res.secrets)
-        notification_id = service.publish(session, _test_message(body.channel), [endpoint.id])
+        notification_id = service.publish_test(session, endpoint)
         page = queries.list_deliveries(session, PageQuery(), notification_id=notification_id)
         return delivery_views(session, page.rows)[0]
 
@@ -248,14 +248,3 @@ def delivery_view(row: Delivery, endpoint: Endpoint) -> DeliveryView:
 def delivery_views(session: Session, rows: list[Delivery]) -> list[DeliveryView]:
     endpoint_of = queries.endpoints_of(session, rows)
     return [delivery_view(row, endpoint_of[row.endpoint_id]) for row in rows]
-
-
-def _test_message(channel: str) -> NotificationMessage:
-    return NotificationMessage(
-        topic="test",
-        title="Test message",
-        sentences=(
-            "This test message was requested in MOSAICO. Notifications to you are delivered.",
-        ),
-        facts=(MessageFact("channel", channel),),
-    )

@@ -119,7 +119,8 @@ class EndpointSecretView(WireModel):
 class DeliveryView(WireModel):
     """The delivery of one notification to one endpoint.
 
-    `attempts` counts the attempts of the retry schedule, `detail` is why the last one failed.
+    `attempts` counts the attempts of the retry schedule, `detail` is the redacted answer to the last one, or
+    why it failed.
     """
 
     id: str

@@ -116,6 +116,19 @@ def publish(
     return notification_id
 
 
+def publish_test(session: Session, endpoint: Endpoint) -> str:
+    """Publish a test message to an endpoint; returns the notification's id."""
+    message = NotificationMessage(
+        topic="test",
+        title="Test message",
+        sentences=(
+            "This test message was requested in MOSAICO. Notifications to you are delivered.",
+        ),
+        facts=(MessageFact("channel", endpoint.channel),),
+    )
+    return publish(session, message, [endpoint.id])
+
+
 def begin_attempt(
     session: Session,
     job: DeliveryJob,
@@ -167,7 +180,8 @@ def finish_attempt(session: Session, job: DeliveryJob, result: AttemptResult) ->
     # The pause followed from the previous failure; `_record_failure` sets a new one.
     endpoint.paused_until = None
     match result.outcome:
-        case DeliverySucceeded():
+        case DeliverySucceeded(detail=detail):
+            delivery.detail = detail
             _record_success(delivery, endpoint, result)
         case DeliveryFailed(detail=detail) | MessageRejected(detail=detail):
             _record_failure(session, delivery, endpoint, result, detail)
@@ -358,7 +372,6 @@ def _restart(session: Session, deliveries: Sequence[Delivery], now: datetime) ->
 
 def _record_success(delivery: Delivery, endpoint: Endpoint, result: AttemptResult) -> None:
     delivery.status = DeliveryStatus.DELIVERED
-    delivery.detail = None
     delivery.delivered_at = endpoint.delivered_at = result.ended_at
     endpoint.first_failed_at = None
 

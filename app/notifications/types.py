@@ -107,9 +107,11 @@ class PublishedMessage:
     public_url: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeliverySucceeded:
-    """The recipient accepted the message."""
+    """The recipient accepted the message; `detail` is its answer, such as `HTTP 200`."""
+
+    detail: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

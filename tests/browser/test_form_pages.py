@@ -4,15 +4,22 @@ import re
 from typing import Any
 
 import pytest
+from fastapi import Response
 from playwright.sync_api import Page, expect
 
 from app.api import PAGES
+from app.core.web.allowed_hosts import HostPolicy
+from app.main import create_app
 from tests.browser.conftest import Site
+from tests.integration.notifications.conftest import receiving
+from tests.support.http import serving
+from tests.support.service import working
 
 pytestmark = pytest.mark.xdist_group("browser")
 
 SECRET = "sk-lf-never-shown-again"
 # The budget is 500 ms; the machine of the tests may be busy with other things.
+WORKER_MS = 30_000
 PREVIEW_MS = 2_500
 
 
@@ -146,6 +153,57 @@ def test_schedule_form__shows_words_and_next_times_while_a_cron_is_typed(
     expect(page.locator("h1")).to_contain_text("off")
     page.get_by_role("button", name="Run now").click()
     expect(page).to_have_url(re.compile("/runs/"))
+
+
+def test_endpoint__test_messages_show_status_and_redacted_answer(
+    subjects: Site, site: Site
+) -> None:
+    refusals = [lambda: Response("no: /hooks/a-secret-path is closed", status_code=503)]
+    with receiving() as receiver, working(site.service):
+        page = site.open("/new/endpoint")
+        page.get_by_label("Channel").select_option("WEBHOOK")
+        page.get_by_label("Recipient").fill("not a URL")
+        page.get_by_role("button", name="Create").click()
+        assert "URL" in _error_of(page, "recipient")
+        url = receiver.will("hooks/a-secret-path", *refusals)
+        page.get_by_label("Recipient").fill(url)
+        page.get_by_role("button", name="Create").click()
+        expect(page.locator("h1")).to_contain_text("…path")
+        page.get_by_role("button", name="Send a test message").click()
+        row = page.locator("tbody tr")
+        expect(row).to_contain_text("HTTP 503: no: ", timeout=WORKER_MS)
+        page.get_by_role("button", name="Send a test message").click()
+        expect(row.first).to_contain_text("delivered", timeout=WORKER_MS)
+        expect(row.first).to_contain_text("HTTP 200")
+    assert "a-secret" not in page.content()
+
+
+def test_key__is_shown_once_and_copied_in_an_insecure_context(subjects: Site, site: Site) -> None:
+    app = create_app(site.service.resources, hosts=HostPolicy(frozenset({"mosaico.internal"})))
+    with serving(app, lifespan=True) as client:
+        origin = f"http://mosaico.internal:{client.base_url.port}"
+        page = site.context(login=False, base_url=origin).new_page()
+        page.goto(f"{origin}/new/key")
+        assert not page.evaluate("isSecureContext")
+        page.get_by_label("API key").fill(site.key)
+        page.get_by_role("button", name="Log in").click()
+        page.get_by_label("Name", exact=True).fill("nightly CI")
+        page.get_by_label("Role").select_option("run")
+        page.get_by_role("button", name="Create").click()
+        token = page.locator("#secret").inner_text()
+        page.get_by_role("button", name="Copy", exact=True).click()
+        expect(page.locator("#live")).to_have_text("Copied")
+        page.locator("#search").focus()
+        page.keyboard.press("Control+v")
+        expect(page.locator("#search")).to_have_value(token)
+        page.reload()
+        expect(page.locator("h1")).to_contain_text("nightly CI")
+        assert token not in page.content()
+        headers = {"Authorization": f"Bearer {token}", "Host": "mosaico.internal"}
+        assert client.get("/api/v1/agents", headers=headers).status_code == 200
+        page.on("dialog", lambda dialog: dialog.accept())
+        page.get_by_role("button", name="Revoke").click()
+        expect(page.get_by_role("row", name="nightly CI")).to_contain_text("revoked")
 
 
 def test_every_form__of_another_site_is_refused(subjects: Site, site: Site) -> None:

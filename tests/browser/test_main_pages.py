@@ -17,23 +17,17 @@ PATHS = (
     f"{RUN}/items?item=case-000&base=run-billing-support-1", "/inbox", "/inbox?tab=silenced",
     "/agents", "/agents/billing", "/benchmarks", "/benchmarks/support", "/schedules", "/schedules/nightly",
     "/alerts", "/alerts/rule-1", "/alerts/events/alert-0", "/incidents", "/incidents/alert-0",
+    "/endpoints", "/endpoints/endpoint-1", "/keys",
 )  # fmt: skip
 # A form has no data of its own, and so no twin in the API.
 FORM_PATHS = (
     "/new/agent", "/agents/billing/edit", "/new/benchmark", "/benchmarks/support/edit",
     "/benchmarks/support/new-kpi", "/benchmarks/support/kpis/support-pass/edit", "/new/schedule",
-    "/schedules/nightly/edit",
+    "/schedules/nightly/edit", "/new/endpoint", "/new/key",
 )  # fmt: skip
 EMPTY_PATHS = (
-    "/",
-    "/runs",
-    "/inbox",
-    "/agents",
-    "/benchmarks",
-    "/schedules",
-    "/alerts",
-    "/incidents",
-)
+    "/", "/runs", "/inbox", "/agents", "/benchmarks", "/schedules", "/alerts", "/incidents", "/endpoints",
+)  # fmt: skip
 # One worker starts one Chromium.
 pytestmark = pytest.mark.xdist_group("browser")
 every_page = pytest.mark.parametrize("path", [*PATHS, *FORM_PATHS])

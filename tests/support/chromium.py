@@ -18,5 +18,9 @@ def launch_chromium(playwright: Playwright, path: str) -> Browser:
     return playwright.chromium.launch(
         executable_path=path,
         # Containers have neither user namespaces nor much shared memory.
-        args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
-    )
+        args=[
+            "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
+            # A name on plain HTTP is no secure context; an address of this machine is one.
+            "--host-resolver-rules=MAP mosaico.internal 127.0.0.1",
+        ],
+    )  # fmt: skip

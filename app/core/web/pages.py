@@ -59,6 +59,8 @@ NAVIGATION: Final = (
     NavItem("Inbox", "/inbox"),
     NavItem("Alerts", "/alerts"),
     NavItem("Schedules", "/schedules"),
+    NavItem("Endpoints", "/endpoints", is_main=False),
+    NavItem("API keys", "/keys", is_main=False),
 )
 
 

@@ -51,7 +51,11 @@ def test_publish__message_is_in_inbox_and_delivered(scenario: NotificationScenar
     assert body["type"] == "test.sent"
     assert body["data"]["title"] == "The pelican has landed"
     delivery = scenario.delivery(notification_id)
-    assert (delivery["status"], delivery["attempts"], delivery["detail"]) == ("DELIVERED", 1, None)
+    assert (delivery["status"], delivery["attempts"], delivery["detail"]) == (
+        "DELIVERED",
+        1,
+        "HTTP 200",
+    )
     [message] = scenario.inbox()
     assert (message["id"], message["title"], message["readAt"]) == (
         notification_id,

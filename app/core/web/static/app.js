@@ -153,6 +153,9 @@ function show(state) {
 document.addEventListener("visibilitychange", follow);
 follow();
 
+// Answers that are awaited
+setInterval(() => !document.hidden && document.querySelector("[data-poll]") && refresh(location.href).catch(() => {}), 1000);
+
 // Lists that grow: a link offers the new rows; nothing moves by itself.
 const list = document.querySelector("[data-newest]");
 if (list) setInterval(async () => {

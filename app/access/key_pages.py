@@ -1,0 +1,152 @@
+"""Pages of API keys: who can do what, and a new key, which is shown once."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from app.access import queries, service
+from app.access.deps import ADMIN
+from app.access.queries import AuditFilter
+from app.access.schemas import ApiKeyCreate, ApiKeyPatch
+from app.access.shown_once import find_secret, forget_secret, redirect_with_secret
+from app.core.keyset import MAX_CURSOR, PageQuery
+from app.core.resources import Resources
+from app.core.web.deps import Res
+from app.core.web.form_pages import SEE_OTHER, FormPage, show_form, submit_form
+from app.core.web.forms import SentForm
+from app.core.web.pages import Crumb, build_url, path_of, render_page
+from app.core.web.schema_forms import FieldInput, SchemaForm
+
+router = APIRouter()
+
+NAV = "/keys"
+STEPS = (Crumb("API keys", NAV),)
+PAGE_SIZE = 50
+SHOWN_ACTIONS = 20
+
+_INPUTS = {
+    "name": FieldInput(help="Who or what uses the key, such as nightly CI."),
+    "role": FieldInput(
+        help="Read: see everything. Run: also start and cancel runs, acknowledge. Admin: also change settings and keys."
+    ),
+    "expiresAt": FieldInput("Expires at, UTC", "Empty: never."),
+}
+FORM = SchemaForm(create=ApiKeyCreate, main=("name", "role", "expiresAt"), inputs=_INPUTS)
+EDIT_FORM = SchemaForm(
+    create=ApiKeyPatch, patch=ApiKeyPatch, main=("name", "expiresAt"), inputs=_INPUTS
+)
+
+KeyId = Annotated[str, Path(alias="keyId")]
+
+
+@router.get("/keys", dependencies=ADMIN)
+def show_keys(
+    request: Request, res: Res, cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = ""
+) -> Response:
+    """The API keys, revoked ones too."""
+    with res.db.read() as session:
+        page = queries.list_keys(session, PageQuery(PAGE_SIZE, cursor or None))
+    return render_page(
+        request,
+        "keys.html",
+        title="API keys",
+        nav=NAV,
+        api=f"/keys?limit={PAGE_SIZE}",
+        keys=page.items,
+        params=dict(request.query_params),
+        next_cursor=page.next_cursor,
+    )
+
+
+@router.get("/keys/{keyId}", dependencies=ADMIN)
+def show_key(request: Request, key_id: KeyId, res: Res) -> Response:
+    """One key with what it did; just after its creation also its text."""
+    with res.db.read() as session:
+        key = queries.get_key(session, key_id)
+        actions = queries.list_audit_entries(
+            session, PageQuery(SHOWN_ACTIONS), AuditFilter(actor_id=key_id)
+        )
+    response = render_page(
+        request,
+        "key.html",
+        title=key.name,
+        nav=NAV,
+        api=path_of("keys", key_id),
+        has_secrets=True,
+        steps=STEPS,
+        key=key,
+        token=find_secret(request, res.secrets),
+        actions=actions.items,
+        audit_url=f"/api/v1{build_url('/audit', actorId=key_id)}",
+    )
+    return forget_secret(request, response)
+
+
+@router.get("/new/key", dependencies=ADMIN)
+def show_new_key(request: Request) -> Response:
+    """The form of a new key."""
+    return show_form(request, _new_page())
+
+
+@router.post("/keys", dependencies=ADMIN)
+def create_api_key(request: Request, form: SentForm, res: Res) -> Response:
+    """Create a key and show its text once."""
+    tokens: list[str] = []
+
+    def save(body: ApiKeyCreate) -> str:
+        with res.db.begin() as session:
+            key = service.create_key(
+                session, body.name, body.role, now=res.clock(), expires_at=body.expires_at
+            )
+            request.state.created = address = path_of("keys", key.id)
+        tokens.append(key.token.reveal())
+        return address
+
+    response = submit_form(request, form, _new_page, save)
+    if not tokens:
+        return response
+    return redirect_with_secret(request, response.headers["location"], tokens[0], res.secrets)
+
+
+@router.get("/keys/{keyId}/edit", dependencies=ADMIN)
+def show_key_form(request: Request, key_id: KeyId, res: Res) -> Response:
+    """The form of a key."""
+    return show_form(request, _edit_page(key_id, res))
+
+
+@router.post("/keys/{keyId}", dependencies=ADMIN)
+def change_api_key(request: Request, key_id: KeyId, form: SentForm, res: Res) -> Response:
+    """Change the name or the expiry of a key."""
+
+    def save(body: ApiKeyPatch) -> str:
+        with res.db.begin() as session:
+            service.update_key(session, key_id, body, now=res.clock())
+        return path_of("keys", key_id)
+
+    return submit_form(request, form, lambda: _edit_page(key_id, res), save)
+
+
+@router.post("/keys/{keyId}/revoke", dependencies=ADMIN)
+def revoke_api_key(key_id: KeyId, res: Res) -> Response:
+    """Revoke a key; its sessions end, too."""
+    with res.db.begin() as session:
+        service.revoke_key(session, key_id, now=res.clock())
+    return RedirectResponse(NAV, SEE_OTHER)
+
+
+def _new_page() -> FormPage:
+    return FormPage(
+        form=FORM, title="New API key", nav=NAV, steps=STEPS, action=NAV, back=NAV, submit="Create"
+    )
+
+
+def _edit_page(key_id: str, res: Resources) -> FormPage:
+    with res.db.read() as session:
+        key = queries.get_key(session, key_id)
+    address = path_of("keys", key_id)
+    values: dict[str, Any] = key.model_dump(mode="json")
+    return FormPage(
+        form=EDIT_FORM, title=f"Edit {key.name}", nav=NAV, steps=(*STEPS, Crumb(key.name, address)),
+        action=address, back=address, values=values, revision=0,
+    )  # fmt: skip

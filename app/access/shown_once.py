@@ -1,0 +1,49 @@
+"""A secret that the next page shows once: the redirect carries it in a cookie that this page deletes.
+
+A page that answered the form itself would show the secret again, or make another one, when it is reloaded.
+"""
+
+from typing import Final
+
+from fastapi import Request, Response
+from fastapi.responses import RedirectResponse
+
+from app.core.encryption import SecretBox
+from app.core.errors import AppError
+from app.core.web.pages import public_url
+
+COOKIE: Final = "mosaico_shown_once"
+MAX_AGE_S: Final = 60
+SEE_OTHER = 303
+
+
+def redirect_with_secret(request: Request, path: str, secret: str, box: SecretBox) -> Response:
+    """A redirect to a page, which shows the secret with `take_secret`."""
+    response = RedirectResponse(path, SEE_OTHER)
+    response.set_cookie(
+        COOKIE,
+        box.encrypt(secret, table=COOKIE, row=path, column="secret"),
+        max_age=MAX_AGE_S,
+        path=path,
+        httponly=True,
+        samesite="strict",
+        secure=public_url(request).startswith("https:"),
+    )
+    return response
+
+
+def find_secret(request: Request, box: SecretBox) -> str | None:
+    """The secret that this page shows; None when there is none."""
+    encrypted = request.cookies.get(COOKIE)
+    if encrypted is None:
+        return None
+    try:
+        return box.decrypt(encrypted, table=COOKIE, row=request.url.path, column="secret").reveal()
+    except AppError:
+        return None
+
+
+def forget_secret(request: Request, response: Response) -> Response:
+    """Delete the cookie, so that the next load of the page has no secret."""
+    response.delete_cookie(COOKIE, path=request.url.path)
+    return response

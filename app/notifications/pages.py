@@ -1,0 +1,172 @@
+"""Pages of endpoints: whether messages arrive, a test message, and what recipients answered."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from app.access.deps import ADMIN, READ, RUN
+from app.access.shown_once import find_secret, forget_secret, redirect_with_secret
+from app.core.keyset import MAX_CURSOR, PageQuery
+from app.core.web.deps import Res
+from app.core.web.form_pages import SEE_OTHER, FormPage, show_form, submit_form
+from app.core.web.forms import SentForm
+from app.core.web.pages import Crumb, path_of, render_page
+from app.core.web.schema_forms import FieldInput, SchemaForm
+from app.notifications import endpoints, queries, service
+from app.notifications.registry import CHANNELS, require_target
+from app.notifications.rules import DeliveryStatus
+from app.notifications.schemas import DAY_S, EndpointBody, EndpointPatch
+from app.notifications.types import DeliveryTarget
+
+router = APIRouter()
+
+NAV = "/endpoints"
+STEPS = (Crumb("Endpoints", NAV),)
+PAGE_SIZE = 50
+SHOWN_DELIVERIES = 30
+
+FORM = SchemaForm(
+    create=EndpointBody,
+    main=("channel", "recipient", "dailySummary"),
+    inputs={
+        "recipient": FieldInput(
+            help="An e-mail address, or the URL of a webhook. It is stored encrypted and shown redacted."
+        ),
+        "dailySummary": FieldInput(help="It receives the summary of every day."),
+    },
+)
+
+EndpointId = Annotated[str, Path(alias="endpointId")]
+
+
+@router.get("/endpoints", dependencies=READ)
+def show_endpoints(
+    request: Request, res: Res, cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = ""
+) -> Response:
+    """The endpoints with their state."""
+    with res.db.read() as session:
+        page = queries.list_endpoints(session, PageQuery(PAGE_SIZE, cursor or None))
+    return render_page(
+        request,
+        "endpoints.html",
+        title="Endpoints",
+        nav=NAV,
+        api=f"/endpoints?limit={PAGE_SIZE}",
+        endpoints=page.rows,
+        params=dict(request.query_params),
+        next_cursor=page.next_cursor,
+    )
+
+
+@router.get("/endpoints/{endpointId}", dependencies=READ)
+def show_endpoint(request: Request, endpoint_id: EndpointId, res: Res) -> Response:
+    """One endpoint: its state, and the answers to its last messages."""
+    with res.db.read() as session:
+        endpoint = queries.get_endpoint(session, endpoint_id)
+        deliveries = queries.list_deliveries(
+            session, PageQuery(SHOWN_DELIVERIES), endpoint_id=endpoint_id
+        ).rows
+        titles = {
+            delivery.id: queries.get_notification(session, delivery.notification_id).title
+            for delivery in deliveries
+        }
+    channel = CHANNELS.find(endpoint.channel)
+    response = render_page(
+        request,
+        "endpoint.html",
+        title=f"{endpoint.channel.capitalize()} {endpoint.recipient}",
+        nav=NAV,
+        api=path_of("endpoints", endpoint_id),
+        has_secrets=True,
+        steps=STEPS,
+        endpoint=endpoint,
+        deliveries=deliveries,
+        titles=titles,
+        is_pending=any(delivery.status == DeliveryStatus.PENDING for delivery in deliveries),
+        is_signed=channel is not None and channel.signed,
+        secret=find_secret(request, res.secrets),
+    )
+    return forget_secret(request, response)
+
+
+@router.get("/new/endpoint", dependencies=ADMIN)
+def show_new_endpoint(request: Request) -> Response:
+    """The form of a new endpoint."""
+    return show_form(request, _new_page())
+
+
+@router.post("/endpoints", dependencies=ADMIN)
+def save_endpoint(request: Request, form: SentForm, res: Res) -> Response:
+    """Create an endpoint, or change the one of the same recipient, and show it."""
+
+    def save(body: EndpointBody) -> str:
+        target = DeliveryTarget(body.channel, body.recipient)
+        require_target(target)
+        with res.db.begin() as session:
+            endpoint = endpoints.save_endpoint(
+                session, target, res.secrets, daily_summary=body.daily_summary
+            )
+            request.state.created = address = path_of("endpoints", endpoint.id)
+        return address
+
+    return submit_form(request, form, _new_page, save)
+
+
+@router.post("/endpoints/{endpointId}/test", dependencies=ADMIN)
+def send_test(endpoint_id: EndpointId, res: Res) -> Response:
+    """Send a test message and show what the recipient answers."""
+    with res.db.begin() as session:
+        service.publish_test(session, queries.get_endpoint(session, endpoint_id))
+    return _back(endpoint_id)
+
+
+@router.post("/endpoints/{endpointId}/daily-summary", dependencies=ADMIN)
+def change_endpoint(endpoint_id: EndpointId, form: SentForm, res: Res) -> Response:
+    """Send the daily summary to an endpoint, or no longer."""
+    body = EndpointPatch(daily_summary=form.text("dailySummary") == "true")
+    with res.db.begin() as session:
+        endpoints.update_endpoint(session, endpoint_id, body)
+    return _back(endpoint_id)
+
+
+@router.post("/endpoints/{endpointId}/enable", dependencies=ADMIN)
+def enable_endpoint(endpoint_id: EndpointId, res: Res) -> Response:
+    """Enable an endpoint; deliveries that were held are sent first."""
+    with res.db.begin() as session:
+        service.enable_endpoint(session, endpoint_id, res.clock())
+    return _back(endpoint_id)
+
+
+@router.post("/endpoints/{endpointId}/secret", dependencies=ADMIN)
+def rotate_endpoint_secret(request: Request, endpoint_id: EndpointId, res: Res) -> Response:
+    """Create the secret that signs messages and show it once; the one before signs for a day."""
+    with res.db.begin() as session:
+        secret = endpoints.rotate_secret(
+            session, endpoint_id, res.secrets, res.clock(), overlap=timedelta(seconds=DAY_S)
+        )
+    path = path_of("endpoints", endpoint_id)
+    return redirect_with_secret(request, path, secret.reveal(), res.secrets)
+
+
+@router.post("/deliveries/{deliveryId}/redeliver", dependencies=RUN)
+def redeliver_message(delivery_id: Annotated[str, Path(alias="deliveryId")], res: Res) -> Response:
+    """Send a message again now."""
+    with res.db.begin() as session:
+        endpoint_id = service.redeliver(session, delivery_id, res.clock()).endpoint_id
+    return _back(endpoint_id)
+
+
+def _new_page() -> FormPage:
+    channels = [(name, name.capitalize()) for name in CHANNELS.names()]
+    values: Mapping[str, Any] = {"channel": "EMAIL"}
+    return FormPage(
+        form=FORM, title="New endpoint", nav=NAV, steps=STEPS, action=NAV, back=NAV, submit="Create",
+        values=values, choices={"channel": channels},
+    )  # fmt: skip
+
+
+def _back(endpoint_id: str) -> Response:
+    return RedirectResponse(path_of("endpoints", endpoint_id), SEE_OTHER)
