@@ -7,21 +7,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from app.traces.execution.items import DatasetItem
     from app.traces.types import ToolCall, Trace, TraceOutcome
     from mosaico.async_client import AsyncClient
     from mosaico.client import Client
     from mosaico.errors import MosaicoError
+    from mosaico.experiment import run_experiment
     from mosaico.offline import compare, gate, score
 
 __all__ = (
     "AsyncClient",
     "Client",
+    "DatasetItem",
     "MosaicoError",
     "ToolCall",
     "Trace",
     "TraceOutcome",
     "compare",
     "gate",
+    "run_experiment",
     "score",
 )
 
@@ -29,12 +33,14 @@ __all__ = (
 _MODULES = {
     "AsyncClient": "mosaico.async_client",
     "Client": "mosaico.client",
+    "DatasetItem": "app.traces.execution.items",
     "MosaicoError": "mosaico.errors",
     "ToolCall": "app.traces.types",
     "Trace": "app.traces.types",
     "TraceOutcome": "app.traces.types",
     "compare": "mosaico.offline",
     "gate": "mosaico.offline",
+    "run_experiment": "mosaico.experiment",
     "score": "mosaico.offline",
 }
 

@@ -1,7 +1,6 @@
 """`mosaico runs execute`: run a user's own agent over a dataset."""
 
 import os
-from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -199,17 +198,12 @@ def _write_to_langfuse(
 def _execute(plan: "ExecutionPlan") -> "ExecutionRecorder":
     """Run to the end; an interrupted run is stored and ends the command."""
     from app.core.clock import utc_now
-    from app.traces.execution.experiment import execute, open_recorder
+    from app.traces.execution.experiment import execute_plan
 
-    with closing(open_recorder(plan, utc_now())) as recorder:
-        try:
-            run_command.run_interruptible(execute(plan, recorder))
-        except KeyboardInterrupt:
-            raise typer.Exit(EXIT_INTERRUPTED) from None
-        finally:
-            # Also what was made before an error.
-            recorder.finish()
-    return recorder
+    try:
+        return execute_plan(plan, utc_now(), run_command.run_interruptible)
+    except KeyboardInterrupt:
+        raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def _summarize(recorder: "ExecutionRecorder", plan: "ExecutionPlan") -> dict[str, Any]:

@@ -63,7 +63,7 @@ class TraceReader:
             yield self._read(file, imported)
 
     @contextmanager
-    def open_items(self, path: Path) -> Iterator[Iterator[Trace]]:
+    def open_items(self, path: ResultSource) -> Iterator[Iterator[Trace]]:
         """The items of a file as traces; a table needs no column of answers.
 
         Raises: the errors of `open`.

@@ -3,7 +3,8 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -60,6 +61,21 @@ def open_recorder(plan: ExecutionPlan, now: datetime) -> ExecutionRecorder:
     require_folder(plan.save)
     path = claim_result_file(plan.save, _file_stem(plan.dataset_name, now), ".jsonl")
     return ExecutionRecorder(path, record, attempts)
+
+
+def execute_plan(
+    plan: ExecutionPlan, now: datetime, run: Callable[[Coroutine[Any, Any, None]], None]
+) -> ExecutionRecorder:
+    """Run a plan and write its result file, also when the run is interrupted or fails.
+
+    `run` runs a coroutine to its end. Raises: its errors and those of `open_recorder`.
+    """
+    with closing(open_recorder(plan, now)) as recorder:
+        try:
+            run(execute(plan, recorder))
+        finally:
+            recorder.finish()
+    return recorder
 
 
 async def execute(plan: ExecutionPlan, recorder: ExecutionRecorder) -> None:

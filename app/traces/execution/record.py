@@ -84,9 +84,11 @@ class ExecutionRecorder:
             self._journal.discard()
 
     def close(self) -> None:
-        """Stop writing; a run with a journal is not complete, and the command to continue is named."""
+        """Stop writing; a run with a journal is not complete."""
         if self._journal.close():
-            print_status(f"the run is not complete; repeat the command with --resume {self.path}")
+            print_status(
+                f"the run is not complete; --resume {self.path} makes the missing attempts"
+            )
 
 
 def resume_record(path: Path, record: ExecutionRecord) -> ExecutionRecord:

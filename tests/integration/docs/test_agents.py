@@ -4,6 +4,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from typer.testing import CliRunner
@@ -39,6 +40,18 @@ def test_commands__answer_as_shown() -> None:
         result = CliRunner().invoke(cli, globbed)
         assert result.exit_code == 0, result.output
         assert matches(result.stdout, output), f"{command}\n{result.output}"
+
+
+@pytest.mark.usefixtures("files_of_page")
+def test_python__prints_path_and_accuracy(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # Annotations name what the block imports, so it runs as a module of its own.
+    module = ModuleType("experiment")
+    exec(compile(blocks(PAGE, "python")[1], PAGE, "exec"), module.__dict__)
+    path, accuracy = capsys.readouterr().out.split()
+    assert Path(path).is_file()
+    assert float(accuracy) == pytest.approx(2 / 3)
 
 
 def test_configurations__are_valid() -> None:

@@ -136,14 +136,14 @@ class FakeServer:
     def _answer_of(self, match: RouteMatch, exchange: Exchange) -> WriteResponse:
         route = match.route
         if route.write is not None:
-            return route.write(self._write(exchange))
+            return route.write(self._write(exchange, match.parts))
         assert route.read is not None
         parameters = Parameters(exchange.request.query_params)
         if route.required_api == "v4" and self.mode == "v3":
             raise requires_v4(route.api_name)
         return WriteResponse(content=route.read(self.store, parameters, *match.parts))
 
-    def _write(self, exchange: Exchange) -> WriteRequest:
+    def _write(self, exchange: Exchange, parts: list[str]) -> WriteRequest:
         self.writes += 1
         return WriteRequest(
             store=self.store,
@@ -153,6 +153,7 @@ class FakeServer:
             number=self.writes,
             takes_score_lists=self.takes_score_lists,
             events_only=self.mode == "events_only",
+            parts=parts,
         )
 
     def _check_mode(self, route: Route) -> None:

@@ -1,7 +1,7 @@
 """Write endpoints: datasets, dataset items and scores."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -19,7 +19,7 @@ DATA_TYPES: Final = ("NUMERIC", "BOOLEAN", "CATEGORICAL", "TEXT", "CORRECTION")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRequest:
-    """A write request and its time."""
+    """A write request, its time, and the decoded parameters of its path."""
 
     store: Store
     body: bytes
@@ -28,6 +28,7 @@ class WriteRequest:
     number: int
     takes_score_lists: bool
     events_only: bool
+    parts: Sequence[str] = ()
 
     def json(self) -> Any:
         try:

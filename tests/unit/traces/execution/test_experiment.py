@@ -16,8 +16,7 @@ from app.harness.run_command import run_interruptible
 from app.traces.execution.answers import AgentAnswer, trace_of_answer
 from app.traces.execution.experiment import (
     ExecutionPlan,
-    execute,
-    open_recorder,
+    execute_plan,
     summarize_execution,
 )
 from app.traces.execution.items import (
@@ -59,10 +58,7 @@ def run(
     settings = {"agent_name": "bot", "dataset_name": "q.csv", "items": ITEMS, **settings}
     limits = settings.pop("limits", ExecutionLimits(concurrency=1))
     plan = ExecutionPlan(agent=agent, save=folder, limits=limits, resume=resume, **settings)
-    recorder = open_recorder(plan, NOW)
-    run_interruptible(execute(plan, recorder))
-    recorder.finish()
-    return recorder
+    return execute_plan(plan, NOW, run_interruptible)
 
 
 def read(path: Path) -> list[Trace]:

@@ -1,0 +1,174 @@
+"""Runs a function as the agent over a dataset: `mosaico.run_experiment`."""
+
+import asyncio
+import inspect
+import os
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from app.core.clock import utc_now
+from app.core.console.table import format_cell
+from app.core.errors import Invalid
+from app.harness.budget import BudgetLimits
+from app.traces.execution.answers import AgentAnswer, checked_fields
+from app.traces.execution.datasets import load_items
+from app.traces.execution.experiment import ExecutionPlan, execute_plan
+from app.traces.execution.items import DatasetItem, ItemAttempt, items_of
+from app.traces.execution.runner import ExecutionLimits
+from app.traces.imported_values import outcome_of_error, text_of
+from app.traces.types import Trace, TraceOutcome
+from mosaico._inputs import Results, open_reader, source_of
+from mosaico.tables import html_of
+
+__all__ = ("Experiment", "Task", "run_experiment")
+
+Task: TypeAlias = Callable[[DatasetItem], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """A run of a task: the result file, the traces in planned order, and what was not finished.
+
+    `missing` names the attempts that could not be made or were not reached; run again with
+    `resume=experiment.path` to make them.
+    """
+
+    path: Path
+    traces: Sequence[Trace]
+    missing: Sequence[str] = ()
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [trace.trace_id, str(trace.outcome), format_cell(trace.output or trace.error)]
+            for trace in self.traces
+        ]
+        return html_of(f"{len(rows)} attempts", ("attempt", "outcome", "answer"), rows)
+
+
+def run_experiment(
+    task: Task,
+    dataset: Results | Sequence[DatasetItem],
+    *,
+    trials: int = 1,
+    concurrency: int = 4,
+    item_seconds: float = 600.0,
+    run_seconds: float | None = None,
+    run_tokens: int | None = None,
+    run_usd: float | None = None,
+    save: str | os.PathLike[str] = ".",
+    resume: str | os.PathLike[str] | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> Experiment:
+    """Run a task once per item and trial, and store every answer as soon as it is there.
+
+    `task` gets a `DatasetItem` (`id`, `input`, `expected_output`) and returns the answer: a text, or a
+    mapping such as `{"output": "Rome", "costUsd": 0.01}`. It may be a coroutine function; any other
+    function runs in a thread. An exception is a failure of the agent, except where its message
+    names a rate limit, the network or a key. `item_seconds` limits an attempt; the thread of a task
+    that does not return goes on in the background.
+
+    `dataset` is a file, `langfuse:NAME`, the name of an upload, rows, a data frame, or items; `columns`
+    names columns by field. `save` is the folder of the result file. No attempt starts after
+    `run_seconds`, or when the attempts have reported `run_tokens` or `run_usd`.
+    Raises: `MosaicoError`, such as `UnusableDataset` for a dataset without inputs.
+    """
+    name = os.fspath(dataset) if isinstance(dataset, str | os.PathLike) else "dataset"
+    plan = ExecutionPlan(
+        agent=_agent_of(task),
+        agent_name=f"{task.__module__}.{getattr(task, '__qualname__', type(task).__qualname__)}",
+        items=_items_of(dataset, name, columns),
+        dataset_name=name,
+        trials=trials,
+        limits=ExecutionLimits(concurrency=concurrency, item_s=item_seconds, run_s=run_seconds),
+        budget=BudgetLimits(tokens=run_tokens, cost_usd=run_usd),
+        save=Path(save),
+        resume=None if resume is None else Path(resume),
+    )
+    recorder = execute_plan(plan, utc_now(), _run)
+    missing = [attempt.label for attempt in recorder.missing()]
+    return Experiment(path=recorder.path, traces=recorder.traces, missing=missing)
+
+
+def _items_of(
+    dataset: Results | Sequence[DatasetItem], name: str, columns: Mapping[str, str] | None
+) -> Sequence[DatasetItem]:
+    reader = open_reader([], columns, None)
+    if isinstance(dataset, str | os.PathLike):
+        return load_items(name, reader)
+    if isinstance(dataset, Sequence) and all(isinstance(item, DatasetItem) for item in dataset):
+        return [item for item in dataset if isinstance(item, DatasetItem)]
+    rows: Any = dataset
+    with reader.open_items(source_of(rows, name)) as traces:
+        return items_of(traces, name)
+
+
+def _run(coroutine: Coroutine[Any, Any, None]) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(coroutine)
+        return
+    # In a notebook a loop runs already, and a thread has one loop only.
+    with ThreadPoolExecutor(1, "experiment") as pool:
+        pool.submit(copy_context().run, asyncio.run, coroutine).result()
+
+
+def _agent_of(task: Task) -> Callable[[ItemAttempt], Coroutine[Any, Any, AgentAnswer]]:
+    async def run_attempt(attempt: ItemAttempt) -> AgentAnswer:
+        try:
+            if inspect.iscoroutinefunction(task):
+                return _answer_of(await task(attempt.item))
+            returned = await _call_in_thread(task, attempt.item)
+            return _answer_of(await returned if inspect.isawaitable(returned) else returned)
+        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+            return _failure_of(error)
+
+    return run_attempt
+
+
+async def _call_in_thread(task: Task, item: DatasetItem) -> Any:
+    """What the task returns. The thread is a daemon: a task that hangs does not keep the process."""
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[Callable[[], Any]] = loop.create_future()
+
+    def send(result: Callable[[], Any]) -> None:
+        if not outcome.done():
+            outcome.set_result(result)
+
+    def work() -> None:
+        try:
+            returned = task(item)
+        except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
+            raised = error
+            result: Callable[[], Any] = lambda: _raise(raised)  # noqa: E731
+        else:
+            result = lambda: returned  # noqa: E731
+        # The loop is closed when the attempt was given up.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(send, result)
+
+    threading.Thread(target=copy_context().run, args=(work,), daemon=True).start()
+    return (await outcome)()
+
+
+def _raise(error: BaseException) -> Any:
+    raise error
+
+
+def _answer_of(returned: Any) -> AgentAnswer:
+    try:
+        fields = returned if isinstance(returned, Mapping) else {"output": text_of(returned)}
+        return AgentAnswer(fields=checked_fields(fields))
+    except Invalid as error:
+        return AgentAnswer(error=error.detail, outcome=TraceOutcome.AGENT_ERROR)
+
+
+def _failure_of(error: Exception) -> AgentAnswer:
+    message = f"{type(error).__name__}: {error}"
+    return AgentAnswer(error=message, outcome=outcome_of_error(message))
