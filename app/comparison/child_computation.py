@@ -93,7 +93,7 @@ def compute(
     )
     if spec.candidate is None or spec.baseline is None:
         return result
-    changes = _judge(spec, spec.baseline, spec.candidate, adjusted_p)
+    changes = judge_changes(spec, spec.baseline, spec.candidate, adjusted_p)
     return replace(
         result,
         metrics={m.column: changes[m.column, None] for m in spec.metrics if m.rule is not None},
@@ -159,11 +159,12 @@ class _Family(IntEnum):
     METRIC = 2
 
 
-def _judge(
+@np.errstate(all="ignore")
+def judge_changes(
     spec: ComparisonSpec,
     baseline: ItemMatrix,
     candidate: ItemMatrix,
-    given_p: Mapping[str, float] | None,
+    given_p: Mapping[str, float] | None = None,
 ) -> dict[tuple[str | None, str | None], ChangeVerdict]:
     """The verdicts of metrics by (column, None) and of KPIs by (None, ID)."""
     subjects = sorted(_subjects(spec), key=lambda subject: subject.family)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from app.comparison.comparison_spec import ValueRange
+from app.comparison.item_spread import TrialNoise, design_effect, estimate_trial_noise, fit_items
 from app.comparison.linear_change import LinearChange, mean_change
 from app.comparison.linearization import (
     FloatArray,
@@ -32,9 +33,8 @@ from app.comparison.run_statistics import (
 from app.formula import CompiledFormula, Reference
 from app.formula.rows import FormulaRows, evaluate_rows
 from app.metrics.registry import column_of
-from app.statistics.change import (
-    skewness_of_blocks,
-)
+from app.statistics.change import satterthwaite, skewness_of_blocks, unit_sums
+from app.statistics.cost_power import LogNormalItems
 from app.statistics.power import ChangeModel
 from app.statistics.resampling import (
     SWAPS,
@@ -87,13 +87,6 @@ class _StatisticsPair(NamedTuple):
 
     baseline: dict[Reference, ItemSumStatistic]
     candidate: dict[Reference, ItemSumStatistic]
-
-
-class _TrialNoise(NamedTuple):
-    """The variance of one trial, and what the trials explain of the variance of a change."""
-
-    trial: float
-    explained: float
 
 
 class FormulaPair:
@@ -241,6 +234,9 @@ class FormulaPair:
             for ref in self.formula.references
         }
         changes = contributions_of(second, mean_gradient) - contributions_of(first, mean_gradient)
+        if is_logarithm and effect * changes.sum() > 0:
+            # Of large changes the rule is too coarse: their spread would hide them.
+            changes *= effect / changes.sum()
         own_influences = (
             influences_of(first, before)[items], influences_of(second, after)[items]
         )  # fmt: skip
@@ -288,17 +284,20 @@ class FormulaPair:
         scale = Scale.RATIO if linear.is_logarithm else Scale.NUMBER
         if limits == (0.0, 1.0):
             scale = Scale.RATE
-        items, units = len(linear.changes), int(self.units.max()) + 1
+        items, units = len(linear.changes), unit_sums(None, self.units)
         noise = self._trial_noise(linear)
-        if items < 2 or not (error or scale is Scale.RATE or noise or items_variance):  # noqa: PLR2004
+        has_spread = error or scale is Scale.RATE or noise or items_variance
+        if not has_spread or min(items, len(units)) < 2:  # noqa: PLR2004 - a variance
             return None
         changes, trials = items * linear.changes, self.trials
         # One more change of one trial: items without any change say little about others.
         unseen = 1 / trials if scale is Scale.RATE else 0.0
         observed = (float(changes @ changes) + unseen) / (items + 1)
         if noise is not None:
-            spread, trial = max(0.0, observed - noise.explained), noise.trial
-            trial_noise = noise.trial / trials
+            spread = max(0.0, observed - noise.explained)
+            # Of unequal numbers of trials the few ones count: as if all items had such trials.
+            trial = noise.explained * trials / 2
+            trial_noise = noise.explained / 2
         else:
             spread, trial = observed if items_variance is None else items_variance, None
             trial_noise = spread / 2
@@ -314,17 +313,15 @@ class FormulaPair:
             measured_trials=trials,
             mean=mean,
             square=max(mean * mean, float((values**2).mean()) - trial_noise),
-            design_effect=self._design_effect(changes, error) if units < items else 1.0,
-            units_per_item=units / items,
+            design_effect=design_effect(changes, error, len(units)),
+            units_per_item=(1 + satterthwaite(units / items)) / items,
+            costs=self._costs(linear),
         )
 
-    def _design_effect(self, changes: FloatArray, error: float) -> float:
-        """The factor by which clusters increase the variance of the mean change."""
-        plain = float(changes.var(ddof=1)) / len(changes)
-        if plain > 0 and error > 0:
-            return max(1.0, error**2 / plain)
-        # Without changes the trials of a cluster are taken as one.
-        return len(changes) / (float(self.units.max()) + 1)
+    def _costs(self, linear: LinearChange) -> LogNormalItems | None:
+        if not (linear.is_logarithm and self._pair.is_paired):
+            return None
+        return fit_items(self._runs, linear.gradient, self._any_value, self.units, linear.changes)
 
     def _item_values(self, linear: LinearChange) -> FloatArray:
         """The value of each item, half way between the runs; relative to the mean for ratios."""
@@ -332,21 +329,15 @@ class FormulaPair:
         mean = 1.0 if linear.is_logarithm else (linear.baseline + linear.candidate) / 2
         return mean + items * (linear.baseline_influences + linear.candidate_influences) / 2
 
-    def _trial_noise(self, linear: LinearChange) -> _TrialNoise | None:
-        """The noise of trials; None without an item that has several in both runs."""
+    def _trial_noise(self, linear: LinearChange) -> TrialNoise | None:
+        """The noise of trials; None without an item that has several."""
         scores = [self._trace_values(linear, run) for run in self._runs]
         sums = [
             reduce_trials(run.item_index, run_scores, run.item_count)
             for run, run_scores in zip(self._runs, scores, strict=True)
             if run_scores is not None
         ]
-        if not sums:
-            return None
-        trial = np.concatenate([run.trial_variances for run in sums])
-        explained = sum(run.trial_variances / np.maximum(run.n, 1) for run in sums)
-        if not np.isfinite(explained).any():
-            return None
-        return _TrialNoise(float(np.nanmean(trial)), float(np.nanmean(explained)))
+        return estimate_trial_noise(sums)
 
     def _trace_values(self, linear: LinearChange, run: RunStatistics) -> FloatArray | None:
         """The contribution of each trace, times the number of items; None for formulas of other

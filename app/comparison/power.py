@@ -186,7 +186,7 @@ def _subjects(plan: RunPlan, columns: Iterable[str]) -> list[_PowerSubject]:
 def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -> PowerEstimate:
     # numpy and scipy are imported in the child process only.
     from app.comparison.change_spread import estimate_spread
-    from app.statistics.power import items_needed, trials_needed
+    from app.statistics.power import items_needed, items_to_detect_any, trials_needed
 
     comparison = RunComparison(plan=runs.plan, kpis=(), baseline=None)
     spread = estimate_spread(
@@ -200,8 +200,18 @@ def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -
     trials = size.trials or max(1, round(len(runs.run.item_index) / max(1, len(runs.run.items))))
     items = size.items or (spread.items if spread else len(runs.run.items))
     effect = spread.detectable(items, trials) if spread and items else math.inf
-    if spread is None or not math.isfinite(effect):
-        return _unknown_power(subject, items, trials)
+    if spread is None:
+        reason = (
+            f"The variance of {subject.name} is unknown: its items or its trials do not show one."
+        )
+        return _unknown_power(subject, items, trials, reason)
+    if not math.isfinite(effect):
+        needed = items_to_detect_any(spread.model, trials=trials)
+        remedy = "No number of items does." if needed is None else f"At least {needed} items do."
+        reason = (
+            f"{items} items detect no change of {subject.name} reliably, however large. {remedy}"
+        )
+        return _unknown_power(subject, items, trials, reason)
     drop, remedy = size.drop, None
     required_trials = required_items = None
     if drop is not None:
@@ -232,7 +242,7 @@ def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -
     )
 
 
-def _unknown_power(subject: _PowerSubject, items: int, trials: int) -> PowerEstimate:
+def _unknown_power(subject: _PowerSubject, items: int, trials: int, reason: str) -> PowerEstimate:
     return PowerEstimate(
         kind=subject.kind,
         name=subject.name,
@@ -242,7 +252,7 @@ def _unknown_power(subject: _PowerSubject, items: int, trials: int) -> PowerEsti
         min_detectable_effect=None,
         trials_needed=None,
         items_needed=None,
-        explanation=f"The variance of {subject.name} is unknown: its items or its trials do not show one.",
+        explanation=reason,
     )
 
 

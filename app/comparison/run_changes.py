@@ -25,11 +25,12 @@ from app.statistics.change import (
     paired_change_test,
     unpaired_change_test,
 )
-from app.statistics.power import ChangeModel, settle_equivalence
+from app.statistics.power import ChangeModel, items_to_detect_any, settle_equivalence
 from app.statistics.resampling import (
     swap_test,
 )
 from app.statistics.verdict_rules import (
+    FEW,
     MIN_UNITS,
     ChangeVerdict,
     Note,
@@ -107,6 +108,7 @@ class TestedChange:
                     side=rule.side,
                     alpha=rule.alpha,
                     clusters=self.clusters,
+                    items_needed=scale.items_needed(),
                     remedy=scale.remedy(margin),
                     notes=self.notes,
                 )
@@ -159,12 +161,26 @@ class _DisplayScale(NamedTuple):
         low, high = sorted((self.display(interval.low), self.display(interval.high)))
         return (low, high)
 
-    def detectable(self, side: Side) -> float | None:
+    @property
+    def _detectable_effect(self) -> float | None:
+        """The minimum detectable effect of the test; None when even the largest change of these
+        units could be chance.
+        """
         model = self.change.model
-        if model is None:
+        if model is None or FEW & {*self.change.notes}:
             return None
-        effect = model.detectable_effect(self.change.items, max(1.0, self.change.trials))
-        if not math.isfinite(effect):
+        return model.detectable_effect(self.change.items, max(1.0, self.change.trials))
+
+    def items_needed(self) -> int | None:
+        """The items that detect some change, where these detect none."""
+        model = self.change.model
+        if model is None or self._detectable_effect != math.inf:
+            return None
+        return items_to_detect_any(model, trials=max(1.0, self.change.trials))
+
+    def detectable(self, side: Side) -> float | None:
+        effect = self._detectable_effect
+        if effect is None or not math.isfinite(effect):
             return None
         # A ratio and its inverse are equally far from 1 as logarithms only.
         is_fall = (side is Side.LOW) is (self.slope > 0)

@@ -41,6 +41,8 @@ class RunStatistics:
         self.count_metrics = count_metrics
         self.item_index: IntArray = np.asarray(matrix.item_index, dtype=np.intp)
         self._masks: dict[str, Mask] = {}
+        self._values: dict[str, FloatArray] = {}
+        self._sums: dict[str, ItemSums] = {}
 
     @property
     def item_count(self) -> int:
@@ -54,12 +56,18 @@ class RunStatistics:
 
     def values(self, column: str) -> FloatArray:
         """The values of a metric by trace, NaN where missing or infinite."""
-        values = np.asarray(self.matrix.values[column])
-        return np.where(np.isfinite(values), values, np.nan)
+        if column not in self._values:
+            values = np.asarray(self.matrix.values[column])
+            self._values[column] = np.where(np.isfinite(values), values, np.nan)
+        return self._values[column]
 
     def item_sums(self, column: str) -> ItemSums:
         """The trials of a metric reduced to sums by item."""
-        return reduce_trials(self.item_index, self.values(column), self.item_count)
+        if column not in self._sums:
+            self._sums[column] = reduce_trials(
+                self.item_index, self.values(column), self.item_count
+            )
+        return self._sums[column]
 
     def by_run(self, ref: Reference) -> list[FloatArray]:
         """The mean or sum of each item in each run of the matrix, NaN without a value."""
@@ -105,7 +113,7 @@ class RunStatistics:
             return self._counted(column, items, labels)
         values = self.values(column)
         if ref.stat == "mean":
-            means = reduce_trials(self.item_index, values, self.item_count).means
+            means = self.item_sums(column).means
             return mean_statistic(np.where(items, means, np.nan))
         is_present = np.isfinite(values) & items[self.item_index]
         present, index = values[is_present], self.item_index[is_present]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from app.comparison.change_text import ChangeText, describe_change, format_amount, format_limit
 from app.kpis.verdict_types import BaselineRuns, ComparedItems, RunVerdict, ValueVerdict
 from app.results.plan import PlanDifferences
-from app.statistics.verdict_rules import ChangeVerdict, Note, Scale, Verdict
+from app.statistics.verdict_rules import FEW, ChangeVerdict, Note, Scale, Verdict
 
 NOT_COMPARABLE = "not comparable with its baseline"
 FIRST_RUN = "first run: there is no earlier valid run of this agent to compare with"
@@ -19,7 +19,6 @@ _BY_PRIORITY = (
     Verdict.NO_EVIDENCE,
     Verdict.INVALID,
 )
-_TOO_FEW = {Note.FEW_ITEMS, Note.FEW_CLUSTERS}
 # Other sentences say what these notes mean.
 _PHRASED_NOTES = frozenset({Note.AT_BEST})
 
@@ -168,7 +167,7 @@ def _meaning(change: ChangeVerdict, scale: Scale) -> str:
 
 def _inconclusive(change: ChangeVerdict, scale: Scale) -> str:
     """Why there is no verdict; the detectable effect only when the change is smaller than it."""
-    if change.effect is None or _TOO_FEW & {*change.notes}:
+    if change.effect is None or FEW & {*change.notes}:
         return "This is inconclusive."
     if change.p_adjusted is not None and change.p_adjusted < change.alpha:
         smallest = format_limit(change.min_effect, scale)
@@ -178,6 +177,11 @@ def _inconclusive(change: ChangeVerdict, scale: Scale) -> str:
         return (
             "This is inconclusive: chance alone explains the change. With these items only a change"
             f" of {detectable} or more is detected reliably."
+        )
+    if change.items_needed:
+        return (
+            "This is inconclusive: chance alone explains the change. These items detect no change"
+            f" reliably, however large: at least {change.items_needed} items would do."
         )
     return "This is inconclusive: chance alone explains the change."
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
+from app.statistics.cost_power import LogNormalItems
 from app.statistics.verdict_rules import ALPHA, POWER, Remedy, Scale
 
 # No benchmark runs an item more often: more items are needed instead.
@@ -34,7 +35,7 @@ class ChangeModel:
     `measured_trials` trials. `mean` and `square` are the mean of the item values and of their
     squares (on the scale RATIO relative to the mean), which say how much a change differs between
     items. `design_effect` is the factor of the variance by clusters, and `units_per_item` the number
-    of clusters per item. `padding` is the factor of the variance of the test by its pad.
+    of equally large clusters that would be as many per item. `costs` are the items of costs and times, where all of them are positive.
     """
 
     scale: Scale
@@ -45,6 +46,7 @@ class ChangeModel:
     square: float = 0.0
     design_effect: float = 1.0
     units_per_item: float = 1.0
+    costs: LogNormalItems | None = None
 
     def variance(self, trials: float, effect: float = 0.0) -> float:
         """The variance of an item's change with so many trials, when the value changes by `effect`.
@@ -79,27 +81,30 @@ class ChangeModel:
     def detectable_effect(self, items: int, trials: float) -> float:
         """The minimum detectable effect: found with 80 % power, two-sided alpha of 5 %.
 
-        On the scale RATIO it is the logarithm of the ratio. Raises: ValueError without items or
-        trials.
+        On the scale RATIO it is the logarithm of the ratio. Infinite when no change is found as
+        often: passes cannot fall farther than to 0. Raises: ValueError without items or trials.
         """
         if items < 1 or trials < 1:
             raise ValueError("a benchmark without items or trials detects nothing")
+        if self.costs is not None:
+            return self.costs.detectable_effect(items, trials)
         degrees = max(1.0, items * self.units_per_item - 1)
-        factor = detectable_in_errors(degrees)
+        factor, unchanged = detectable_in_errors(degrees), self.variance(trials)
 
         def excess(effect: float) -> float:
-            variance = self.variance(trials, effect) * self.design_effect
+            # Clusters share what happens by chance; that the items fall differently is their own.
+            variance = self.variance(trials, effect) + unchanged * (self.design_effect - 1)
             error = math.sqrt(variance / items * (1 + self._padding(items, variance, effect)))
             return effect - factor * error
 
-        start = factor * math.sqrt(self.variance(trials) * self.design_effect / items)
+        start = factor * math.sqrt(unchanged * self.design_effect / items)
         if start <= 0:
             return start
         effect = _root(excess, start)
         if self.scale is Scale.RATIO:
             # Few items rarely include one from the tail of costs: their spread is too small.
             return effect * (1 + _TAIL / math.sqrt(items))
-        return min(1.0, effect) if self.scale is Scale.RATE else effect
+        return math.inf if self.scale is Scale.RATE and effect > self.mean else effect
 
     def _padding(self, items: int, variance: float, effect: float) -> float:
         """What the pad adds to the variance of passes, by the share of the items that change."""
@@ -141,7 +146,9 @@ def trials_needed(model: ChangeModel, *, items: int, change: float) -> Remedy | 
     """
     at_best = model.trial is None
     if model.trial is None:
-        model = replace(model, items=0.0, trial=model.items * model.measured_trials / 2)
+        costs = model.costs and model.costs.with_noise_of_trials()
+        trial = model.items * model.measured_trials / 2
+        model = replace(model, items=0.0, trial=trial, costs=costs)
     needed = _least(lambda trials: model.detectable_effect(items, trials) <= change, MAX_TRIALS)
     return None if needed == 1 else Remedy(needed, at_best=at_best)
 
@@ -154,6 +161,13 @@ def items_needed(model: ChangeModel, *, trials: int, change: float) -> int | Non
     if change <= 0:
         raise ValueError("no number of items makes a change of 0 detectable; use a larger change")
     return _least(lambda items: model.detectable_effect(items, trials) <= change, MAX_ITEMS)
+
+
+def items_to_detect_any(model: ChangeModel, *, trials: float) -> int | None:
+    """The items with which some change is detectable, however large; None when a million are not
+    enough.
+    """
+    return _least(lambda items: math.isfinite(model.detectable_effect(items, trials)), MAX_ITEMS)
 
 
 @lru_cache(maxsize=4096)
@@ -194,9 +208,11 @@ def _root(excess: Callable[[float], float], start: float) -> float:
 
 def _least(is_enough: Callable[[int], bool], most: int) -> int | None:
     """The least number that is enough, by bisection; None when `most` is not."""
-    if not is_enough(most):
-        return None
-    low, high = 0, most
+    low, high = 0, 1
+    while not is_enough(high):
+        if high == most:
+            return None
+        low, high = high, min(most, 2 * high)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if is_enough(middle) else (middle, high)

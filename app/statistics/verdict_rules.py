@@ -185,7 +185,8 @@ class ChangeVerdict:
     `effect` is candidate − baseline over the `n_items` of both runs (on the scale RATIO the relative
     change), with its 95 % interval `low` to `high`. `p_adjusted`, `low_adjusted` and `high_adjusted`
     are adjusted for the changes that are judged together; the verdict follows from these. `mde` is
-    the minimum detectable effect at 80 % power. `min_effect` and `margin` are those of the rule in
+    the minimum detectable effect at 80 % power; None when it is unknown, or when no change is detected
+    as often: then `items_needed` is the number of items with which one is, if known. `min_effect` and `margin` are those of the rule in
     the unit of the effect. `trials` is the mean number of trials per item. `remedy` is None when the
     interval of an unchanged value lies within the margin or its width is unknown.
     """
@@ -209,6 +210,7 @@ class ChangeVerdict:
     side: Side = Side.LOW
     alpha: float = ALPHA
     clusters: int | None = None
+    items_needed: int | None = None
     remedy: Remedy | None = None
     notes: tuple[Note, ...] = ()
 
@@ -268,6 +270,8 @@ class _Decision(NamedTuple):
     note: Note | None = None
 
 
+# The notes of units that are too few for any verdict.
+FEW = frozenset({Note.FEW_ITEMS, Note.FEW_CLUSTERS})
 # The notes that a decision adds: the next decision, after an adjustment, replaces them.
 _DECISION_NOTES = {
     Note.DETECTABLE_BUT_SMALL,
@@ -296,7 +300,7 @@ def decide_verdict(change: ChangeVerdict) -> ChangeVerdict:
 
 def _decide(change: ChangeVerdict, effect: float) -> _Decision:
     # Before the p-value: so few items cannot stand for all others, whatever the numbers say.
-    if Note.FEW_ITEMS in change.notes or Note.FEW_CLUSTERS in change.notes:
+    if FEW & {*change.notes}:
         return _Decision(Verdict.INCONCLUSIVE)
     if Note.IDENTICAL in change.notes:
         return _Decision(Verdict.NO_EVIDENCE)

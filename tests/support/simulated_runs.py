@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from app.comparison.child_computation import compute
+from app.comparison.child_computation import judge_changes
 from app.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec, ValueRange
 from app.comparison.formula_properties import line_of
 from app.comparison.item_matrix import ItemMatrix
@@ -223,30 +223,28 @@ def judge(
     is_paired: bool = True,
 ) -> dict[str, ChangeVerdict]:
     """The verdicts of the product, by scenario; every change counts unless `min_effect` is given."""
-    result = compute(
-        ComparisonSpec(
-            # The intervals of the run itself are not needed here.
-            run=pair.candidate.take([0]),
-            candidate=pair.candidate,
-            baseline=pair.baseline,
-            is_paired=is_paired,
-            metrics=[],
-            kpis=[
-                KpiComparisonSpec(
-                    id=scenario.name,
-                    formula=scenario.formula,
-                    is_judged=is_judged,
-                    rule=VerdictRule(
-                        side=scenario.side, min_effect=min_effect, margin=2.5 * min_effect
-                    ),
-                    limits=scenario.limits,
-                    line=line_of(compile_formula(scenario.formula)),
-                )
-                for scenario in scenarios
-            ],
-        )
+    spec = ComparisonSpec(
+        run=pair.candidate,
+        candidate=pair.candidate,
+        baseline=pair.baseline,
+        is_paired=is_paired,
+        metrics=[],
+        kpis=[
+            KpiComparisonSpec(
+                id=scenario.name,
+                formula=scenario.formula,
+                is_judged=is_judged,
+                rule=VerdictRule(
+                    side=scenario.side, min_effect=min_effect, margin=2.5 * min_effect
+                ),
+                limits=scenario.limits,
+                line=line_of(compile_formula(scenario.formula)),
+            )
+            for scenario in scenarios
+        ],
     )
-    return dict(result.kpis)
+    changes = judge_changes(spec, pair.baseline, pair.candidate)
+    return {scenario.name: changes[None, scenario.name] for scenario in scenarios}
 
 
 def play(

@@ -10,6 +10,7 @@ from app.statistics.power import (
     ChangeModel,
     detectable_in_errors,
     items_needed,
+    items_to_detect_any,
     settle_equivalence,
     trials_needed,
 )
@@ -40,7 +41,9 @@ def test_detectable_effect__of_passes_includes_the_spread_of_the_drop() -> None:
     split = ChangeModel(scale=Scale.RATE, items=0.0, trial=0.05, mean=0.5, square=0.5)
     equal = ChangeModel(scale=Scale.RATE, items=0.0, trial=0.05, mean=0.5, square=0.25)
     assert split.detectable_effect(37, 5) > equal.detectable_effect(37, 5)
-    assert split.detectable_effect(2, 1) <= 1.0
+    # Two items that pass half of the time cannot fall by more than one pass.
+    assert split.detectable_effect(2, 1) == math.inf
+    assert items_to_detect_any(split, trials=1) == 14
 
 
 def test_trials_needed__reduce_the_noise_between_trials_only() -> None:
