@@ -35,9 +35,9 @@ class ChangeSpread:
     level: float | None
 
     def detectable(self, items: int, trials: int) -> float:
-        """The minimum detectable effect in the unit of the value; infinite when unknown."""
+        """The minimum detectable effect in the unit of the value; infinite when there is none."""
         effect = self.model.detectable_effect(items, trials)
-        if self.level is None:
+        if self.level is None or effect == math.inf:
             return self.factor * effect
         return self.factor * self.level * math.expm1(min(effect, 700.0))
 

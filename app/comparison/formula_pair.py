@@ -33,7 +33,7 @@ from app.comparison.run_statistics import (
 from app.formula import CompiledFormula, Reference
 from app.formula.rows import FormulaRows, evaluate_rows
 from app.metrics.registry import column_of
-from app.statistics.change import satterthwaite, skewness_of_blocks, unit_sums
+from app.statistics.change import satterthwaite
 from app.statistics.cost_power import LogNormalItems
 from app.statistics.power import ChangeModel
 from app.statistics.resampling import (
@@ -43,7 +43,8 @@ from app.statistics.resampling import (
     draw_pair,
     trial_permutation_p,
 )
-from app.statistics.trials import IntArray, reduce_trials
+from app.statistics.skewness import skewness_of_blocks
+from app.statistics.trials import IntArray, reduce_trials, unit_sums
 from app.statistics.verdict_rules import (
     ALPHA,
     Scale,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -207,11 +207,11 @@ def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -
         return _unknown_power(subject, items, trials, reason)
     if not math.isfinite(effect):
         needed = items_to_detect_any(spread.model, trials=trials)
-        remedy = "No number of items does." if needed is None else f"At least {needed} items do."
+        enough = "No number of items does." if needed is None else f"At least {needed} items do."
         reason = (
-            f"{items} items detect no change of {subject.name} reliably, however large. {remedy}"
+            f"{items} items detect no change of {subject.name} reliably, however large. {enough}"
         )
-        return _unknown_power(subject, items, trials, reason)
+        return replace(_unknown_power(subject, items, trials, reason), basis=spread.basis)
     drop, remedy = size.drop, None
     required_trials = required_items = None
     if drop is not None:

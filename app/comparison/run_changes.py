@@ -85,7 +85,7 @@ class TestedChange:
             alpha *= min(1.0, self.p / p_adjusted)
         low, high = scale.interval(rule.alpha)
         low_adjusted, high_adjusted = scale.interval(alpha)
-        margin = rule.margin * scale.unit
+        margin, mde = rule.margin * scale.unit, scale.detectable(rule.side)
         return decide_verdict(
             drop_non_finite(
                 ChangeVerdict(
@@ -97,7 +97,7 @@ class TestedChange:
                     high_adjusted=high_adjusted,
                     p=self.p,
                     p_adjusted=p_adjusted,
-                    mde=scale.detectable(rule.side),
+                    mde=mde,
                     n_items=self.items,
                     trials=self.trials,
                     method=self.method,
@@ -108,7 +108,7 @@ class TestedChange:
                     side=rule.side,
                     alpha=rule.alpha,
                     clusters=self.clusters,
-                    items_needed=scale.items_needed(),
+                    items_needed=scale.items_needed() if mde is None else None,
                     remedy=scale.remedy(margin),
                     notes=self.notes,
                 )
@@ -243,6 +243,7 @@ class RunChanges:
                 units,
                 width=width,
                 skewness=pair.skewness(linear),
+                is_logarithm=linear.is_logarithm,
             ).among(*pair.unit_positions)
             method = "clustered t" if self._is_clustered else "paired t"
         else:

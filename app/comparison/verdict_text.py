@@ -77,6 +77,7 @@ def render_verdict(
         items=change.n_items,
         trials=change.trials,
         more_trials=change.more_trials,
+        items_needed=change.items_needed,
         clusters=change.clusters,
         method=change.method,
         gate=gate,

@@ -42,8 +42,15 @@ def _undecided(verdict: ValueVerdict, harm: Harm, allowed: str) -> str:
 
 
 def _detectable(verdict: ValueVerdict) -> str:
-    """The smallest drop that these items show; only when the observed change is smaller."""
+    """The smallest drop that these items show; only when the observed change is smaller. Where they
+    show none, the number of items that would.
+    """
     effect, detectable = verdict.effect, verdict.min_detectable_effect
+    if verdict.items_needed:
+        return (
+            f". {verdict.items} items detect no change reliably, however large: at least"
+            f" {verdict.items_needed} items would do"
+        )
     if effect is None or not detectable or abs(effect) >= detectable:
         return ""
     smallest = format_amount(detectable, verdict.scale)

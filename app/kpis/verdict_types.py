@@ -67,6 +67,10 @@ class ValueVerdict(WireModel):
     more_trials: Annotated[
         int | None, Field(description="Trials per item to add for a conclusive verdict.")
     ] = None
+    items_needed: Annotated[
+        int | None,
+        Field(description="Items that detect some change, where these detect none, however large."),
+    ] = None
     clusters: int | None = None
     method: str | None = None
     gate: bool = False

@@ -4,14 +4,16 @@ One closed form for every KPI and metric: Student's t of what the items contribu
 (`app.comparison.linearization`), summed over units (clusters, or the items themselves). The
 interval is that of the test: p < alpha exactly when it excludes 0.
 
-The variance of the change is the largest of three estimates:
+The variance of the change is the larger of two estimates:
 
 - the spread of the contributions, with gradients between the two runs or at each run (CR2: Bell and
-  McCaffrey 2002), plus a pad for units that did not change: other units may still change;
+  McCaffrey 2002), plus a pad for units that did not change: other units may still change. It is the
+  larger of both spreads, but a weighted mean for logarithms: there the first is too large and the
+  second too small, because one expensive item decides the change and its spread alike;
 - as if all units but one had changed alike: with few units a small spread may be chance.
 
-Degrees of freedom are Satterthwaite's. The pad and the second estimate have no source: the
-simulations of `tests/simulation` show that the test keeps its level with them.
+Degrees of freedom are Satterthwaite's. The pad, the weight and the second estimate have no source:
+simulations show that the test keeps its level with them (`tests/unit/statistics/test_simulated_runs.py`).
 """
 
 import math
@@ -23,7 +25,8 @@ import numpy as np
 from scipy import special
 
 from app.statistics.intervals import Interval, unseen_share
-from app.statistics.trials import FloatArray, IntArray
+from app.statistics.skewness import hall_limit, hall_statistic
+from app.statistics.trials import FloatArray, IntArray, unit_sums
 from app.statistics.verdict_rules import CONFIDENCE
 
 # From this number of units a single extreme fall may be limited to the size of the others without
@@ -32,8 +35,8 @@ MONOTONE_UNITS = 10
 
 # The square of a smaller change can be too small for a float.
 NEGLIGIBLE_CHANGE = 1e-100
-# Below this skewness Hall's transformation equals Student's t to the last digits.
-_SYMMETRIC = 1e-6
+# The weight of the spread with the gradient of each run, in the variance of a change of logarithms.
+OWN_WEIGHT = 1 / 3
 
 
 class SumVariance(NamedTuple):
@@ -106,13 +109,13 @@ class _Ends(NamedTuple):
 
     def limit(self, quantile: float) -> float:
         """The end of the interval for a quantile of Student's t."""
-        scaled = _hall_limit(self.sign * quantile, self.skewness, self.units)
+        scaled = hall_limit(self.sign * quantile, self.skewness, self.units)
         ends = self.effects + self.errors * scaled
         return float(ends.max() if self.sign < 0 else ends.min())
 
     def statistic(self) -> float:
         """The quantile at which this end is 0."""
-        quantiles = _hall_statistic(self.effects / self.errors, self.skewness, self.units)
+        quantiles = hall_statistic(self.effects / self.errors, self.skewness, self.units)
         return max(0.0, float((-self.sign * quantiles).max()))
 
 
@@ -124,6 +127,7 @@ def paired_change_test(
     *,
     width: float | None = None,
     skewness: float = 0.0,
+    is_logarithm: bool = False,
 ) -> ChangeTest:
     """The test of a change between two runs of the same items.
 
@@ -131,6 +135,7 @@ def paired_change_test(
     up to about `effect`. `influences` (items,) are those with the gradient of each run, and add up
     to 0. `units` maps each item to its unit (0, 1, …). `width` is the largest possible change.
     `skewness` is that of the standardized effect under no change; 0 when both runs are alike.
+    `is_logarithm` says that the change is one of logarithms.
     """
     sums, sizes = unit_sums(changes, units), unit_sums(None, units)
     # No metric changes by so little, and its square would be 0 beside a change that is not.
@@ -151,7 +156,7 @@ def paired_change_test(
             unit_changes=sums,
             can_decide=False,
         )
-    spread = _ChangeVariance(share, unit_sums(influences, units), sums)
+    spread = _ChangeVariance(share, unit_sums(influences, units), sums, is_logarithm=is_logarithm)
     degrees = satterthwaite(share)
     is_limited = width is not None and count >= MONOTONE_UNITS
     ends = [_ends(sign, effect, sums, spread, skewness, is_limited=is_limited) for sign in (-1, 1)]
@@ -207,13 +212,15 @@ def compare_passes(first: Sequence[bool], second: Sequence[bool]) -> PairedPasse
 class _ChangeVariance:
     """The variance of the change, also when the changes of some units are limited."""
 
-    def __init__(self, share: FloatArray, influences: FloatArray, sums: FloatArray) -> None:
+    def __init__(
+        self, share: FloatArray, influences: FloatArray, sums: FloatArray, *, is_logarithm: bool
+    ) -> None:
         self.share = share
         self.weight = 1 / (1 - share)
         own = float((self.weight * influences**2).sum())
         between = float((self.weight * (sums - share * sums.sum()) ** 2).sum())
         # What the gradients at each run add to the spread; nothing for a mean.
-        self.surplus = max(0.0, own - between)
+        self.surplus = OWN_WEIGHT * (own - between) if is_logarithm else max(0.0, own - between)
 
     def errors(self, squares: FloatArray, changed: FloatArray, weighted: FloatArray) -> FloatArray:
         """Standard errors times √units, as Hall's transformation has them.
@@ -352,11 +359,6 @@ class UnitInfluences(NamedTuple):
         return SumVariance(variance, satterthwaite(self.share))
 
 
-def unit_sums(values: FloatArray | None, units: IntArray) -> FloatArray:
-    """The sums of the items' values by unit; without values the number of items."""
-    return np.bincount(units, weights=values).astype(np.float64)
-
-
 def satterthwaite(share: FloatArray) -> float:
     """The degrees of freedom of a clustered variance; `share` is each unit's share of the items.
 
@@ -372,48 +374,3 @@ def units_to_decide(alpha: float) -> int:
     while 2 * special.stdtr(count - 1, -math.sqrt(count * (count - 1))) >= alpha:
         count += 1
     return count
-
-
-def skewness_of_blocks(
-    deviations: FloatArray, units: IntArray, *, is_logarithm: bool = False
-) -> float:
-    """The skewness of the change between the mean of L runs and one run, all from one distribution.
-
-    `deviations` of shape (items, L + 1) are the contributions of each run's items, relative to
-    their mean over the runs; the last column is the candidate. 0 for L = 1, where the change is
-    symmetric. With `is_logarithm` the change is one of logarithms, which are less skewed than the
-    contributions: the second term of their Taylor series counts, too.
-    """
-    blocks = deviations.shape[1]
-    if blocks <= 2:  # noqa: PLR2004 - one run on each side
-        return 0.0
-    runs = blocks - 1
-    count = int(units.max()) + 1
-    sums: FloatArray = np.stack([unit_sums(column, units) for column in deviations.T], axis=1)
-    variance = float((sums**2).mean(axis=1).sum()) * (1 + 1 / runs) ** 2
-    third = float((sums**3).mean(axis=1).sum()) * (1 + 1 / runs) ** 3
-    if is_logarithm:
-        # The third cumulant of log x is that of x less 3 · variance² (delta method): of the
-        # candidate, with L parts of L + 1 of the variance, less that of the baseline. One third of
-        # it, because few items show too little of their own third cumulant (simulated).
-        third -= variance**2 * (runs - 1) / (runs + 1)
-    return math.sqrt(count) * third / variance**1.5 if variance > 0 else 0.0
-
-
-def _hall_limit(quantile: float, skewness: float, units: int) -> float:
-    """The distance of a limit from the effect, in units of √units standard errors.
-
-    Source: Hall 1992, "On the removal of skewness by transformation", section 2.
-    """
-    if abs(skewness) < _SYMMETRIC:
-        return quantile / math.sqrt(units)
-    inner = 1 - skewness * (quantile / math.sqrt(units) + skewness / (6 * units))
-    return -3 / skewness * float(np.cbrt(inner) - 1)
-
-
-def _hall_statistic(scaled: FloatArray, skewness: float, units: int) -> FloatArray:
-    """The inverse of `_hall_limit`: the quantiles for which the distance brings the effect to 0."""
-    if abs(skewness) < _SYMMETRIC:
-        return scaled * math.sqrt(units)
-    cubed = ((1 + skewness * scaled / 3) ** 3 - 1) / skewness
-    return math.sqrt(units) * (cubed + skewness / (6 * units))

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
+from app.statistics.change import OWN_WEIGHT
 from app.statistics.trials import FloatArray, IntArray
 from app.statistics.verdict_rules import ALPHA, POWER
 
@@ -23,7 +24,7 @@ _CELLS, _MOST_PAIRS, _FEWEST_PAIRS = 100_000, 400, 100
 _MOST_UNITS = 1_000
 # No change of costs is larger; a test that does not find it finds none.
 _LARGEST = math.log(1000)
-_STEPS = 14
+_STEPS, _GRID = 3, 16
 _SEED = 37
 # A little more than promised, because the fit is uncertain, too (simulated).
 _AIM = POWER + 0.02
@@ -158,56 +159,73 @@ class _DrawnRuns(NamedTuple):
         items, units = int(counts.sum()), len(counts)
         normal, shared = _normals(items, units)
         noise = math.sqrt(fit.noise(trials))
-        cluster = np.repeat(math.sqrt(fit.clusters) * shared, counts, axis=2) if sizes else 0.0
-        level = math.sqrt(fit.levels) * normal[0]
-        runs = np.exp(level + noise * normal[1:3] + cluster)
-        rest = math.sqrt(fit.rest) / max(fit.elasticity, 1e-9) * normal[3]
-        values = np.concatenate([runs, rest[None]]) / items
+        logs = math.sqrt(fit.levels) * normal[0] + noise * normal[1:3]
+        if sizes:
+            logs += np.repeat(math.sqrt(fit.clusters) * shared, counts, axis=2)
+        values = np.exp(logs, out=logs) / items
+        if fit.rest:
+            rest = math.sqrt(fit.rest) / max(fit.elasticity, 1e-9) / items * normal[3]
+            values = np.concatenate([values, rest[None]])
         if sizes:
             values = np.add.reduceat(values, np.cumsum(counts) - counts, axis=2)
         share = counts / items
         weight = 1 / (1 - share)
         totals = values.sum(axis=2)
-        deviations = values - share * totals[:, :, None]
-        products = np.einsum("isu,jsu,u->ijs", deviations, deviations, weight)
+        deviations = (values - share * totals[:, :, None]) * np.sqrt(weight)
         # With the gradient of each run: the relative deviations, which no factor changes.
         relative = deviations[1] / totals[1][:, None] - deviations[0] / totals[0][:, None]
-        relative += deviations[2]
+        if fit.rest:
+            relative += deviations[2]
         degrees = 1 / (
             (share**2).sum() + (share**2 * weight).sum() ** 2 - (share**4 * weight**2).sum()
         )
         return cls(
             totals=totals,
-            squares=products,
+            squares=np.einsum("isu,jsu->ijs", deviations, deviations),
             plain=np.einsum("isu,jsu->ijs", values, values),
-            own=(weight * relative**2).sum(axis=1),
+            own=np.einsum("su,su->s", relative, relative),
             units=units,
             critical=float(special.stdtrit(degrees, 1 - ALPHA / 2)),
         )
 
-    def power(self, effect: float) -> float:
-        """How often the test of `app.statistics.change` finds a change by this logarithm."""
-        factor = math.exp(effect)
-        before, after, rest = self.totals[0], factor * self.totals[1], self.totals[2]
+    def powers(self, effects: FloatArray) -> FloatArray:
+        """How often the test of `app.statistics.change` finds changes by these logarithms."""
+        factors = np.exp(effects)[:, None]
+        before, after = self.totals[0], factors * self.totals[1]
+        rest = self.totals[2] if len(self.totals) > 2 else 0.0  # noqa: PLR2004 - the third
         # The mean gradient of the logarithm between the runs.
-        ratio = np.log(after / before)
-        slope = np.divide(ratio, after - before, out=1 / before, where=after != before)
-        terms = np.stack([-slope, factor * slope, np.ones_like(slope)])
-        spread = np.einsum("is,js,ijs->s", terms, terms, self.squares)
-        squares = np.einsum("is,js,ijs->s", terms, terms, self.plain)
-        variance = np.maximum(np.maximum(spread, self.own), squares / (self.units - 1))
-        change = ratio + rest
-        return float((change > self.critical * np.sqrt(variance)).mean())
+        ratios = np.log(after / before)
+        slopes = np.divide(ratios, after - before, out=1 / after, where=after != before)
+        between = _quadratic(self.squares, slopes, factors)
+        variance = np.maximum(
+            between + OWN_WEIGHT * (self.own - between),
+            _quadratic(self.plain, slopes, factors) / (self.units - 1),
+        )
+        found: FloatArray = (ratios + rest > self.critical * np.sqrt(variance)).mean(axis=1)
+        return found
 
     def detectable(self) -> float:
         """The least effect with the power that is aimed at; infinite when none has it."""
-        if self.power(_LARGEST) < _AIM:
-            return math.inf
         low, high = 0.0, _LARGEST
         for _ in range(_STEPS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.power(middle) < _AIM else (low, middle)
-        return high
+            effects = np.linspace(low, high, _GRID)[1:]
+            enough = np.flatnonzero(self.powers(effects) >= _AIM)
+            if not len(enough):
+                return math.inf
+            low, high = effects[enough[0]] - (effects[1] - effects[0]), effects[enough[0]]
+        return float(high)
+
+
+def _quadratic(products: FloatArray, slopes: FloatArray, factors: FloatArray) -> FloatArray:
+    """Products of the change, slope * (factor * candidate - baseline) + rest, of shape (factors,
+    pairs).
+    """
+    change: FloatArray = slopes**2 * (
+        products[0, 0] - 2 * factors * products[0, 1] + factors**2 * products[1, 1]
+    )
+    if len(products) > 2:  # noqa: PLR2004 - the third is the rest
+        change = change + 2 * slopes * (factors * products[1, 2] - products[0, 2]) + products[2, 2]
+    return np.maximum(change, 0.0)
 
 
 @lru_cache(maxsize=4)

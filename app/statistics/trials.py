@@ -73,6 +73,11 @@ def reduce_trials(item_index: IntArray, values: FloatArray, item_count: int) -> 
     return ItemSums(n=sums(None), total=sums(present), squares=sums(present * present))
 
 
+def unit_sums(values: FloatArray | None, units: IntArray) -> FloatArray:
+    """The sums of the items' values by unit; without values the number of items."""
+    return np.bincount(units, weights=values).astype(np.float64)
+
+
 def pass_at_k(trials: int, passed: int, k: int) -> float | None:
     """The estimated probability that at least one of k trials passes; None with fewer than k.
 

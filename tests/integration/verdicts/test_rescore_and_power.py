@@ -1,5 +1,7 @@
 """Rescored runs and power estimates."""
 
+import re
+
 import pytest
 
 from tests.integration.verdicts.conftest import CompleteRun, traces
@@ -66,8 +68,12 @@ def test_power__of_one_run_uses_the_noise_between_trials(
     complete_run("monday", flaky)
     [kpi, _] = service.post("/benchmarks/bench-001/power", {})["items"]
     assert kpi["basis"] == "TRIALS_OF_ONE_RUN"
-    # All trials of the mean 1/2 are noise: a drop of all of it is the largest possible one.
-    assert 0.4 < kpi["minDetectableEffect"] <= 1.0
+    # All trials of the mean 1/2 are noise: ten items do not detect even a fall to 0 reliably.
+    assert kpi["minDetectableEffect"] is None
+    assert "detect no change of quality reliably" in kpi["explanation"]
+    [needed] = re.findall(r"At least (\d+) items do", kpi["explanation"])
+    [larger, _] = service.post("/benchmarks/bench-001/power", {"items": int(needed)})["items"]
+    assert 0.4 < larger["minDetectableEffect"] <= 0.5
 
 
 def test_power__clusters_reduce_it(service: Service) -> None:

@@ -249,6 +249,38 @@ def test_cost__is_compared_as_a_ratio_and_shown_as_one() -> None:
     assert total.p == pytest.approx(change.p, rel=1e-6)
 
 
+def test_cost__an_enormous_factor_is_called_like_a_large_one() -> None:
+    random = np.random.default_rng(3)
+    costs = np.exp(random.normal(0, 1, 37))
+    after = costs * np.exp(random.normal(0, 0.6, 37))
+    p = [
+        change_of(run(costs.tolist()), run((factor * after).tolist()), limits=MULTIPLE).p or 0.0
+        for factor in (3.0, 50.0, 1000.0)
+    ]
+    assert 0.05 > p[0] >= p[1] >= p[2]
+
+
+def test_cost__of_ten_items_with_heavy_tails_says_how_many_items_would_do() -> None:
+    random = np.random.default_rng(4)
+    costs = np.exp(random.normal(0, 2.0, 10))
+    after = costs * np.exp(random.normal(0, 1.0, 10))
+    change = change_of(
+        run(costs.tolist()),
+        run(after.tolist()),
+        limits=MULTIPLE,
+        rule=VerdictRule(side=Side.HIGH, scale=Scale.NUMBER),
+    )
+    assert (change.verdict, change.mde) == (Verdict.INCONCLUSIVE, None)
+    assert change.items_needed is not None
+    assert change.items_needed > 10
+
+
+def test_clusters__that_cannot_decide_state_no_detectable_effect() -> None:
+    change = change_of(run(passes(2, 36), clusters=12), run(passes(4, 36), clusters=12))
+    assert Note.FEW_CLUSTERS in change.notes
+    assert (change.verdict, change.mde) == (Verdict.INCONCLUSIVE, None)
+
+
 def test_sum__of_several_baseline_runs_is_that_of_one_run() -> None:
     rows = [
         ItemRow(run_seq, f"{item:02d}", "r", [], [1.0, 1.0])

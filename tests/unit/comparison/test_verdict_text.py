@@ -32,6 +32,11 @@ def test_explain__detectable_effect_below_the_observed_change_is_not_named() -> 
     )
 
 
+def test_explain__items_that_detect_nothing_name_the_number_that_would_do() -> None:
+    text = explain("cost", replace(CHANGE, mde=None, items_needed=24), Scale.NUMBER)
+    assert "detect no change reliably, however large: at least 24 items would do" in text
+
+
 def test_explain__a_proved_small_change_is_not_called_chance() -> None:
     small = replace(CHANGE, effect=-0.015, p_adjusted=0.01)
     text = explain("quality", small, Scale.RATE)

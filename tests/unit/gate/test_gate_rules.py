@@ -1,5 +1,7 @@
 """Gate decisions and reports from comparisons."""
 
+from dataclasses import replace
+
 import pytest
 
 from app.comparison.schemas import ComparedRun, Comparison, KpiComparison, MetricComparison
@@ -257,6 +259,12 @@ def test_gate__detectable_effect_is_named_only_above_the_observed_change() -> No
     ]
     # The detectable effect is 0.1: a sentence that only 0.1 is seen would contradict -0.25.
     assert ["0.100 or more" in line for line in lines] == [True, False]
+
+
+def test_gate__items_that_detect_nothing_name_the_number_that_would_do() -> None:
+    blind = replace(judged(-0.05, 0.3, 0.2), mde=None, items_needed=24)
+    [check] = decide(compared({"cost": blind}), NO_TERMS).checks
+    assert check.reason.endswith("however large: at least 24 items would do")
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from app.statistics.change import (
     compare_passes,
     paired_change_test,
     satterthwaite,
-    skewness_of_blocks,
     units_to_decide,
     unpaired_change_test,
 )
+from app.statistics.skewness import skewness_of_blocks
 from app.statistics.verdict_rules import MIN_UNITS
 from tests.support.bash_eval import (
     GPT,
@@ -262,6 +262,16 @@ def test_paired_change__a_drop_of_all_items_never_undoes_a_call(
     if before.effect < 0 and before.p < 0.05:
         assert change_of([factor * change for change in changes], width=None).p < 0.05
         assert change_of([change - shift for change in changes], width=None).p < 0.05
+
+
+def test_paired_change__spread_of_logarithms_is_between_both_estimates() -> None:
+    # Contributions with the spread 1 and influences with the spread 0: the first counts two thirds.
+    changes = np.array([1.0, -1.0] * 10) / 20
+    tests = [
+        paired_change_test(0.1, changes, np.zeros(20), np.arange(20), is_logarithm=is_logarithm)
+        for is_logarithm in (False, True)
+    ]
+    assert (tests[1].error / tests[0].error) ** 2 == pytest.approx(2 / 3)
 
 
 def test_compare_passes__by_item() -> None:
