@@ -193,8 +193,11 @@ class _DisplayScale(NamedTuple):
             scale *= abs(change.baseline)
         if model is None or scale == 0:
             return None
-        trials = max(1.0, change.trials)
-        remedy = settle_equivalence(model, items=change.items, trials=trials, margin=margin / scale)
+        trials, tested_margin = max(1.0, change.trials), margin / scale
+        if change.is_logarithm:
+            # The end above 0 is the farther one: a rise by m is less as a logarithm than a fall.
+            tested_margin = math.log1p(tested_margin)
+        remedy = settle_equivalence(model, items=change.items, trials=trials, margin=tested_margin)
         if remedy is None or remedy.more_trials is None:
             return remedy
         return remedy._replace(more_trials=max(1, math.ceil(remedy.more_trials - trials)))

@@ -64,6 +64,13 @@ class LogNormalItems:
             return math.inf
         return self.elasticity * _DrawnRuns.of(self, sizes, items, trials).detectable()
 
+    def settles(self, items: int, trials: float, margin: float) -> bool:
+        """Whether the interval of an unchanged value is within ± a margin, a logarithm, in four of
+        five runs.
+        """
+        drawn = _DrawnRuns.of(self, self._planned_sizes(items), items, trials)
+        return drawn.settled(margin / self.elasticity) >= _AIM
+
     def with_noise_of_trials(self) -> "LogNormalItems":
         """The best case of an unknown noise of trials: nothing but trials varies between runs."""
         trial = math.log1p(self.measured_trials * math.expm1(min(self.runs, 50.0)))
@@ -190,7 +197,12 @@ class _DrawnRuns(NamedTuple):
 
     def powers(self, effects: FloatArray) -> FloatArray:
         """How often the test of `app.statistics.change` finds changes by these logarithms."""
-        factors = np.exp(effects)[:, None]
+        changes, variance = self._tested(np.exp(effects)[:, None])
+        found: FloatArray = (changes > self.critical * np.sqrt(variance)).mean(axis=1)
+        return found
+
+    def _tested(self, factors: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The change of each pair and its variance, of shape (factors, pairs)."""
         before, after = self.totals[0], factors * self.totals[1]
         rest = self.totals[2] if len(self.totals) > 2 else 0.0  # noqa: PLR2004 - the third
         # The mean gradient of the logarithm between the runs.
@@ -201,8 +213,13 @@ class _DrawnRuns(NamedTuple):
             between + OWN_WEIGHT * (self.own - between),
             _quadratic(self.plain, slopes, factors) / (self.units - 1),
         )
-        found: FloatArray = (ratios + rest > self.critical * np.sqrt(variance)).mean(axis=1)
-        return found
+        return ratios + rest, variance
+
+    def settled(self, margin: float) -> float:
+        """How often the interval of an unchanged value is within ± a margin."""
+        changes, variance = self._tested(np.ones((1, 1)))
+        reach = np.abs(changes) + self.critical * np.sqrt(variance)
+        return float((reach <= margin).mean())
 
     def detectable(self) -> float:
         """The least effect with the power that is aimed at; infinite when none has it."""

@@ -121,8 +121,11 @@ def settle_equivalence(
 
     The interval of an unchanged value, which is at 0 on average, has to lie within ± the margin.
     None when the trials at hand are enough. `more_trials` of the result is None when a thousand are
-    not. When the noise of trials is unknown it is taken as the whole variance, the best case.
+    not. When the noise of trials is unknown it is taken as the whole variance, the best case. The
+    margin of costs is a logarithm.
     """
+    if model.costs is not None:
+        return _settle_costs(model.costs, items=items, trials=trials, margin=margin)
     degrees = max(1.0, items * model.units_per_item - 1)
     # Both ends have to be inside: the change itself may be 1.28 standard errors from 0.
     factor = float(special.stdtrit(degrees, 1 - ALPHA / 2)) + float(special.ndtri((1 + POWER) / 2))
@@ -136,6 +139,19 @@ def settle_equivalence(
         _ceiling(noise / (allowed - between)) if noise < MAX_TRIALS * (allowed - between) else None
     )
     return Remedy(needed, at_best=is_unknown)
+
+
+def _settle_costs(
+    costs: LogNormalItems, *, items: int, trials: float, margin: float
+) -> Remedy | None:
+    if costs.settles(items, trials, margin):
+        return None
+    best = costs if costs.trial is not None else costs.with_noise_of_trials()
+    needed = None
+    # Most costs vary too much for any number of trials: then one look is enough.
+    if best.settles(items, MAX_TRIALS, margin):
+        needed = _least(lambda count: best.settles(items, count, margin), MAX_TRIALS)
+    return Remedy(needed, at_best=costs.trial is None)
 
 
 def trials_needed(model: ChangeModel, *, items: int, change: float) -> Remedy | None:

@@ -17,8 +17,10 @@ from app.comparison.child_computation import judge_changes
 from app.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec, ValueRange
 from app.comparison.formula_properties import line_of
 from app.comparison.item_matrix import ItemMatrix
+from app.comparison.run_changes import RunChanges, TestedChange
+from app.comparison.run_statistics import RunStatistics
 from app.formula import compile_formula
-from app.statistics.verdict_rules import ChangeVerdict, Side, VerdictRule
+from app.statistics.verdict_rules import ALPHA, ChangeVerdict, Side, VerdictRule
 
 Values: TypeAlias = NDArray[np.float64]
 
@@ -78,7 +80,10 @@ JUMPS = (
     Scenario(name="95th percentile", formula="DURATION.p95", limits=MULTIPLE, side=Side.HIGH),
 )
 # What each metric is when an item falls to its worst value.
-METRICS = ("EASY", "MIXED", "SPLIT", "GRADE", "OTHER", "DURATION", "PRICE")
+METRICS = ("EASY", "MIXED", "SPLIT", "GRADE", "OTHER", "DURATION", "PRICE", "TOKENS")
+# A cost that varies from trial to trial only: the others vary from run to run, too much for any
+# number of trials to settle them.
+TOKENS = Scenario(name="tokens", formula="TOKENS * 1", limits=MULTIPLE, side=Side.HIGH)
 
 
 class Pair(NamedTuple):
@@ -97,16 +102,16 @@ class Tally:
     up: int = 0
     covered: int = 0
 
-    def add(self, change: ChangeVerdict, truth: float = 0.0) -> None:
+    def add(self, change: TestedChange | ChangeVerdict) -> None:
+        """Adds the change of an unchanged pair; a change without a test calls nothing."""
         self.pairs += 1
-        if change.effect is None or change.p is None:
+        if isinstance(change, ChangeVerdict) or change.test is None:
             return
-        if change.p < change.alpha:
-            self.down += change.effect < 0
-            self.up += change.effect > 0
-        low = -math.inf if change.low is None else change.low
-        high = math.inf if change.high is None else change.high
-        self.covered += low <= truth <= high
+        if change.test.p < ALPHA:
+            self.down += change.test.effect < 0
+            self.up += change.test.effect > 0
+        interval = change.test.interval(ALPHA)
+        self.covered += interval is None or interval.low <= 0 <= interval.high
 
     def share(self, count: int) -> float:
         return count / max(1, self.pairs)
@@ -188,6 +193,8 @@ def _draw_run(
         spread = abilities[name][index] + random.normal(0, 0.6, count) + 0.5 * evening
         per_item = random.normal(0, 0.6, design.items)[index]
         columns[name] = factor * np.exp(spread + per_item)
+    # The noise of a trial has the standard deviation 0.6, as that of the other costs.
+    columns["TOKENS"] = factor * np.exp(0.5 * abilities["DURATION"][index] + 4 * shared)
     if design.missing:
         is_missing = random.random(count) < design.missing
         columns = {name: np.where(is_missing, np.nan, values) for name, values in columns.items()}
@@ -259,9 +266,24 @@ def play(
     random = np.random.default_rng([seed, design.items, design.trials, pairs])
     tallies = {scenario.name: Tally() for scenario in scenarios}
     for _ in range(pairs):
-        for name, change in judge(draw_pair(design, random, noise=noise), scenarios).items():
-            tallies[name].add(change)
+        changes = changes_of(draw_pair(design, random, noise=noise))
+        for scenario in scenarios:
+            tallies[scenario.name].add(change_of(changes, scenario))
     return tallies
+
+
+def changes_of(pair: Pair, *, is_paired: bool = True) -> RunChanges:
+    """The changes between the runs, whose tests decide the verdicts of `judge`."""
+    runs = (RunStatistics(matrix, {}) for matrix in pair)
+    return RunChanges(*runs, is_paired=is_paired)
+
+
+@np.errstate(all="ignore")
+def change_of(changes: RunChanges, scenario: Scenario) -> TestedChange | ChangeVerdict:
+    """The tested change of a scenario; a fraction of the time of its verdict."""
+    line = line_of(compile_formula(scenario.formula))
+    signal = str(line.reference) if line else scenario.formula
+    return changes.change(compile_formula(signal), scenario.limits, harm=scenario.side)
 
 
 def chance_error(share: float, pairs: int) -> float:

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from app.statistics.change import paired_change_test
 from app.statistics.cost_power import LogNormalItems, fit_log_normal
+from app.statistics.power import ChangeModel, settle_equivalence
 from app.statistics.trials import FloatArray
+from app.statistics.verdict_rules import Remedy, Scale
 
 
 def draw(
@@ -96,6 +98,25 @@ def test_detectable_effect__more_trials_never_increase_it(
     effects = [fit.detectable_effect(60, trials) for trials in (1, 2, 5, 20)]
     # The draws are the same, so that only the grid of effects (6.9 / 15**3) leaves room.
     assert all(after <= before + 0.003 for before, after in pairwise(effects))
+
+
+def test_settle_equivalence__of_costs_names_the_least_trials_that_settle() -> None:
+    costs = LogNormalItems(levels=0.5, runs=0.0, trial=0.36, measured_trials=3)
+    model = ChangeModel(scale=Scale.RATIO, items=0.0, trial=0.4, costs=costs)
+    remedy = settle_equivalence(model, items=60, trials=3, margin=0.1)
+    assert remedy is not None
+    needed = remedy.more_trials
+    assert needed is not None
+    assert not remedy.at_best
+    assert costs.settles(60, needed, 0.1)
+    assert not costs.settles(60, needed - 1, 0.1)
+    assert settle_equivalence(model, items=60, trials=needed, margin=0.1) is None
+
+
+def test_settle_equivalence__of_costs_that_vary_between_runs_needs_items() -> None:
+    costs = LogNormalItems(levels=0.5, runs=0.5, trial=0.1, measured_trials=3)
+    model = ChangeModel(scale=Scale.RATIO, items=1.0, trial=0.1, costs=costs)
+    assert settle_equivalence(model, items=60, trials=3, margin=0.05) == Remedy(None)
 
 
 def test_noise__unknown_trials_are_the_best_case() -> None:
