@@ -67,7 +67,7 @@ class ScheduleFire(Base):
     `settled_at` is when the end of the run was counted, `reported_at` when the alert on an instant
     without a run was published. `schedule_id` is not a foreign key: the
     check would cost time for each row, and every writer holds the lock of the schedule anyway.
-    `delete_schedule` deletes these rows.
+    The job `schedules.drop_fires` deletes the rows of a deleted schedule.
     """
 
     __tablename__ = "schedule_fires"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from sqlalchemy import delete
+from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -15,6 +15,7 @@ from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
 from app.core.resources import Resources
 from app.core.schemas import all_fields
+from app.jobs.queue import enqueue
 from app.runs.service import require_runnable
 from app.schedules import queries, rules
 from app.schedules.cron import DstPolicy
@@ -85,11 +86,13 @@ def change_schedule(
 
 
 def delete_schedule(session: Session, schedule_id: str) -> None:
-    """Delete a schedule and its fires; runs that it started stay and continue."""
+    """Delete a schedule, and its fires by a job; runs that it started stay and continue."""
     session.delete(queries.get_schedule(session, schedule_id, for_update=True))
     # After the schedule is locked: a tick that waits for the lock finds no schedule and adds no
-    # fire.
-    session.execute(delete(ScheduleFire).where(ScheduleFire.schedule_id == schedule_id))
+    # fire. A later schedule may get the same ID, and keeps its fires.
+    last_fire = session.scalar(select(func.max(ScheduleFire.seq)))
+    if last_fire is not None:
+        enqueue(session, "schedules.drop_fires", schedule_id=schedule_id, last_fire=last_fire)
     session.flush()
 
 

@@ -10,9 +10,11 @@ from app.benchmarks.service import source_of
 from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
 from app.jobs.handlers import HANDLERS, JobContext, describe_error
+from app.jobs.row_deletion import delete_rows
 from app.runs.source_runs import ListedRun, match_names, select_complete_runs
 from app.schedules import firing, queries, service
 from app.schedules.fire_plan import FirePlan
+from app.schedules.models import ScheduleFire
 from app.schedules.rules import FireSkipReason, FireStatus
 from app.schedules.service import RunLister
 from app.traces.registry import TraceQuery
@@ -57,6 +59,13 @@ def record_run_end(job: JobContext, run_id: str) -> None:
     """Count the end of a run for its schedule."""
     with job.resources.db.begin() as session:
         firing.record_run_end(session, run_id, job.resources.clock())
+
+
+@HANDLERS.register("schedules.drop_fires")
+def drop_fires(job: JobContext, schedule_id: str, last_fire: int) -> None:
+    """Delete the fires of a deleted schedule, up to its last one."""
+    condition = (ScheduleFire.schedule_id == schedule_id) & (ScheduleFire.seq <= last_fire)
+    delete_rows(job, ScheduleFire, condition)
 
 
 def _start_run(res: Resources, seq: int) -> None:

@@ -120,14 +120,16 @@ class LocalDataset(Base):
 
 
 class LocalTrace(Base):
-    """One uploaded line, unchanged."""
+    """One uploaded line, unchanged.
+
+    `dataset_id` is not a foreign key: an upload of millions of lines is deleted in one short
+    transaction, and a job deletes its lines (`traces.drop_upload`).
+    """
 
     __tablename__ = "local_traces"
     __table_args__ = (UniqueConstraint("dataset_id", "trace_id"),)
 
-    dataset_id: Mapped[str] = mapped_column(
-        ForeignKey("local_datasets.id", ondelete="CASCADE"), primary_key=True
-    )
+    dataset_id: Mapped[str] = mapped_column(primary_key=True)
     position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     trace_id: Mapped[str]
     line: Mapped[str]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from sqlalchemy import ColumnElement, Row, func, select
+from sqlalchemy import ColumnElement, Row, exists, func, select
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
@@ -92,7 +92,10 @@ def list_local_datasets(
 
 
 def read_local_lines(session: Session, dataset_id: str, start: int, limit: int) -> list[str]:
-    """Lines from position `start`: at most `limit` lines and `MAX_PAGE_BYTES`, but at least one."""
+    """Lines from position `start`: at most `limit` lines and `MAX_PAGE_BYTES`, but at least one.
+
+    None of an upload that was deleted, while some of its lines still exist.
+    """
     size = func.octet_length(LocalTrace.line)
     total = func.sum(size).over(order_by=LocalTrace.position)
     lines = (
@@ -106,7 +109,11 @@ def read_local_lines(session: Session, dataset_id: str, start: int, limit: int) 
     statement = (
         select(LocalTrace.line)
         .join(lines, LocalTrace.position == lines.c.position)
-        .where(LocalTrace.dataset_id == dataset_id, lines.c.bytes_before < MAX_PAGE_BYTES)
+        .where(
+            LocalTrace.dataset_id == dataset_id,
+            lines.c.bytes_before < MAX_PAGE_BYTES,
+            exists().where(LocalDataset.id == dataset_id),
+        )
         .order_by(LocalTrace.position)
     )
     return list(session.scalars(statement))

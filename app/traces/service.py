@@ -271,8 +271,7 @@ def store_local_dataset(
 
 def delete_local_dataset(session: Session, dataset_id: str) -> None:
     """Delete an upload; runs keep their copies of its traces."""
-    session.delete(queries.get_local_dataset(session, dataset_id))
-    session.flush()
+    _delete_upload(session, queries.get_local_dataset(session, dataset_id).id)
 
 
 def _delete_replaced(
@@ -287,7 +286,12 @@ def _delete_replaced(
             " runName, or send replace=true",
             code="dataset-exists",
         )
-    session.execute(delete(LocalDataset).where(LocalDataset.id == previous.id))
+    _delete_upload(session, previous.id)
+
+
+def _delete_upload(session: Session, dataset_id: str) -> None:
+    session.execute(delete(LocalDataset).where(LocalDataset.id == dataset_id))
+    enqueue(session, "traces.drop_upload", dataset_id=dataset_id)
 
 
 def _copy_traces(session: Session, traces: EncodedTraces) -> None:

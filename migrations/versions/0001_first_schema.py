@@ -665,9 +665,6 @@ def upgrade() -> None:
         sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("trace_id", sa.Text(), nullable=False),
         sa.Column("line", sa.Text(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["dataset_id"], ["local_datasets.id"], name="fk_local_traces_dataset_id", ondelete="CASCADE"
-        ),
         sa.PrimaryKeyConstraint("dataset_id", "position", name="pk_local_traces"),
         sa.UniqueConstraint("dataset_id", "trace_id", name="uq_local_traces_dataset_id_trace_id"),
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import text
 
+from app.traces.queries import read_local_lines
 from tests.support.service import JSON, Service, ndjson, pair
 
 DATASETS = "/local-datasets"
@@ -51,6 +52,7 @@ def test_upload__is_stored_listed_shown_and_deleted(service: Service) -> None:
     for method in ("GET", "DELETE"):
         problem = service.expect_problem(404, method, f"{DATASETS}/{dataset['id']}")
         assert problem["type"] == "/problems/dataset-not-found"
+    service.work()
     assert rows(service, "local_traces") == 1
 
 
@@ -128,7 +130,21 @@ def test_upload__existing_run_needs_replace(service: Service) -> None:
     second = upload(service, ndjson([pair(3)]), **replacing).json()
     assert second["id"] != first["id"]
     assert service.get(DATASETS)["items"] == [second]
+    service.work()
     assert rows(service, "local_traces") == 1
+
+
+def test_deleted_upload__no_line_is_read_while_the_job_deletes_them(service: Service) -> None:
+    """A run that reads the upload at this moment must not continue with the rest of its lines."""
+    dataset = service.upload([pair(1), pair(2)])
+    with service.resources.db.read() as session:
+        assert len(read_local_lines(session, dataset["id"], 0, 10)) == 2
+
+    service.delete(f"{DATASETS}/{dataset['id']}")
+
+    assert rows(service, "local_traces") == 2
+    with service.resources.db.read() as session:
+        assert read_local_lines(session, dataset["id"], 0, 10) == []
 
 
 def test_upload__runs_keep_their_copies_of_the_traces(service: Service) -> None:

@@ -304,6 +304,22 @@ def test_delete_schedule__started_run_continues(
     assert prepared_service.get("/benchmark-runs")["items"][0]["status"] == "COMPLETED"
 
 
+def test_delete_schedule__a_job_deletes_its_fires_and_not_those_of_its_successor(
+    prepared_service: Service, due: Due, tick: Tick, rows: DatabaseReader
+) -> None:
+    instants = "SELECT due_at FROM schedule_fires ORDER BY 1"
+    due(TWO)
+    tick(TWO)
+    prepared_service.delete("/schedule-configs/s-1")
+    assert len(rows.all(instants)) == 1
+    due(TWO + DAY)
+    tick(TWO + DAY)
+
+    prepared_service.work()
+
+    assert rows.all(instants) == [(TWO + DAY,)]
+
+
 def test_fire_due__locked_schedule_is_skipped(
     prepared_service: Service, due: Due, tick: Tick, service: Service
 ) -> None:
