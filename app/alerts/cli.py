@@ -87,7 +87,7 @@ RULE_OPTIONS = {
     "agentId": FieldOption(help="ID of the agent to watch (default: each agent separately)."),
     "condition": FieldOption(help="Condition under which the rule fires."),
     "severity": FieldOption(help="Severity of the alerts."),
-    "channels": FieldOption(help="Channel to notify, such as EMAIL or SLACK."),
+    "channels": FieldOption(help="Channel to notify, such as EMAIL or SLACK.", parse=str.upper),
     "recipients": FieldOption(
         help="Address to notify, through each named channel that accepts it."
     ),

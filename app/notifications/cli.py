@@ -61,7 +61,9 @@ ENDPOINT_COLUMNS = (
     field("disabledReason", "disabled"),
 )
 ENDPOINT_OPTIONS = {
-    "channel": FieldOption(help="Channel, such as EMAIL, SLACK, TEAMS or WEBHOOK."),
+    "channel": FieldOption(
+        help="Channel, such as EMAIL, SLACK, TEAMS or WEBHOOK.", parse=str.upper
+    ),
     "recipient": FieldOption(help="Address on that channel."),
     "dailySummary": FieldOption(help="Whether the daily summary is sent to the endpoint."),
 }

@@ -42,7 +42,9 @@ MAX_PAGE_SIZE = 200
 # A short ID is one that a table showed: it is among the newest.
 SEARCHED_IDS = 1000
 # The end of a message that names a request of the API; on the command line the hint names a command.
-_REQUEST_REMEDY = re.compile(r"; (?:GET|POST|PUT|PATCH|DELETE) /api/v1/\S*[^;]*$")
+_REQUEST_REMEDY = re.compile(
+    r"; (?:(?:GET|POST|PUT|PATCH|DELETE) /api/v1/|PATCH it with |list the .* at `/api/v1/)\S*[^;]*$"
+)
 RESPONSE_TIMEOUT_S = 60.0
 # The shell waits for a completion: no IDs are better than a delay.
 COMPLETION_TIMEOUT_S = 0.3
@@ -81,6 +83,13 @@ LIST_COMMANDS: Mapping[str, str] = {
     "silence-not-found": "alerts silences list",
     "trace-not-found": "runs traces",
     "unknown-api-key": "keys list",
+}
+
+
+# The command that hides what cannot be deleted, by error code.
+IN_USE_COMMANDS: Mapping[str, str] = {
+    "agent-in-use": "agents update AGENT --archived",
+    "benchmark-in-use": "benchmarks update BENCHMARK --archived",
 }
 
 
@@ -321,6 +330,8 @@ class ApiClient:
                 "set MOSAICO_API_KEY to a key with that role; an administrator creates one with"
                 " `mosaico keys create`"
             )
+        if code in IN_USE_COMMANDS:
+            return f"`mosaico {IN_USE_COMMANDS[code]}` hides it and keeps its history"
         list_command = LIST_COMMANDS.get(code)
         return f"`mosaico {list_command}` lists the existing ones" if list_command else None
 

@@ -9,13 +9,12 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from app.core.console.input_files import read_object
+from app.core.console.request_bodies import clear_fields, name_options, read_body
 from app.core.console.shell_completion import complete_ids
 from app.core.console.short_ids import GENERATED_ID_LISTS
 from app.core.console.table import (
@@ -191,7 +190,7 @@ class Resource:
         """Add `create`; `describe` gives the status lines, `result_field` the printed result."""
 
         def run(values: Values, fields: "Sequence[SchemaOption]") -> None:
-            with _open_api() as api:
+            with _open_api() as api, name_options(fields, values["output"]):
                 created = api.post(self.path, read_body(values, fields))
             print_change(created, values["output"], describe(created), created[result_field])
 
@@ -224,7 +223,7 @@ class Resource:
                 raise WrongUsage(
                     "the command names no field to change", hint="add an option or --file; see -h"
                 )
-            with _open_api() as api:
+            with _open_api() as api, name_options(fields, values["output"]):
                 updated = api.patch(self._path_of(values["id"]), body)
             label = f"{self.noun} {format_cell(values['id'])}"
             print_change(updated, values["output"], [f"{label} is updated", *describe(updated)])
@@ -405,28 +404,6 @@ def build_command(
     return typer.main.get_command(app)
 
 
-def read_body(values: Values, fields: "Sequence[SchemaOption]") -> JSON:
-    """The request body: the fields of --file, overridden by the options that are given."""
-    body = read_object(Path(values["file"])) if values["file"] else {}
-    for field in fields:
-        value = values[field.parameter.name]
-        if value is not None:
-            _set_field(body, field.path, field.parse(value))
-    return body
-
-
-def clear_fields(body: JSON, values: Values, fields: "Sequence[SchemaOption]") -> None:
-    """Set the fields that --clear names to null, or to an empty list. Raises: `WrongUsage`."""
-    clearable = {field.label: field for field in fields if field.is_clearable}
-    for name in values.get("clear") or ():
-        if name not in clearable:
-            raise WrongUsage(
-                f"--clear {name}: there is no such optional field",
-                hint=f"choose from {', '.join(clearable)}",
-            )
-        _set_field(body, clearable[name].path, clearable[name].empty_value)
-
-
 def print_change(
     resource: JSON, output: OutputFormat, lines: Sequence[str], result: object = None
 ) -> None:
@@ -465,10 +442,3 @@ def _open_api() -> "AbstractContextManager[ApiClient]":
     from app.core.console.api_client import open_api
 
     return open_api()
-
-
-def _set_field(body: JSON, path: Sequence[str], value: Any) -> None:
-    *parents, name = path
-    for parent in parents:
-        body = body.setdefault(parent, {})
-    body[name] = value

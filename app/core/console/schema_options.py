@@ -54,11 +54,13 @@ class OptionType(NamedTuple):
 class SchemaOption(NamedTuple):
     """A field of a request schema, and the parameter of the command that gives it.
 
-    `path` has more than one name for a field of a nested object; `label` names the field in --clear; `empty_value` is what --clear sets it to.
+    `path` has more than one name for a field of a nested object; `label` names the field in --clear, `option` on the
+    command line; `empty_value` is what --clear sets it to.
     """
 
     path: FieldPath
     label: str
+    option: str
     parameter: CommandParameter
     parse: Callable[[Any], Any]
     is_clearable: bool
@@ -156,6 +158,7 @@ def _to_option(
     return SchemaOption(
         path=path,
         label=option_name.lstrip("-").lower(),
+        option=option_name,
         parameter=CommandParameter("_".join(("field", *path)), Annotated[annotation | None, info]),
         parse=(lambda values: [parse(value) for value in values]) if derived.is_list else parse,
         is_clearable=derived.is_list or _is_nullable(field.annotation),

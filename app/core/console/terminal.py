@@ -5,6 +5,7 @@ Every command imports this module at start-up, so it imports nothing but typer a
 """
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable
 from enum import StrEnum
@@ -25,6 +26,7 @@ CommandFunction = TypeVar("CommandFunction", bound=Callable[..., Any])
 # Not 1 or 2, which shells and argument parsers use: a script can tell "the gate failed" from "the
 # command failed".
 EXIT_UNSUCCESSFUL = 3
+_NAMES_ERRORS = re.compile(r"; (?:see `errors`|`errors` lists each field to correct)\.?$")
 EXIT_INTERRUPTED = 130
 HELP_OPTIONS = ("-h", "--help")
 
@@ -223,7 +225,9 @@ def report_error(error: AppError, output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
         print_status(encode_json(to_problem(error), sys.stderr))
         return
-    print_status(f"error: {escape_lines(error.detail)}")
+    # The lines below are the `errors` of the document.
+    detail = _NAMES_ERRORS.sub("", error.detail) if error.errors else error.detail
+    print_status(f"error: {escape_lines(detail)}")
     for item in error.errors:
         print_status(f"  {escape_line(item.pointer)}: {escape_lines(item.detail)}")
     for label in ("cause", "hint"):

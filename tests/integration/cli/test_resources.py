@@ -143,6 +143,26 @@ def test_create__invalid_field_is_reported_with_its_pointer(mosaico: Shell) -> N
     assert mosaico("benchmarks", "create", "--kpi", "no formula").exit_code == 65
 
 
+def test_create__errors_name_options_and_in_json_fields(mosaico: Shell) -> None:
+    words = ("benchmarks", "create", "--id", "b", "--dataset", "d", "--kpi", "q=ROGUE")
+    refused = mosaico(*words)
+    assert refused.stderr.startswith(
+        "error: the request is not valid\n  --kpi (/measures/0/formula): 1:1: unknown metric ROGUE."
+    )
+    problem = json.loads(mosaico(*words, "--json").stderr)
+    assert problem["errors"][0]["pointer"] == "/measures/0/formula"
+
+
+def test_delete__of_what_is_in_use_names_the_command_that_hides_it(
+    mosaico: Shell, service: Service
+) -> None:
+    service.create_agent()
+    service.create_benchmark(agentId="agent-001")
+    refused = mosaico("agents", "delete", "agent-001", "--yes")
+    assert "PATCH" not in refused.stderr
+    assert "hint: `mosaico agents update AGENT --archived`" in refused.stderr
+
+
 def test_dataset__is_uploaded_listed_replaced_and_deleted(
     mosaico: Shell, service: Service, tmp_path: Path
 ) -> None:

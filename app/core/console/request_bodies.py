@@ -1,0 +1,70 @@
+"""The request bodies of create and update commands, from their options and --file."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.core.console.input_files import read_object
+from app.core.console.terminal import OutputFormat, WrongUsage
+from app.core.errors import AppError
+
+if TYPE_CHECKING:
+    from app.core.console.schema_options import SchemaOption
+
+JSON = dict[str, Any]
+Values = Mapping[str, Any]
+
+
+def read_body(values: Values, fields: "Sequence[SchemaOption]") -> JSON:
+    """The request body: the fields of --file, overridden by the options that are given."""
+    body = read_object(Path(values["file"])) if values["file"] else {}
+    for field in fields:
+        value = values[field.parameter.name]
+        if value is not None:
+            _set_field(body, field.path, field.parse(value))
+    return body
+
+
+def clear_fields(body: JSON, values: Values, fields: "Sequence[SchemaOption]") -> None:
+    """Set the fields that --clear names to null, or to an empty list. Raises: `WrongUsage`."""
+    clearable = {field.label: field for field in fields if field.is_clearable}
+    for name in values.get("clear") or ():
+        if name not in clearable:
+            raise WrongUsage(
+                f"--clear {name}: there is no such optional field",
+                hint=f"choose from {', '.join(clearable)}",
+            )
+        _set_field(body, clearable[name].path, clearable[name].empty_value)
+
+
+@contextmanager
+def name_options(fields: "Sequence[SchemaOption]", output: OutputFormat) -> Iterator[None]:
+    """Errors of the API name the options of the command; in JSON they name the fields of its body."""
+    try:
+        yield
+    except AppError as error:
+        if output is not OutputFormat.JSON:
+            error.errors = tuple(
+                replace(item, pointer=_option_of(item.pointer, fields)) for item in error.errors
+            )
+        raise
+
+
+def _option_of(pointer: str, fields: "Sequence[SchemaOption]") -> str:
+    """The option of the field that a JSON pointer leads to; the pointer without such an option."""
+    names = tuple(pointer.removeprefix("/").split("/"))
+    for field in fields:
+        if names == field.path:
+            return field.option
+        if names[: len(field.path)] == field.path:
+            return f"{field.option} ({pointer})"
+    return pointer
+
+
+def _set_field(body: JSON, path: Sequence[str], value: Any) -> None:
+    *parents, name = path
+    for parent in parents:
+        body = body.setdefault(parent, {})
+    body[name] = value
