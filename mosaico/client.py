@@ -115,16 +115,23 @@ class Client:
         *,
         name: str,
         run_name: str,
+        agent: str | None = None,
         replace: bool = False,
         columns: Mapping[str, str] | None = None,
         input_format: str | None = None,
     ) -> LocalDatasetView:
         """Upload results as a run of a dataset. Results and `columns` as for `mosaico.score`.
 
-        With one invalid row, nothing is stored. `replace` replaces an earlier upload of the run.
+        With one invalid row, nothing is stored. `agent` is the ID of the agent whose results these
+        are. `replace` replaces an earlier upload of the run.
         """
         reader = open_reader([], columns, input_format)
-        parameters = {"name": name, "runName": run_name, "replace": "true" if replace else None}
+        parameters = {
+            "name": name,
+            "runName": run_name,
+            "agentId": agent,
+            "replace": "true" if replace else None,
+        }
         with reader.upload_lines(source_of(results, "results")) as lines:
             document = self._api.upload("/local-datasets", lines, parameters)
         return _parse(LocalDatasetView, document)

@@ -39,13 +39,16 @@ class ChangeText:
 
     `before` and `after` are the values of the runs with their unit, `delta` the change with its
     sign, `interval` and `p` are named: "95 % CI -0.450 to -0.150", "adjusted p 0.012". Where several
-    changes are judged together, `interval` has the adjusted interval, too.
+    changes are judged together, `interval` has the adjusted interval, too. `bounds` and
+    `adjusted_bounds` are the intervals alone: "-0.450 to -0.150".
     """
 
     before: str
     after: str
     delta: str
     interval: str
+    bounds: str
+    adjusted_bounds: str
     p: str
 
     @property
@@ -75,6 +78,8 @@ def describe_change(
         after=format_value(change.value, scale, unit),
         delta=format_amount(change.effect, scale, has_sign=True),
         interval=", ".join(intervals),
+        bounds=interval,
+        adjusted_bounds=adjusted or interval,
         p=_p_text(change.p, change.p_adjusted),
     )
 

@@ -9,14 +9,16 @@ from app.core.text import show_direction_controls, xml_text
 from app.gate.rules import GateCheck, GateOutcome, GateResult
 from app.kpis.verdict_types import ValueVerdict
 
+# In the order of a summary: what needs attention comes first.
 _MARKS = {
-    GateOutcome.PASS: "✅",
     GateOutcome.REGRESSION: "❌",
     GateOutcome.INVALID: "🚫",
     GateOutcome.INCONCLUSIVE: "❔",
+    GateOutcome.PASS: "✅",
 }
 CHECK_TITLES = ("check", "outcome", "requirement", "baseline", "candidate", "change")
-_MARKDOWN_TITLES = ("outcome", "check", "baseline", "candidate", "change", "requirement")
+_SUMMARY_TITLES = ("outcome", "check", "baseline", "candidate", "change", "95 % CI", "required")
+_FIGURE_SUMMARY_TITLES = ("metric", "baseline", "candidate", "change", "95 % CI")
 FIGURE_TITLES = ("for information", "baseline", "candidate", "change")
 _NUMBERS = (
     "baselineValue", "value", "effect", "low", "high", "p", "pAdjusted", "lowAdjusted",
@@ -105,24 +107,66 @@ def gate_junit(result: GateResult) -> str:
 
 
 def gate_markdown(result: GateResult) -> str:
-    """A summary for a pull request: the outcome, then one table row for each check."""
+    """A summary for a pull request: the outcome and one table row for each check, worst first. What
+    the numbers mean, and what was not judged, is folded.
+    """
     lines = [f"### {_MARKS[result.outcome]} {_escape(headline(result))}"]
+    if result.reason:
+        lines += ["", _escape(_sentence(result.reason))]
     if result.checks:
-        lines += ["", *_markdown_table(_MARKDOWN_TITLES, _markdown_rows(result))]
-    lines += ["", *(f"- {_escape(sentence)}" for sentence in sentences(result))]
-    if result.differences:
-        lines.append(f"- Differences from the baseline: {_escape('; '.join(result.differences))}.")
+        lines += ["", *_markdown_table(_SUMMARY_TITLES, _summary_rows(result))]
+    if result.passes_inconclusive:
+        lines += ["", _escape(PASSES_INCONCLUSIVE)]
+    lines += _folded("Explanation", [f"- {_escape(text)}" for text in _explanations(result)])
+    rows = ([_escape(figure.name), *_summary_cells(figure.verdict)] for figure in result.figures)
     if result.figures:
-        rows = ([_escape(cell) for cell in row] for row in figure_rows(result))
-        lines += ["", "<details><summary>For information, not judged</summary>", ""]
-        lines += [*_markdown_table(("metric", *FIGURE_TITLES[1:]), rows), "", "</details>"]
+        table = _markdown_table(_FIGURE_SUMMARY_TITLES, rows)
+        lines += _folded("For information, not judged", table)
     return "\n".join(lines) + "\n"
 
 
-def _markdown_rows(result: GateResult) -> Iterator[list[str]]:
-    for check, row in zip(result.checks, check_rows(result), strict=True):
-        name, outcome, requirement, *numbers = map(_escape, row)
-        yield [f"{_MARKS[check.outcome]} {outcome}", name, *numbers, requirement]
+def _summary_rows(result: GateResult) -> Iterator[list[str]]:
+    priority = list(_MARKS)
+    for check in sorted(result.checks, key=lambda check: priority.index(check.outcome)):
+        before, after, delta, bounds = _summary_cells(
+            check.verdict, is_adjusted=not check.is_non_inferiority
+        )
+        change = f"**{delta}**" if delta and check.outcome is not GateOutcome.PASS else delta
+        yield [
+            f"{_MARKS[check.outcome]} {check.outcome}",
+            _escape(check.name),
+            *(before, after, change, bounds),
+            _escape(check.requirement),
+        ]
+
+
+def _summary_cells(verdict: ValueVerdict | None, *, is_adjusted: bool = True) -> list[str]:
+    """Baseline, candidate, change, and the interval that decides."""
+    text = _change_text(verdict)
+    if text is None:
+        return [""] * 4
+    bounds = text.adjusted_bounds if is_adjusted else text.bounds
+    return [*map(_escape, (text.before, text.after, text.delta, bounds))]
+
+
+def _explanations(result: GateResult) -> Iterator[str]:
+    for check in result.checks:
+        text = _change_text(check.verdict)
+        numbers = f"{text.values}, {text.change}; " if text else ""
+        yield f"{check.name}: {numbers}{check.reason}."
+    if result.choice:
+        yield _sentence(result.choice)
+    if result.differences:
+        yield f"Differences from the baseline: {'; '.join(result.differences)}."
+
+
+def _folded(summary: str, lines: list[str]) -> list[str]:
+    """Lines that a reader unfolds; nothing without any."""
+    return (
+        ["", f"<details><summary>{summary}</summary>", "", *lines, "", "</details>"]
+        if lines
+        else []
+    )
 
 
 def _markdown_table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:

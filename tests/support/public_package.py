@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 import mosaico
 
 # Plugins get such an object and pass it on; its fields are not public.
@@ -63,7 +65,9 @@ def _parameters(public_object: Any) -> str:
 
 def _has_public_constructor(owner: type) -> bool:
     is_protocol = getattr(owner, "_is_protocol", False)
-    return not (is_protocol or issubclass(owner, Enum) or owner.__name__ in OPAQUE)
+    # The schemas of the API are held by its own contract.
+    is_schema = issubclass(owner, BaseModel)
+    return not (is_protocol or is_schema or issubclass(owner, Enum) or owner.__name__ in OPAQUE)
 
 
 if __name__ == "__main__":

@@ -256,7 +256,7 @@ def test_gate__writes_junit_and_markdown(files: Path) -> None:
     kpi = ("--kpi", "quality=ACCURACY", "--junit", str(junit))
     result = gate(*words, *kpi, "--format", "markdown")
     # 37 of 40 pass, then 25.
-    assert "| ❌ REGRESSION | quality | 0.925 | 0.625 | -0.300 (95 % CI" in result.stdout
+    assert "| ❌ REGRESSION | quality | 0.925 | 0.625 | **-0.300** | -0.4" in result.stdout
     suite = ET.fromstring(junit.read_text())
     assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
     [document] = map(json.loads, gate(*words, *kpi, "--json").stdout.splitlines())

@@ -7,7 +7,7 @@ import pytest
 from app.comparison.schemas import ComparedRun, Comparison, KpiComparison, MetricComparison
 from app.comparison.verdict_text import render_verdict
 from app.gate.reports import PASSES_INCONCLUSIVE, gate_json, gate_junit, gate_markdown, sentences
-from app.gate.rules import GateOutcome, GateTerms, NothingToGate, decide
+from app.gate.rules import GateOutcome, GateResult, GateTerms, NothingToGate, decide
 from app.kpis.verdict_types import RunVerdict
 from app.statistics.verdict_rules import (
     ChangeVerdict,
@@ -347,9 +347,28 @@ def test_gate_reports__agree_on_outcome_and_numbers() -> None:
     [quality, _] = document["checks"]
     assert (quality["effect"], quality["low"], quality["high"]) == pytest.approx((-0.2, -0.3, -0.1))
     numbers = "-0.200 (95 % CI -0.300 to -0.100, p 0.001)"
-    row = f"| ❌ REGRESSION | quality | 0.900 | 0.700 | {numbers} | worse by at most 0.02 |"
-    assert row in gate_markdown(result).splitlines()
+    row = "| ❌ REGRESSION | quality | 0.900 | 0.700 | **-0.200** | -0.300 to -0.100 | worse by at most 0.02 |"
+    lines = gate_markdown(result).splitlines()
+    assert row in lines
+    assert [line for line in lines if line.startswith(f"- quality: 0.900 → 0.700, {numbers}; ")]
     assert f"0.900 → 0.700, {numbers}" in gate_junit(result)
+
+
+def test_markdown__shows_outcome_and_table_first_and_folds_the_rest() -> None:
+    result = decide(compared({"speed": UNSURE, "quality": WORSE}), NO_TERMS)
+    lines = gate_markdown(result).splitlines()
+    folded = lines.index("<details><summary>Explanation</summary>")
+    visible = [line for line in lines[:folded] if line]
+    assert visible[0].startswith("### ❌ REGRESSION: ")
+    # The worst check comes first, whatever its place among the KPIs is.
+    assert [line.split(" | ")[1] for line in visible[3:]] == ["quality", "speed"]
+    assert max(map(len, visible)) < 120
+    assert lines[-1] == "</details>"
+
+
+def test_markdown__reason_without_checks_is_visible() -> None:
+    result = GateResult(outcome=GateOutcome.INVALID, candidate="run-2", reason="it has FAILED")
+    assert gate_markdown(result) == "### 🚫 INVALID: run-2\n\nIt has FAILED.\n"
 
 
 def test_junit__inconclusive_check_is_a_failure_when_it_does_not_pass() -> None:
