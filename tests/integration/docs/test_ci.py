@@ -1,0 +1,60 @@
+"""docs/ci.md: the command prints the table, the settings exist, and the example tests pass."""
+
+import csv
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from app.cli import cli
+from mosaico.pytest_plugin import UPDATE
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs" / "ci.md"
+
+
+def blocks(language: str) -> list[str]:
+    pattern = rf"^```{language}\n(.*?)^```"
+    return re.findall(pattern, PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def test_ci_page__command_prints_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, wrong in (("last-week", 2), ("today", 14)):
+        with (tmp_path / f"{name}.csv").open("w", newline="") as file:
+            rows = ([f"q{n}", "yes", "no" if n < wrong else "yes"] for n in range(40))
+            csv.writer(file).writerows([["id", "expected", "output"], *rows])
+    monkeypatch.chdir(tmp_path)
+    [block] = blocks("console")
+    command, _, expected = block.removeprefix("$ mosaico ").partition("\n")
+    done = CliRunner().invoke(cli, command.split())
+    assert done.exit_code == 1
+    pattern = ".*".join(re.escape(part.strip()) for part in expected.strip().split("…"))
+    assert re.match(pattern, done.stdout, re.DOTALL), done.stdout
+
+
+def test_ci_page__settings_are_those_of_the_files() -> None:
+    github, gitlab = (yaml.safe_load(block) for block in blocks("yaml"))
+    step = github["jobs"]["gate"]["steps"][-1]
+    action = yaml.safe_load((ROOT / step["uses"] / "action.yml").read_text(encoding="utf-8"))
+    assert {*step["with"]} <= {*action["inputs"]}
+    job_file = (ROOT / gitlab["include"]).read_text(encoding="utf-8")
+    assert [name for name in gitlab["mosaico-gate"]["variables"] if name not in job_file] == []
+
+
+def test_ci_page__example_tests_pass(tmp_path: Path) -> None:
+    [block] = blocks("python")
+    (tmp_path / "test_bot.py").write_text(block)
+    for option in ([UPDATE], []):
+        plugin = ["-p", "no:mosaico", "-p", "mosaico.pytest_plugin"]
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "--rootdir", ".", *plugin, *option],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout
+    assert (tmp_path / "mosaico_baselines" / "test_bot.test_support_bot.jsonl").exists()
