@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,7 +30,15 @@ from app.core import problem_documents
 from app.core.encryption import Secret
 from app.core.resources import Resources
 from app.core.settings import Settings
-from app.core.web import etag, health, openapi, problem_pages, prometheus, static_files
+from app.core.web import (
+    etag,
+    health,
+    openapi,
+    openapi_document,
+    problem_pages,
+    prometheus,
+    static_files,
+)
 from app.core.web.allowed_hosts import AllowedHostsMiddleware, HostPolicy, host_policy
 from app.core.web.http_protocol import (
     ACCEPT_BACKLOG,
@@ -49,6 +58,9 @@ SHUTDOWN_GRACE_S = 2
 API_THREADS = 40
 GC_THRESHOLD = 10_000
 
+DESCRIPTIONS = Path(__file__).parent / "api_descriptions.toml"
+EXAMPLES = Path(__file__).parent / "api_examples.json"
+
 DESCRIPTION = """\
 Tells a team, every morning, whether their AI agents got better or worse.
 
@@ -65,9 +77,10 @@ class Application(FastAPI):
             document = super().openapi()
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             schemas["Problem"] = problem_documents.PROBLEM_SCHEMA
-            for path in document["paths"].values():
-                for operation in path.values():
-                    etag.document_conditions(operation, problem_documents.document_problem)
+            for operation, _ in openapi_document.iter_operations(document):
+                etag.document_conditions(operation, problem_documents.document_problem)
+            texts = openapi_document.read_texts(DESCRIPTIONS, EXAMPLES)
+            openapi_document.complete_document(document, texts)
         return super().openapi()
 
 
@@ -83,6 +96,7 @@ def create_app(
         title="MOSAICO",
         version=version("mosaico"),
         description=DESCRIPTION,
+        contact={"name": "The operator of this service"},
         servers=[{"url": "/", "description": "this service"}],
         openapi_url="/openapi.json" if show_docs else None,
         docs_url=None,

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from app.access.audit import ActorType, AuditOutcome
 from app.access.rules import RoleName
 from app.core.schemas import UNSET, Instant, ShortText, WireModel
 
@@ -44,12 +45,12 @@ class AuditEntryView(WireModel):
 
     seq: int
     at: datetime
-    actor_type: str
+    actor_type: ActorType
     actor_id: str
     action: str
     resource_type: str
     resource_id: str | None
-    outcome: str
+    outcome: AuditOutcome
     fields: list[str]
     method: str | None
     path: str | None

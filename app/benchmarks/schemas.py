@@ -85,7 +85,10 @@ class MetricSelection(WireModel):
     options: dict[str, OptionValue] = Field(default_factory=dict, max_length=20)
 
 
-MetricInput = Annotated[MetricSelection, BeforeValidator(_expand_metric_name)]
+MetricInput = Annotated[
+    MetricSelection,
+    BeforeValidator(_expand_metric_name, json_schema_input_type=MetricSelection | ShortText),
+]
 IsGate = Annotated[
     bool,
     Field(description="A gate KPI is tested alone, without correction for the number of KPIs."),

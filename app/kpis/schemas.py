@@ -1,13 +1,14 @@
 """Request and response bodies of KPI values and formulas."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from app.core.schemas import WireModel
 from app.kpis.series_types import RunsEvidence
 from app.kpis.verdict_types import ValueVerdict
+from app.metrics.types import Direction
 
 
 class KpiValueView(WireModel):
@@ -27,9 +28,9 @@ class KpiValueView(WireModel):
     value: float | None
     undefined_reason: str | None
     unit: str | None
-    direction: str
+    direction: Direction
     within_thresholds: bool | None
-    validity: str
+    validity: Literal["VALID", "INVALID"]
     gate: bool
     coverage: float | None
     missing: dict[str, int]
@@ -65,7 +66,7 @@ class FormulaErrorView(WireModel):
 
     line: int
     column: int
-    span: tuple[int, int]
+    span: Annotated[list[int], Field(min_length=2, max_length=2)]
     message: str
 
 

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from app.core.schemas import StoredText, WireModel
 from app.kpis.verdict_types import ValueVerdict
+from app.results.rules import RunStatus
 from app.statistics.verdict_rules import Verdict
 
 
@@ -37,7 +38,7 @@ class OverviewCell(WireModel):
     agent_id: str
     agent_name: StoredText
     run_id: str
-    status: str
+    status: RunStatus
     is_recent: bool
     completed_at: datetime
     verdict: Verdict | None
@@ -51,7 +52,7 @@ class ActiveRun(WireModel):
     run_id: str
     benchmark_name: StoredText
     agent_name: StoredText
-    status: str
+    status: RunStatus
     traces_processed: int
     traces_total: int | None
 

@@ -5,13 +5,16 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from app.comparison.acceptance import BaselineHold
 from app.core.schemas import Identifier, ShortText, StoredText, WireModel
 from app.harness.transcript import Transcript
 from app.kpis.series_types import RunsEvidence
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
+from app.metrics.types import MetricFailureKind, MetricSkipReason
 from app.results.rules import RunStatus, TriggerType, Validity
 from app.results.write_back_state import WriteBackStatus
 from app.traces.production import TraceWindow
+from app.traces.types import TraceOutcome
 
 
 class RunCreate(WireModel):
@@ -120,7 +123,7 @@ class RunView(WireModel):
     error_share: float | None
     fingerprint: str | None
     verdict: RunVerdict | None
-    baseline_hold: str | None
+    baseline_hold: BaselineHold | None
     accepted_at: datetime | None
     accepted_by: str | None
     acceptance_note: StoredText | None
@@ -131,8 +134,8 @@ class RunView(WireModel):
 class MissingValueView(WireModel):
     """Why a value is missing: the metric was skipped or failed."""
 
-    skipped: str | None = None
-    failed: str | None = None
+    skipped: MetricSkipReason | None = None
+    failed: MetricFailureKind | None = None
     detail: str | None = None
 
 
@@ -144,7 +147,7 @@ class TraceResultView(WireModel):
     trace_id: str
     item_id: str
     trial: int
-    outcome: str
+    outcome: TraceOutcome
     input: StoredText | None
     expected_output: StoredText | None
     output: StoredText | None

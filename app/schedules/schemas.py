@@ -14,6 +14,7 @@ from app.core.schemas import (
     WireModel,
     patch_of,
 )
+from app.results.rules import TriggerType
 from app.schedules.cron import DstPolicy
 from app.schedules.rules import ConcurrencyPolicy, FireStatus, MisfirePolicy
 
@@ -90,12 +91,12 @@ class ScheduleView(WireModel):
     agent_id: str
     cron_expression: str
     timezone: str
-    dst_policy: str
+    dst_policy: DstPolicy
     enabled: bool
     run_name_pattern: str | None
-    misfire_policy: str
+    misfire_policy: MisfirePolicy
     catchup_window_seconds: int
-    concurrency_policy: str
+    concurrency_policy: ConcurrencyPolicy
     auto_disable_on_failure: bool
     max_consecutive_failures: int
     consecutive_failures: int
@@ -114,7 +115,7 @@ class FireView(WireModel):
     due_at: datetime
     range_end: datetime | None
     fired_at: datetime
-    triggered_by: str
+    triggered_by: TriggerType
     status: FireStatus
     reason: str | None
     detail: StoredText | None

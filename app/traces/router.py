@@ -29,6 +29,8 @@ NDJSON_BODY: dict[str, Any] = {
         "required": True,
         "content": {
             "application/x-ndjson": {"schema": {"type": "string"}, "example": EXAMPLE},
+            # Generated clients know this type, and send a file of any size as it is.
+            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
         },
     }
 }
@@ -46,18 +48,7 @@ Replace = Annotated[bool, Query(description="Replace an earlier upload of the sa
 RESULT_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "content": {
-            "application/json": {
-                "schema": {"type": "object"},
-                "example": {
-                    "provider": "scripted",
-                    "model": "script",
-                    "timestamp": "2026-11-22T01:02:03Z",
-                    "max_turns": 10,
-                    "results": [],
-                },
-            },
-        },
+        "content": {"application/json": {"schema": {"type": "object"}}},
     }
 }
 

@@ -1,0 +1,113 @@
+"""The OpenAPI description: every field and parameter is described, every body has an example."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from app.core.web.openapi_document import iter_operations, read_texts
+from app.main import DESCRIPTIONS, EXAMPLES
+from tests.contracts.test_every_route import APP
+
+JSON = dict[str, Any]
+TEXTS = read_texts(DESCRIPTIONS, EXAMPLES)
+# A body of lines, and bodies of other products.
+NO_JSON_EXAMPLE = {"uploadTraces", "exportSpans", "receiveLangfuseEvent"}
+
+
+@pytest.fixture(scope="module")
+def document() -> JSON:
+    return APP.openapi()
+
+
+def properties(document: JSON) -> Iterator[tuple[str, str, JSON]]:
+    for schema_name, schema in document["components"]["schemas"].items():
+        for name, field in schema.get("properties", {}).items():
+            yield schema_name, name, field
+
+
+def operations(document: JSON) -> list[JSON]:
+    return [operation for operation, _ in iter_operations(document)]
+
+
+def test_openapi__every_property_is_described(document: JSON) -> None:
+    missing = [
+        f"{schema}.{name}"
+        for schema, name, field in properties(document)
+        if not field.get("description")
+    ]
+    assert not missing, "add a description to the field, or its name to app/api_descriptions.toml"
+
+
+def test_openapi__every_parameter_is_described(document: JSON) -> None:
+    missing = [
+        f"{operation['operationId']}: {parameter['name']}"
+        for operation in operations(document)
+        for parameter in operation.get("parameters", ())
+        if not parameter.get("description")
+    ]
+    assert not missing, (
+        "add a description to the parameter, or its name to app/api_descriptions.toml"
+    )
+
+
+def test_openapi__descriptions_are_of_existing_names(document: JSON) -> None:
+    names = {name for _, name, _ in properties(document)}
+    families = {
+        f"{form}.{name}"
+        for schema, name, _ in properties(document)
+        for form in (schema, re.sub("(View|Body|Create|Created|Patch)$", "", schema))
+    }
+    parameters = {
+        parameter["name"]
+        for operation in operations(document)
+        for parameter in operation.get("parameters", ())
+    }
+    assert TEXTS.fields.keys() <= names | families, "remove what no field has"
+    assert TEXTS.parameters.keys() <= parameters, "remove what no parameter has"
+    assert TEXTS.parameter_examples.keys() <= parameters
+
+
+def test_openapi__descriptions_are_sentences() -> None:
+    for text in (*TEXTS.fields.values(), *TEXTS.parameters.values()):
+        assert re.fullmatch(r"[A-Zp].*[.]", text), text
+
+
+def test_openapi__every_json_body_has_an_example(document: JSON) -> None:
+    for operation in operations(document):
+        body = operation.get("requestBody")
+        if body and operation["operationId"] not in NO_JSON_EXAMPLE:
+            assert "example" in body["content"]["application/json"], operation["operationId"]
+    ids = {operation["operationId"] for operation in operations(document)}
+    assert TEXTS.examples.keys() <= ids
+
+
+def test_openapi__problems_of_a_body_need_a_body(document: JSON) -> None:
+    for operation, method in iter_operations(document):
+        statuses = operation["responses"].keys()
+        if "requestBody" not in operation:
+            assert not {"408", "413", "415"} & statuses, operation["operationId"]
+        if method == "get":
+            assert "409" not in statuses, operation["operationId"]
+
+
+def test_openapi__closed_sets_of_values_are_enumerations(document: JSON) -> None:
+    """Fields of these names have the same values wherever they occur in a run."""
+    run = document["components"]["schemas"]["RunView"]["properties"]
+    for name in ("status", "triggeredBy", "validity", "verdict", "baselineHold"):
+        assert "$ref" in str(run[name]), name
+    filters = {
+        parameter["name"]: parameter["schema"]
+        for operation in operations(document)
+        if operation["operationId"] == "listRuns"
+        for parameter in operation["parameters"]
+    }
+    for name in ("status", "triggeredBy", "validity", "verdict"):
+        assert "$ref" in str(filters[name]["items"])
+    assert "-created" in filters["sort"]["enum"]
+
+
+def test_openapi__has_no_unused_schema(document: JSON) -> None:
+    used = set(re.findall(r"#/components/schemas/([\w-]+)", str(document)))
+    assert document["components"]["schemas"].keys() == used
