@@ -148,6 +148,7 @@ def _task_of(test: pytest.Function, *, is_judged_by_metrics: bool) -> Callable[[
 
 
 def _describe(report: "GateReport") -> list[str]:
+    # Loaded by evaluations only.
     from app.gate.reports import check_rows
 
     checks = [" | ".join(filter(None, row)) for row in check_rows(report.result)]

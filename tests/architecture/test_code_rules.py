@@ -48,6 +48,9 @@ MAY_BE_ASYNC = {
     "app/core/web/prometheus.py",
     "app/worker.py",
     "mosaico/async_client.py",
+    # Agents of users may be async.
+    "mosaico/experiment.py",
+    "mosaico/pytest_plugin.py",
 }
 
 # The places where a stranger's failure is survived on purpose.
@@ -61,6 +64,7 @@ MAY_CATCH_EVERYTHING = {
     "app/jobs/job_runner.py",
     "app/metrics/engine.py",
     "app/postgres/server.py",
+    "mosaico/experiment.py",
     # An exporter drops its spans after a 500.
     "app/traces/otel/router.py",
 }
