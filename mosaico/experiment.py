@@ -26,7 +26,7 @@ from app.traces.types import Trace, TraceOutcome
 from mosaico._inputs import Results, open_reader, source_of
 from mosaico.tables import html_of
 
-__all__ = ("Experiment", "Task", "run_experiment")
+__all__ = ("Experiment", "run_experiment")
 
 Task: TypeAlias = Callable[[DatasetItem], Any]
 

@@ -18,6 +18,9 @@ OPTIONS = {
     "langfuseProjectName": FieldOption(
         "--langfuse-project", help="Langfuse project that holds the traces of the agent."
     ),
+    "otelServiceName": FieldOption(
+        help="service.name of the agent's OpenTelemetry spans (default: those of every service)."
+    ),
     "langfuseUrl": FieldOption(help="URL of the Langfuse server (default: that of the service)."),
     "langfusePublicKey": FieldOption(help="Public key of the Langfuse project."),
     "langfuseSecretKey": FieldOption(

@@ -10,7 +10,7 @@ from app.core.encryption import ENCRYPTED
 
 
 class Agent(Base):
-    """An agent under test, and the Langfuse project that holds its traces.
+    """An agent under test, and where its traces are: a Langfuse project, a service of OpenTelemetry.
 
     `langfuse_secret_key` is encrypted. `credentials_refused_at` is when the server first refused
     the current keys.
@@ -26,6 +26,7 @@ class Agent(Base):
     langfuse_url: Mapped[str | None]
     langfuse_public_key: Mapped[str | None]
     langfuse_secret_key: Mapped[str | None] = mapped_column(info=ENCRYPTED)
+    otel_service_name: Mapped[str | None]
     credentials_refused_at: Mapped[datetime | None]
     archived: Mapped[bool] = mapped_column(default=False)
     revision: Mapped[int] = mapped_column(default=1)

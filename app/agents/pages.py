@@ -32,7 +32,7 @@ STEPS = (Crumb("Agents", NAV),)
 FORM = SchemaForm(
     create=AgentCreate,
     patch=AgentPatch,
-    main=("name", "description", "langfuseProjectName", "langfuseUrl", "langfusePublicKey", "langfuseSecretKey"),
+    main=("name", "description", "langfuseProjectName", "langfuseUrl", "langfusePublicKey", "langfuseSecretKey", "otelServiceName"),
     inputs={
         "name": FieldInput(help="As it is shown in reports and messages."),
         "langfuseProjectName": FieldInput(
@@ -40,6 +40,9 @@ FORM = SchemaForm(
         ),
         "langfuseUrl": FieldInput(
             "Langfuse URL", "Leave it empty for the server that the service is configured with."
+        ),
+        "otelServiceName": FieldInput(
+            "OpenTelemetry service", "service.name of its spans. Empty: those of every service."
         ),
         "langfusePublicKey": FieldInput("Langfuse public key", "It starts with pk-lf-."),
         "langfuseSecretKey": FieldInput(

@@ -54,6 +54,11 @@ class AgentBody(WireModel):
     langfuse_url: Url = None
     langfuse_public_key: PublicKey = None
     langfuse_secret_key: SecretKey = None
+    otel_service_name: ShortText | None = Field(
+        default=None,
+        description="`service.name` of the agent's spans: the source `otel` reads only traces that have"
+        " it. Default: the traces of every service.",
+    )
     name: ShortText
     description: LongText | None = None
     archived: bool = False
@@ -87,6 +92,7 @@ class AgentView(WireModel):
     llangfuse_project_name: Annotated[str | None, MISSPELT]
     llangfuse_url: Annotated[str, MISSPELT]
     llangfuse_public_key: Annotated[str | None, MISSPELT]
+    otel_service_name: str | None
     credentials_refused_at: datetime | None
     archived: bool
     revision: int

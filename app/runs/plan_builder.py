@@ -127,6 +127,7 @@ def agent_query(agent: Agent, res: Resources, **selection: Any) -> TraceQuery:
     """The query for a selection of traces, with the credentials of an agent."""
     return TraceQuery(
         **selection,
+        service_name=agent.otel_service_name,
         url=agent.langfuse_url or res.options.get("langfuse_default_url"),
         public_key=agent.langfuse_public_key,
         secret_key=reveal_secret(agent, res.secrets),

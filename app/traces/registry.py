@@ -39,7 +39,8 @@ class TraceQuery:
     configures a source that produces its traces. `production`, with its exact window, asks for the
     traces of production instead of a run of a dataset. A run with fewer than `min_coverage` of
     `expect_items` (None: the items of the dataset) may still be growing: the source waits until it
-    has had no new item for `settle_for` (None: as long as its items take). `url`, `public_key` and `secret_key` come from the
+    has had no new item for `settle_for` (None: as long as its items take). `service_name` selects the
+    spans of one agent. `url`, `public_key` and `secret_key` come from the
     agent `agent_id`. `is_shared`: the benchmark may evaluate other agents too.
     """
 
@@ -53,6 +54,7 @@ class TraceQuery:
     min_coverage: float = 0.9
     agent_id: str | None = None
     is_shared: bool = False
+    service_name: str | None = None
     url: str | None = None
     public_key: str | None = None
     secret_key: Secret | None = None

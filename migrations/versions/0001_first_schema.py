@@ -72,6 +72,7 @@ def upgrade() -> None:
         sa.Column("langfuse_url", sa.Text(), nullable=True),
         sa.Column("langfuse_public_key", sa.Text(), nullable=True),
         sa.Column("langfuse_secret_key", sa.Text(), nullable=True),
+        sa.Column("otel_service_name", sa.Text(), nullable=True),
         sa.Column("credentials_refused_at", TIMESTAMP, nullable=True),
         sa.Column("archived", sa.Boolean(), nullable=False),
         sa.Column("revision", sa.BigInteger(), nullable=False),

@@ -32,12 +32,12 @@ _TEXTS: Final[Mapping[str, Sequence[str]]] = {
 _TAGS: Final = ("langfuse.trace.tags", "langfuse.tags", "tag.tags")
 _METADATA_PREFIXES: Final = ("langfuse.trace.metadata.", "mosaico.metadata.")
 _METADATA_DOCUMENTS: Final = ("metadata", "langfuse.experiment.item.metadata")
-_SERVICE: Final = "service.name"
+SERVICE: Final = "service.name"
 _NAMES: Final = frozenset(
     (
         *chain(*_TEXTS.values(), _DATASET, _RUN, _ITEM, _TAGS, _METADATA_DOCUMENTS),
         _EXPERIMENT_NAME,
-        _SERVICE,
+        SERVICE,
     )
 )
 
@@ -117,7 +117,7 @@ def merge_facts(facts_of_spans: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     for facts in facts_of_spans:
         tags |= dict.fromkeys(facts.get("tags", ()))
         # Frameworks describe each step in the metadata of its span; those of the root come first.
-        if not metadata.keys() - {_SERVICE}:
+        if not metadata.keys() - {SERVICE}:
             metadata = {**facts.get("metadata", {}), **metadata}
         merged = {**facts, **merged}
     return {**merged, "tags": list(tags), "metadata": metadata}
@@ -147,7 +147,7 @@ def _tags(stated: Mapping[str, Any]) -> list[str]:
 def _metadata(stated: Mapping[str, Any]) -> dict[str, str]:
     metadata: dict[str, str] = {}
     for name, value in stated.items():
-        if name == _SERVICE:
+        if name == SERVICE:
             metadata[name] = _short_text(value)
         elif name in _METADATA_DOCUMENTS:
             document = parse_value(value)

@@ -10,6 +10,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from app.traces.models import OtelSpan, OtelTrace
+from app.traces.otel.facts import SERVICE
 from app.traces.otel.spans import Span, StoredSpan, load_span
 from app.traces.production import ProductionTraces, TraceFilters
 
@@ -30,9 +31,9 @@ class ReceivedRun(NamedTuple):
     end_ns: int
     last_received_at: datetime
 
-    def is_quiet(self, now: datetime) -> bool:
+    def is_quiet(self, now: datetime, quiet: timedelta = QUIET) -> bool:
         """Whether no span of the run has come for a while, so that it has probably ended."""
-        return self.last_received_at <= now - QUIET
+        return self.last_received_at <= now - quiet
 
 
 class TraceKey(NamedTuple):
@@ -43,9 +44,9 @@ class TraceKey(NamedTuple):
 
 
 def list_received_runs(
-    session: Session, dataset: str, run_name: str | None = None
+    session: Session, dataset: str, run_name: str | None = None, service_name: str | None = None
 ) -> list[ReceivedRun]:
-    """The runs of a dataset, the newest first; with a name only that run."""
+    """The runs of a dataset, the newest first; with names only that run, and items of that service."""
     statement = (
         select(
             OtelSpan.run_name,
@@ -62,6 +63,8 @@ def list_received_runs(
     )
     if run_name is not None:
         statement = statement.where(OtelSpan.run_name == run_name)
+    if service_name is not None:
+        statement = statement.where(_is_of_service(service_name))
     # Not None: a span with an item has a run.
     return [
         ReceivedRun(row[0] or "", row[1], row[2], row[3], row[4])
@@ -70,9 +73,16 @@ def list_received_runs(
 
 
 def list_run_trace_ids(
-    session: Session, dataset: str, run_name: str, after: str, limit: int
+    session: Session,
+    dataset: str,
+    run_name: str,
+    after: str,
+    limit: int,
+    service_name: str | None = None,
 ) -> list[str]:
-    """The IDs of the traces of a run in their order, from the first one behind `after`."""
+    """The IDs of the traces of a run in their order, from the first one behind `after`; with a service
+    those with an item of it.
+    """
     statement = (
         select(OtelSpan.trace_id)
         .where(
@@ -85,6 +95,8 @@ def list_run_trace_ids(
         .order_by(OtelSpan.trace_id)
         .limit(limit)
     )
+    if service_name is not None:
+        statement = statement.where(_is_of_service(service_name))
     return list(session.scalars(statement))
 
 
@@ -183,6 +195,10 @@ def _filter_conditions(filters: TraceFilters) -> Iterator[ColumnElement[bool]]:
         yield _some_span(_facts_contain({"tags": [tag]}))
     for key, value in filters.metadata.items():
         yield _some_span(_facts_contain({"metadata": {key: value}}))
+
+
+def _is_of_service(name: str) -> ColumnElement[bool]:
+    return _facts_contain({"metadata": {SERVICE: name}})
 
 
 def _some_span(condition: ColumnElement[bool]) -> ColumnElement[bool]:

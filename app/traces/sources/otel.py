@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 from app.core.resources import Resources
 from app.traces.otel import queries
 from app.traces.otel.assembly import assemble_items, assemble_trace
+from app.traces.otel.facts import SERVICE
 from app.traces.otel.queries import ReceivedRun, TraceKey
-from app.traces.production import ProductionTraces, item_id_of
+from app.traces.production import ProductionTraces, item_id_of, parse_duration
 from app.traces.registry import (
     TRACE_SOURCES,
     CollectionFailed,
@@ -28,6 +29,8 @@ KEYS_PER_QUERY: Final = 10_000
 POLL_S: Final = 1.0
 # No longer than a trace without a root is waited for.
 MAX_WAIT: Final = queries.QUIET_WITHOUT_ROOT
+# A run that lacks items is waited for this long after its newest span, unless the benchmark says.
+SETTLE: Final = timedelta(minutes=1)
 MAX_NAMES_SHOWN: Final = 10
 
 
@@ -69,14 +72,16 @@ class OtelSource:
             yield from self._run_pages(query, cursor)
         else:
             _require_supported(production)
-            yield from self._window_pages(production, cursor)
+            yield from self._window_pages(_of_service(production, query.service_name), cursor)
 
     def _run_pages(self, query: TraceQuery, text: str | None) -> Iterator[TracePage]:
         dataset = _require_dataset(query)
         cursor = _Cursor.decode(text) if text else self._start(self._get_run(query).name)
         query = replace(query, run_name=cursor.run_name)
         if not cursor.place:
-            yield from self._wait(cursor, lambda now: not self._get_run(query).is_quiet(now))
+            yield from self._wait(
+                cursor, lambda now: self._is_growing(query, now), _longest_wait(query)
+            )
             cursor = self._start(cursor.run_name)
         # Once: to count the items takes longer than to read a page.
         run = self._get_run(query)
@@ -84,7 +89,7 @@ class OtelSource:
         while not is_last:
             with self.resources.db.read() as session:
                 trace_ids = queries.list_run_trace_ids(
-                    session, dataset, run.name, cursor.place, TRACES_PER_PAGE
+                    session, dataset, run.name, cursor.place, TRACES_PER_PAGE, query.service_name
                 )
                 traces = tuple(
                     trace
@@ -106,7 +111,9 @@ class OtelSource:
     def _window_pages(self, production: ProductionTraces, text: str | None) -> Iterator[TracePage]:
         cursor = _Cursor.decode(text) if text else self._start()
         if not cursor.place:
-            yield from self._wait(cursor, lambda now: self._has_open_traces(production, now))
+            yield from self._wait(
+                cursor, lambda now: self._has_open_traces(production, now), MAX_WAIT
+            )
             # Roots that are not expected any more are judged by the time after the wait.
             cursor = self._start()
         with self.resources.db.read() as session:
@@ -157,11 +164,23 @@ class OtelSource:
     def _start(self, run_name: str | None = None) -> _Cursor:
         return _Cursor("", 0, self.resources.clock(), run_name)
 
-    def _wait(self, cursor: _Cursor, is_active: Callable[[datetime], bool]) -> Iterator[TracePage]:
+    def _wait(
+        self,
+        cursor: _Cursor,
+        is_active: Callable[[datetime], bool],
+        longest: timedelta,
+    ) -> Iterator[TracePage]:
         """Yield heartbeats while further spans are expected, until the limit."""
-        while (now := self.resources.clock()) < cursor.as_of + MAX_WAIT and is_active(now):
+        while (now := self.resources.clock()) < cursor.as_of + longest and is_active(now):
             yield TracePage(traces=(), cursor=cursor.encode())
             self.pause(POLL_S)
+
+    def _is_growing(self, query: TraceQuery, now: datetime) -> bool:
+        """Whether further items of the run are expected; one that lacks items is waited for longer."""
+        run = self._get_run(query)
+        expected = query.expect_items
+        lacks_items = isinstance(expected, int) and run.items < query.min_coverage * expected
+        return not run.is_quiet(now, _settle_time(query) if lacks_items else queries.QUIET)
 
     def _has_open_traces(self, production: ProductionTraces, now: datetime) -> bool:
         with self.resources.db.read() as session:
@@ -171,8 +190,10 @@ class OtelSource:
         """The run with the name of the query, or the newest run. Raises: `CollectionFailed`."""
         dataset = _require_dataset(query)
         with self.resources.db.read() as session:
-            runs = queries.list_received_runs(session, dataset, query.run_name)
-            all_runs = runs or queries.list_received_runs(session, dataset)
+            runs = queries.list_received_runs(session, dataset, query.run_name, query.service_name)
+            all_runs = runs or queries.list_received_runs(
+                session, dataset, service_name=query.service_name
+            )
         if not runs:
             raise _run_not_found(dataset, query.run_name, all_runs)
         return runs[0]
@@ -182,7 +203,7 @@ def list_runs(resources: Resources, query: TraceQuery) -> Sequence[SourceRun]:
     """The runs of the query's dataset, the newest first; a run without new spans is complete."""
     dataset = _require_dataset(query)
     with resources.db.read() as session:
-        runs = queries.list_received_runs(session, dataset)
+        runs = queries.list_received_runs(session, dataset, service_name=query.service_name)
     now = resources.clock()
     return [
         SourceRun(
@@ -195,6 +216,22 @@ def list_runs(resources: Resources, query: TraceQuery) -> Sequence[SourceRun]:
         )
         for run in runs
     ]
+
+
+def _of_service(production: ProductionTraces, service_name: str | None) -> ProductionTraces:
+    if service_name is None:
+        return production
+    metadata = {**production.filters.metadata, SERVICE: service_name}
+    filters = production.filters.model_copy(update={"metadata": metadata})
+    return production.model_copy(update={"filters": filters})
+
+
+def _settle_time(query: TraceQuery) -> timedelta:
+    return SETTLE if query.settle_for is None else parse_duration(query.settle_for)
+
+
+def _longest_wait(query: TraceQuery) -> timedelta:
+    return max(MAX_WAIT, _settle_time(query))
 
 
 def _require_dataset(query: TraceQuery) -> str:

@@ -117,6 +117,69 @@ def test_otel_run__newest_run_is_read_after_it_has_ended(service_resources: Reso
     assert read_pages[-1][0].trace_id.endswith("b")
 
 
+@pytest.mark.parametrize(
+    ("settings", "heartbeats"),
+    [
+        ({}, 5),
+        ({"expect_items": 2, "min_coverage": 0.5}, 5),
+        ({"expect_items": 2}, 35),
+        ({"expect_items": 2, "settle_for": "2m"}, 95),
+        ({"expect_items": "any"}, 5),
+        # Longer than any other wait.
+        ({"expect_items": 2, "settle_for": "16m"}, 935),
+    ],
+)
+def test_otel_run__that_lacks_items_is_waited_for(
+    service_resources: Resources, settings: dict[str, Any], heartbeats: int
+) -> None:
+    receive(service_resources, [item("a", "it")])
+    query = replace(RUN, **settings)
+    read_pages = pages(service_resources, query, Clock(NOON + timedelta(seconds=25)))
+    assert [len(page) for page in read_pages] == [0] * heartbeats + [1]
+
+
+def test_otel_run__complete_run_ends_the_wait(service_resources: Resources) -> None:
+    receive(service_resources, [item("a", "it")])
+    clock = Clock(NOON + timedelta(seconds=25))
+    second = [item("b", "fr")]
+
+    def pause(seconds: float) -> None:
+        clock.pause(seconds)
+        if second and clock.now >= NOON + timedelta(seconds=50):
+            receive(service_resources, [second.pop()], clock.now)
+
+    source = OtelSource(resources=replace(service_resources, clock=clock), pause=pause)
+    read_pages = list(source.pages(replace(RUN, expect_items=2), None))
+    # 25 s until the second item, then the usual half a minute.
+    assert [len(page.traces) for page in read_pages] == [0] * 55 + [2]
+
+
+def test_otel_run__of_an_agent_has_the_items_of_its_service(service_resources: Resources) -> None:
+    for trace, service in (("a", "bot"), ("b", "other")):
+        resource = {"service.name": service}
+        receive(service_resources, [item(trace, "it")], resource=resource)
+    bot = replace(RUN, service_name="bot")
+    [run] = list_runs(service_resources, bot)
+    assert run.items == 1
+    [trace_of_bot] = read(service_resources, bot)
+    assert trace_of_bot.attributes["service.name"] == "bot"
+    assert len(read(service_resources, RUN)) == 2
+    with pytest.raises(CollectionFailed):
+        read(service_resources, replace(RUN, service_name="none"))
+
+
+def test_otel_window__of_an_agent_has_the_traces_of_its_service(
+    service_resources: Resources,
+) -> None:
+    for trace, service in (("a", "bot"), ("b", "other")):
+        spans = [span(trace=trace, start_ns=NOON_NS)]
+        receive(service_resources, spans, resource={"service.name": service})
+    [trace_of_bot] = read(service_resources, replace(window(), service_name="bot"))
+    assert trace_of_bot.attributes["service.name"] == "bot"
+    assert read(service_resources, replace(window(name="x"), service_name="bot")) == []
+    assert len(read(service_resources, window())) == 2
+
+
 def test_otel_run__unknown_run_is_refused_with_the_known_ones(
     service_resources: Resources,
 ) -> None:
