@@ -1,0 +1,82 @@
+"""O1: an OTLP export decoded to spans, and stored form included, beside protobuf's `MessageToDict`.
+
+The export is that of an agent: a root span, and calls of models with messages and token counts.
+"""
+
+from collections.abc import Callable, Iterator
+from time import process_time
+
+from google.protobuf.json_format import MessageToDict
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from app.traces.otel.export_body import decode_body
+from app.traces.otel.service import encode_spans
+from benchmarks.result_rows import BenchRow, interleave
+from tests.support.otlp import export, span
+
+SPANS = 2_000
+CALLS_PER_TRACE = 4
+CONTENT_TYPE = "application/x-protobuf"
+GOAL_US = 25.0
+MESSAGES = '[{"role": "user", "parts": [{"type": "text", "content": "%s"}]}]' % ("word " * 60)
+RESOURCE = {"service.name": "bot", "telemetry.sdk.language": "python", "host.name": "node-1"}
+
+
+def measure() -> Iterator[BenchRow]:
+    """One row for the decoding alone, one with the rows that are copied into the database."""
+    raw = _export()
+    assert len(MessageToDict(ExportTraceServiceRequest.FromString(raw))["resourceSpans"]) == 1
+    yield _row("O1 decode", lambda: _decode(raw), raw)
+    yield _row("O1 encode", lambda: _encode(raw), raw)
+
+
+def _row(name: str, ours: Callable[[], object], raw: bytes) -> BenchRow:
+    timed = interleave(
+        ours,
+        lambda: MessageToDict(ExportTraceServiceRequest.FromString(raw)),
+        clock=process_time,
+    )
+    ours_us, peer_us = (
+        seconds / SPANS * 1e6 for seconds in (timed.ours_seconds, timed.peer_seconds)
+    )
+    return BenchRow(
+        name=name,
+        goal=f"≤ {GOAL_US:g} µs",
+        ratio=timed.ours_seconds / timed.peer_seconds,
+        holds=ours_us <= GOAL_US,
+        note=f"{ours_us:.1f} µs of CPU a span; MessageToDict {peer_us:.1f} µs",
+    )
+
+
+def _decode(raw: bytes) -> int:
+    return sum(1 for _ in decode_body(raw, CONTENT_TYPE))
+
+
+def _encode(raw: bytes) -> None:
+    with encode_spans(decode_body(raw, CONTENT_TYPE)):
+        pass
+
+
+def _export() -> bytes:
+    spans = []
+    for number in range(SPANS // (CALLS_PER_TRACE + 1)):
+        trace = f"{number + 1:x}"
+        spans.append(span("agent", trace=trace, span_id="1", input__value="word " * 20))
+        spans += [
+            span(
+                "chat",
+                trace=trace,
+                span_id=f"{call + 2:x}",
+                parent="1",
+                gen_ai__operation__name="chat",
+                gen_ai__request__model="model-1",
+                gen_ai__response__model="model-1-2026",
+                gen_ai__usage__input_tokens=812,
+                gen_ai__usage__output_tokens=64,
+                gen_ai__input__messages=MESSAGES,
+                gen_ai__output__messages=MESSAGES,
+                gen_ai__conversation__id=f"session-{number}",
+            )
+            for call in range(CALLS_PER_TRACE)
+        ]
+    return export(spans, RESOURCE)
