@@ -1,4 +1,4 @@
-"""O1: an OTLP export decoded to spans, and stored form included, beside protobuf's `MessageToDict`.
+"""O1: an OTLP export decoded to spans, and with the rows of the database, beside protobuf's `MessageToDict`.
 
 The export is that of an agent: a root span, and calls of models with messages and token counts.
 """
@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from app.traces.otel.export_body import decode_body
 from app.traces.otel.service import encode_spans
-from benchmarks.result_rows import BenchRow, interleave
+from benchmarks.result_rows import BenchRow, Interleaved, interleave
 from tests.support.otlp import export, span
 
 SPANS = 2_000
@@ -26,26 +26,37 @@ def measure() -> Iterator[BenchRow]:
     """One row for the decoding alone, one with the rows that are copied into the database."""
     raw = _export()
     assert len(MessageToDict(ExportTraceServiceRequest.FromString(raw))["resourceSpans"]) == 1
-    yield _row("O1 decode", lambda: _decode(raw), raw)
-    yield _row("O1 encode", lambda: _encode(raw), raw)
+    decoded = _timed(raw, lambda: _decode(raw))
+    stored = _timed(raw, lambda: _encode(raw))
+    yield BenchRow(
+        name="O1 decode",
+        goal=f"≤ {GOAL_US:g} µs",
+        ratio=decoded.ours_seconds / decoded.peer_seconds,
+        holds=decoded.ours_seconds / SPANS * 1e6 <= GOAL_US,
+        note=_note(decoded),
+    )
+    yield BenchRow(
+        name="O1 with rows",
+        goal="< 1",
+        ratio=stored.ours_seconds / stored.peer_seconds,
+        holds=stored.ours_seconds < stored.peer_seconds,
+        note=_note(stored),
+    )
 
 
-def _row(name: str, ours: Callable[[], object], raw: bytes) -> BenchRow:
-    timed = interleave(
+def _timed(raw: bytes, ours: Callable[[], object]) -> Interleaved:
+    return interleave(
         ours,
         lambda: MessageToDict(ExportTraceServiceRequest.FromString(raw)),
         clock=process_time,
     )
+
+
+def _note(timed: Interleaved) -> str:
     ours_us, peer_us = (
         seconds / SPANS * 1e6 for seconds in (timed.ours_seconds, timed.peer_seconds)
     )
-    return BenchRow(
-        name=name,
-        goal=f"≤ {GOAL_US:g} µs",
-        ratio=timed.ours_seconds / timed.peer_seconds,
-        holds=ours_us <= GOAL_US,
-        note=f"{ours_us:.1f} µs of CPU a span; MessageToDict {peer_us:.1f} µs",
-    )
+    return f"{ours_us:.1f} µs of CPU a span; MessageToDict {peer_us:.1f} µs"
 
 
 def _decode(raw: bytes) -> int:
