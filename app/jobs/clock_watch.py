@@ -1,13 +1,31 @@
 """Periodic functions go on after the clock of the machine was set.
 
-APScheduler follows the wall clock: after a jump backwards it would wait until the old time comes again.
+APScheduler follows the wall clock: after a jump backwards it would wait until the old time comes again,
+and after one forwards it would count every start that it missed.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.base import BaseTrigger
 
 from app.core.clock import CLOCK_JUMP_S, wall_clock_offset_s
+
+
+class PeriodicTrigger(BaseTrigger):  # type: ignore[misc]
+    """Starts a function every `interval_s` seconds, and once for all starts that were missed.
+
+    The trigger of APScheduler lists them one by one, after a jump of 60 days millions. All threads of the
+    process wait meanwhile: on a busy machine so long that its jobs are taken away from it.
+    """
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval = timedelta(seconds=interval_s)
+
+    def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
+        """The first start after `now`."""
+        due = (previous_fire_time or now) + self._interval
+        return due if due > now else now + self._interval
 
 
 class ClockWatch:

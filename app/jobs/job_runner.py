@@ -16,7 +16,7 @@ from app.core.correlation import bind_correlation
 from app.core.db import libpq_url
 from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
-from app.jobs.clock_watch import ClockWatch, run_jobs_now
+from app.jobs.clock_watch import ClockWatch, PeriodicTrigger, run_jobs_now
 from app.jobs.handlers import JobContext, JobHandler, JobHandlers, WorkerStopping
 from app.jobs.job_manager import RECONNECT_DELAY_S, FencedJobManager, lease_of
 from app.jobs.outcomes import (
@@ -246,8 +246,7 @@ class Worker:
         for name, (interval_s, tick) in self._ticks.items():
             ticker.add_job(
                 _guard_tick(name, tick),
-                "interval",
-                seconds=interval_s,
+                PeriodicTrigger(interval_s),
                 id=name,
                 max_instances=1,
                 coalesce=True,

@@ -9,7 +9,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from app.core.db import Database
 from app.core.errors import Unavailable
-from app.jobs.clock_watch import ClockWatch, run_jobs_now
+from app.jobs.clock_watch import ClockWatch, PeriodicTrigger, run_jobs_now
 from app.schedules import firing, queries, service
 
 log = logging.getLogger(__name__)
@@ -92,8 +92,7 @@ class Ticker:
     def _add_job(self, name: str, interval_s: float, function: Callable[[], None]) -> None:
         self._scheduler.add_job(
             function,
-            "interval",
-            seconds=interval_s,
+            PeriodicTrigger(interval_s),
             id=name,
             max_instances=1,
             # One call for all that were missed: a tick looks at the table, not at how often it was

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from app.jobs.clock_watch import ClockWatch, run_jobs_now
+from app.jobs.clock_watch import ClockWatch, PeriodicTrigger, run_jobs_now
 
 
 def test_clock_watch__reports_each_jump_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,6 +19,16 @@ def test_clock_watch__reports_each_jump_once(monkeypatch: pytest.MonkeyPatch) ->
         assert watch.find_jump() == pytest.approx(jump_s, abs=0.4)
         assert watch.find_jump() == 0
     assert time.time() - real_time() == pytest.approx(82_800, abs=0.4)
+
+
+def test_periodic_trigger__misses_of_60_days_are_one_start() -> None:
+    trigger, now = PeriodicTrigger(2.0), datetime.now(UTC)
+    interval = timedelta(seconds=2)
+
+    assert trigger.get_next_fire_time(None, now) == now + interval
+    assert trigger.get_next_fire_time(now, now) == now + interval
+    assert trigger.get_next_fire_time(now - timedelta(seconds=1), now) == now + interval / 2
+    assert trigger.get_next_fire_time(now - timedelta(days=60), now) == now + interval
 
 
 def test_run_jobs_now__function_that_waits_for_the_old_time_runs_now() -> None:
