@@ -157,7 +157,7 @@ def test_delete__of_what_is_in_use_names_the_command_that_hides_it(
     mosaico: Shell, service: Service
 ) -> None:
     service.create_agent()
-    service.create_benchmark(agentId="agent-001")
+    service.create_benchmark(evaluates=["agent-001"])
     refused = mosaico("agents", "delete", "agent-001", "--yes")
     assert "PATCH" not in refused.stderr
     assert "hint: `mosaico agents update AGENT --archived`" in refused.stderr
@@ -275,7 +275,7 @@ def test_benchmark__baseline_is_pinned_and_unpinned_and_power_is_shown(
     service.create_benchmark(
         metrics=["ACCURACY"], measures=[{"name": "right", "formula": "ACCURACY"}]
     )
-    service.upload([pair(number, "yes", "no" if number < 2 else "yes") for number in range(8)])
+    service.upload([pair(number, "yes", "no" if number < 5 else "yes") for number in range(20)])
     run = service.complete_run()
     pinned = mosaico.ok("benchmarks", "baseline", "bench-001", "--pin", run["id"])
     assert run["id"] in pinned.stdout

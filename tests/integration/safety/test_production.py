@@ -203,7 +203,7 @@ def test_restricted_role__is_sufficient_for_the_service(
     restricted.patch("/agents/agent-001", {"name": "Heron"})
     restricted.upload([pair(1), pair(2)])
     restricted.create_benchmark(
-        metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}]
+        source="local", metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}]
     )
     assert restricted.complete_run(runName="run-1")["status"] == "COMPLETED"
     _purge(restricted.resources, keep_spans=timedelta(days=7))
