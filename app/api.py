@@ -15,6 +15,7 @@ from app.alerts.alert_pages import router as alert_page
 from app.alerts.inbox_pages import router as inbox_page
 from app.alerts.incident_pages import router as incident_pages
 from app.alerts.router import alert_configs, alerts, incidents, silences
+from app.alerts.rule_forms import router as rule_forms
 from app.alerts.rule_pages import router as rule_pages
 from app.benchmarks.pages import router as benchmark_forms
 from app.benchmarks.router import router as benchmarks
@@ -106,6 +107,7 @@ PAGES: tuple[APIRouter, ...] = (
     schedule_pages,
     alert_page,
     rule_pages,
+    rule_forms,
     incident_pages,
     endpoint_pages,
     key_pages,

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Site
 from tests.support.page_data import write_month, write_traces
 
-RUN = "run-billing-support-0"
+RUN, BASE = "run-billing-support-0", "run-billing-support-1"
 TABS = 10
 DARK, LIGHT = "rgb(15, 18, 22)", "rgb(251, 251, 250)"
 HIDE_PAGE = "Object.defineProperty(document, 'hidden', {get: () => window.isHidden ?? true})"
@@ -43,10 +43,57 @@ def test_theme__follows_the_system_and_the_button_overrides_it(month: Site, site
     assert script.evaluate("script => script.async || script.defer || script.type") == ""
 
 
+def press(page: Page, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def focus_by_tab(page: Page, selector: str) -> None:
+    """Press Tab until the element has the focus, which is visible at each step."""
+    for _ in range(200):
+        page.keyboard.press("Tab")
+        is_visible = page.evaluate(
+            "(() => { const style = getComputedStyle(document.activeElement);"
+            " return document.activeElement === document.body || style.outlineStyle !== 'none'; })()"
+        )
+        assert is_visible, page.evaluate("document.activeElement.outerHTML.slice(0, 200)")
+        if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+            return
+    raise AssertionError(f"{selector} is not reached by Tab")
+
+
+def test_journey__by_keyboard_only(month: Site, site: Site) -> None:
+    """Criterion 32: login, run, comparison and acknowledgement; the focus is always visible."""
+    page = site.open("/login", context=site.context(login=False))
+    focus_by_tab(page, "#key")
+    page.keyboard.type(site.key)
+    press(page, "Enter")
+    expect(page.locator("h1")).to_contain_text("got worse")
+    page.wait_for_load_state()
+    press(page, "Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    press(page, "Enter")
+    expect(page.locator("#main")).to_be_focused()
+    press(page, "j", "o")
+    expect(page).to_have_url(re.compile(RUN))
+    press(page, "g", "r")
+    expect(page).to_have_url(re.compile("/runs$"))
+    for run_id in (RUN, BASE):
+        page.goto(f"{site.url}/runs?agent=billing&benchmark=support") if run_id == RUN else None
+        focus_by_tab(page, f"input[value='{run_id}']")
+        press(page, "Space")
+    press(page, "Enter")
+    expect(page.get_by_role("heading", level=2).first).to_contain_text("Flipped items")
+    press(page, "g", "i")
+    expect(page).to_have_title(re.compile(r"^\(2\) Inbox"))
+    press(page, "j", "a")
+    expect(page).to_have_title(re.compile(r"^\(1\)"))
+
+
 def test_pages__work_without_javascript(month: Site, site: Site) -> None:
     """Criterion 33: filter, trend picture, run page, acknowledgement and cancel."""
     page = site.open("/runs", context=site.context(java_script_enabled=False))
-    page.locator("select[name=verdict]").select_option("REGRESSED")
+    page.locator("form.filter select[name=verdict]").select_option("REGRESSED")
     page.get_by_role("button", name="Filter").click()
     expect(page.locator("#run-count")).to_have_text("1 run")
     page.locator("tbody a").first.click()
@@ -94,3 +141,21 @@ def test_tabs__only_the_visible_one_streams(month: Site, site: Site) -> None:
     with tabs[3].expect_event("requestfailed"):
         tabs[3].evaluate(show, True)
     assert streams == [tabs[3]]
+
+
+@pytest.mark.parametrize("path", ["/swagger-ui.html", "/docs"])
+def test_swagger__authorize_and_execute_under_the_policy(
+    path: str, month: Site, site: Site
+) -> None:
+    """Criterion 38: Execute returns 200, and the key is not stored."""
+    page = site.open(path, context=site.context(login=False))
+    page.get_by_role("button", name="Authorize").first.click()
+    page.locator(".modal-ux input").first.fill(site.key)
+    page.locator(".modal-ux button[type=submit]").first.click()
+    page.locator(".modal-ux .btn-done").first.click()
+    page.locator("#operations-agents-listAgents .opblock-summary-control").click()
+    page.get_by_role("button", name="Execute").click()
+    expect(page.locator(".live-responses-table tbody .response-col_status").first).to_contain_text(
+        "200"
+    )
+    assert site.key not in page.evaluate("JSON.stringify(localStorage)")

@@ -24,6 +24,7 @@ FORM_PATHS = (
     "/new/agent", "/agents/billing/edit", "/new/benchmark", "/benchmarks/support/edit",
     "/benchmarks/support/new-kpi", "/benchmarks/support/kpis/support-pass/edit", "/new/schedule",
     "/schedules/nightly/edit", "/new/endpoint", "/new/key",
+    "/new/alert-rule?benchmark=support", "/alerts/rule-1/edit",
 )  # fmt: skip
 EMPTY_PATHS = (
     "/", "/runs", "/inbox", "/agents", "/benchmarks", "/schedules", "/alerts", "/incidents", "/endpoints",

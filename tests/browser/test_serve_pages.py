@@ -1,8 +1,10 @@
 """Pages of `mosaico serve`: the printed link, and live pages across a kill and a stop."""
 
 import re
+import signal
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -12,6 +14,9 @@ from tests.browser.conftest import Site
 from tests.support.processes import until
 from tests.support.serve import ServiceProcesses, running_processes
 
+STREAMS = 20
+# 5 s on an idle machine; an open stream that held the service up would hold it up for ever.
+STOPS_WITHIN_S = 30.0
 pytestmark = pytest.mark.xdist_group("browser")
 
 
@@ -71,3 +76,20 @@ def test_run__killed_server_is_reconnected_without_a_reload(
     expect(page.locator("[data-live-note]")).to_contain_text(re.compile("reconnecting|off"))
     processes.restart()
     complete_run(processes, page, "killed-server")
+
+
+def test_serve__stops_while_streams_are_open_and_browsers_reconnect(
+    processes: ServiceProcesses, served: Site
+) -> None:
+    """Criterion 37: SIGTERM with 20 open streams."""
+    page = open_interrupted_run(processes, served, "stopped-server")
+    events = page.locator("[data-events]").get_attribute("data-events")
+    with ExitStack() as streams:
+        for _ in range(STREAMS):
+            streams.enter_context(served.service.client.stream("GET", str(events)))
+        processes.serve.send(signal.SIGTERM)
+        assert processes.serve.wait_for_exit(STOPS_WITHIN_S) == 0
+    processes.restart()
+    served.service.post(f"/benchmark-runs/{page.url.rpartition('/')[2]}/cancel")
+    expect(page.locator("#state")).to_contain_text("CANCELLED")
+    assert page.evaluate("window.isSamePage")

@@ -89,6 +89,7 @@ async function refresh(url, { remember = false, ...request } = {}) {
   const count = document.querySelector("[data-count]");
   if (count && remember) say(count.textContent);
   if (remember) history.pushState({}, "", url);
+  address = location.pathname + location.search;
   follow();
 }
 let typing;
@@ -107,7 +108,9 @@ on("input", "form[data-preview]", (event, form) => {
     refresh(form.action, { method: "POST", body });
   }, 150);
 });
-addEventListener("popstate", () => location.reload());
+// A link to a part of the page is no new page.
+let address = location.pathname + location.search;
+addEventListener("popstate", () => address === location.pathname + location.search || location.reload());
 
 // Live: one stream, in the visible tab only. An event carries the state of one run.
 let source, failures = 0, poll;
