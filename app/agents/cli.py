@@ -5,7 +5,7 @@ from app.core.console.table import JSON, Column, field, format_cell, time_field
 from app.core.console.terminal import CommandGroup
 
 cli = CommandGroup("agents", help="Manage agents.")
-agents = Resource(group=cli, noun="agent", path="/agents")
+agents = Resource(group=cli, noun="agent", path="/agents", page="/agents")
 
 COLUMNS = (
     field("id"),

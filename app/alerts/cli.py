@@ -35,8 +35,8 @@ silences_cli = CommandGroup("silences", help="Manage silences.")
 cli.add_group(rules_cli)
 cli.add_group(silences_cli)
 
-alerts = Resource(group=cli, noun="alert", path="/alerts")
-rules = Resource(group=rules_cli, noun="alert rule", path=RULES)
+alerts = Resource(group=cli, noun="alert", path="/alerts", page="/alerts/events")
+rules = Resource(group=rules_cli, noun="alert rule", path=RULES, page="/alerts")
 silences = Resource(group=silences_cli, noun="silence", path="/silences")
 
 ALERT_COLUMNS = (

@@ -9,7 +9,7 @@ from app.core.console.table import JSON, field, format_cell, time_field
 from app.core.console.terminal import CommandGroup, Format, OutputFormat
 
 cli = CommandGroup("incidents", help="Read incidents; acknowledge them; accept new levels.")
-incidents = Resource(group=cli, noun="incident", path="/incidents")
+incidents = Resource(group=cli, noun="incident", path="/incidents", page="/incidents")
 
 INCIDENT_COLUMNS = (
     field("id"),

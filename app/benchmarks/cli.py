@@ -31,7 +31,7 @@ from app.core.errors import Invalid
 PATH = "/benchmarks"
 
 cli = CommandGroup("benchmarks", help="Manage benchmarks and their KPIs.")
-benchmarks = Resource(group=cli, noun="benchmark", path=PATH)
+benchmarks = Resource(group=cli, noun="benchmark", path=PATH, page="/benchmarks")
 
 BenchmarkId = Annotated[str, id_argument("benchmark", PATH)]
 

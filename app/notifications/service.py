@@ -17,6 +17,7 @@ from app.core.errors import Conflict
 from app.core.ids import new_id
 from app.core.postgres_notify import notify_streams
 from app.core.text import replace_unstorable
+from app.core.web.page_paths import endpoint_page_path
 from app.jobs.queue import enqueue_many
 from app.notifications import queries
 from app.notifications.endpoints import decrypt_recipient, get_signing_secrets
@@ -427,5 +428,5 @@ def _disabled_message(endpoint: Endpoint, reason: str) -> NotificationMessage:
             "Fix the cause, then enable the endpoint: held deliveries are then sent.",
         ),
         facts=(MessageFact("endpoint", endpoint.id),),
-        link=f"/api/v1/endpoints/{endpoint.id}",
+        link=endpoint_page_path(endpoint.id),
     )

@@ -16,7 +16,7 @@ class ReportApi(Protocol):
     """The part of an API client that a report reads."""
 
     @property
-    def url(self) -> str: ...
+    def pages_url(self) -> str: ...
 
     def get(self, path: str) -> JSON: ...
 
@@ -37,7 +37,7 @@ def load_report(api: ReportApi, run_id: str) -> RunReport:
         alerts=api.page("/alerts", limit=MAX_ALERTS, runId=run_id)["items"],
         results=[] if purged else api.page(f"{path}/results", limit=MAX_TRACES)["items"],
         direction=_direction(api, metrics[0]["metric"]) if metrics else HIGHER_IS_BETTER,
-        public_url=api.url,
+        public_url=api.pages_url,
         categories=_categories(api, path, run),
     )
 

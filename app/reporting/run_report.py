@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from app.comparison.trial_statistics import list_trial_statistics
 from app.core.text import html_page, html_text
 from app.core.web.charts import sparkline
+from app.core.web.page_paths import alert_page_path, run_page_path
 from app.kpis.number_text import format_number
 
 JSON = dict[str, Any]
@@ -86,7 +87,7 @@ ALERT_TITLES = ("State", "Alert", "Severity", "Why", "Traces")
 
 def _facts(report: RunReport) -> Iterable[tuple[Cell, ...]]:
     run = report.run
-    yield "Run", _link(f"{report.public_url}/api/v1/benchmark-runs/{run['id']}", run["id"])
+    yield "Run", _link(f"{report.public_url}{run_page_path(run['id'])}", run["id"])
     yield (
         "Status",
         run["status"] if not run["errorCode"] else f"{run['status']}: {run['errorCode']}",
@@ -139,7 +140,7 @@ def _alert(report: RunReport) -> RowBuilder:
     def row(alert: JSON) -> tuple[Cell, ...]:
         return (
             alert["state"],
-            _link(f"{report.public_url}/api/v1/alerts/{alert['id']}", alert["name"]),
+            _link(f"{report.public_url}{alert_page_path(alert['id'])}", alert["name"]),
             alert["severity"],
             alert["explanation"],
             HtmlFragment(

@@ -32,7 +32,7 @@ class StoredApi:
         self._resources = resources
 
     @property
-    def url(self) -> str:
+    def pages_url(self) -> str:
         return self._resources.options.get("public_url", "")
 
     def get(self, path: str) -> JSON:

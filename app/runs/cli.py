@@ -52,7 +52,7 @@ CANCEL_WINDOW_S = 2.0
 CLEAR_LINE = "\r\x1b[K"
 
 cli = CommandGroup("runs", help="Start, watch and compare benchmark runs.")
-runs = Resource(group=cli, noun="run", path=PATH)
+runs = Resource(group=cli, noun="run", path=PATH, page="/runs")
 
 RunId = Annotated[str, id_argument("run", PATH)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
@@ -392,9 +392,9 @@ def _path(run_id: str) -> str:
 
 
 def _print_started(api: "ApiClient", run: JSON) -> None:
-    from app.core.console.api_client import API_PREFIX
+    from app.core.web.page_paths import run_page_path
 
-    url = f"{api.url}{API_PREFIX}{_path(run['id'])}"
+    url = f"{api.pages_url}{run_page_path(run['id'])}"
     print_status(f"run {format_cell(run['id'])} started → {url}")
 
 

@@ -22,7 +22,7 @@ PATH = "/schedule-configs"
 
 cli = CommandGroup("schedules", help="Manage schedules.")
 cron_cli = CommandGroup("cron", help="Preview cron expressions.")
-schedules = Resource(group=cli, noun="schedule", path=PATH)
+schedules = Resource(group=cli, noun="schedule", path=PATH, page="/schedules")
 
 COLUMNS = (
     field("id"),

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from app.core.errors import ErrorItem, Invalid
 from app.core.resources import Resources
-from app.core.web.page_paths import run_page_path
+from app.core.web.page_paths import run_page_path, schedule_page_path
 from app.notifications.models import Notification
 from app.notifications.queries import list_summary_endpoints
 from app.notifications.service import publish
@@ -171,7 +171,7 @@ def build_summary_message(summary: DailySummaryView, alerts: DayAlerts) -> Notif
             MessageFact("invalid runs", str(summary.invalid_runs)),
         ),
         items=tuple(_summary_items(summary)),
-        link=f"/api/v1/daily-summary?date={summary.day}&timezone={summary.timezone}",
+        link="/",
     )
 
 
@@ -186,14 +186,14 @@ def _summary_items(summary: DailySummaryView) -> Iterator[MessageItem]:
         yield MessageItem(
             title=f"Schedule disabled: {schedule.name}",
             sentences=(schedule.disabled_reason or "No reason was recorded.",),
-            link=f"/api/v1/schedule-configs/{schedule.id}",
+            link=schedule_page_path(schedule.id),
         )
     for idle in summary.idle_schedules:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in idle.reasons.items())
         yield MessageItem(
             title=f"Schedule started no run: {idle.name}",
             sentences=(f"Skipped or failed instants by reason: {reasons}",),
-            link=f"/api/v1/schedule-configs/{idle.id}",
+            link=schedule_page_path(idle.id),
         )
 
 

@@ -33,7 +33,7 @@ WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 
 
 # On a loaded machine a page takes seconds.
-expect.set_options(timeout=60_000)
+expect.set_options(timeout=20_000)
 
 
 @dataclass

@@ -307,7 +307,7 @@ def write_rule(session: Session, rule_id: str, **fields: Any) -> AlertRule:
     """An alert rule about the pass rate of Support, nightly."""
     defaults = {
         "id": rule_id, "name": "pass rate regressed", "benchmark_id": "support", "kpi": "support-pass",
-        "condition": "REGRESSED", "severity": "CRITICAL", "channels": ["SLACK"], "endpoints": [],
+        "condition": "REGRESSED", "severity": "CRITICAL", "channels": ["IN_APP"], "endpoints": [],
         "enabled": True, "cooldown_minutes": 0, "for_runs": 1, "keep_firing_for_runs": 0,
         "no_data": "NO_DATA", "baseline_runs": 5,
     }  # fmt: skip
@@ -330,7 +330,7 @@ def _write_alert(session: Session, now: datetime) -> None:
         )
     )
     session.flush()
-    write_rule(session, "rule-1", endpoints=[endpoint_id])
+    write_rule(session, "rule-1")
     session.add(
         AlertState(
             rule_id="rule-1", agent_id="billing", run_seq=run.seq, run_id=run.id, state="FIRING",

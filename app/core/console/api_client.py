@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 import httpx
 
 from app.core.console.event_stream import ServerSentEvent, read_events
-from app.core.console.service_address import find_service
+from app.core.console.service_address import find_pages_url, find_service
 from app.core.console.short_ids import (
     FULL_LENGTH,
     GENERATED_ID_LISTS,
@@ -131,6 +131,11 @@ class ApiClient:
     def url(self) -> str:
         """Base URL of the service, without a slash at its end."""
         return str(self.client.base_url).rstrip("/")
+
+    @property
+    def pages_url(self) -> str:
+        """Base URL of the pages for people, without a slash at its end."""
+        return find_pages_url(self.url)
 
     def get(self, path: str, **parameters: QueryValue) -> JSON:
         """The JSON document at a path."""

@@ -119,11 +119,14 @@ class FieldOption(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A REST resource whose commands go into `group`. Schemas are named as `module:class`."""
+    """A REST resource whose commands go into `group`. Schemas are named as `module:class`. `page` is the path
+    below which each resource has a page for people, which the commands then name.
+    """
 
     group: CommandGroup
     noun: str
     path: str
+    page: str | None = None
 
     @property
     def argument(self) -> Any:
@@ -168,11 +171,12 @@ class Resource:
 
         def run(values: Values) -> None:
             with _open_api() as api:
-                resource = api.get(self._path_of(values["id"]))
+                resource, pages_url = api.get(self._path_of(values["id"])), api.pages_url
             if values["output"] is OutputFormat.JSON:
                 print_json(resource)
             else:
                 (print_one or print_resource)(resource)
+                self._print_page(pages_url, values["id"])
 
         self._add(
             "show", run, CommandParameter("id", self.argument, ...), OUTPUT, help_text=help_text
@@ -192,7 +196,9 @@ class Resource:
         def run(values: Values, fields: "Sequence[SchemaOption]") -> None:
             with _open_api() as api, name_options(fields, values["output"]):
                 created = api.post(self.path, read_body(values, fields))
+                pages_url = api.pages_url
             print_change(created, values["output"], describe(created), created[result_field])
+            self._print_page(pages_url, created.get("id", ""))
 
         def load() -> Any:
             # When the command is used: `agents --help` must not import pydantic.
@@ -225,8 +231,10 @@ class Resource:
                 )
             with _open_api() as api, name_options(fields, values["output"]):
                 updated = api.patch(self._path_of(values["id"]), body)
+                pages_url = api.pages_url
             label = f"{self.noun} {format_cell(values['id'])}"
             print_change(updated, values["output"], [f"{label} is updated", *describe(updated)])
+            self._print_page(pages_url, values["id"])
 
         def load() -> Any:
             # As in `add_create`.
@@ -346,6 +354,13 @@ class Resource:
         help_text: str,
     ) -> None:
         self.group.command(name, help=help_text)(GeneratedFunction(name, run, parameters))
+
+    def _print_page(self, pages_url: str, resource_id: str) -> None:
+        """Print the address of the page of a resource, as a status line."""
+        if self.page:
+            from app.core.console.api_client import quote_segment
+
+            print_status(f"page: {pages_url}{self.page}/{quote_segment(resource_id)}")
 
     def _path_of(self, resource_id: str) -> str:
         # As in `_open_api`.

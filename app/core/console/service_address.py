@@ -51,6 +51,11 @@ def find_service() -> ServiceAddress:
     return _local_admin_address(url, settings)
 
 
+def find_pages_url(service_url: str) -> str:
+    """The base of the addresses of pages that people open: MOSAICO_PUBLIC_URL, if it is set."""
+    return (os.environ.get("MOSAICO_PUBLIC_URL", "").strip() or service_url).rstrip("/")
+
+
 def _local_admin_address(url: str, settings: Settings) -> ServiceAddress:
     configured = settings.admin_key.get_secret_value().strip() if settings.admin_key else ""
     if configured:
