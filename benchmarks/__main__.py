@@ -20,6 +20,7 @@ from benchmarks import (
     memory,
     metrics,
     otel,
+    pages,
     scale,
     schedules,
     statistics,
@@ -44,6 +45,7 @@ GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "mcp": mcp.measure,
     "api": api.measure,
     "lists": lists.measure,
+    "pages": pages.measure,
     "load": load.measure,
 }
 ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {"collection": collection.measure}

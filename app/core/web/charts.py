@@ -249,26 +249,25 @@ def _points(
         value = "no value" if point.value is None else f"{point.value:.4g}"
         verdict = INVALID if point.value is None else point.verdict
         height = HEIGHT - BOTTOM - 4 if point.value is None else y.pixel(point.value)
-        mark = draw_mark(x, height, verdict, point.text or f"{point.label}: {value}")
-        if is_page and point.verdict in {None, "NO_EVIDENCE"} and point.value is not None:
+        if not is_page:
+            yield draw_mark(x, height, verdict, point.text or f"{point.label}: {value}")
+        elif point.verdict in {None, "NO_EVIDENCE"} and point.value is not None:
             # Ordinary runs stay quiet, so that the eye finds the others.
-            mark = (
-                f'<circle class="dot" cx="{x:.1f}" cy="{height:.1f}" r="3" fill="{LINE}">'
-                f"<title>{escape(point.text or point.label)}</title></circle>"
-            )
-        yield _linked(point, mark, x, height) if is_page else mark
+            dot = f'<circle class="dot" cx="{x:.1f}" cy="{height:.1f}" r="3" fill="{LINE}"/>'
+            yield _linked(point, dot, x, height)
+        else:
+            yield _linked(point, draw_mark(x, height, verdict), x, height)
 
 
 def _linked(point: TrendPoint, mark: str, x: float, y: float) -> str:
     """A mark that leads to its run, with an area that is easy to hit."""
-    text = escape(point.text)
-    area = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="12" fill="transparent"/>'
-    if point.url is None:
-        return f'<g data-point="{text}">{area}{mark}</g>'
-    return (
-        f'<a href="{escape(point.url)}" data-point="{text}" aria-label="{text}" tabindex="-1">'
-        f"{area}{mark}</a>"
+    parts = (
+        f"<title>{escape(point.text or point.label)}</title>"
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="12" fill="transparent"/>{mark}'
     )
+    if point.url is None:
+        return f"<g data-point>{parts}</g>"
+    return f'<a href="{escape(point.url)}" data-point tabindex="-1">{parts}</a>'
 
 
 def _lines(pixels: Sequence[float], points: Sequence[TrendPoint], y: Axis) -> Iterator[str]:

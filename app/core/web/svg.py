@@ -81,15 +81,15 @@ def draw_grid(y: Axis) -> Iterator[str]:
         yield draw_text(LEFT - 8, pixel + 4, f"{tick:.4g}", anchor="end", fill=FAINT)
 
 
-def draw_mark(x: float, y: float, verdict: str | None, label: str) -> str:
-    """The mark of a verdict, a small dot without one; the label is its tooltip."""
+def draw_mark(x: float, y: float, verdict: str | None, label: str = "") -> str:
+    """The mark of a verdict, a small dot without one; the label is its tooltip, if it has one."""
     mark = MARKS.get(verdict or "", "·")
     color = COLORS.get(verdict or "", INK)
     title = f"{label}, {verdict}" if verdict and verdict not in label else label
     return (
         f'<text class="{mark_class("m", verdict)}" x="{x:.1f}" y="{y + 5:.1f}"'
         f' text-anchor="middle" font-size="16" fill="{color}">'
-        f"<title>{escape(title)}</title>{mark}</text>"
+        f"{f'<title>{escape(title)}</title>' if label else ''}{mark}</text>"
     )
 
 

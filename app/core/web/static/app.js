@@ -182,12 +182,12 @@ on("keydown", "[data-chart]", (event, chart) => {
   const from = now < 0 ? (step > 0 ? -1 : points.length) : now;
   const next = Math.max(0, Math.min(points.length - 1, from + step));
   points.forEach((point, index) => point.classList.toggle("read", index === next));
-  chart.parentElement.querySelector("output").textContent = points[next].dataset.point;
+  chart.parentElement.querySelector("output").textContent = points[next].firstElementChild.textContent;
   if (points[next].href) points[next].focus();
 });
 on("pointerover", "[data-point]", (event, point) => {
   const output = point.closest("[data-chart]")?.parentElement.querySelector("output");
-  if (output) output.textContent = point.dataset.point;
+  if (output) output.textContent = point.firstElementChild.textContent;
 });
 
 // Keyboard

@@ -1,0 +1,222 @@
+"""P: the budgets of the web pages at 10,000 runs and 1,000,000 trace results, in a real browser.
+
+The rows are made with SQL. Server times are of the service over HTTP, one request after the other; the
+95th percentile of `REPEATS` counts. Paints, nodes and the heap are Chromium's, the median of `LOADS`.
+Set `MOSAICO_BENCH_PAGE_TRACES` for another number of trace results of a run.
+"""
+
+import gzip
+import os
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from app.core.web.static_files import FOLDER
+from benchmarks.result_rows import BenchRow
+from tests.support.chromium import INSTALL_ADVICE, find_chromium, launch_chromium
+from tests.support.many_runs import write_many_runs
+from tests.support.page_pictures import served
+from tests.support.service import Service
+
+TRACES_OF_RUN: Final = int(os.environ.get("MOSAICO_BENCH_PAGE_TRACES", "100"))
+REPEATS: Final = 40
+LOADS: Final = 5
+PATHS: Final = (
+    "/", "/runs", "/runs?text=support-7&agent=billing", "/runs?sort=verdict",
+    "/runs/run-billing-support-0-47", "/runs/run-billing-support-0/traces",
+    "/benchmarks/support/kpis/support-pass?agent=billing&days=3660", "/inbox", "/alerts", "/incidents",
+    "/agents", "/benchmarks", "/schedules",
+)  # fmt: skip
+LIST_PAGE: Final = "/runs"
+METRICS: Final = """() => {
+  const paint = performance.getEntriesByName("first-contentful-paint")[0];
+  const files = [performance.getEntriesByType("navigation")[0], ...performance.getEntriesByType("resource")];
+  return {paint: paint ? paint.startTime : 0, nodes: document.getElementsByTagName("*").length,
+    requests: files.length, points: document.querySelectorAll("[data-point]").length};
+}"""
+
+
+class PageSize(NamedTuple):
+    """Bytes of a page, raw and compressed."""
+
+    raw: int
+    compressed: int
+
+
+class BrowserFigures(NamedTuple):
+    """What Chromium measured on one page."""
+
+    paint_ms: float
+    nodes: int
+    requests: int
+    heap_mb: float
+
+
+def measure() -> Iterator[BenchRow]:
+    chromium = find_chromium()
+    if chromium is None:
+        raise SystemExit(INSTALL_ADVICE)
+    with (
+        served(lambda session: write_many_runs(session, traces_of_run=TRACES_OF_RUN)) as service,
+        sync_playwright() as playwright,
+    ):
+        _analyze(service)
+        counts = _count_rows(service)
+        times = {path: _server_times(service, path) for path in PATHS}
+        yield _time_row(times, counts)
+        yield _size_row({path: _size_of(service, path) for path in PATHS})
+        yield _asset_row()
+        browser = launch_chromium(playwright, chromium)
+        yield from _browser_rows(service, browser)
+        yield _filter_row(service, browser)
+
+
+def _analyze(service: Service) -> None:
+    connection = service.resources.db.engine.connect()
+    with connection.execution_options(isolation_level="AUTOCOMMIT") as session:
+        session.exec_driver_sql("SET statement_timeout = 0")
+        session.exec_driver_sql("VACUUM ANALYZE")
+
+
+def _count_rows(service: Service) -> str:
+    with service.resources.db.read() as session:
+        connection = session.connection()
+        runs, results = (
+            connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one()
+            for table in ("benchmark_runs", "trace_results")
+        )
+    return f"{runs:,} runs, {results:,} trace results"
+
+
+def _server_times(service: Service, path: str) -> list[float]:
+    times = []
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        response = service.client.get(path, headers={"Accept": "text/html"})
+        times.append((time.perf_counter() - started) * 1000)
+        response.raise_for_status()
+    return times[1:]
+
+
+def _percentile(times: Sequence[float]) -> float:
+    return statistics.quantiles(times, n=20)[-1]
+
+
+def _time_row(times: dict[str, list[float]], counts: str) -> BenchRow:
+    slowest = {path: _percentile(values) for path, values in times.items()}
+    worst = max(slowest.values())
+    holds = worst <= 100 and statistics.median(times[LIST_PAGE]) <= 50
+    named = ", ".join(
+        f"{path} {statistics.median(times[path]):.0f}/{ms:.0f}" for path, ms in slowest.items()
+    )
+    return BenchRow(
+        "P1 server", "p95 ≤ 100 ms, a list ≤ 50 ms", worst / 100, holds,
+        f"{counts}; median/p95 in ms: {named}",
+    )  # fmt: skip
+
+
+def _size_of(service: Service, path: str) -> PageSize:
+    content = service.client.get(path, headers={"Accept": "text/html"}).content
+    return PageSize(len(content), len(gzip.compress(content)))
+
+
+def _size_row(sizes: dict[str, PageSize]) -> BenchRow:
+    raw, compressed = (max(values) for values in zip(*sizes.values(), strict=True))
+    holds = raw <= 60_000 and compressed <= 12_000
+    named = ", ".join(
+        f"{path} {size.raw / 1000:.1f}/{size.compressed / 1000:.1f}" for path, size in sizes.items()
+    )
+    return BenchRow(
+        "P2 HTML", "≤ 60 kB, compressed ≤ 12 kB", max(raw / 60_000, compressed / 12_000), holds,
+        f"raw/compressed in kB: {named}",
+    )  # fmt: skip
+
+
+def _asset_row() -> BenchRow:
+    contents = [(FOLDER / name).read_bytes() for name in ("app.css", "app.js", "theme.js")]
+    raw, compressed = sum(map(len, contents)), sum(len(gzip.compress(one)) for one in contents)
+    return BenchRow(
+        "P3 CSS and JS", "≤ 24 kB, compressed ≤ 8 kB", max(raw / 24_576, compressed / 8_192),
+        raw <= 24_576 and compressed <= 8_192, f"{raw / 1024:.1f} kB, {compressed / 1024:.1f} kB",
+    )  # fmt: skip
+
+
+def _browser_rows(service: Service, browser: Browser) -> Iterator[BenchRow]:
+    cold, warm, points = {}, {}, 0
+    for path in PATHS:
+        first = [_load(service, browser, path) for _ in range(LOADS)]
+        cold[path] = _median_figures([figures for figures, _, _ in first])
+        warm[path] = statistics.median(paint for _, paint, _ in first)
+        points = max(points, *(count for _, _, count in first))
+    yield _figures_row(
+        "P4 requests", "≤ 6 per cold page", 6, {p: f.requests for p, f in cold.items()}
+    )
+    yield _figures_row("P5 cold paint", "≤ 600 ms", 600, {p: f.paint_ms for p, f in cold.items()})
+    yield _figures_row("P6 warm paint", "≤ 350 ms", 350, warm)
+    yield _figures_row("P7 nodes", "≤ 2,000", 2000, {p: f.nodes for p, f in cold.items()})
+    yield _figures_row("P8 heap", "≤ 6 MB", 6, {p: f.heap_mb for p, f in cold.items()})
+    yield _figures_row("P9 points", "≤ 180 in a chart", 180, {"trend": points})
+
+
+def _load(service: Service, browser: Browser, path: str) -> tuple[BrowserFigures, float, int]:
+    """A page loaded by a new browser, then again; the second paint, and the points drawn."""
+    page = _open(service, browser)
+    page.goto(f"{_url(service)}{path}", wait_until="load")
+    figures = page.evaluate(METRICS)
+    session = page.context.new_cdp_session(page)
+    session.send("HeapProfiler.collectGarbage")
+    heap = session.send("Runtime.getHeapUsage")["usedSize"] / 1e6
+    page.reload(wait_until="load")
+    warm = page.evaluate(METRICS)["paint"]
+    page.context.close()
+    cold = BrowserFigures(figures["paint"], figures["nodes"], figures["requests"], heap)
+    return cold, warm, figures["points"]
+
+
+def _median_figures(figures: Sequence[BrowserFigures]) -> BrowserFigures:
+    paint, nodes, requests, heap = (
+        statistics.median(values) for values in zip(*figures, strict=True)
+    )
+    return BrowserFigures(paint, int(nodes), int(requests), heap)
+
+
+def _figures_row(name: str, goal: str, limit: float, figures: dict[str, float]) -> BenchRow:
+    worst = max(figures.values())
+    named = ", ".join(f"{path} {figure:.4g}" for path, figure in figures.items())
+    return BenchRow(name, goal, worst / limit, worst <= limit, named)
+
+
+def _filter_row(service: Service, browser: Browser) -> BenchRow:
+    """From the last key of a filter to the new count on the page."""
+    times = []
+    for _ in range(LOADS):
+        page = _open(service, browser)
+        page.goto(f"{_url(service)}/runs", wait_until="load")
+        before = page.locator("#run-count").inner_text()
+        page.locator("form.filter input[name=text]").fill("support-7")
+        started = time.perf_counter()
+        page.wait_for_function(
+            "text => document.querySelector('#run-count').textContent.trim() !== text", arg=before
+        )
+        times.append((time.perf_counter() - started) * 1000)
+        page.context.close()
+    median = statistics.median(times)
+    return BenchRow(
+        "P10 filter", "≤ 400 ms after the last key", median / 400, median <= 400, f"{median:.0f} ms"
+    )
+
+
+def _open(service: Service, browser: Browser) -> Page:
+    """A page of a new browser that is logged in."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    key = service.client.headers["Authorization"].removeprefix("Bearer ")
+    origin = {"Origin": _url(service)}
+    context.request.post(f"{_url(service)}/login", form={"key": key}, headers=origin)
+    return context.new_page()
+
+
+def _url(service: Service) -> str:
+    return str(service.client.base_url).rstrip("/")
