@@ -31,7 +31,7 @@ inbox = CommandGroup("inbox", help="Read the notifications of the service.")
 cli.add_group(endpoints_cli)
 cli.add_group(deliveries_cli)
 
-endpoints = Resource(group=endpoints_cli, noun="endpoint", path=ENDPOINTS)
+endpoints = Resource(group=endpoints_cli, noun="endpoint", path=ENDPOINTS, page="/endpoints")
 deliveries = Resource(group=deliveries_cli, noun="delivery", path=DELIVERIES)
 notifications = Resource(group=inbox, noun="notification", path=INBOX)
 

@@ -39,6 +39,8 @@ ROW = 40
 MAX_BARS = 300
 MAX_LABELS = 6
 SPARK_WIDTH, SPARK_HEIGHT, SPARK_MARGIN = 120, 26, 4
+# The legend of a file: the pages name each verdict in words.
+LEGEND = 16
 INVALID = "INVALID"
 
 
@@ -130,7 +132,7 @@ def trend_chart(
     ]
     title = f"{name}{f' ({unit})' if unit else ''}"
     if is_page:
-        return draw_frame(title, _describe(points), body, role="group")
+        return draw_frame(title, _describe(points), body, height=HEIGHT - LEGEND, role="group")
     return draw_chart(title, _describe(points), body, legend=True)
 
 

@@ -30,7 +30,7 @@ def schedule_page_path(schedule_id: str) -> str:
 
 def endpoint_page_path(endpoint_id: str) -> str:
     """The page of an endpoint."""
-    return f"/channels/{_segment(endpoint_id)}"
+    return f"/endpoints/{_segment(endpoint_id)}"
 
 
 def _segment(text: str) -> str:

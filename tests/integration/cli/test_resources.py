@@ -42,7 +42,10 @@ def test_agent__is_created_listed_shown_updated_and_deleted(
     updated = mosaico.ok(
         "agents", "update", "agent-1", "--name", "Heron", "--clear", "langfuse-project"
     )
-    assert (updated.stdout, updated.stderr) == ("", "agent agent-1 is updated\n")
+    assert (updated.stdout, updated.stderr) == (
+        "",
+        f"agent agent-1 is updated\npage: {mosaico.variables['MOSAICO_URL']}/agents/agent-1\n",
+    )
     changed = service.get("/agents/agent-1")
     assert (changed["name"], changed["langfuseProjectName"]) == ("Heron", None)
     assert changed["langfuseUrl"] == "https://langfuse.example"

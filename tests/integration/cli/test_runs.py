@@ -35,9 +35,7 @@ def test_start__prints_the_id_the_url_and_the_next_command(
     started = mosaico.ok("runs", "start", "bench-001", "agent-001", "--run-name", "monday")
     [run] = service.get("/benchmark-runs")["items"]
     assert started.stdout == f"{run['id']}\n"
-    assert (
-        f"→ {mosaico.variables['MOSAICO_URL']}/api/v1/benchmark-runs/{run['id']}" in started.stderr
-    )
+    assert f"→ {mosaico.variables['MOSAICO_URL']}/runs/{run['id']}" in started.stderr
     assert f"next: `mosaico runs watch {run['id']}`" in started.stderr
     assert (run["status"], run["runName"]) == ("PENDING", "monday")
 

@@ -61,6 +61,8 @@ class WidgetPatch(WireModel):
 class RecordingApi:
     """Records the requests and returns what it is given."""
 
+    pages_url = "https://m.example"
+
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, Any]] = []
 
@@ -102,7 +104,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> RecordingApi:
 @pytest.fixture
 def widgets_cli() -> CommandGroup:
     group = CommandGroup("widgets", help="Manage widgets.")
-    widgets = Resource(group=group, noun="blue widget", path="/widgets")
+    widgets = Resource(group=group, noun="blue widget", path="/widgets", page="/widgets")
     filters = {"agentId": id_filter("agent", "/agents"), "old": flag_filter("--old", "Old ones.")}
     widgets.add_list((field("id"),), filters=filters, help_text="List widgets.")
     widgets.add_show(help_text="Show a widget.")
@@ -179,7 +181,10 @@ def test_create__prints_the_id_and_the_status_lines(
     widgets_cli: CommandGroup, api: RecordingApi
 ) -> None:
     result = run(widgets_cli, "create", "--name", "a")
-    assert (result.stdout, result.stderr) == ("w-1\n", "widget w-1 is created\n")
+    assert (result.stdout, result.stderr) == (
+        "w-1\n",
+        "widget w-1 is created\npage: https://m.example/widgets/w-1\n",
+    )
     assert json.loads(run(widgets_cli, "create", "--json").stdout) == {"id": "w-1"}
 
 
@@ -204,7 +209,7 @@ def test_create_help__states_descriptions_defaults_and_required_fields(
 def test_update__sends_the_given_fields_only(widgets_cli: CommandGroup, api: RecordingApi) -> None:
     result = run(widgets_cli, "update", "w/1", "--name", "b", "--clear", "weight", "--clear", "tag")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "blue widget w/1 is updated\n"
+    assert result.stderr == "blue widget w/1 is updated\npage: https://m.example/widgets/w%2F1\n"
     assert api.requests == [("PATCH", "/widgets/w%2F1", {"name": "b", "weight": None, "tags": []})]
 
 
@@ -254,7 +259,7 @@ def test_switches_and_actions__send_their_requests(
 
 def test_group_help__builds_no_schema_command(monkeypatch: pytest.MonkeyPatch) -> None:
     group = CommandGroup("widgets", help="Manage widgets.")
-    widgets = Resource(group=group, noun="widget", path="/widgets")
+    widgets = Resource(group=group, noun="widget", path="/widgets", page="/widgets")
     widgets.add_create("no.such.module:Schema", help_text="Create a widget.", describe=lambda _: ())
     widgets.add_show(help_text="Show a widget.")
     assert "create  Create a widget." in run(group, "--help").stdout
