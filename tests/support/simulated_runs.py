@@ -20,7 +20,7 @@ from app.comparison.item_matrix import ItemMatrix
 from app.comparison.run_changes import RunChanges, TestedChange
 from app.comparison.run_statistics import RunStatistics
 from app.formula import compile_formula
-from app.statistics.verdict_rules import ALPHA, ChangeVerdict, Side, VerdictRule
+from app.statistics.verdict_rules import ALPHA, FEW, ChangeVerdict, Side, VerdictRule
 
 Values: TypeAlias = NDArray[np.float64]
 
@@ -107,7 +107,8 @@ class Tally:
         self.pairs += 1
         if isinstance(change, ChangeVerdict) or change.test is None:
             return
-        if change.test.p < ALPHA:
+        # Too few units are inconclusive, whatever their p.
+        if change.test.p < ALPHA and not FEW & {*change.notes}:
             self.down += change.test.effect < 0
             self.up += change.test.effect > 0
         interval = change.test.interval(ALPHA)
