@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import subprocess
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -78,3 +79,20 @@ def test_history__is_a_table_and_rows(mosaico: Shell, completed_run: str) -> Non
     [row] = csv.DictReader(io.StringIO(exported))
     assert (row["runId"], row["unit"], row["verdict"]) == (completed_run, "ratio", "")
     assert mosaico.ok("history", "export", "--kpi", "speed").stdout.count("\n") == 1
+
+
+def test_output__a_closed_pipe_ends_the_command_quietly(mosaico: Shell, tmp_path: Path) -> None:
+    # More than the buffer of a pipe: the command still writes when `head` has ended.
+    traces = (
+        json.dumps({"traceId": f"trace-{number:05}", "output": "a"}) for number in range(4000)
+    )
+    (tmp_path / "many.jsonl").write_text("\n".join(traces))
+    words = ("score", "many.jsonl", "--metrics", "EXACT_MATCH", "--json")
+    process = mosaico.process(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None  # noqa: PT018 - both are pipes
+    assert process.stdout.readline() == b'{"rows":[\n'
+    process.stdout.close()
+    assert process.wait(60) != 0
+    assert b"Traceback" not in (errors := process.stderr.read())
+    assert b"BrokenPipe" not in errors
+    process.stderr.close()
