@@ -31,8 +31,10 @@ from app.notifications.router import endpoints_router as endpoints
 from app.notifications.router import inbox_router as notifications
 from app.overview.agent_pages import router as agent_pages
 from app.overview.benchmark_pages import router as benchmark_pages
+from app.overview.formula_pages import router as formula_page
 from app.overview.pages import router as morning_page
 from app.overview.router import router as overview
+from app.overview.system_pages import router as system_pages
 from app.reporting.pages import router as trend_page
 from app.reporting.router import router as run_pictures
 from app.runs.compare_pages import router as comparison_page
@@ -111,6 +113,8 @@ PAGES: tuple[APIRouter, ...] = (
     incident_pages,
     endpoint_pages,
     key_pages,
+    formula_page,
+    system_pages,
 )
 
 # Paths that are neither pages nor below `/api/`: they need no key and read none.

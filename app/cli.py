@@ -309,7 +309,8 @@ def plugins(output: Format = OutputFormat.TABLE) -> None:
 
     No server is needed. Exit codes: 0 all are loaded, 3 a plugin failed to load.
     """
-    from app.plugins import load_plugins, loaded_plugins
+    from app.overview.providers import loaded_plugins
+    from app.plugins import load_plugins
 
     load_plugins()
     items = [

@@ -3,27 +3,17 @@ evaluators, channels; what failed.
 """
 
 import logging
-from typing import Any
 
-from app.core.registry import LoadedPlugin, Registry
+from app.core.registry import LoadedPlugin
 from app.formula import register_metric_keys
-from app.harness.bash.check_registry import CHECKS, load_checks
-from app.harness.mcp.evaluator_registry import EVALUATORS, load_evaluators
+from app.harness.bash.check_registry import load_checks
+from app.harness.mcp.evaluator_registry import load_evaluators
 from app.metrics.registry import METRICS, load_metrics
-from app.notifications.registry import CHANNELS, load_channels
-from app.traces.importer_registry import IMPORTERS, load_importers
-from app.traces.registry import TRACE_SOURCES, load_trace_sources
+from app.notifications.registry import load_channels
+from app.traces.importer_registry import load_importers
+from app.traces.registry import load_trace_sources
 
 log = logging.getLogger(__name__)
-
-REGISTRIES: tuple[Registry[Any], ...] = (
-    METRICS,
-    TRACE_SOURCES,
-    IMPORTERS,
-    CHECKS,
-    EVALUATORS,
-    CHANNELS,
-)
 
 
 def load_plugins() -> None:
@@ -35,11 +25,6 @@ def load_plugins() -> None:
     load_evaluators(_warn)
     load_channels(_warn)
     register_metric_keys({*METRICS.names(), *METRICS.aliases} - {"SCORE"})
-
-
-def loaded_plugins() -> list[LoadedPlugin]:
-    """What was loaded, from where, and what could not be, in the order of the kinds."""
-    return [entry for registry in REGISTRIES for entry in registry.loaded]
 
 
 def _warn(failure: LoadedPlugin) -> None:

@@ -10,6 +10,7 @@ from app.core.problem_documents import PROBLEMS
 from app.core.web.deps import Res
 from app.overview import queries
 from app.overview.schemas import Overview
+from app.overview.system import SystemView, read_system
 
 router = APIRouter(prefix="/overview", tags=["overview"], responses=PROBLEMS)
 
@@ -26,3 +27,9 @@ def get_overview(res: Res, hours: Hours = DAY_HOURS) -> Overview:
     now = res.clock()
     with res.db.read() as session:
         return queries.read_overview(session, now - timedelta(hours=hours), now)
+
+
+@router.get("/system", dependencies=READ)
+def get_system(res: Res) -> SystemView:
+    """Show the state of the service: workers, queues, database, clock, disk and plugins."""
+    return read_system(res)

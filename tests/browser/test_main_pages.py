@@ -17,7 +17,8 @@ PATHS = (
     f"{RUN}/items?item=case-000&base=run-billing-support-1", "/inbox", "/inbox?tab=silenced",
     "/agents", "/agents/billing", "/benchmarks", "/benchmarks/support", "/schedules", "/schedules/nightly",
     "/alerts", "/alerts/rule-1", "/alerts/events/alert-0", "/incidents", "/incidents/alert-0",
-    "/endpoints", "/endpoints/endpoint-1", "/keys",
+    "/endpoints", "/endpoints/endpoint-1", "/keys", "/providers", "/system",
+    "/formulas?formula=AVERAGE(EXACT_MATCH,ROUGE)&run=run-billing-support-0",
 )  # fmt: skip
 # A form has no data of its own, and so no twin in the API.
 FORM_PATHS = (
@@ -192,3 +193,19 @@ def test_page__fits_a_narrow_dark_screen_without_javascript(
     context = site.context(viewport=NARROW, color_scheme="dark", java_script_enabled=False)
     page = site.open(path, context=context)
     assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+
+
+def test_formulas__mistake_is_underlined_and_a_missing_metric_is_named(
+    month: Site, site: Site
+) -> None:
+    page = site.open("/formulas")
+    page.get_by_label("Formula").fill("AVERAGE(EXACT_MATCH, ROUG)")
+    expect(page.locator("#preview mark")).to_have_text("ROUG")
+    expect(page.locator("#preview .error")).to_contain_text("1:22: unknown metric ROUG")
+    page.get_by_label("Formula").fill("AVERAGE(EXACT_MATCH, ROUGE)")
+    page.get_by_label("In the run").select_option(index=1)
+    expect(page.locator("#result")).to_contain_text("undefined: ROUGE has no value")
+    page.get_by_label("Formula").fill("EXACT_MATCH")
+    expect(page.locator("#result b")).to_be_visible()
+    page.reload()
+    expect(page.get_by_label("Formula")).to_have_value("EXACT_MATCH")

@@ -11,7 +11,7 @@ import pytest
 from app.core.registry import LoadedPlugin, Registry
 from app.formula import handover
 from app.metrics.registry import METRICS
-from app.plugins import REGISTRIES
+from app.overview.providers import REGISTRIES
 
 SOURCES = Path(__file__).parent / "sample_plugin"
 PACKAGE = "mosaico_sample"

@@ -59,8 +59,11 @@ NAVIGATION: Final = (
     NavItem("Inbox", "/inbox"),
     NavItem("Alerts", "/alerts"),
     NavItem("Schedules", "/schedules"),
+    NavItem("Formulas", "/formulas", is_main=False),
     NavItem("Endpoints", "/endpoints", is_main=False),
     NavItem("API keys", "/keys", is_main=False),
+    NavItem("Providers", "/providers", is_main=False),
+    NavItem("System", "/system", is_main=False),
 )
 
 

@@ -1,0 +1,97 @@
+"""The page of formulas: what a formula means, and what it gives in a run, while it is typed."""
+
+from typing import Annotated, NamedTuple
+
+from fastapi import APIRouter, Query, Request, Response
+
+from app.access.deps import READ
+from app.agents.queries import list_agents
+from app.benchmarks.formula_check import check_formula_text
+from app.benchmarks.queries import list_benchmarks
+from app.benchmarks.rules import name_of_benchmark
+from app.core.keyset import MAX_LIMIT, PageQuery
+from app.core.web.deps import Res
+from app.core.web.pages import path_of, render_page
+from app.formula import Reference, compile_formula, help_document
+from app.kpis.number_text import format_number
+from app.metrics.registry import column_of
+from app.results.models import RunMetricAggregate
+from app.results.queries import get_run, list_run_metrics
+from app.results.rules import RunStatus
+from app.results.run_list import DEFAULT_SORT, RunListFilter, search_runs
+
+router = APIRouter()
+
+LISTED_RUNS = 30
+# The names of formulas that differ from those of the stored aggregates.
+COLUMNS = {"count": "n"}
+
+
+class FormulaInRun(NamedTuple):
+    """The value of a formula in a run, or the reason why it has none; and the values that it uses."""
+
+    value: str | None
+    reason: str | None
+    used: list[tuple[str, str | None]]
+    run_url: str
+
+
+@router.get("/formulas", dependencies=READ)
+def show_formulas(
+    request: Request,
+    res: Res,
+    formula: Annotated[str, Query(max_length=4096)] = "",
+    run: Annotated[str, Query(max_length=200)] = "",
+) -> Response:
+    """The check of a formula, its value in a run, and the functions of the language."""
+    check = check_formula_text(formula)
+    with res.db.read() as session:
+        completed = RunListFilter(statuses=(RunStatus.COMPLETED,))
+        rows = search_runs(session, completed, DEFAULT_SORT, PageQuery(LISTED_RUNS)).rows
+        first = PageQuery(MAX_LIMIT)
+        names = {row.id: row.name for row in list_agents(session, first, archived=False).rows}
+        for row in list_benchmarks(session, first, archived=False).rows:
+            names[row.id] = name_of_benchmark(row.id, row.metadata_)
+        metrics = list_run_metrics(session, get_run(session, run).seq) if run else []
+    document = help_document()
+    return render_page(
+        request,
+        "formulas.html",
+        title="Formulas",
+        nav="/formulas",
+        api="/kpi-formulas/help",
+        formula=formula,
+        run=run,
+        check=check,
+        metrics=[metric.metric for metric in metrics],
+        runs=[
+            (
+                row["id"],
+                " on ".join(names.get(row[key], row[key]) for key in ("agent_id", "benchmark_id")),
+                row["created_at"],
+            )
+            for row in rows
+        ],
+        result=_evaluate(check.text, run, metrics) if run and check and check.text else None,
+        functions=document["functions"],
+    )  # fmt: skip
+
+
+def _evaluate(text: str, run_id: str, metrics: list[RunMetricAggregate]) -> FormulaInRun:
+    formula = compile_formula(text)
+    row_of = {metric.metric: metric for metric in metrics}
+    values: dict[Reference, float | None] = {}
+    for reference in formula.references:
+        row = row_of.get(column_of(reference.key))
+        stat = COLUMNS.get(reference.stat, reference.stat)
+        values[reference] = None if row is None else getattr(row, stat)
+    result = formula.evaluate(values)
+    return FormulaInRun(
+        value=None if result.value is None else format_number(result.value),
+        reason=result.reason,
+        used=sorted(
+            (str(reference), None if value is None else format_number(value))
+            for reference, value in values.items()
+        ),
+        run_url=path_of("runs", run_id),
+    )

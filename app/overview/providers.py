@@ -1,0 +1,25 @@
+"""The registries of plugins: what is found rather than imported, from where, and what failed."""
+
+from typing import Any
+
+from app.core.registry import LoadedPlugin, Registry
+from app.harness.bash.check_registry import CHECKS
+from app.harness.mcp.evaluator_registry import EVALUATORS
+from app.metrics.registry import METRICS
+from app.notifications.registry import CHANNELS
+from app.traces.importer_registry import IMPORTERS
+from app.traces.registry import TRACE_SOURCES
+
+REGISTRIES: tuple[Registry[Any], ...] = (
+    METRICS,
+    TRACE_SOURCES,
+    IMPORTERS,
+    CHECKS,
+    EVALUATORS,
+    CHANNELS,
+)
+
+
+def loaded_plugins() -> list[LoadedPlugin]:
+    """What was loaded, from where, and what could not be, in the order of the kinds."""
+    return [entry for registry in REGISTRIES for entry in registry.loaded]

@@ -1,0 +1,42 @@
+"""Pages of the service itself: its state, and the plugins that it has."""
+
+from fastapi import APIRouter, Request, Response
+
+from app.access.deps import READ
+from app.core.web.deps import Res
+from app.core.web.pages import render_page
+from app.metrics.registry import METRICS
+from app.overview.providers import loaded_plugins
+from app.overview.system import read_system
+
+router = APIRouter()
+
+
+@router.get("/system", dependencies=READ)
+def show_system(request: Request, res: Res) -> Response:
+    """Whether the service is healthy: workers, queues, database, clock and disk."""
+    system = read_system(res)
+    alive = sum(worker.is_alive for worker in system.workers)
+    broken = [plugin for plugin in system.plugins if plugin.error]
+    waiting = sum(queue.jobs for queue in system.queues if queue.status == "todo")
+    return render_page(
+        request, "system.html", title="System", nav="/system", api="/overview/system", system=system,
+        alive=alive, broken=broken, waiting=waiting,
+    )  # fmt: skip
+
+
+@router.get("/providers", dependencies=READ)
+def show_providers(request: Request) -> Response:
+    """The metrics and other plugins, and those that could not be loaded."""
+    loaded = loaded_plugins()
+    metrics = [(name, METRICS.get(name)().spec) for name in sorted(METRICS.names())]
+    return render_page(
+        request,
+        "providers.html",
+        title="Providers",
+        nav="/providers",
+        api="/metrics",
+        metrics=metrics,
+        broken=[plugin for plugin in loaded if plugin.error],
+        plugins=[plugin for plugin in loaded if plugin.kind != METRICS.kind and not plugin.error],
+    )
