@@ -64,6 +64,7 @@ def run_experiment(
     save: str | os.PathLike[str] = ".",
     resume: str | os.PathLike[str] | None = None,
     columns: Mapping[str, str] | None = None,
+    langfuse: bool = False,
 ) -> Experiment:
     """Run a task once per item and trial, and store every answer as soon as it is there.
 
@@ -75,9 +76,11 @@ def run_experiment(
 
     `dataset` is a file, `langfuse:NAME`, the name of an upload, rows, a data frame, or items; `columns`
     names columns by field. `save` is the folder of the result file. No attempt starts after
-    `run_seconds`, or when the attempts have reported `run_tokens` or `run_usd`.
+    `run_seconds`, or when the attempts have reported `run_tokens` or `run_usd`. `langfuse` also writes
+    the finished attempts as an experiment, with the keys in LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY.
     Raises: `MosaicoError`, such as `UnusableDataset` for a dataset without inputs.
     """
+    export = _exporter() if langfuse else None
     name = os.fspath(dataset) if isinstance(dataset, str | os.PathLike) else "dataset"
     plan = ExecutionPlan(
         agent=_agent_of(task),
@@ -91,6 +94,8 @@ def run_experiment(
         resume=None if resume is None else Path(resume),
     )
     recorder = execute_plan(plan, utc_now(), _run)
+    if export is not None:
+        export(recorder.traces, plan)
     missing = [attempt.label for attempt in recorder.missing()]
     return Experiment(path=recorder.path, traces=recorder.traces, missing=missing)
 
@@ -106,6 +111,29 @@ def _items_of(
     rows: Any = dataset
     with reader.open_items(source_of(rows, name)) as traces:
         return items_of(traces, name)
+
+
+def _exporter() -> Callable[[Sequence[Trace], ExecutionPlan], None]:
+    """A function that writes traces to Langfuse; its keys are read before the first attempt is paid for.
+
+    Raises: `MissingKey`.
+    """
+    # The SDK of Langfuse takes long to import.
+    from app.harness.langfuse_export import langfuse_project
+    from app.runs.failing_items import export_execution
+
+    project = langfuse_project(os.environ)
+
+    def export(traces: Sequence[Trace], plan: ExecutionPlan) -> None:
+        export_execution(
+            traces,
+            project,
+            dataset_name=plan.dataset_name,
+            agent_name=plan.agent_name,
+            now=utc_now(),
+        )
+
+    return export
 
 
 def _run(coroutine: Coroutine[Any, Any, None]) -> None:

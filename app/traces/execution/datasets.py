@@ -6,7 +6,6 @@ from pathlib import Path
 
 from app.core.console.api_client import JSON, ApiClient, open_api
 from app.core.errors import NotFound
-from app.harness.langfuse_export import langfuse_project, read_dataset_items
 from app.traces.execution.items import (
     LANGFUSE_PREFIX,
     DatasetItem,
@@ -27,6 +26,9 @@ def load_items(dataset: str, reader: TraceReader) -> list[DatasetItem]:
     Raises: `UnusableDataset`, and the errors of files, Langfuse and the service.
     """
     if dataset.startswith(LANGFUSE_PREFIX):
+        # The SDK of Langfuse takes long to import.
+        from app.harness.langfuse_export import langfuse_project, read_dataset_items
+
         project = langfuse_project(os.environ)
         rows = read_dataset_items(project, dataset.removeprefix(LANGFUSE_PREFIX))
         return unique_items(map(item_of_document, rows), dataset)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+import mosaico
 from app.cli import cli
 from app.core.clock import utc_now
 from app.core.encryption import Secret
@@ -58,6 +59,18 @@ def test_execute__langfuse_dataset_becomes_experiment_on_its_own_items(
     assert outputs.keys() == written
     assert len(outputs) == 3
     assert sorted(map(str, outputs.values())) == ["", "answer 1", "answer none"]
+
+
+def test_run_experiment__langfuse_writes_experiment(
+    langfuse: FakeLangfuse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiment = mosaico.run_experiment(
+        lambda item: item.input, "langfuse:support", langfuse=True, save=tmp_path
+    )
+    run = capsys.readouterr().err.partition("run '")[2].partition("'")[0]
+    collected = collect_all(langfuse, dataset_ref="support", run_name=run, now=utc_now())
+    outputs = {trace.item_id: trace.output for trace in collected.traces}
+    assert outputs == {trace.item_id: trace.input for trace in experiment.traces}
 
 
 def test_execute__failing_items_go_to_queue_and_dataset_once(
