@@ -6,7 +6,7 @@
 Pure: no database, no network, no settings. `docs/formula.md` describes the language.
 """
 
-from app.formula.ast import Expr, Reference, TextSpan, format_expression
+from app.formula.ast import Expr, FormulaSpan, Reference, format_expression
 from app.formula.check import check_formula, parse_expression
 from app.formula.compile import CompiledFormula, compile_formula
 from app.formula.errors import DslParseException, InvalidFormula, Mistake, UndefinedFormula
@@ -38,6 +38,7 @@ __all__ = [
     "CompiledFormula",
     "DslParseException",
     "Expr",
+    "FormulaSpan",
     "FormulaValue",
     "InvalidFormula",
     "KpiFormula",
@@ -45,7 +46,6 @@ __all__ = [
     "Mistake",
     "ParseResult",
     "Reference",
-    "TextSpan",
     "ThresholdFormula",
     "UndefinedFormula",
     "WeightedSumFormula",

@@ -18,7 +18,7 @@ _CHAINS = ({"+", "-"}, {"*", "/"}, {"AND"}, {"OR"})
 _OPERAND = NEGATIVE_RANK + 1
 
 
-class TextSpan(NamedTuple):
+class FormulaSpan(NamedTuple):
     """Start and end (exclusive) in the text, in characters."""
 
     start: int
@@ -45,7 +45,7 @@ class Number:
     """A literal. It is never negative: a sign becomes a `Negative` node."""
 
     value: float
-    span: TextSpan = field(compare=False, repr=False)
+    span: FormulaSpan = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Metric:
     """A statistic of a metric or of a score."""
 
     reference: Reference
-    span: TextSpan = field(compare=False, repr=False)
+    span: FormulaSpan = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Negative:
     """`-operand`."""
 
     operand: "Expr"
-    span: TextSpan = field(compare=False, repr=False)
+    span: FormulaSpan = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Arithmetic:
     operator: str
     left: "Expr"
     right: "Expr"
-    span: TextSpan = field(compare=False, repr=False)
+    span: FormulaSpan = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Relation:
     operator: str
     left: "Expr"
     right: "Expr"
-    span: TextSpan = field(compare=False, repr=False)
+    span: FormulaSpan = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class Logic:
     operator: str
     left: "Expr"
     right: "Expr"
-    span: TextSpan = field(compare=False, repr=False)
+    span: FormulaSpan = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class Not:
     """`NOT operand`."""
 
     operand: "Expr"
-    span: TextSpan = field(compare=False, repr=False)
+    span: FormulaSpan = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class Conditional:
     condition: "Expr"
     then: "Expr"
     otherwise: "Expr"
-    span: TextSpan = field(compare=False, repr=False)
+    span: FormulaSpan = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ class Call:
 
     function: str
     arguments: tuple[Argument, ...]
-    span: TextSpan = field(compare=False, repr=False)
+    span: FormulaSpan = field(compare=False, repr=False)
 
 
 Expr: TypeAlias = (

@@ -11,13 +11,13 @@ from app.formula.ast import (
     Call,
     Conditional,
     Expr,
+    FormulaSpan,
     Logic,
     Metric,
     Negative,
     Not,
     Number,
     Relation,
-    TextSpan,
     format_expression,
     walk,
 )
@@ -112,14 +112,14 @@ class _Checker:
                 f"Write IF {_printable_expression(root)} THEN 1 ELSE 0.",
             )
 
-    def _report(self, span: TextSpan, message: str, remedy: str) -> None:
+    def _report(self, span: FormulaSpan, message: str, remedy: str) -> None:
         self.mistakes.append(mistake_at(self.text, span, message, remedy))
 
     def _check_metric(self, metric: Metric) -> None:
         stat = metric.reference.stat
         key, tags = split_filter(metric.reference.key)
         if stat not in STATISTICS:
-            span = TextSpan(metric.span.end - len(stat), metric.span.end)
+            span = FormulaSpan(metric.span.end - len(stat), metric.span.end)
             remedy = f"{suggest_names(stat, list(STATISTICS))} Known: {', '.join(STATISTICS)}."
             self._report(span, f"unknown statistic {stat}", remedy)
         elif tags and stat in _STATISTICS_OF_ALL_TRACES:
@@ -127,7 +127,7 @@ class _Checker:
             self._report(metric.span, f"{stat} is a share of all traces, not of a filter", remedy)
         if key.endswith("]"):  # one of any number, by its name
             return
-        span = TextSpan(metric.span.start, metric.span.start + len(key))
+        span = FormulaSpan(metric.span.start, metric.span.start + len(key))
         if key in FUNCTIONS:
             remedy = f"Write {FUNCTIONS[key].signature}."
             self._report(span, f"{key} is a function and needs arguments", remedy)
@@ -137,7 +137,7 @@ class _Checker:
     def _check_call(self, call: Call) -> None:
         function = FUNCTIONS.get(call.function)
         if function is None:
-            span = TextSpan(call.span.start, call.span.start + len(call.function))
+            span = FormulaSpan(call.span.start, call.span.start + len(call.function))
             self._report(
                 span, f"unknown function {call.function}", _suggest_names(call.function, FUNCTIONS)
             )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from app.core.errors import ErrorItem, Invalid
-from app.formula.ast import TextSpan
+from app.formula.ast import FormulaSpan
 
 
 class TextPosition(NamedTuple):
@@ -26,7 +26,7 @@ class Mistake:
     remedy: str
     line: int
     column: int
-    span: TextSpan
+    span: FormulaSpan
 
     @property
     def detail(self) -> str:
@@ -69,7 +69,7 @@ def position(text: str, offset: int) -> TextPosition:
     return TextPosition(before.count("\n") + 1, offset - before.rfind("\n"))
 
 
-def mistake_at(text: str, span: TextSpan, message: str, remedy: str) -> Mistake:
+def mistake_at(text: str, span: FormulaSpan, message: str, remedy: str) -> Mistake:
     """Create a mistake for a part of the text."""
     line, column = position(text, span.start)
     return Mistake(message=message, remedy=remedy.strip(), line=line, column=column, span=span)

@@ -20,6 +20,7 @@ from app.formula.ast import (
     Call,
     Conditional,
     Expr,
+    FormulaSpan,
     Logic,
     Metric,
     Negative,
@@ -27,7 +28,6 @@ from app.formula.ast import (
     Number,
     Reference,
     Relation,
-    TextSpan,
 )
 from app.formula.errors import position
 from app.formula.functions import COMPARE, COMPUTE, FUNCTIONS
@@ -208,10 +208,10 @@ class ExplainedFloats:
     ) -> bool:
         return then() if test else otherwise()
 
-    def _finite(self, value: float, operation: str, span: TextSpan) -> float:
+    def _finite(self, value: float, operation: str, span: FormulaSpan) -> float:
         if math.isfinite(value):
             return value
         raise self._undefined(f"the result of {operation} is too large", span)
 
-    def _undefined(self, message: str, span: TextSpan) -> _Undefined:
+    def _undefined(self, message: str, span: FormulaSpan) -> _Undefined:
         return _Undefined(f"{message} ({position(self._text, span.start)})")

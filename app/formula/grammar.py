@@ -20,6 +20,7 @@ from app.formula.ast import (
     Call,
     Conditional,
     Expr,
+    FormulaSpan,
     Logic,
     Metric,
     Negative,
@@ -27,7 +28,6 @@ from app.formula.ast import (
     Number,
     Reference,
     Relation,
-    TextSpan,
     named_key,
 )
 from app.formula.errors import Mistake, mistake_at
@@ -71,7 +71,7 @@ class TreeBuilder(Transformer[Token, Expr]):
         return Logic(operator=operator.type, left=left, right=right, span=span)
 
     def negation(self, sign: Token, operand: Expr) -> Expr:
-        return Not(operand=operand, span=TextSpan(_start(sign), operand.span.end))
+        return Not(operand=operand, span=FormulaSpan(_start(sign), operand.span.end))
 
     def comparison(self, left: Expr, operator: Token, right: Expr) -> Expr:
         return Relation(
@@ -84,10 +84,10 @@ class TreeBuilder(Transformer[Token, Expr]):
         )
 
     def negative(self, sign: Token, operand: Expr) -> Expr:
-        return Negative(operand=operand, span=TextSpan(_start(sign), operand.span.end))
+        return Negative(operand=operand, span=FormulaSpan(_start(sign), operand.span.end))
 
     def number(self, token: Token) -> Expr:
-        return Number(value=float(token), span=TextSpan(_start(token), _end(token)))
+        return Number(value=float(token), span=FormulaSpan(_start(token), _end(token)))
 
     # Brackets leave no node: the tree's shape has the precedence, and the formatter adds brackets
     # where they are needed.
@@ -102,7 +102,7 @@ class TreeBuilder(Transformer[Token, Expr]):
             condition=condition,
             then=then,
             otherwise=otherwise,
-            span=TextSpan(_start(first), otherwise.span.end),
+            span=FormulaSpan(_start(first), otherwise.span.end),
         )
 
     # Names count in any case; the tree holds one form, so equal formulas have equal trees.
@@ -111,7 +111,7 @@ class TreeBuilder(Transformer[Token, Expr]):
     ) -> Expr:
         return Metric(
             reference=Reference(_filtered(name.upper(), condition), _statistic(stat)),
-            span=TextSpan(_start(name), _end(stat or condition or name)),
+            span=FormulaSpan(_start(name), _end(stat or condition or name)),
         )
 
     def score(self, *tokens: Token | None) -> Expr:
@@ -121,7 +121,7 @@ class TreeBuilder(Transformer[Token, Expr]):
         key = _filtered(named_key(first.upper(), unquote(name)), condition)
         return Metric(
             reference=Reference(key, _statistic(stat)),
-            span=TextSpan(_start(first), _end(stat or condition or close)),
+            span=FormulaSpan(_start(first), _end(stat or condition or close)),
         )
 
     def call(self, *parts: Token | Argument | None) -> Expr:
@@ -129,7 +129,7 @@ class TreeBuilder(Transformer[Token, Expr]):
         return Call(
             function=name.upper(),
             arguments=tuple(part for part in parts if isinstance(part, Argument)),
-            span=TextSpan(_start(name), _end(close)),
+            span=FormulaSpan(_start(name), _end(close)),
         )
 
     def argument(self, value: Expr, _colon: Token | None, weight: float | None) -> Argument:
@@ -201,8 +201,8 @@ def _end(token: Token) -> int:
     return token.end_pos or 0
 
 
-def _span_around(left: Expr, right: Expr) -> TextSpan:
-    return TextSpan(left.span.start, right.span.end)
+def _span_around(left: Expr, right: Expr) -> FormulaSpan:
+    return FormulaSpan(left.span.start, right.span.end)
 
 
 class TokenizedFormula(NamedTuple):
@@ -218,12 +218,12 @@ def tokenize(text: str) -> TokenizedFormula:
     # Characters first: encoding a text of megabytes only to reject it costs memory.
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return _reject(
-            text, TextSpan(0, len(text)), f"the formula is longer than {MAX_BYTES} bytes"
+            text, FormulaSpan(0, len(text)), f"the formula is longer than {MAX_BYTES} bytes"
         )
     reader = _TokenReader(text)
     if not reader.raw:
         remedy = "Write for example AVERAGE(ROUGE, BLEU)."
-        empty = mistake_at(text, TextSpan(0, len(text)), "the formula is empty", remedy)
+        empty = mistake_at(text, FormulaSpan(0, len(text)), "the formula is empty", remedy)
         return TokenizedFormula((), (empty,), is_rejected=True)
     # Before parsing: the functions that walk the tree are recursive, and Python's stack is limited.
     deep = _bracket_too_deep(reader.raw)
@@ -236,8 +236,8 @@ def tokenize(text: str) -> TokenizedFormula:
     return TokenizedFormula(tokens, tuple(reader.mistakes))
 
 
-def token_span(token: Token) -> TextSpan:
-    return TextSpan(token.start_pos or 0, token.end_pos or 0)
+def token_span(token: Token) -> FormulaSpan:
+    return FormulaSpan(token.start_pos or 0, token.end_pos or 0)
 
 
 def printable(text: str) -> str:
@@ -317,7 +317,7 @@ class _TokenReader:
             self._report(token, f"the {noun} has a control character", "Remove it.")
 
 
-def _reject(text: str, span: TextSpan, message: str) -> TokenizedFormula:
+def _reject(text: str, span: FormulaSpan, message: str) -> TokenizedFormula:
     remedy = "Split it into several KPIs or simplify it."
     return TokenizedFormula((), (mistake_at(text, span, message, remedy),), is_rejected=True)
 

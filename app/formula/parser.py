@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from lark import Token, UnexpectedToken
 
-from app.formula.ast import Expr, TextSpan, walk
+from app.formula.ast import Expr, FormulaSpan, walk
 from app.formula.errors import Mistake, mistake_at, position
 from app.formula.functions import MAX_DEPTH, MAX_MISTAKES, MAX_NODES
 from app.formula.grammar import ParserSession, printable, token_span, tokenize
@@ -103,14 +103,14 @@ def _check_limits(text: str, reading: ParsedFormula) -> ParsedFormula:
     for count, (node, depth) in enumerate(walk(reading.root), start=1):
         if count > MAX_NODES:
             message = f"the formula has more than {MAX_NODES} parts"
-            return _reject(text, TextSpan(node.span.start, len(text)), message)
+            return _reject(text, FormulaSpan(node.span.start, len(text)), message)
         if depth > MAX_DEPTH:
             message = f"the formula is nested more than {MAX_DEPTH} deep"
             return _reject(text, node.span, message)
     return reading
 
 
-def _reject(text: str, span: TextSpan, message: str) -> ParsedFormula:
+def _reject(text: str, span: FormulaSpan, message: str) -> ParsedFormula:
     remedy = "Split it into several KPIs or simplify it."
     return ParsedFormula(None, (mistake_at(text, span, message, remedy),))
 

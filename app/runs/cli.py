@@ -1,10 +1,7 @@
 """`mosaico runs`: start, watch and read benchmark runs."""
 
-import os
-import shutil
 import sys
-import time
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,13 +26,10 @@ from app.core.console.table import (
     time_field,
 )
 from app.core.console.terminal import (
-    EXIT_INTERRUPTED,
-    EXIT_UNSUCCESSFUL,
     CommandGroup,
     Format,
     OutputFormat,
     WrongUsage,
-    is_interactive,
     print_json,
     print_result,
     print_status,
@@ -48,8 +42,6 @@ if TYPE_CHECKING:
     from app.core.console.api_client import ApiClient
 
 PATH = "/benchmark-runs"
-CANCEL_WINDOW_S = 2.0
-CLEAR_LINE = "\r\x1b[K"
 
 cli = CommandGroup("runs", help="Start, watch and compare benchmark runs.")
 runs = Resource(group=cli, noun="run", path=PATH, page="/runs")
@@ -162,6 +154,7 @@ def start_run(
     Exit codes: 0 accepted; with --wait, 0 completed and valid, 3 failed, cancelled or invalid.
     """
     from app.core.console.api_client import open_api
+    from app.runs.watching import finish_watching, watch_run_until_end
 
     if exit_status is not None and not wait:
         raise WrongUsage("--exit-status requires --wait", hint="add --wait")
@@ -180,11 +173,11 @@ def start_run(
         if not wait:
             print_status(f"next: `mosaico runs watch {run['id']}`")
         else:
-            run = _watch(api, run["id"], quiet=quiet)
+            run = watch_run_until_end(api, run["id"], quiet=quiet)
     if output is OutputFormat.JSON:
         print_json(run)
     if wait:
-        _finish(run, exit_status=exit_status is not False)
+        finish_watching(run, exit_status=exit_status is not False)
 
 
 @cli.command("estimate")
@@ -294,14 +287,15 @@ def watch_run(
     Exit codes: 0 ended; with --exit-status, 3 if the run failed, was cancelled or is invalid.
     """
     from app.core.console.api_client import open_api
+    from app.runs.watching import finish_watching, watch_run_until_end
 
     with open_api() as api:
-        run = _watch(api, run_id, quiet=quiet, jsonl=jsonl)
+        run = watch_run_until_end(api, run_id, quiet=quiet, jsonl=jsonl)
     if output is OutputFormat.JSON and not jsonl:
         print_json(run)
     elif not jsonl:
         print_result("\t".join(filter(None, (run["status"], run["validity"]))))
-    _finish(run, exit_status=exit_status)
+    finish_watching(run, exit_status=exit_status)
 
 
 @cli.command("cancel")
@@ -396,86 +390,3 @@ def _print_started(api: "ApiClient", run: JSON) -> None:
 
     url = f"{api.pages_url}{run_page_path(run['id'])}"
     print_status(f"run {format_cell(run['id'])} started → {url}")
-
-
-def _watch(api: "ApiClient", run_id: str, *, quiet: bool, jsonl: bool = False) -> JSON:
-    """The run after it has ended. Ctrl-C ends the command, not the run."""
-    from app.runs.progress import follow_run
-
-    print_progress = _print_nothing if quiet else _progress_printer()
-    latest: JSON | None = None
-    try:
-        for run in follow_run(api, _path(run_id)):
-            if jsonl and run != latest:
-                print_json(run, flush=True)
-            latest = run
-            if not RunStatus(run["status"]).is_final:
-                print_progress(run)
-    except KeyboardInterrupt:
-        _detach(api, run_id)
-    assert latest is not None, "follow() raises if it cannot read the run"
-    return latest
-
-
-class _ProgressLine:
-    """Progress on a terminal: one line that is overwritten."""
-
-    def __call__(self, run: JSON) -> None:
-        from app.runs.progress import describe_run
-
-        width = shutil.get_terminal_size().columns - 1
-        sys.stderr.write(f"\r{describe_run(run)[:width]}\x1b[K")
-        sys.stderr.flush()
-
-
-class _ProgressLog:
-    """Progress in a log: few lines, at most one per tenth of the traces or 30 s."""
-
-    def __init__(self) -> None:
-        from app.runs.progress import ProgressReporter
-
-        self._progress = ProgressReporter()
-
-    def __call__(self, run: JSON) -> None:
-        from app.runs.progress import describe_run
-
-        if self._progress.is_due(run, time.monotonic()):
-            print_status(f"run {format_cell(run['id'])} {describe_run(run)}")
-
-
-def _print_nothing(run: JSON) -> None:
-    """Progress of --quiet."""
-
-
-def _progress_printer() -> "_ProgressLine | _ProgressLog":
-    is_dumb = os.environ.get("TERM", "dumb") == "dumb"
-    return _ProgressLine() if is_interactive(sys.stderr) and not is_dumb else _ProgressLog()
-
-
-def _detach(api: "ApiClient", run_id: str) -> NoReturn:
-    """Stop watching; on a terminal, a second Ctrl-C within two seconds cancels the run."""
-    can_cancel = is_interactive(sys.stderr)
-    print_status(
-        f"\ndetached: the run continues; to watch it again: `mosaico runs watch {format_cell(run_id)}`"
-    )
-    if can_cancel:
-        # The line is printed inside the `try`: Ctrl-C must work as soon as the user can read it.
-        try:
-            print_status(f"press Ctrl-C once more within {CANCEL_WINDOW_S:g} s to cancel the run")
-            time.sleep(CANCEL_WINDOW_S)
-        except KeyboardInterrupt:
-            api.post(f"{_path(run_id)}/cancel")
-            print_status(f"\nrun {format_cell(run_id)} is cancelled")
-            raise typer.Exit(EXIT_UNSUCCESSFUL) from None
-    raise typer.Exit(EXIT_INTERRUPTED)
-
-
-def _finish(run: JSON, *, exit_status: bool) -> None:
-    from app.runs.progress import describe_run, run_exit_code
-
-    clear = CLEAR_LINE if isinstance(_progress_printer(), _ProgressLine) else ""
-    print_status(f"{clear}run {format_cell(run['id'])} {describe_run(run)}")
-    if run["status"] == RunStatus.COMPLETED:
-        print_status(f"next: `mosaico runs show {format_cell(run['id'])}`")
-    if exit_status and run_exit_code(run):
-        raise typer.Exit(run_exit_code(run))

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from app.core.console.api_client import ApiClient
-from app.runs.cli import _detach
+from app.runs.watching import detach
 
 
 class DetachService:
@@ -41,7 +41,7 @@ def test_detach__second_ctrl_c_cancels_as_soon_as_the_offer_is_printed(
     service = DetachService()
     monkeypatch.setattr(sys, "stderr", ImpatientTerminal())
     with pytest.raises(typer.Exit) as caught:
-        _detach(cast("ApiClient", service), "run-1")
+        detach(cast("ApiClient", service), "run-1")
     assert caught.value.exit_code == 3
     assert service.posted == ["/benchmark-runs/run-1/cancel"]
 
@@ -50,5 +50,5 @@ def test_detach__without_a_terminal_exits_without_an_offer(monkeypatch: pytest.M
     service = DetachService()
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     with pytest.raises(typer.Exit) as caught:
-        _detach(cast("ApiClient", service), "run-1")
+        detach(cast("ApiClient", service), "run-1")
     assert (caught.value.exit_code, service.posted) == (130, [])

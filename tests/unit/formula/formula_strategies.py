@@ -13,13 +13,13 @@ from app.formula.ast import (
     Call,
     Conditional,
     Expr,
+    FormulaSpan,
     Logic,
     Metric,
     Negative,
     Not,
     Number,
     Relation,
-    TextSpan,
     named_key,
     walk,
 )
@@ -33,7 +33,7 @@ from app.formula.functions import (
     FormulaFunction,
 )
 
-NO_SPAN = TextSpan(0, 0)
+NO_SPAN = FormulaSpan(0, 0)
 without_deadline = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 names = st.from_regex(r"[A-Z_][A-Z0-9_]{0,4}", fullmatch=True).filter(
