@@ -35,8 +35,13 @@ SIGNED = {
     "POST /api/v1/webhooks/benchmarks/{benchmarkId}/runs",
     "POST /api/v1/webhooks/langfuse",
 }
-# Only spans are received; the routes of the other signals say so with 404.
-UNSUPPORTED = {"POST /v1/logs", "POST /v1/metrics"}
+# Operations that refuse every request here, and the reason.
+REFUSING = {
+    "POST /v1/logs": "only spans are received",
+    "POST /v1/metrics": "only spans are received",
+    "POST /api/v1/benchmark-runs/estimate": "asks a Langfuse server, which this service has not;"
+    " tests/integration/langfuse/test_window_runs.py has one",
+}
 # These streams end only when the client disconnects.
 ENDLESS = {"GET /api/v1/notifications/events"}
 ORDER = ["post", "get", "patch", "put", "delete"]
@@ -93,7 +98,7 @@ class Fuzzer:
         return [
             name
             for name, statuses in self.statuses.items()
-            if name not in UNSUPPORTED
+            if name not in REFUSING
             and statuses <= TURNED_AWAY - ({401} if name in SIGNED else set())
         ]
 
