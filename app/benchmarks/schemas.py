@@ -205,7 +205,8 @@ class JudgeCalibration(WireModel):
     The run is INVALID if the mean distance from the gold scores is above `maxError`.
     """
 
-    metric: MetricInput
+    # Without the union of `MetricInput`: generators of clients refuse two schemas of one name.
+    metric: Annotated[MetricSelection, BeforeValidator(_expand_metric_name)]
     answers: Annotated[list[GoldAnswer], Field(min_length=3, max_length=100)]
     max_error: Annotated[float, Field(ge=0)] = 0.1
 
