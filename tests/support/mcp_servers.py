@@ -6,6 +6,7 @@ from pathlib import Path
 
 from app.harness.mcp.config import HttpServer, StdioServer
 from app.harness.mcp.plan import PlannedServer
+from tests.support.cached_tools import npm_programs
 
 LOCKED = Path(__file__).with_name("npm_servers")
 FAULTS = Path(__file__).with_name("fault_server.py")
