@@ -23,6 +23,9 @@ OPTIONS = {
     ),
     "langfuseUrl": FieldOption(help="URL of the Langfuse server (default: that of the service)."),
     "langfusePublicKey": FieldOption(help="Public key of the Langfuse project."),
+    "runUrl": FieldOption(
+        help="URL that runs the agent over a dataset when it gets a signed request."
+    ),
     "langfuseSecretKey": FieldOption(
         help="File with the secret key of the Langfuse project; - is stdin."
     ),

@@ -13,7 +13,7 @@ class Agent(Base):
     """An agent under test, and where its traces are: a Langfuse project, a service of OpenTelemetry.
 
     `langfuse_secret_key` is encrypted. `credentials_refused_at` is when the server first refused
-    the current keys.
+    the current keys. A signed request to `run_url` runs the agent over a dataset.
     """
 
     __tablename__ = "agents"
@@ -27,6 +27,7 @@ class Agent(Base):
     langfuse_public_key: Mapped[str | None]
     langfuse_secret_key: Mapped[str | None] = mapped_column(info=ENCRYPTED)
     otel_service_name: Mapped[str | None]
+    run_url: Mapped[str | None]
     credentials_refused_at: Mapped[datetime | None]
     archived: Mapped[bool] = mapped_column(default=False)
     revision: Mapped[int] = mapped_column(default=1)

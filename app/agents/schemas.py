@@ -47,6 +47,16 @@ SecretKey = Annotated[
 ]
 
 
+RunUrl = Annotated[
+    HttpUrl | None,
+    Field(
+        description="A signed request to this URL runs the agent over a dataset; remote experiments of"
+        " Langfuse are forwarded to it.",
+        examples=["https://agent.example/run"],
+    ),
+]
+
+
 class AgentBody(WireModel):
     """All fields of an agent; an omitted field gets its default."""
 
@@ -59,6 +69,7 @@ class AgentBody(WireModel):
         description="`service.name` of the agent's spans: the source `otel` reads only traces that have"
         " it. Default: the traces of every service.",
     )
+    run_url: RunUrl = None
     name: ShortText
     description: LongText | None = None
     archived: bool = False
@@ -89,6 +100,7 @@ class AgentView(WireModel):
     langfuse_url: str
     langfuse_public_key: str | None
     secret_set: bool
+    run_url: str | None
     llangfuse_project_name: Annotated[str | None, MISSPELT]
     llangfuse_url: Annotated[str, MISSPELT]
     llangfuse_public_key: Annotated[str | None, MISSPELT]

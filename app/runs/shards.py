@@ -27,6 +27,7 @@ from app.runs.leases import (
     lock_leased_run,
     lock_leased_shard,
 )
+from app.traces.queries import has_attribute
 from app.traces.registry import CollectionFailed
 
 # Small enough that a killed worker repeats seconds of work and the texts of a shard fit in memory
@@ -74,6 +75,13 @@ def create_shards(
         return
     if not ranges:
         raise CollectionFailed(_no_traces(lease.plan), code="NO_TRACES")
+    field = lease.plan.cluster_field
+    if field is not None and not has_attribute(session, lease.collection_id, field):
+        raise CollectionFailed(
+            f"no item has {field!r}, the clusterField of the benchmark: neither as an attribute nor as a"
+            f" tag {field}:…; correct clusterField, or set it to null",
+            code="CLUSTER_FIELD_UNKNOWN",
+        )
     session.execute(
         insert(RunShard),
         [

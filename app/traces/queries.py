@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from sqlalchemy import ColumnElement, Row, exists, func, select
+from sqlalchemy import ColumnElement, Row, exists, func, select, text
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
@@ -38,6 +38,19 @@ def find_same_upload(
         LocalDataset.agent_id.is_not_distinct_from(agent_id),
     )
     return session.scalars(statement).one_or_none()
+
+
+def has_attribute(session: Session, collection_id: int, name: str) -> bool:
+    """Whether a trace of a collection has an attribute, or a tag with this prefix."""
+    tag = func.unnest(CollectedTrace.tags).column_valued("tag")
+    has_tag = select(tag).where(func.starts_with(tag, f"{name}:")).exists()
+    statement = select(CollectedTrace.position).where(
+        CollectedTrace.collection_id == collection_id,
+        CollectedTrace.attributes.has_key(name) | has_tag,
+    )
+    # All rows are read when none has it.
+    session.execute(text("SET LOCAL statement_timeout = 0"))
+    return session.scalar(statement.limit(1)) is not None
 
 
 def list_uploads_for_agent(

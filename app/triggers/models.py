@@ -70,6 +70,30 @@ class TriggerEvent(Base):
     settled_at: Mapped[datetime | None]
 
 
+class AwaitedRun(Base):
+    """A run of the source that an agent makes for an event, to be evaluated when it is complete.
+
+    `known_ids` are the runs that existed before the agent was asked, `forwarded_at` is when it
+    accepted the request; both are NULL until then. `polled_at` is when the runs were last listed. After `ends_at` it is not waited for any more.
+    """
+
+    __tablename__ = "awaited_runs"
+
+    event_id: Mapped[str] = mapped_column(
+        ForeignKey("trigger_events.id", ondelete="CASCADE"), primary_key=True
+    )
+    benchmark_id: Mapped[str] = mapped_column(
+        ForeignKey("benchmarks.id", ondelete="CASCADE"), primary_key=True, index=True
+    )
+    agent_id: Mapped[str] = mapped_column(
+        ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True, index=True
+    )
+    known_ids: Mapped[list[Any] | None]
+    forwarded_at: Mapped[datetime | None]
+    polled_at: Mapped[datetime | None]
+    ends_at: Mapped[datetime]
+
+
 class SourceSubscription(Base):
     """A benchmark's subscription to the new runs of one agent in its trace source.
 

@@ -18,12 +18,11 @@ from app.core.resources import Resources
 from app.jobs.queue import enqueue_once
 from app.results.rules import TriggerType
 from app.runs.source_runs import ListedRun, find_judged_runs, match_names, select_complete_runs
-from app.traces.registry import TRACE_SOURCES, TraceQuery
+from app.traces.registry import TRACE_SOURCES, SourceRun, TraceQuery
 from app.triggers import queries, service
 from app.triggers.models import ProcessedSourceRun, SourceSubscription
 from app.triggers.queries import SubscriptionKey
-from app.triggers.rules import POLL_INTERVAL, digest
-from app.triggers.service import RunRequest
+from app.triggers.rules import POLL_INTERVAL, RunRequest, digest
 
 
 class PollTarget(NamedTuple):
@@ -75,9 +74,18 @@ def find_target(session: Session, key: SubscriptionKey, res: Resources) -> PollT
     new_run = EventTriggers.model_validate(benchmark.triggers).new_run
     if new_run is None or benchmark.archived or agent.archived:
         return None
+    return make_target(session, key, res, pattern=new_run.pattern)
+
+
+def make_target(
+    session: Session, key: SubscriptionKey, res: Resources, *, pattern: str
+) -> PollTarget:
+    """The place where the runs of a benchmark's dataset are listed with the keys of an agent."""
+    benchmark = get_benchmark(session, key.benchmark_id)
+    agent = get_agent(session, key.agent_id)
     query = langfuse_query(agent, res.secrets, res.options.get("langfuse_default_url", ""))
     query = replace(query, dataset_ref=benchmark.dataset_ref)
-    return PollTarget(key, source_of(benchmark, agent), query, new_run.pattern)
+    return PollTarget(key, source_of(benchmark, agent), query, pattern)
 
 
 def list_complete_runs(target: PollTarget, res: Resources) -> list[ListedRun]:
@@ -85,8 +93,16 @@ def list_complete_runs(target: PollTarget, res: Resources) -> list[ListedRun]:
 
     Raises: `CollectionFailed`, `Unavailable`, `NotFound` when the source is not registered.
     """
+    return select_complete_runs(list_all_runs(target, res))[::-1]
+
+
+def list_all_runs(target: PollTarget, res: Resources) -> Sequence[SourceRun]:
+    """The runs of the source, newest first, also those that are not complete.
+
+    Raises: as `list_complete_runs`.
+    """
     list_runs = TRACE_SOURCES.get(target.source).list_runs
-    return select_complete_runs(list_runs(res, target.query))[::-1] if list_runs else []
+    return list_runs(res, target.query) if list_runs else []
 
 
 def start_new_runs(

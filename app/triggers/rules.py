@@ -78,6 +78,14 @@ class SignedMessage(NamedTuple):
     encode: Callable[[bytes], bytes]
 
 
+class RunRequest(NamedTuple):
+    """A run that an event asks for."""
+
+    benchmark_id: str
+    agent_id: str
+    run_name: str | None
+
+
 def generate_secret() -> str:
     """Generate a webhook secret of 256 random bits. Source: Standard Webhooks 1.0."""
     return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode("ascii")

@@ -23,11 +23,19 @@ from app.results.rules import TriggerType
 from app.runs.service import create_run
 from app.triggers import queries
 from app.triggers.models import TriggerEvent, WebhookSecret
+from app.triggers.remote_experiments import (
+    asks_for_a_run,
+    await_runs,
+    has_awaited_runs,
+    plan_experiment,
+    require_runs,
+)
 from app.triggers.rules import (
     DEBOUNCE,
     EVENT_RETENTION,
     MAX_SECRETS,
     LangfuseEvent,
+    RunRequest,
     TriggerEventStatus,
     TriggerEventType,
     decode_key,
@@ -69,14 +77,6 @@ class CreatedWebhookSecret(NamedTuple):
 
     row: WebhookSecret
     text: Secret
-
-
-class RunRequest(NamedTuple):
-    """A run that an event asks for."""
-
-    benchmark_id: str
-    agent_id: str
-    run_name: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +135,14 @@ def list_signing_secrets(
     return [SigningSecret(row.id, decode_key(_decrypt(row, box).reveal())) for row in rows]
 
 
+def list_secret_texts(
+    session: Session, benchmark_id: str, box: SecretBox, now: datetime
+) -> list[Secret]:
+    """The valid secrets of a benchmark, to sign a request with."""
+    rows = queries.list_active_secrets(session, benchmark_id, now)
+    return [_decrypt(row, box) for row in rows]
+
+
 def start_runs_by_webhook(
     session: Session,
     benchmark_id: str,
@@ -162,14 +170,17 @@ def start_runs_by_webhook(
     for agent_id in agent_ids:
         request = RunRequest(benchmark_id, agent_id, body.run_name)
         _start_run(session, event, request, TriggerType.WEBHOOK)
-    _settle_event(session, event, now)
+    settle_event(session, event, now)
     return event
 
 
 def record_langfuse_event(
     session: Session, langfuse_event: LangfuseEvent, call: VerifiedCall, now: datetime
 ) -> TriggerEvent:
-    """Record a Langfuse event and enqueue its runs; a repeated event returns its first record."""
+    """Record a Langfuse event and enqueue its runs; a repeated event returns its first record.
+
+    Raises: `NothingRunsTheAgent` when a remote experiment asks for a run that nothing can make.
+    """
     # A remote experiment has no ID, so the signed call itself identifies it.
     identity = (
         ("id", langfuse_event.id) if langfuse_event.id else ("call", call.secret_id, call.call_id)
@@ -189,12 +200,15 @@ def record_langfuse_event(
         return _find_earlier_event(session, dedup_key, None)
     event.benchmark_ids = list(benchmark_ids)
     if benchmark_ids:
+        if asks_for_a_run(langfuse_event):
+            requests = _langfuse_requests(session, langfuse_event)
+            require_runs(plan_experiment(session, langfuse_event, requests, now))
         enqueue(session, "triggers.start_runs", event_id=event.id)
         session.flush()
     else:
         unsupported = langfuse_event.type is TriggerEventType.OTHER
         reason = REASON_UNSUPPORTED_TYPE if unsupported else REASON_NO_RULE
-        _settle_event(session, event, now, reasons=[reason])
+        settle_event(session, event, now, reasons=[reason])
     return event
 
 
@@ -256,13 +270,22 @@ def enqueue_due_events(session: Session, now: datetime) -> None:
 def start_event_runs(session: Session, event_id: str, now: datetime) -> None:
     """Start the runs of a waiting event as the benchmarks are configured now; once."""
     event = queries.get_event(session, event_id, for_update=True)
-    if event.status != TriggerEventStatus.WAITING:
+    if event.status != TriggerEventStatus.WAITING or has_awaited_runs(session, event.id):
         return
     requests = _resolve_requests(
         session, TriggerEventType(event.type), event.subject or "", event.details
     )
     trigger = TriggerType.WEBHOOK if event.secret_id else TriggerType.EVENT
-    start_runs(session, event, requests, trigger, now, default_reason=REASON_NO_BENCHMARK)
+    reason = REASON_NO_BENCHMARK
+    if event.type == TriggerEventType.REMOTE_EXPERIMENT:
+        experiment = LangfuseEvent.from_json(event.details)
+        if asks_for_a_run(experiment):
+            plan = plan_experiment(session, experiment, requests, now)
+            await_runs(session, event, plan.awaited, now)
+            requests, reason = plan.started, "; ".join(plan.obstacles) or reason
+            if plan.awaited and not requests:
+                return
+    start_runs(session, event, requests, trigger, now, default_reason=reason)
 
 
 def start_runs(
@@ -288,7 +311,7 @@ def start_runs(
             reasons.append(f"{request.benchmark_id}, {request.agent_id}: {error.detail}")
     if not event.run_ids and not reasons:
         reasons.append(default_reason)
-    _settle_event(session, event, now, reasons=reasons)
+    settle_event(session, event, now, reasons=reasons)
 
 
 def record_new_run(session: Session, request: RunRequest, now: datetime) -> TriggerEvent:
@@ -322,7 +345,10 @@ def _resolve_requests(
             for request in requests
             if uploader in {None, request.agent_id} and _reads_uploads(session, request)
         ]
-    langfuse_event = LangfuseEvent.from_json(details)
+    return _langfuse_requests(session, LangfuseEvent.from_json(details))
+
+
+def _langfuse_requests(session: Session, langfuse_event: LangfuseEvent) -> list[RunRequest]:
     benchmark_ids = queries.find_benchmarks_for_langfuse(session, langfuse_event)
     options = langfuse_event.run_options
     run_name = options.get("runName")
@@ -368,9 +394,10 @@ def _start_run(
     event.benchmark_ids = sorted({*event.benchmark_ids, request.benchmark_id})
 
 
-def _settle_event(
+def settle_event(
     session: Session, event: TriggerEvent, now: datetime, *, reasons: Iterable[str] = ()
 ) -> None:
+    """End an event: STARTED if it has runs, otherwise IGNORED."""
     event.status = TriggerEventStatus.STARTED if event.run_ids else TriggerEventStatus.IGNORED
     event.reason = "; ".join(reasons) or None
     event.settled_at = now

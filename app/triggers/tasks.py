@@ -6,10 +6,9 @@ from app.core.errors import NotFound, Unavailable
 from app.core.resources import Resources
 from app.jobs.handlers import HANDLERS, JobContext
 from app.traces.registry import CollectionFailed
-from app.triggers import polling, service
+from app.triggers import awaited_runs, polling, remote_experiments, service
 from app.triggers.queries import SubscriptionKey
-from app.triggers.rules import TriggerEventType
-from app.triggers.service import RunRequest
+from app.triggers.rules import RunRequest, TriggerEventType
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +21,8 @@ def tick(res: Resources) -> None:
         service.enqueue_due_events(session, res.clock())
     with res.db.begin() as session:
         polling.enqueue_due_polls(session, res.clock())
+    with res.db.begin() as session:
+        remote_experiments.enqueue_due_steps(session, res.clock())
 
 
 @HANDLERS.register("triggers.on_event")
@@ -47,6 +48,26 @@ def start_runs(job: JobContext, *, event_id: str) -> None:
     """Start the runs of an event."""
     with job.resources.db.begin() as session:
         service.start_event_runs(session, event_id, job.resources.clock())
+
+
+@HANDLERS.register("triggers.await_failed")
+def await_failed(
+    job: JobContext,
+    *,
+    event_id: str,
+    benchmark_id: str,
+    agent_id: str,
+    message: str,
+    **_: object,
+) -> None:
+    """Settle the event when the agent could not be asked, or its runs not be listed, in any attempt."""
+    awaited_runs.end_waiting(job.resources, (event_id, benchmark_id, agent_id), message)
+
+
+@HANDLERS.register("triggers.await_run", on_failure="triggers.await_failed")
+def await_run(job: JobContext, *, event_id: str, benchmark_id: str, agent_id: str) -> None:
+    """Forward a remote experiment to the agent, or look whether its run is complete."""
+    awaited_runs.take_step(job.resources, (event_id, benchmark_id, agent_id))
 
 
 @HANDLERS.register("triggers.poll")

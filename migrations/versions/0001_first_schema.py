@@ -73,6 +73,7 @@ def upgrade() -> None:
         sa.Column("langfuse_public_key", sa.Text(), nullable=True),
         sa.Column("langfuse_secret_key", sa.Text(), nullable=True),
         sa.Column("otel_service_name", sa.Text(), nullable=True),
+        sa.Column("run_url", sa.Text(), nullable=True),
         sa.Column("credentials_refused_at", TIMESTAMP, nullable=True),
         sa.Column("archived", sa.Boolean(), nullable=False),
         sa.Column("revision", sa.BigInteger(), nullable=False),
@@ -681,6 +682,26 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("benchmark_id", "agent_id", name="pk_source_subscriptions"),
     )
+    op.create_table(
+        "awaited_runs",
+        sa.Column("event_id", sa.Text(), nullable=False),
+        sa.Column("benchmark_id", sa.Text(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("known_ids", JSON, nullable=True),
+        sa.Column("forwarded_at", TIMESTAMP, nullable=True),
+        sa.Column("polled_at", TIMESTAMP, nullable=True),
+        sa.Column("ends_at", TIMESTAMP, nullable=False),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name="fk_awaited_runs_agent_id", ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(
+            ["benchmark_id"], ["benchmarks.id"], name="fk_awaited_runs_benchmark_id", ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(
+            ["event_id"], ["trigger_events.id"], name="fk_awaited_runs_event_id", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("event_id", "benchmark_id", "agent_id", name="pk_awaited_runs"),
+    )
+    op.create_index("ix_awaited_runs_agent_id", "awaited_runs", ["agent_id"])
+    op.create_index("ix_awaited_runs_benchmark_id", "awaited_runs", ["benchmark_id"])
     op.create_table(
         "schedule_configs",
         sa.Column("id", sa.Text(), nullable=False),

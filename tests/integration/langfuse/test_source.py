@@ -119,6 +119,41 @@ def test_source__reads_the_newest_run_without_a_name(langfuse: FakeLangfuse) -> 
     assert len(collect_all(langfuse).traces) == 3
 
 
+def test_source__run_of_a_deleted_dataset_can_be_read(langfuse: FakeLangfuse) -> None:
+    langfuse.experiment(run="kept", items=2)
+    del langfuse.store.datasets["support"]
+    assert len(collect_all(langfuse, run_name="kept").traces) == 2
+    with pytest.raises(CollectionFailed, match="no dataset 'support'"):
+        collect_all(langfuse)
+
+
+def test_source__run_of_another_dataset_is_not_read_for_a_missing_one(
+    langfuse: FakeLangfuse,
+) -> None:
+    langfuse.experiment(dataset="other", run="nightly", items=2)
+    with pytest.raises(CollectionFailed, match="no dataset 'suport'"):
+        collect_all(langfuse, dataset_ref="suport", run_name="nightly")
+
+
+@pytest.mark.parametrize("name", ["langfuse", "langfuse_v3"])
+def test_source__label_of_a_categorical_score_is_an_attribute(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    server: FakeLangfuse = request.getfixturevalue(name)
+    server.experiment(
+        items=1, scores=[ScorePlan(name="Topic", value="refund", data_type="CATEGORICAL")]
+    )
+    [trace] = collect_all(server).traces
+    assert (trace.attributes["Topic"], trace.scores) == ("refund", {})
+
+
+def test_source__chat_messages_are_compared_by_their_last_answer(langfuse: FakeLangfuse) -> None:
+    messages = [{"role": "user", "content": "Capital?"}, {"role": "assistant", "content": "Rome"}]
+    langfuse.experiment(items=1, output_of=lambda _: messages, expected_of=lambda _: "Rome")
+    [trace] = collect_all(langfuse).traces
+    assert trace.output == trace.expected_output == "Rome"
+
+
 def test_source__failed_task_is_an_agent_error(langfuse: FakeLangfuse) -> None:
     langfuse.experiment(items=2, errors={1})
     failed = collect_all(langfuse).by_item["dataset-1-1"]

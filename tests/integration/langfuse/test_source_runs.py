@@ -61,6 +61,52 @@ def test_run__names_the_run_of_the_source_and_recognizes_it(
     assert rescored["sourceRunId"] == tuesday["sourceRunId"]
 
 
+def test_run__cluster_field_that_no_item_has_is_an_error(
+    service: Service, langfuse: FakeLangfuse
+) -> None:
+    langfuse.experiment(items=5)
+    agent(service, langfuse)
+    service.create_benchmark(source="langfuse", metrics=["ACCURACY"], clusterField="topic")
+    assert service.complete_run()["validity"] == "VALID"
+    service.patch("/benchmarks/bench-001", {"clusterField": "tpic"})
+    run = service.complete_run()
+    assert (run["status"], run["errorCode"]) == ("FAILED", "CLUSTER_FIELD_UNKNOWN")
+    assert "'tpic'" in run["errorMessage"]
+
+
+def test_run__labels_of_a_score_count_as_numbers_and_as_categories(
+    service: Service, langfuse: FakeLangfuse
+) -> None:
+    tone = ScorePlan(
+        name="Tone",
+        value=lambda number: "good" if number < 15 else "bad",
+        data_type="CATEGORICAL",
+    )
+    langfuse.experiment(items=20, scores=[tone])
+    agent(service, langfuse)
+    metric = {"key": "SCORE", "options": {"name": "Tone", "labels": "good=1,*=0"}}
+    service.create_benchmark(source="langfuse", metrics=[metric])
+    run = service.complete_run()
+    [share] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    assert (share["n"], share["mean"]) == (20, 0.75)
+    counts = service.get(f"/benchmark-runs/{run['id']}/categories", field="Tone")["items"]
+    assert [(row["category"], row["items"]) for row in counts] == [("bad", 5), ("good", 15)]
+
+
+def test_run__late_scores_are_no_difference_without_a_score(
+    service: Service, langfuse: FakeLangfuse
+) -> None:
+    langfuse.experiment(run="monday", items=5)
+    agent(service, langfuse)
+    benchmark(service)
+    first = service.complete_run()
+    langfuse.experiment(run="tuesday", items=5)
+    service.patch("/benchmarks/bench-001", {"lateScores": True})
+    second = service.complete_run()
+    assert second["fingerprint"] == first["fingerprint"]
+    assert second["verdict"]["differences"] == []
+
+
 def test_run__source_error_is_the_error_of_the_run(
     service: Service, langfuse: FakeLangfuse
 ) -> None:

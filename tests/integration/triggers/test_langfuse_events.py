@@ -12,7 +12,13 @@ from sqlalchemy import text
 from tests.integration.triggers.conftest import LANGFUSE_SECRET, TriggerSetup, as_json
 from tests.support.service import JSON, pair
 
-REMOTE = {"projectId": "p-1", "datasetId": "d-1", "datasetName": "support"}
+# A run that exists is evaluated; without `runName` somebody has to run the agent.
+REMOTE = {
+    "projectId": "p-1",
+    "datasetId": "d-1",
+    "datasetName": "support",
+    "payload": '{"runName": "run-1"}',
+}
 
 
 class LangfuseSender:
@@ -62,7 +68,7 @@ def test_langfuse_event__runs_benchmarks_with_matching_rules(
     set_rules(setup, {"event": "remote-experiment", "datasetName": "support", "projectId": "p-1"})
     set_rules(setup, {"event": "remote-experiment"}, benchmark_id="bench-002")
     set_rules(setup, {"event": "prompt-version"}, benchmark_id="bench-003")
-    event = langfuse.accepted({**REMOTE, "payload": "{}"})
+    event = langfuse.accepted(REMOTE)
     assert (event["status"], event["benchmarkIds"], event["runIds"]) == (
         "WAITING",
         ["bench-001", "bench-002"],
@@ -214,7 +220,7 @@ def test_start_runs__one_failure_does_not_stop_the_others(
     setup.service.create_benchmark("bench-002", evaluates=["agent-002"], metrics=["ROUGE"])
     for benchmark_id in ("bench-001", "bench-002"):
         set_rules(setup, {"event": "remote-experiment"}, benchmark_id=benchmark_id)
-    langfuse.accepted({**REMOTE, "payload": {"agent": "agent-001"}})
+    langfuse.accepted({**REMOTE, "payload": {"agent": "agent-001", "runName": "run-1"}})
     setup.service.work()
     [event] = setup.list_events()
     assert (event["status"], len(event["runIds"])) == ("STARTED", 1)

@@ -213,6 +213,13 @@ def _fetch_dataset(client: LangfuseClient, name: str) -> JSON:
     return dataset
 
 
+def has_dataset(client: LangfuseClient, dataset_id: str) -> bool:
+    """Whether a dataset with this ID exists; only the list knows IDs."""
+    fetch = partial(fetch_page, client, "/v2/datasets", {"limit": DATASETS_PER_PAGE})
+    pages = iter_pages(fetch, limit=DATASETS_PER_PAGE, rows_name="datasets")
+    return any(row.get("id") == dataset_id for page in pages for row in page.rows)
+
+
 def missing_dataset_ref() -> DatasetNotFound:
     """The error of a benchmark that names neither a dataset nor a run."""
     return DatasetNotFound(

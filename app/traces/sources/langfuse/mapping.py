@@ -21,7 +21,7 @@ from app.traces.sources.langfuse.json_fields import (
     require_text,
 )
 from app.traces.sources.langfuse.reader import TraceLink
-from app.traces.sources.langfuse.scores import select_scores
+from app.traces.sources.langfuse.scores import select_labels, select_scores
 from app.traces.sources.langfuse.usage import (
     CALL_TYPES,
     TASK_SPAN_NAME,
@@ -111,6 +111,7 @@ def map_row(
     output = normalize_raw_text(row.get("output"))
     failed = row.get("level") == "ERROR"
     metadata = get_object(row, "metadata")
+    scores = [*(row.get("scores") or ()), *late_scores]
     return Trace(
         trace_id=task.trace_id,
         item_id=get_text(row, "experimentItemId") or task.trace_id,
@@ -126,7 +127,8 @@ def map_row(
         attributes=parse_metadata(metadata)
         | parse_metadata(get_object(row, "experimentItemMetadata"))
         | usage.attributes
-        | parse_fields(row),
+        | parse_fields(row)
+        | select_labels(scores, task_id=task.id),
         url=link(task.trace_id, task.id),
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
@@ -134,7 +136,7 @@ def map_row(
         latency_ms=task_latency_ms(task),
         tool_calls=usage.tool_calls,
         turns=usage.turns,
-        scores=select_scores([*(row.get("scores") or ()), *late_scores], task_id=task.id),
+        scores=select_scores(scores, task_id=task.id),
     )
 
 
@@ -142,7 +144,7 @@ def map_root(
     root: Mapping[str, Any],
     texts: tuple[str | None, str | None],
     usage: AgentUsage,
-    scores: Iterable[Any],
+    scores: Sequence[Any],
     link: TraceLink,
     item_key: str | None,
 ) -> Trace:
@@ -167,7 +169,8 @@ def map_root(
         attributes=parse_metadata(metadata)
         | ({"name": name} if name else {})
         | usage.attributes
-        | parse_fields(root),
+        | parse_fields(root)
+        | select_labels(scores, task_id=task.id),
         url=link(task.trace_id, None),
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
@@ -191,6 +194,8 @@ def map_trace(
     output, failed = _task_text(task_row, trace, "output"), task_row.get("level") == "ERROR"
     usage = sum_usage(_select_agent_calls(task, spans))
     tags = first_tags(trace.get("tags"))
+    scores = [*bundle.scores.get(item.trace_id, ()), *(trace.get("scores") or ())]
+    task_id = task.id if task else ""
     return Trace(
         trace_id=item.trace_id,
         item_id=item.item_id,
@@ -203,7 +208,8 @@ def map_trace(
         tags=tags if dataset_item is not None else (*tags, TAG_EXPECTED_OUTPUT_GONE),
         attributes=parse_metadata(get_object(trace, "metadata"))
         | parse_metadata(get_object(dataset_item or {}, "metadata"))
-        | parse_fields(trace),
+        | parse_fields(trace)
+        | select_labels(scores, task_id=task_id),
         url=link(item.trace_id, item.span_id),
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
@@ -211,10 +217,7 @@ def map_trace(
         latency_ms=_trace_latency_ms(task, trace),
         tool_calls=usage.tool_calls,
         turns=usage.turns,
-        scores=select_scores(
-            [*bundle.scores.get(item.trace_id, ()), *(trace.get("scores") or ())],
-            task_id=task.id if task else "",
-        ),
+        scores=select_scores(scores, task_id=task_id),
     )
 
 

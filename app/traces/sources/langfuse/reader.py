@@ -40,7 +40,7 @@ class ExperimentRun:
     """A run (experiment or dataset run) as the server describes it now.
 
     `start` and `end` are in milliseconds since 1970; `item_count` is the number of traces that the
-    server reports. `dataset_items` is the number of active items of the dataset at `start`; None
+    server reports. `dataset_id` is known by API v4. `dataset_items` is the number of active items of the dataset at `start`; None
     when it is unknown or not asked for.
     """
 
@@ -51,6 +51,7 @@ class ExperimentRun:
     end: int
     item_count: int
     dataset_items: int | None = None
+    dataset_id: str | None = None
 
     def to_json(self) -> JSON:
         return {
@@ -61,6 +62,7 @@ class ExperimentRun:
             "end": self.end,
             "itemCount": self.item_count,
             "datasetItems": self.dataset_items,
+            "datasetId": self.dataset_id,
         }
 
     @classmethod
@@ -73,6 +75,7 @@ class ExperimentRun:
             end=int(document["end"]),
             item_count=int(document["itemCount"]),
             dataset_items=document["datasetItems"],
+            dataset_id=document.get("datasetId"),
         )
 
 

@@ -45,15 +45,33 @@ def select_scores(scores: Iterable[Any], *, task_id: str) -> dict[str, float]:
     Among several scores with one name, a score of the trace precedes one of its task, which
     precedes one of a child span; then the newest wins.
     """
-    usable = [score for score in scores if isinstance(score, dict) and _is_usable(score)]
-    # Ascending, so that the preferred score overwrites the others in the dictionary.
-    usable.sort(key=lambda score: (_priority(score, task_id), str(score.get("timestamp") or "")))
     return {
         name: number
-        for score in usable
+        for score in _by_priority(scores, task_id)
         if (name := get_text(score, "name")) is not None
         and (number := _numeric_value(score)) is not None
     }
+
+
+def select_labels(scores: Iterable[Any], *, task_id: str) -> dict[str, str]:
+    """The labels of the categorical scores by name; the same one as `select_scores` among several."""
+    return {
+        name: label
+        for score in _by_priority(scores, task_id)
+        if (name := get_text(score, "name")) is not None
+        and score.get("dataType") == "CATEGORICAL"
+        # API v4 has the label as value, API v3 beside a number.
+        and (label := get_text(score, "stringValue") or get_text(score, "value")) is not None
+    }
+
+
+def _by_priority(scores: Iterable[Any], task_id: str) -> list[dict[str, Any]]:
+    """The scores of others, ascending: the preferred one of a name is the last."""
+    foreign = [score for score in scores if isinstance(score, dict) and not _is_own(score)]
+    return sorted(
+        foreign,
+        key=lambda score: (_priority(score, task_id), str(score.get("timestamp") or "")),
+    )
 
 
 def group_by_trace(scores: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
@@ -69,9 +87,8 @@ def group_by_trace(scores: Iterable[Mapping[str, Any]]) -> dict[str, list[Mappin
     return groups
 
 
-def _is_usable(score: Mapping[str, Any]) -> bool:
-    own = (get_text(score, "id") or "").startswith(OWN_SCORE_PREFIX)
-    return not own and _numeric_value(score) is not None
+def _is_own(score: Mapping[str, Any]) -> bool:
+    return (get_text(score, "id") or "").startswith(OWN_SCORE_PREFIX)
 
 
 def _priority(score: Mapping[str, Any], task_id: str) -> int:

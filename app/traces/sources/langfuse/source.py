@@ -24,6 +24,7 @@ from app.traces.sources.langfuse.catalog import (
     count_dataset_items,
     find_dataset,
     find_project_id,
+    has_dataset,
     list_runs,
     missing_dataset_ref,
     open_reader,
@@ -37,7 +38,12 @@ from app.traces.sources.langfuse.client import (
     throttle_name,
 )
 from app.traces.sources.langfuse.dataset_items import list_items
-from app.traces.sources.langfuse.errors import BadResponse, SourceRunEmpty, SourceRunNotFound
+from app.traces.sources.langfuse.errors import (
+    BadResponse,
+    DatasetNotFound,
+    SourceRunEmpty,
+    SourceRunNotFound,
+)
 from app.traces.sources.langfuse.reader import (
     INITIAL_CURSOR,
     ApiVersionMismatch,
@@ -49,6 +55,7 @@ from app.traces.sources.langfuse.reader import (
 )
 from app.traces.sources.langfuse.retry import COLLECTION_POLICY, LangfusePolicy
 from app.traces.sources.langfuse.scores import write_scores
+from app.traces.sources.langfuse.texts import clean_texts
 from app.traces.sources.langfuse.threads import HEARTBEAT_S, with_heartbeat
 from app.traces.sources.langfuse.window_reader import WindowReader, estimate_requests
 from app.traces.types import Trace
@@ -78,7 +85,7 @@ class LangfuseSource:
                 yield TracePage(traces=(), cursor=last_cursor)
                 continue
             last_cursor = page.cursor or last_cursor
-            yield page
+            yield replace(page, traces=tuple(map(clean_texts, page.traces)))
 
     def _read(
         self,
@@ -149,7 +156,12 @@ class _CollectionReader:
         with both APIs is asked through both.
         Raises: `ApiVersionMismatch` when the server offers none of them; `SourceRunNotFound`.
         """
-        dataset = self._find_dataset(client)
+        try:
+            dataset = self._find_dataset(client)
+        except DatasetNotFound:
+            if (cursor := self._find_run_of_deleted_dataset(client, project_id)) is None:
+                raise
+            return cursor
         offered, rejections = list[RunReader](), list[str]()
         for api in apis:
             reader = self._open_reader(client, api, project_id)
@@ -168,6 +180,24 @@ class _CollectionReader:
         if not offered:
             raise ApiVersionMismatch("; ".join(rejections))
         raise self._run_not_found(offered[0], dataset)
+
+    def _find_run_of_deleted_dataset(
+        self, client: LangfuseClient, project_id: str | None
+    ) -> CollectionCursor | None:
+        """The named run, if its dataset was deleted: API v4 keeps the rows of its experiments."""
+        if self.query.run_name is None:
+            return None
+        reader = self._open_reader(client, "v4", project_id)
+        try:
+            run = reader.find_run(None, self.query.run_name)
+        except ApiVersionMismatch:
+            return None
+        # A run of another dataset with this name is not the one that is asked for.
+        if run is None or run.dataset_id is None or has_dataset(client, run.dataset_id):
+            return None
+        settled_run = self._wait_until_settled(client, reader, run)
+        now = self.source.resources.clock()
+        return CollectionCursor(api="v4", run=settled_run, project_id=project_id, as_of=now)
 
     def _find_dataset(self, client: LangfuseClient) -> LangfuseDataset | None:
         """The dataset of the benchmark; None when the query names a run and no dataset."""

@@ -348,4 +348,5 @@ def _parse_run(row: JSON, dataset: LangfuseDataset | None) -> ExperimentRun:
         start=start,
         end=start if end is None else max(end, start),
         item_count=int(item_count),
+        dataset_id=get_text(row, "datasetId"),
     )

@@ -1,0 +1,174 @@
+"""Remote experiments of Langfuse: the agent is asked to run, and its new run is evaluated."""
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from standardwebhooks.webhooks import Webhook
+
+from app.triggers.awaited_runs import take_step
+from app.triggers.models import AwaitedRun
+from tests.integration.triggers.conftest import LANGFUSE_SECRET, TriggerSetup
+from tests.integration.triggers.test_langfuse_events import LangfuseSender, set_rules
+from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
+from tests.support.service import JSON
+
+EXPERIMENT = {"projectId": "p-1", "datasetId": "d-1", "datasetName": "support", "payload": "{}"}
+
+
+@dataclass
+class RunUrl:
+    """A server that runs an agent when it gets a request; `status` is its answer."""
+
+    url: str = ""
+    status: int = 202
+    requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+
+
+@pytest.fixture
+def run_url() -> Iterator[RunUrl]:
+    agent = RunUrl()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            agent.requests.append((dict(self.headers.items()), body))
+            self.send_response(agent.status)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        agent.url = f"http://127.0.0.1:{server.server_port}/run"
+        yield agent
+        server.shutdown()
+
+
+@pytest.fixture
+def source() -> Iterator[FakeLangfuse]:
+    with run_fake_langfuse() as running:
+        running.experiment(run="old", items=3)
+        yield running
+
+
+@pytest.fixture
+def sender(setup: TriggerSetup, source: FakeLangfuse) -> LangfuseSender:
+    """A sender of events to a benchmark of a Langfuse dataset."""
+    setup.service.patch(
+        "/agents/agent-001",
+        {
+            "langfuseUrl": source.url,
+            "langfusePublicKey": source.public_key,
+            "langfuseSecretKey": source.secret_key,
+        },
+    )
+    setup.service.patch("/benchmarks/bench-001", {"source": "langfuse", "metrics": ["ACCURACY"]})
+    set_rules(setup, {"event": "remote-experiment"})
+    setup.service.post("/langfuse-secrets", {"name": "one", "secret": LANGFUSE_SECRET})
+    return LangfuseSender(setup)
+
+
+def refused(sender: LangfuseSender) -> JSON:
+    response = sender.send(EXPERIMENT)
+    assert response.status_code == 409, response.text
+    problem: JSON = response.json()
+    return problem
+
+
+def only_event(setup: TriggerSetup) -> JSON:
+    [event] = setup.list_events(type="remote-experiment")
+    return event
+
+
+def test_experiment__nothing_runs_the_agent_is_refused_with_the_reason(
+    setup: TriggerSetup, sender: LangfuseSender
+) -> None:
+    assert "set its runUrl" in refused(sender)["detail"]
+    setup.service.patch("/agents/agent-001", {"runUrl": "http://127.0.0.1:9/run"})
+    assert "/webhook-secrets" in refused(sender)["detail"]
+    setup.service.post("/benchmarks/bench-001/webhook-secrets", {})
+    setup.service.patch("/benchmarks/bench-001", {"datasetRef": "other"})
+    assert "reads the dataset 'other'" in refused(sender)["detail"]
+    setup.service.patch("/benchmarks/bench-001", {"source": "local"})
+    assert "'local' neither runs the agent" in refused(sender)["detail"]
+    setup.service.work()
+    # The old run is not evaluated in its place.
+    assert (setup.list_runs(), setup.list_events(type="remote-experiment")) == ([], [])
+
+
+def test_experiment__request_is_forwarded_and_the_new_run_is_evaluated(
+    setup: TriggerSetup, sender: LangfuseSender, source: FakeLangfuse, run_url: RunUrl
+) -> None:
+    setup.service.patch("/agents/agent-001", {"runUrl": run_url.url})
+    secret = setup.service.post("/benchmarks/bench-001/webhook-secrets", {})["secret"]
+    event = sender.accepted(EXPERIMENT)
+    setup.service.work()
+    [(headers, body)] = run_url.requests
+    assert Webhook(secret).verify(body, {name.lower(): text for name, text in headers.items()}) == {
+        "type": "remote-experiment",
+        "data": {
+            "eventId": event["id"],
+            "benchmarkId": "bench-001",
+            "agentId": "agent-001",
+            "datasetName": "support",
+            "projectId": "p-1",
+        },
+    }
+    assert json.loads(body)["data"]["eventId"] == event["id"]
+    assert (setup.list_runs(), only_event(setup)["status"]) == ([], "WAITING")
+    source.experiment(run="new", items=3)
+    setup.tick(minutes=1)
+    [run] = setup.list_runs()
+    assert (run["runName"], run["triggeredBy"], run["triggerEventId"]) == (
+        "new",
+        "WEBHOOK",
+        event["id"],
+    )
+    assert only_event(setup)["status"] == "STARTED"
+
+
+def test_experiment__without_a_new_run_ends_at_the_limit(
+    setup: TriggerSetup, sender: LangfuseSender, run_url: RunUrl
+) -> None:
+    setup.service.patch("/agents/agent-001", {"runUrl": run_url.url})
+    setup.service.post("/benchmarks/bench-001/webhook-secrets", {})
+    sender.accepted(EXPERIMENT)
+    setup.service.work()
+    setup.tick(hours=7)
+    event = only_event(setup)
+    assert (event["status"], setup.list_runs()) == ("IGNORED", [])
+    assert "no complete new run" in event["reason"]
+
+
+def test_experiment__gone_run_url_is_the_reason_of_the_event(
+    setup: TriggerSetup, sender: LangfuseSender, run_url: RunUrl
+) -> None:
+    run_url.status = 410
+    setup.service.patch("/agents/agent-001", {"runUrl": run_url.url})
+    setup.service.post("/benchmarks/bench-001/webhook-secrets", {})
+    sender.accepted(EXPERIMENT)
+    setup.service.work()
+    event = only_event(setup)
+    assert (event["status"], len(run_url.requests)) == ("IGNORED", 1)
+    assert "HTTP 410" in event["reason"]
+
+
+def test_experiment__repeated_step_sends_the_same_id(
+    setup: TriggerSetup, sender: LangfuseSender, run_url: RunUrl
+) -> None:
+    setup.service.patch("/agents/agent-001", {"runUrl": run_url.url})
+    setup.service.post("/benchmarks/bench-001/webhook-secrets", {})
+    event = sender.accepted(EXPERIMENT)
+    setup.service.work()
+    key = (event["id"], "bench-001", "agent-001")
+    # As after a kill between the request and its record.
+    with setup.service.resources.db.begin() as session:
+        session.get_one(AwaitedRun, key).forwarded_at = None
+    take_step(setup.service.resources, key)
+    ids = {headers["webhook-id"] for headers, _ in run_url.requests}
+    assert (len(run_url.requests), len(ids)) == (2, 1)
