@@ -1076,6 +1076,7 @@ def downgrade() -> None:
     op.drop_table("alert_events")
     op.drop_table("webhook_secrets")
     op.drop_table("schedule_configs")
+    op.drop_table("awaited_runs")
     op.drop_table("source_subscriptions")
     op.drop_table("local_traces")
     op.drop_table("kpi_definitions")
