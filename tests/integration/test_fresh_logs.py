@@ -1,12 +1,14 @@
-"""Logs that the installed version of Inspect AI writes now: the importer reads what its own reader does.
+"""Logs that installed evaluation tools write now.
 
-inspect-ai is no dependency: it brings 300 MB along. MOSAICO_INSPECT_PYTHON names an interpreter that
-has it: `python -m venv X && X/bin/pip install inspect-ai`.
+The tools are no dependencies, because they bring hundreds of megabytes along.
+MOSAICO_INSPECT_PYTHON names an interpreter with inspect-ai (`python -m venv X && X/bin/pip install
+inspect-ai`), MOSAICO_PROMPTFOO the program promptfoo (`npm install promptfoo`).
 """
 
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -111,3 +113,35 @@ def test_inspect_importer__reads_what_the_tool_writes_now(tmp_path: Path, log_fo
         if not failed:
             assert trace.scores["TASK_PASSED"] == sample["passed"]
             assert [trace.input_tokens] == sample["tokens"]
+
+
+PROMPTFOO_CONFIG = {
+    "prompts": ["{{a}}", "It is {{a}}"],
+    "providers": ["echo"],
+    "tests": [
+        {"vars": {"a": "Rome"}, "assert": [{"type": "equals", "value": "Rome"}]},
+        {"vars": {"a": "2"}, "assert": [{"type": "contains", "value": "2"}]},
+    ],
+}
+
+
+@pytest.mark.parametrize("suffix", ["json", "jsonl"])
+def test_promptfoo_importer__reads_what_the_tool_writes_now(tmp_path: Path, suffix: str) -> None:
+    program = os.environ.get("MOSAICO_PROMPTFOO") or shutil.which("promptfoo")
+    if program is None:
+        pytest.skip("promptfoo is not installed; set MOSAICO_PROMPTFOO")
+    (tmp_path / "config.json").write_text(json.dumps(PROMPTFOO_CONFIG))
+    switches = ("TELEMETRY", "UPDATE", "REMOTE_GENERATION")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        **{f"PROMPTFOO_DISABLE_{name}": "1" for name in switches},
+    }
+    results = tmp_path / f"results.{suffix}"
+    words = [program, "eval", "-c", "config.json", "--no-cache", "-o", str(results)]
+    # Its exit code is 100, because one assertion fails.
+    subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    imported = import_path(results)
+    assert imported.format == "promptfoo"
+    passed = {trace.output: trace.scores["TASK_PASSED"] for trace in imported.traces}
+    assert passed == {"Rome": 1.0, "It is Rome": 0.0, "2": 1.0, "It is 2": 1.0}
