@@ -47,18 +47,20 @@ from app.schedules.router import summary_router as daily_summary
 from app.traces.otel.router import PATHS as OTLP_PATHS
 from app.traces.otel.router import TRACES_PATH
 from app.traces.otel.router import router as otlp_receiver
+from app.traces.pages import router as dataset_pages
 from app.traces.router import router as local_datasets
 from app.triggers.router import events as trigger_events
 from app.triggers.router import langfuse_secrets, webhook_secrets, webhooks
 
 PREFIX = "/api/v1"
 
-# Routes that read their body in chunks; every other body is JSON of at most 1 MiB.
+# Routes that read their body in chunks; every other body is of at most 1 MiB.
 STREAMED_ROUTES = frozenset[tuple[str, str]](
     {
         ("POST", f"{PREFIX}/local-datasets"),
         ("POST", f"{PREFIX}/local-datasets/import"),
         ("POST", TRACES_PATH),
+        ("POST", "/datasets"),
     }
 )
 
@@ -115,6 +117,7 @@ PAGES: tuple[APIRouter, ...] = (
     key_pages,
     formula_page,
     system_pages,
+    dataset_pages,
 )
 
 # Paths that are neither pages nor below `/api/`: they need no key and read none.

@@ -12,7 +12,11 @@ MAX_CHARS = 200
 MAX_FIELDS = 100
 
 # Pages whose address names another collection than the API does.
-PAGE_COLLECTIONS = {"runs": "benchmark-runs", "schedules": "schedule-configs"}
+PAGE_COLLECTIONS = {
+    "runs": "benchmark-runs",
+    "schedules": "schedule-configs",
+    "datasets": "local-datasets",
+}
 
 
 def audit_request(request: Request, session: Session, outcome: AuditOutcome = "done") -> None:

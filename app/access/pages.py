@@ -17,7 +17,7 @@ from app.core.errors import AppError, Unauthorized
 from app.core.web import pages
 from app.core.web.cross_site import require_same_origin
 from app.core.web.deps import SAFE_METHODS, Res
-from app.core.web.forms import SentForm
+from app.core.web.forms import FORM_TYPE, SentForm
 from app.core.web.page_text import find_zone
 from app.core.web.pages import ZONE_COOKIE, build_url, public_url, render_page
 
@@ -126,7 +126,7 @@ async def render_error(request: Request, error: AppError) -> Response:
         query = f"?{request.url.query}" if request.url.query else ""
         return RedirectResponse(build_url("/login", next=request.url.path + query), SEE_OTHER)
     # What the user typed survives: it is sent after the login.
-    body = (await request.body())[:MAX_DRAFT_CHARS].decode("utf-8", "replace")
+    body = (await request.body()).decode("utf-8", "replace") if _is_small_form(request) else ""
     return _login_page(
         request, _page_before(request), message="Your session has ended; log in to go on.",
         status=error.status, draft=_without_secrets(body), draft_action=request.url.path,
@@ -169,6 +169,13 @@ def _with_cookie(request: Request, response: Response, new_session: NewSession) 
 def _record_login(session: Session, new_session: NewSession, action: str) -> None:
     actor = AuditActor(type="key", id=new_session.key_id)
     record_action(session, actor, action, AuditResource("keys", new_session.key_id))
+
+
+def _is_small_form(request: Request) -> bool:
+    """Whether the body is a form that may be read into memory; an upload of a file is not."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    length = request.headers.get("content-length", "")
+    return kind == FORM_TYPE and length.isdecimal() and int(length[:20]) <= MAX_DRAFT_CHARS
 
 
 def _without_secrets(body: str) -> str:

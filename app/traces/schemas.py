@@ -2,7 +2,15 @@
 
 from datetime import datetime
 
-from app.core.schemas import StoredText, WireModel
+from app.core.schemas import ShortText, StoredText, WireModel
+
+
+class UploadForm(WireModel):
+    """The fields of an upload besides its file; without a run name that of the file is used."""
+
+    name: ShortText
+    run_name: ShortText | None = None
+    replace: bool = False
 
 
 class LocalDatasetView(WireModel):

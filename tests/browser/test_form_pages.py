@@ -13,7 +13,7 @@ from app.main import create_app
 from tests.browser.conftest import Site
 from tests.integration.notifications.conftest import receiving
 from tests.support.http import serving
-from tests.support.service import working
+from tests.support.service import ndjson, pair, working
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -204,6 +204,26 @@ def test_key__is_shown_once_and_copied_in_an_insecure_context(subjects: Site, si
         page.on("dialog", lambda dialog: dialog.accept())
         page.get_by_role("button", name="Revoke").click()
         expect(page.get_by_role("row", name="nightly CI")).to_contain_text("revoked")
+
+
+def test_dataset__file_is_uploaded_and_a_wrong_line_is_named(subjects: Site, site: Site) -> None:
+    page = site.open("/datasets")
+
+    def upload(content: bytes) -> None:
+        file: Any = {"name": "night.jsonl", "mimeType": "text/plain", "buffer": content}
+        page.get_by_label("File").set_input_files(file)
+        page.get_by_label("Dataset", exact=True).fill("tides")
+        page.get_by_role("button", name="Upload", exact=True).click()
+
+    upload(b'{"traceId": "t-1"}\nno trace\n')
+    assert "line 2" in _error_of(page, "file")
+    upload(ndjson(pair(number) for number in range(3)))
+    expect(page.get_by_role("row", name="tides")).to_contain_text("night")
+    [dataset] = site.service.get("/local-datasets")["items"]
+    assert (dataset["name"], dataset["runName"], dataset["traceCount"]) == ("tides", "night", 3)
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("No uploads yet")).to_be_visible()
 
 
 def test_every_form__of_another_site_is_refused(subjects: Site, site: Site) -> None:

@@ -17,7 +17,7 @@ PATHS = (
     f"{RUN}/items?item=case-000&base=run-billing-support-1", "/inbox", "/inbox?tab=silenced",
     "/agents", "/agents/billing", "/benchmarks", "/benchmarks/support", "/schedules", "/schedules/nightly",
     "/alerts", "/alerts/rule-1", "/alerts/events/alert-0", "/incidents", "/incidents/alert-0",
-    "/endpoints", "/endpoints/endpoint-1", "/keys", "/providers", "/system",
+    "/endpoints", "/endpoints/endpoint-1", "/keys", "/providers", "/system", "/datasets",
     "/formulas?formula=AVERAGE(EXACT_MATCH,ROUGE)&run=run-billing-support-0",
 )  # fmt: skip
 # A form has no data of its own, and so no twin in the API.
@@ -29,6 +29,7 @@ FORM_PATHS = (
 )  # fmt: skip
 EMPTY_PATHS = (
     "/", "/runs", "/inbox", "/agents", "/benchmarks", "/schedules", "/alerts", "/incidents", "/endpoints",
+    "/datasets",
 )  # fmt: skip
 # One worker starts one Chromium.
 pytestmark = pytest.mark.xdist_group("browser")

@@ -59,6 +59,7 @@ NAVIGATION: Final = (
     NavItem("Inbox", "/inbox"),
     NavItem("Alerts", "/alerts"),
     NavItem("Schedules", "/schedules"),
+    NavItem("Datasets", "/datasets", is_main=False),
     NavItem("Formulas", "/formulas", is_main=False),
     NavItem("Endpoints", "/endpoints", is_main=False),
     NavItem("API keys", "/keys", is_main=False),
