@@ -12,7 +12,7 @@ from app.comparison import stored_run_comparison
 from app.comparison.schemas import CategoryValues, Comparison
 from app.core.keyset import PageParams
 from app.core.problem_documents import PROBLEMS
-from app.core.schemas import Identifier, Instant, Page, ShortText
+from app.core.schemas import Instant, Page, ShortText
 from app.core.web.deps import Hub, Res
 from app.core.web.sse import EventSnapshot, stream_events
 from app.kpis.queries import get_kpis_of_run
@@ -56,7 +56,7 @@ RunId = Annotated[str, Path(alias="runId")]
 TraceId = Annotated[str, Path(alias="traceId", description="ID that the source gave the trace.")]
 
 
-Ids = Annotated[list[Identifier], Query(max_length=MAX_FILTER_VALUES)]
+Ids = Annotated[list[str], Query(max_length=MAX_FILTER_VALUES)]
 
 
 async def _run_filter(

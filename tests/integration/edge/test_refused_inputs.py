@@ -196,7 +196,7 @@ def test_query_parameters__states_of_other_lists_may_be_repeated(
     ("path", "name"),
     [
         ("/benchmark-runs?limit=1&limit=2", "limit"),
-        ("/benchmark-runs?agentId=a&agentId=b", "agentId"),
+        ("/kpi-history?agentId=a&agentId=b", "agentId"),
         ("/benchmark-runs?cursor=a&cursor=b", "cursor"),
         ("/agents?archived=true&archived=false", "archived"),
         ("/audit?action=a&action=b", "action"),

@@ -131,8 +131,8 @@ def client_variables(service: Service) -> dict[str, str]:
 def test_openapi__spectral_finds_nothing(description: Path, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text('extends: ["spectral:oas"]\n')
     spectral = npm_programs(TOOLS) / "spectral"
-    command = [spectral, "lint", "--ruleset", "rules.yaml", "--fail-severity", "warn", description]
-    run_tool(command, tmp_path)
+    options = ("--ruleset", "rules.yaml", "--fail-severity", "warn")
+    run_tool((spectral, "lint", *options, description), tmp_path)
 
 
 def test_openapi__is_valid_openapi_3_1(description: Path, tmp_path: Path) -> None:
@@ -147,11 +147,12 @@ def test_python_client__sends_the_requests_of_the_readme(
     service: Service, description: Path, tmp_path: Path
 ) -> None:
     programs = python_programs(TOOLS / "requirements.lock")
-    generator = [programs / "openapi-python-client", "generate", "--path", description]
-    run_tool([*generator, "--output-path", "client", "--meta", "none"], tmp_path)
+    generator = programs / "openapi-python-client"
+    options = ("--output-path", "client", "--meta", "none")
+    run_tool((generator, "generate", "--path", description, *options), tmp_path)
     (tmp_path / "traces.jsonl").write_text(TRACES)
     with working(service):
-        script = [programs / "python", "-c", PYTHON_REQUESTS]
+        script = (programs / "python", "-c", PYTHON_REQUESTS)
         # As in the README: 0.5 times a ROUGE of 0.75 plus 0.5 times an ACCURACY of 0.5.
         assert run_tool(script, tmp_path, **client_variables(service)).split() == ["0.625"]
 
