@@ -63,6 +63,8 @@ def collect_traces(job: JobContext, run_id: str) -> None:
         # In a read transaction of its own: it reads all items, and must not hold the lock of the
         # run meanwhile.
         fingerprint = find_fingerprint(session, run_id, lease.plan)
+        if ranges:
+            shards.require_clusters(session, lease)
     with res.db.begin() as session:
         shards.create_shards(session, lease, ranges, fingerprint)
 

@@ -51,6 +51,19 @@ _VALUE = struct.Struct(">id")
 _NULL_VALUE = _NO_NOTES = _LENGTH.pack(NULL)
 
 
+def require_clusters(session: Session, lease: RunLease) -> None:
+    """Raise `CollectionFailed` when the benchmark has a `clusterField` that no item has. Reads all
+    traces in the worst case: never call it in a transaction that holds the lock of the run.
+    """
+    field = lease.plan.cluster_field
+    if field is not None and not has_attribute(session, lease.collection_id, field):
+        raise CollectionFailed(
+            f"no item has {field!r}, the clusterField of the benchmark: neither as an attribute nor as a"
+            f" tag {field}:…; correct clusterField, or set it to null",
+            code="CLUSTER_FIELD_UNKNOWN",
+        )
+
+
 def _no_traces(plan: RunPlan) -> str:
     if plan.production is None:
         return "the source has no traces for this run; check the dataset and the run name"
@@ -75,13 +88,6 @@ def create_shards(
         return
     if not ranges:
         raise CollectionFailed(_no_traces(lease.plan), code="NO_TRACES")
-    field = lease.plan.cluster_field
-    if field is not None and not has_attribute(session, lease.collection_id, field):
-        raise CollectionFailed(
-            f"no item has {field!r}, the clusterField of the benchmark: neither as an attribute nor as a"
-            f" tag {field}:…; correct clusterField, or set it to null",
-            code="CLUSTER_FIELD_UNKNOWN",
-        )
     session.execute(
         insert(RunShard),
         [
