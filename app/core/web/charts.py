@@ -38,6 +38,7 @@ from app.core.web.svg import (
 ROW = 40
 MAX_BARS = 300
 MAX_LABELS = 6
+MAX_INTERVALS = 60
 SPARK_WIDTH, SPARK_HEIGHT, SPARK_MARGIN = 120, 26, 4
 # The legend of a file: the pages name each verdict in words.
 LEGEND = 16
@@ -304,7 +305,8 @@ def _bands(pixels: Sequence[float], points: Sequence[TrendPoint], y: Axis) -> It
         upper = " ".join(f"{x:.1f},{high:.1f}" for x, _, high in intervals)
         lower = " ".join(f"{x:.1f},{low:.1f}" for x, low, _ in reversed(intervals))
         yield f'<polygon class="band" points="{upper} {lower}" fill="{BAND}"/>'
-    for x, low, high in intervals:
+    # Of many runs the area says enough.
+    for x, low, high in intervals if len(intervals) <= MAX_INTERVALS else ():
         yield (
             f'<line class="line" x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{high:.1f}"'
             f' stroke="{LINE}" stroke-opacity="0.4"/>'
