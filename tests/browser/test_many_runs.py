@@ -1,0 +1,33 @@
+"""Acceptance criterion 15 of issue 20: pages at 10,000 runs. `python -m benchmarks pages` measures times."""
+
+import pytest
+from sqlalchemy import text
+
+from tests.browser.conftest import Site
+from tests.support.many_runs import write_many_runs
+
+MAX_NODES, MAX_REQUESTS, MAX_POINTS, MAX_LIST_BYTES = 2000, 6, 180, 60_000
+TREND = "/benchmarks/support/kpis/support-pass?agent=billing&days=3660"
+pytestmark = pytest.mark.xdist_group("browser")
+
+
+@pytest.fixture(scope="module")
+def many_runs(module_site: Site) -> Site:
+    """Made in the database, which takes seconds: fewer runs would not show what grows with them."""
+    with module_site.service.resources.db.begin() as session:
+        write_many_runs(session)
+        session.execute(text("ANALYZE"))
+    return module_site
+
+
+@pytest.mark.parametrize("path", ["/", "/runs", TREND])
+def test_page__of_ten_thousand_runs_stays_small(path: str, many_runs: Site, site: Site) -> None:
+    """Criterion 15."""
+    page = site.open(path)
+    page.wait_for_load_state("load")
+    assert page.evaluate("document.getElementsByTagName('*').length") <= MAX_NODES
+    assert page.evaluate("performance.getEntriesByType('resource').length") + 1 <= MAX_REQUESTS
+    assert page.locator("svg.chart [data-point]").count() <= MAX_POINTS
+    if path != TREND:
+        html = site.service.client.get(path, headers={"Accept": "text/html"}).content
+        assert len(html) <= MAX_LIST_BYTES
