@@ -31,6 +31,7 @@ PATHS: Final = (
     "/agents", "/benchmarks", "/schedules",
 )  # fmt: skip
 LIST_PAGE: Final = "/runs"
+PAINTED: Final = "performance.getEntriesByName('first-contentful-paint').length"
 METRICS: Final = """() => {
   const paint = performance.getEntriesByName("first-contentful-paint")[0];
   const files = [performance.getEntriesByType("navigation")[0], ...performance.getEntriesByType("resource")];
@@ -167,11 +168,13 @@ def _load(service: Service, browser: Browser, path: str) -> tuple[BrowserFigures
     """A page loaded by a new browser, then again; the second paint, and the points drawn."""
     page = _open(service, browser)
     page.goto(f"{_url(service)}{path}", wait_until="load")
+    page.wait_for_function(PAINTED)
     figures = page.evaluate(METRICS)
     session = page.context.new_cdp_session(page)
     session.send("HeapProfiler.collectGarbage")
     heap = session.send("Runtime.getHeapUsage")["usedSize"] / 1e6
     page.reload(wait_until="load")
+    page.wait_for_function(PAINTED)
     warm = page.evaluate(METRICS)["paint"]
     page.context.close()
     cold = BrowserFigures(figures["paint"], figures["nodes"], figures["requests"], heap)
