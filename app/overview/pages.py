@@ -97,8 +97,9 @@ def _card(cell: OverviewCell) -> NewsCard:
     if outcome in {rules.FAILED, Verdict.INVALID} or text is None or cell.kpi is None:
         words = {rules.FAILED: "the run failed", Verdict.INVALID: "not comparable"}
         return NewsCard(cell, outcome, words.get(outcome, ""), "")
-    evidence = ", ".join(filter(None, (text.interval, text.p)))
-    return NewsCard(cell, outcome, f"{cell.kpi.name} {text.values}", f"{text.delta} {evidence}")
+    # The page of the run has the adjusted interval and p.
+    interval = f", 95 % CI {text.bounds}" if text.bounds else ""
+    return NewsCard(cell, outcome, f"{cell.kpi.name} {text.values}", f"{text.delta}{interval}")
 
 
 def _change_of(kpi: HeadlineKpi | None) -> ValueVerdict | None:

@@ -40,6 +40,18 @@ def test_alert__shows_its_value_revision_and_deliveries_and_no_button_to_a_reade
         assert response.status == 403
 
 
+# Before the condition of the rule changes, which closes the incident.
+def test_incident__its_level_is_accepted_with_a_note(month: Site, site: Site) -> None:
+    page = site.open(INCIDENT)
+    expect(page.locator("svg.chart")).to_contain_text("incident began")
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_label("Note").fill("The new model is cheaper.")
+    page.get_by_role("button", name="Accept the new level").click()
+    expect(page.locator("h1")).to_contain_text("accepted")
+    expect(page.locator("main")).to_contain_text("The new model is cheaper.")
+    assert site.service.get("/incidents/alert-0")["resolution"] == "ACCEPTED"
+
+
 def test_rule__backtest_is_shown_before_a_revision_is_saved(month: Site, site: Site) -> None:
     """Criterion 22: live backtest, an error beside its field, and a new revision."""
     page = site.open(f"{RULE}/edit")
@@ -81,14 +93,3 @@ def test_silence__is_shown_everywhere_and_ends_by_itself(month: Site, site: Site
         expect(page.get_by_text("until")).to_have_count(0)
     page.goto(f"{site.url}/inbox?tab=silenced")
     expect(page.locator(".empty")).to_contain_text("Nothing is silenced")
-
-
-def test_incident__its_level_is_accepted_with_a_note(month: Site, site: Site) -> None:
-    page = site.open(INCIDENT)
-    expect(page.locator("svg.chart")).to_contain_text("incident began")
-    page.on("dialog", lambda dialog: dialog.accept())
-    page.get_by_label("Note").fill("The new model is cheaper.")
-    page.get_by_role("button", name="Accept the new level").click()
-    expect(page.locator("h1")).to_contain_text("accepted")
-    expect(page.locator("main")).to_contain_text("The new model is cheaper.")
-    assert site.service.get("/incidents/alert-0")["resolution"] == "ACCEPTED"
