@@ -126,7 +126,7 @@ def test_docs__experiment_and_its_benchmark_work(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exporter, experiment = blocks("docs/otel.md", "python")
-    benchmark, production = blocks("docs/otel.md", "json")
+    benchmark, agent, production = blocks("docs/otel.md", "json")
     key = service.client.headers["Authorization"].removeprefix("Bearer ")
     names: dict[str, object] = {}
     base_url = str(service.client.base_url)
@@ -149,3 +149,7 @@ def test_docs__experiment_and_its_benchmark_work(
         )
     run = service.complete_run(benchmarkId="capitals")
     assert (run["status"], run["tracesTotal"], run["runName"]) == ("COMPLETED", 1, "2026-11-22")
+    # The spans do not have the service name of this agent.
+    service.post("/agents", json.loads(agent))
+    other_run = service.complete_run(benchmarkId="capitals", agentId="support-bot")
+    assert (other_run["status"], other_run["errorCode"]) == ("FAILED", "DATASET_NOT_FOUND")

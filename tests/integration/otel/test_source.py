@@ -120,18 +120,22 @@ def test_otel_run__newest_run_is_read_after_it_has_ended(service_resources: Reso
 @pytest.mark.parametrize(
     ("settings", "heartbeats"),
     [
-        ({}, 5),
-        ({"expect_items": 2, "min_coverage": 0.5}, 5),
-        ({"expect_items": 2}, 35),
-        ({"expect_items": 2, "settle_for": "2m"}, 95),
-        ({"expect_items": "any"}, 5),
+        ({}, 1),
+        ({"expect_items": 2, "min_coverage": 0.5}, 1),
+        ({"expect_items": 2}, 7),
+        ({"expect_items": 2, "settle_for": "2m"}, 19),
+        ({"expect_items": "any"}, 1),
         # Longer than any other wait.
-        ({"expect_items": 2, "settle_for": "16m"}, 935),
+        ({"expect_items": 2, "settle_for": "16m"}, 187),
     ],
 )
 def test_otel_run__that_lacks_items_is_waited_for(
-    service_resources: Resources, settings: dict[str, Any], heartbeats: int
+    service_resources: Resources,
+    settings: dict[str, Any],
+    heartbeats: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("app.traces.sources.otel.POLL_S", 5.0)
     receive(service_resources, [item("a", "it")])
     query = replace(RUN, **settings)
     read_pages = pages(service_resources, query, Clock(NOON + timedelta(seconds=25)))
