@@ -98,7 +98,7 @@ TABLES: Final[Mapping[str, Mapping[str, str]]] = {
         "agent_id": "CASE WHEN n = 7 THEN 'agent-7' ELSE 'a' END",
         "cron_expression": "'0 0 3 * * *'",
         "timezone": "'UTC'",
-        "dst_policy": "'SKIP'",
+        "dst_policy": "'SPRING'",
         "misfire_policy": "'SKIP'",
         "concurrency_policy": "'FORBID'",
         "enabled": "n <> 7",
