@@ -144,6 +144,11 @@ COMMANDS = {
         Heading.HARNESSES,
     ),
     "formula": Entry("app.formula.cli:cli", "Check and evaluate KPI formulas.", Heading.FILES),
+    "doctor": Entry(
+        "app.doctor_cli:cli",
+        "Check the installation: database, ports, clock, worker, keys and more.",
+        Heading.ADMINISTRATION,
+    ),
     "purge": Entry(
         "app.purge_cli:cli",
         "Delete the traces of old runs. Their history is kept.",

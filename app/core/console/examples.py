@@ -148,6 +148,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "ot-bench view": ("mosaico ot-bench view result.yaml --file result.html",),
     "formula check": ("mosaico formula check 'AVERAGE(ROUGE, BLEU.p95)'",),
     "formula eval": ("mosaico formula eval 'ROUGE * 100' --values '{\"ROUGE\": 0.5}'",),
+    "doctor": ("mosaico doctor", "mosaico doctor --json"),
     "purge": ("mosaico purge --older-than 90 --dry-run",),
     "secrets status": ("mosaico secrets status",),
     "secrets rotate": ("mosaico secrets rotate",),

@@ -6,12 +6,7 @@ Source: RFC 5321 (replies: 4yz is temporary, 5yz permanent), RFC 3207 (STARTTLS)
 
 import re
 import smtplib
-import socket
-import ssl
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import SMTP as SMTP_POLICY
@@ -21,6 +16,7 @@ from typing import Final
 
 from app.core.resources import Resources
 from app.core.smtp import SmtpServer
+from app.notifications.mail_session import mail_session
 from app.notifications.message_layout import MessageLayout, TextLine, TextSpan, build_layout
 from app.notifications.registry import CHANNELS, ChannelSpec, InvalidRecipient, OutgoingMessage
 from app.notifications.safe_text import one_line
@@ -34,13 +30,9 @@ from app.notifications.types import (
 )
 
 DEADLINE_S = 15.0
-# How late a session may end after its deadline, if it had no socket yet at that time.
-HANG_UP_INTERVAL_S = 0.2
 MAX_ITEMS = 100
 MAX_ADDRESS_CHARS = 254
 MAX_DETAIL_CHARS = 200
-# RFC 5321: the greeting of a server that accepts a session.
-SERVICE_READY = 220
 FIRST_PERMANENT_CODE = 500
 
 _ATOM: Final = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
@@ -80,7 +72,7 @@ def send(res: Resources, outgoing: OutgoingMessage) -> DeliveryOutcome:
         )
     started = time.monotonic()
     try:
-        with _connected(access) as server:
+        with mail_session(access, DEADLINE_S) as server:
             server.send_message(_add_headers(access, outgoing))
     # A refused recipient concerns the endpoint, refused data the message: only the first may
     # disable the endpoint.
@@ -107,80 +99,6 @@ def send(res: Resources, outgoing: OutgoingMessage) -> DeliveryOutcome:
 def host(_: str) -> str:
     """The shared host: all mail goes through one server."""
     return "mail server"
-
-
-@contextmanager
-def _connected(access: SmtpServer) -> Iterator[smtplib.SMTP]:
-    """A session with the mail server, limited to 15 seconds in total."""
-    context = ssl.create_default_context()
-    name = socket.gethostname()
-    server = (
-        smtplib.SMTP_SSL(local_hostname=name, timeout=DEADLINE_S, context=context)
-        if access.tls
-        else smtplib.SMTP(local_hostname=name, timeout=DEADLINE_S)
-    )
-    # The timeout of smtplib applies to each read alone; only a watcher bounds the whole session.
-    ended = threading.Event()
-    threading.Thread(
-        target=_hang_up_at_deadline, args=[server, ended, DEADLINE_S], daemon=True
-    ).start()
-    try:
-        _connect(server, access, context)
-        yield server
-        # The message is accepted by now: an error in the farewell must not make it fail and be sent
-        # again.
-        with suppress(OSError, smtplib.SMTPException):
-            server.quit()
-    finally:
-        ended.set()
-        server.close()
-
-
-def _connect(server: smtplib.SMTP, access: SmtpServer, context: ssl.SSLContext) -> None:
-    # The name for the check of the certificate. The constructor would take it, but connect at once.
-    server._host = access.host  # type: ignore[attr-defined]  # noqa: SLF001
-    code, reply = server.connect(access.host, access.port)
-    if code != SERVICE_READY:
-        raise smtplib.SMTPConnectError(code, reply)
-    _authenticate(server, access, context)
-
-
-def _authenticate(server: smtplib.SMTP, access: SmtpServer, context: ssl.SSLContext) -> None:
-    server.ehlo_or_helo_if_needed()
-    if not access.tls and server.has_extn("starttls"):
-        server.starttls(context=context)
-        # RFC 3207: what the server said before TLS came over an unprotected connection and must be
-        # asked again.
-        server.ehlo()
-    elif not access.tls and access.require_tls:
-        raise smtplib.SMTPNotSupportedError(
-            "the mail server does not offer STARTTLS; use smtps://, or set"
-            " MOSAICO_SMTP_REQUIRE_TLS=false"
-        )
-    if access.user is not None:
-        server.login(access.user, access.password.reveal() if access.password else "")
-
-
-def _hang_up_at_deadline(server: smtplib.SMTP, ended: threading.Event, deadline_s: float) -> None:
-    """Close the connection at the deadline, and repeat until the session has ended.
-
-    At the deadline the client may still resolve the name or connect: then there is no socket yet.
-    """
-    wait_s = deadline_s
-    while not ended.wait(wait_s):
-        _hang_up(server)
-        wait_s = HANG_UP_INTERVAL_S
-
-
-def _hang_up(server: smtplib.SMTP) -> None:
-    """End every blocking read: a server that sends byte by byte never reaches a read timeout."""
-    # Read once: the sending thread may close and clear it at any moment.
-    connection: socket.socket | None = server.sock
-    if connection is not None:
-        with suppress(OSError):
-            # shutdown() and not close(): only it wakes a thread that is blocked in a read of the
-            # same socket.
-            connection.shutdown(socket.SHUT_RDWR)
 
 
 def _add_headers(access: SmtpServer, outgoing: OutgoingMessage) -> EmailMessage:

@@ -20,6 +20,7 @@ from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword
 from app.core.encryption import Secret
 from app.core.resources import Resources
 from app.core.smtp import SmtpServer
+from app.notifications import mail_session
 from app.notifications.registry import CHANNELS, OutgoingMessage
 from app.notifications.types import (
     DeliveryFailed,
@@ -255,9 +256,8 @@ def test_email_channel__slow_server_is_closed_at_deadline(
     """Its greeting never ends, and no single wait for the next line is long; also where its name
     was looked up until the deadline was over.
     """
-    module = CHANNELS.get("EMAIL").send.__globals__
-    monkeypatch.setitem(module, "DEADLINE_S", 0.5)
-    hang_up, connect = module["_hang_up"], socket.create_connection
+    monkeypatch.setitem(CHANNELS.get("EMAIL").send.__globals__, "DEADLINE_S", 0.5)
+    hang_up, connect = mail_session._hang_up, socket.create_connection
     over, struck = threading.Event(), threading.Event()
 
     def strike(server: Any) -> None:
@@ -268,7 +268,7 @@ def test_email_channel__slow_server_is_closed_at_deadline(
         assert struck.wait(60)
         return connect(*where)
 
-    monkeypatch.setitem(module, "_hang_up", strike)
+    monkeypatch.setattr(mail_session, "_hang_up", strike)
     if is_found_late:
         monkeypatch.setattr(socket, "create_connection", find_late)
 

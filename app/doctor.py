@@ -1,0 +1,263 @@
+"""Checks of an installation, one small function each: what was found, or what is wrong and its remedy."""
+
+import platform
+import shutil
+import smtplib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import httpx
+from sqlalchemy import func, select, text
+
+from app.access.models import ApiKey
+from app.agents.models import Agent
+from app.agents.service import check_langfuse, langfuse_query
+from app.core.clock import utc_now
+from app.core.errors import AppError
+from app.core.http.client import own_service_client
+from app.core.migrations import require_current_schema
+from app.core.resources import Resources
+from app.core.settings import Settings
+from app.core.smtp import SmtpServer
+from app.jobs.worker_presence import PRESENCE_LOCK
+from app.notifications.mail_session import mail_session
+from app.plugins import load_plugins
+from app.postgres.external import external_status
+from app.postgres.server import EmbeddedPostgres
+from app.startup import mail_access, opened_resources
+
+MIN_FREE_BYTES = 1024**3
+MAX_CLOCK_DIFFERENCE = timedelta(seconds=2)
+TIMEOUT_S = 5.0
+# A zone of the time zone database, which a machine may lack.
+SAMPLE_ZONE = "Europe/Rome"
+NEEDS_DATABASE = ("migrations", "keys", "clock", "worker", "Langfuse")
+
+# The advisory lock of a worker ends with its process; the second half of its key is the worker's ID.
+_COUNT_WORKERS = text(
+    "SELECT count(DISTINCT objid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+    " AND classid = :presence"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+
+
+class CheckFailed(Exception):
+    """A check found something wrong; `remedy` says what to do."""
+
+    def __init__(self, finding: str, remedy: str) -> None:
+        super().__init__(finding)
+        self.remedy = remedy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What a check found; one that is not ok has a remedy, in the finding itself where it is None."""
+
+    name: str
+    ok: bool
+    finding: str
+    remedy: str | None = None
+
+
+def diagnose(settings: Settings) -> Iterator[Diagnosis]:
+    """The result of each check. Without a database, those that need it are not made and not ok."""
+    yield _check("versions", check_versions)
+    yield _check("time zone", partial(check_time_zone, settings.summary_at))
+    yield _check("disk", partial(check_disk, settings.data_dir))
+    yield _check("port", partial(check_port, settings.host, settings.port))
+    yield _check("mail server", partial(check_mail_server, mail_access(settings)))
+    database = _check("database", partial(check_database, settings))
+    yield database
+    if not database.ok:
+        yield from (_unchecked(name, database) for name in NEEDS_DATABASE)
+        return
+    migrations = _check("migrations", partial(check_migrations, settings))
+    yield migrations
+    if not migrations.ok:
+        yield from (_unchecked(name, migrations) for name in NEEDS_DATABASE[1:])
+        return
+    try:
+        with opened_resources(settings, name="mosaico-doctor", pool_size=1) as res:
+            yield _check("keys", partial(check_keys, res))
+            yield _check("clock", partial(check_clock, res))
+            yield _check("worker", partial(check_worker, res))
+            yield _check("Langfuse", partial(check_langfuse_servers, res))
+    except AppError as error:
+        # The master key does not fit, for example.
+        keys = _failed("keys", error)
+        yield keys
+        yield from (_unchecked(name, keys) for name in NEEDS_DATABASE[2:])
+
+
+def check_versions() -> str:
+    """The versions of this program, of Python and of the system."""
+    system = f"{platform.system()} {platform.machine()}"
+    return f"mosaico {version('mosaico')}, Python {platform.python_version()}, {system}"
+
+
+def check_time_zone(summary_at: str) -> str:
+    """The time zone of this machine and that of the daily summary."""
+    try:
+        ZoneInfo(SAMPLE_ZONE)
+    except ZoneInfoNotFoundError:
+        raise CheckFailed(
+            "this machine has no time zone database", "install it: pip install tzdata"
+        ) from None
+    local = datetime.now(UTC).astimezone()
+    return f"{local.tzname()} (UTC{local:%z}); daily summary at {summary_at}"
+
+
+def check_disk(data_dir: Path, min_free_bytes: int = MIN_FREE_BYTES) -> str:
+    """The free space of the disk with the data folder, which need not exist yet."""
+    folder = next(path for path in (data_dir, *data_dir.absolute().parents) if path.exists())
+    free_bytes = shutil.disk_usage(folder).free
+    finding = f"{free_bytes / 1024**3:.1f} GiB free at {data_dir}"
+    if free_bytes < min_free_bytes:
+        raise CheckFailed(
+            finding, "free some space, or set MOSAICO_DATA_DIR to a folder on another disk"
+        )
+    return finding
+
+
+def check_port(host: str, port: int, timeout_s: float = TIMEOUT_S) -> str:
+    """Who listens on the port of the API: this service or nobody."""
+    address = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - compared only
+    url = f"http://{address}:{port}"
+    try:
+        with own_service_client(url, key=None, timeout_s=timeout_s) as client:
+            health = client.get("/healthz").json()
+    except httpx.ConnectError:
+        return f"nothing listens at {url}; `mosaico serve` starts the service"
+    except (httpx.TransportError, ValueError):
+        health = None
+    if health != {"status": "ok"}:
+        raise CheckFailed(
+            f"another program listens at {url}", "end it, or set MOSAICO_PORT to a free port"
+        )
+    return f"the service answers at {url}"
+
+
+def check_mail_server(access: SmtpServer | None) -> str:
+    """Whether the mail server accepts a session; no mail is sent."""
+    if access is None:
+        return "none is configured; MOSAICO_SMTP_URL names one for the channel EMAIL"
+    server = f"{access.host}:{access.port}"
+    try:
+        with mail_session(access, TIMEOUT_S):
+            return f"{server} accepts mail from {access.sender}"
+    except (OSError, smtplib.SMTPException) as error:
+        raise CheckFailed(
+            f"{server}: {type(error).__name__}: {error}",
+            "start the mail server, or correct MOSAICO_SMTP_URL",
+        ) from None
+
+
+def check_database(settings: Settings) -> str:
+    """The version and the address of the running database."""
+    if settings.database_url is not None:
+        external = external_status(settings.database_url.get_secret_value())
+        if not external.running:
+            raise CheckFailed(
+                f"{external.url}: {external.error}", "start the server, or correct DATABASE_URL"
+            )
+        return f"Postgres {external.version} at {external.url}"
+    embedded = EmbeddedPostgres(settings.data_dir).status()
+    if not embedded.running:
+        raise CheckFailed(
+            f"the embedded database in {settings.data_dir} does not run",
+            "start it with the service, `mosaico serve`, or alone, `mosaico db start`",
+        )
+    return f"Postgres {embedded.version} at {embedded.url}"
+
+
+def check_migrations(settings: Settings) -> str:
+    """Whether the schema is that of this program."""
+    external = settings.database_url
+    require_current_schema(
+        external.get_secret_value() if external else EmbeddedPostgres(settings.data_dir).url()
+    )
+    return "the schema is up to date"
+
+
+def check_keys(res: Resources) -> str:
+    """The valid API keys; the master key has decrypted every stored secret before."""
+    with res.db.read() as session:
+        keys = session.execute(
+            select(ApiKey.role, ApiKey.expires_at).where(ApiKey.revoked_at.is_(None))
+        )
+        now = utc_now()
+        roles = [role for role, expires_at in keys if expires_at is None or expires_at > now]
+    if "admin" not in roles:
+        raise CheckFailed(
+            "no valid API key has the role admin",
+            "set MOSAICO_ADMIN_KEY to a new key of at least 24 characters and start the service",
+        )
+    return f"{len(roles)} valid API keys, {roles.count('admin')} of them admin; secrets decrypt"
+
+
+def check_clock(res: Resources, max_difference: timedelta = MAX_CLOCK_DIFFERENCE) -> str:
+    """Whether the clocks of this machine and of the database agree."""
+    before = datetime.now(UTC)
+    with res.db.read() as session:
+        database_time = session.scalars(select(func.clock_timestamp())).one()
+    after = datetime.now(UTC)
+    # The database read its clock between the two readings here.
+    difference = max(before - database_time, database_time - after, timedelta())
+    finding = f"this machine and the database differ by {difference.total_seconds():.1f} s"
+    if difference > max_difference:
+        raise CheckFailed(finding, "set both clocks with NTP, such as `timedatectl set-ntp true`")
+    return finding
+
+
+def check_worker(res: Resources) -> str:
+    """Whether a worker is connected, on whatever machine."""
+    with res.db.read() as session:
+        workers = session.scalars(_COUNT_WORKERS, {"presence": PRESENCE_LOCK}).one()
+    if not workers:
+        raise CheckFailed("no worker runs", "start one: `mosaico worker`, or `mosaico serve`")
+    return "1 worker runs" if workers == 1 else f"{workers} workers run"
+
+
+def check_langfuse_servers(res: Resources) -> str:
+    """Whether Langfuse accepts the keys of every agent that has some."""
+    load_plugins()
+    with res.db.read() as session:
+        rows = session.scalars(
+            select(Agent).where(Agent.langfuse_secret_key.is_not(None), ~Agent.archived)
+        )
+        default_url = res.options["langfuse_default_url"]
+        queries = {agent.id: langfuse_query(agent, res.secrets, default_url) for agent in rows}
+    if not queries:
+        return "no agent has Langfuse keys"
+    checks = {agent_id: check_langfuse(query, res) for agent_id, query in queries.items()}
+    for agent_id, check in checks.items():
+        if not check.ok:
+            raise CheckFailed(
+                f"agent {agent_id} at {check.langfuse_url}: {check.detail}",
+                f"correct its address or keys: `mosaico agents update {agent_id}`",
+            )
+    servers = sorted({f"{check.langfuse_url} (API {check.api})" for check in checks.values()})
+    return f"{len(checks)} agents: {', '.join(servers)}"
+
+
+def _check(name: str, check: Callable[[], str]) -> Diagnosis:
+    try:
+        return Diagnosis(name=name, ok=True, finding=check())
+    except CheckFailed as failure:
+        return Diagnosis(name=name, ok=False, finding=str(failure), remedy=failure.remedy)
+    except AppError as error:
+        return _failed(name, error)
+
+
+def _failed(name: str, error: AppError) -> Diagnosis:
+    hint = error.extra.get("hint")
+    return Diagnosis(name=name, ok=False, finding=error.detail, remedy=hint)
+
+
+def _unchecked(name: str, cause: Diagnosis) -> Diagnosis:
+    return Diagnosis(name=name, ok=False, finding=f"not checked: first mend the {cause.name}")

@@ -1,0 +1,38 @@
+"""`mosaico doctor`: checks the installation and says what to do about each error."""
+
+from dataclasses import asdict
+
+import typer
+
+from app.core.console.table import Table, format_cell, print_table
+from app.core.console.terminal import CommandGroup, Format, OutputFormat, print_json
+
+EXIT_FAILED = 1
+
+cli = CommandGroup("doctor", help="Check the installation.")
+
+
+@cli.command("doctor")
+def doctor(output: Format = OutputFormat.TABLE) -> None:
+    """Check the installation: database, ports, clock, worker, keys and more.
+
+    Changes nothing. Exit codes: 0 everything is ok, 1 a check failed.
+    """
+    from app.core.settings import load_settings
+    from app.doctor import diagnose
+
+    diagnoses = list(diagnose(load_settings()))
+    if output is OutputFormat.JSON:
+        print_json({"items": [asdict(diagnosis) for diagnosis in diagnoses]})
+    else:
+        rows = [
+            [
+                "ok" if diagnosis.ok else "FAILED",
+                diagnosis.name,
+                "; ".join(filter(None, (diagnosis.finding, diagnosis.remedy))),
+            ]
+            for diagnosis in diagnoses
+        ]
+        print_table(Table(["", "check", "finding"], [list(map(format_cell, row)) for row in rows]))
+    if not all(diagnosis.ok for diagnosis in diagnoses):
+        raise typer.Exit(EXIT_FAILED)

@@ -1,0 +1,180 @@
+"""`mosaico doctor`: each check with a real counterpart, the good one and the bad one."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.handlers import Sink
+from typer.testing import CliRunner
+
+from app import doctor
+from app.cli import cli
+from app.core.resources import Resources
+from app.core.settings import Settings
+from app.core.smtp import SmtpServer
+from app.doctor import CheckFailed
+from app.jobs.worker_presence import WorkerPresence
+from tests.support.service import Service
+
+CHECKS = [
+    "versions", "time zone", "disk", "port", "mail server", "database", "migrations", "keys", "clock",
+    "worker", "Langfuse",
+]  # fmt: skip
+
+
+def assert_fails(check: Callable[[], object], finding: str, remedy: str) -> None:
+    with pytest.raises(CheckFailed, match=finding) as caught:
+        check()
+    assert remedy in caught.value.remedy
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fresh_database_url: str
+) -> dict[str, str]:
+    """The variables of a machine with this database."""
+    monkeypatch.chdir(tmp_path)
+    variables = {
+        "DATABASE_URL": fresh_database_url,
+        "MOSAICO_DATA_DIR": str(tmp_path),
+        "MOSAICO_PORT": str(free_port()),
+        "MOSAICO_MASTER_KEY": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    return variables
+
+
+@pytest.fixture
+def present_worker(fresh_database_url: str) -> Iterator[None]:
+    """The connection by which a worker is known to be alive."""
+    presence = WorkerPresence(fresh_database_url, connect_timeout_s=30)
+    with asyncio.Runner() as runner:
+        runner.run(presence.execute(7, "SELECT 1"))
+        yield
+        runner.run(presence.release())
+
+
+@pytest.mark.usefixtures("environment", "service", "present_worker")
+def test_doctor__installation_in_use_is_ok() -> None:
+    result = CliRunner().invoke(cli, ["doctor", "--json"])
+    items = json.loads(result.stdout)["items"]
+    assert [item["name"] for item in items] == CHECKS
+    assert [item for item in items if not item["ok"]] == []
+    assert result.exit_code == 0
+
+
+@pytest.mark.usefixtures("environment")
+def test_doctor__failed_check_has_a_remedy_and_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", f"postgresql://nobody:x@127.0.0.1:{free_port()}/none")
+    result = CliRunner().invoke(cli, ["doctor"])
+    assert result.exit_code == 1
+    [line] = [line for line in result.stdout.splitlines() if line.startswith("FAILED\tdatabase")]
+    assert line.endswith("start the server, or correct DATABASE_URL")
+    assert "x@127" not in result.stdout
+    assert "FAILED\tworker\tnot checked: first mend the database" in result.stdout
+
+
+def test_check_database__without_the_embedded_server_names_the_command(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path)
+    check = partial(doctor.check_database, settings)
+    assert_fails(check, "does not run", "`mosaico db start`")
+
+
+def test_check_disk__needs_free_space(tmp_path: Path) -> None:
+    folder = tmp_path / "not" / "there"
+    assert "GiB free at" in doctor.check_disk(folder, 1)
+    assert_fails(partial(doctor.check_disk, folder, 2**80), "GiB free", "MOSAICO_DATA_DIR")
+
+
+def test_check_port__is_free_ours_or_of_another_program(service: Service) -> None:
+    port = service.client.base_url.port or 0
+    assert doctor.check_port("0.0.0.0", port).startswith("the service answers")
+    assert "nothing listens" in doctor.check_port("127.0.0.1", free_port())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        # It accepts connections and never answers.
+        stranger = partial(doctor.check_port, "127.0.0.1", listener.getsockname()[1], 0.2)
+        assert_fails(stranger, "another program listens", "MOSAICO_PORT")
+
+
+@pytest.fixture
+def mail_port() -> Iterator[int]:
+    controller = Controller(Sink(), hostname="127.0.0.1", port=free_port())
+    controller.start()
+    yield controller.port
+    controller.stop()
+
+
+def mail_access(port: int, **fields: Any) -> SmtpServer:
+    return SmtpServer(host="127.0.0.1", port=port, sender="bot@localhost", **fields)
+
+
+def test_check_mail_server__accepts_a_session(mail_port: int) -> None:
+    access = mail_access(mail_port, require_tls=False)
+    assert doctor.check_mail_server(access).endswith("accepts mail from bot@localhost")
+    assert doctor.check_mail_server(None).startswith("none is configured")
+    without_tls = partial(doctor.check_mail_server, mail_access(mail_port))
+    assert_fails(without_tls, "does not offer STARTTLS", "MOSAICO_SMTP_URL")
+    unreachable = partial(doctor.check_mail_server, mail_access(free_port()))
+    assert_fails(unreachable, "ConnectionRefusedError", "start the mail server")
+
+
+def test_check_keys__need_an_admin(service_resources: Resources) -> None:
+    assert_fails(partial(doctor.check_keys, service_resources), "no valid API key", "ADMIN_KEY")
+
+
+def test_check_keys__are_counted(service: Service) -> None:
+    assert doctor.check_keys(service.resources).startswith("1 valid API keys, 1 of them admin")
+
+
+def test_check_clock__compares_with_the_database(service_resources: Resources) -> None:
+    assert doctor.check_clock(service_resources, timedelta(hours=1)).endswith(" s")
+    ahead = partial(doctor.check_clock, service_resources, timedelta(seconds=-1))
+    assert_fails(ahead, "differ by", "NTP")
+
+
+def test_check_worker__needs_one(service: Service) -> None:
+    assert_fails(partial(doctor.check_worker, service.resources), "no worker", "`mosaico worker`")
+
+
+@pytest.mark.usefixtures("present_worker")
+def test_check_worker__counts_the_connected_ones(service: Service) -> None:
+    assert doctor.check_worker(service.resources) == "1 worker runs"
+
+
+def test_check_langfuse__asks_the_server_of_each_agent_with_keys(service: Service) -> None:
+    service.create_agent()
+    assert doctor.check_langfuse_servers(service.resources) == "no agent has Langfuse keys"
+    service.post(
+        "/agents",
+        {
+            "id": "bot",
+            "name": "Bot",
+            "langfuseUrl": f"http://127.0.0.1:{free_port()}",
+            "langfusePublicKey": "pk",
+            "langfuseSecretKey": "sk",
+        },
+    )
+    check = partial(doctor.check_langfuse_servers, service.resources)
+    assert_fails(check, "agent bot at http://127.0.0.1", "mosaico agents update bot")
+
+
+@pytest.mark.parametrize("name", ["versions", "time zone"])
+def test_diagnose__facts_of_the_machine(tmp_path: Path, name: str) -> None:
+    diagnoses = {
+        diagnosis.name: diagnosis for diagnosis in doctor.diagnose(Settings(data_dir=tmp_path))
+    }
+    assert diagnoses[name].ok
+    assert ("mosaico" in diagnoses[name].finding) == (name == "versions")
