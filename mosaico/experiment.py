@@ -31,7 +31,7 @@ __all__ = ("Experiment", "run_experiment")
 Task: TypeAlias = Callable[[DatasetItem], Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Experiment:
     """A run of a task: the result file, the traces in planned order, and what was not finished.
 
@@ -42,6 +42,10 @@ class Experiment:
     path: Path
     traces: Sequence[Trace]
     missing: Sequence[str] = ()
+
+    def __repr__(self) -> str:
+        missing = f", {len(self.missing)} missing" if self.missing else ""
+        return f"{len(self.traces)} attempts{missing} in {self.path}"
 
     def _repr_html_(self) -> str:
         rows = [

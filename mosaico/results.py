@@ -13,7 +13,7 @@ from app.kpis.verdict_types import ValueVerdict
 from app.metrics.aggregate import STATISTICS, Aggregate
 from app.reporting import comparison_page as page
 from app.statistics.verdict_rules import Verdict
-from mosaico.tables import frame_of, html_of
+from mosaico.tables import frame_of, html_of, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +44,7 @@ class ScoredRow:
     missing: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Scores:
     """The metrics of some results.
 
@@ -69,16 +69,25 @@ class Scores:
         rows = [{"trace_id": row.trace_id, **row.values} for row in self.rows]
         return frame_of(rows, ("trace_id", *self.metrics))
 
+    def __repr__(self) -> str:
+        names = ("mean", "n", "coverage")
+        return text_of(self._headline(), ("metric", *names), self._table(names))
+
     def _repr_html_(self) -> str:
-        rows = [
-            [name, *(format_cell(aggregate.statistic(key)) for key in STATISTICS)]
+        return html_of(self._headline(), ("metric", *STATISTICS), self._table(STATISTICS))
+
+    def _headline(self) -> str:
+        kpi = f"{self.formula} = {format_cell(self.kpi)}" if self.formula else ""
+        return kpi or f"{len(self.rows)} results"
+
+    def _table(self, statistics: Sequence[str]) -> list[list[str]]:
+        return [
+            [name, *(format_cell(aggregate.statistic(key)) for key in statistics)]
             for name, aggregate in self.metrics.items()
         ]
-        kpi = f"{self.formula} = {format_cell(self.kpi)}" if self.formula else ""
-        return html_of(kpi or f"{len(self.rows)} results", ("metric", *STATISTICS), rows)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ResultComparison:
     """The comparison of a candidate with a base.
 
@@ -133,6 +142,9 @@ class ResultComparison:
         rows = [{"metric": row.metric, **_numbers(row.verdict)} for row in compared]
         return frame_of(rows, ("metric", *_CHANGE_COLUMNS))
 
+    def __repr__(self) -> str:
+        return text_of(self.headline, page.METRIC_TITLES, page.metric_rows(self.comparison))
+
     def _repr_html_(self) -> str:
         flips = [[item.item_id, *page.flip_values(item)] for item in self.flipped_items]
         return html_of(self.headline, page.METRIC_TITLES, page.metric_rows(self.comparison)) + (
@@ -142,7 +154,7 @@ class ResultComparison:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class GateReport:
     """The outcome of a gate: whether a candidate passes, and why."""
 
@@ -200,6 +212,9 @@ class GateReport:
             for check in self.checks
         ]
         return frame_of(rows, ("check", "outcome", "requirement", *_CHANGE_COLUMNS))
+
+    def __repr__(self) -> str:
+        return text_of(self.headline, reports.CHECK_TITLES, reports.check_rows(self.result))
 
     def _repr_html_(self) -> str:
         rows: Iterable[Sequence[str]] = reports.check_rows(self.result)

@@ -9,7 +9,9 @@ from app.core.text import html_table, html_text
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ("PandasMissing", "frame_of", "html_of")
+__all__ = ("PandasMissing", "frame_of", "html_of", "text_of")
+
+MAX_ROWS = 10
 
 
 class PandasMissing(AppError):
@@ -21,6 +23,19 @@ class PandasMissing(AppError):
 def html_of(headline: str, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A heading and a table for a notebook; every text is escaped."""
     return f"<p><strong>{html_text(headline)}</strong></p>{html_table(titles, rows)}"
+
+
+def text_of(headline: str, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A heading and a table in aligned columns, of the first ten rows."""
+    table = [[*row] for row in rows]
+    shown = [[*titles], *table[:MAX_ROWS]]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in shown
+    ]
+    more = [f"… {len(table) - MAX_ROWS} more"] if len(table) > MAX_ROWS else []
+    return "\n".join([headline, *(lines if table else []), *more])
 
 
 def frame_of(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> "pd.DataFrame":

@@ -189,6 +189,26 @@ def test_results__show_themselves_in_notebooks_with_escaped_texts() -> None:
     assert not [html for html in shown if "<i>" in html or "<script" in html]
 
 
+def test_results__print_as_a_headline_and_a_short_table() -> None:
+    printed = [
+        str(mosaico.score(CANDIDATE, formula="ACCURACY")),
+        str(mosaico.compare(BASE, CANDIDATE)),
+        repr(mosaico.gate(CANDIDATE, baseline=BASE)),
+    ]
+    assert [text.splitlines()[0][:20] for text in printed] == [
+        "ACCURACY = 0.65", "REGRESSED: ACCURACY ", "REGRESSION: candidat",
+    ]  # fmt: skip
+    assert max(len(text.splitlines()) for text in printed) <= 13
+    assert max(map(len, printed)) < 2_000
+    assert printed[1].splitlines()[1].split() == [
+        "metric",
+        "verdict",
+        "baseline",
+        "candidate",
+        "change",
+    ]
+
+
 def test_results__become_data_frames() -> None:
     scores = mosaico.score(CANDIDATE, metrics=["ACCURACY"]).to_pandas()
     assert list(scores.columns) == ["trace_id", "ACCURACY"]
