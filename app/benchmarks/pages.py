@@ -248,7 +248,10 @@ def _kpi_page(benchmark_id: str, kpi_id: str | None, res: Resources) -> FormPage
 def _choices(session: Session) -> dict[str, Choices]:
     agents = list_agents(session, PageQuery(MAX_LIMIT), archived=False).rows
     return {
-        "source": [(name, name) for name in TRACE_SOURCES.names()],
+        "source": [
+            ("", "Langfuse for an agent with its keys, uploads for others"),
+            *((name, name) for name in TRACE_SOURCES.names()),
+        ],
         "evaluates": [(agent.id, agent.name) for agent in agents],
     }
 
