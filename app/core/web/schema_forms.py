@@ -90,6 +90,13 @@ class FormInput(NamedTuple):
     choices: Choices
 
 
+def _choices(schema: "_FieldSchema", kind: InputKind, choices: Choices) -> Choices:
+    """The choices of a field; a single one that may be missing can be left to its default."""
+    if kind is InputKind.CHOICE and schema.is_nullable:
+        return [("", "default"), *choices]
+    return choices
+
+
 class ReadForm(NamedTuple):
     """The body that a form means, by the names of the API, and the errors of unreadable texts."""
 
@@ -119,7 +126,7 @@ def list_inputs(
             error=errors.get(name),
             is_required=schema.is_required,
             is_main=name in form.main,
-            choices=choices.get(name, schema.choices),
+            choices=_choices(schema, kind, choices.get(name, schema.choices)),
         )
         for name, schema, override, kind in _iter_fields(form, is_edit=is_edit, choices=choices)
     ]
