@@ -31,7 +31,7 @@ PATHS: Final = (
     "/agents", "/benchmarks", "/schedules",
 )  # fmt: skip
 LIST_PAGE: Final = "/runs"
-PAINTED: Final = "performance.getEntriesByName('first-contentful-paint').length"
+PAINTED: Final = "() => performance.getEntriesByName('first-contentful-paint').length > 0"
 METRICS: Final = """() => {
   const paint = performance.getEntriesByName("first-contentful-paint")[0];
   const files = [performance.getEntriesByType("navigation")[0], ...performance.getEntriesByType("resource")];
