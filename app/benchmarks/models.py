@@ -37,6 +37,9 @@ class Benchmark(Base):
     late_scores: Mapped[bool] = mapped_column(default=False)
     expect_items: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
     settle_for: Mapped[str | None]
+    input_path: Mapped[str | None]
+    output_path: Mapped[str | None]
+    expected_path: Mapped[str | None]
     write_back: Mapped[dict[str, Any]]
     harness: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
     production: Mapped[ProductionTraces | None] = mapped_column(ModelJson(ProductionTraces))

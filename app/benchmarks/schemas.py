@@ -19,6 +19,7 @@ from app.core.schemas import Identifier, JsonObject, LongText, ShortText, WireMo
 from app.core.strict_json import MalformedJson, parse_json
 from app.harness.harness_config import HarnessConfig
 from app.metrics.types import Direction
+from app.traces.field_paths import FieldPath
 from app.traces.production import Duration, ProductionTraces
 from app.traces.types import ExpectedItems
 
@@ -260,6 +261,18 @@ class BenchmarkBody(WireModel):
         description="How long a run that lacks items is waited for after its newest item. Default: three"
         " times the median interval between its items, at least one minute.",
     )
+    input_path: FieldPath | None = Field(
+        default=None,
+        description="JMESPath expression of the text that counts in the input of a trace.",
+    )
+    output_path: FieldPath | None = Field(
+        default=None,
+        description="JMESPath expression of the text that counts in the output of a trace.",
+    )
+    expected_path: FieldPath | None = Field(
+        default=None,
+        description="JMESPath expression of the text that counts in the expected output of a trace.",
+    )
     write_back: WriteBackConfig = Field(default_factory=WriteBackConfig)
     harness: HarnessConfig | None = Field(
         default=None,
@@ -310,6 +323,9 @@ class BenchmarkView(WireModel):
     late_scores: bool
     expect_items: ExpectedItems
     settle_for: str | None
+    input_path: str | None
+    output_path: str | None
+    expected_path: str | None
     write_back: WriteBackConfig
     harness: HarnessConfig | None
     production: ProductionTraces | None

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from pydantic.alias_generators import to_camel
 from sqlalchemy import delete
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -46,6 +47,7 @@ KPI_FIELDS = (
     "gate",
     "min_effect",
 )
+PATH_FIELDS = ("input_path", "output_path", "expected_path")
 RELATED_FIELDS = {"evaluates", "measures"}
 
 
@@ -65,6 +67,7 @@ def create_benchmark(session: Session, body: BenchmarkCreate, now: datetime) -> 
         + _write_back_errors(body.source, body.write_back, body.production)
         + _harness_errors(body.source, body.dataset_ref, body.harness)
         + _production_errors(body.source, body.dataset_ref, body.run_name, body.production)
+        + _path_errors(body.source, {name: getattr(body, name) for name in PATH_FIELDS})
     )
     benchmark = Benchmark(**_columns({**values, "id": body.id or new_id()}))
     session.add(benchmark)
@@ -105,6 +108,9 @@ def change_benchmark(
                 values.get(name, getattr(benchmark, name))
                 for name in ("dataset_ref", "run_name", "production")
             ),
+        )
+        + _path_errors(
+            source, {name: values.get(name, getattr(benchmark, name)) for name in PATH_FIELDS}
         )
     )
     for name, value in _columns(values).items():
@@ -407,6 +413,22 @@ def _production_errors(
     elif dataset_ref is not None or run_name is not None:
         detail = "production traces belong to no dataset run; set datasetRef and runName to null"
     return [ErrorItem(pointer="/production", detail=detail)] if detail else []
+
+
+def _path_errors(source: str | None, paths: Mapping[str, str | None]) -> list[ErrorItem]:
+    """An error for each path that the source would ignore; `_source_errors` reports unknown sources."""
+    spec = source and TRACE_SOURCES.find(source)
+    if (source is not None and not spec) or (spec and spec.maps_fields):
+        return []
+    names = [name for name in TRACE_SOURCES.names() if TRACE_SOURCES.get(name).maps_fields]
+    detail = (
+        f"only the source {' or '.join(names)} applies paths; set source to it, or omit the path"
+    )
+    return [
+        ErrorItem(pointer=f"/{to_camel(name)}", detail=detail)
+        for name, path in paths.items()
+        if path is not None
+    ]
 
 
 def _trigger_errors(session: Session, benchmark: Benchmark) -> list[ErrorItem]:

@@ -53,6 +53,7 @@ class SourceSelection(NamedTuple):
     late_scores: bool
     harness: HarnessConfig | None
     production: ProductionTraces | None
+    field_paths: tuple[str | None, ...]
 
 
 class PlannedWriteBack(_Frozen):
@@ -106,6 +107,9 @@ class RunPlan(_Frozen):
     late_scores: bool = False
     expect_items: ExpectedItems = None
     settle_for: str | None = None
+    input_path: str | None = None
+    output_path: str | None = None
+    expected_path: str | None = None
     harness: HarnessConfig | None = None
     production: ProductionTraces | None = None
     write_back: PlannedWriteBack = PlannedWriteBack()
@@ -132,7 +136,13 @@ class RunPlan(_Frozen):
             self.late_scores,
             self.harness,
             self.production,
+            self.field_paths,
         )
+
+    @property
+    def field_paths(self) -> tuple[str | None, ...]:
+        """The paths of input, output and expected output."""
+        return (self.input_path, self.output_path, self.expected_path)
 
     @property
     def reads_scores(self) -> bool:
@@ -159,6 +169,7 @@ class RunPlan(_Frozen):
             **({"lateScores": True} if self.late_scores and self.reads_scores else {}),
             **({"harness": _conditions(self.harness)} if self.harness is not None else {}),
             **({"production": _population(self.production)} if self.production is not None else {}),
+            **({"fieldPaths": self.field_paths} if any(self.field_paths) else {}),
         }
         return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
@@ -242,6 +253,8 @@ def _condition_differences(earlier: RunPlan, plan: RunPlan) -> Iterator[str]:
     earlier_traces, traces = earlier.production, plan.production
     if (earlier_traces and _population(earlier_traces)) != (traces and _population(traces)):
         yield "its production traces are selected by other filters or have another itemKey"
+    if earlier.field_paths != plan.field_paths:
+        yield "its texts are read by other paths (inputPath, outputPath, expectedPath)"
 
 
 def _population(production: ProductionTraces) -> dict[str, Any]:

@@ -61,6 +61,9 @@ def make_plan(session: Session, run_id: str, llm: LlmServer | None) -> RunPlan:
         late_scores=benchmark.late_scores,
         expect_items=benchmark.expect_items,
         settle_for=benchmark.settle_for,
+        input_path=benchmark.input_path,
+        output_path=benchmark.output_path,
+        expected_path=benchmark.expected_path,
         harness=parse_harness(benchmark.harness) if benchmark.harness is not None else None,
         production=(
             benchmark.production.frozen(run.trace_window, run.created_at)
@@ -101,6 +104,9 @@ def _with_origin_selection(session: Session, plan: RunPlan, origin_id: str) -> R
         "late_scores",
         "harness",
         "production",
+        "input_path",
+        "output_path",
+        "expected_path",
     )
     return plan.model_copy(update={name: getattr(origin, name) for name in selection})
 
@@ -117,6 +123,9 @@ def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
         production=plan.production,
         expect_items=plan.expect_items,
         settle_for=plan.settle_for,
+        input_path=plan.input_path,
+        output_path=plan.output_path,
+        expected_path=plan.expected_path,
         min_coverage=plan.min_coverage,
         agent_id=plan.agent_id,
         is_shared=has_other_agents(session, plan.benchmark_id, plan.agent_id),

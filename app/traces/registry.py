@@ -39,8 +39,9 @@ class TraceQuery:
     configures a source that produces its traces. `production`, with its exact window, asks for the
     traces of production instead of a run of a dataset. A run with fewer than `min_coverage` of
     `expect_items` (None: the items of the dataset) may still be growing: the source waits until it
-    has had no new item for `settle_for` (None: as long as its items take). `service_name` selects the
-    spans of one agent. `url`, `public_key` and `secret_key` come from the
+    has had no new item for `settle_for` (None: as long as its items take). `input_path`, `output_path`
+    and `expected_path` are JMESPath expressions of the texts that count in the JSON of a trace.
+    `service_name` selects the spans of one agent. `url`, `public_key` and `secret_key` come from the
     agent `agent_id`. `is_shared`: the benchmark may evaluate other agents too.
     """
 
@@ -51,6 +52,9 @@ class TraceQuery:
     production: ProductionTraces | None = None
     expect_items: ExpectedItems = None
     settle_for: Duration | None = None
+    input_path: str | None = None
+    output_path: str | None = None
+    expected_path: str | None = None
     min_coverage: float = 0.9
     agent_id: str | None = None
     is_shared: bool = False
@@ -172,7 +176,7 @@ class SourceSpec:
     These raise the errors of `pages`. All of them do network I/O: never call them in a transaction.
     `runs_models`: the source produces its traces
     with the models that the benchmark configures in `harness`. `reads_production`: the source reads
-    `TraceQuery.production`. `list_items` yields the items of the query's dataset, for an agent that is
+    `TraceQuery.production`, `maps_fields`: it applies the paths of the query. `list_items` yields the items of the query's dataset, for an agent that is
     run over them.
     """
 
@@ -184,6 +188,7 @@ class SourceSpec:
     estimate: Callable[[Resources, TraceQuery], RequestEstimate] | None = None
     runs_models: bool = False
     reads_production: bool = False
+    maps_fields: bool = False
     list_items: Callable[[Resources, TraceQuery], Iterator[DatasetItem]] | None = None
 
 

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from sqlalchemy import text
 
 from tests.support.service import JSON, Service, pair, pointers
@@ -316,3 +317,24 @@ def test_create_benchmark__rejected_request_writes_nothing(service: Service) -> 
     assert service.get("/benchmarks/bench-001") == before
     with service.resources.db.read() as session:
         assert session.scalar(text("SELECT count(*) FROM kpi_definitions")) == 1
+
+
+def test_paths__errors_name_the_field_and_the_position(service: Service) -> None:
+    body = {"source": "langfuse", "outputPath": "answer.", "expectedPath": "answer"}
+    problem = service.expect_problem(422, "POST", "/benchmarks", body)
+    assert details(problem) == {
+        "/outputPath": "is no valid JMESPath expression: error at character 8"
+    }
+
+
+@pytest.mark.parametrize("source", ["local", None])
+def test_paths__only_a_source_that_applies_them_takes_them(
+    service: Service, source: str | None
+) -> None:
+    body = {"source": source, "inputPath": "question"}
+    detail = "only the source langfuse applies paths; set source to it, or omit the path"
+    problem = service.expect_problem(422, "POST", "/benchmarks", body)
+    assert details(problem) == {"/inputPath": detail}
+    service.create_benchmark(source="langfuse", inputPath="question")
+    problem = service.expect_problem(422, "PATCH", "/benchmarks/bench-001", {"source": source})
+    assert details(problem) == {"/inputPath": detail}

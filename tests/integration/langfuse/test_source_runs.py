@@ -107,6 +107,54 @@ def test_run__late_scores_are_no_difference_without_a_score(
     assert second["verdict"]["differences"] == []
 
 
+@pytest.mark.parametrize("version", ["v4", "v3"])
+def test_run__paths_select_the_texts_that_are_compared(
+    service: Service, langfuse: FakeLangfuse, langfuse_v3: FakeLangfuse, version: str
+) -> None:
+    server = langfuse if version == "v4" else langfuse_v3
+    server.experiment(
+        items=4,
+        input_of=lambda _: {"question": "Capital of Italy?"},
+        output_of=lambda number: {"answer": "Rome"} if number < 2 else {"error": "none"},
+        expected_of=lambda number: "Rome" if number % 2 else {"city": "Rome"},
+    )
+    agent(service, server)
+    benchmark(service)
+    first = service.complete_run()
+    assert _accuracy(service, first) == 0
+    paths = {"inputPath": "question", "outputPath": "answer", "expectedPath": "city"}
+    changed = service.patch("/benchmarks/bench-001", paths)
+    assert {name: changed[name] for name in paths} == paths
+    second = service.complete_run()
+    # An answer without the selected text is an empty answer, which has the worst value.
+    assert _accuracy(service, second) == 0.5
+    inputs = "SELECT array_agg(DISTINCT input) FROM collected_traces WHERE output = 'Rome'"
+    assert value(service, inputs) == ["Capital of Italy?"]
+    assert second["fingerprint"] != first["fingerprint"]
+    rescored = service.post(f"/benchmark-runs/{first['id']}/rescore")
+    service.work()
+    assert _accuracy(service, rescored) == 0
+
+
+def test_run__other_paths_are_a_difference(service: Service, langfuse: FakeLangfuse) -> None:
+    agent(service, langfuse)
+    benchmark(service)
+    runs = []
+    for night, path in enumerate(("answer", "@.answer")):
+        langfuse.experiment(run=f"night {night}", items=5)
+        service.patch("/benchmarks/bench-001", {"outputPath": path})
+        runs.append(service.complete_run())
+    assert runs[1]["fingerprint"] != runs[0]["fingerprint"]
+    differences = runs[1]["verdict"]["differences"]
+    assert "its texts are read by other paths (inputPath, outputPath, expectedPath)" in differences
+
+
+def _accuracy(service: Service, run: JSON) -> float:
+    [accuracy] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    mean: float = accuracy["mean"]
+    return mean
+
+
 def test_run__source_error_is_the_error_of_the_run(
     service: Service, langfuse: FakeLangfuse
 ) -> None:

@@ -85,7 +85,7 @@ class LangfuseSource:
                 yield TracePage(traces=(), cursor=last_cursor)
                 continue
             last_cursor = page.cursor or last_cursor
-            yield replace(page, traces=tuple(map(clean_texts, page.traces)))
+            yield replace(page, traces=tuple(clean_texts(trace, query) for trace in page.traces))
 
     def _read(
         self,
@@ -418,5 +418,6 @@ TRACE_SOURCES.register(
         write_scores=write_scores,
         estimate=estimate_requests,
         reads_production=True,
+        maps_fields=True,
     ),
 )
