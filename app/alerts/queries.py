@@ -19,6 +19,7 @@ from app.alerts.watched_values import RunSpan
 from app.benchmarks.kpi_watchers import KPI_WATCHERS, KpiWatcher
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
+from app.notifications.endpoint_users import ENDPOINT_USERS, EndpointUser
 from app.results.models import BenchmarkRun
 
 HISTORY_CONDITIONS = [condition for condition in Condition if condition.excludes_incidents]
@@ -130,6 +131,20 @@ def find_kpi_watchers(
 
 # A KPI that a rule watches is not retired.
 KPI_WATCHERS.append(find_kpi_watchers)
+
+
+def find_endpoint_users(session: Session, endpoint_id: str) -> list[EndpointUser]:
+    """The alert rules, enabled or not, that notify an endpoint, by name."""
+    statement = (
+        select(AlertRule.id, AlertRule.name)
+        .where(AlertRule.endpoints.contains([endpoint_id]))
+        .order_by(AlertRule.name, AlertRule.id)
+    )
+    return [EndpointUser("alert rule", row.id, row.name) for row in session.execute(statement)]
+
+
+# An endpoint that a rule notifies is not deleted.
+ENDPOINT_USERS.append(find_endpoint_users)
 
 
 def lock_enabled_rules(session: Session, rule_ids: Sequence[str]) -> dict[str, AlertRule]:

@@ -149,6 +149,10 @@ endpoints.add_create(
     describe=describe_endpoint,
 )
 endpoints.add_update("app.notifications.schemas:EndpointPatch", options=ENDPOINT_OPTIONS)
+endpoints.add_delete(
+    help_text="Delete an endpoint that no alert rule notifies. Messages that wait for it are not sent.",
+    describe=lambda endpoint: f"{endpoint['channel']} {endpoint['recipient']}",
+)
 endpoints.add_action(
     "enable",
     help_text="Enable an endpoint again and send the messages that were held for it.",

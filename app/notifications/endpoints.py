@@ -16,6 +16,7 @@ from app.core.errors import Conflict
 from app.core.ids import new_id
 from app.core.schemas import changed_fields
 from app.notifications import queries
+from app.notifications.endpoint_users import require_unused
 from app.notifications.models import Endpoint
 from app.notifications.registry import CHANNELS, IN_APP
 from app.notifications.schemas import EndpointPatch
@@ -41,16 +42,23 @@ def ensure_endpoints(
         return []
     # Sorted, so that two transactions insert in the same order and cannot deadlock.
     rows = [_insert_values(target_of[key], box) for key in sorted(target_of)]
-    # The hash of the recipient is unique; the ciphertext cannot be, because each has a random
-    # nonce.
-    session.execute(insert(Endpoint).values(rows).on_conflict_do_nothing())
-    statement = select(Endpoint).where(
-        tuple_(Endpoint.channel, Endpoint.recipient_hash).in_(target_of)
-    )
-    endpoint_of = {
-        (endpoint.channel, endpoint.recipient_hash): endpoint
-        for endpoint in session.scalars(statement)
-    }
+    endpoint_of: dict[tuple[str, str], Endpoint] = {}
+    # Once, unless another transaction deletes an endpoint between the insertion and the lock.
+    while endpoint_of.keys() != target_of.keys():
+        # The hash of the recipient is unique; the ciphertext cannot be, because each has a random
+        # nonce.
+        session.execute(insert(Endpoint).values(rows).on_conflict_do_nothing())
+        statement = (
+            select(Endpoint)
+            .where(tuple_(Endpoint.channel, Endpoint.recipient_hash).in_(target_of))
+            .order_by(Endpoint.channel, Endpoint.recipient_hash)
+            # Not deleted before the caller has stored its ID.
+            .with_for_update(read=True, key_share=True)
+        )
+        endpoint_of = {
+            (endpoint.channel, endpoint.recipient_hash): endpoint
+            for endpoint in session.scalars(statement)
+        }
     for key, target in target_of.items():
         endpoint = endpoint_of[key]
         if endpoint.address is None:  # dropped when its master key was lost
@@ -77,6 +85,20 @@ def update_endpoint(session: Session, endpoint_id: str, body: EndpointPatch) -> 
         setattr(endpoint, name, value)
     session.flush()
     return endpoint
+
+
+def delete_endpoint(session: Session, endpoint_id: str) -> None:
+    """Delete an endpoint with its deliveries; those that wait are not sent.
+
+    Raises: `EndpointNotFound`, `EndpointInUse` if something notifies it.
+    """
+    # The strongest lock: it waits for transactions that are about to store the ID in a rule.
+    endpoint = session.get(Endpoint, endpoint_id, with_for_update=True)
+    if endpoint is None:
+        raise queries.EndpointNotFound
+    require_unused(session, endpoint_id)
+    session.delete(endpoint)
+    session.flush()
 
 
 def decrypt_recipient(endpoint: Endpoint, box: SecretBox) -> Secret | None:

@@ -140,6 +140,14 @@ def enable_endpoint(endpoint_id: EndpointId, res: Res) -> Response:
     return _back(endpoint_id)
 
 
+@router.post("/endpoints/{endpointId}/delete", dependencies=ADMIN)
+def delete_endpoint(endpoint_id: EndpointId, res: Res) -> Response:
+    """Delete an endpoint that no alert rule notifies."""
+    with res.db.begin() as session:
+        endpoints.delete_endpoint(session, endpoint_id)
+    return RedirectResponse(NAV, SEE_OTHER)
+
+
 @router.post("/endpoints/{endpointId}/secret", dependencies=ADMIN)
 def rotate_endpoint_secret(request: Request, endpoint_id: EndpointId, res: Res) -> Response:
     """Create the secret that signs messages and show it once; the one before signs for a day."""

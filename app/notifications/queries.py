@@ -130,6 +130,14 @@ def get_delivery(session: Session, delivery_id: str, *, for_update: bool = False
     return LoadedDelivery(delivery, get_notification(session, delivery.notification_id), endpoint)
 
 
+def find_delivery(session: Session, delivery_id: str) -> LoadedDelivery | None:
+    """A delivery, locked as by `get_delivery`; None if it was deleted with its endpoint."""
+    try:
+        return get_delivery(session, delivery_id, for_update=True)
+    except (DeliveryNotFound, EndpointNotFound):
+        return None
+
+
 def list_deliveries(
     session: Session,
     query: PageQuery,

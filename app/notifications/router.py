@@ -157,6 +157,13 @@ def change_endpoint(endpoint_id: EndpointId, body: EndpointPatch, res: Res) -> E
         return endpoint_view(endpoints.update_endpoint(session, endpoint_id, body))
 
 
+@endpoints_router.delete("/{endpointId}", status_code=204, dependencies=ADMIN)
+def delete_endpoint(endpoint_id: EndpointId, res: Res) -> None:
+    """Delete an endpoint that no alert rule notifies; messages that wait for it are not sent."""
+    with res.db.begin() as session:
+        endpoints.delete_endpoint(session, endpoint_id)
+
+
 @endpoints_router.post("/{endpointId}/enable", dependencies=ADMIN)
 def enable_endpoint(endpoint_id: EndpointId, res: Res) -> EndpointView:
     """Enable an endpoint; deliveries that were held are sent first."""

@@ -137,15 +137,14 @@ def begin_attempt(
     public_url: str,
     now: datetime,
 ) -> DeliveryAttempt | None:
-    """Prepare an attempt; None if the job is outdated.
+    """Prepare an attempt; None if the job is outdated or its endpoint was deleted.
 
     Creates the signing secret of the endpoint if its channel signs and there is none.
     """
-    delivery, notification, endpoint = queries.get_delivery(
-        session, job.delivery_id, for_update=True
-    )
-    if not _is_current(delivery, job):
+    loaded = queries.find_delivery(session, job.delivery_id)
+    if loaded is None or not _is_current(loaded.delivery, job):
         return None
+    _, notification, endpoint = loaded
     channel = CHANNELS.find(endpoint.channel)
     is_signed = channel is not None and channel.signed
     # Rendered from the stored message in each attempt, so that every attempt sends the same bytes
@@ -168,9 +167,10 @@ def begin_attempt(
 
 def finish_attempt(session: Session, job: DeliveryJob, result: AttemptResult) -> None:
     """Record the result of an attempt and plan the next one; nothing if the job is outdated."""
-    delivery, _, endpoint = queries.get_delivery(session, job.delivery_id, for_update=True)
-    if not _is_current(delivery, job):
+    loaded = queries.find_delivery(session, job.delivery_id)
+    if loaded is None or not _is_current(loaded.delivery, job):
         return
+    delivery, _, endpoint = loaded
     # From here on every other job for the same attempt is outdated, for example one that was
     # repeated because its worker looked dead.
     delivery.fencing_token += 1

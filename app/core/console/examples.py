@@ -111,6 +111,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mosaico notify endpoints create --channel email --recipient team@example.com",
     ),
     "notify endpoints update": ("mosaico notify endpoints update ENDPOINT --daily-summary",),
+    "notify endpoints delete": ("mosaico notify endpoints delete ENDPOINT --yes",),
     "notify endpoints enable": ("mosaico notify endpoints enable ENDPOINT",),
     "notify endpoints rotate-secret": ("mosaico notify endpoints rotate-secret ENDPOINT",),
     "notify deliveries list": ("mosaico notify deliveries list",),
