@@ -135,5 +135,5 @@ def _drop_unused_schemas(document: JSON) -> None:
 
 
 def _list_tags(document: JSON) -> list[JSON]:
-    names = {tag for operation, _ in iter_operations(document) for tag in operation["tags"]}
+    names = {tag for operation, _ in iter_operations(document) for tag in operation.get("tags", ())}
     return [{"name": name, "description": f"Operations of {name}."} for name in sorted(names)]
