@@ -13,6 +13,7 @@ from app.core.console.terminal import (
     OutputFormat,
     print_json,
     print_result,
+    print_status,
 )
 
 if TYPE_CHECKING:
@@ -107,12 +108,14 @@ def compare_runs(
 ) -> None:
     """Compare two runs: verdicts, flipped items, and the features that these have in common."""
     from app.core.console.api_client import open_api
+    from app.core.web.page_paths import comparison_page_path
 
     with open_api(COMPARISON_TIMEOUT_S) as api:
         baseline, candidate = (api.full_id(PATH, run_id) for run_id in (base, candidate))
         comparison = api.get(
             f"{PATH}/compare", baseline=baseline, candidate=candidate, metric=metric
         )
+        page_url = f"{api.pages_url}{comparison_page_path(baseline, candidate)}"
     if output is OutputFormat.JSON:
         print_json(comparison)
         return
@@ -124,6 +127,7 @@ def compare_runs(
     print_explanations([*comparison["kpis"], *comparison["usage"]])
     _print_items(comparison)
     _print_section("By category:", _category_rows(comparison), CATEGORY_COMPARISON_COLUMNS)
+    print_status(f"page: {page_url}")
 
 
 def _category_rows(comparison: JSON) -> list[JSON]:

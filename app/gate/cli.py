@@ -16,6 +16,7 @@ from app.core.console.terminal import (
     WrongUsage,
     print_json,
     print_result,
+    print_status,
     warn_failed_plugin,
 )
 from app.core.errors import Invalid, NotFound
@@ -132,6 +133,7 @@ def gate(
     """
     from app.comparison.cli import COMPARISON_TIMEOUT_S
     from app.core.console.api_client import open_api
+    from app.core.web.page_paths import run_page_path
     from app.gate.reports import gate_junit
     from app.gate.rules import GateTerms
     from app.gate.stored_gate import gate_run
@@ -162,6 +164,7 @@ def gate(
             )
         with open_api(COMPARISON_TIMEOUT_S) as api:
             result = gate_run(api, run, baseline, terms)
+            print_status(f"page: {api.pages_url}{run_page_path(result.candidate)}")
     _print(result, output)
     if junit is not None:
         write_text(junit, gate_junit(result))

@@ -244,12 +244,14 @@ runs.add_list(
 def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
     """Show a run: its status, validity, metrics and KPIs."""
     from app.core.console.api_client import open_api
+    from app.core.web.page_paths import run_page_path
 
     path = _path(run_id)
     with open_api() as api:
         run = api.get(path)
         metrics = api.get(f"{path}/metrics")["items"]
         kpis = api.get(f"{path}/kpis")["items"]
+        page_url = f"{api.pages_url}{run_page_path(run['id'])}"
     if output is OutputFormat.JSON:
         print_json(run | {"metrics": metrics, "kpis": kpis})
         return
@@ -266,6 +268,7 @@ def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
             print_result("")
             print_table(tabulate(rows, columns))
     print_explanations([run, *kpis])
+    print_status(f"page: {page_url}")
 
 
 @cli.command("watch")

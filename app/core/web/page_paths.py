@@ -1,6 +1,11 @@
 """The paths of web pages that other parts of the service link to, such as notifications."""
 
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
+
+
+def comparison_page_path(baseline_id: str, run_id: str) -> str:
+    """The page of a comparison of two runs."""
+    return f"/compare?{urlencode({'base': baseline_id, 'run': run_id})}"
 
 
 def run_page_path(run_id: str) -> str:

@@ -280,3 +280,11 @@ def test_list__fields_are_those_of_the_json(
     run = mosaico.ok("runs", "start", "bench-001", "agent-001").stdout.strip()
     listed = mosaico.ok("runs", "list", "--fields", "id,status,verdict.verdict")
     assert listed.stdout == f"id\tstatus\tverdict.verdict\n{run}\tPENDING\t\n"
+
+
+def test_show__names_the_page_of_the_run(
+    mosaico: Shell, service: Service, two_traces: None
+) -> None:
+    run = mosaico.ok("runs", "start", "bench-001", "agent-001").stdout.strip()
+    shown = mosaico.ok("runs", "show", "latest")
+    assert f"page: {mosaico.variables['MOSAICO_URL']}/runs/{run}\n" in shown.stderr
