@@ -1,5 +1,6 @@
 """docs/statistics.md: the commands print the documented output, and every verdict is explained."""
 
+import re
 import shlex
 from pathlib import Path
 
@@ -35,3 +36,10 @@ def test_commands__answer_as_shown() -> None:
 def test_page__explains_every_verdict() -> None:
     text = (ROOT / PAGE).read_text()
     assert [verdict for verdict in Verdict if f"| `{verdict}`" not in text] == []
+
+
+def test_page__names_existing_tests() -> None:
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / PAGE).read_text()))
+    assert len(named) > 40
+    assert [name for name in sorted(named) if f"def {name}(" not in tests] == []
