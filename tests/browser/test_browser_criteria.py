@@ -44,6 +44,8 @@ def test_theme__follows_the_system_and_the_button_overrides_it(month: Site, site
 
 
 def press(page: Page, *keys: str) -> None:
+    """Press keys after the script of the page has run, which reads them."""
+    page.wait_for_load_state()
     for key in keys:
         page.keyboard.press(key)
 

@@ -57,13 +57,14 @@ def write_month(session: Session, *, nights: int = NIGHTS, now: datetime | None 
 
 
 def write_hostile_month(session: Session) -> None:
-    """A month in which every name is one that an attacker chose."""
+    """A month in which every name is one that an attacker chose; the API refuses control characters in
+    names of KPIs."""
     write_month(session)
     for statement in (
         "UPDATE agents SET name = :name WHERE id <> 'triage'",
         "UPDATE benchmarks SET metadata = jsonb_build_object('name', CAST(:name AS text))",
-        "UPDATE kpi_definitions SET name = :name || id",
-        "UPDATE kpi_history SET name = :name || kpi_id",
+        "UPDATE kpi_definitions SET name = replace(:name, chr(8238), '') || id",
+        "UPDATE kpi_history SET name = replace(:name, chr(8238), '') || kpi_id",
         "UPDATE benchmark_runs SET run_name = :name",
         "UPDATE alert_rules SET name = :name",
         "UPDATE alert_events SET name = :name, explanation = :name",
