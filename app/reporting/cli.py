@@ -43,7 +43,7 @@ def report_run(
             "no report format is given", hint="mosaico runs report RUN --html run.html"
         )
     with open_api(COMPARISON_TIMEOUT_S) as api:
-        page = html_report(load_report(api, run))
+        page = html_report(load_report(api, api.full_id(PATH, run)))
     _write(file, page, f"the report of run {format_cell(run)} is written to {file}")
 
 
@@ -66,7 +66,7 @@ def view_run(
     from app.reporting.trace_page import load_trace_page
 
     with open_api() as api:
-        page = load_trace_page(api, run, other)
+        page = load_trace_page(api, api.full_id(PATH, run), other and api.full_id(PATH, other))
     _write(file, page, f"the traces of run {format_cell(run)} are written to {file}")
 
 

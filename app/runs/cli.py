@@ -246,8 +246,9 @@ def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
     from app.core.console.api_client import open_api
     from app.core.web.page_paths import run_page_path
 
-    path = _path(run_id)
     with open_api() as api:
+        # Once: `latest` may be another run a moment later.
+        path = _path(api.full_id(PATH, run_id))
         run = api.get(path)
         metrics = api.get(f"{path}/metrics")["items"]
         kpis = api.get(f"{path}/kpis")["items"]

@@ -27,6 +27,8 @@ CLEAR_LINE = "\r\x1b[K"
 
 def watch_run_until_end(api: ApiClient, run_id: str, *, quiet: bool, jsonl: bool = False) -> JSON:
     """The run after it has ended. Ctrl-C ends the command, not the run."""
+    # Once: `latest` may be another run a moment later.
+    run_id = api.full_id(PATH, run_id)
     print_progress = _print_nothing if quiet else _progress_printer()
     latest: JSON | None = None
     try:

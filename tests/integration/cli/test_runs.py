@@ -7,10 +7,11 @@ import signal
 import subprocess
 import threading
 from itertools import pairwise
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
+from app.core.console.api_client import ApiClient
 from tests.integration.cli.conftest import Shell
 from tests.support.service import Service, pair
 
@@ -288,3 +289,20 @@ def test_show__names_the_page_of_the_run(
     run = mosaico.ok("runs", "start", "bench-001", "agent-001").stdout.strip()
     shown = mosaico.ok("runs", "show", "latest")
     assert f"page: {mosaico.variables['MOSAICO_URL']}/runs/{run}\n" in shown.stderr
+
+
+def test_latest__is_looked_up_once_per_command(
+    mosaico: Shell, service: Service, two_traces: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = mosaico.ok("runs", "start", "bench-001", "agent-001").stdout.strip()
+    lookups: list[str] = []
+    page = ApiClient.page
+
+    def record(client: ApiClient, path: str, **parameters: Any) -> Any:
+        lookups.append(path)
+        return page(client, path, **parameters)
+
+    monkeypatch.setattr(ApiClient, "page", record)
+    assert f"id\t{run}\n" in mosaico.ok("runs", "show", "latest").stdout
+    # Another run may begin between the requests for a run, its metrics and its KPIs.
+    assert lookups == ["/benchmark-runs"]
