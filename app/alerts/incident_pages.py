@@ -100,12 +100,12 @@ def accept_incident(
     incident_id: IncidentId, request: Request, form: SentForm, res: Res
 ) -> Response:
     """Accept the level of an incident."""
-    sent = check_form(IncidentAcceptance, {"note": form.text("note") or None})
-    if sent.body is None:
-        raise Invalid(f"the note {sent.errors['note']}")
+    checked = check_form(IncidentAcceptance, {"note": form.text("note") or None})
+    if checked.body is None:
+        raise Invalid(f"the note {checked.errors['note']}")
     by = get_caller(request).key_id
     with res.db.begin() as session:
-        incidents.accept(session, incident_id, by, sent.body.note, res.clock())
+        incidents.accept(session, incident_id, by, checked.body.note, res.clock())
     return _to_incident(incident_id)
 
 

@@ -83,7 +83,9 @@ def create_alert_config(request: Request, form: SentForm, res: Res) -> Response:
             request.state.created = f"/api/v1/alert-configs/{rule.id}"
             return rule_page_path(rule.id)
 
-    load = lambda: _form_page(request, None, res, form.text("benchmarkId"))  # noqa: E731
+    def load() -> FormPage:
+        return _form_page(request, None, res, form.text("benchmarkId"))
+
     return submit_form(request, form, load, save)
 
 

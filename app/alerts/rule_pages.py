@@ -55,8 +55,8 @@ def show_rules(
         )
         rows = [_row(session, view) for view in rule_views(session, page.rows)]
         benchmarks = [
-            (found.id, name_of_benchmark(found.id, found.metadata_))
-            for found in list_benchmarks(session, PageQuery(MAX_LIMIT), archived=False).rows
+            (benchmark_row.id, name_of_benchmark(benchmark_row.id, benchmark_row.metadata_))
+            for benchmark_row in list_benchmarks(session, PageQuery(MAX_LIMIT), archived=False).rows
         ]
     return render_page(
         request,
@@ -85,8 +85,8 @@ def show_rule(
         [view] = rule_views(session, [queries.get_rule(session, rule_id)])
         row = _row(session, view)
         agents = {
-            found.id: found.name
-            for found in list_agents(session, PageQuery(MAX_LIMIT), archived=False).rows
+            agent_row.id: agent_row.name
+            for agent_row in list_agents(session, PageQuery(MAX_LIMIT), archived=False).rows
         }
         incidents = queries.list_incidents(
             session, PageQuery(SHOWN_EVENTS), IncidentFilter(rule_id=rule_id)

@@ -106,6 +106,6 @@ def _trial_variance(
             np.asarray(values), where=np.asarray(values) > 0, out=np.full_like(values, np.nan)
         )
         variances.append(reduce_trials(run.item_index, logs, run.item_count).trial_variances)
-    known = np.concatenate(variances)
-    known = known[np.isfinite(known)]
-    return float(known.mean()) if len(known) else None
+    measured = np.concatenate(variances)
+    measured = measured[np.isfinite(measured)]
+    return float(measured.mean()) if len(measured) else None

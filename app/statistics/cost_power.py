@@ -198,8 +198,8 @@ class _DrawnRuns(NamedTuple):
     def powers(self, effects: FloatArray) -> FloatArray:
         """How often the test of `app.statistics.change` finds changes by these logarithms."""
         changes, variance = self._tested(np.exp(effects)[:, None])
-        found: FloatArray = (changes > self.critical * np.sqrt(variance)).mean(axis=1)
-        return found
+        shares: FloatArray = (changes > self.critical * np.sqrt(variance)).mean(axis=1)
+        return shares
 
     def _tested(self, factors: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The change of each pair and its variance, of shape (factors, pairs)."""

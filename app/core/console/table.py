@@ -81,8 +81,10 @@ def _read_field(item: JSON, name: str) -> object:
         if value is None:
             return None
         if not isinstance(value, dict) or part not in value:
-            known = ", ".join(value) if isinstance(value, dict) else "none"
-            raise WrongUsage(f"--fields {name}: there is no field {part}", hint=f"fields: {known}")
+            field_names = ", ".join(value) if isinstance(value, dict) else "none"
+            raise WrongUsage(
+                f"--fields {name}: there is no field {part}", hint=f"fields: {field_names}"
+            )
         value = value[part]
     return value
 
