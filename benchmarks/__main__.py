@@ -1,7 +1,7 @@
 """`make bench`: measures every performance goal of the project on this machine.
 
-`python -m benchmarks storage formula` measures only these groups. `collection` takes long and runs
-only if it is named.
+`python -m benchmarks storage formula` measures only these groups. `collection` and `large` take long
+and run only if they are named; `python -m benchmarks large start` measures one part of `large`.
 """
 
 import sys
@@ -14,6 +14,7 @@ from benchmarks import (
     collection,
     formula,
     langfuse,
+    large,
     lists,
     load,
     mcp,
@@ -52,16 +53,22 @@ ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {"collection": colle
 
 
 def main(names: list[str]) -> None:
-    known_groups = GROUPS | ONLY_BY_NAME
-    unknown = set(names) - set(known_groups)
+    if names[:1] == ["large"]:
+        print_rows(large.PARTS, names[1:] or list(large.PARTS))
+    else:
+        print_rows(GROUPS | ONLY_BY_NAME, names or list(GROUPS))
+
+
+def print_rows(groups: dict[str, Callable[[], Iterator[BenchRow]]], names: list[str]) -> None:
+    unknown = set(names) - set(groups)
     if unknown:
         raise SystemExit(
-            f"unknown groups: {', '.join(sorted(unknown))}; known: {', '.join(known_groups)}"
+            f"unknown groups: {', '.join(sorted(unknown))}; known: {', '.join(groups)}"
         )
     print(f"{'row':<16}{'ratio':>9}  {'goal':<7} what was measured")
     missed_count = 0
-    for name in names or GROUPS:
-        for row in known_groups[name]():
+    for name in names:
+        for row in groups[name]():
             missed_count += not row.holds
             verdict = "met" if row.holds else "MISSED"
             print(

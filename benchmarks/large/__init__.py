@@ -1,0 +1,13 @@
+"""Growth: large runs, long histories, many workers. Each part takes minutes.
+
+`python -m benchmarks large` measures every part, `python -m benchmarks large start` only one.
+Figures and what they mean: docs/scaling.md.
+"""
+
+from collections.abc import Callable, Iterator
+
+from benchmarks.large import start
+from benchmarks.result_rows import BenchRow
+
+# To add a part: a module in this folder with `measure() -> Iterator[BenchRow]`, and a line here.
+PARTS: dict[str, Callable[[], Iterator[BenchRow]]] = {"start": start.measure}
