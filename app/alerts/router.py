@@ -11,6 +11,7 @@ from app.access.idempotency import Idempotent
 from app.alerts import incidents as incident_service
 from app.alerts import queries, rule_tests, service
 from app.alerts import silences as silence_service
+from app.alerts.backtest_schemas import BacktestRequest, BacktestView, RuleTestView
 from app.alerts.evaluation import read_budget
 from app.alerts.models import AlertEvent, AlertRule, Incident
 from app.alerts.queries import AcknowledgedCount, AlertFilter, IncidentFilter
@@ -24,11 +25,8 @@ from app.alerts.schemas import (
     AlertConfigView,
     AlertPrecisionView,
     AlertView,
-    BacktestRequest,
-    BacktestView,
     IncidentAcceptance,
     IncidentView,
-    RuleTestView,
     SilenceCreate,
     SilencePatch,
     SilenceView,

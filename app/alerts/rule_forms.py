@@ -9,15 +9,11 @@ from sqlalchemy.orm import Session
 from app.access.deps import ADMIN
 from app.agents.queries import list_agents
 from app.alerts import queries
+from app.alerts.backtest_schemas import BacktestRequest
 from app.alerts.router import rule_views
 from app.alerts.rule_pages import BACKTEST_DAYS, BacktestOutcome, RuleId, try_backtest
 from app.alerts.rule_service import create_rule, update_rule
-from app.alerts.schemas import (
-    AlertConfigBody,
-    AlertConfigCreate,
-    AlertConfigPatch,
-    BacktestRequest,
-)
+from app.alerts.schemas import AlertConfigBody, AlertConfigCreate, AlertConfigPatch
 from app.alerts.value_chart import draw_backtest
 from app.benchmarks.queries import get_kpis_by_benchmark, list_benchmarks
 from app.benchmarks.rules import name_of_benchmark

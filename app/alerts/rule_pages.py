@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from app.access.deps import ADMIN, READ, RUN
 from app.agents.queries import list_agents
 from app.alerts import inbox, queries, rule_tests
+from app.alerts.backtest_schemas import BacktestRequest, BacktestView
 from app.alerts.evaluation import read_budget
 from app.alerts.inbox_pages import SILENCE_HOURS, silence_hours, silence_row
 from app.alerts.incident_pages import incident_row
@@ -18,7 +19,7 @@ from app.alerts.queries import AlertFilter, IncidentFilter
 from app.alerts.router import rule_views
 from app.alerts.rule_service import delete_rule, update_rule
 from app.alerts.rule_text import describe_condition, watched_name
-from app.alerts.schemas import AlertConfigView, BacktestRequest, BacktestView, SilenceMatchers
+from app.alerts.schemas import AlertConfigView, SilenceMatchers
 from app.alerts.silences import start_silence
 from app.alerts.value_chart import draw_backtest
 from app.benchmarks.queries import list_benchmarks

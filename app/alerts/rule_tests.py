@@ -9,21 +9,22 @@ from sqlalchemy.orm import Session
 from app.agents.queries import get_agent
 from app.alerts import queries
 from app.alerts.backtest import BacktestRun, Replay, replay
-from app.alerts.evaluation import default_promise, series_name
-from app.alerts.messages import render_rule_test
-from app.alerts.models import AlertRule
-from app.alerts.publishing import benchmark_name
-from app.alerts.rule_service import validate_rule, with_defaults
-from app.alerts.rules import AlertEventState, AlertOutcome, Condition
-from app.alerts.schemas import (
+from app.alerts.backtest_schemas import (
     BacktestCoverageView,
     BacktestRequest,
     BacktestView,
     ReplayedRunView,
     RuleTestAssessment,
     RuleTestView,
-    rule_spec,
 )
+from app.alerts.evaluation import default_promise
+from app.alerts.messages import render_rule_test
+from app.alerts.models import AlertRule
+from app.alerts.publishing import benchmark_name
+from app.alerts.rule_evidence import series_name
+from app.alerts.rule_service import validate_rule, with_defaults
+from app.alerts.rules import AlertEventState, AlertOutcome, Condition
+from app.alerts.schemas import rule_spec
 from app.alerts.series_decision import level_of_measurement
 from app.alerts.value_history import MeasurementHistory
 from app.alerts.watched_values import RuleTarget

@@ -7,9 +7,10 @@ from zoneinfo import ZoneInfo
 from markupsafe import Markup
 from sqlalchemy.orm import Session
 
+from app.alerts.backtest_schemas import BacktestView, ReplayedRunView
 from app.alerts.models import Incident
 from app.alerts.rules import AlertEventState, Condition
-from app.alerts.schemas import AlertConfigBody, AlertConfigView, BacktestView, ReplayedRunView
+from app.alerts.schemas import AlertConfigBody, AlertConfigView
 from app.alerts.value_history import MeasurementHistory
 from app.alerts.watched_values import Measurement, RuleTarget
 from app.core.web.charts import TrendEvent, TrendLimit, TrendPoint, trend_chart
