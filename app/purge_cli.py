@@ -9,6 +9,10 @@ from app.core.clock import utc_now
 from app.core.console.terminal import CommandGroup, DryRun, WrongUsage, Yes, confirm, print_status
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy.orm import Session
+
     from app.core.resources import Resources
 
 cli = CommandGroup("purge", help="Delete the traces of old runs.")
@@ -81,24 +85,28 @@ def _undo() -> None:
     from app.runs.retention import restore_purged_runs
     from app.startup import opened_resources
 
-    with (
-        opened_resources(load_settings(), name="mosaico-purge", pool_size=1) as res,
-        res.db.begin() as session,
-    ):
-        restored_count = restore_purged_runs(session)
+    with opened_resources(load_settings(), name="mosaico-purge", pool_size=1) as res:
+        restored_count = _sum_batches(res, restore_purged_runs)
     print_status(f"{restored_count} runs are restored")
 
 
 def _purge_before(res: "Resources", cutoff: datetime, benchmark: str | None) -> int:
-    """Mark the runs batch by batch: one transaction would lock all of them at once."""
     from app.core.batch_delete import trusted_now
     from app.runs.retention import purge_runs_before
 
+    def purge_batch(session: "Session") -> int:
+        now = trusted_now(session, utc_now())
+        return purge_runs_before(session, cutoff, now, benchmark_id=benchmark)
+
+    return _sum_batches(res, purge_batch)
+
+
+def _sum_batches(res: "Resources", change_batch: "Callable[[Session], int]") -> int:
+    """Change the runs batch by batch: one transaction would lock all of them at once."""
     total = 0
     while True:
         with res.db.begin() as session:
-            now = trusted_now(session, utc_now())
-            count = purge_runs_before(session, cutoff, now, benchmark_id=benchmark)
+            count = change_batch(session)
         if not count:
             return total
         total += count

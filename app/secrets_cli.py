@@ -105,8 +105,7 @@ def drop_lost(
                 " `mosaico secrets rotate` encrypts them with the current key"
             )
         confirm(f"Delete every secret that master key {key} encrypts?", yes=yes)
-        with vault.db.begin() as session:
-            deleted_count = drop_lost_secrets(session, vault.columns, key)
+        deleted_count = drop_lost_secrets(vault.db, vault.columns, key)
     print_status(f"{deleted_count} secrets are deleted")
 
 

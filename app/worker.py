@@ -26,7 +26,7 @@ from app.jobs.process_pool import ProcessPool
 from app.jobs.rescue import delete_finished_jobs
 from app.metrics.registry import load_metrics
 from app.notifications import tasks as notification_tasks
-from app.notifications.service import delete_old_notifications
+from app.notifications.inbox import delete_old_notifications
 from app.plugins import load_plugins
 from app.runs import tasks as run_tasks
 from app.runs.llm_cache import evict_expired_answers

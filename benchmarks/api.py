@@ -21,6 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from itertools import count
@@ -62,6 +63,7 @@ PAGES = 40
 ROUNDS = 7
 MASTER_KEY = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 STARTS_WITHIN_S = 60.0
+DEFAULT_LANGFUSE_URL = "https://cloud.langfuse.com"
 
 _numbers = count()
 
@@ -189,11 +191,9 @@ def _send_all(port: int, load: Load, token: str, requests: int) -> None:
     """Send the requests over `CLIENTS` persistent connections."""
     raw = [_raw(load, token) for _ in range(requests)]
     shares = [raw[number::CLIENTS] for number in range(CLIENTS)]
-    threads = [threading.Thread(target=_send_share, args=(port, share)) for share in shares]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(CLIENTS) as threads:
+        # `list` raises what a client raised: refused requests are fast and would win.
+        list(threads.map(partial(_send_share, port), shares))
 
 
 def _raw(load: Load, token: str) -> bytes:
@@ -294,7 +294,7 @@ def service_app(url: str) -> FastAPI:
             secrets=SecretBox.from_keys([MASTER_KEY]),
             data_dir=Path("/nonexistent"),
             options={
-                "langfuse_default_url": "https://cloud.langfuse.com",
+                "langfuse_default_url": DEFAULT_LANGFUSE_URL,
                 "rate_limit": "1000000",
             },
         )
@@ -336,7 +336,8 @@ def orm_app(url: str, driver: str = "psycopg") -> FastAPI:
         await session.commit()
         await session.refresh(agent)
         columns = {name: getattr(agent, name, None) for name in AgentView.model_fields}
-        return {**columns, "secret_set": False, "langfuse_url": "https://cloud.langfuse.com"}
+        urls = dict.fromkeys(("langfuse_url", "llangfuse_url"), DEFAULT_LANGFUSE_URL)
+        return {**columns, **urls, "secret_set": False}
 
     @app.get("/api/v1/benchmark-runs/{run_id}", response_model=RunView)
     async def get_run(run_id: str, session: Opened) -> Any:

@@ -19,7 +19,7 @@ from app.access.service import create_key
 from app.core.clock import utc_now
 from app.core.db import Database
 from app.core.migrations import upgrade
-from app.notifications.service import READ_BATCH
+from app.notifications.inbox import READ_BATCH
 from benchmarks.api import open_server
 from benchmarks.result_rows import BenchRow
 from benchmarks.table_rows import TIME, insert_rows

@@ -17,9 +17,9 @@ from app.alerts.service import acknowledge
 from app.alerts.silences import start_silence
 from app.core.errors import Invalid
 from app.core.keyset import PageQuery, PageRows
+from app.notifications.inbox import set_read_at
 from app.notifications.models import Delivery, Notification
 from app.notifications.queries import list_notifications
-from app.notifications.service import set_read_at
 
 
 class InboxEntry(NamedTuple):

@@ -17,8 +17,8 @@ from app.core.web.forms import FormFields, SentForm
 from app.core.web.page_paths import alert_page_path, rule_page_path
 from app.core.web.pages import build_url, path_of, render_page
 from app.notifications.delivery_rows import delivery_rows
+from app.notifications.inbox import set_read_at
 from app.notifications.queries import endpoints_of
-from app.notifications.service import set_read_at
 
 router = APIRouter()
 

@@ -95,7 +95,7 @@ class AlertState(Base):
 class AlertEvent(Base):
     """An alert: a change of state of a rule, or a notice about a run or a schedule (without rule).
 
-    It keeps its texts when the rule, the run or the schedule is deleted. `silence_id` names the
+    It keeps its texts, and `rule_id`, when the rule, the run or the schedule is deleted. `silence_id` names the
     silence that kept it from being sent. `dedup_key` makes it unique: a job that is repeated after
     a crash cannot send it twice.
     """
@@ -109,12 +109,15 @@ class AlertEvent(Base):
         Index("ix_alert_events_agent_id_created_at_id", "agent_id", "created_at", "id"),
         Index("ix_alert_events_state_created_at_id", "state", "created_at", "id"),
         Index("ix_alert_events_run_id", "run_id"),
+        Index(
+            "ix_alert_events_acknowledged", "rule_id", postgresql_where=text("verdict IS NOT NULL")
+        ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     dedup_key: Mapped[str]
     state: Mapped[str]
-    rule_id: Mapped[str | None] = mapped_column(ForeignKey("alert_rules.id", ondelete="SET NULL"))
+    rule_id: Mapped[str | None]
     name: Mapped[str]
     severity: Mapped[str]
     benchmark_id: Mapped[str]
@@ -139,7 +142,7 @@ class Incident(Base):
 
     `id` is that of the alert that opened it. `started_seq` is the estimated first bad run,
     `opened_seq` the run that fired, `end_seq` the first recovered run (NULL while it is open).
-    `run_seqs` are its latest runs. It keeps its texts when the rule or a run is deleted.
+    `run_seqs` are its latest runs. It keeps its texts, and `rule_id`, when the rule or a run is deleted.
     """
 
     __tablename__ = "incidents"
@@ -153,7 +156,7 @@ class Incident(Base):
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
-    rule_id: Mapped[str | None] = mapped_column(ForeignKey("alert_rules.id", ondelete="SET NULL"))
+    rule_id: Mapped[str | None]
     name: Mapped[str]
     severity: Mapped[str]
     condition: Mapped[str]

@@ -5,7 +5,7 @@ table name, the primary key of the row and the column name.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +17,7 @@ from app.core.encryption import CorruptedSecret, SecretBox, UnknownMasterKey, ci
 from app.core.errors import AppError
 
 BATCH_ROWS: Final = 200
+WINDOW_ROWS: Final = 5_000
 MAX_PASSES: Final = 50
 PASS_PAUSE_S: Final = 0.1
 STARTUP_SAMPLE: Final = 10_000
@@ -125,56 +126,104 @@ def rotate_keys(
     return [_rotate_column(db, column, box) for column in columns]
 
 
-def drop_lost_secrets(session: Session, columns: Iterable[EncryptedColumn], key_id: str) -> int:
+def drop_lost_secrets(db: Database, columns: Iterable[EncryptedColumn], key_id: str) -> int:
     """Delete the texts that a lost key encrypted; returns how many.
 
     A nullable column is set to NULL; otherwise the row is deleted, because it is useless without
     its secret.
     """
+    return sum(_drop_lost_texts(db, column, key_id) for column in columns)
+
+
+def _drop_lost_texts(db: Database, column: EncryptedColumn, key_id: str) -> int:
+    has_lost_key = column.value.startswith(ciphertext_prefix(key_id), autoescape=True)
+    change: Any = (
+        update(column.table).values({column.value: None})
+        if column.value.nullable
+        else delete(column.table)
+    )
     dropped = 0
-    for column in columns:
-        has_lost_key = column.value.startswith(ciphertext_prefix(key_id), autoescape=True)
-        statement: Any = (
-            update(column.table).where(has_lost_key).values({column.value: None})
-            if column.value.nullable
-            else delete(column.table).where(has_lost_key)
-        )
-        dropped += session.connection().execute(statement).rowcount
+    for window in _windows(db, column):
+        with db.begin() as session:
+            statement = change.where(has_lost_key, window.contains(column.row))
+            dropped += session.connection().execute(statement).rowcount
     return dropped
 
 
-def _rotate_column(db: Database, column: EncryptedColumn, box: SecretBox) -> RotationResult:
-    # Processes that were not restarted yet keep writing with the old key, and locked rows were
-    # skipped: repeat until only the texts remain that cannot be decrypted.
-    reencrypted = remaining = 0
-    for _ in range(MAX_PASSES):
-        rotation = _rotate_pass(db, column, box)
-        reencrypted += rotation.reencrypted
+class _RowWindow(NamedTuple):
+    """A range of primary keys: `after` is excluded, `last` included."""
+
+    after: str
+    last: str
+
+    def contains(self, row: Column[Any]) -> ColumnElement[bool]:
+        return (row > self.after) & (row <= self.last)
+
+
+def _windows(db: Database, column: EncryptedColumn) -> Iterator[_RowWindow]:
+    """The rows of a table in ranges of `WINDOW_ROWS`: no statement reads a whole table, which would take
+    seconds where most texts need no change.
+    """
+    after = ""
+    while True:
+        keys = select(column.row).where(column.row > after).order_by(column.row)
         with db.read() as session:
-            remaining = (
-                session.scalar(select(func.count()).where(_needs_rotation(column, box))) or 0
-            )
-        # Only texts that cannot be decrypted are left: another pass would not change them.
-        if remaining <= rotation.remaining:
+            last = session.scalar(select(func.max(keys.limit(WINDOW_ROWS).subquery().c[0])))
+        if last is None:
+            return
+        yield _RowWindow(after, last)
+        after = last
+
+
+class _PassResult(NamedTuple):
+    """What a pass over a column did; `undecryptable` and `locked` texts still need another key."""
+
+    reencrypted: int = 0
+    undecryptable: int = 0
+    locked: int = 0
+
+    def plus(self, other: "_PassResult") -> "_PassResult":
+        return _PassResult(*map(sum, zip(self, other, strict=True)))
+
+
+def _rotate_column(db: Database, column: EncryptedColumn, box: SecretBox) -> RotationResult:
+    reencrypted, rotation = 0, _PassResult()
+    for _ in range(MAX_PASSES):
+        rotation = _PassResult()
+        for window in _windows(db, column):
+            rotation = rotation.plus(_rotate_window(db, column, box, window))
+        reencrypted += rotation.reencrypted
+        # Processes that were not restarted yet keep writing with the old key, and locked rows were
+        # skipped: repeat until a pass finds only texts that cannot be decrypted.
+        if not rotation.reencrypted and not rotation.locked:
             break
         time.sleep(PASS_PAUSE_S)
-    return RotationResult(column=column.name, reencrypted=reencrypted, remaining=remaining)
+    return RotationResult(
+        column=column.name,
+        reencrypted=reencrypted,
+        remaining=rotation.undecryptable + rotation.locked,
+    )
 
 
-def _rotate_pass(db: Database, column: EncryptedColumn, box: SecretBox) -> RotationResult:
-    """Visit each row once, by primary key; `remaining` counts the texts that failed to decrypt."""
-    reencrypted = visited = 0
-    last_row = ""
+def _rotate_window(
+    db: Database, column: EncryptedColumn, box: SecretBox, window: _RowWindow
+) -> _PassResult:
+    """Visit the rows of a window once, by primary key."""
+    rotation = _PassResult()
     while True:
         with db.begin() as session:
-            rows = _lock_batch(session, column, box, last_row)
-            reencrypted += sum(_reencrypt(session, column, box, row) for row in rows)
-        if not rows:
-            return RotationResult(
-                column=column.name, reencrypted=reencrypted, remaining=visited - reencrypted
+            rows = _lock_batch(session, column, box, window)
+            is_last = len(rows) < BATCH_ROWS
+            visited = window if is_last else _RowWindow(window.after, rows[-1].row)
+            needing = select(func.count()).where(
+                _needs_rotation(column, box), visited.contains(column.row)
             )
-        visited += len(rows)
-        last_row = rows[-1].row
+            locked = (session.scalar(needing) or 0) - len(rows)
+            reencrypted = sum(_reencrypt(session, column, box, row) for row in rows)
+        rotation = rotation.plus(_PassResult(reencrypted, len(rows) - reencrypted, locked))
+        if is_last:
+            return rotation
+        window = _RowWindow(visited.last, window.last)
 
 
 class _EncryptedRow(NamedTuple):
@@ -183,11 +232,11 @@ class _EncryptedRow(NamedTuple):
 
 
 def _lock_batch(
-    session: Session, column: EncryptedColumn, box: SecretBox, last_row: str
+    session: Session, column: EncryptedColumn, box: SecretBox, window: _RowWindow
 ) -> list[_EncryptedRow]:
     statement = (
         select(column.row, column.value)
-        .where(_needs_rotation(column, box), column.row > last_row)
+        .where(_needs_rotation(column, box), window.contains(column.row))
         .order_by(column.row)
         .limit(BATCH_ROWS)
         # A row that a user edits at this moment gets the new key by that edit, or in the next pass.

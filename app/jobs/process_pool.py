@@ -124,6 +124,10 @@ class ProcessPool:
         return _PoolProcess(self._warm_up, self._memory_bytes)
 
 
+# One child starts at a time, so that each knows its own process.
+_START_LOCK = threading.Lock()
+
+
 class _PoolProcess:
     """One child process, started and warmed up on creation."""
 
@@ -137,10 +141,15 @@ class _PoolProcess:
             initializer=_initialize_child,
             initargs=(memory_bytes,),
         )
-        self._warm: Future[None] | None = self._executor.submit(warm_up)
-        # The executor has no public access to its process, and drops it at shutdown, when `kill`
-        # still needs it.
-        self._processes = list(self._executor._processes.values())  # noqa: SLF001
+        # The executor does not tell its process: it is the one that starts with the first call.
+        with _START_LOCK:
+            earlier = {process.pid for process in multiprocessing.active_children()}
+            self._warm: Future[None] | None = self._executor.submit(warm_up)
+            self._processes = [
+                process
+                for process in multiprocessing.active_children()
+                if process.pid not in earlier
+            ]
 
     def call(self, function: Callable[..., R], arguments: tuple[Any, ...], timeout_s: float) -> R:
         self.calls += 1

@@ -65,11 +65,14 @@ _RETRY_JOB = text("SELECT procrastinate_retry_job_v2(:id, now(), NULL, NULL, NUL
 _DELETE_FINISHED = text(
     """
     DELETE FROM procrastinate_jobs WHERE id IN (
-        SELECT id FROM procrastinate_jobs AS job
-        WHERE job.status IN ('succeeded', 'failed', 'cancelled', 'aborted')
-          AND NOT EXISTS (SELECT FROM procrastinate_events AS event
+        SELECT id FROM (
+            -- The first ones, so that jobs which are too young are not all visited each time.
+            SELECT id FROM procrastinate_jobs
+            WHERE status IN ('succeeded', 'failed', 'cancelled', 'aborted')
+            ORDER BY id LIMIT :batch_rows
+        ) AS job
+        WHERE NOT EXISTS (SELECT FROM procrastinate_events AS event
                           WHERE event.job_id = job.id AND event.at > :now ::timestamptz - interval '7 days')
-        LIMIT :batch_rows
     ) RETURNING id
     """
 )

@@ -1,6 +1,9 @@
-"""Jobs that delete many rows, after the request that made them unreachable."""
+"""Jobs that change or delete many rows, after the request that decided it."""
+
+from collections.abc import Callable
 
 from sqlalchemy import ColumnElement
+from sqlalchemy.orm import Session
 
 from app.core.batch_delete import delete_batch
 from app.core.db import Base
@@ -9,8 +12,14 @@ from app.jobs.handlers import JobContext
 
 def delete_rows(job: JobContext, table: type[Base], condition: ColumnElement[bool]) -> None:
     """Delete the rows that match a condition, in short transactions; a repeated job goes on."""
-    deleted = 1
-    while deleted:
+    repeat_batches(job, lambda session: delete_batch(session, table, condition))
+
+
+def repeat_batches(job: JobContext, process_batch: Callable[[Session], int]) -> None:
+    """Call a function that returns the size of its batch until that is 0, in a transaction each time."""
+    while True:
         job.checkpoint()
         with job.resources.db.begin() as session:
-            deleted = delete_batch(session, table, condition)
+            row_count = process_batch(session)
+        if not row_count:
+            return

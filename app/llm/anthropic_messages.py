@@ -3,7 +3,9 @@
 Source: POST /v1/messages, version 2023-06-01.
 """
 
+import os
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import anthropic
@@ -35,6 +37,7 @@ _ERRORS: Final = SdkErrors(
     connection=anthropic.APIConnectionError,
     any=anthropic.AnthropicError,
 )
+_PROTOCOL_HEADERS: Final = {"accept", "anthropic-version", "content-type", "user-agent"}
 # Only the reasons that change what the caller does; all others end the turn.
 _STOPS: Final[dict[Any, StopReason]] = {
     "max_tokens": StopReason.TRUNCATED,
@@ -45,19 +48,33 @@ _STOPS: Final[dict[Any, StopReason]] = {
 def open_messages(model: str, access: ProviderAccess, settings: TurnSettings) -> Llm:
     """A model behind the Messages API or a compatible server."""
     client = anthropic.AsyncAnthropic(**access.options())
-    if access.base_url is not None:
-        # From ANTHROPIC_CUSTOM_HEADERS, which may hold a credential for another server.
-        client._custom_headers = {}  # noqa: SLF001 - the SDK has no other way
+    removed = {} if access.base_url is None else _headers_of_the_environment(client)
     return SdkLlm(
         provider=Provider.ANTHROPIC.value,
         model=model,
         settings=settings,
-        send=client.messages.with_raw_response.create,
+        send=partial(client.messages.with_raw_response.create, extra_headers=removed),
         errors=_ERRORS,
         write=write_request,
         read=read_message,
         close=client.close,
     )
+
+
+def _headers_of_the_environment(
+    client: anthropic.AsyncAnthropic,
+) -> dict[str, str | anthropic.Omit]:
+    """What removes the headers that the SDK adds from ANTHROPIC_CUSTOM_HEADERS, which may be
+    credentials for another server; those that authenticate get the value of the client again.
+    """
+    own_values = {name.lower(): value for name, value in client.auth_headers.items()}
+    lines = os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "").splitlines()
+    names = {line.partition(":")[0].strip() for line in lines if ":" in line}
+    return {
+        name: own_values.get(name.lower(), anthropic.omit)
+        for name in names
+        if name.lower() not in _PROTOCOL_HEADERS
+    }
 
 
 def write_request(turn: TurnRequest) -> dict[str, Any]:

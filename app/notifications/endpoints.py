@@ -15,6 +15,7 @@ from app.core.encryption import Secret, SecretBox
 from app.core.errors import Conflict
 from app.core.ids import new_id
 from app.core.schemas import changed_fields
+from app.jobs.queue import enqueue
 from app.notifications import queries
 from app.notifications.endpoint_users import require_unused
 from app.notifications.models import Endpoint
@@ -22,6 +23,8 @@ from app.notifications.registry import CHANNELS, IN_APP
 from app.notifications.schemas import EndpointPatch
 from app.notifications.types import DeliveryTarget
 from app.notifications.webhook_signatures import new_secret
+
+DROP_DELIVERIES = "notifications.drop_deliveries"
 
 
 class EndpointNotSigned(Conflict):
@@ -88,17 +91,19 @@ def update_endpoint(session: Session, endpoint_id: str, body: EndpointPatch) -> 
 
 
 def delete_endpoint(session: Session, endpoint_id: str) -> None:
-    """Delete an endpoint with its deliveries; those that wait are not sent.
+    """Delete an endpoint, and its deliveries by a job; those that wait are not sent.
 
     Raises: `EndpointNotFound`, `EndpointInUse` if something notifies it.
     """
-    # The strongest lock: it waits for transactions that are about to store the ID in a rule.
+    # The strongest lock: it waits for transactions that are about to store the ID in a rule or a
+    # delivery. Later ones find no endpoint, so the job finds every delivery.
     endpoint = session.get(Endpoint, endpoint_id, with_for_update=True)
     if endpoint is None:
         raise queries.EndpointNotFound
     require_unused(session, endpoint_id)
     session.delete(endpoint)
     session.flush()
+    enqueue(session, DROP_DELIVERIES, endpoint_id=endpoint_id)
 
 
 def decrypt_recipient(endpoint: Endpoint, box: SecretBox) -> Secret | None:

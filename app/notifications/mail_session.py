@@ -5,14 +5,14 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from typing import Any
 
 from app.core.smtp import SmtpServer
 
 # How late a session may end after its deadline, if it had no socket yet at that time.
 HANG_UP_INTERVAL_S = 0.2
-# RFC 5321: the greeting of a server that accepts a session.
-SERVICE_READY = 220
 
 
 @contextmanager
@@ -22,36 +22,49 @@ def mail_session(access: SmtpServer, deadline_s: float) -> Iterator[smtplib.SMTP
     Raises: `OSError` and `smtplib.SMTPException`, an arbitrary one past the deadline.
     """
     context = ssl.create_default_context()
-    name = socket.gethostname()
-    server = (
-        smtplib.SMTP_SSL(local_hostname=name, timeout=deadline_s, context=context)
-        if access.tls
-        else smtplib.SMTP(local_hostname=name, timeout=deadline_s)
-    )
-    # The timeout of smtplib applies to each read alone; only a watcher bounds the whole session.
     ended = threading.Event()
-    threading.Thread(
-        target=_hang_up_at_deadline, args=[server, ended, deadline_s], daemon=True
-    ).start()
     try:
-        _connect(server, access, context)
-        yield server
-        # The message is accepted by now: an error in the farewell must not make it fail and be sent
-        # again.
-        with suppress(OSError, smtplib.SMTPException):
-            server.quit()
+        with closing(_connect(access, context, ended, deadline_s)) as server:
+            _authenticate(server, access, context)
+            yield server
+            # The message is accepted by now: an error in the farewell must not make it fail and be
+            # sent again.
+            with suppress(OSError, smtplib.SMTPException):
+                server.quit()
     finally:
         ended.set()
-        server.close()
 
 
-def _connect(server: smtplib.SMTP, access: SmtpServer, context: ssl.SSLContext) -> None:
-    # The name for the check of the certificate. The constructor would take it, but connect at once.
-    server._host = access.host  # type: ignore[attr-defined]  # noqa: SLF001
-    code, reply = server.connect(access.host, access.port)
-    if code != SERVICE_READY:
-        raise smtplib.SMTPConnectError(code, reply)
-    _authenticate(server, access, context)
+class _LimitedSmtp(smtplib.SMTP):
+    """A client that hangs up at a deadline; its constructor connects.
+
+    The timeout of smtplib applies to each read alone; only a watcher bounds the whole session.
+    """
+
+    def __init__(
+        self, host: str, port: int, *, ended: threading.Event, timeout: float, **options: Any
+    ) -> None:
+        threading.Thread(
+            target=_hang_up_at_deadline, args=[self, ended, timeout], daemon=True
+        ).start()
+        super().__init__(host, port, timeout=timeout, **options)
+
+
+class _LimitedSmtpOverTls(_LimitedSmtp, smtplib.SMTP_SSL):
+    pass
+
+
+def _connect(
+    access: SmtpServer, context: ssl.SSLContext, ended: threading.Event, deadline_s: float
+) -> smtplib.SMTP:
+    client = partial(_LimitedSmtpOverTls, context=context) if access.tls else _LimitedSmtp
+    return client(
+        access.host,
+        access.port,
+        local_hostname=socket.gethostname(),
+        timeout=deadline_s,
+        ended=ended,
+    )
 
 
 def _authenticate(server: smtplib.SMTP, access: SmtpServer, context: ssl.SSLContext) -> None:

@@ -112,6 +112,7 @@ class Endpoint(Base):
 class Delivery(Base):
     """The delivery of one notification to one endpoint.
 
+    The job `notifications.drop_deliveries` deletes the rows of a deleted endpoint.
     `attempts` counts the attempts of the current retry schedule. `fencing_token` grows with every
     attempt and every redelivery: a job with an older token does nothing. `due_at` is set while a
     delivery waits for its next attempt; a PENDING delivery without it has a job.
@@ -123,13 +124,19 @@ class Delivery(Base):
         Index("ix_deliveries_created_at_id", "created_at", "id"),
         Index("ix_deliveries_status_created_at_id", "status", "created_at", "id"),
         Index("ix_deliveries_endpoint_id_created_at_id", "endpoint_id", "created_at", "id"),
-        Index("ix_deliveries_pending", "endpoint_id", postgresql_where=text("status = 'PENDING'")),
+        Index(
+            "ix_deliveries_pending",
+            "endpoint_id",
+            "id",
+            postgresql_where=text("status = 'PENDING'"),
+        ),
+        Index("ix_deliveries_held", "endpoint_id", "id", postgresql_where=text("status = 'HELD'")),
         Index("ix_deliveries_due_at", "due_at", postgresql_where=text("due_at IS NOT NULL")),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     notification_id: Mapped[str] = mapped_column(ForeignKey("notifications.id", ondelete="CASCADE"))
-    endpoint_id: Mapped[str] = mapped_column(ForeignKey("endpoints.id", ondelete="CASCADE"))
+    endpoint_id: Mapped[str]
     status: Mapped[str]
     attempts: Mapped[int] = mapped_column(Integer, server_default="0")
     fencing_token: Mapped[int] = mapped_column(Integer, server_default="0")

@@ -122,7 +122,10 @@ def get_delivery(session: Session, delivery_id: str, *, for_update: bool = False
     delivery = session.get(Delivery, delivery_id)
     if delivery is None:
         raise DeliveryNotFound
-    endpoint = get_endpoint(session, delivery.endpoint_id, for_update=for_update)
+    try:
+        endpoint = get_endpoint(session, delivery.endpoint_id, for_update=for_update)
+    except EndpointNotFound:  # deleted, and the delivery soon is too
+        raise DeliveryNotFound from None
     if for_update:
         # The endpoint first, always in this order, else two jobs could deadlock. The refresh also
         # reads what changed while this transaction waited for the lock.
@@ -131,10 +134,10 @@ def get_delivery(session: Session, delivery_id: str, *, for_update: bool = False
 
 
 def find_delivery(session: Session, delivery_id: str) -> LoadedDelivery | None:
-    """A delivery, locked as by `get_delivery`; None if it was deleted with its endpoint."""
+    """A delivery, locked as by `get_delivery`; None if its endpoint was deleted."""
     try:
         return get_delivery(session, delivery_id, for_update=True)
-    except (DeliveryNotFound, EndpointNotFound):
+    except DeliveryNotFound:
         return None
 
 
@@ -146,7 +149,8 @@ def list_deliveries(
     notification_id: str | None = None,
     endpoint_id: str | None = None,
 ) -> PageRows[Delivery]:
-    statement = select(Delivery)
+    # A job deletes the deliveries of a deleted endpoint some time later.
+    statement = select(Delivery).where(exists().where(Endpoint.id == Delivery.endpoint_id))
     if statuses:
         statement = statement.where(Delivery.status.in_(statuses))
     if notification_id is not None:
@@ -164,6 +168,13 @@ def endpoints_of(session: Session, deliveries: Sequence[Delivery]) -> dict[str, 
 def get_endpoints_by_id(session: Session, ids: Iterable[str]) -> dict[str, Endpoint]:
     """The endpoints with these ids; unknown ids are left out."""
     endpoints = session.scalars(select(Endpoint).where(Endpoint.id.in_(list(ids))))
+    return {endpoint.id: endpoint for endpoint in endpoints}
+
+
+def lock_endpoints(session: Session, ids: Iterable[str]) -> dict[str, Endpoint]:
+    """As `get_endpoints_by_id`, and they are not deleted before this transaction ends."""
+    statement = select(Endpoint).where(Endpoint.id.in_(list(ids))).order_by(Endpoint.id)
+    endpoints = session.scalars(statement.with_for_update(read=True, key_share=True))
     return {endpoint.id: endpoint for endpoint in endpoints}
 
 
@@ -194,6 +205,7 @@ def list_next_deliveries(
         .join(Endpoint, Endpoint.id == Delivery.endpoint_id)
         .where(
             Delivery.due_at <= at,
+            Endpoint.disabled_at.is_(None),
             or_(Endpoint.paused_until.is_(None), Endpoint.paused_until <= at),
             ~has_job,
         )

@@ -15,7 +15,7 @@ from app.core.resources import Resources
 from app.core.schemas import Page, view_of_row
 from app.core.web.deps import Hub, Res
 from app.core.web.sse import EventSnapshot, stream_events
-from app.notifications import endpoints, queries, service
+from app.notifications import endpoints, inbox, queries, service
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.registry import require_target
 from app.notifications.rules import DeliveryStatus
@@ -63,7 +63,7 @@ def follow_inbox(request: Request, res: Res, hub: Hub) -> StreamingResponse:
         with res.db.read() as session:
             return EventSnapshot(event="inbox", data=inbox_view(session))
 
-    return stream_events(request, hub, service.INBOX, snapshot)
+    return stream_events(request, hub, inbox.INBOX, snapshot)
 
 
 @inbox_router.post("/test", status_code=201, response_model=DeliveryView, dependencies=ADMIN)
@@ -86,9 +86,9 @@ def read_all_notifications(request: Request, res: Res) -> InboxView:
     """Mark all messages as read."""
     # Without the audit of this request: the batches are one action, which the last transaction records.
     resources: Resources = request.app.state.resources
-    service.mark_all_read(resources.db, res.clock())
+    inbox.mark_all_read(resources.db, res.clock())
     with res.db.begin() as session:
-        service.announce_inbox(session)
+        inbox.announce_inbox(session)
         return inbox_view(session)
 
 
@@ -103,14 +103,14 @@ def get_notification(notification_id: NotificationId, res: Res) -> NotificationV
 def read_notification(notification_id: NotificationId, res: Res) -> NotificationView:
     """Mark a message as read."""
     with res.db.begin() as session:
-        return notification_view(service.set_read_at(session, notification_id, res.clock()))
+        return notification_view(inbox.set_read_at(session, notification_id, res.clock()))
 
 
 @inbox_router.post("/{notificationId}/unread", dependencies=RUN)
 def unread_notification(notification_id: NotificationId, res: Res) -> NotificationView:
     """Mark a message as unread."""
     with res.db.begin() as session:
-        return notification_view(service.set_read_at(session, notification_id, None))
+        return notification_view(inbox.set_read_at(session, notification_id, None))
 
 
 @endpoints_router.post("", status_code=201, response_model=EndpointView, dependencies=ADMIN)

@@ -1,4 +1,4 @@
-"""Publish messages, make delivery attempts, and manage endpoints and the inbox."""
+"""Publish messages, make delivery attempts, and enable and disable endpoints."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -6,21 +6,20 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from sqlalchemy import exists, func, select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from app.core.batch_delete import delete_batch
-from app.core.db import Database
 from app.core.encryption import Secret, SecretBox
 from app.core.errors import Conflict
 from app.core.ids import new_id
 from app.core.postgres_notify import notify_streams
 from app.core.text import replace_unstorable
 from app.core.web.page_paths import endpoint_page_path
-from app.jobs.queue import enqueue_many
+from app.jobs.queue import enqueue, enqueue_many
 from app.notifications import queries
 from app.notifications.endpoints import decrypt_recipient, get_signing_secrets
+from app.notifications.inbox import INBOX
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.registry import CHANNELS, ChannelSpec
 from app.notifications.rules import (
@@ -43,10 +42,9 @@ from app.notifications.types import (
     RecipientGone,
 )
 
-INBOX = "notifications"
 DELIVER = "notifications.deliver"
-RETENTION = timedelta(days=90)
-READ_BATCH = 500
+HOLD_OR_RESTART = "notifications.hold_or_restart"
+STATE_BATCH = 500
 ENDPOINT_DISABLED = "endpoint.disabled"
 
 
@@ -105,14 +103,10 @@ def publish(
     if notification_id is None:
         existing_id = select(Notification.id).where(Notification.dedup_key == dedup_key)
         return session.scalars(existing_id).one()
-    endpoint_of = queries.get_endpoints_by_id(session, endpoint_ids)
-    # Sorted: two transactions that publish to the same endpoints lock their rows in one order.
-    existing_ids = sorted(endpoint_of)
-    session.add_all(
-        _new_delivery(notification_id, endpoint_of[endpoint_id]) for endpoint_id in existing_ids
-    )
+    endpoint_of = queries.lock_endpoints(session, endpoint_ids)
+    session.add_all(_new_delivery(notification_id, endpoint) for endpoint in endpoint_of.values())
     session.flush()
-    _enqueue_next(session, existing_ids)
+    _enqueue_next(session, list(endpoint_of))
     notify_streams(session, INBOX)
     return notification_id
 
@@ -137,7 +131,7 @@ def begin_attempt(
     public_url: str,
     now: datetime,
 ) -> DeliveryAttempt | None:
-    """Prepare an attempt; None if the job is outdated or its endpoint was deleted.
+    """Prepare an attempt; None if the job is outdated or its endpoint was deleted or disabled.
 
     Creates the signing secret of the endpoint if its channel signs and there is none.
     """
@@ -145,6 +139,8 @@ def begin_attempt(
     if loaded is None or not _is_current(loaded.delivery, job):
         return None
     _, notification, endpoint = loaded
+    if endpoint.disabled_at is not None:  # the job that holds its deliveries comes to this one soon
+        return None
     channel = CHANNELS.find(endpoint.channel)
     is_signed = channel is not None and channel.signed
     # Rendered from the stored message in each attempt, so that every attempt sends the same bytes
@@ -225,69 +221,46 @@ def enable_endpoint(session: Session, endpoint_id: str, now: datetime) -> Endpoi
     if endpoint.disabled_at is not None:
         endpoint.disabled_at = endpoint.disabled_reason = endpoint.first_failed_at = None
         endpoint.paused_until, endpoint.slow_count = None, 0
-        # Restarted with the original ids, so they are older than every new delivery and are sent
-        # first.
-        held_deliveries = select(Delivery).where(
-            Delivery.endpoint_id == endpoint_id, Delivery.status == DeliveryStatus.HELD
-        )
-        _restart(session, session.scalars(held_deliveries.with_for_update()).all(), now)
+        _hold_or_restart_all(session, endpoint, now)
     return endpoint
 
 
-def set_read_at(session: Session, notification_id: str, read_at: datetime | None) -> Notification:
-    """Mark a notification as read at a time, or as unread; the first time of reading stays."""
-    notification = queries.get_notification(session, notification_id, for_update=True)
-    # Two people may read one message; the first time is the informative one.
-    if read_at is None or notification.read_at is None:
-        notification.read_at = read_at
+def hold_or_restart(session: Session, endpoint_id: str, now: datetime) -> int:
+    """Hold a batch of the pending deliveries of a disabled endpoint, or restart a batch of the held
+    ones of an enabled endpoint, oldest first.
+
+    Returns: the size of the batch; fewer than `STATE_BATCH` are the last ones.
+    """
+    try:
+        endpoint = queries.get_endpoint(session, endpoint_id, for_update=True)
+    except queries.EndpointNotFound:
+        return 0
+    is_enabled = endpoint.disabled_at is None
+    outdated = DeliveryStatus.HELD if is_enabled else DeliveryStatus.PENDING
+    statement = (
+        select(Delivery)
+        .where(Delivery.endpoint_id == endpoint_id, Delivery.status == outdated)
+        # Ids are ordered by time. Restarted deliveries keep theirs, so they are older than every new
+        # delivery and are sent first.
+        .order_by(Delivery.id)
+        .limit(STATE_BATCH)
+        .with_for_update()
+    )
+    deliveries = session.scalars(statement).all()
+    if is_enabled:
+        _restart(session, deliveries, now)
+    else:
+        for delivery in deliveries:
+            delivery.status, delivery.due_at = DeliveryStatus.HELD, None
+        session.flush()
+    return len(deliveries)
+
+
+def _hold_or_restart_all(session: Session, endpoint: Endpoint, now: datetime) -> None:
+    """`hold_or_restart` for all deliveries: the first batch now, the others by a job."""
     session.flush()
-    notify_streams(session, INBOX)
-    return notification
-
-
-def mark_all_read(db: Database, now: datetime) -> None:
-    """Mark the messages of the inbox until `now` as read, in batches with transactions of their own.
-
-    An interrupted call has marked the newest ones; a repeated one continues.
-    """
-    marked = READ_BATCH
-    while marked == READ_BATCH:
-        with db.begin() as session:
-            marked = _mark_some_read(session, now)
-
-
-def _mark_some_read(session: Session, now: datetime) -> int:
-    unread = (
-        select(Notification.id)
-        .where(
-            Notification.read_at.is_(None), Notification.in_inbox, Notification.created_at <= now
-        )
-        .order_by(Notification.created_at.desc(), Notification.id.desc())
-        .limit(READ_BATCH)
-        # Messages that another request is marking need no second mark, and no wait.
-        .with_for_update(skip_locked=True)
-    )
-    marked = update(Notification).where(Notification.id.in_(unread)).values(read_at=now)
-    statement = marked.returning(Notification.id).execution_options(synchronize_session=False)
-    return len(session.scalars(statement).all())
-
-
-def announce_inbox(session: Session) -> None:
-    """Tell the followers of the inbox, when this transaction ends, that it has changed."""
-    notify_streams(session, INBOX)
-
-
-def delete_old_notifications(session: Session, now: datetime) -> int:
-    """Delete a batch of notifications older than 90 days that have no pending delivery.
-
-    Returns: the number deleted; see `delete_batch`.
-    """
-    # A pending delivery needs the message; HELD ones of a disabled endpoint may expire with it.
-    is_pending = exists().where(
-        Delivery.notification_id == Notification.id, Delivery.status == DeliveryStatus.PENDING
-    )
-    is_old = Notification.created_at < now - RETENTION
-    return delete_batch(session, Notification, is_old & ~is_pending)
+    if hold_or_restart(session, endpoint.id, now) == STATE_BATCH:
+        enqueue(session, HOLD_OR_RESTART, endpoint_id=endpoint.id)
 
 
 def _is_current(delivery: Delivery, job: DeliveryJob) -> bool:
@@ -368,7 +341,7 @@ def _restart(session: Session, deliveries: Sequence[Delivery], now: datetime) ->
         delivery.fencing_token += 1
         delivery.due_at = now
     session.flush()
-    _enqueue_next(session, [delivery.endpoint_id for delivery in deliveries], now)
+    _enqueue_next(session, list({delivery.endpoint_id for delivery in deliveries}), now)
 
 
 def _record_success(delivery: Delivery, endpoint: Endpoint, result: AttemptResult) -> None:
@@ -409,11 +382,7 @@ def _disable(session: Session, endpoint: Endpoint, reason: str, now: datetime) -
     # Before the message below is published: a delivery to this endpoint would otherwise be created
     # PENDING.
     endpoint.disabled_at, endpoint.disabled_reason = now, reason
-    session.flush()
-    pending = update(Delivery).where(
-        Delivery.endpoint_id == endpoint.id, Delivery.status == DeliveryStatus.PENDING
-    )
-    session.execute(pending.values(status=DeliveryStatus.HELD, due_at=None))
+    _hold_or_restart_all(session, endpoint, now)
     # To the inbox only: a message to endpoints could make the next one fail and be disabled.
     publish(session, _disabled_message(endpoint, reason))
 

@@ -6,7 +6,10 @@ from typing import Any
 
 from app.core.resources import Resources
 from app.jobs.handlers import HANDLERS, JobContext
+from app.jobs.row_deletion import delete_rows, repeat_batches
 from app.notifications import service
+from app.notifications.endpoints import DROP_DELIVERIES
+from app.notifications.models import Delivery
 from app.notifications.registry import OutgoingMessage
 from app.notifications.service import AttemptResult, DeliveryAttempt, DeliveryJob
 from app.notifications.types import DeliveryFailed, DeliveryOutcome
@@ -41,6 +44,19 @@ def record_crash(job: JobContext, code: str, message: str, **arguments: Any) -> 
     # unknown and counts as fast.
     outcome = DeliveryFailed(detail=f"{code}: {message}"[:MAX_DETAIL_CHARS])
     _finish(job.resources, DeliveryJob(**arguments), outcome, 0.0)
+
+
+@HANDLERS.register(DROP_DELIVERIES)
+def drop_deliveries(job: JobContext, endpoint_id: str) -> None:
+    """Delete the deliveries of a deleted endpoint."""
+    delete_rows(job, Delivery, Delivery.endpoint_id == endpoint_id)
+
+
+@HANDLERS.register(service.HOLD_OR_RESTART)
+def hold_or_restart(job: JobContext, endpoint_id: str) -> None:
+    """Hold the deliveries of a disabled endpoint, or restart the held ones of an enabled endpoint."""
+    clock = job.resources.clock
+    repeat_batches(job, lambda session: service.hold_or_restart(session, endpoint_id, clock()))
 
 
 def tick(res: Resources) -> None:

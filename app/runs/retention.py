@@ -41,6 +41,7 @@ from app.traces.service import delete_positions
 
 # Both limits keep transactions short: a purge must not hold locks that running workers wait for.
 RUNS_PER_BATCH = 20
+RUNS_PER_UNDO = 500
 ROWS_PER_BATCH = 10_000
 UNDO_PERIOD = timedelta(days=1)
 A_DAY: ColumnElement[timedelta] = literal_column("INTERVAL '1 day'")
@@ -98,7 +99,12 @@ def _select_expired(now: datetime) -> Select[str, int]:
 
 
 def _select_before(cutoff: datetime, benchmark_id: str | None) -> Select[str, int]:
-    statement = _select_purgeable().where(BenchmarkRun.completed_at < cutoff)
+    # The join finds the runs by the index of each benchmark.
+    statement = (
+        _select_purgeable()
+        .join(Benchmark, Benchmark.id == BenchmarkRun.benchmark_id)
+        .where(BenchmarkRun.completed_at < cutoff)
+    )
     if benchmark_id is not None:
         statement = statement.where(BenchmarkRun.benchmark_id == benchmark_id)
     return statement
@@ -114,8 +120,9 @@ def _select_purgeable() -> Select[str, int]:
 
 
 def _purge_batch(session: Session, old: Select[str, int], now: datetime) -> int:
-    run_ids = list(session.scalars(old.order_by(BenchmarkRun.seq).limit(RUNS_PER_BATCH)))
-    for run_id in run_ids:
+    # Not sorted by PostgreSQL, which would read all runs to find the first ones.
+    run_ids = session.scalars(old.limit(RUNS_PER_BATCH)).all()
+    for run_id in sorted(run_ids):
         _purge(session, run_id, now)
     return len(run_ids)
 
@@ -137,10 +144,14 @@ def _purge(session: Session, run_id: str, now: datetime) -> None:
 
 
 def restore_purged_runs(session: Session) -> int:
-    """Undo the purges whose traces are not deleted yet; returns the number of restored runs."""
-    waiting = BenchmarkRun.purged_at.is_not(None) & BenchmarkRun.collection_id.is_not(None)
-    restored = update(BenchmarkRun).where(waiting).values(purged_at=None).returning(BenchmarkRun.id)
-    return len(session.scalars(restored).all())
+    """Undo a batch of the purges whose traces are not deleted yet; returns its size. Call it again, in
+    a new transaction, until it returns 0.
+    """
+    is_waiting = BenchmarkRun.purged_at.is_not(None) & BenchmarkRun.collection_id.is_not(None)
+    waiting = select(BenchmarkRun.seq).where(is_waiting).order_by(BenchmarkRun.seq)
+    batch = waiting.limit(RUNS_PER_UNDO).with_for_update()
+    restored = update(BenchmarkRun).where(BenchmarkRun.seq.in_(batch)).values(purged_at=None)
+    return len(session.scalars(restored.returning(BenchmarkRun.id)).all())
 
 
 def drop_purged(job: JobContext, run_id: str, purged_at: str) -> None:

@@ -119,7 +119,9 @@ def start_new_runs(
         subscription.source_digest = target.source_digest
         _insert_processed(session, target.subscription, listed)
         return
-    processed_ids = queries.find_processed_runs(session, target.subscription)
+    processed_ids = queries.find_processed_runs(
+        session, target.subscription, [run.id for run in listed]
+    )
     new_runs = [run for run in listed if run.id not in processed_ids]
     # Also the runs that do not match: a pattern that is changed later must not start old ones.
     _insert_processed(session, target.subscription, new_runs)

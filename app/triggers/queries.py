@@ -1,6 +1,6 @@
 """Reads of triggers: secrets, events, subscriptions and the benchmarks with matching triggers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -164,11 +164,14 @@ def lock_due_subscriptions(
     return {SubscriptionKey(row.benchmark_id, row.agent_id): row for row in subscriptions}
 
 
-def find_processed_runs(session: Session, key: SubscriptionKey) -> set[str]:
-    """The IDs of the source runs that a subscription has processed."""
+def find_processed_runs(
+    session: Session, key: SubscriptionKey, source_run_ids: Iterable[str]
+) -> set[str]:
+    """Those of these source runs that a subscription has processed."""
     statement = select(ProcessedSourceRun.source_run_id).where(
         ProcessedSourceRun.benchmark_id == key.benchmark_id,
         ProcessedSourceRun.agent_id == key.agent_id,
+        ProcessedSourceRun.source_run_id.in_(list(source_run_ids)),
     )
     return set(session.scalars(statement))
 

@@ -550,10 +550,30 @@ def upgrade() -> None:
     op.create_index("ix_benchmark_runs_benchmark_id_seq", "benchmark_runs", ["benchmark_id", "seq"])
     op.create_index("ix_benchmark_runs_collection_id", "benchmark_runs", ["collection_id"])
     op.create_index("ix_benchmark_runs_created_at_seq", "benchmark_runs", ["created_at", "seq"])
-    op.create_index("ix_benchmark_runs_rejudges", "benchmark_runs", ["rejudges"])
-    op.create_index("ix_benchmark_runs_rescore_of", "benchmark_runs", ["rescore_of"])
-    op.create_index("ix_benchmark_runs_confirms", "benchmark_runs", ["confirms"])
-    op.create_index("ix_benchmark_runs_retry_of", "benchmark_runs", ["retry_of"])
+    op.create_index(
+        "ix_benchmark_runs_rejudges", "benchmark_runs", ["rejudges"], postgresql_where=sa.text("rejudges IS NOT NULL")
+    )
+    op.create_index(
+        "ix_benchmark_runs_rescore_of", "benchmark_runs", ["rescore_of"], postgresql_where=sa.text("rescore_of IS NOT NULL")
+    )
+    op.create_index(
+        "ix_benchmark_runs_confirms", "benchmark_runs", ["confirms"], postgresql_where=sa.text("confirms IS NOT NULL")
+    )
+    op.create_index(
+        "ix_benchmark_runs_unpurged",
+        "benchmark_runs",
+        ["benchmark_id", "completed_at"],
+        postgresql_where=sa.text("purged_at IS NULL"),
+    )
+    op.create_index(
+        "ix_benchmark_runs_restorable",
+        "benchmark_runs",
+        ["seq"],
+        postgresql_where=sa.text("purged_at IS NOT NULL AND collection_id IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_benchmark_runs_retry_of", "benchmark_runs", ["retry_of"], postgresql_where=sa.text("retry_of IS NOT NULL")
+    )
     op.create_index("ix_benchmark_runs_source_seq", "benchmark_runs", ["source_seq"])
     op.create_index("ix_benchmark_runs_status_seq", "benchmark_runs", ["status", "seq"])
     op.create_table(
@@ -608,9 +628,6 @@ def upgrade() -> None:
         sa.Column("delivered_at", TIMESTAMP, nullable=True),
         sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
         sa.ForeignKeyConstraint(
-            ["endpoint_id"], ["endpoints.id"], name="fk_deliveries_endpoint_id", ondelete="CASCADE"
-        ),
-        sa.ForeignKeyConstraint(
             ["notification_id"], ["notifications.id"], name="fk_deliveries_notification_id", ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("id", name="pk_deliveries"),
@@ -625,9 +642,16 @@ def upgrade() -> None:
     op.create_index(
         "ix_deliveries_pending",
         "deliveries",
-        ["endpoint_id"],
+        ["endpoint_id", "id"],
         unique=False,
         postgresql_where=sa.text("status = 'PENDING'"),
+    )
+    op.create_index(
+        "ix_deliveries_held",
+        "deliveries",
+        ["endpoint_id", "id"],
+        unique=False,
+        postgresql_where=sa.text("status = 'HELD'"),
     )
     op.create_table(
         "kpi_definitions",
@@ -801,9 +825,6 @@ def upgrade() -> None:
         sa.Column("acknowledged_at", TIMESTAMP, nullable=True),
         sa.Column("acknowledged_by", sa.Text(), nullable=True),
         sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["rule_id"], ["alert_rules.id"], name="fk_alert_events_rule_id", ondelete="SET NULL"
-        ),
         sa.PrimaryKeyConstraint("id", name="pk_alert_events"),
         sa.UniqueConstraint("dedup_key", name="uq_alert_events_dedup_key"),
     )
@@ -813,6 +834,9 @@ def upgrade() -> None:
     op.create_index("ix_alert_events_created_at_id", "alert_events", ["created_at", "id"])
     op.create_index("ix_alert_events_incident_id", "alert_events", ["incident_id"])
     op.create_index("ix_alert_events_run_id", "alert_events", ["run_id"])
+    op.create_index(
+        "ix_alert_events_acknowledged", "alert_events", ["rule_id"], postgresql_where=sa.text("verdict IS NOT NULL")
+    )
     op.create_index("ix_alert_events_state_created_at_id", "alert_events", ["state", "created_at", "id"])
     op.create_table(
         "incidents",
@@ -849,7 +873,6 @@ def upgrade() -> None:
         sa.Column("verdict", sa.Text(), nullable=True),
         sa.Column("acknowledged_at", TIMESTAMP, nullable=True),
         sa.Column("acknowledged_by", sa.Text(), nullable=True),
-        sa.ForeignKeyConstraint(["rule_id"], ["alert_rules.id"], name="fk_incidents_rule_id", ondelete="SET NULL"),
         sa.PrimaryKeyConstraint("id", name="pk_incidents"),
     )
     op.create_index("ix_incidents_benchmark_id_agent_id", "incidents", ["benchmark_id", "agent_id"])

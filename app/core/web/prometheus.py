@@ -22,17 +22,25 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 MAX_QUEUES = 50
 NO_ROUTE = "none"
 
+# Bounds the cost of a scrape; a queue of this length is late whatever its exact length is.
+MAX_JOBS_COUNTED = 50_000
+
 QUEUES = text(
     """
-    SELECT jobs.queue_name, jobs.status::text, count(*) AS depth,
-           coalesce(max(extract(epoch FROM now() - coalesce(jobs.scheduled_at, deferred.at))), 0)
-             AS oldest_s
-    FROM procrastinate_jobs AS jobs
-    LEFT JOIN LATERAL (
-      SELECT min(at) AS at FROM procrastinate_events AS events WHERE events.job_id = jobs.id
+    WITH oldest AS MATERIALIZED (
+      SELECT id, queue_name, status, scheduled_at FROM procrastinate_jobs
+      WHERE status IN ('todo', 'doing') ORDER BY id LIMIT :max_jobs
+    ), queues AS (
+      SELECT queue_name, status::text, count(*) AS depth, min(scheduled_at) AS first_due,
+             min(id) FILTER (WHERE scheduled_at IS NULL) AS first_id
+      FROM oldest GROUP BY 1, 2
+    )
+    SELECT queue_name, status, depth,
+           coalesce(extract(epoch FROM now() - least(first_due, deferred.at)), 0) AS oldest_s
+    FROM queues LEFT JOIN LATERAL (
+      SELECT min(at) AS at FROM procrastinate_events AS events WHERE events.job_id = first_id
     ) AS deferred ON true
-    WHERE jobs.status IN ('todo', 'doing')
-    GROUP BY 1, 2 ORDER BY 1, 2 LIMIT :limit
+    ORDER BY 1, 2 LIMIT :limit
     """
 )
 
@@ -82,7 +90,7 @@ class QueueCollector(Collector):
         up = GaugeMetricFamily("mosaico_database_up", "1 when the database answers.")
         depth = GaugeMetricFamily(
             "mosaico_queue_jobs",
-            "Waiting (todo) or running (doing) jobs.",
+            f"Waiting (todo) or running (doing) jobs among the oldest {MAX_JOBS_COUNTED:,}.",
             labels=["queue", "status"],
         )
         age = GaugeMetricFamily(
@@ -110,7 +118,8 @@ def query_queues(db: Database) -> list[QueueState]:
     """The queues in use; empty before the job tables exist."""
     try:
         with db.read() as session:
-            rows = session.execute(QUEUES, {"limit": MAX_QUEUES}).all()
+            limits = {"limit": MAX_QUEUES, "max_jobs": MAX_JOBS_COUNTED}
+            rows = session.execute(QUEUES, limits).all()
     except ProgrammingError:
         return []
     return [QueueState(row[0], row[1], int(row[2]), float(row[3])) for row in rows]

@@ -331,7 +331,9 @@ def test_model_client__variables_of_the_environment_are_not_sent_to_base_url(
 ) -> None:
     for name in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_ADMIN_KEY", "ANTHROPIC_AUTH_TOKEN"):
         monkeypatch.setenv(name, "secret-of-the-environment")
-    monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "X-Gateway: secret-of-the-environment")
+    custom = ("X-Gateway", "authorization", "X-Api-Key")
+    headers = "\n".join(f"{name}: secret-of-the-environment" for name in custom)
+    monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", headers)
     with model_server(reply_done) as server:
         base_url = server.url if provider == "anthropic" else server.openai_url
         harness = {"provider": provider, "model": "m", "baseUrl": base_url}

@@ -12,7 +12,7 @@ from fastapi.responses import RedirectResponse, StreamingResponse
 from standardwebhooks.webhooks import Webhook
 
 from app.core.errors import Unavailable
-from app.notifications import service, webhook_client
+from app.notifications import service, tasks, webhook_client
 from app.notifications.endpoints import ensure_endpoints
 from app.notifications.rules import SLOW_LOCK
 from app.notifications.service import publish
@@ -252,6 +252,29 @@ def test_circuit_breaker__gone_recipient_disables_endpoint(scenario: Notificatio
         scenario.delivery(published_id)["status"] for published_id in (notification_id, later)
     } == {"DELIVERED"}
     assert scenario.endpoint(delivery)["disabledAt"] is None
+
+
+def test_circuit_breaker__many_deliveries_are_held_and_restarted_in_batches(
+    scenario: NotificationScenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "STATE_BATCH", 2)
+    target = DeliveryTarget("WEBHOOK", scenario.receiver.will("hook", status(410)))
+    published = [scenario.publish(target) for _ in range(5)]
+
+    def statuses() -> list[str]:
+        return [scenario.delivery(notification_id)["status"] for notification_id in published]
+
+    # The attempt holds the oldest two, and the job that it enqueues the others.
+    tasks.tick(scenario.service.resources)
+    scenario.service.work()
+    assert statuses() == ["HELD"] * 5
+    assert len(scenario.receiver.calls) == 1
+    endpoint = scenario.endpoint(scenario.delivery(published[0]))
+    scenario.service.post(f"/endpoints/{endpoint['id']}/enable")
+    assert statuses() == ["PENDING", "PENDING", "HELD", "HELD", "HELD"]
+    scenario.work()
+    assert statuses() == ["DELIVERED"] * 5
+    assert [call.headers["webhook-id"] for call in scenario.receiver.calls[1:]] == published
 
 
 def test_circuit_breaker__120_hours_of_failures_disable_endpoint(

@@ -179,13 +179,8 @@ def test_dropped_recipient__fails_with_reason_and_can_be_saved_again(
 ) -> None:
     url = scenario.receiver.at("hook")
     notification_id = scenario.publish(DeliveryTarget("WEBHOOK", url))
-    with scenario.service.resources.db.begin() as session:
-        assert (
-            drop_lost_secrets(
-                session, ENDPOINTS, scenario.service.resources.secrets.encryption_key_id
-            )
-            == 1
-        )
+    res = scenario.service.resources
+    assert drop_lost_secrets(res.db, ENDPOINTS, res.secrets.encryption_key_id) == 1
     scenario.work()
     assert "was dropped" in scenario.delivery(notification_id)["detail"]
     again = scenario.service.post("/endpoints", {"channel": "WEBHOOK", "recipient": url})

@@ -1,17 +1,25 @@
 """Endpoints are deleted, but not those that something notifies."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from sqlalchemy import select, text
+from sqlalchemy.orm import Session
 
 from app.alerts import rule_service
 from app.alerts.models import AlertRule
 from app.alerts.schemas import AlertConfigCreate
+from app.core.batch_delete import delete_batch
+from app.jobs import row_deletion
+from app.jobs.handlers import JobContext, WorkerStopping
 from app.notifications import endpoints
 from app.notifications.endpoint_users import EndpointInUse
 from app.notifications.models import Delivery
+from app.notifications.service import publish
+from app.notifications.tasks import drop_deliveries
+from app.notifications.types import NotificationMessage
 from tests.support.processes import until
 from tests.support.service import Service
 
@@ -41,17 +49,49 @@ def endpoint_id(service: Service) -> str:
     return str(service.post("/endpoints", body)["id"])
 
 
-def test_delete__unused_endpoint_goes_with_its_deliveries(
+def send_tests(service: Service, recipient: str, count: int) -> list[str]:
+    """Publish test messages; returns the IDs of their deliveries."""
+    body = {"channel": "EMAIL", "recipient": recipient}
+    return [str(service.post("/notifications/test", body)["id"]) for _ in range(count)]
+
+
+def stored_deliveries(service: Service) -> set[str]:
+    with service.resources.db.read() as session:
+        return set(session.scalars(select(Delivery.id)))
+
+
+def test_delete__unused_endpoint_is_hidden_with_its_deliveries_which_a_job_deletes(
     service: Service, endpoint_id: str
 ) -> None:
-    service.post("/notifications/test", {"channel": "EMAIL", "recipient": RECIPIENT})
-    assert len(service.get("/deliveries")["items"]) == 1
+    [deleted_id], [other_id] = send_tests(service, RECIPIENT, 1), send_tests(service, "b@x.org", 1)
     assert service.send("DELETE", f"/endpoints/{endpoint_id}").status_code == 204
-    assert service.get("/endpoints")["items"] == []
-    assert service.get("/deliveries")["items"] == []
-    # The job of the delivery finds nothing to do.
-    service.work()
+    assert [endpoint["recipient"] for endpoint in service.get("/endpoints")["items"]] == ["b@x.org"]
+    assert [delivery["id"] for delivery in service.get("/deliveries")["items"]] == [other_id]
+    assert service.get("/deliveries", endpointId=endpoint_id)["items"] == []
+    service.expect_problem(404, "GET", f"/deliveries/{deleted_id}")
+    service.expect_problem(404, "POST", f"/deliveries/{deleted_id}/redeliver")
     service.expect_problem(404, "DELETE", f"/endpoints/{endpoint_id}")
+    assert stored_deliveries(service) == {deleted_id, other_id}
+    # The job of the hidden delivery finds nothing to do.
+    service.work()
+    assert stored_deliveries(service) == {other_id}
+
+
+def test_drop_deliveries__deletes_in_batches_and_resumes_after_an_interruption(
+    service: Service, endpoint_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_deletion, "delete_batch", partial(delete_batch, batch_rows=2))
+    send_tests(service, RECIPIENT, 5)
+    service.send("DELETE", f"/endpoints/{endpoint_id}")
+    stops = iter([False, True])
+    job = JobContext(
+        resources=service.resources, pool=service.pool, is_stopping=lambda: next(stops)
+    )
+    with pytest.raises(WorkerStopping):
+        drop_deliveries(job, endpoint_id)
+    assert len(stored_deliveries(service)) == 3
+    service.work()
+    assert stored_deliveries(service) == set()
 
 
 def test_delete__endpoint_of_a_rule_names_the_rule(service: Service, endpoint_id: str) -> None:
@@ -67,27 +107,46 @@ def test_delete__endpoint_of_a_rule_names_the_rule(service: Service, endpoint_id
     assert service.send("DELETE", f"/endpoints/{endpoint_id}").status_code == 204
 
 
+def delete_during(
+    service: Service, endpoint_id: str, write: Callable[[Session], object]
+) -> Future[None]:
+    """Delete an endpoint while a transaction that writes is open; the deletion waits for its end."""
+    db = service.resources.db
+
+    def delete() -> None:
+        with db.begin() as session:
+            endpoints.delete_endpoint(session, endpoint_id)
+
+    with ThreadPoolExecutor(1) as threads:
+        with db.begin() as session:
+            write(session)
+            deletion = threads.submit(delete)
+            until(lambda: waits_for_a_lock(service), what="the deletion waits")
+            assert not deletion.done()
+        return deletion
+
+
 def test_delete__waits_for_a_rule_that_is_being_stored(service: Service, endpoint_id: str) -> None:
     service.create_agent()
     service.create_benchmark(measures=[{"name": "quality", "formula": "ROUGE"}])
-    res = service.resources
-    ended = threading.Event()
-
-    def delete() -> None:
-        try:
-            with res.db.begin() as session:
-                endpoints.delete_endpoint(session, endpoint_id)
-        finally:
-            ended.set()
-
-    with ThreadPoolExecutor(1) as threads:
-        with res.db.begin() as session:
-            rule_service.create_rule(session, AlertConfigCreate.model_validate(RULE), res.secrets)
-            deletion = threads.submit(delete)
-            until(lambda: waits_for_a_lock(service), what="the deletion waits")
-            assert not ended.is_set()
-        with pytest.raises(EndpointInUse):
-            deletion.result(60)
-    with res.db.read() as session:
+    rule, secrets = AlertConfigCreate.model_validate(RULE), service.resources.secrets
+    deletion = delete_during(
+        service, endpoint_id, lambda session: rule_service.create_rule(session, rule, secrets)
+    )
+    with pytest.raises(EndpointInUse):
+        deletion.result(60)
+    with service.resources.db.read() as session:
         assert session.scalars(select(AlertRule.endpoints)).all() == [[endpoint_id]]
-        assert session.scalars(select(Delivery)).all() == []
+
+
+def test_delete__waits_for_a_message_that_is_being_published(
+    service: Service, endpoint_id: str
+) -> None:
+    message = NotificationMessage(topic="test", title="Test")
+    deletion = delete_during(
+        service, endpoint_id, lambda session: publish(session, message, [endpoint_id])
+    )
+    deletion.result(60)
+    assert len(stored_deliveries(service)) == 1
+    service.work()
+    assert stored_deliveries(service) == set()

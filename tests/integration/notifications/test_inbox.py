@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from sqlalchemy import text
 from typer.testing import CliRunner
 
 from app.cli import cli
-from app.notifications.service import delete_old_notifications
+from app.core.batch_delete import delete_batch
+from app.notifications import inbox
+from app.notifications.inbox import delete_old_notifications
 from app.notifications.types import DeliveryTarget, MessageFact, MessageItem, NotificationMessage
 from tests.integration.notifications.conftest import NotificationScenario, status
 from tests.support.service import JSON, Service, pointers
@@ -108,6 +111,23 @@ def test_delete_old_notifications__pending_ones_stay(
     with scenario.service.resources.db.begin() as session:
         delete_old_notifications(session, scenario.clock() + timedelta(days=91))
     assert [message["id"] for message in scenario.inbox()] == [waiting]
+
+
+def test_delete_old_notifications__many_deliveries_are_deleted_before_their_message(
+    scenario: NotificationScenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox, "BATCH_ROWS", 2)
+    monkeypatch.setattr(inbox, "delete_batch", partial(delete_batch, batch_rows=2))
+    scenario.publish(*(DeliveryTarget("WEBHOOK", scenario.receiver.at(f"{n}")) for n in range(5)))
+    scenario.work()
+    later = scenario.clock() + timedelta(days=91)
+    sizes: list[int] = []
+    while not sizes or sizes[-1]:
+        with scenario.service.resources.db.begin() as session:
+            sizes.append(inbox.delete_old_notifications(session, later))
+    # Five deliveries in batches of two; the last one leaves room for the message.
+    assert sizes == [2, 2, 2, 0]
+    assert scenario.inbox() == []
 
 
 def test_save_endpoint__same_recipient_is_one_endpoint(scenario: NotificationScenario) -> None:

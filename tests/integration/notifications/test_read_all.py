@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import text
 
 from app.core.clock import utc_now
-from app.notifications import queries, service
+from app.notifications import inbox, queries, service
 from app.notifications.types import NotificationMessage
 from tests.support.service import Service
 
@@ -14,7 +14,7 @@ BATCH = 3
 @pytest.fixture
 def seven_messages(service: Service, monkeypatch: pytest.MonkeyPatch) -> Service:
     """Seven unread messages, more than two batches."""
-    monkeypatch.setattr("app.notifications.service.READ_BATCH", BATCH)
+    monkeypatch.setattr("app.notifications.inbox.READ_BATCH", BATCH)
     for number in range(7):
         _publish(service, f"m-{number}")
     return service
@@ -39,7 +39,7 @@ def test_read_all__each_batch_is_a_transaction_of_its_own(seven_messages: Servic
         with db.read() as other:
             sizes.append(queries.count_unread(other))
 
-    service.mark_all_read(db.with_commit_hook(note_size), utc_now())
+    inbox.mark_all_read(db.with_commit_hook(note_size), utc_now())
     # Counted by another session before each commit: 7, then 3 less each time.
     assert sizes == [7, 4, 1]
 
@@ -51,7 +51,7 @@ def test_read_all__messages_after_the_request_stay_unread(seven_messages: Servic
             text("UPDATE notifications SET created_at = now() + interval '1 minute'"
                  " WHERE title = 'm-6'")
         )  # fmt: skip
-    service.mark_all_read(seven_messages.resources.db, now)
+    inbox.mark_all_read(seven_messages.resources.db, now)
     [message] = seven_messages.get("/notifications", unread="true")["items"]
     assert message["title"] == "m-6"
 

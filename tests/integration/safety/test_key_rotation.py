@@ -3,12 +3,14 @@
 import base64
 import secrets
 import threading
+from contextlib import ExitStack
 
 import pytest
 from sqlalchemy import select, text
 
 from app.agents.models import Agent
 from app.agents.service import reveal_secret
+from app.core import key_rotation
 from app.core.db import Database
 from app.core.encryption import SecretBox
 from app.core.errors import Unavailable
@@ -75,8 +77,13 @@ def test_list_encrypted_columns__finds_the_columns_marked_in_the_models() -> Non
     assert {SECRETS, "idempotency_keys.response", "webhook_secrets.secret"} <= set(names)
 
 
-def test_rotate_keys__reencrypts_everything_so_that_the_old_key_is_unneeded(db: Database) -> None:
-    add_agents(db, BEFORE, 450)  # three batches
+@pytest.mark.parametrize("window_rows", [5_000, 70])
+def test_rotate_keys__reencrypts_everything_so_that_the_old_key_is_unneeded(
+    db: Database, window_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one window of three batches, and in windows smaller than a batch."""
+    monkeypatch.setattr(key_rotation, "WINDOW_ROWS", window_rows)
+    add_agents(db, BEFORE, 450)
     secrets_before = reveal_secrets(db, BEFORE)
 
     rotations = rotate_keys(db, COLUMNS, DURING)
@@ -88,8 +95,11 @@ def test_rotate_keys__reencrypts_everything_so_that_the_old_key_is_unneeded(db: 
     assert {rotation.reencrypted for rotation in rotate_keys(db, COLUMNS, DURING)} == {0}
 
 
-def test_rotate_keys__keeps_secrets_written_during_the_rotation(db: Database) -> None:
+def test_rotate_keys__keeps_secrets_written_during_the_rotation(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another process changes secrets with the old key until the rotation has finished."""
+    monkeypatch.setattr(key_rotation, "MAX_PASSES", 5)
     add_agents(db, BEFORE, 300)
     stop, written = threading.Event(), dict[str, str]()
 
@@ -120,6 +130,19 @@ def test_rotate_keys__keeps_secrets_written_during_the_rotation(db: Database) ->
     assert {agent_id: stored[agent_id] for agent_id in written} == written
 
 
+def test_rotate_keys__row_that_another_transaction_holds_is_rotated_after_its_end(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_agents(db, BEFORE, 3)
+    with ExitStack() as held:
+        session = held.enter_context(db.begin())
+        session.get(Agent, "agent-0001", with_for_update=True)
+        # The pause between two passes ends the other transaction.
+        monkeypatch.setattr("app.core.key_rotation.time.sleep", lambda _: held.close())
+        rotations = {rotation.column: rotation for rotation in rotate_keys(db, COLUMNS, DURING)}
+    assert (rotations[SECRETS].reencrypted, rotations[SECRETS].remaining) == (3, 0)
+
+
 def test_rotate_keys__counts_texts_that_cannot_be_decrypted(db: Database) -> None:
     add_agents(db, BEFORE, 3)
     add_agents(db, SecretBox.from_keys([LOST]), 2, prefix="lost")
@@ -146,13 +169,15 @@ def test_require_known_keys__missing_key_is_refused_with_a_remedy(db: Database) 
         require_known_keys(session, COLUMNS, DURING)
 
 
-def test_drop_lost_secrets__clears_the_texts_of_one_key(db: Database) -> None:
+def test_drop_lost_secrets__clears_the_texts_of_one_key(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_rotation, "WINDOW_ROWS", 2)
     lost_box = SecretBox.from_keys([LOST])
     add_agents(db, BEFORE, 2)
     add_agents(db, lost_box, 3, prefix="lost")
-    with db.begin() as session:
-        assert drop_lost_secrets(session, COLUMNS, "%") == 0
-        assert drop_lost_secrets(session, COLUMNS, lost_box.encryption_key_id) == 3
+    assert drop_lost_secrets(db, COLUMNS, "%") == 0
+    assert drop_lost_secrets(db, COLUMNS, lost_box.encryption_key_id) == 3
     assert count_texts_by_key(db) == {BEFORE.encryption_key_id: 2}
     assert reveal_secrets(db, BEFORE)["lost-0001"] is None
 
@@ -160,10 +185,8 @@ def test_drop_lost_secrets__clears_the_texts_of_one_key(db: Database) -> None:
 def test_drop_lost_secrets__deletes_rows_that_need_their_secret(db: Database) -> None:
     [response_column] = [column for column in COLUMNS if column.name == "idempotency_keys.response"]
     add_response(db, response_column, SecretBox.from_keys([LOST]))
-    with db.begin() as session:
-        assert (
-            drop_lost_secrets(session, COLUMNS, SecretBox.from_keys([LOST]).encryption_key_id) == 1
-        )
+    assert drop_lost_secrets(db, COLUMNS, SecretBox.from_keys([LOST]).encryption_key_id) == 1
+    with db.read() as session:
         assert session.scalar(text("SELECT count(*) FROM idempotency_keys")) == 0
 
 

@@ -1,0 +1,279 @@
+"""B1-B4: deletions, purges, key rotation and summaries at a million rows.
+
+Each request and each transaction of a batch within 50 ms. The rows are made with SQL. Requests go to the
+service over HTTP; the batches of jobs and purges are called one after the other in this process, the
+slowest of them counts. Set `MOSAICO_BENCH_BULK_ROWS` for another number of rows.
+"""
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import httpx
+from sqlalchemy import func, select, text
+from sqlalchemy.orm import Session
+
+from app.access.service import create_key
+from app.core.batch_delete import delete_batch
+from app.core.clock import utc_now
+from app.core.db import Database
+from app.core.encryption import SecretBox
+from app.core.key_rotation import (
+    WINDOW_ROWS,
+    list_encrypted_columns,
+    require_known_keys,
+    rotate_keys,
+)
+from app.core.migrations import upgrade
+from app.notifications.models import Delivery
+from app.notifications.service import hold_or_restart
+from app.results.kpi_trend import list_kpi_points
+from app.runs.retention import purge_expired_runs
+from app.schedules.firing import delete_old_fires
+from app.tables import METADATA
+from app.traces.otel.service import delete_expired_traces
+from app.worker import PURGES
+from benchmarks.api import MASTER_KEY, open_server
+from benchmarks.lists import NAMES, TABLES
+from benchmarks.result_rows import BenchRow
+from benchmarks.table_rows import TIME, insert_rows
+from tests.support.postgres import cluster, drop_database, make_database
+
+ROWS: Final = int(os.environ.get("MOSAICO_BENCH_BULK_ROWS", "1000000"))
+GOAL_MS: Final = 50.0
+BATCHES: Final = 20
+REPEATS: Final = 5
+DAY: Final = "2026-01-05"
+BOX: Final = SecretBox.from_keys([MASTER_KEY])
+CURRENT_CIPHERTEXT: Final = BOX.encrypt("{}", table="bench", row="bench", column="bench")
+REQUEST_TIMEOUT_S: Final = 60
+
+# The first row is of this time, and all are older than the second one.
+BEFORE: Final = datetime(2026, 1, 1, tzinfo=UTC)
+AFTER: Final = datetime(2030, 1, 1, tzinfo=UTC)
+SPANS: Final = partial(delete_expired_traces, keep=timedelta(days=30))
+ALL_PURGES: Final[Mapping[str, Callable[[Session, datetime], int]]] = {
+    **PURGES,
+    "received_spans": SPANS,
+    "schedule_fires": delete_old_fires,
+    "runs": purge_expired_runs,
+}
+
+RUN: Final = {
+    **NAMES,
+    "id": "'run-' || n",
+    "status": "'COMPLETED'",
+    "triggered_by": "'MANUAL'",
+    "validity": "'VALID'",
+    "completed_at": TIME,
+}
+ROWS_OF_TABLES: Final[Mapping[str, Mapping[str, str]]] = {
+    "benchmark_runs": RUN,
+    "kpi_history": TABLES["kpi_history"],
+    "audit_log": TABLES["audit_log"],
+    "trigger_events": TABLES["trigger_events"],
+    "notifications": TABLES["notifications"],
+    # Of one endpoint, which the benchmark deletes, and of another one with held ones.
+    "deliveries": {
+        **TABLES["deliveries"],
+        "endpoint_id": "CASE WHEN n % 2 = 0 THEN 'endpoint-1' ELSE 'endpoint-2' END",
+        "status": "CASE WHEN n % 2 = 0 THEN 'DELIVERED' ELSE 'HELD' END",
+    },
+    "schedule_fires": TABLES["schedule_fires"],
+    "alert_events": {**TABLES["alert_events"], "rule_id": "'rule-1'"},
+    "incidents": {**TABLES["incidents"], "rule_id": "'rule-1'"},
+    "idempotency_keys": {
+        "id": "'key-' || n",
+        "api_key_id": "'k'",
+        "response": f"'{CURRENT_CIPHERTEXT}'",
+        "expires_at": TIME,
+    },
+    "browser_sessions": {"digest": "int8send(n)", "api_key_id": "'k'", "expires_at": TIME},
+    "login_links": {"digest": "int8send(n)", "api_key_id": "'k'", "expires_at": TIME},
+    "llm_cache": {"key": "int8send(n)"},
+    "otel_traces": {"trace_id": "'trace-' || n", "last_received_at": TIME},
+    "otel_spans": {"trace_id": "'trace-' || n", "span_id": "'span'"},
+}
+JOBS: Final = """
+    INSERT INTO procrastinate_jobs (queue_name, task_name, status)
+    SELECT 'runs', 'runs.score', CASE WHEN n % 10 = 0 THEN 'todo' ELSE 'succeeded' END::procrastinate_job_status
+    FROM generate_series(1, :rows) AS n
+"""
+JOB_EVENTS: Final = """
+    INSERT INTO procrastinate_events (job_id, type, at)
+    SELECT id, 'deferred', timestamptz '2026-01-01' + id * interval '1 second' FROM procrastinate_jobs
+"""
+
+
+class Timing(NamedTuple):
+    """What was measured, and the milliseconds of its slowest statement or transaction."""
+
+    name: str
+    milliseconds: float
+
+
+def measure() -> Iterator[BenchRow]:
+    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as lease:
+        drop_database(lease.url, "bench_bulk")
+        url = make_database(lease.url, "bench_bulk")
+        yield from measure_database(url, *fill(url))
+
+
+def measure_database(url: str, token: str, trend_ms: float) -> Iterator[BenchRow]:
+    db = Database(url, pool_size=2, name="bench-bulk")
+    try:
+        with (
+            open_server("service", url) as server,
+            httpx.Client(
+                base_url=f"http://127.0.0.1:{server.port}",
+                headers={"Authorization": f"Bearer {token}"},
+                timeout=REQUEST_TIMEOUT_S,
+            ) as client,
+        ):
+            yield _row("B1 bulk requests", "each request", _time_requests(client))
+        yield _row("B5 trend", "without statistics", [Timing("kpi trend", trend_ms)])
+        yield _row("B2 job batches", "each batch", _time_job_batches(db))
+        yield _row("B3 purges", "each batch", _time_purges(db))
+        yield _row("B4 key rotation", "each batch", _time_rotation(db))
+    finally:
+        db.dispose()
+
+
+def _row(name: str, unit: str, timings: Iterable[Timing]) -> BenchRow:
+    slowest_first = sorted(timings, key=lambda timing: -timing.milliseconds)
+    slowest = slowest_first[0].milliseconds
+    described = ", ".join(f"{timing.name} {timing.milliseconds:.1f}" for timing in slowest_first)
+    return BenchRow(
+        name,
+        f"{unit} \u2264 {GOAL_MS:g} ms",
+        slowest / GOAL_MS,
+        slowest <= GOAL_MS,
+        f"{ROWS:,} rows in each table; milliseconds: {described}",
+    )
+
+
+def _time_requests(client: httpx.Client) -> Iterator[Timing]:
+    """Reads count with their fastest repetition; what changes rows is sent once."""
+    for path in (f"/api/v1/daily-summary?date={DAY}", "/metrics", "/api/v1/alert-configs"):
+        yield Timing(f"GET {path}", min(_time(client, "GET", path) for _ in range(REPEATS)))
+    for method, path in (
+        ("POST", "/api/v1/endpoints/endpoint-2/enable"),
+        ("DELETE", "/api/v1/endpoints/endpoint-1"),
+        # The deliveries of the deleted endpoint are still stored.
+        ("GET", "/api/v1/deliveries"),
+        ("GET", "/api/v1/deliveries?status=DELIVERED"),
+        ("GET", "/api/v1/deliveries?endpointId=endpoint-1"),
+        ("DELETE", "/api/v1/alert-configs/rule-1"),
+        ("DELETE", "/api/v1/benchmark-runs/run-7"),
+    ):
+        yield Timing(f"{method} {path}", _time(client, method, path))
+
+
+def _time(client: httpx.Client, method: str, path: str) -> float:
+    started = time.perf_counter()
+    response = client.request(method, path)
+    milliseconds = (time.perf_counter() - started) * 1000
+    assert response.is_success, (path, response.text)
+    return milliseconds
+
+
+def _time_job_batches(db: Database) -> Iterator[Timing]:
+    drop = partial(delete_batch, table=Delivery, condition=Delivery.endpoint_id == "endpoint-1")
+    yield _time_batches("notifications.drop_deliveries", db, drop)
+    restart = partial(hold_or_restart, endpoint_id="endpoint-2", now=utc_now())
+    yield _time_batches("notifications.hold_or_restart", db, restart)
+
+
+def _time_purges(db: Database) -> Iterator[Timing]:
+    """Each purge where nothing has expired, then where everything has."""
+    for name, delete_some in ALL_PURGES.items():
+        for state, now in (("young", BEFORE), ("old", AFTER)):
+            yield _time_batches(f"{name} ({state})", db, partial(_call_purge, delete_some, now))
+
+
+def _call_purge(
+    delete_some: Callable[[Session, datetime], int], now: datetime, session: Session
+) -> int:
+    return delete_some(session, now)
+
+
+def _time_batches(name: str, db: Database, process: Callable[[Session], int]) -> Timing:
+    """The median of up to `BATCHES` transactions: single ones contain what else the machine did."""
+    times: list[float] = []
+    row_count = 1
+    while row_count and len(times) < BATCHES:
+        started = time.perf_counter()
+        with db.begin() as session:
+            row_count = process(session)
+        times.append((time.perf_counter() - started) * 1000)
+    return Timing(name, statistics.median(times))
+
+
+def _time_rotation(db: Database) -> Iterator[Timing]:
+    """The mean of a window, for a column of which few texts need another key."""
+    [column] = [
+        column
+        for column in list_encrypted_columns(METADATA)
+        if column.name == "idempotency_keys.response"
+    ]
+    with db.begin() as session:
+        rows = session.scalar(select(func.count()).select_from(column.table)) or 0
+    started = time.perf_counter()
+    rotate_keys(db, [column], BOX)
+    seconds = time.perf_counter() - started
+    yield Timing("rotation", seconds * 1000 / max(1, rows / WINDOW_ROWS))
+    started = time.perf_counter()
+    with db.read() as session:
+        require_known_keys(session, [column], BOX)
+    yield Timing("check at startup", (time.perf_counter() - started) * 1000)
+
+
+def fill(url: str) -> tuple[str, float]:
+    """Fill each table with `ROWS` rows; returns an API key, and the milliseconds of the trend of a KPI
+    before the tables were analyzed.
+    """
+    upgrade(url)
+    db = Database(url, pool_size=1, name="bench-bulk")
+    with db.begin() as session:
+        session.execute(text("SET LOCAL statement_timeout = 0"))
+        insert_rows(session, "agents", {"id": "'a'"})
+        insert_rows(session, "benchmarks", {"id": "'b'", "metrics": "'[]'", "keep_days": "30"})
+        kpi = {"id": "'k'", "benchmark_id": "'b'", "revision": "1", "name": "'quality'"}
+        insert_rows(session, "kpi_definitions", kpi)
+        for number in (1, 2):
+            endpoint = {
+                **TABLES["endpoints"],
+                "id": f"'endpoint-{number}'",
+                "recipient_hash": f"'{number}'",
+                "disabled_at": "now()" if number == 2 else "NULL",
+            }
+            insert_rows(session, "endpoints", endpoint)
+        insert_rows(
+            session,
+            "alert_rules",
+            {**TABLES["alert_rules"], "id": "'rule-1'", "benchmark_id": "'b'", "agent_id": "'a'"},
+        )
+        insert_rows(session, "api_keys", {"id": "'k'", "role": "'read'"})
+        for name, columns in ROWS_OF_TABLES.items():
+            insert_rows(session, name, columns, ROWS)
+            if name == "kpi_history":
+                started = time.perf_counter()
+                assert list_kpi_points(session, "b", "a", "k")
+                trend_ms = (time.perf_counter() - started) * 1000
+        # The events of jobs are made below, all at once.
+        session.execute(text("ALTER TABLE procrastinate_jobs DISABLE TRIGGER USER"))
+        session.execute(text(JOBS), {"rows": ROWS})
+        session.execute(text("ALTER TABLE procrastinate_jobs ENABLE TRIGGER USER"))
+        session.execute(text(JOB_EVENTS))
+        key = create_key(session, "bench", "admin", now=utc_now())
+    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("SET statement_timeout = 0"))
+        connection.execute(text("VACUUM ANALYZE"))
+    db.dispose()
+    return key.token.reveal(), trend_ms
