@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from benchmarks import (
     api,
     bash_eval,
+    bulk,
     cli,
     collection,
     formula,
@@ -46,6 +47,7 @@ GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "mcp": mcp.measure,
     "api": api.measure,
     "lists": lists.measure,
+    "bulk": bulk.measure,
     "pages": pages.measure,
     "load": load.measure,
 }

@@ -15,7 +15,7 @@ from app.core.clock import Clock
 from app.core.db import Base, Database
 from app.core.errors import Unavailable
 
-BATCH_ROWS = 5_000
+BATCH_ROWS = 1_000
 MAX_CLOCK_DIFFERENCE = timedelta(minutes=5)
 PURGE_DELAY = timedelta(days=1)
 

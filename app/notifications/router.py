@@ -254,4 +254,10 @@ def delivery_view(row: Delivery, endpoint: Endpoint) -> DeliveryView:
 
 def delivery_views(session: Session, rows: list[Delivery]) -> list[DeliveryView]:
     endpoint_of = queries.endpoints_of(session, rows)
-    return [delivery_view(row, endpoint_of[row.endpoint_id]) for row in rows]
+    # Those of a deleted endpoint are hidden here and not by the query, which would read all of them to
+    # fill a page; so a page may be short until the job has deleted them.
+    return [
+        delivery_view(row, endpoint)
+        for row in rows
+        if (endpoint := endpoint_of.get(row.endpoint_id)) is not None
+    ]

@@ -211,7 +211,8 @@ def redeliver(session: Session, delivery_id: str, now: datetime) -> Delivery:
     endpoint.paused_until = None
     # PENDING without `due_at` means that a job exists; a second one would send the message twice.
     if delivery.status != DeliveryStatus.PENDING or delivery.due_at is not None:
-        _restart(session, [delivery], now)
+        session.flush()
+        _restart(session, [delivery.id], [endpoint.id], now)
     return delivery
 
 
@@ -238,7 +239,7 @@ def hold_or_restart(session: Session, endpoint_id: str, now: datetime) -> int:
     is_enabled = endpoint.disabled_at is None
     outdated = DeliveryStatus.HELD if is_enabled else DeliveryStatus.PENDING
     statement = (
-        select(Delivery)
+        select(Delivery.id)
         .where(Delivery.endpoint_id == endpoint_id, Delivery.status == outdated)
         # Ids are ordered by time. Restarted deliveries keep theirs, so they are older than every new
         # delivery and are sent first.
@@ -246,14 +247,13 @@ def hold_or_restart(session: Session, endpoint_id: str, now: datetime) -> int:
         .limit(STATE_BATCH)
         .with_for_update()
     )
-    deliveries = session.scalars(statement).all()
+    delivery_ids = session.scalars(statement).all()
     if is_enabled:
-        _restart(session, deliveries, now)
+        _restart(session, delivery_ids, [endpoint_id], now)
     else:
-        for delivery in deliveries:
-            delivery.status, delivery.due_at = DeliveryStatus.HELD, None
-        session.flush()
-    return len(deliveries)
+        held = update(Delivery).where(Delivery.id.in_(delivery_ids))
+        session.execute(held.values(status=DeliveryStatus.HELD, due_at=None))
+    return len(delivery_ids)
 
 
 def _hold_or_restart_all(session: Session, endpoint: Endpoint, now: datetime) -> None:
@@ -332,16 +332,21 @@ def _enqueue(session: Session, delivery_ids: Sequence[str]) -> None:
         enqueue_many(session, DELIVER, jobs, lock=lock)
 
 
-def _restart(session: Session, deliveries: Sequence[Delivery], now: datetime) -> None:
-    """Start the retry schedule from its first attempt."""
-    for delivery in deliveries:
-        delivery.status = DeliveryStatus.PENDING
-        # The person has fixed the cause, so the short first waits are right again.
-        delivery.attempts = 0
-        delivery.fencing_token += 1
-        delivery.due_at = now
-    session.flush()
-    _enqueue_next(session, list({delivery.endpoint_id for delivery in deliveries}), now)
+def _restart(
+    session: Session, delivery_ids: Sequence[str], endpoint_ids: Sequence[str], now: datetime
+) -> None:
+    """Start the retry schedule of deliveries to these endpoints from its first attempt."""
+    restarted = update(Delivery).where(Delivery.id.in_(delivery_ids))
+    session.execute(
+        restarted.values(
+            status=DeliveryStatus.PENDING,
+            # The person has fixed the cause, so the short first waits are right again.
+            attempts=0,
+            fencing_token=Delivery.fencing_token + 1,
+            due_at=now,
+        )
+    )
+    _enqueue_next(session, endpoint_ids, now)
 
 
 def _record_success(delivery: Delivery, endpoint: Endpoint, result: AttemptResult) -> None:

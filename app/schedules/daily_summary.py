@@ -96,22 +96,27 @@ def summarize_day(session: Session, day: SummaryDay) -> DailySummaryView:
     # BETWEEN includes both ends; PostgreSQL stores microseconds, so this excludes `until`.
     runs = BenchmarkRun.created_at.between(day.since, day.until - timedelta(microseconds=1))
     fires = ScheduleFire.due_at.between(day.since, day.until - timedelta(microseconds=1))
-    run_counts = select(BenchmarkRun.status, func.count()).where(runs).group_by(BenchmarkRun.status)
+    is_invalid = BenchmarkRun.validity == Validity.INVALID
+    run_counts = (
+        select(BenchmarkRun.status, func.count(), func.count().filter(is_invalid))
+        .where(runs)
+        .group_by(BenchmarkRun.status)
+    )
     fire_counts = (
         select(ScheduleFire.status, func.count()).where(fires).group_by(ScheduleFire.status)
     )
-    invalid = select(func.count()).where(runs, BenchmarkRun.validity == Validity.INVALID)
     failed = select(BenchmarkRun).where(runs, BenchmarkRun.status == RunStatus.FAILED)
     disabled = select(ScheduleConfig).where(
         ScheduleConfig.disabled_at >= day.since, ScheduleConfig.disabled_at < day.until
     )
+    counts = session.execute(run_counts).all()
     return DailySummaryView(
         day=day.date.isoformat(),
         timezone=day.timezone,
         since=day.since,
         until=day.until,
-        runs=dict(session.execute(run_counts).all()),
-        invalid_runs=session.scalar(invalid) or 0,
+        runs={status: run_count for status, run_count, _ in counts},
+        invalid_runs=sum(invalid_count for _, _, invalid_count in counts),
         failed_runs=[
             FailedRunView.model_validate(run)
             for run in session.scalars(failed.order_by(BenchmarkRun.seq).limit(MAX_LISTED))

@@ -967,6 +967,7 @@ def upgrade() -> None:
     op.create_index("ix_kpi_history_agent_id_id", "kpi_history", ["agent_id", "id"])
     op.create_index("ix_kpi_history_name_id", "kpi_history", ["name", "id"])
     op.create_index("ix_kpi_history_recorded_at_id", "kpi_history", ["recorded_at", "id"])
+    op.create_index("ix_kpi_history_trend", "kpi_history", ["benchmark_id", "agent_id", "kpi_id", "id"])
     op.create_index("ix_kpi_history_benchmark_id_id", "kpi_history", ["benchmark_id", "id"])
     op.create_index("ix_kpi_history_kpi_id_kpi_revision", "kpi_history", ["kpi_id", "kpi_revision"])
     op.create_index("uq_kpi_history_run_seq_kpi_id", "kpi_history", ["run_seq", "kpi_id"], unique=True)
