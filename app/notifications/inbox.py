@@ -72,8 +72,10 @@ def delete_old_notifications(session: Session, now: datetime) -> int:
         Delivery.notification_id == Notification.id, Delivery.status == DeliveryStatus.PENDING
     )
     is_old = Notification.created_at < now - RETENTION
-    oldest = select(Notification.id).where(is_old, ~is_pending).order_by(Notification.created_at)
-    expired_ids = session.scalars(oldest.limit(PURGE_BATCH)).all()
+    # Looked up for the oldest ones only: those with a pending delivery are few at this age.
+    oldest = select(Notification.id).where(is_old).order_by(Notification.created_at)
+    is_oldest = Notification.id.in_(session.scalars(oldest.limit(PURGE_BATCH)).all())
+    expired_ids = session.scalars(select(Notification.id).where(is_oldest, ~is_pending)).all()
     # First: a message may have gone to thousands of endpoints, which is too much for a cascade.
     deleted = delete_batch(session, Delivery, Delivery.notification_id.in_(expired_ids))
     if deleted < BATCH_ROWS:

@@ -131,7 +131,11 @@ class Delivery(Base):
             postgresql_where=text("status = 'PENDING'"),
         ),
         Index("ix_deliveries_held", "endpoint_id", "id", postgresql_where=text("status = 'HELD'")),
-        Index("ix_deliveries_due_at", "due_at", postgresql_where=text("due_at IS NOT NULL")),
+        Index(
+            "ix_deliveries_with_job",
+            "endpoint_id",
+            postgresql_where=text("status = 'PENDING' AND due_at IS NULL"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from sqlalchemy import exists, func, or_, select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import func, select, text
+from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
@@ -22,6 +22,42 @@ MAX_UNREAD_COUNTED = 10_000
 # FOR NO KEY UPDATE: rows that refer to the locked row can still be inserted, such as a delivery to
 # a locked endpoint.
 ROW_LOCK = {"key_share": True}
+
+# The endpoints for which deliveries wait: PostgreSQL has no statement that skips to the next one.
+_WAITING_ENDPOINTS: Final = text(
+    """
+    WITH RECURSIVE waiting AS (
+      (SELECT endpoint_id FROM deliveries WHERE status = 'PENDING' ORDER BY endpoint_id LIMIT 1)
+      UNION ALL
+      SELECT (SELECT endpoint_id FROM deliveries
+              WHERE status = 'PENDING' AND endpoint_id > waiting.endpoint_id
+              ORDER BY endpoint_id LIMIT 1)
+      FROM waiting WHERE waiting.endpoint_id IS NOT NULL
+    )
+    SELECT endpoint_id FROM waiting WHERE endpoint_id IS NOT NULL
+    """
+)
+# An index lookup per endpoint, however many deliveries wait for it. Ids are ordered by time (UUIDv7), so
+# the smallest is the oldest. A job clears `due_at`, see `service._enqueue`.
+_NEXT_DELIVERIES: Final = text(
+    """
+    SELECT next.id FROM endpoints AS endpoint CROSS JOIN LATERAL (
+      SELECT id FROM deliveries
+      WHERE endpoint_id = endpoint.id AND status = 'PENDING'
+        AND due_at <= coalesce(CAST(:now AS timestamptz), now())
+      ORDER BY id LIMIT 1
+    ) AS next
+    WHERE endpoint.id = ANY(:endpoint_ids)
+      AND endpoint.disabled_at IS NULL
+      AND coalesce(endpoint.paused_until <= coalesce(CAST(:now AS timestamptz), now()), true)
+      AND NOT EXISTS (
+        SELECT FROM deliveries AS with_job
+        WHERE with_job.endpoint_id = endpoint.id AND with_job.status = 'PENDING'
+          AND with_job.due_at IS NULL
+      )
+    LIMIT :limit
+    """
+)
 
 
 class NotificationNotFound(NotFound):
@@ -189,29 +225,9 @@ def list_next_deliveries(
 ) -> list[str]:
     """The oldest due delivery of each endpoint, or of these endpoints.
 
-    Endpoints that have a job, or are paused, are left out. `now` None is the transaction's time.
+    Endpoints that have a job, are paused or disabled are left out. `now` None is the transaction's time.
     """
-    at = func.now() if now is None else now
-    with_job = aliased(Delivery)
-    # A job clears `due_at`, see `service._enqueue`.
-    has_job = exists().where(
-        with_job.endpoint_id == Delivery.endpoint_id,
-        with_job.status == DeliveryStatus.PENDING,
-        with_job.due_at.is_(None),
-    )
-    statement = (
-        # Ids are ordered by time (UUIDv7), so the smallest is the oldest.
-        select(func.min(Delivery.id))
-        .join(Endpoint, Endpoint.id == Delivery.endpoint_id)
-        .where(
-            Delivery.due_at <= at,
-            Endpoint.disabled_at.is_(None),
-            or_(Endpoint.paused_until.is_(None), Endpoint.paused_until <= at),
-            ~has_job,
-        )
-        .group_by(Delivery.endpoint_id)
-        .limit(MAX_DUE)
-    )
-    if endpoint_ids is not None:
-        statement = statement.where(Delivery.endpoint_id.in_(endpoint_ids))
-    return list(session.scalars(statement))
+    if endpoint_ids is None:
+        endpoint_ids = session.scalars(_WAITING_ENDPOINTS).all()
+    parameters = {"now": now, "endpoint_ids": list(endpoint_ids), "limit": MAX_DUE}
+    return list(session.scalars(_NEXT_DELIVERIES, parameters))

@@ -44,7 +44,7 @@ from app.notifications.types import (
 
 DELIVER = "notifications.deliver"
 HOLD_OR_RESTART = "notifications.hold_or_restart"
-STATE_BATCH = 500
+STATE_BATCH = 250
 ENDPOINT_DISABLED = "endpoint.disabled"
 
 

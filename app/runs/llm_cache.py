@@ -15,7 +15,6 @@ from app.llm.types import ChatAnswer, EmbeddingAnswer, ModelAnswer
 from app.results.models import LlmCacheEntry, RunLlmUsage
 
 MAX_AGE: Final = timedelta(days=30)
-EVICTION_BATCH_SIZE: Final = 10_000
 
 # The SELECT adds nothing for a run that was deleted in the meantime.
 _ADD_USAGE: Final = text(
@@ -92,7 +91,7 @@ def evict_answers(session: Session, keys: Sequence[bytes]) -> None:
 def evict_expired_answers(session: Session, now: datetime) -> int:
     """Delete one batch of the answers that are older than `MAX_AGE`; see `delete_batch`."""
     expired = LlmCacheEntry.created_at < now - MAX_AGE
-    return delete_batch(session, LlmCacheEntry, expired, EVICTION_BATCH_SIZE)
+    return delete_batch(session, LlmCacheEntry, expired)
 
 
 def list_llm_usage(session: Session, run_seq: int) -> list[RunLlmUsage]:

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
-    Select,
     delete,
     exists,
     false,
     func,
     literal_column,
     select,
+    true,
     type_coerce,
     update,
 )
@@ -40,7 +40,7 @@ from app.traces.queries import lock_for_deletion
 from app.traces.service import delete_positions
 
 # Both limits keep transactions short: a purge must not hold locks that running workers wait for.
-RUNS_PER_BATCH = 20
+RUNS_PER_BATCH = 10
 RUNS_PER_UNDO = 500
 ROWS_PER_BATCH = 10_000
 UNDO_PERIOD = timedelta(days=1)
@@ -50,6 +50,14 @@ A_DAY: ColumnElement[timedelta] = literal_column("INTERVAL '1 day'")
 # The write-back still needs the traces of such a run.
 _IS_WRITTEN_BACK = func.coalesce(
     type_coerce(BenchmarkRun.write_back, JSONB)["status"].astext.in_(UNFINISHED), false()
+)
+
+
+_PURGEABLE: tuple[ColumnElement[bool], ...] = (
+    BenchmarkRun.status.in_(FINAL),
+    BenchmarkRun.purged_at.is_(None),
+    ~_IS_WRITTEN_BACK,
+    ~exists().where(BenchmarkBaseline.run_id == BenchmarkRun.id),
 )
 
 
@@ -70,58 +78,55 @@ def purge_expired_runs(session: Session, now: datetime) -> int:
     """Purge a batch of the runs that ended more than the `keepDays` of their benchmark ago; returns
     its size. Call it again, in a new transaction, until it returns 0.
     """
-    return _purge_batch(session, _select_expired(now), now)
+    return _purge_batch(session, _is_expired(now), now)
 
 
 def purge_runs_before(
     session: Session, cutoff: datetime, now: datetime, *, benchmark_id: str | None = None
 ) -> int:
     """Purge a batch of the runs that ended before a time, regardless of `keepDays`; returns its size."""
-    return _purge_batch(session, _select_before(cutoff, benchmark_id), now)
+    return _purge_batch(session, _ended_before(cutoff, benchmark_id), now)
 
 
 def count_runs_before(
     session: Session, cutoff: datetime, *, benchmark_id: str | None = None
 ) -> PurgeCounts:
     """What `purge_runs_before` would remove in all its batches."""
-    old = _select_before(cutoff, benchmark_id).subquery()
-    traces = func.coalesce(func.sum(old.c.traces_processed), 0)
-    return PurgeCounts(*session.execute(select(func.count(), traces).select_from(old)).one())
+    traces = func.coalesce(func.sum(BenchmarkRun.traces_processed), 0)
+    counts = (
+        select(func.count(), traces)
+        .select_from(BenchmarkRun)
+        .join(Benchmark, Benchmark.id == BenchmarkRun.benchmark_id)
+        .where(*_PURGEABLE, _ended_before(cutoff, benchmark_id))
+    )
+    return PurgeCounts(*session.execute(counts).one())
 
 
-def _select_expired(now: datetime) -> Select[str, int]:
+def _is_expired(now: datetime) -> ColumnElement[bool]:
     too_old = BenchmarkRun.completed_at < now - Benchmark.keep_days * A_DAY
-    return (
-        _select_purgeable()
-        .join(Benchmark, Benchmark.id == BenchmarkRun.benchmark_id)
-        .where(Benchmark.keep_days.is_not(None), too_old)
+    return Benchmark.keep_days.is_not(None) & too_old
+
+
+def _ended_before(cutoff: datetime, benchmark_id: str | None) -> ColumnElement[bool]:
+    is_old = BenchmarkRun.completed_at < cutoff
+    return is_old if benchmark_id is None else is_old & (Benchmark.id == benchmark_id)
+
+
+def _purge_batch(session: Session, is_old: ColumnElement[bool], now: datetime) -> int:
+    """Purge a batch of the purgeable runs that fulfil a condition on them and their benchmark."""
+    # The oldest ones of each benchmark, in the order of an index: otherwise PostgreSQL reads all runs
+    # when none is old.
+    oldest = (
+        select(BenchmarkRun.id)
+        .where(BenchmarkRun.benchmark_id == Benchmark.id, *_PURGEABLE, is_old)
+        .order_by(BenchmarkRun.completed_at)
+        .limit(RUNS_PER_BATCH)
+        .correlate(Benchmark)
+        .lateral()
     )
-
-
-def _select_before(cutoff: datetime, benchmark_id: str | None) -> Select[str, int]:
-    # The join finds the runs by the index of each benchmark.
-    statement = (
-        _select_purgeable()
-        .join(Benchmark, Benchmark.id == BenchmarkRun.benchmark_id)
-        .where(BenchmarkRun.completed_at < cutoff)
-    )
-    if benchmark_id is not None:
-        statement = statement.where(BenchmarkRun.benchmark_id == benchmark_id)
-    return statement
-
-
-def _select_purgeable() -> Select[str, int]:
-    return select(BenchmarkRun.id, BenchmarkRun.traces_processed).where(
-        BenchmarkRun.status.in_(FINAL),
-        BenchmarkRun.purged_at.is_(None),
-        ~_IS_WRITTEN_BACK,
-        ~exists().where(BenchmarkBaseline.run_id == BenchmarkRun.id),
-    )
-
-
-def _purge_batch(session: Session, old: Select[str, int], now: datetime) -> int:
-    # Not sorted by PostgreSQL, which would read all runs to find the first ones.
-    run_ids = session.scalars(old.limit(RUNS_PER_BATCH)).all()
+    batch = select(oldest.c.id).select_from(Benchmark).join(oldest, true()).limit(RUNS_PER_BATCH)
+    run_ids = session.scalars(batch).all()
+    # Two purges lock in the same order.
     for run_id in sorted(run_ids):
         _purge(session, run_id, now)
     return len(run_ids)

@@ -35,7 +35,7 @@ from app.schedules.service import disable, timing_error_message, timing_of
 
 # More than a year: a yearly schedule still shows its previous instant.
 FIRES_RETENTION = timedelta(days=400)
-DELETE_BATCH = 10_000
+DELETE_BATCH = 1_000
 # Enqueuing is the slowest part of a tick, so fires share jobs. A fire with a pattern waits for the
 # network and gets a job of its own.
 FIRES_PER_JOB = 25

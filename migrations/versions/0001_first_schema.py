@@ -635,7 +635,10 @@ def upgrade() -> None:
     )
     op.create_index("ix_deliveries_created_at_id", "deliveries", ["created_at", "id"])
     op.create_index(
-        "ix_deliveries_due_at", "deliveries", ["due_at"], unique=False, postgresql_where=sa.text("due_at IS NOT NULL")
+        "ix_deliveries_with_job",
+        "deliveries",
+        ["endpoint_id"],
+        postgresql_where=sa.text("status = 'PENDING' AND due_at IS NULL"),
     )
     op.create_index("ix_deliveries_status_created_at_id", "deliveries", ["status", "created_at", "id"])
     op.create_index("ix_deliveries_endpoint_id_created_at_id", "deliveries", ["endpoint_id", "created_at", "id"])
