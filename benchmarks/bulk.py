@@ -90,7 +90,7 @@ ROWS_OF_TABLES: Final[Mapping[str, Mapping[str, str]]] = {
         "status": "CASE WHEN n % 2 = 0 THEN 'DELIVERED' ELSE 'HELD' END",
     },
     "schedule_fires": TABLES["schedule_fires"],
-    "alert_events": {**TABLES["alert_events"], "rule_id": "'rule-1'"},
+    "alert_events": TABLES["alert_events"],
     "incidents": {**TABLES["incidents"], "rule_id": "'rule-1'"},
     "idempotency_keys": {
         "id": "'key-' || n",

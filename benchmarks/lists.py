@@ -89,6 +89,7 @@ TABLES: Final[Mapping[str, Mapping[str, str]]] = {
         "dedup_key": "'alert-' || n",
         "state": "CASE WHEN n = 7 THEN 'RUN_INVALID' WHEN n % 2 = 0 THEN 'FIRING' ELSE 'RESOLVED' END",
         "run_id": "'run-' || n",
+        "rule_id": "'rule-1'",
         "severity": "'WARNING'",
     },
     "schedule_configs": {
