@@ -15,7 +15,7 @@ from app.notifications.rules import DeliveryStatus
 INBOX = "notifications"
 RETENTION = timedelta(days=90)
 READ_BATCH = 500
-PURGE_BATCH = 1_000
+PURGE_BATCH = 250
 
 
 def set_read_at(session: Session, notification_id: str, read_at: datetime | None) -> Notification:
