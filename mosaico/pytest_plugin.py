@@ -82,8 +82,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def _options(marker: pytest.Mark) -> dict[str, Any]:
-    known = {"items", "baseline", *RUN_OPTIONS, *GATE_OPTIONS}
-    unknown = sorted({*marker.kwargs} - known)
+    options = {"items", "baseline", *RUN_OPTIONS, *GATE_OPTIONS}
+    unknown = sorted({*marker.kwargs} - options)
     if unknown or marker.args or "items" not in marker.kwargs:
         wrong = f"it has no option {unknown[0]!r}" if unknown else "it needs items=…"
         pytest.fail(f"the marker mosaico: {wrong}. Options: {MARKER}", pytrace=False)
@@ -131,8 +131,8 @@ def _task_of(test: pytest.Function, *, is_judged_by_metrics: bool) -> Callable[[
     fixtures = {name: test.funcargs[name] for name in inspect.signature(test.obj).parameters}
     call = partial(test.obj, **{name: fixtures[name] for name in fixtures if name != "item"})
 
-    async def attempt(given: Any) -> Any:
-        arguments = {"item": given} if "item" in fixtures else {}
+    async def attempt(item: Any) -> Any:
+        arguments = {"item": item} if "item" in fixtures else {}
         try:
             returned = call(**arguments)
             answer = await returned if inspect.isawaitable(returned) else returned

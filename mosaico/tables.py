@@ -28,11 +28,11 @@ def html_of(headline: str, titles: Sequence[str], rows: Iterable[Sequence[str]])
 def text_of(headline: str, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A heading and a table in aligned columns, of the first ten rows."""
     table = [[*row] for row in rows]
-    shown = [[*titles], *table[:MAX_ROWS]]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    printed_rows = [[*titles], *table[:MAX_ROWS]]
+    widths = [max(map(len, column)) for column in zip(*printed_rows, strict=True)]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in shown
+        for row in printed_rows
     ]
     more = [f"… {len(table) - MAX_ROWS} more"] if len(table) > MAX_ROWS else []
     return "\n".join([headline, *(lines if table else []), *more])
