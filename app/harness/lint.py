@@ -1,9 +1,18 @@
-"""What both linters share: the severity of a finding and the exit code of a check."""
+"""What both linters share: the severity of a finding, the printed findings and the exit code."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 import typer
 
+from app.core.console.terminal import (
+    OutputFormat,
+    escape_line,
+    print_json,
+    print_result,
+    print_status,
+)
 from app.harness.gate import HarnessExit
 
 
@@ -14,9 +23,32 @@ class LintSeverity(StrEnum):
     WARNING = "warning"
 
 
-def exit_by_findings(*, errors: bool, warnings: bool) -> None:
-    """Exit with the code of a linter; `warnings` are those that count as failures."""
-    if errors:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocatedFinding:
+    """A finding of a linter; `location` is for people, `position` holds the same as JSON fields."""
+
+    location: str
+    position: Mapping[str, object]
+    severity: LintSeverity
+    text: str
+
+
+def report_findings(
+    findings: Sequence[LocatedFinding], *, checked: str, strict: bool, output: OutputFormat
+) -> None:
+    """Print the findings and exit with the code of a linter; `strict` counts warnings as failures."""
+    if output is OutputFormat.JSON:
+        items = [
+            {**finding.position, "severity": finding.severity.value, "text": finding.text}
+            for finding in findings
+        ]
+        print_json({"items": items, "nextCursor": None})
+    else:
+        for finding in findings:
+            text = escape_line(finding.text)
+            print_result(f"{finding.location}: {finding.severity}: {text}")
+    print_status(f"{checked}, {len(findings)} findings")
+    if any(finding.severity is LintSeverity.ERROR for finding in findings):
         raise typer.Exit(HarnessExit.INVALID)
-    if warnings:
+    if strict and findings:
         raise typer.Exit(HarnessExit.BELOW)

@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from app.core.console.output_files import require_file, write_text
 from app.core.console.terminal import (
     OutputFormat,
     WrongUsage,
     escape_line,
     print_json,
     print_result,
-    print_status,
 )
+from app.harness.reports.files import write_report
 from app.harness.reports.html import html_report
 from app.harness.reports.terminal import attempt_line
 from app.harness.reports.transcript import transcript_lines
@@ -34,9 +33,7 @@ def show_attempts(view: RunReportView, task: str, output: OutputFormat) -> None:
 
 def write_page(file: Path, view: RunReportView, other: RunReportView | None = None) -> None:
     """Write the page of one run, or of two runs side by side."""
-    require_file(file)
-    write_text(file, html_report(view, other))
-    print_status(f"written to {file}")
+    write_report(file, html_report(view, other))
 
 
 def find_attempts(view: RunReportView, task: str) -> list[AttemptView]:

@@ -1,9 +1,9 @@
 """`bashkit-eval` and `mosaico bash-eval`: evaluate models in a sandboxed bash."""
 
 import sys
-from enum import StrEnum
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -41,17 +41,6 @@ ResultFile = Annotated[
 SaveFolder = Annotated[
     Path | None, typer.Option("--save", help="Write the new result file to this folder.")
 ]
-
-
-class ReportFormat(StrEnum):
-    """The formats of `bashkit-eval report`."""
-
-    TERMINAL = "terminal"
-    JSON = "json"
-    MARKDOWN = "markdown"
-    ORIGINAL = "markdown-original"
-    HTML = "html"
-    JUNIT = "junit"
 
 
 @cli.command("run")
@@ -156,13 +145,6 @@ def run(
 
     if only_cached and not cache:
         raise terminal.WrongUsage("--only-cached needs a cache", hint="add --cache FOLDER")
-    judge = None
-    if judge_model is not None:
-        judge = ModelChoice(
-            provider=judge_provider or provider,
-            model=judge_model,
-            base_url=judge_url or base_url,
-        )
     options = BashRunOptions(
         dataset=dataset,
         model=ModelChoice(
@@ -177,7 +159,13 @@ def run(
                 seed=seed,
             ),
         ),
-        judge=judge,
+        judge=ModelChoice(
+            provider=judge_provider or provider,
+            model=judge_model,
+            base_url=judge_url or base_url,
+        )
+        if judge_model is not None
+        else None,
         categories=categories or (),
         task_ids=tasks or (),
         trials=trials,
@@ -204,9 +192,8 @@ def run(
         from app.harness.langfuse_export import exporter
 
         export = exporter(export_run, os.environ, dataset.stem)
-    for path in (junit, html):
-        if path is not None:
-            require_file(path)
+    for path in filter(None, (junit, html)):
+        require_file(path)
     _load_checks()
     try:
         run_command.run_to_exit(
@@ -224,12 +211,12 @@ def run(
 def report(
     result: ResultFile,
     format_name: Annotated[
-        ReportFormat,
+        Literal["terminal", "json", "markdown", "markdown-original", "html", "junit"],
         typer.Option(
             "--format",
             help="Format of the report; markdown-original equals that of the original evaluation.",
         ),
-    ] = ReportFormat.TERMINAL,
+    ] = "terminal",
     file: Annotated[
         Path | None, typer.Option("--file", help="Write the report to this file.")
     ] = None,
@@ -245,9 +232,9 @@ def report(
     text = render(read_report(result), format_name)
     if file is None:
         print_result(text.removesuffix("\n"))
-        return
-    write_text(file, text)
-    print_status(f"written to {file}")
+    else:
+        write_text(file, text)
+        print_status(f"written to {file}")
 
 
 def _load_view(path: Path) -> "RunReportView":
@@ -269,10 +256,8 @@ def replay_command(
     Exit codes: 0 every stable check agrees, 1 a check differs, 2 missing or invalid result file.
     """
     from app.harness.bash.replay import replay
-    from app.harness.bash.result_file import read_report
 
-    _load_checks()
-    _show_replayed(replay(read_report(result)), save, output)
+    _replay_with(replay, result, save, output)
 
 
 @cli.command("rescore")
@@ -284,10 +269,8 @@ def rescore_command(
     Exit codes: 0 every stable check agrees, 1 a check differs, 2 missing or invalid result file.
     """
     from app.harness.bash.replay import rescore
-    from app.harness.bash.result_file import read_report
 
-    _load_checks()
-    _show_replayed(rescore(read_report(result)), save, output)
+    _replay_with(rescore, result, save, output)
 
 
 @cli.command("compare")
@@ -335,37 +318,23 @@ def lint_command(
 
     Exit codes: 0 no errors, 1 warnings with --strict, 2 errors or a missing file.
     """
-    from dataclasses import asdict
-
     from app.harness.bash.dataset import lint, read_dataset
-    from app.harness.lint import LintSeverity, exit_by_findings
+    from app.harness.lint import report_findings
 
     _load_checks()
     tasks = read_dataset(dataset)
-    findings = lint(tasks)
-    if output is OutputFormat.JSON:
-        print_json({"items": [asdict(finding) for finding in findings], "nextCursor": None})
-    else:
-        for finding in findings:
-            location = f"{dataset}:{finding.line}" if finding.line else str(dataset)
-            print_result(f"{location}: {finding.severity}: {terminal.escape_line(finding.text)}")
-    print_status(f"{len(tasks.tasks)} tasks, {len(findings)} findings")
-    severities = {finding.severity for finding in findings}
-    exit_by_findings(errors=LintSeverity.ERROR in severities, warnings=strict and bool(findings))
+    findings = [finding.located(dataset) for finding in lint(tasks)]
+    report_findings(findings, checked=f"{len(tasks.tasks)} tasks", strict=strict, output=output)
 
 
 def main() -> None:
     """Run the command that the arguments of this process name."""
     if sys.argv[1:] == ["--version"]:
-        _print_version()
-    terminal.run_program(cli)
+        from importlib.metadata import version
 
-
-def _print_version() -> NoReturn:
-    from importlib.metadata import version
-
-    print_result(f"bashkit-eval of mosaico {version('mosaico')}, bashkit {version('bashkit')}")
-    raise SystemExit
+        print_result(f"bashkit-eval of mosaico {version('mosaico')}, bashkit {version('bashkit')}")
+    else:
+        terminal.run_program(cli)
 
 
 def _load_checks() -> None:
@@ -383,45 +352,46 @@ def _show_run(
     resumed: bool,
 ) -> None:
     """Print the report and write its files. Attempts of a resumed run were not shown before."""
-    from app.core.console.output_files import write_text
     from app.harness.bash.report_view import render, run_view
     from app.harness.progress import is_shown_live
+    from app.harness.reports.files import write_reports
     from app.harness.reports.terminal import terminal_report
 
-    for path, format_name in ((junit, "junit"), (html, "html")):
-        if path is not None:
-            write_text(path, render(report, format_name))
+    view = run_view(report)
+    write_reports(view, junit=junit, html=html)
     if output is OutputFormat.JSON:
         text = render(report, "json")
     else:
-        text = terminal_report(run_view(report), attempts=resumed or not is_shown_live())
+        text = terminal_report(view, attempts=resumed or not is_shown_live())
     print_result(text.removesuffix("\n"))
 
 
-def _show_replayed(replayed: "ReplayedRun", save: Path | None, output: OutputFormat) -> None:
+def _replay_with(
+    run: "Callable[[EvalReport], ReplayedRun]",
+    result: Path,
+    save: Path | None,
+    output: OutputFormat,
+) -> None:
     """Print the agreement of two runs, save the new one, and exit with 1 when a check differs."""
     from dataclasses import asdict
 
+    from app.core.console.output_files import require_folder
     from app.harness.bash.comparison_report import agreement_report
+    from app.harness.bash.result_file import file_stem, read_report, write_report
 
+    _load_checks()
+    replayed = run(read_report(result))
     if output is OutputFormat.JSON:
         print_json(asdict(replayed.agreement))
     else:
         print_result(agreement_report(replayed).removesuffix("\n"))
     if save is not None:
-        _save(replayed.report, save)
+        require_folder(save)
+        path = save / f"{file_stem(replayed.report)}-{replayed.report.settings['made_by']}.json"
+        write_report(replayed.report, path)
+        print_status(f"written to {path}")
     if replayed.agreement.checks.same < replayed.agreement.checks.total:
         raise typer.Exit(HarnessExit.BELOW)
-
-
-def _save(report: "EvalReport", folder: Path) -> None:
-    from app.core.console.output_files import require_folder
-    from app.harness.bash.result_file import file_stem, write_report
-
-    require_folder(folder)
-    path = folder / f"{file_stem(report)}-{report.settings['made_by']}.json"
-    write_report(report, path)
-    print_status(f"written to {path}")
 
 
 if __name__ == "__main__":

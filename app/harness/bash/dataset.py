@@ -15,7 +15,7 @@ from app.core.strict_json import MalformedJson, parse_json
 from app.harness.bash.check_registry import CHECKS, split_check
 from app.harness.bash.sandbox import FILE_LIMITS, Sandbox
 from app.harness.bash.types import EvalTask, Expectation
-from app.harness.lint import LintSeverity
+from app.harness.lint import LintSeverity, LocatedFinding
 from app.harness.reports.formatting import format_number
 from app.llm.scripted import Script, ScriptedLlm
 
@@ -56,6 +56,15 @@ class DatasetFinding:
     line: int
     severity: LintSeverity
     text: str
+
+    def located(self, path: Path) -> LocatedFinding:
+        """The finding with the name of the file, to print it."""
+        return LocatedFinding(
+            location=f"{path}:{self.line}" if self.line else str(path),
+            position={"line": self.line},
+            severity=self.severity,
+            text=self.text,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

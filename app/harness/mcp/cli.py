@@ -1,6 +1,5 @@
 """`ot-bench` and `mosaico ot-bench`: evaluate models and MCP servers from YAML files."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -22,8 +21,6 @@ from app.llm.conversation import Provider, TurnSettings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from app.harness.mcp.file_picker import PickerChoice
-    from app.harness.mcp.loader import LoadedFile
     from app.harness.mcp.types import McpReport
     from app.harness.reports.view import RunReportView
 
@@ -174,7 +171,9 @@ def run(
     now = datetime.now(UTC)
     resume = result_of(resume) if resume else None
     if tui:
-        files = [str(_picked())]
+        from app.harness.mcp.file_picker import pick_favorite
+
+        files = [str(pick_favorite(os.environ))]
     if not files:
         raise terminal.WrongUsage("no file is named", hint="name benchmark files, or add --tui")
     if not all(model or ()):
@@ -255,25 +254,19 @@ def list_tasks(
 
     Exit codes: 0 listed, 2 missing or invalid file, or no matching task.
     """
+    import os
+
     from app.core.console.table import field, print_page
+    from app.harness.mcp.command import inspect_files
     from app.harness.mcp.loader import require_valid
     from app.harness.mcp.plan_builder import ModelKeys, PlanOverrides, TaskSelection, plan_tasks
 
-    inspected = _inspect(files)
+    _load_evaluators()
+    inspected = inspect_files(files, None, os.environ)
     require_valid(inspected)
     selection = TaskSelection(scenarios=scenario or (), tasks=task or (), tags=_split_tags(tags))
-    items = [
-        {
-            "file": planned.file,
-            "scenario": planned.scenario,
-            "task": planned.name,
-            "type": planned.type.value,
-            "model": planned.model,
-            "servers": list(planned.server_names()),
-            "tags": list(planned.tags),
-        }
-        for planned in plan_tasks(inspected, selection, PlanOverrides(), ModelKeys())
-    ]
+    tasks = plan_tasks(inspected, selection, PlanOverrides(), ModelKeys())
+    items = [planned.row() for planned in tasks]
     names = ("file", "scenario", "task", "type", "model", "servers", "tags")
     print_page({"items": items, "nextCursor": None}, [field(name) for name in names], output)
 
@@ -291,32 +284,15 @@ def validate(
     A variable without a value is a warning. Exit codes: 0 no errors, 1 warnings with --strict, 2
     errors or a missing file.
     """
-    from app.harness.lint import LintSeverity, exit_by_findings
-    from app.harness.mcp.loader import format_position
+    import os
 
-    inspected = _inspect(files, secrets)
-    findings = [(file, finding) for file in inspected for finding in file.findings]
-    if output is OutputFormat.JSON:
-        items = [
-            {
-                "file": file.name,
-                "line": finding.position.line,
-                "column": finding.position.column,
-                "severity": finding.severity.value,
-                "text": finding.text,
-            }
-            for file, finding in findings
-        ]
-        print_json({"items": items, "nextCursor": None})
-    else:
-        for file, finding in findings:
-            text = terminal.escape_line(finding.text)
-            print_result(f"{format_position(file, finding)}: {finding.severity}: {text}")
-    print_status(f"{len(inspected)} files, {len(findings)} findings")
-    exit_by_findings(
-        errors=any(finding.severity is LintSeverity.ERROR for _, finding in findings),
-        warnings=strict and bool(findings),
-    )
+    from app.harness.lint import report_findings
+    from app.harness.mcp.command import inspect_files
+
+    _load_evaluators()
+    inspected = inspect_files(files, secrets, os.environ)
+    findings = [finding for file in inspected for finding in file.located_findings()]
+    report_findings(findings, checked=f"{len(inspected)} files", strict=strict, output=output)
 
 
 @cli.command("report")
@@ -380,57 +356,8 @@ def _load_evaluators() -> None:
     load_evaluators(warn_failed_plugin)
 
 
-def _inspect(files: "Sequence[str]", secrets_file: Path | None = None) -> "list[LoadedFile]":
-    """The files with their findings; a variable without a value is a warning."""
-    import os
-
-    from app.harness.lint import LintSeverity
-    from app.harness.mcp.file_picker import resolve_files
-    from app.harness.mcp.lint import lint
-    from app.harness.mcp.loader import load_file
-    from app.harness.mcp.secrets import find_secrets
-
-    _load_evaluators()
-    secrets = find_secrets(secrets_file)
-    return [
-        lint(load_file(path, secrets, os.environ, undefined=LintSeverity.WARNING))
-        for path in resolve_files(files)
-    ]
-
-
 def _split_tags(options: "Sequence[str] | None") -> list[str]:
     return [tag.strip() for option in options or () for tag in option.split(",") if tag.strip()]
-
-
-def _picked() -> Path:
-    """The file that the user chooses; a pipe cannot choose."""
-    import os
-
-    from app.harness.mcp.file_picker import pick_file, read_favorites
-
-    favorites = read_favorites(os.environ)
-    if not (terminal.is_interactive(sys.stdin) and terminal.is_interactive(sys.stdout)):
-        raise terminal.WrongUsage(
-            "--tui needs an interactive terminal", hint="name the file instead of --tui"
-        )
-    path = pick_file(favorites, _ask)
-    if path is None:
-        print_status("no file was chosen")
-        raise typer.Exit(0)
-    return path
-
-
-def _ask(question: str, choices: "Sequence[PickerChoice]") -> "PickerChoice | None":
-    import questionary
-
-    answer: PickerChoice | None = questionary.select(
-        question,
-        choices=[
-            questionary.Choice(terminal.escape_line(choice.label), value=choice)
-            for choice in choices
-        ],
-    ).ask()
-    return answer
 
 
 def _print_report(
@@ -457,28 +384,12 @@ def _write_reports(
     markdown: Path | None,
 ) -> None:
     from app.harness.mcp.report_view import calls_csv, run_view, tasks_csv
-    from app.harness.reports.html import html_report
-    from app.harness.reports.junit import junit_report
-    from app.harness.reports.markdown import markdown_report
+    from app.harness.reports.files import write_report, write_reports
 
     if csv is not None:
-        _write(csv, tasks_csv(report))
-        _write(csv.with_name(f"{csv.stem}-calls{csv.suffix}"), calls_csv(report))
-    view = run_view(report)
-    if junit is not None:
-        _write(junit, junit_report(view))
-    if html is not None:
-        _write(html, html_report(view))
-    if markdown is not None:
-        _write(markdown, markdown_report(view))
-
-
-def _write(path: Path, text: str) -> None:
-    from app.core.console.output_files import require_file, write_text
-
-    require_file(path)
-    write_text(path, text)
-    print_status(f"written to {path}")
+        write_report(csv, tasks_csv(report))
+        write_report(csv.with_name(f"{csv.stem}-calls{csv.suffix}"), calls_csv(report))
+    write_reports(run_view(report), junit=junit, html=html, markdown=markdown)
 
 
 if __name__ == "__main__":

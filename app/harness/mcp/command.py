@@ -10,6 +10,8 @@ from typing import Any, Final
 from app.core.console.output_files import require_file
 from app.core.console.terminal import WrongUsage, escape_line, print_status, print_warning
 from app.harness.budget import Budget, BudgetLimits
+from app.harness.lint import LintSeverity
+from app.harness.mcp.file_picker import resolve_files
 from app.harness.mcp.lint import lint
 from app.harness.mcp.loader import LoadedFile, host_values, load_file, require_valid, secret_values
 from app.harness.mcp.plan import McpRunPlan, PlannedTask
@@ -71,6 +73,17 @@ class McpRunOptions:
     def output_paths(self) -> list[Path]:
         """The output files that the user named."""
         return [*([self.output] if self.output is not None else ()), *self.reports]
+
+
+def inspect_files(
+    names: Sequence[str], secrets_file: Path | None, environment: Mapping[str, str]
+) -> list[LoadedFile]:
+    """The files with their findings; a variable without a value is a warning."""
+    secrets = find_secrets(secrets_file)
+    return [
+        lint(load_file(path, secrets, environment, undefined=LintSeverity.WARNING))
+        for path in resolve_files(names)
+    ]
 
 
 def usable_files(options: McpRunOptions, environment: Mapping[str, str]) -> list[LoadedFile]:

@@ -2,14 +2,17 @@
 
 import glob
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
+import typer
 from pydantic import Field, ValidationError
 
 from app.core.console.input_files import UnreadableInput, open_input
+from app.core.console.terminal import WrongUsage, escape_line, is_interactive, print_status
 from app.core.errors import AppError
 from app.harness.mcp.config import BenchmarkSection
 from app.harness.mcp.yaml_parser import MAX_BYTES, InvalidYaml, parse_yaml
@@ -107,6 +110,23 @@ def read_favorites(environment: Mapping[str, str]) -> list[Favorite]:
     return favorites
 
 
+def pick_favorite(environment: Mapping[str, str]) -> Path:
+    """The file that the user chooses in the terminal; exits with 0 when the user cancels.
+
+    Raises: WrongUsage without an interactive terminal, and the errors of the favorites.
+    """
+    favorites = read_favorites(environment)
+    if not (is_interactive(sys.stdin) and is_interactive(sys.stdout)):
+        raise WrongUsage(
+            "--tui needs an interactive terminal", hint="name the file instead of --tui"
+        )
+    path = pick_file(favorites, _show_picker)
+    if path is None:
+        print_status("no file was chosen")
+        raise typer.Exit(0)
+    return path
+
+
 def pick_file(favorites: Sequence[Favorite], show_picker: ShowPicker) -> Path | None:
     """The file that the user picks; a folder opens a second picker. Raises UnreadableInput."""
     choices = [
@@ -133,6 +153,17 @@ def iter_benchmark_files(folder: Path) -> Iterator[Path]:
         for name in sorted(files):
             if name.endswith(SUFFIXES) and not name.startswith("."):
                 yield Path(root) / name
+
+
+def _show_picker(question: str, choices: Sequence[PickerChoice]) -> PickerChoice | None:
+    # Takes long to import, and only this option needs it.
+    import questionary
+
+    answer: PickerChoice | None = questionary.select(
+        question,
+        choices=[questionary.Choice(escape_line(choice.label), value=choice) for choice in choices],
+    ).ask()
+    return answer
 
 
 def _label(name: str, path: Path) -> str:

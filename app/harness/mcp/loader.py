@@ -12,7 +12,7 @@ from app.core.console.input_files import open_input
 from app.core.errors import AppError, ErrorItem
 from app.core.masking import SHORTEST_SECRET, is_secret_name
 from app.core.registry import suggest_names
-from app.harness.lint import LintSeverity
+from app.harness.lint import LintSeverity, LocatedFinding
 from app.harness.mcp.config import (
     HEADER_NAME_PATTERN,
     SERVER_NAME_PATTERN,
@@ -98,6 +98,22 @@ class LoadedFile:
     def errors(self) -> list[LintFinding]:
         """All errors, also those that refuse only some tasks."""
         return [finding for finding in self.findings if finding.severity is LintSeverity.ERROR]
+
+    def located_findings(self) -> list[LocatedFinding]:
+        """The findings with the name of the file, to print them."""
+        return [
+            LocatedFinding(
+                location=format_position(self, finding),
+                position={
+                    "file": self.name,
+                    "line": finding.position.line,
+                    "column": finding.position.column,
+                },
+                severity=finding.severity,
+                text=finding.text,
+            )
+            for finding in self.findings
+        ]
 
 
 def load_file(

@@ -71,6 +71,18 @@ class PlannedTask:
     in_order: bool = False
     refusal: str | None = None
 
+    def row(self) -> dict[str, object]:
+        """The task as an item of a list."""
+        return {
+            "file": self.file,
+            "scenario": self.scenario,
+            "task": self.name,
+            "type": self.type.value,
+            "model": self.model,
+            "servers": list(self.server_names()),
+            "tags": list(self.tags),
+        }
+
     def server_names(self) -> tuple[str, ...]:
         return tuple(server.name for server in self.servers)
 
