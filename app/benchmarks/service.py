@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from pydantic.alias_generators import to_camel
 from sqlalchemy import delete
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -26,14 +25,11 @@ from app.benchmarks.schemas import (
     MetricSelection,
     WriteBackConfig,
 )
+from app.benchmarks.source_fit import SOURCE_FIELDS, source_fit_errors
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.core.schemas import all_fields
-from app.harness.harness_config import parse_harness, validate_harness
-from app.harness.operator_folder import flaw_of_name
 from app.metrics.types import MetricRef
-from app.traces.execution.items import LANGFUSE_PREFIX
-from app.traces.production import ProductionTraces
 from app.traces.registry import TRACE_SOURCES
 
 KPI_FIELDS = (
@@ -47,7 +43,6 @@ KPI_FIELDS = (
     "gate",
     "min_effect",
 )
-PATH_FIELDS = ("input_path", "output_path", "expected_path")
 RELATED_FIELDS = {"evaluates", "measures"}
 
 
@@ -63,11 +58,7 @@ def create_benchmark(session: Session, body: BenchmarkCreate, now: datetime) -> 
     values = all_fields(body)
     _raise_if_any(
         # All errors in one response, not only those of the first check.
-        _field_errors(session, values)
-        + _write_back_errors(body.source, body.write_back, body.production)
-        + _harness_errors(body.source, body.dataset_ref, body.harness)
-        + _production_errors(body.source, body.dataset_ref, body.run_name, body.production)
-        + _path_errors(body.source, {name: getattr(body, name) for name in PATH_FIELDS})
+        _field_errors(session, values) + source_fit_errors(values)
     )
     benchmark = Benchmark(**_columns({**values, "id": body.id or new_id()}))
     session.add(benchmark)
@@ -94,25 +85,11 @@ def change_benchmark(
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
     if not values:
         return benchmark
-    source = values.get("source", benchmark.source)
-    # Also checked when only the source changes: the stored setting may not fit the new one.
-    write_back = values.get("write_back") or WriteBackConfig.model_validate(benchmark.write_back)
-    harness = values.get("harness", benchmark.harness)
-    _raise_if_any(
-        _field_errors(session, values)
-        + _write_back_errors(source, write_back, values.get("production", benchmark.production))
-        + _harness_errors(source, values.get("dataset_ref", benchmark.dataset_ref), harness)
-        + _production_errors(
-            source,
-            *(
-                values.get(name, getattr(benchmark, name))
-                for name in ("dataset_ref", "run_name", "production")
-            ),
-        )
-        + _path_errors(
-            source, {name: values.get(name, getattr(benchmark, name)) for name in PATH_FIELDS}
-        )
-    )
+    # All of them, also when only the source changes: a stored setting may not fit the new one.
+    fields = {name: values.get(name, getattr(benchmark, name)) for name in SOURCE_FIELDS}
+    stored_write_back = WriteBackConfig.model_validate(benchmark.write_back)
+    fields["write_back"] = values.get("write_back") or stored_write_back
+    _raise_if_any(_field_errors(session, values) + source_fit_errors(fields))
     for name, value in _columns(values).items():
         setattr(benchmark, name, value)
     benchmark.revision += 1
@@ -335,100 +312,6 @@ def _source_errors(source: str | None) -> list[ErrorItem]:
     except AppError as error:
         return [ErrorItem(pointer="/source", detail=error.detail)]
     return []
-
-
-def _write_back_errors(
-    source: str | None, write_back: WriteBackConfig, production: ProductionTraces | None
-) -> list[ErrorItem]:
-    """An error if the source does not accept scores, or if no run of it is read; `_source_errors`
-    reports unknown sources.
-    """
-    spec = source and TRACE_SOURCES.find(source)
-    if not spec or not (write_back.kpis or write_back.metrics):
-        return []
-    if production is not None:
-        detail = "production traces belong to no run that takes scores; set both to false"
-        return [ErrorItem(pointer="/writeBack", detail=detail)]
-    if spec.write_scores is not None:
-        return []
-    names = TRACE_SOURCES.names()
-    accepting = ", ".join(
-        name for name in names if TRACE_SOURCES.get(name).write_scores is not None
-    )
-    detail = (
-        f"the source {source!r} does not accept scores; choose {accepting}, or set both to false"
-    )
-    return [ErrorItem(pointer="/writeBack", detail=detail)]
-
-
-def _harness_errors(source: str | None, dataset_ref: str | None, harness: Any) -> list[ErrorItem]:
-    """An error if `harness` is missing, not allowed or does not match the dataset, or if the dataset
-    is outside of the harness folder.
-
-    Only sources that run models need it; `_source_errors` reports unknown sources.
-    """
-    spec = source and TRACE_SOURCES.find(source)
-    if source is not None and not spec:
-        return []
-    detail = None
-    if not spec:
-        if harness is not None:
-            detail = (
-                'only the source "harness" runs a model; set source to "harness", or omit harness'
-            )
-    elif harness is None:
-        if spec.runs_models:
-            detail = (
-                f'the source {source!r} runs a model; send {{"provider": …, "model": …}}, {{}} for an'
-                ' ot-bench YAML, or {"command": …} for an agent'
-            )
-    elif spec.runs_models:
-        is_langfuse = (dataset_ref or "").startswith(LANGFUSE_PREFIX)
-        flaw = None if dataset_ref is None or is_langfuse else flaw_of_name(dataset_ref)
-        if flaw is not None:
-            return [ErrorItem(pointer="/datasetRef", detail=flaw)]
-        detail = validate_harness(dataset_ref, parse_harness(harness))
-    else:
-        detail = f"the source {source!r} does not run a model; omit harness, or set it to null"
-    return [ErrorItem(pointer="/harness", detail=detail)] if detail else []
-
-
-def _production_errors(
-    source: str | None,
-    dataset_ref: str | None,
-    run_name: str | None,
-    production: ProductionTraces | None,
-) -> list[ErrorItem]:
-    """An error if the source has no production traces, or if a dataset or run is named as well."""
-    spec = source and TRACE_SOURCES.find(source)
-    if production is None or (source is not None and not spec):
-        return []
-    detail = None
-    if not spec:
-        detail = "name the source of the production traces: set source, for example to langfuse"
-    elif not spec.reads_production:
-        names = [name for name in TRACE_SOURCES.names() if TRACE_SOURCES.get(name).reads_production]
-        choices = f"choose {', '.join(names)}, or " if names else ""
-        detail = f"the source {source!r} has no production traces; {choices}omit production"
-    elif dataset_ref is not None or run_name is not None:
-        detail = "production traces belong to no dataset run; set datasetRef and runName to null"
-    return [ErrorItem(pointer="/production", detail=detail)] if detail else []
-
-
-def _path_errors(source: str | None, paths: Mapping[str, str | None]) -> list[ErrorItem]:
-    """An error for each path that the source would ignore; `_source_errors` reports unknown sources."""
-    spec = source and TRACE_SOURCES.find(source)
-    if (source is not None and not spec) or (spec and spec.maps_fields):
-        return []
-    names = [name for name in TRACE_SOURCES.names() if TRACE_SOURCES.get(name).maps_fields]
-    detail = (
-        f"only the source {' or '.join(names)} applies paths; set source to it, or omit the path"
-    )
-    return [
-        ErrorItem(pointer=f"/{to_camel(name)}", detail=detail)
-        for name, path in paths.items()
-        if path is not None
-    ]
 
 
 def _trigger_errors(session: Session, benchmark: Benchmark) -> list[ErrorItem]:

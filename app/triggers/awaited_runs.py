@@ -19,6 +19,7 @@ from app.triggers import polling, queries, service
 from app.triggers.models import AwaitedRun
 from app.triggers.queries import SubscriptionKey
 from app.triggers.rules import RunRequest
+from app.triggers.secrets import list_secret_texts
 
 
 class ForwardedRequest(NamedTuple):
@@ -86,7 +87,7 @@ def _find_step(session: Session, key: tuple[str, str, str], res: Resources) -> A
     subscription = SubscriptionKey(awaited.benchmark_id, awaited.agent_id)
     target = polling.make_target(session, subscription, res, pattern="*")
     agent = get_agent(session, awaited.agent_id)
-    secrets = service.list_secret_texts(session, awaited.benchmark_id, res.secrets, now)
+    secrets = list_secret_texts(session, awaited.benchmark_id, res.secrets, now)
     body: dict[str, Any] = {
         "type": event.type,
         "data": {

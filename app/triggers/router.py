@@ -17,7 +17,7 @@ from app.core.schemas import Page
 from app.core.strict_json import parse_json
 from app.core.web.deps import Res
 from app.core.web.request_body import RawBody
-from app.triggers import queries, service
+from app.triggers import queries, secrets, service
 from app.triggers.rules import TriggerEventStatus, TriggerEventType, parse_langfuse_event
 from app.triggers.schemas import (
     LangfuseSecretCreate,
@@ -94,7 +94,7 @@ def create_webhook_secret(
 
     def create(session: Session) -> WebhookSecretCreated:
         seconds = body.previous_expires_after_seconds
-        created = service.create_webhook_secret(
+        created = secrets.create_webhook_secret(
             session,
             benchmark_id,
             res.secrets,
@@ -122,7 +122,7 @@ def list_webhook_secrets(
 def delete_webhook_secret(benchmark_id: BenchmarkId, secret_id: SecretId, res: Res) -> None:
     """Delete a secret; it is invalid at once."""
     with res.db.begin() as session:
-        service.delete_secret(session, benchmark_id, secret_id)
+        secrets.delete_secret(session, benchmark_id, secret_id)
 
 
 @langfuse_secrets.post("", status_code=201, response_model=LangfuseSecretView)
@@ -130,7 +130,7 @@ def create_langfuse_secret(body: LangfuseSecretCreate, once: Idempotent, res: Re
     """Store a secret that Langfuse generated, encrypted; it is never returned."""
 
     def create(session: Session) -> LangfuseSecretView:
-        row = service.create_langfuse_secret(session, body, res.secrets, res.clock())
+        row = secrets.create_langfuse_secret(session, body, res.secrets, res.clock())
         return LangfuseSecretView.model_validate(row)
 
     return once(body, create)
@@ -147,7 +147,7 @@ def list_langfuse_secrets(page: PageParams, res: Res) -> Page[LangfuseSecretView
 def delete_langfuse_secret(secret_id: SecretId, res: Res) -> None:
     """Delete a secret; it is invalid at once."""
     with res.db.begin() as session:
-        service.delete_secret(session, None, secret_id)
+        secrets.delete_secret(session, None, secret_id)
 
 
 @events.get("")

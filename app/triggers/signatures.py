@@ -12,7 +12,6 @@ from app.core.problem_documents import TooManyRequests
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.request_body import RawBody
-from app.triggers import service
 from app.triggers.rules import (
     CLOCK_TOLERANCE_S,
     SignedMessage,
@@ -22,6 +21,7 @@ from app.triggers.rules import (
     parse_langfuse_signature,
     parse_standard_signature,
 )
+from app.triggers.secrets import list_signing_secrets
 from app.triggers.service import VerifiedCall
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ def _verify(
         raise _refusal(request)
     now = res.clock()
     with res.db.read() as session:
-        signing_secrets = service.list_signing_secrets(session, benchmark_id, res.secrets, now)
+        signing_secrets = list_signing_secrets(session, benchmark_id, res.secrets, now)
     signer = find_signing_key(call, [secret.key for secret in signing_secrets])
     if signer is None:
         raise _refusal(request)

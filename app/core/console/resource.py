@@ -6,7 +6,6 @@ option, without any change here or in the domain's `cli` module.
 """
 
 import importlib
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -14,6 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from app.core.console.generated_command import (
+    OUTPUT,
+    CommandParameter,
+    GeneratedFunction,
+    Values,
+    build_command,
+)
 from app.core.console.request_bodies import clear_fields, name_options, read_body
 from app.core.console.shell_completion import complete_ids
 from app.core.console.short_ids import GENERATED_ID_LISTS
@@ -26,10 +32,8 @@ from app.core.console.table import (
     print_page,
 )
 from app.core.console.terminal import (
-    Command,
     CommandGroup,
     DryRun,
-    Format,
     OutputFormat,
     WrongUsage,
     Yes,
@@ -45,7 +49,6 @@ if TYPE_CHECKING:
     from app.core.console.api_client import ApiClient, QueryValue
     from app.core.console.schema_options import SchemaOption
 
-Values = Mapping[str, Any]
 # Immutable, because it is the default of parameters.
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -88,14 +91,6 @@ def text_filter(option: str, help_text: str) -> Any:
 def flag_filter(option: str, help_text: str) -> Any:
     """A flag of a list command."""
     return Annotated[bool | None, typer.Option(option, help=help_text)]
-
-
-class CommandParameter(NamedTuple):
-    """A parameter of a generated command: `Annotated[type, typer.Option(…)]` and its default."""
-
-    name: str
-    annotation: Any
-    default: Any = None
 
 
 class FieldOption(NamedTuple):
@@ -374,49 +369,6 @@ class Resource:
             "--file", metavar="FILE", help=f"The {self.noun} as JSON for the API; - is stdin."
         )
         return CommandParameter("file", Annotated[str | None, option])
-
-
-class GeneratedFunction:
-    """A function whose signature is data: typer reads it like that of a written function."""
-
-    def __init__(
-        self, name: str, run: Callable[[Values], None], parameters: Sequence[CommandParameter]
-    ) -> None:
-        # typer reads the name, the annotations and the signature of a function separately.
-        self.__name__ = name
-        self.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        self.__signature__ = inspect.Signature(
-            [
-                inspect.Parameter(
-                    parameter.name,
-                    inspect.Parameter.KEYWORD_ONLY,
-                    annotation=parameter.annotation,
-                    default=inspect.Parameter.empty
-                    if parameter.default is ...
-                    else parameter.default,
-                )
-                for parameter in parameters
-            ]
-        )
-        self._run = run
-
-    def __call__(self, **values: Any) -> None:
-        self._run(values)
-
-
-OUTPUT = CommandParameter("output", Format, OutputFormat.TABLE)
-
-
-def build_command(
-    name: str,
-    run: Callable[[Values], None],
-    parameters: Sequence[CommandParameter],
-    help_text: str,
-) -> Any:
-    """A command outside of any group."""
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    app.command(name, cls=Command, help=help_text)(GeneratedFunction(name, run, parameters))
-    return typer.main.get_command(app)
 
 
 def print_change(
