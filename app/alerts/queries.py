@@ -22,6 +22,9 @@ from app.core.keyset import PageQuery, PageRows, select_page
 from app.notifications.endpoint_users import ENDPOINT_USERS, EndpointUser
 from app.results.models import BenchmarkRun
 
+# Built once: SQLAlchemy builds each column of an alias anew.
+_OTHER_RUN = aliased(BenchmarkRun)
+
 HISTORY_CONDITIONS = [condition for condition in Condition if condition.excludes_incidents]
 
 
@@ -283,11 +286,10 @@ def list_watched_runs(session: Session, run_seq: int) -> set[int]:
         .where(BenchmarkRun.seq == run_seq, AlertRule.enabled, AlertState.series.is_not(None))
     )
     runs = {run for state in session.scalars(statement) if state for run in state.runs}
-    own, other = aliased(BenchmarkRun), aliased(BenchmarkRun)
     comparable = (
-        select(other.seq)
-        .join(own, own.fingerprint == other.fingerprint)
-        .where(own.seq == run_seq, other.seq.in_(runs))
+        select(_OTHER_RUN.seq)
+        .join(BenchmarkRun, BenchmarkRun.fingerprint == _OTHER_RUN.fingerprint)
+        .where(BenchmarkRun.seq == run_seq, _OTHER_RUN.seq.in_(runs))
     )
     return set(session.scalars(comparable)) if runs else set()
 

@@ -21,6 +21,8 @@ PINNED = "PINNED"
 # A run over a source run that was judged before takes the position of its first judgement: it is no
 # newer result of the agent.
 _POSITION = func.coalesce(BenchmarkRun.source_seq, BenchmarkRun.seq)
+# Built once: SQLAlchemy builds each column of an alias anew.
+_OTHER_RUN = aliased(BenchmarkRun)
 
 
 class UnsuitableBaseline(Conflict):
@@ -153,9 +155,8 @@ def _position(run: BenchmarkRun) -> int:
 
 def _is_held() -> ColumnElement[bool]:
     """Whether a run, or another run over its source run, must not be a baseline."""
-    other = aliased(BenchmarkRun)
     return exists().where(
-        other.source_seq == BenchmarkRun.source_seq, other.baseline_hold.is_not(None)
+        _OTHER_RUN.source_seq == BenchmarkRun.source_seq, _OTHER_RUN.baseline_hold.is_not(None)
     )
 
 

@@ -20,6 +20,9 @@ SelectT = TypeVar("SelectT", bound=Select[*tuple[Any, ...]])
 
 MAX_AGENTS = 50
 
+# Built once: SQLAlchemy builds each column of an alias anew.
+_REPEATED = aliased(BenchmarkRun)
+
 
 class PastRun(NamedTuple):
     """A run that has ended."""
@@ -105,9 +108,10 @@ def find_runs(session: Session, seqs: Iterable[int]) -> dict[int, PastRun]:
 
 def find_repeated_run(session: Session, run_seq: int) -> PastRun | None:
     """The run that a run repeats with more trials; None for any other run."""
-    repeated, run = aliased(BenchmarkRun), aliased(BenchmarkRun)
     statement = (
-        select(repeated.seq).join(run, run.confirms == repeated.id).where(run.seq == run_seq)
+        select(_REPEATED.seq)
+        .join(BenchmarkRun, BenchmarkRun.confirms == _REPEATED.id)
+        .where(BenchmarkRun.seq == run_seq)
     )
     seq = session.scalar(statement)
     return None if seq is None else find_runs(session, [seq]).get(seq)
