@@ -3,7 +3,7 @@
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -77,12 +77,14 @@ def sources() -> Iterator[Path]:
     return (path for path in sorted((*APP.rglob("*.py"), *PUBLIC.rglob("*.py"))))
 
 
-def trees_with(pattern: str) -> Iterator[tuple[Path, str, ast.Module]]:
-    """Path, text and syntax tree of the modules whose text matches the pattern.
+def trees_with(
+    pattern: str, paths: Iterable[Path] | None = None
+) -> Iterator[tuple[Path, str, ast.Module]]:
+    """Path, text and syntax tree of the modules, or of some, whose text matches the pattern.
 
     Parsing all modules takes seconds; a rule that names its pattern parses only a few.
     """
-    for path in sources():
+    for path in paths if paths is not None else sources():
         text = path.read_text()
         if re.search(pattern, text, re.MULTILINE):
             yield path, text, ast.parse(text)
@@ -147,10 +149,10 @@ def test_imports_inside_functions__name_their_reason() -> None:
 
     Command modules need no sentence: `--help` imports nothing that only a command uses.
     """
+    paths = (path for path in sources() if not path.stem.endswith("cli"))
     silent = [
         f"{name_of(path)}:{function.name}"
-        for path, text, tree in trees_with(r"^\s+(import|from) ")
-        if not path.stem.endswith("cli")
+        for path, text, tree in trees_with(r"^\s+(import|from) ", paths)
         for lines in [text.splitlines()]
         for function in ast.walk(tree)
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -160,10 +162,10 @@ def test_imports_inside_functions__name_their_reason() -> None:
 
 
 def test_command_modules__import_the_standard_library_at_the_top() -> None:
+    paths = (path for path in APP.rglob("*cli.py") if not path.is_relative_to(APP / "harness"))
     delayed = {
         f"{name_of(path)}: {module}"
-        for path, _, tree in trees_with(r"^\s+(import|from) ")
-        if path.stem.endswith("cli") and not path.is_relative_to(APP / "harness")
+        for path, _, tree in trees_with(r"^\s+(import|from) ", paths)
         for function in ast.walk(tree)
         if isinstance(function, ast.FunctionDef)
         for module in map(imported_module, ast.walk(function))

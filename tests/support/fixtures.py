@@ -69,9 +69,21 @@ def fresh_database_url(databases: Databases) -> Iterator[str]:
     databases.give_back(name)
 
 
+@pytest.fixture(scope="session")
+def database_clients() -> dict[str, Database]:
+    """The clients of the recycled databases by URL: an engine keeps the statements it compiled."""
+    return {}
+
+
 @pytest.fixture
-def migrated_database(fresh_database_url: str) -> Iterator[Database]:
-    db = Database(fresh_database_url, pool_size=10, name="tests")
+def migrated_database(
+    fresh_database_url: str, database_clients: dict[str, Database]
+) -> Iterator[Database]:
+    if fresh_database_url not in database_clients:
+        database_clients[fresh_database_url] = Database(
+            fresh_database_url, pool_size=10, name="tests"
+        )
+    db = database_clients[fresh_database_url]
     yield db
     db.dispose()
 

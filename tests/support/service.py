@@ -55,8 +55,10 @@ class Service:
     resources: Resources
     pool: ProcessPool
 
-    def work(self) -> None:
-        worker = Worker(self.resources, HANDLERS, self.pool, concurrency=2)
+    def work(self, *, concurrency: int = 1) -> None:
+        # A worker of one job goes on with the jobs that it enqueues. A worker of two ends when the
+        # second finds nothing to do, and is started again, which takes as long as a job.
+        worker = Worker(self.resources, HANDLERS, self.pool, concurrency=concurrency)
         asyncio.run(worker.drain())
 
     def get(self, path: str, **parameters: Any) -> JSON:

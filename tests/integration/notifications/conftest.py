@@ -106,11 +106,11 @@ class NotificationScenario:
                 session, message, [endpoint.id for endpoint in endpoints], dedup_key=once
             )
 
-    def work(self, *, later_s: float = 0.0) -> None:
+    def work(self, *, later_s: float = 0.0, concurrency: int = 1) -> None:
         """What a worker does, after so long."""
         self.clock.go_on(later_s)
         tasks.tick(self.service.resources)
-        self.service.work()
+        self.service.work(concurrency=concurrency)
 
     def delivery(self, notification_id: str) -> JSON:
         [delivery] = self.service.get("/deliveries", notificationId=notification_id)["items"]

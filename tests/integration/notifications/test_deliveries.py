@@ -365,7 +365,7 @@ def test_queue_lock__hanging_host_does_not_delay_others(
 
     other_receiver.will("g-5", let_go)
     scenario.publish(*good)
-    scenario.work()
+    scenario.work(concurrency=2)
     assert len(other_receiver.calls) == 6
     deliveries = scenario.service.get("/deliveries", notificationId=held_id)["items"]
     assert [delivery["status"] for delivery in deliveries] == ["DELIVERED"] * 4

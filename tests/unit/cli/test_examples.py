@@ -5,21 +5,22 @@ import shlex
 import pytest
 
 from app.core.console.examples import EXAMPLES, examples_of
-from tests.support.cli_reference import LeafCommand, commands
+from tests.support.cli_reference import commands
 
+LEAVES = {" ".join(leaf.words): leaf for leaf in commands()}
 LINES = [(words, line) for words, lines in EXAMPLES.items() for line in lines]
 # The help of an 80-column terminal, with its indent.
 MAX_LENGTH = 78
 
 
-@pytest.mark.parametrize("leaf", list(commands()), ids=lambda leaf: " ".join(leaf.words))
-def test_command__has_examples(leaf: LeafCommand) -> None:
-    assert EXAMPLES.get(" ".join(leaf.words)), "add a line to app/core/console/examples.py"
+@pytest.mark.parametrize("name", LEAVES)
+def test_command__has_examples(name: str) -> None:
+    assert EXAMPLES.get(name), "add a line to app/core/console/examples.py"
 
 
 @pytest.mark.parametrize(("words", "line"), LINES, ids=[line for _, line in LINES])
 def test_example__parses(words: str, line: str) -> None:
-    leaf = {" ".join(leaf.words): leaf for leaf in commands()}[words]
+    leaf = LEAVES[words]
     program, *arguments = shlex.split(line)
     assert (program, arguments[: len(leaf.words)]) == ("mosaico", list(leaf.words))
     assert len(line) <= MAX_LENGTH

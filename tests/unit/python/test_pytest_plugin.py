@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -11,6 +12,7 @@ import pytest
 from mosaico.pytest_plugin import UPDATE
 
 ROOT = Path(__file__).resolve().parents[3]
+PLUGIN = ("-p", "no:mosaico", "-p", "mosaico.pytest_plugin")
 
 EVALUATION = """
 import asyncio
@@ -37,12 +39,22 @@ def test_plain():
 """
 
 
+Run = Callable[..., tuple[int, str]]
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder with evaluations and their baselines, of agents that are right once in a while."""
-    write(tmp_path, wrong=1)
-    assert run(tmp_path, UPDATE).returncode == 0
-    return tmp_path
+def run_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """Run pytest in this process, which has loaded the statistics: exit code and output."""
+    monkeypatch.chdir(tmp_path)
+
+    def run_here(*options: str) -> tuple[int, str]:
+        sys.modules.pop("test_bot", None)  # the next run reads the file of that name again
+        code = pytest.main(["--rootdir", ".", "--import-mode=importlib", *PLUGIN, *options])
+        return int(code), capsys.readouterr().out
+
+    return run_here
 
 
 def write(folder: Path, *, wrong: int) -> None:
@@ -50,9 +62,8 @@ def write(folder: Path, *, wrong: int) -> None:
 
 
 def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    plugin = ["-p", "no:mosaico", "-p", "mosaico.pytest_plugin"]
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "--rootdir", ".", *plugin, *options],
+        [sys.executable, "-m", "pytest", "--rootdir", ".", *PLUGIN, *options],
         cwd=folder,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
         capture_output=True,
@@ -62,40 +73,47 @@ def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_evaluation__result_is_the_verdict_against_the_baseline(folder: Path) -> None:
-    names = {path.name for path in (folder / "mosaico_baselines").iterdir()}
+def test_evaluation__result_is_the_verdict_against_the_baseline(
+    tmp_path: Path, run_here: Run
+) -> None:
+    write(tmp_path, wrong=1)
+    assert run_here(UPDATE)[0] == 0
+    names = {path.name for path in (tmp_path / "mosaico_baselines").iterdir()}
     assert names == {"test_bot.test_answers.jsonl", "test_bot.test_assertions.jsonl"}
-    same = run(folder)
+    # As people start it: a process that has loaded nothing.
+    same = run(tmp_path)
     assert same.returncode == 0, same.stdout
     assert "test_bot.py::test_answers: PASS" in same.stdout
 
-    write(folder, wrong=12)
-    worse = run(folder, "--junit-xml", "tests.xml")
-    assert worse.returncode == 1
-    assert "2 failed, 1 passed" in worse.stdout
-    assert "REGRESSION" in worse.stdout
-    assert "ACCURACY: it is worse by at least 0.02" in worse.stdout
-    assert "TASK_PASSED" in worse.stdout
-    assert "details: mosaico compare " in worse.stdout
+    write(tmp_path, wrong=12)
+    code, worse = run_here("--junit-xml", "tests.xml")
+    assert code == 1
+    assert "2 failed, 1 passed" in worse
+    assert "REGRESSION" in worse
+    assert "ACCURACY: it is worse by at least 0.02" in worse
+    assert "TASK_PASSED" in worse
+    assert "details: mosaico compare " in worse
     # One test case for each test, as of every other test.
-    cases = {case.get("name"): case for case in ET.parse(folder / "tests.xml").iter("testcase")}
+    cases = {case.get("name"): case for case in ET.parse(tmp_path / "tests.xml").iter("testcase")}
     assert cases.keys() == {"test_answers", "test_assertions", "test_plain"}
     failed = {name for name, case in cases.items() if case.find("failure") is not None}
     assert failed == {"test_answers", "test_assertions"}
 
 
-def test_evaluation__without_a_baseline_fails_with_the_command(tmp_path: Path) -> None:
+def test_evaluation__without_a_baseline_fails_with_the_command(
+    tmp_path: Path, run_here: Run
+) -> None:
     write(tmp_path, wrong=1)
-    done = run(tmp_path, "-k", "test_answers")
-    assert done.returncode == 1
-    assert f"write it with `pytest {UPDATE}` and commit it" in done.stdout
+    code, output = run_here("-k", "test_answers")
+    assert code == 1
+    assert f"write it with `pytest {UPDATE}` and commit it" in output
 
 
-def test_evaluation__wrong_marker_says_what_it_takes(tmp_path: Path) -> None:
+def test_evaluation__wrong_marker_says_what_it_takes(tmp_path: Path, run_here: Run) -> None:
     (tmp_path / "test_bot.py").write_text(
         "import pytest\n@pytest.mark.mosaico(items=[], trails=3)\ndef test_x(item):\n    pass\n"
     )
-    assert "it has no option 'trails'" in run(tmp_path).stdout
+    assert "it has no option 'trails'" in run_here()[1]
 
 
 def test_plugin__is_an_entry_point_and_costs_our_own_tests_nothing() -> None:
