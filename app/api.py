@@ -17,6 +17,7 @@ from app.alerts.incident_pages import router as incident_pages
 from app.alerts.router import alert_configs, alerts, incidents, silences
 from app.alerts.rule_forms import router as rule_forms
 from app.alerts.rule_pages import router as rule_pages
+from app.alerts.silence_pages import router as silence_pages
 from app.benchmarks.pages import router as benchmark_forms
 from app.benchmarks.router import router as benchmarks
 from app.comparison.router import router as baselines
@@ -49,6 +50,7 @@ from app.traces.otel.router import TRACES_PATH
 from app.traces.otel.router import router as otlp_receiver
 from app.traces.pages import router as dataset_pages
 from app.traces.router import router as local_datasets
+from app.triggers.pages import router as trigger_pages
 from app.triggers.router import events as trigger_events
 from app.triggers.router import langfuse_secrets, webhook_secrets, webhooks
 
@@ -104,6 +106,7 @@ PAGES: tuple[APIRouter, ...] = (
     trace_pages,
     trend_page,
     inbox_page,
+    silence_pages,
     agent_pages,
     agent_forms,
     benchmark_pages,
@@ -118,6 +121,7 @@ PAGES: tuple[APIRouter, ...] = (
     formula_page,
     system_pages,
     dataset_pages,
+    trigger_pages,
 )
 
 # Paths that are neither pages nor below `/api/`: they need no key and read none.

@@ -7,7 +7,7 @@ from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
 from app.access.deps import READ, RUN, get_caller
-from app.alerts import inbox, silences
+from app.alerts import inbox
 from app.alerts.models import AlertRule, AlertSilence
 from app.alerts.publishing import DisplayNameReader
 from app.core.errors import Invalid
@@ -17,7 +17,7 @@ from app.core.web.forms import FormFields, SentForm
 from app.core.web.page_paths import alert_page_path, rule_page_path
 from app.core.web.pages import build_url, path_of, render_page
 from app.notifications.delivery_rows import delivery_rows
-from app.notifications.inbox import set_read_at
+from app.notifications.inbox import announce_inbox, mark_all_read, set_read_at
 from app.notifications.queries import endpoints_of
 
 router = APIRouter()
@@ -94,12 +94,22 @@ def create_silence(notification_id: NotificationId, form: SentForm, res: Res) ->
     return RedirectResponse("/inbox?tab=silenced", SEE_OTHER)
 
 
-@router.post("/silences/{silenceId}/end", dependencies=RUN)
-def delete_silence(silence_id: Annotated[str, Path(alias="silenceId")], res: Res) -> Response:
-    """End a silence now."""
+@router.post("/inbox/{notificationId}/unread", dependencies=RUN)
+def unread_notification(notification_id: NotificationId, res: Res) -> Response:
+    """Mark a message as unread."""
     with res.db.begin() as session:
-        silences.delete_silence(session, silence_id)
-    return RedirectResponse("/inbox?tab=silenced", SEE_OTHER)
+        set_read_at(session, notification_id, None)
+    return _back()
+
+
+@router.post("/inbox/read-all", dependencies=RUN)
+def read_all_notifications(request: Request, res: Res) -> Response:
+    """Mark all messages as read."""
+    # Without the audit of this request: the batches are one action, which the last transaction records.
+    mark_all_read(request.app.state.resources.db, res.clock())
+    with res.db.begin() as session:
+        announce_inbox(session)
+    return _back()
 
 
 def silence_hours(form: FormFields) -> int:

@@ -22,10 +22,11 @@ from app.core.resources import Resources
 from app.core.schemas import changed_fields
 from app.core.web.deps import Res
 from app.core.web.form_pages import FormPage, require_revision, show_form, submit_form
+from app.core.web.form_schema import Choices
 from app.core.web.forms import SentForm, check_form
 from app.core.web.page_paths import rule_page_path
 from app.core.web.pages import Crumb, reader_zone
-from app.core.web.schema_forms import Choices, FieldInput, SchemaForm
+from app.core.web.schema_forms import FieldInput, SchemaForm
 from app.notifications.registry import CHANNELS, IN_APP
 from app.results.run_history import list_agents_with_runs
 

@@ -33,9 +33,10 @@ from app.core.web.form_pages import (
     show_form,
     submit_form,
 )
+from app.core.web.form_schema import Choices, InputKind
 from app.core.web.forms import SentForm
 from app.core.web.pages import Crumb, path_of
-from app.core.web.schema_forms import Choices, FieldInput, InputKind, SchemaForm
+from app.core.web.schema_forms import FieldInput, SchemaForm
 from app.traces.registry import TRACE_SOURCES
 
 router = APIRouter()
@@ -78,6 +79,28 @@ FORM = SchemaForm(
         "clusterField": FieldInput(
             help="Items that share a tag of this prefix, or a value of this attribute, are not independent."
         ),
+        "metadata": FieldInput("More about the benchmark", "A JSON object; the service does not read it."),
+        "triggers": FieldInput("Events that start a run"),
+        "triggers.newRun": FieldInput("New run in the source", "Empty: no run starts."),
+        "triggers.newRun.pattern": FieldInput("Name of the run", "A pattern; * is any run."),
+        "triggers.langfuse": FieldInput("Events of Langfuse", "Which of them start a run; see Triggers in the documentation."),
+        "harness": FieldInput(
+            help="For the source harness: a model for bash tasks, the part of an ot-bench file to run (all of it:"
+            " fill in the trials only), or the command of an agent."
+        ),
+        "production": FieldInput("Traces of production"),
+        "production.window.from": FieldInput("From (UTC)"),
+        "production.window.to": FieldInput("To (UTC)"),
+        "production.filters.metadata": FieldInput(help="One per line, as name=value."),
+        "writeBack": FieldInput("Scores written back"),
+        "judgeCalibration": FieldInput(help="A run is invalid if the judge scores these answers otherwise than people did."),
+        "judgeCalibration.metric.key": FieldInput("Metric"),
+        "judgeCalibration.metric.options": FieldInput(help="One per line, as name=value."),
+    },
+    models={
+        "BashHarnessSettings": "bash tasks", "McpHarnessSettings": "an ot-bench file",
+        "AgentHarnessSettings": "a command", "RemoteExperimentTrigger": "remote experiments",
+        "PromptVersionTrigger": "prompt versions", "MonitorAlertTrigger": "alerts of a monitor",
     },
 )  # fmt: skip
 KPI_FORM = SchemaForm(

@@ -11,6 +11,7 @@ from app.formula.check import check_formula, parse_expression
 from app.formula.compile import CompiledFormula, compile_formula
 from app.formula.errors import DslParseException, InvalidFormula, Mistake, UndefinedFormula
 from app.formula.evaluate import FormulaValue
+from app.formula.explanation import FormulaPart, explain_parts
 from app.formula.functions import help_document
 from app.formula.handover import (
     AverageFormula,
@@ -38,6 +39,7 @@ __all__ = [
     "CompiledFormula",
     "DslParseException",
     "Expr",
+    "FormulaPart",
     "FormulaSpan",
     "FormulaValue",
     "InvalidFormula",
@@ -52,6 +54,7 @@ __all__ = [
     "by_reference",
     "check_formula",
     "compile_formula",
+    "explain_parts",
     "format_expression",
     "format_formula",
     "help_document",

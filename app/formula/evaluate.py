@@ -122,7 +122,7 @@ class FormulaValue(NamedTuple):
     reason: str | None = None
 
 
-class _Undefined(Exception):
+class UndefinedPart(Exception):
     """A part of the formula has no value; the text is the reason."""
 
 
@@ -135,7 +135,7 @@ def explain(root: Expr, text: str, values: MetricValues) -> FormulaValue:
     try:
         # + 0.0 turns -0.0 into 0.0, as the compiled formula does.
         return FormulaValue(evaluate_number(root, ExplainedFloats(text, values)) + 0.0)
-    except _Undefined as undefined:
+    except UndefinedPart as undefined:
         return FormulaValue(None, str(undefined))
 
 
@@ -184,10 +184,10 @@ class ExplainedFloats:
         for argument in arguments:
             try:
                 return argument()
-            except _Undefined as undefined:
+            except UndefinedPart as undefined:
                 reasons.append(str(undefined))
         message = f"no argument of {node.function} is defined"
-        raise _Undefined(f"{self._undefined(message, node.span)}: {'; '.join(reasons)}")
+        raise UndefinedPart(f"{self._undefined(message, node.span)}: {'; '.join(reasons)}")
 
     def choose(
         self, test: bool, then: Callable[[], float], otherwise: Callable[[], float]
@@ -213,5 +213,5 @@ class ExplainedFloats:
             return value
         raise self._undefined(f"the result of {operation} is too large", span)
 
-    def _undefined(self, message: str, span: FormulaSpan) -> _Undefined:
-        return _Undefined(f"{message} ({position(self._text, span.start)})")
+    def _undefined(self, message: str, span: FormulaSpan) -> UndefinedPart:
+        return UndefinedPart(f"{message} ({position(self._text, span.start)})")

@@ -13,6 +13,7 @@ from app.benchmarks import queries
 from app.benchmarks.pages import NAV, STEPS
 from app.benchmarks.rules import name_of_benchmark
 from app.benchmarks.views import benchmark_view, benchmark_views
+from app.comparison.baselines import list_pinned_baselines
 from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
 from app.core.web.deps import Res
 from app.core.web.pages import build_url, path_of, render_page
@@ -60,6 +61,7 @@ def show_benchmark(
     with res.db.read() as session:
         benchmark = benchmark_view(session, queries.get_benchmark(session, benchmark_id))
         cells = read_grid_cells(session, res.clock(), benchmark_id=benchmark_id)
+        pinned = list_pinned_baselines(session, benchmark_id)
         all_agents = list_agents(session, PageQuery(MAX_LIMIT), archived=False).rows
     evaluated = set(benchmark.evaluates)
     return render_page(
@@ -71,6 +73,7 @@ def show_benchmark(
         steps=STEPS,
         benchmark=benchmark,
         cells=cells,
+        pinned=pinned,
         agents=[
             (agent.id, agent.name) for agent in all_agents if not evaluated or agent.id in evaluated
         ],

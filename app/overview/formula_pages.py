@@ -12,7 +12,7 @@ from app.benchmarks.rules import name_of_benchmark
 from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.web.deps import Res
 from app.core.web.pages import path_of, render_page
-from app.formula import Reference, compile_formula, help_document
+from app.formula import FormulaPart, Reference, compile_formula, explain_parts, help_document
 from app.kpis.number_text import format_number
 from app.metrics.registry import column_of
 from app.results.models import RunMetricAggregate
@@ -27,13 +27,13 @@ LISTED_RUNS = 30
 COLUMNS = {"count": "n"}
 
 
-class FormulaInRun(NamedTuple):
-    """The value of a formula in a run, or the reason why it has none; and the values that it uses."""
+class ShownPart(NamedTuple):
+    """A part of a formula in a run, as the page shows it: its value, or the reason why it has none."""
 
+    text: str
     value: str | None
     reason: str | None
-    used: list[tuple[str, str | None]]
-    run_url: str
+    parts: list["ShownPart"]
 
 
 @router.get("/formulas", dependencies=READ)
@@ -72,12 +72,13 @@ def show_formulas(
             )
             for row in rows
         ],
-        result=_evaluate(check.text, run, metrics) if run and check and check.text else None,
+        result=_evaluate(check.text, metrics) if run and check and check.text else None,
+        run_url=path_of("runs", run),
         functions=document["functions"],
     )  # fmt: skip
 
 
-def _evaluate(text: str, run_id: str, metrics: list[RunMetricAggregate]) -> FormulaInRun:
+def _evaluate(text: str, metrics: list[RunMetricAggregate]) -> ShownPart:
     formula = compile_formula(text)
     row_of = {metric.metric: metric for metric in metrics}
     values: dict[Reference, float | None] = {}
@@ -85,13 +86,12 @@ def _evaluate(text: str, run_id: str, metrics: list[RunMetricAggregate]) -> Form
         row = row_of.get(column_of(reference.key))
         stat = COLUMNS.get(reference.stat, reference.stat)
         values[reference] = None if row is None else getattr(row, stat)
-    result = formula.evaluate(values)
-    return FormulaInRun(
-        value=None if result.value is None else format_number(result.value),
-        reason=result.reason,
-        used=sorted(
-            (str(reference), None if value is None else format_number(value))
-            for reference, value in values.items()
-        ),
-        run_url=path_of("runs", run_id),
-    )
+    return _show_part(explain_parts(formula.root, formula.source, values))
+
+
+def _show_part(part: FormulaPart) -> ShownPart:
+    if isinstance(part.value, bool):
+        value: str | None = str(part.value).lower()
+    else:
+        value = None if part.value is None else format_number(part.value)
+    return ShownPart(part.text, value, part.reason, list(map(_show_part, part.parts)))

@@ -10,15 +10,17 @@ from app.access.deps import ADMIN, READ, RUN, get_caller
 from app.agents.queries import list_agents
 from app.benchmarks.queries import list_benchmarks
 from app.benchmarks.rules import name_of_benchmark
+from app.comparison import baselines
 from app.core.errors import Invalid
 from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
 from app.core.web.deps import Res
 from app.core.web.forms import SentForm
 from app.core.web.pages import build_url, path_of, render_page
 from app.results import run_list
+from app.results.queries import get_run
 from app.results.rules import RunStatus, TriggerType
 from app.results.run_list import DEFAULT_SORT, SORT_KEYS, RunListFilter
-from app.runs import run_page, service
+from app.runs import retention, run_page, service
 from app.statistics.verdict_rules import Verdict
 
 router = APIRouter()
@@ -142,6 +144,32 @@ def accept_run(run_id: RunId, request: Request, form: SentForm, res: Res) -> Res
     with res.db.begin() as session:
         service.accept_run(session, run_id, by=by, note=note, now=res.clock())
     return _to_run(run_id)
+
+
+@router.post("/runs/{runId}/pin", dependencies=ADMIN)
+def pin_baseline(run_id: RunId, res: Res) -> Response:
+    """Make a run the baseline of later runs of its agent."""
+    with res.db.begin() as session:
+        run = get_run(session, run_id)
+        baselines.pin_baseline(session, run.benchmark_id, run_id, res.clock())
+    return _to_run(run_id)
+
+
+@router.post("/runs/{runId}/unpin", dependencies=ADMIN)
+def unpin_baseline(run_id: RunId, res: Res) -> Response:
+    """Compare later runs of the agent with the runs before them again."""
+    with res.db.begin() as session:
+        run = get_run(session, run_id)
+        baselines.unpin_baseline(session, run.benchmark_id, run.agent_id)
+    return _to_run(run_id)
+
+
+@router.post("/runs/{runId}/delete", dependencies=ADMIN)
+def delete_run(run_id: RunId, res: Res) -> Response:
+    """Delete a run that has ended, with its values and its KPI history."""
+    with res.db.begin() as session:
+        retention.delete_run(session, run_id)
+    return RedirectResponse("/runs", SEE_OTHER)
 
 
 def _to_run(run_id: str) -> Response:

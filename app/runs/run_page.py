@@ -13,6 +13,7 @@ from app.alerts.models import AlertEvent
 from app.alerts.queries import AlertFilter, list_events
 from app.benchmarks.models import Benchmark
 from app.benchmarks.rules import name_of_benchmark
+from app.comparison.baselines import list_pinned_baselines
 from app.comparison.change_text import describe_change, format_amount, format_value
 from app.comparison.comparison_rules import metric_rule
 from app.comparison.flipped_items import find_flips, item_means
@@ -86,6 +87,13 @@ def load_run_page(session: Session, run_id: str, zone_of: Request) -> dict[str, 
         ],
         "outcome": outcome_of(run.validity, run.verdict),
         "is_final": status.is_final,
+        "can_pin": status is RunStatus.COMPLETED
+        and run.validity == Validity.VALID
+        and not run.purged_at
+        and not run.baseline_hold,
+        "is_pinned": any(
+            pinned.run_id == run.id for pinned in list_pinned_baselines(session, run.benchmark_id)
+        ),
         "can_retry": status in RETRYABLE and run.retry_count < MAX_RETRIES,
         "stages": _stages(run),
         "reasons": run.validity_reasons or [],

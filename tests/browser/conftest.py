@@ -6,7 +6,7 @@ Tests are skipped where no Chromium is found; with MOSAICO_REQUIRE_BROWSER they 
 import base64
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from playwright.sync_api import (
     BrowserContext,
     Page,
     Playwright,
+    ViewportSize,
     expect,
     sync_playwright,
 )
@@ -29,7 +30,8 @@ from tests.support.chromium import INSTALL_ADVICE, find_chromium, launch_chromiu
 from tests.support.recycling import Databases
 from tests.support.service import Service, running_service
 
-WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+WIDE: ViewportSize = {"width": 1440, "height": 900}
+NARROW: ViewportSize = {"width": 390, "height": 844}
 
 
 # On a loaded machine a page takes seconds.
@@ -154,21 +156,3 @@ def site(module_site: Site) -> Iterator[Site]:
     problems = list(module_site.problems)
     module_site.close()
     assert problems == []
-
-
-@pytest.fixture
-def axe(site: Site) -> Callable[[Page], list[str]]:
-    """The violations that axe finds on a page, as one line each."""
-    from axe_playwright_python.sync_playwright import Axe
-
-    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-
-    def check(page: Page) -> list[str]:
-        results = Axe().run(page, options={"runOnly": {"type": "tag", "values": tags}})
-        return [
-            f"{violation['id']}: {node['html'][:200]}"
-            for violation in results.response["violations"]
-            for node in violation["nodes"]
-        ]
-
-    return check

@@ -1,11 +1,12 @@
 """Forms of pages: what they save, how they refuse, and what they never show."""
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from fastapi import Response
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Request, expect
 
 from app.api import PAGES
 from app.core.web.allowed_hosts import HostPolicy
@@ -18,9 +19,10 @@ from tests.support.service import ndjson, pair, working
 pytestmark = pytest.mark.xdist_group("browser")
 
 SECRET = "sk-lf-never-shown-again"
-# The budget is 500 ms; the machine of the tests may be busy with other things.
+# The machine of the tests may be busy with other things.
 WORKER_MS = 30_000
-PREVIEW_MS = 2_500
+# Of the 500 ms of criterion 23, the page waits for the next key, the service answers, and the rest is drawing.
+DEBOUNCE_MS, ANSWER_MS, TRIES = 150, 250, 30
 
 
 @pytest.fixture(scope="module")
@@ -59,13 +61,18 @@ def test_agent_form__registers_an_agent_and_never_shows_its_secret(
     page.get_by_role("button", name="Test connection").click()
     expect(page.get_by_role("heading", name="The traces cannot be read")).to_be_visible()
     page.get_by_role("link", name="Edit").click()
-    expect(page.get_by_label("Langfuse secret key")).to_have_value("")
+    expect(page.get_by_label("Langfuse secret key", exact=True)).to_have_value("")
     page.get_by_label("Description").fill("A wader.")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("A wader.")).to_be_visible()
     [agent] = [agent for agent in site.service.list_items("/agents") if agent["name"] == "Avocet"]
     assert agent["secretSet"], "an empty field keeps the stored secret"
     assert SECRET not in page.content() + str(agent) + "".join(bodies)
+    page.get_by_role("link", name="Edit").click()
+    page.get_by_label("Remove the stored Langfuse secret key").check()
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("main .facts")).not_to_contain_text("stored, never shown")
+    assert not site.service.get(f"/agents/{agent['id']}")["secretSet"]
 
 
 def test_form__that_somebody_else_changed_shows_both_versions(subjects: Site, site: Site) -> None:
@@ -106,12 +113,12 @@ def test_benchmark_form__makes_a_benchmark_with_a_checked_formula(
     subjects: Site, site: Site
 ) -> None:
     page = site.open("/new/benchmark")
-    page.get_by_label("Name", exact=True).fill("Shore birds")
-    page.get_by_label("Dataset").fill("shore")
-    page.get_by_label("Metrics").fill('ROUGE\n{"key": "NO_SUCH_METRIC"}')
+    page.locator("#name").fill("Shore birds")
+    page.locator("#datasetRef").fill("shore")
+    page.locator("#metrics").fill('ROUGE\n{"key": "NO_SUCH_METRIC"}')
     page.get_by_role("button", name="Create").click()
     assert "NO_SUCH_METRIC" in _error_of(page, "metrics")
-    page.get_by_label("Metrics").fill("ROUGE")
+    page.locator("#metrics").fill("ROUGE")
     page.get_by_role("button", name="Create").click()
     expect(page.locator("h1")).to_have_text("Shore birds")
     page.get_by_role("link", name="Add a KPI").first.click()
@@ -141,7 +148,7 @@ def test_schedule_form__shows_words_and_next_times_while_a_cron_is_typed(
     expect(page.locator("#preview mark")).to_contain_text("FRYDAY")
     expect(page.locator("#preview .error")).to_contain_text("column 12")
     cron.fill("0 30 2 * * *")
-    expect(page.locator("#preview")).to_contain_text("at 02:30, every day", timeout=PREVIEW_MS)
+    expect(page.locator("#preview")).to_contain_text("at 02:30, every day")
     times = page.locator("#preview .times li")
     expect(times).to_have_count(5)
     expect(times.first).to_contain_text("your time: ")
@@ -153,6 +160,134 @@ def test_schedule_form__shows_words_and_next_times_while_a_cron_is_typed(
     expect(page.locator("h1")).to_contain_text("off")
     page.get_by_role("button", name="Run now").click()
     expect(page).to_have_url(re.compile("/runs/"))
+
+
+def test_schedule_form__preview_is_asked_for_and_answered_in_time(
+    subjects: Site, site: Site
+) -> None:
+    """Criterion 23: 500 ms. The clock of the page stands still, and one of many answers is not delayed by
+    other programs of the machine."""
+    context = site.context()
+    context.clock.install()
+    page = site.open("/new/schedule", context=context)
+    page.wait_for_load_state("networkidle")
+    context.clock.pause_at(datetime.now(UTC) + timedelta(hours=1))
+    requests: list[Request] = []
+    page.on("request", lambda request: requests.insert(0, request))
+    cron = page.get_by_label("Cron expression")
+    for minute in range(TRIES):
+        requests.clear()
+        cron.fill(f"0 {minute} 2 * * *")
+        page.evaluate("() => 0")
+        assert requests == [], "the request does not wait for the next key"
+        context.clock.run_for(DEBOUNCE_MS)
+        expect(page.locator("#preview")).to_contain_text(f"at 02:{minute:02}, every day")
+        [request] = requests
+        timing = request.timing
+        if timing["responseEnd"] - timing["requestStart"] <= ANSWER_MS:
+            return
+    raise AssertionError(f"none of {TRIES} previews was answered within {ANSWER_MS} ms")
+
+
+def test_benchmark_form__has_fields_for_harness_production_and_triggers(
+    subjects: Site, site: Site
+) -> None:
+    """Objects are typed field by field, without JavaScript too; an error stands at its field."""
+    page = site.open("/new/benchmark", context=site.context(java_script_enabled=False))
+    page.locator("#name").fill("Estuary")
+    page.locator("#source").select_option("langfuse")
+    page.get_by_role("group", name="Agents").locator("[value=pelican]").check()
+    page.locator("summary", has_text="More options").click()
+    for name in ("Events that start a run", "Traces of production", "Harness"):
+        page.locator("summary", has_text=name).first.click()
+    triggers = page.get_by_role("group", name="Events of Langfuse 2")
+    triggers.get_by_label("Event").select_option("prompt-version")
+    triggers.get_by_label("Label").fill("production")
+    page.locator("[name='production.since']").fill("a day")
+    page.locator("[name='production.filters.metadata']").fill("team=core")
+    provider, model = (page.locator(f"[name='harness.{name}']") for name in ("provider", "model"))
+    provider.select_option("openai")
+    model.fill("small")
+    page.get_by_role("button", name="Create").click()
+    since = page.locator("[name='production.since']")
+    expect(since).to_have_value("a day")
+    expect(since).to_have_attribute("aria-describedby", "production.since-error")
+    since.fill("24h")
+    page.get_by_role("button", name="Create").click()
+    expect(page.locator("[id='harness-help']")).to_contain_text("does not run a model")
+    provider.select_option("")
+    model.fill("")
+    page.get_by_role("button", name="Create").click()
+    expect(page.locator("h1")).to_have_text("Estuary")
+    [created] = [
+        row
+        for row in site.service.list_items("/benchmarks")
+        if row["metadata"] == {"name": "Estuary"}
+    ]
+    assert created["triggers"]["langfuse"] == [
+        {"event": "prompt-version", "projectId": None, "promptName": None, "label": "production"}
+    ]
+    assert created["production"]["since"] == "24h"
+    assert created["production"]["filters"]["metadata"] == {"team": "core"}
+    assert created["harness"] is None
+    page.get_by_role("link", name="Edit").click()
+    page.locator("summary", has_text="More options").click()
+    page.get_by_label("Remove the stored Traces of production").check()
+    page.locator("#source").select_option("harness")
+    page.locator("#datasetRef").fill("tasks.jsonl")
+    page.locator("summary", has_text="Harness").click()
+    provider.select_option("openai")
+    model.fill("small")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("h1")).to_have_text("Estuary")
+    stored = site.service.get(f"/benchmarks/{created['id']}")
+    assert stored["production"] is None
+    assert (stored["harness"]["provider"], stored["harness"]["maxTurns"]) == ("openai", 10)
+    assert stored["triggers"] == created["triggers"]
+
+
+def test_silence_form__silences_the_rules_of_a_name_pattern(subjects: Site, site: Site) -> None:
+    page = site.open("/new/silence")
+    page.get_by_label("Ends at, UTC").fill("2020-01-01T00:00")
+    page.get_by_role("button", name="Silence").click()
+    expect(page.get_by_role("alert")).to_contain_text("the silence is not valid")
+    expect(page.locator("#matchers-help")).to_contain_text("would silence every alert")
+    page.get_by_label("Name of the rule").fill("tide-*")
+    page.get_by_label("Benchmark").select_option("waders")
+    ends_at = datetime.now(UTC) + timedelta(days=2)
+    page.get_by_label("Ends at, UTC").fill(f"{ends_at:%Y-%m-%dT%H:%M}")
+    page.get_by_role("button", name="Silence").click()
+    expect(page.locator("article")).to_contain_text("benchmark Waders, rules named tide-*")
+    page.get_by_role("link", name="Edit").click()
+    page.get_by_label("Benchmark").select_option("")
+    page.get_by_role("button", name="Save").click()
+    [silence] = site.service.list_items("/silences")
+    assert {name: value for name, value in silence["matchers"].items() if value} == {
+        "name": "tide-*"
+    }
+    assert silence["endsAt"].startswith(f"{ends_at:%Y-%m-%dT%H:%M}")
+
+
+def test_webhook__secret_is_shown_once_and_deleted(subjects: Site, site: Site) -> None:
+    page = site.open("/benchmarks/waders")
+    page.get_by_role("link", name="Webhook").click()
+    page.get_by_role("button", name="New secret").click()
+    secret = page.locator("#secret").inner_text()
+    assert secret.startswith("whsec_")
+    page.reload()
+    assert secret not in page.content()
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("No secret yet")).to_be_visible()
+    page.goto(f"{site.url}/triggers")
+    page.get_by_role("link", name="Store a secret").click()
+    page.get_by_label("Name").fill("prompts")
+    page.get_by_label("Secret of Langfuse").fill("lf-whsec_0123456789abcdef")
+    page.get_by_role("button", name="Store").click()
+    expect(page.get_by_role("row", name="prompts")).to_be_visible()
+    assert "0123456789" not in page.content()
+    page.get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("None is stored")).to_be_visible()
 
 
 def test_endpoint__test_messages_show_status_and_redacted_answer(

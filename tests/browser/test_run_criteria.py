@@ -196,6 +196,31 @@ def test_compare__pair_that_is_not_comparable_says_why_first(month: Site, site: 
     assert top["y"] < table["y"]
 
 
+def test_run__is_pinned_as_baseline_and_deleted(month: Site, site: Site) -> None:
+    page = site.open("/runs/run-sql-tickets-3")
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Set as baseline").click()
+    expect(page.get_by_role("button", name="Unpin the baseline")).to_be_visible()
+    expect(page.get_by_role("button", name="Delete")).to_have_count(0)
+    page.goto(f"{site.url}/benchmarks/tickets")
+    expect(page.locator("main")).to_contain_text("SQL copilot: pinned run-sql-tickets-3")
+    page.get_by_role("link", name="run-sql-tickets-3").click()
+    page.get_by_role("button", name="Unpin the baseline").click()
+    page.get_by_role("button", name="Delete").click()
+    expect(page).to_have_url(re.compile("/runs$"))
+    assert site.service.client.get("/api/v1/benchmark-runs/run-sql-tickets-3").status_code == 404
+
+
+def test_inbox__is_read_at_once_and_a_message_is_unread_again(month: Site, site: Site) -> None:
+    page = site.open("/inbox")
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Mark all as read").click()
+    expect(page.locator("main")).to_contain_text("Nothing needs you")
+    page.goto(f"{site.url}/inbox?tab=all")
+    page.get_by_role("button", name="Unread").first.click()
+    expect(page).to_have_title(re.compile(r"^\(1\) Inbox"))
+
+
 def test_report__opens_from_disk_with_its_verdict_on_the_first_screen(
     month: Site, site: Site, tmp_path: Path
 ) -> None:

@@ -27,8 +27,10 @@ from app.core.resources import Resources
 from app.jobs.process_pool import ProcessPool
 from app.plugins import load_plugins
 from tests.support.chromium import INSTALL_ADVICE, find_chromium, launch_chromium
+from tests.support.every_page import RUN as RUN_ID
+from tests.support.every_page import page_paths, write_every_page
 from tests.support.many_runs import write_many_runs
-from tests.support.page_data import write_hostile_month, write_month
+from tests.support.page_data import write_hostile_month
 from tests.support.postgres import cluster, make_database
 from tests.support.service import Service, running_service
 
@@ -36,13 +38,7 @@ Theme: TypeAlias = Literal["light", "dark"]
 
 WIDTHS: Final = (1440, 390)
 THEMES: Final[tuple[Theme, ...]] = ("light", "dark")
-RUN: Final = "/runs/run-billing-support-0"
-PATHS: Final = (
-    "/", "/runs", RUN, f"{RUN}/traces", f"{RUN}/traces/run-billing-support-0/t-0",
-    "/compare?base=run-billing-support-1&run=run-billing-support-0",
-    "/benchmarks/support/kpis/support-pass?agent=billing", "/inbox", "/alerts", "/alerts/rule-1?days=90&agent=billing",
-    "/alerts/events/alert-0", "/incidents", "/incidents/alert-0", "/runs/run-in-progress",
-)  # fmt: skip
+RUN: Final = f"/runs/{RUN_ID}"
 DOCS: Final[tuple[tuple[str, str, Theme], ...]] = (
     ("morning-light.webp", "/", "light"),
     ("run-dark.webp", RUN, "dark"),
@@ -52,7 +48,7 @@ DOCS_FOLDER: Final = Path(__file__).parents[2] / "docs" / "pictures"
 
 DATA: Final[Mapping[str, Callable[[Session], None]]] = MappingProxyType(
     {
-        "month": write_month,
+        "month": write_every_page,
         "empty": lambda _: None,
         "many": write_many_runs,
         "hostile": write_hostile_month,
@@ -132,7 +128,7 @@ def main() -> None:
                 take_picture(browser, service, path, DOCS_FOLDER / name, width=1280, theme=theme)
             return
         options.folder.mkdir(parents=True, exist_ok=True)
-        for path in options.paths or PATHS:
+        for path in options.paths or page_paths():
             for width in WIDTHS:
                 for theme in THEMES:
                     name = path.strip("/").translate(str.maketrans("/?&=", "____")) or "morning"

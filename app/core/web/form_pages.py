@@ -12,15 +12,16 @@ from fastapi.responses import RedirectResponse
 
 from app.core.errors import Conflict, Invalid, NotFound
 from app.core.web.etag import PreconditionFailed
+from app.core.web.form_body import read_form_body
+from app.core.web.form_schema import Choices, InputKind
 from app.core.web.forms import FormFields, check_form, errors_by_field
 from app.core.web.pages import Crumb, render_page
 from app.core.web.schema_forms import (
-    Choices,
     FormInput,
-    InputKind,
     SchemaForm,
+    input_names,
     list_inputs,
-    read_form_body,
+    place_errors,
 )
 
 SEE_OTHER = 303
@@ -76,9 +77,11 @@ def show_form(
 ) -> Response:
     """The form with the stored values, or with those that were typed."""
     values = page.values if typed is None else {**page.values, **typed}
-    inputs = _inputs(page, values, errors or {})
-    shown_names = {form_input.name for form_input in inputs}
-    stray = [f"{name} {text}" for name, text in (errors or {}).items() if name not in shown_names]
+    inputs = _inputs(page, values, {})
+    placed = place_errors(errors or {}, inputs)
+    inputs = _inputs(page, values, placed)
+    shown_names = input_names(inputs)
+    stray = [f"{name} {text}" for name, text in placed.items() if name not in shown_names]
     return render_page(
         request,
         page.template,
@@ -146,8 +149,13 @@ def _inputs(
 
 def _changes(page: FormPage, inputs: Sequence[FormInput]) -> list[ChangedField]:
     """The fields whose typed value is not the stored one. Secrets cannot be compared."""
-    return [
-        ChangedField(typed.label, stored.value, typed.value)
-        for stored, typed in zip(_inputs(page, page.values, {}), inputs, strict=True)
-        if stored.value != typed.value and typed.kind is not InputKind.SECRET
-    ]
+    stored, typed = (
+        {leaf.name: leaf for item in items for leaf in item.leaves()}
+        for items in (_inputs(page, page.values, {}), inputs)
+    )
+    changes = []
+    for name, leaf in (stored | typed).items():
+        before, after = (leaves[name].value if name in leaves else "" for leaves in (stored, typed))
+        if before != after and leaf.kind is not InputKind.SECRET:
+            changes.append(ChangedField(leaf.label, before, after))
+    return changes

@@ -68,10 +68,10 @@ def check_form(schema: type[M], document: Mapping[str, Any]) -> CheckedForm[M]:
 
 
 def errors_by_field(items: Sequence[ErrorItem]) -> dict[str, str]:
-    """The first error of each top-level field, by its name."""
+    """The first error of each field, by its name; that of a part of a value is `field.part`."""
     errors: dict[str, str] = {}
     for item in items:
-        errors.setdefault(item.pointer.strip("/").partition("/")[0], item.detail)
+        errors.setdefault(item.pointer.strip("/").replace("/", "."), item.detail)
     return errors
 
 

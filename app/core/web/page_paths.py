@@ -10,7 +10,7 @@ def comparison_page_path(baseline_id: str, run_id: str) -> str:
 
 def run_page_path(run_id: str) -> str:
     """The page of a run, below the public URL of the service."""
-    return f"/runs/{run_id}"
+    return f"/runs/{_segment(run_id)}"
 
 
 def alert_page_path(alert_id: str) -> str:

@@ -62,6 +62,7 @@ NAVIGATION: Final = (
     NavItem("Datasets", "/datasets", is_main=False),
     NavItem("Formulas", "/formulas", is_main=False),
     NavItem("Endpoints", "/endpoints", is_main=False),
+    NavItem("Triggers", "/triggers", is_main=False),
     NavItem("API keys", "/keys", is_main=False),
     NavItem("Providers", "/providers", is_main=False),
     NavItem("System", "/system", is_main=False),

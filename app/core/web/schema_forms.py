@@ -1,45 +1,23 @@
-"""Forms from the schemas of the API: their inputs, and the body that a sent form means.
+"""Forms from the schemas of the API, and their inputs; `form_body` reads what a form sends.
 
 Names, types, choices and defaults of the inputs are those of the JSON schema: a new field of a schema is a
-new input, without any change here or in the pages of its domain.
+new input, without any change here or in the pages of its domain. The fields of an object are inputs too, with
+names such as `production.lag`; those of a list of objects `triggers.langfuse.0.event`.
 """
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from enum import StrEnum
-from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel
-from pydantic_core import to_jsonable_python
 
-from app.core.errors import Invalid
-from app.core.strict_json import parse_json
-from app.core.web.forms import FormFields, number_or_text
+from app.core.web.form_schema import Choices, FieldSchema, InputKind, read_schema, words_of
 
-LONG_TEXT_CHARS = 4000
-# Names that read badly as words.
-LABELS: Mapping[str, str] = {"id": "ID"}
-
-Choices: TypeAlias = Sequence[tuple[str, str]]
-"""The values of a select, each with its text."""
-
-
-class InputKind(StrEnum):
-    """How a field is typed, and how its text becomes a value."""
-
-    TEXT = "text"
-    LONG_TEXT = "textarea"
-    NUMBER = "number"
-    FLAG = "checkbox"
-    CHOICE = "select"
-    CHOICES = "choices"
-    LINES = "lines"
-    SECRET = "password"  # noqa: S105 - a kind of input
-    INSTANT = "datetime-local"
-    JSON = "json"
+# Rows that a list of objects offers beside those that it has.
+EMPTY_ROWS: Final = 3
+# The prefix of a checkbox that removes a stored value.
+REMOVE: Final = "remove:"
 
 
 class FieldInput(NamedTuple):
@@ -61,7 +39,8 @@ class SchemaForm:
 
     `main` are the inputs that are always visible, in their order; the others are below "More options",
     except `hidden` ones. `patch` is the body of an edit; None when the resource is never edited. `name_in`
-    is the object whose `name` is an input of its own.
+    is the object whose `name` is an input of its own. `models` are the names, for readers, of the models
+    that an object can be of. Keys of `inputs` are names without the numbers of rows.
     """
 
     create: type[BaseModel]
@@ -70,6 +49,7 @@ class SchemaForm:
     hidden: frozenset[str] = frozenset()
     name_in: str | None = None
     inputs: Mapping[str, FieldInput] = field(default_factory=dict)
+    models: Mapping[str, str] = field(default_factory=dict)
 
     def body(self, *, is_edit: bool) -> type[BaseModel]:
         """The schema that checks what the form sends."""
@@ -77,7 +57,11 @@ class SchemaForm:
 
 
 class FormInput(NamedTuple):
-    """An input as a page shows it; `value` is a text, for a flag a bool, for choices a list."""
+    """An input as a page shows it; `value` is a text, for a flag a bool, for choices a list.
+
+    `members` are the inputs of a group, or the groups of the rows of a list. `can_remove` is whether a
+    stored value can be removed with a checkbox.
+    """
 
     name: str
     label: str
@@ -88,20 +72,26 @@ class FormInput(NamedTuple):
     is_required: bool
     is_main: bool
     choices: Choices
+    members: Sequence["FormInput"] = ()
+    can_remove: bool = False
 
+    def leaves(self, path: str = "") -> Iterator["FormInput"]:
+        """The inputs without groups, each labelled with its groups."""
+        label = f"{path}, {self.label.lower()}" if path else self.label
+        if self.kind not in {InputKind.GROUP, InputKind.ROWS}:
+            yield self._replace(label=label)
+        for member in self.members:
+            yield from member.leaves(label)
 
-def _choices(schema: "_FieldSchema", kind: InputKind, choices: Choices) -> Choices:
-    """The choices of a field; a single one that may be missing can be left to its default."""
-    if kind is InputKind.CHOICE and schema.is_nullable:
-        return [("", "default"), *choices]
-    return choices
+    @property
+    def has_error(self) -> bool:
+        """Whether this input, or one of its group, has an error."""
+        return self.error is not None or any(member.has_error for member in self.members)
 
-
-class ReadForm(NamedTuple):
-    """The body that a form means, by the names of the API, and the errors of unreadable texts."""
-
-    document: dict[str, Any]
-    errors: dict[str, str]
+    @property
+    def is_open(self) -> bool:
+        """Whether a group is shown unfolded: it has an error or a value."""
+        return self.has_error or any(leaf.value for leaf in self.leaves())
 
 
 def list_inputs(
@@ -116,66 +106,107 @@ def list_inputs(
     if form.name_in is not None:
         document = dict(values.get(form.name_in) or {})
         values = {"name": document.pop("name", None), **values, form.name_in: document}
+    writer = _InputWriter(form, errors, choices, is_edit)
     return [
-        FormInput(
-            name=name,
-            label=_label(name, override),
-            kind=kind,
-            value=write_value(kind, values.get(name, schema.default), override),
-            help=override.help or schema.description,
-            error=errors.get(name),
-            is_required=schema.is_required,
-            is_main=name in form.main,
-            choices=_choices(schema, kind, choices.get(name, schema.choices)),
-        )
-        for name, schema, override, kind in _iter_fields(form, is_edit=is_edit, choices=choices)
+        writer.write(name, name, schema, values.get(name, schema.default))
+        for name, schema in iter_fields(form, is_edit=is_edit)
     ]
 
 
-def read_form_body(
-    form: SchemaForm, sent: FormFields, *, is_edit: bool, choices: Mapping[str, Choices]
-) -> ReadForm:
-    """Read the fields that a form sent.
+@dataclass(frozen=True, slots=True)
+class _InputWriter:
+    """Makes the inputs of a form; a name has the numbers of rows, a path has not."""
 
-    An empty field is null where the schema allows it; a new resource gets the default instead. An empty
-    secret is left out: the stored one stays.
-    """
-    document: dict[str, Any] = {}
-    errors: dict[str, str] = {}
-    for name, schema, override, kind in _iter_fields(form, is_edit=is_edit, choices=choices):
-        text = sent.text(name)
-        if kind is InputKind.FLAG:
-            document[name] = name in sent
-        elif kind is InputKind.CHOICES:
-            document[name] = sent.texts(name)
-        elif text:
-            try:
-                document[name] = _read_text(kind, text, override)
-            except ValueError as error:
-                document[name], errors[name] = text, str(error)
-        elif kind is InputKind.LINES:
-            document[name] = []
-        elif schema.is_nullable and kind is not InputKind.SECRET:
-            document[name] = None
-        elif schema.is_required or (is_edit and kind is not InputKind.SECRET):
-            document[name] = ""
-    _nest_name(form, document)
-    return ReadForm(document, errors)
+    form: SchemaForm
+    errors: Mapping[str, str]
+    choices: Mapping[str, Choices]
+    is_edit: bool
+
+    def write(
+        self, name: str, path: str, schema: FieldSchema, value: Any, *, is_blank: bool = False
+    ) -> FormInput:
+        """The input of a field; in a blank group, defaults are named and not filled in."""
+        override = self.form.inputs.get(path, FieldInput())
+        kind = kind_of(path, schema, override, self.choices)
+        is_nested = path != name or "." in name
+        members: list[FormInput] = []
+        if kind is InputKind.GROUP:
+            is_blank = is_blank or (value is None and schema.is_nullable)
+            members = list(self._members(name, path, schema, value, is_blank=is_blank))
+        elif kind is InputKind.ROWS:
+            members = self._rows(name, path, schema, value)
+        return FormInput(
+            name=name,
+            label=override.label or words_of(path.rpartition(".")[2]),
+            kind=kind,
+            value="" if members else write_value(kind, value, override),
+            help=self._help(schema, override, is_blank=is_blank),
+            error=self.errors.get(name),
+            is_required=schema.is_required and not is_nested,
+            is_main=path in self.form.main,
+            choices=_choices(schema, kind, self.choices.get(path, schema.choices), is_nested=is_nested),
+            members=members,
+            can_remove=self.is_edit and schema.is_nullable and (
+                kind is InputKind.SECRET or (kind is InputKind.GROUP and not is_blank)
+            ),
+        )  # fmt: skip
+
+    def _members(
+        self, name: str, path: str, schema: FieldSchema, value: Any, *, is_blank: bool
+    ) -> Iterator[FormInput]:
+        stored = value if isinstance(value, Mapping) else {}
+        for member, member_schema in schema.members.items():
+            # A default of another model than the typed one would be sent with it.
+            has_default = not (is_blank or member_schema.models)
+            default = member_schema.default if has_default else None
+            yield self.write(
+                f"{name}.{member}", f"{path}.{member}", member_schema, stored.get(member, default),
+                is_blank=is_blank,
+            )  # fmt: skip
+
+    def _rows(self, name: str, path: str, schema: FieldSchema, value: Any) -> list[FormInput]:
+        stored = list(value) if isinstance(value, list | tuple) else []
+        row = FieldSchema(InputKind.GROUP, is_nullable=True, members=schema.members)
+        rows = [
+            self.write(f"{name}.{index}", path, row, document)
+            for index, document in enumerate([*stored, *[None] * EMPTY_ROWS])
+        ]
+        return [
+            item._replace(label=f"{item.label} {index}", can_remove=False)
+            for index, item in enumerate(rows, start=1)
+        ]
+
+    def _help(self, schema: FieldSchema, override: FieldInput, *, is_blank: bool) -> str | None:
+        parts = [override.help or schema.description or ""]
+        if schema.models:
+            owners = " or ".join(self.form.models.get(model, model) for model in schema.models)
+            parts.insert(0, f"For {owners}.")
+        if (is_blank or schema.models) and schema.default:
+            parts.append(f"Default: {schema.default}.")
+        return " ".join(filter(None, parts)) or None
 
 
-def _nest_name(form: SchemaForm, document: dict[str, Any]) -> None:
-    """Move the display name into the object that has it."""
-    if form.name_in is not None:
-        name, named = document.pop("name"), document.get(form.name_in) or {}
-        # What is no object is refused by the schema.
-        if isinstance(named, dict):
-            document[form.name_in] = {**named, "name": name} if name else named
+def input_names(inputs: Sequence[FormInput]) -> set[str]:
+    """The names of inputs and of their groups and rows."""
+    return {name for item in inputs for name in (item.name, *input_names(item.members))}
+
+
+def place_errors(errors: Mapping[str, str], inputs: Sequence[FormInput]) -> dict[str, str]:
+    """The errors by the names of inputs: that of a part of a value stands at the input of the value."""
+    names = input_names(inputs)
+    placed: dict[str, str] = {}
+    for pointer, text in errors.items():
+        name = pointer
+        while name and name not in names:
+            name = name.rpartition(".")[0]
+        placed.setdefault(name or pointer, text)
+    return placed
 
 
 def write_value(kind: InputKind, value: Any, override: FieldInput) -> Any:
     """A value of the API as the input shows it. A secret is never shown."""
     match kind:
-        case InputKind.SECRET:
+        case InputKind.SECRET | InputKind.GROUP | InputKind.ROWS:
             return ""
         case InputKind.FLAG:
             return bool(value)
@@ -190,133 +221,47 @@ def write_value(kind: InputKind, value: Any, override: FieldInput) -> Any:
 def _write_text(kind: InputKind, value: Any, override: FieldInput) -> str:
     if not value and not isinstance(value, int | float):
         return ""
-    if kind is InputKind.LINES:
-        return "\n".join(override.write_line(line) for line in value)
-    if kind is InputKind.JSON:
-        return json.dumps(value, indent=1, ensure_ascii=False)
+    match kind:
+        case InputKind.LINES:
+            return "\n".join(override.write_line(line) for line in value)
+        case InputKind.TEXT_PAIRS | InputKind.OPTIONS:
+            return "\n".join(
+                f"{name}={text if isinstance(text, str) else json.dumps(text)}"
+                for name, text in value.items()
+            )
+        case InputKind.JSON:
+            return json.dumps(value, indent=1, ensure_ascii=False)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-class _FieldSchema(NamedTuple):
-    kind: InputKind
-    is_nullable: bool
-    is_required: bool
-    default: Any
-    description: str | None
-    choices: Choices
+_DISPLAY_NAME: Final = FieldSchema(InputKind.TEXT, is_nullable=True)
 
 
-_DISPLAY_NAME = _FieldSchema(
-    InputKind.TEXT, is_nullable=True, is_required=False, default=None, description=None, choices=()
-)
-
-
-def _iter_fields(
-    form: SchemaForm, *, is_edit: bool, choices: Mapping[str, Choices]
-) -> Iterator[tuple[str, _FieldSchema, FieldInput, InputKind]]:
-    schemas = _read_schema(form.create)
+def iter_fields(form: SchemaForm, *, is_edit: bool) -> Iterator[tuple[str, FieldSchema]]:
+    """The fields that a form has, in the order of its inputs."""
+    schemas = read_schema(form.create)
     if form.name_in is not None:
         schemas = {"name": _DISPLAY_NAME, **schemas}
     hidden = form.hidden | {"id"} if is_edit else form.hidden
     others = [name for name in schemas if name not in form.main]
     for name in (*form.main, *others):
         if name not in hidden:
-            override = form.inputs.get(name, FieldInput())
-            kind = override.kind or schemas[name].kind
-            if name in choices:
-                kind = InputKind.CHOICES if kind is InputKind.LINES else InputKind.CHOICE
-            yield name, schemas[name], override, kind
+            yield name, schemas[name]
 
 
-@cache
-def _read_schema(model: type[BaseModel]) -> dict[str, _FieldSchema]:
-    """The fields of a body by their names in the API."""
-    document = model.model_json_schema(by_alias=True)
-    definitions = document.get("$defs", {})
-    required = set(document.get("required", ()))
-    defaults = {
-        info.alias or name: info.get_default(call_default_factory=True, validated_data={})
-        for name, info in model.model_fields.items()
-        if not info.is_required()
-    }
-    return {
-        name: _read_field(node, definitions, to_jsonable_python(defaults.get(name)))._replace(
-            is_required=name in required
-        )
-        for name, node in document["properties"].items()
-    }
+def kind_of(
+    path: str, schema: FieldSchema, override: FieldInput, choices: Mapping[str, Choices]
+) -> InputKind:
+    """How a field is typed: as its schema says, unless the form or its choices say otherwise."""
+    kind = override.kind or schema.kind
+    if path in choices:
+        return InputKind.CHOICES if kind is InputKind.LINES else InputKind.CHOICE
+    return kind
 
 
-def _read_field(
-    node: Mapping[str, Any], definitions: Mapping[str, Any], default: Any
-) -> _FieldSchema:
-    members = [_resolve(member, definitions) for member in node.get("anyOf", [node])]
-    types = [member for member in members if member.get("type") != "null"]
-    return _FieldSchema(
-        kind=_kind_of(types),
-        is_nullable=len(types) < len(members),
-        is_required=False,
-        default=default,
-        description=node.get("description"),
-        choices=[(value, _words(value)) for member in types for value in member.get("enum", ())],
-    )
-
-
-def _resolve(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
-    reference = node.get("$ref")
-    return definitions[reference.rpartition("/")[2]] if reference else node
-
-
-def _kind_of(types: Sequence[Mapping[str, Any]]) -> InputKind:
-    """The input of a type; what is neither a scalar nor a list of texts is typed as JSON."""
-    names = {schema.get("type") for schema in types}
-    if len(types) > 1:
-        return InputKind.TEXT if "string" in names else InputKind.JSON
-    [schema] = types
-    if "enum" in schema:
-        return InputKind.CHOICE
-    if names == {"string"}:
-        formats = {"password": InputKind.SECRET, "date-time": InputKind.INSTANT}
-        is_long = schema.get("maxLength", 0) > LONG_TEXT_CHARS and "format" not in schema
-        return formats.get(
-            schema.get("format", ""), InputKind.LONG_TEXT if is_long else InputKind.TEXT
-        )
-    if names == {"array"} and schema["items"].get("type") == "string":
-        return InputKind.LINES
-    kinds = {
-        "boolean": InputKind.FLAG,
-        "integer": InputKind.NUMBER,
-        "number": InputKind.NUMBER,
-    }
-    return kinds.get(schema.get("type", ""), InputKind.JSON)
-
-
-def _read_text(kind: InputKind, text: str, override: FieldInput) -> Any:
-    """The value of a text that is not empty. Raises: `ValueError` with a message for the reader."""
-    if kind is InputKind.LINES:
-        return [override.read_line(line.strip()) for line in text.splitlines() if line.strip()]
-    if kind is InputKind.NUMBER:
-        return int(text) if text.lstrip("-").isdecimal() else number_or_text(text)
-    if kind is InputKind.INSTANT:
-        # Without an offset the browser means UTC, which the label of the input says.
-        instant = datetime.fromisoformat(text)
-        return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).isoformat()
-    if kind is InputKind.JSON:
-        try:
-            return parse_json(text)
-        except Invalid as error:
-            raise ValueError(f"is not valid JSON: {error.detail}") from None
-    return text
-
-
-def _label(name: str, override: FieldInput) -> str:
-    return override.label or LABELS.get(name) or _words(name)
-
-
-def _words(name: str) -> str:
-    """`minCoverage` as "Min coverage", `FIRE_ONCE` as "Fire once"."""
-    if name.isupper():
-        text = name.replace("_", " ").lower()
-    else:
-        text = "".join(f" {char.lower()}" if char.isupper() else char for char in name)
-    return text[:1].upper() + text[1:]
+def _choices(schema: FieldSchema, kind: InputKind, choices: Choices, *, is_nested: bool) -> Choices:
+    """The choices of a field; a single one that may be missing can be left to its default."""
+    has_empty = any(value == "" for value, _ in choices)
+    if kind is not InputKind.CHOICE or has_empty or not (is_nested or schema.is_nullable):
+        return choices
+    return [("", "none" if schema.is_required else "default"), *choices]

@@ -1,5 +1,4 @@
-// Adds to pages that are complete without it: theme, live progress, filters without a reload, chart
-// reading, times in the reader's zone, copy buttons and keyboard shortcuts.
+// What a browser adds to pages, which are complete without it.
 const root = document.documentElement;
 const live = document.getElementById("live");
 const say = (text) => { live.textContent = ""; requestAnimationFrame(() => (live.textContent = text)); };
@@ -155,6 +154,15 @@ function show(state) {
 }
 document.addEventListener("visibilitychange", follow);
 follow();
+
+// Names that are inserted into a text
+on("click", "[data-insert]", (event, link) => {
+  const text = document.getElementById(link.dataset.insert);
+  event.preventDefault();
+  text.setRangeText(link.textContent, text.selectionStart, text.selectionEnd, "end");
+  text.focus();
+  text.dispatchEvent(new Event("input", { bubbles: true }));
+});
 
 // Answers that are awaited
 setInterval(() => !document.hidden && document.querySelector("[data-poll]") && refresh(location.href).catch(() => {}), 1000);

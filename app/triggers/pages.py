@@ -1,0 +1,138 @@
+"""Pages of triggers: the events of the last days, and the secrets that sign them."""
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from app.access.deps import ADMIN, READ
+from app.access.shown_once import find_secret, forget_secret, redirect_with_secret
+from app.benchmarks.queries import get_benchmark
+from app.benchmarks.rules import name_of_benchmark
+from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
+from app.core.web.deps import Res
+from app.core.web.form_pages import SEE_OTHER, FormPage, show_form, submit_form
+from app.core.web.form_schema import InputKind
+from app.core.web.forms import SentForm
+from app.core.web.pages import Crumb, path_of, public_url, render_page
+from app.core.web.schema_forms import FieldInput, SchemaForm
+from app.triggers import queries, service
+from app.triggers.schemas import LangfuseSecretCreate
+
+router = APIRouter()
+
+NAV: Final = "/triggers"
+STEPS: Final = (Crumb("Triggers", NAV),)
+PAGE_SIZE: Final = 50
+FORM: Final = SchemaForm(
+    create=LangfuseSecretCreate,
+    main=("name", "secret"),
+    inputs={
+        "name": FieldInput(help="Which webhook of Langfuse signs with it."),
+        "secret": FieldInput(
+            "Secret of Langfuse",
+            "Langfuse shows it once, when a webhook is created there. It is stored encrypted and never shown.",
+            InputKind.SECRET,
+        ),
+    },
+)
+
+BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
+SecretId = Annotated[str, Path(alias="secretId")]
+
+
+@router.get("/triggers", dependencies=READ)
+def show_triggers(
+    request: Request, res: Res, cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = ""
+) -> Response:
+    """The trigger events of the last seven days, newest first, and the secrets of Langfuse."""
+    with res.db.read() as session:
+        page = queries.list_events(session, PageQuery(PAGE_SIZE, cursor or None))
+        secrets = queries.list_secrets(session, None, PageQuery(MAX_LIMIT)).rows
+    return render_page(
+        request,
+        "triggers.html",
+        title="Triggers",
+        nav=NAV,
+        api=f"/trigger-events?limit={PAGE_SIZE}",
+        events=page.rows,
+        secrets=secrets,
+        langfuse_url=f"{public_url(request)}/api/v1/webhooks/langfuse",
+        params=dict(request.query_params),
+        next_cursor=page.next_cursor,
+    )
+
+
+@router.get("/new/langfuse-secret", dependencies=ADMIN)
+def show_new_langfuse_secret(request: Request) -> Response:
+    """The form of a secret that Langfuse generated."""
+    return show_form(request, _new_page())
+
+
+@router.post("/langfuse-secrets", dependencies=ADMIN)
+def create_langfuse_secret(request: Request, form: SentForm, res: Res) -> Response:
+    """Store a secret that Langfuse generated."""
+
+    def save(body: LangfuseSecretCreate) -> str:
+        with res.db.begin() as session:
+            row = service.create_langfuse_secret(session, body, res.secrets, res.clock())
+            request.state.created = f"/api/v1/langfuse-secrets{path_of(row.id)}"
+        return NAV
+
+    return submit_form(request, form, _new_page, save)
+
+
+@router.post("/langfuse-secrets/{secretId}/delete", dependencies=ADMIN)
+def delete_langfuse_secret(secret_id: SecretId, res: Res) -> Response:
+    """Delete a secret; it is invalid at once."""
+    with res.db.begin() as session:
+        service.delete_secret(session, None, secret_id)
+    return RedirectResponse(NAV, SEE_OTHER)
+
+
+@router.get("/benchmarks/{benchmarkId}/webhook", dependencies=ADMIN)
+def show_webhook(request: Request, benchmark_id: BenchmarkId, res: Res) -> Response:
+    """The address and the secrets with which other programs start runs of a benchmark."""
+    with res.db.read() as session:
+        benchmark = get_benchmark(session, benchmark_id)
+        secrets = queries.list_secrets(session, benchmark_id, PageQuery(MAX_LIMIT)).rows
+    address = path_of("benchmarks", benchmark_id)
+    name = name_of_benchmark(benchmark.id, benchmark.metadata_)
+    response = render_page(
+        request,
+        "webhook.html",
+        title=f"Webhook of {name}",
+        nav="/benchmarks",
+        api=f"{address}/webhook-secrets",
+        has_secrets=True,
+        steps=[Crumb("Benchmarks", "/benchmarks"), Crumb(name, address)],
+        address=f"{address}/webhook",
+        secrets=secrets,
+        secret=find_secret(request, res.secrets),
+        call_url=f"{public_url(request)}/api/v1/webhooks{address}/runs",
+    )
+    return forget_secret(request, response)
+
+
+@router.post("/benchmarks/{benchmarkId}/webhook", dependencies=ADMIN)
+def create_webhook_secret(request: Request, benchmark_id: BenchmarkId, res: Res) -> Response:
+    """Create a secret and show it once; earlier ones stay valid until they are deleted."""
+    with res.db.begin() as session:
+        created = service.create_webhook_secret(session, benchmark_id, res.secrets, res.clock())
+    address = path_of("benchmarks", benchmark_id, "webhook")
+    return redirect_with_secret(request, address, created.text.reveal(), res.secrets)
+
+
+@router.post("/benchmarks/{benchmarkId}/webhook/{secretId}/delete", dependencies=ADMIN)
+def delete_webhook_secret(benchmark_id: BenchmarkId, secret_id: SecretId, res: Res) -> Response:
+    """Delete a secret; it is invalid at once."""
+    with res.db.begin() as session:
+        service.delete_secret(session, benchmark_id, secret_id)
+    return RedirectResponse(path_of("benchmarks", benchmark_id, "webhook"), SEE_OTHER)
+
+
+def _new_page() -> FormPage:
+    return FormPage(
+        form=FORM, title="Store a secret of Langfuse", nav=NAV, steps=STEPS,
+        action="/langfuse-secrets", back=NAV, submit="Store",
+    )  # fmt: skip

@@ -1,0 +1,133 @@
+"""Acceptance criteria that hold for every page; the docstring of a test names its criterion of issue 20.
+
+A page is loaded once, and all tests of it follow: first the pages of an empty database, then those with data.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import pytest
+from axe_playwright_python.base import AXE_SCRIPT
+from playwright.sync_api import Page, Response
+
+from app.agents.models import Agent
+from app.core.web.security_headers import CONTENT_SECURITY_POLICY
+from tests.browser.conftest import NARROW, WIDE, Site
+from tests.support.every_page import (
+    EXAMPLES,
+    is_form,
+    page_paths,
+    page_paths_without_data,
+    write_every_page,
+)
+
+MAX_BYTES, MAX_REQUESTS = 60_000, 6
+MIN_CHART_PX = 11
+AXE_TAGS: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+# The themes differ in colors only.
+COLOR_RULES: Final = ("color-contrast", "link-in-text-block")
+AXE: Final = """options => axe.run(document, {...options, resultTypes: ["violations"]}).then(results =>
+  results.violations.flatMap(rule => rule.nodes.map(node => `${rule.id}: ${node.html.slice(0, 200)}`)))"""
+# Charts are scaled with their boxes.
+SMALLEST_CHART_TEXT: Final = """() => Math.min(...[...document.querySelectorAll("svg.chart text")].map(
+  text => parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a))"""
+# Pages that have content in an empty database.
+NEVER_EMPTY: Final = ("/keys", "/providers", "/system", "/formulas")
+VISITS: Final = [
+    *(("empty", path) for path in page_paths_without_data()),
+    *(("data", path) for path in page_paths()),
+]
+pytestmark = pytest.mark.xdist_group("browser")
+
+
+class Visit(NamedTuple):
+    """A page of the browser, what it was loaded from, and what went wrong on it."""
+
+    page: Page
+    path: str
+    is_empty: bool
+    response: Response
+    html: str
+    problems: list[str]
+
+
+@pytest.fixture(scope="module")
+def tab(module_site: Site) -> Iterator[Page]:
+    yield module_site.open("/")
+    module_site.close()
+
+
+@pytest.fixture(scope="module", params=VISITS, ids="-".join)
+def visit(request: pytest.FixtureRequest, tab: Page, module_site: Site) -> Visit:
+    content, path = request.param
+    if content == "data":
+        write_rows_once(module_site)
+    module_site.problems.clear()
+    tab.set_viewport_size(WIDE)
+    tab.emulate_media(color_scheme="light")
+    response = tab.goto(f"{module_site.url}{path}", wait_until="load")
+    assert response is not None
+    return Visit(tab, path, content == "empty", response, response.text(), module_site.problems)
+
+
+def write_rows_once(site: Site) -> None:
+    with site.service.resources.db.begin() as session:
+        if session.get(Agent, EXAMPLES["agentId"]) is None:
+            write_every_page(session)
+
+
+def test_page__is_answered_without_inline_script_style_or_handler(visit: Visit) -> None:
+    """Criteria 3 and 4, and the size of a page in 6.6."""
+    assert visit.response.status == (404 if "/no-such-" in visit.path else 200)
+    assert visit.response.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
+    assert "unsafe-" not in CONTENT_SECURITY_POLICY
+    assert not re.search(r"<script>|<style|\sstyle=|\son[a-z]+=", visit.html)
+    assert len(visit.html.encode()) <= MAX_BYTES
+
+
+def test_page__has_no_error_and_asks_no_other_host(visit: Visit) -> None:
+    """Criteria 2 and 3; the number of requests in 6.6."""
+    visit.page.wait_for_load_state("networkidle")
+    assert visit.problems == []
+    assert visit.page.evaluate("performance.getEntriesByType('resource').length") < MAX_REQUESTS
+
+
+def test_page__without_data_names_the_next_step(visit: Visit) -> None:
+    """Criterion 5."""
+    if not visit.is_empty or is_form(visit.path) or visit.path in NEVER_EMPTY:
+        return
+    empty = visit.page.locator(".empty")
+    assert empty.count() >= 1
+    assert empty.first.locator("a.button, code").count() >= 1
+
+
+def test_page__is_accessible_in_both_themes(visit: Visit) -> None:
+    """Criterion 31, closed parts included; an open menu would cover others."""
+    page = visit.page
+    page.evaluate(
+        "document.querySelectorAll('details:not(.menu)').forEach(part => part.open = true)"
+    )
+    page.evaluate(AXE_SCRIPT)
+    assert page.evaluate(AXE, {"runOnly": {"type": "tag", "values": AXE_TAGS}}) == []
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate(AXE, {"runOnly": {"type": "rule", "values": COLOR_RULES}}) == []
+
+
+def test_page__fits_a_narrow_screen(visit: Visit) -> None:
+    """Criterion 34."""
+    visit.page.set_viewport_size(NARROW)
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+    if visit.page.locator("svg.chart text").count():
+        assert visit.page.evaluate(SMALLEST_CHART_TEXT) >= MIN_CHART_PX
+
+
+def test_page__json_twin_has_its_data(visit: Visit, module_site: Site) -> None:
+    """Criterion 39: the link to JSON answers, and the command to copy reads the same."""
+    if is_form(visit.path) or visit.response.status != 200:
+        return
+    [twin] = re.findall(r'<link rel="alternate" type="application/json" href="([^"]+)"', visit.html)
+    twin = twin.replace("&amp;", "&")
+    response = module_site.service.client.get(twin)
+    assert response.status_code == 200, response.text
+    assert twin in str(visit.page.locator("[data-copy^=curl]").get_attribute("data-copy"))

@@ -1,0 +1,118 @@
+"""Every page of the service: its path, from the routes, and the rows that it shows.
+
+A new page is tested without being listed here; only a new parameter of a route needs an example.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Final
+
+from fastapi.routing import APIRoute
+from sqlalchemy.orm import Session
+
+from app.access.models import ApiKey
+from app.alerts.models import AlertSilence
+from app.api import PAGES
+from app.results.models import BenchmarkRun
+from app.traces.models import LocalDataset
+from tests.support.page_data import HOSTILE, write_month, write_schedule, write_traces
+
+RUN: Final = "run-billing-support-0"
+BASE: Final = "run-billing-support-1"
+# The parameters of routes.
+EXAMPLES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "agentId": "billing", "alertId": "alert-0", "benchmarkId": "support", "endpointId": "endpoint-1",
+        "incidentId": "alert-0", "keyId": "key-1", "kpi": "support-pass", "kpiId": "support-pass",
+        "ruleId": "rule-1", "runId": RUN, "scheduleId": "nightly",
+        "secretId": "secret-1", "silenceId": "silence-1", "traceId": f"{RUN}/t-0",
+    }
+)  # fmt: skip
+# Queries that a page needs, or that show more of it.
+QUERIES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "/compare": f"base={BASE}&run={RUN}",
+        "/runs/{runId}/items": f"item=case-000&base={BASE}",
+        "/benchmarks/{benchmarkId}/kpis/{kpi}": "agent=billing",
+        "/alerts/{ruleId}": "days=90&agent=billing",
+        "/new/alert-rule": "benchmark=support",
+        "/formulas": f"formula=AVERAGE(EXACT_MATCH,ROUGE)&run={RUN}",
+    }
+)
+# Other states of pages, with data.
+STATES: Final = (
+    "/runs/run-triage-tickets-0", "/runs/run-in-progress", "/runs/run-failed",
+    "/compare?base=run-triage-tickets-1&run=run-triage-tickets-0", "/benchmarks/support/kpis/support-cost",
+    "/inbox?tab=all", "/inbox?tab=silenced", "/incidents?state=OPEN", "/runs?text=nothing-matches",
+    "/formulas?formula=AVERAGE(EXACT_MATCH,ROUG)", "/no-such-page", "/runs/no-such-run",
+)  # fmt: skip
+
+
+def iter_page_routes(method: str = "GET") -> Iterator[APIRoute]:
+    """The routes of pages, or those of their forms."""
+    for router in PAGES:
+        for route in router.routes:
+            if isinstance(route, APIRoute) and method in (route.methods or ()):
+                yield route
+
+
+def fill_path(path: str) -> str:
+    """The path of a route with the examples of its parameters. Raises: `KeyError` without an example."""
+    return re.sub(r"\{(\w+)(?::path)?\}", lambda match: EXAMPLES[match[1]], path)
+
+
+def write_every_page(session: Session) -> None:
+    """The rows of each page: a month, a failed run, a schedule, an upload, a key, a silence and traces with
+    hostile texts."""
+    now = datetime.now(UTC)
+    write_month(session)
+    write_schedule(session)
+    write_traces(session, "run-sql-support-0", broken=0, text=HOSTILE)
+    session.add(
+        BenchmarkRun(
+            id="run-failed", benchmark_id="support", agent_id="sql", status="FAILED",
+            triggered_by="MANUAL", created_at=now, started_at=now, completed_at=now,
+            error_code="SOURCE_UNAVAILABLE", error_message="Langfuse answered 503 for 10 minutes.",
+        )
+    )  # fmt: skip
+    session.add(ApiKey(id="key-1", name="nightly CI", role="run", digest=b"key-1", created_at=now))
+    session.add(
+        LocalDataset(
+            id="upload-1", name="support", run_name="2026-11-20", trace_count=174, size_bytes=90_112
+        )
+    )
+    session.add(
+        AlertSilence(
+            id="silence-1", matchers={"benchmarkId": "warehouse", "name": "cost*"},
+            comment="The warehouse moves this week.", starts_at=now, ends_at=now + timedelta(days=5),
+        )
+    )  # fmt: skip
+    session.flush()
+
+
+def page_paths() -> list[str]:
+    """A path of each page with data, then the other states."""
+    paths = [
+        fill_path(route.path) + (f"?{QUERIES[route.path]}" if route.path in QUERIES else "")
+        for route in iter_page_routes()
+    ]
+    return [*paths, *STATES]
+
+
+def page_paths_without_data() -> list[str]:
+    """The pages that exist in an empty database."""
+    return [
+        route.path
+        for route in iter_page_routes()
+        if "{" not in route.path and route.path not in {"/compare", "/new/alert-rule"}
+    ]
+
+
+def is_form(path: str) -> bool:
+    """Whether a page has no data of its own, and so no twin in the API."""
+    return (
+        path.startswith(("/new/", "/login", "/time-zone"))
+        or re.search("/(edit|new-[a-z]+)$", path) is not None
+    )
