@@ -60,7 +60,7 @@ class FormInput(NamedTuple):
     """An input as a page shows it; `value` is a text, for a flag a bool, for choices a list.
 
     `members` are the inputs of a group, or the groups of the rows of a list. `can_remove` is whether a
-    stored value can be removed with a checkbox.
+    value can be removed with a checkbox.
     """
 
     name: str
@@ -146,8 +146,8 @@ class _InputWriter:
             is_main=path in self.form.main,
             choices=_choices(schema, kind, self.choices.get(path, schema.choices), is_nested=is_nested),
             members=members,
-            can_remove=self.is_edit and schema.is_nullable and (
-                kind is InputKind.SECRET or (kind is InputKind.GROUP and not is_blank)
+            can_remove=schema.is_nullable and (
+                self.is_edit if kind is InputKind.SECRET else kind is InputKind.GROUP and not is_blank
             ),
         )  # fmt: skip
 
