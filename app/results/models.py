@@ -36,7 +36,13 @@ class BenchmarkRun(Base):
         Index("ix_benchmark_runs_benchmark_id_seq", "benchmark_id", "seq"),
         Index("ix_benchmark_runs_agent_id_seq", "agent_id", "seq"),
         Index("ix_benchmark_runs_status_seq", "status", "seq"),
-        Index("ix_benchmark_runs_created_at_seq", "created_at", "seq"),
+        # The daily summary counts by these columns without reading the wide rows.
+        Index(
+            "ix_benchmark_runs_created_at_seq",
+            "created_at",
+            "seq",
+            postgresql_include=["status", "validity"],
+        ),
         Index("ix_benchmark_runs_source_seq", "source_seq"),
         Index(
             "ix_benchmark_runs_schedule_id_seq",

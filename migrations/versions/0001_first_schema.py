@@ -549,7 +549,12 @@ def upgrade() -> None:
     )
     op.create_index("ix_benchmark_runs_benchmark_id_seq", "benchmark_runs", ["benchmark_id", "seq"])
     op.create_index("ix_benchmark_runs_collection_id", "benchmark_runs", ["collection_id"])
-    op.create_index("ix_benchmark_runs_created_at_seq", "benchmark_runs", ["created_at", "seq"])
+    op.create_index(
+        "ix_benchmark_runs_created_at_seq",
+        "benchmark_runs",
+        ["created_at", "seq"],
+        postgresql_include=["status", "validity"],
+    )
     op.create_index(
         "ix_benchmark_runs_rejudges", "benchmark_runs", ["rejudges"], postgresql_where=sa.text("rejudges IS NOT NULL")
     )
