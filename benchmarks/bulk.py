@@ -239,6 +239,12 @@ def _time_rotation(db: Database) -> Iterator[Timing]:
     yield Timing("check at startup", (time.perf_counter() - started) * 1000)
 
 
+def _time_trend(session: Session) -> float:
+    started = time.perf_counter()
+    assert list_kpi_points(session, "b", "a", "k")
+    return (time.perf_counter() - started) * 1000
+
+
 def fill(url: str) -> tuple[str, float]:
     """Fill each table with `ROWS` rows; returns an API key, and the milliseconds of the trend of a KPI
     before the tables were analyzed.
@@ -268,9 +274,7 @@ def fill(url: str) -> tuple[str, float]:
         for name, columns in ROWS_OF_TABLES.items():
             insert_rows(session, name, columns, ROWS)
             if name == "kpi_history":
-                started = time.perf_counter()
-                assert list_kpi_points(session, "b", "a", "k")
-                trend_ms = (time.perf_counter() - started) * 1000
+                trend_ms = min(_time_trend(session) for _ in range(REPEATS))
         # The events of jobs are made below, all at once.
         session.execute(text("ALTER TABLE procrastinate_jobs DISABLE TRIGGER USER"))
         session.execute(text(JOBS), {"rows": ROWS})
