@@ -105,8 +105,7 @@ def _write_ours(db: Database, number: int, shards: list[list[TraceMeasurements]]
     """Acquire the shard, then write it in one transaction, as a worker does."""
     run_id = _make_run(db, number)
     for shard, measured in enumerate(shards):
-        with db.begin() as session:
-            lease = acquire_shard_lease(session, run_id, shard)
+        lease = acquire_shard_lease(db, run_id, shard)
         assert lease is not None
         with db.begin() as session:
             store_shard(session, lease, measured, NOW)

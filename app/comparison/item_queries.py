@@ -9,13 +9,13 @@ from sqlalchemy.orm import Session
 
 from app.comparison.item_attributes import AttributeRow, ItemAttributes, attributes_of_rows
 from app.comparison.item_matrix import ItemMatrix, ItemRow, matrix_of_rows
+from app.core.db import stream_rows
 from app.results.models import BenchmarkRun
 from app.traces.models import CollectedTrace
 from app.traces.types import TraceOutcome
 
 # More items do not change a verdict: with 20,000 a difference of half a point is detectable.
 MAX_ITEMS = 20_000
-FETCH_SIZE = 2_000
 MAX_LINKS_PER_ITEM = 3
 
 # The digest of an item's task: its expected output, and the `task:` tags in which the harnesses put
@@ -110,8 +110,7 @@ def read_items(
     # Large runs take longer than the limit for requests; the caller runs in a job or a child.
     session.execute(text("SET LOCAL statement_timeout = 0"))
     parameters = {"runs": list(columns), "max_items": MAX_ITEMS}
-    result = session.execute(ITEM_ROWS.execution_options(yield_per=FETCH_SIZE), parameters)
-    rows = (ItemRow(*row) for row in result)
+    rows = (ItemRow(*row) for row in stream_rows(session, ITEM_ROWS, parameters))
     matrix = matrix_of_rows(
         rows, columns, metrics, cluster_field=cluster_field, is_sample=is_sample
     )
@@ -131,8 +130,7 @@ def read_attributes(
     """The attributes of the items that `read_items` selects."""
     session.execute(text("SET LOCAL statement_timeout = 0"))
     parameters = {"runs": list(run_seqs), "max_items": MAX_ITEMS}
-    result = session.execute(ATTRIBUTE_ROWS.execution_options(yield_per=FETCH_SIZE), parameters)
-    rows = (_attribute_row(*row) for row in result)
+    rows = (_attribute_row(*row) for row in stream_rows(session, ATTRIBUTE_ROWS, parameters))
     return attributes_of_rows(rows, cluster_field=cluster_field, is_sample=is_sample)
 
 

@@ -21,6 +21,7 @@ from sqlalchemy import (
     Select,
     Table,
     Text,
+    TextClause,
     TypeDecorator,
     create_engine,
     event,
@@ -52,6 +53,7 @@ IDLE_IN_TRANSACTION_TIMEOUT_MS = 15_000
 # An exhausted pool answers 503 after this time instead of letting all requests wait.
 POOL_TIMEOUT_S = 2.0
 PING_AFTER_IDLE_S = 1.0
+STREAMED_ROWS = 2_000
 
 # COPY and single-statement reads bypass SQLAlchemy and raise the errors of the driver.
 CONNECTION_ERRORS = (
@@ -277,7 +279,22 @@ def _build_insert(table: Table, columns: tuple[str, ...], *, returning: bool) ->
     return _InsertStatement(compile_sql(statement, columns=[*columns, *defaults]), defaults)
 
 
-def compile_sql(statement: Select[Any] | Insert, *, columns: Sequence[str] | None = None) -> str:
+def stream_rows(
+    session: Session, statement: TextClause, parameters: Mapping[str, object]
+) -> Iterator[tuple[Any, ...]]:
+    """The rows of a query with one statement and memory for `STREAMED_ROWS` of them.
+
+    A cursor of the server would take a statement for every some rows. Read all rows, or close the
+    iterator, before the session is used again.
+    """
+    driver = cast("Driver", session.connection().connection.driver_connection)
+    with driver.cursor() as cursor:
+        yield from cursor.stream(compile_sql(statement), parameters, size=STREAMED_ROWS)
+
+
+def compile_sql(
+    statement: Select[Any] | Insert | TextClause, *, columns: Sequence[str] | None = None
+) -> str:
     """Compile a statement to SQL text for the driver.
 
     The parameters are the named `bindparam`s of a query, or the `columns` of an insert.
@@ -332,6 +349,8 @@ def _create_engine(url: str, *, pool_size: int, name: str) -> Engine:
             " -c timezone=UTC",
         },
     )
+    # Several rows in one statement, also without RETURNING; the driver would send one for each row.
+    engine.dialect.use_insertmanyvalues_wo_returning = True
     _ping_before_use(engine)
     return engine
 

@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sqlalchemy.orm import Session
 
 from app.core.resources import Resources
 from app.core.text import replace_unstorable
 from app.jobs.process_pool import ProcessPool
+from app.jobs.queue import enqueue
 
 MAX_ATTEMPTS = 5
 MESSAGE_CHARS = 4_000
@@ -15,17 +19,27 @@ class WorkerStopping(Exception):
     """The worker is stopping; another worker runs the job again."""
 
 
+class StartNext(Protocol):
+    """Starts the next job in the transaction of a session; `enqueue` and `JobContext.start_next`."""
+
+    def __call__(
+        self, session: Session, name: str, *, lock: str | None = None, **arguments: Any
+    ) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext:
     """What a handler gets beside its arguments.
 
-    `call_timeout_s` bounds one call in the process pool.
+    `call_timeout_s` bounds one call in the process pool. `start_next` starts the job that follows: this
+    worker does it at once, without the queue, if it may.
     """
 
     resources: Resources
     pool: ProcessPool
     is_stopping: Callable[[], bool]
     call_timeout_s: float = 60.0
+    start_next: StartNext = enqueue
 
     def checkpoint(self) -> None:
         """Call between steps; raises `WorkerStopping` when the worker is stopping."""

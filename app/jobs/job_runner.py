@@ -3,12 +3,13 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import procrastinate
+import psycopg
 from apscheduler.schedulers.background import BackgroundScheduler
 from procrastinate import JobContext as ProcrastinateContext
 
@@ -17,20 +18,22 @@ from app.core.db import libpq_url
 from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
 from app.jobs.clock_watch import ClockWatch, PeriodicTrigger, run_jobs_now
-from app.jobs.handlers import JobContext, JobHandler, JobHandlers, WorkerStopping
+from app.jobs.handlers import JobContext, JobHandlers, WorkerStopping
 from app.jobs.job_manager import RECONNECT_DELAY_S, FencedJobManager, lease_of
 from app.jobs.outcomes import (
+    FINISH_LEASED_JOB,
     MAX_RETRY_DELAY_S,
     JobFailed,
     JobLease,
     JobOutcome,
     JobReleased,
     JobSucceeded,
+    NextStep,
     decide_outcome,
     record_outcome,
 )
 from app.jobs.process_pool import ProcessPool
-from app.jobs.queue import split_arguments
+from app.jobs.queue import queue_of, split_arguments
 from app.jobs.rescue import HEARTBEAT_INTERVAL_S, RESCUE_INTERVAL_S, rescue_jobs
 from app.jobs.silent_sessions import SilentSessions
 from app.jobs.worker_presence import WorkerPresence
@@ -52,7 +55,8 @@ FORGET_WORKER_AFTER_S = 24 * 3600.0
 class Worker:
     """Runs `concurrency` jobs at a time, each in a thread of its own.
 
-    `ticks` are periodic functions by name, with their intervals in seconds.
+    `queues` are the queues of its jobs; None: all. `ticks` are periodic functions by name, with their
+    intervals in seconds.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class Worker:
         *,
         concurrency: int,
         call_timeout_s: float = 60.0,
+        queues: Collection[str] | None = None,
         ticks: dict[str, tuple[float, Callable[[], object]]] | None = None,
     ) -> None:
         self._resources = resources
@@ -70,6 +75,7 @@ class Worker:
         self._pool = pool
         self._concurrency = concurrency
         self._call_timeout_s = call_timeout_s
+        self._queues = queues
         self._ticks = {"rescue": (RESCUE_INTERVAL_S, self._rescue_jobs), **(ticks or {})}
         self._silent_sessions = SilentSessions()
         self._worker_ids: set[int] = set()
@@ -135,6 +141,8 @@ class Worker:
     async def _serve(self, app: procrastinate.App) -> None:
         serving = asyncio.ensure_future(
             app.run_worker_async(
+                # The signature omits None, which means all queues.
+                queues=cast("Collection[str]", self._queues),
                 concurrency=self._concurrency,
                 install_signal_handlers=False,
                 update_heartbeat_interval=HEARTBEAT_INTERVAL_S,
@@ -165,6 +173,7 @@ class Worker:
             min_size=1,
             max_size=self._concurrency + 3,
             timeout=CONNECT_TIMEOUT_S,
+            configure=_set_autocommit,
             kwargs={"application_name": "mosaico-jobs", "connect_timeout": CONNECT_TIMEOUT_S},
         )
         app = procrastinate.App(connector=connector)
@@ -179,34 +188,46 @@ class Worker:
             on_registered=self._worker_ids.add,
         )
         for handler in self._handlers:
-            app.task(name=handler.name, pass_context=True)(self._runner(handler))
+            app.task(name=handler.name, pass_context=True)(self._run)
         return app
 
-    def _runner(self, handler: JobHandler) -> Callable[..., None]:
-        def run(context: ProcrastinateContext, **job_arguments: Any) -> None:
-            job_call = split_arguments(job_arguments)
-            with bind_correlation(job_call.correlation):
-                run_handler(context, job_call.arguments)
+    def _run(self, context: ProcrastinateContext, /, **_: Any) -> None:
+        """Run a job, and the jobs that follow it without the queue."""
+        lease: JobLease | None = lease_of(context.job)
+        while lease is not None:
+            with bind_correlation(split_arguments(lease.arguments).correlation):
+                lease = self._run_step(context, lease)
 
-        def run_handler(context: ProcrastinateContext, arguments: dict[str, Any]) -> None:
-            lease = lease_of(context.job)
-            job = JobContext(
-                resources=self._resources,
-                pool=self._pool,
-                # procrastinate's own flag is set only after its grace period.
-                is_stopping=lambda: context.should_abort() or self._stopping.is_set(),
-                call_timeout_s=self._call_timeout_s,
-            )
-            try:
-                handler.function(job, **arguments)
-            except Exception as error:  # noqa: BLE001 - any error is an outcome of the job
-                outcome = decide_outcome(error, lease.retries, handler)
-                _log_outcome(lease, outcome, error)
-            else:
-                outcome = JobSucceeded()
-            self._record_outcome(lease, outcome)
+    def _run_step(self, context: ProcrastinateContext, lease: JobLease) -> JobLease | None:
+        """Run one job; returns the lease of the one that follows."""
+        handler = self._handlers.find(lease.name)
+        assert handler is not None
+        next_step = NextStep(lease, self._may_run)
+        job = JobContext(
+            resources=self._resources,
+            pool=self._pool,
+            # procrastinate's own flag is set only after its grace period.
+            is_stopping=lambda: context.should_abort() or self._stopping.is_set(),
+            call_timeout_s=self._call_timeout_s,
+            start_next=next_step.start,
+        )
+        outcome: JobOutcome = JobSucceeded()
+        try:
+            job.checkpoint()
+            handler.function(job, **split_arguments(lease.arguments).arguments)
+        except Exception as error:  # noqa: BLE001 - any error is an outcome of the job
+            outcome = decide_outcome(error, lease.retries, handler)
+            _log_outcome(lease, outcome, error)
+        else:
+            if next_step.next_lease is not None:
+                return next_step.next_lease
+        self._record_outcome(lease, outcome)
+        return None
 
-        return run
+    def _may_run(self, name: str) -> bool:
+        """Whether this worker does jobs of a name."""
+        is_served = self._queues is None or queue_of(name) in self._queues
+        return is_served and self._handlers.find(name) is not None
 
     def _release_unknown(self, unknown: JobLease) -> None:
         """Release a job of an unknown name: a worker of a newer version may know it."""
@@ -219,14 +240,7 @@ class Worker:
         """
         while True:
             try:
-                with self._resources.db.begin() as session:
-                    if not record_outcome(session, lease, outcome, self._handlers):
-                        log.warning(
-                            "job %s (%d) belongs to another worker now; its outcome is not recorded",
-                            lease.name,
-                            lease.id,
-                        )
-                    return
+                is_recorded = self._write_outcome(lease, outcome)
             except Unavailable as error:
                 log.warning(
                     "the outcome of job %s (%d) is not recorded yet: %s",
@@ -239,6 +253,22 @@ class Worker:
                 # The thread waits and not the loop: this runs in the job's thread, and no other job
                 # is delayed.
                 time.sleep(RECONNECT_DELAY_S)
+            else:
+                if not is_recorded:
+                    log.warning(
+                        "job %s (%d) belongs to another worker now; its outcome is not recorded",
+                        lease.name,
+                        lease.id,
+                    )
+                return
+
+    def _write_outcome(self, lease: JobLease, outcome: JobOutcome) -> bool:
+        """Returns False when the worker has lost the lease."""
+        db = self._resources.db
+        if isinstance(outcome, JobSucceeded):
+            return db.fetch_row(FINISH_LEASED_JOB, lease.fencing_token) is not None
+        with db.begin() as session:
+            return record_outcome(session, lease, outcome, self._handlers)
 
     def _start_ticker(self) -> BackgroundScheduler:
         # Threads beside the event loop, so that a slow tick delays no heartbeat.
@@ -268,6 +298,11 @@ class Worker:
             )
         if rescued:
             log.warning("rescued %d jobs of dead workers", rescued)
+
+
+async def _set_autocommit(connection: psycopg.AsyncConnection) -> None:
+    # procrastinate sends one statement at a time: BEGIN and COMMIT would be two more round trips.
+    await connection.set_autocommit(True)
 
 
 def _log_outcome(lease: JobLease, outcome: JobOutcome, error: Exception) -> None:

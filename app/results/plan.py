@@ -62,6 +62,10 @@ class PlannedWriteBack(_Frozen):
     kpis: bool = False
     metrics: bool = False
 
+    @property
+    def is_requested(self) -> bool:
+        return self.kpis or self.metrics
+
 
 class PlannedBaseline(_Frozen):
     """The baseline of the run unless one is pinned; see `BaselineMode`."""

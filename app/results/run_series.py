@@ -6,9 +6,10 @@ writes and reads in a child process.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import Table, func, insert, select
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
 from app.kpis.series_types import RunsEvidence, SeriesState
@@ -62,6 +63,19 @@ class StoredPoint(NamedTuple):
     items: ItemIndex
 
 
+class SeriesValues(NamedTuple):
+    """A point of a series in a run; the items are those of the run."""
+
+    series: str
+    run_seq: int
+    scale: str
+    level: float
+    item_values: bytes | None
+
+    def with_items(self, items: ItemIndex) -> StoredPoint:
+        return StoredPoint(self.run_seq, self.scale, self.level, self.item_values, items)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesJudgment:
     """A series after a run: its point, the levels of its runs by sequence number, the evidence over
@@ -82,15 +96,6 @@ def metric_series(column: str) -> str:
 def kpi_series(kpi_id: str) -> str:
     """The series of a KPI."""
     return f"kpi/{kpi_id}"
-
-
-def is_news(session: Session, run_seq: int) -> bool:
-    """Whether a run is the first that scores its traces."""
-    statement = select(BenchmarkRun.rescore_of, BenchmarkRun.source_seq).where(
-        BenchmarkRun.seq == run_seq
-    )
-    rescore_of, source_seq = session.execute(statement).one()
-    return rescore_of is None and source_seq in (None, run_seq)
 
 
 def list_series_runs(session: Session, run_seq: int) -> list[int]:
@@ -128,6 +133,43 @@ def find_series_state(session: Session, series: str, runs: Sequence[int]) -> Ser
         .limit(1)
     )
     return session.scalar(statement) or SeriesState()
+
+
+def find_series_states(session: Session, runs: Collection[int]) -> dict[str, SeriesState]:
+    """The state of each series after the newest of some runs; series without a state are left out."""
+    statement = (
+        select(RunSeries.series, RunSeries.state)
+        .where(RunSeries.run_seq.in_(runs), RunSeries.state.is_not(None))
+        .ext(distinct_on(RunSeries.series))
+        .order_by(RunSeries.series, RunSeries.run_seq.desc())
+    )
+    return {series: state for series, state in session.execute(statement) if state is not None}
+
+
+def list_item_indexes(session: Session, runs: Collection[int]) -> dict[int, ItemIndex]:
+    """The items of some runs by sequence number; runs without any are left out."""
+    statement = select(RunItems.run_seq, RunItems.keys, RunItems.traces, RunItems.clusters).where(
+        RunItems.run_seq.in_(runs)
+    )
+    return {row.run_seq: ItemIndex(*row[1:]) for row in session.execute(statement)}
+
+
+def list_series_values(
+    session: Session, series: Collection[str], runs: Collection[int]
+) -> list[SeriesValues]:
+    """The points of some series in some runs, oldest first."""
+    statement = (
+        select(
+            RunSeries.series,
+            RunSeries.run_seq,
+            RunSeries.scale,
+            RunSeries.level,
+            RunSeries.item_values,
+        )
+        .where(RunSeries.series.in_(series), RunSeries.run_seq.in_(runs))
+        .order_by(RunSeries.run_seq)
+    )
+    return [SeriesValues(*row) for row in session.execute(statement)]
 
 
 def list_open_series(session: Session, run_seq: int) -> list[RunSeries]:
@@ -189,4 +231,5 @@ def store_points(
         for series, judgment in judgments.items()
     ]
     if rows:
-        session.execute(insert(RunSeries), rows)
+        # The table and not the class: the ORM would send rows with and without values apart.
+        session.execute(insert(cast("Table", RunSeries.__table__)), rows)

@@ -27,7 +27,8 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
     plan = lease.plan
     with job.resources.db.read() as session:
         absent = count_absent_traces(session, lease)
-    columns = _read_columns(job, lease)
+        trials = queries.has_trials(session, lease.collection_id)
+    columns = _read_columns(job, lease, trials=trials)
     # They lower the coverage, as if they had no value.
     columns.add_absent(absent.traces)
     tally = columns.tally()
@@ -63,27 +64,26 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
         validity=validity,
         verdicts=verdicts,
         items=points.items if points else None,
-        series=judge_series(job, lease.run_seq, points) if points else {},
+        series=judge_series(job, lease, points) if points else {},
     )
 
 
-def _read_columns(job: JobContext, lease: RunLease) -> MetricColumns:
+def _read_columns(job: JobContext, lease: RunLease, *, trials: bool) -> MetricColumns:
     """All values of the run, read in batches: no shard changes any more, so that the batches need
     no common snapshot.
     """
-    with job.resources.db.read() as session:
-        trials = queries.has_trials(session, lease.collection_id)
     columns, first = MetricColumns(lease.plan.columns, trials=trials), 0
     while True:
         job.checkpoint()
-        with job.resources.db.read() as session:
+        with job.resources.db.read_statement() as session:
             rows = queries.read_scored_traces(
                 session, lease.run_seq, lease.collection_id, first, TRACES_PER_READ
             )
-        if not rows:
-            return columns
         for row in rows:
             columns.add(row)
+        # Positions have no gaps.
+        if len(rows) < TRACES_PER_READ:
+            return columns
         first += TRACES_PER_READ
 
 

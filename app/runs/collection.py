@@ -14,6 +14,7 @@ from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
 from app.runs.leases import RunLease, lock_leased_run
 from app.runs.plan_builder import record_credentials_result, trace_query
+from app.runs.source_runs import assign_source_run
 from app.traces.models import Collection
 from app.traces.queries import count_items, lock_completed
 from app.traces.registry import TRACE_SOURCES, CredentialsRefused, TracePage, TraceQuery
@@ -63,7 +64,8 @@ def append_page(session: Session, lease: RunLease, page: TracePage, now: datetim
     same traces replaces it.
     """
     run = lock_leased_run(session, lease)
-    collection = store_page(session, get_collection(session, lease), page, now)
+    began = get_collection(session, lease)
+    collection = store_page(session, began, page, now)
     if collection.id != run.collection_id:
         # By a job: it may hold many rows, and this transaction holds the lock of the run.
         enqueue(session, "runs.drop_traces", collection_id=run.collection_id)
@@ -72,6 +74,8 @@ def append_page(session: Session, lease: RunLease, page: TracePage, now: datetim
     run.traces_collected = collection.trace_count + page.held_back
     # Store the name that the source resolved, so that a retry reads the same run of the source.
     run.run_name = run.run_name or page.run_name
+    if collection.completed_at is not None:
+        assign_source_run(session, run, collection)
     session.flush()
     notify_streams(session, run.id)
     return collection.completed_at is not None
@@ -82,8 +86,8 @@ def get_collection(session: Session, lease: RunLease) -> Collection:
 
 
 class AbsentTraces(NamedTuple):
-    """The items of a run, the items that a complete run has (None: unknown), and the number of traces
-    that are not there.
+    """The items of a run, the items that a complete run has (None: unknown, and not counted either),
+    and the number of traces that are not there.
     """
 
     items: int
@@ -103,11 +107,12 @@ def count_absent_traces(session: Session, lease: RunLease) -> AbsentTraces:
     would have: as many for each as the other items have.
     """
     collection = get_collection(session, lease)
-    items = count_items(session, collection.id)
     expected = lease.plan.expect_items
     if expected is None and lease.plan.production is None:
         expected = collection.dataset_items
     expected_items = expected if isinstance(expected, int) else None
+    # Counted only where a number is expected: it reads all traces.
+    items = 0 if expected_items is None else count_items(session, collection.id)
     trials = round(collection.trace_count / items) if items else 1
     # Not negative: a run of the source may have grown since it was counted.
     undelivered = max((collection.expected_count or 0) - collection.trace_count, 0)

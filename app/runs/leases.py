@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from app.core.db import Database
 from app.core.errors import Conflict
 from app.results import queries
 from app.results.models import BenchmarkRun, RunShard
@@ -26,7 +27,11 @@ class RunEnded(Conflict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLease:
-    """The right to do the current step of a run; not valid after the fencing token has increased."""
+    """The right to do the current step of a run; not valid after the fencing token has increased.
+
+    `confirms` is the ID of the suspicious run that this one repeats. With `is_news` no earlier run has
+    scored its traces, which is certain when they are collected.
+    """
 
     run_id: str
     run_seq: int
@@ -34,6 +39,8 @@ class RunLease:
     fencing_token: int
     plan: RunPlan
     fingerprint: str | None
+    confirms: str | None
+    is_news: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,26 +57,33 @@ class ShardLease:
     plan: RunPlan
 
 
-def acquire_run_lease(session: Session, run_id: str) -> RunLease | None:
-    """Take over the current step of a run; None when the run has ended.
+# One statement each, for the driver: every step of every run begins with one.
+_ACQUIRE_RUN = """
+    UPDATE benchmark_runs SET fencing_token = fencing_token + 1
+    WHERE id = %(run_id)s AND status = 'RUNNING'
+    RETURNING id AS run_id, seq AS run_seq, collection_id, fencing_token, plan, fingerprint, confirms,
+              rescore_of IS NULL AND coalesce(source_seq, seq) = seq AS is_news
+"""
+_ACQUIRE_SHARD = """
+    UPDATE run_shards AS shard SET fencing_token = shard.fencing_token + 1
+    FROM benchmark_runs AS run
+    WHERE run.id = %(run_id)s AND run.status = 'RUNNING'
+      AND shard.run_seq = run.seq AND shard.shard = %(shard)s AND shard.done_at IS NULL
+    RETURNING run.id AS run_id, run.seq AS run_seq, run.collection_id, shard.shard, shard.first,
+              shard.last, shard.fencing_token, run.plan
+"""
+
+
+def acquire_run_lease(db: Database, run_id: str) -> RunLease | None:
+    """Take over the current step of a run; None when the run has ended or was deleted.
 
     Collecting and finishing are such steps; the shards between them have leases of their own.
     """
-    run = queries.get_run(session, run_id, for_update=True)
-    if run.status != RunStatus.RUNNING:
-        return None
     # Voids the lease of whoever had this step, before any of its writes can come.
-    run.fencing_token += 1
-    session.flush()
-    assert run.collection_id is not None
-    return RunLease(
-        run_id=run.id,
-        run_seq=run.seq,
-        collection_id=run.collection_id,
-        fencing_token=run.fencing_token,
-        plan=RunPlan.model_validate(run.plan),
-        fingerprint=run.fingerprint,
-    )
+    row = db.fetch_row(_ACQUIRE_RUN, {"run_id": run_id})
+    if row is None:
+        return None
+    return RunLease(**{**row, "plan": RunPlan.model_validate(row["plan"])})
 
 
 def lock_leased_run(session: Session, lease: RunLease) -> BenchmarkRun:
@@ -80,29 +94,14 @@ def lock_leased_run(session: Session, lease: RunLease) -> BenchmarkRun:
     return run
 
 
-def acquire_shard_lease(session: Session, run_id: str, shard: int) -> ShardLease | None:
-    """Take over a shard; None when it is done or the run has ended."""
+def acquire_shard_lease(db: Database, run_id: str, shard: int) -> ShardLease | None:
+    """Take over a shard; None when it is done, or the run has ended or was deleted."""
     # The run is not locked: shards are measured in parallel, and storing one checks the run again.
-    run = queries.get_run(session, run_id)
-    if run.status != RunStatus.RUNNING:
-        return None
-    row = queries.find_shard(session, run.seq, shard)
-    if row is None or row.done_at is not None:
-        return None
     # A shard has its own token: taking over one shard must not void the leases of the others.
-    row.fencing_token += 1
-    session.flush()
-    assert run.collection_id is not None
-    return ShardLease(
-        run_id=run.id,
-        run_seq=run.seq,
-        collection_id=run.collection_id,
-        shard=shard,
-        first=row.first,
-        last=row.last,
-        fencing_token=row.fencing_token,
-        plan=RunPlan.model_validate(run.plan),
-    )
+    row = db.fetch_row(_ACQUIRE_SHARD, {"run_id": run_id, "shard": shard})
+    if row is None:
+        return None
+    return ShardLease(**{**row, "plan": RunPlan.model_validate(row["plan"])})
 
 
 def require_shard_lease(session: Session, lease: ShardLease) -> None:

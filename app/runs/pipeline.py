@@ -5,9 +5,11 @@
 Each function is one job. It acquires the lease of its step; after that, the previous holder of the
 step can no longer write. It works outside any transaction and writes its output in one transaction,
 which fails if the lease is no longer valid or the run has ended. So a job can be killed at any point
-and be repeated.
+and be repeated. The transaction also starts the next step: the same worker continues with it, and the
+other shards wait in the queue for any worker.
 """
 
+import time
 from contextlib import suppress
 from functools import partial
 
@@ -22,40 +24,45 @@ from app.runs.collection import get_collection, resume_collection
 from app.runs.finish import finish_run
 from app.runs.llm_metrics import measure_traces
 from app.runs.metric_cache import read_cached_shard
-from app.runs.plan_builder import make_plan, trace_query
+from app.runs.plan_builder import collect_lock, make_plan, trace_query
 from app.runs.scoring import summarize
 from app.runs.source_runs import assign_source_run
 from app.runs.write_back import request_write_back
 from app.traces.queries import read_traces
-from app.traces.registry import TRACE_SOURCES
 from app.traces.types import Trace
+
+# A computation may take seconds, but for short texts it takes milliseconds.
+LEASE_CHECK_INTERVAL_S = 0.5
 
 
 def begin(job: JobContext, run_id: str) -> None:
     """Freeze the plan of the run: benchmark, formulas, metric versions."""
     res = job.resources
     with res.db.begin() as session:
-        if not service.lock_pending(session, run_id):
+        run = service.lock_pending(session, run_id)
+        if run is None:
             return
-        plan = make_plan(session, run_id, res.llm_server)
-        lock = TRACE_SOURCES.get(plan.source).lock(trace_query(session, plan, res))
-        service.begin_run(session, run_id, plan, lock, res.clock())
+        plan = make_plan(session, run, res.llm_server)
+        lock = collect_lock(session, plan, res)
+        service.begin_run(session, run, plan, lock, res.clock(), start_next=job.start_next)
 
 
 def collect_traces(job: JobContext, run_id: str) -> None:
     """Copy the traces of the run from their source, after the pages that are stored already."""
     res = job.resources
-    with res.db.begin() as session:
-        lease = leases.acquire_run_lease(session, run_id)
-        if lease is None:
-            return
+    lease = leases.acquire_run_lease(res.db, run_id)
+    if lease is None:
+        return
+    with res.db.read() as session:
         query = trace_query(session, lease.plan, res)
         collection = get_collection(session, lease)
-    # False for a rescored run, and for a repeated job that died after the last page.
+    # False for a rescored run, a retry over traces that are all there, and a repeated job that died
+    # after the last page.
     if collection.completed_at is None:
         resume_collection(job, lease, query, collection.cursor)
-    with res.db.begin() as session:
-        assign_source_run(session, lease)
+    else:
+        with res.db.begin() as session:
+            assign_source_run(session, leases.lock_leased_run(session, lease), collection)
     with res.db.read() as session:
         ranges = queries.list_shard_ranges(
             session, run_id, traces=shards.SHARD_TRACES, size_bytes=shards.SHARD_BYTES
@@ -66,14 +73,13 @@ def collect_traces(job: JobContext, run_id: str) -> None:
         if ranges:
             shards.require_clusters(session, lease)
     with res.db.begin() as session:
-        shards.create_shards(session, lease, ranges, fingerprint)
+        shards.create_shards(session, lease, ranges, fingerprint, start_next=job.start_next)
 
 
 def score(job: JobContext, run_id: str, shard: int) -> None:
     """Measure one shard: every metric of the run that no earlier run measured on these traces."""
     res = job.resources
-    with res.db.begin() as session:
-        lease = leases.acquire_shard_lease(session, run_id, shard)
+    lease = leases.acquire_shard_lease(res.db, run_id, shard)
     if lease is None:
         return
     with res.db.read() as session:
@@ -81,7 +87,7 @@ def score(job: JobContext, run_id: str, shard: int) -> None:
         traces = list[Trace]()
         if cached.needs_traces:
             traces = read_traces(session, lease.collection_id, lease.first, lease.last)
-    checkpoint = partial(_require_lease, job, lease)
+    checkpoint = LeaseCheck(job, lease).require
     measure = partial(measure_traces, job=job, run_seq=lease.run_seq, checkpoint=checkpoint)
     measured = cached.fill(traces, measure)
     summaries = summarize(
@@ -89,23 +95,39 @@ def score(job: JobContext, run_id: str, shard: int) -> None:
     )
     with res.db.begin() as session:
         shards.store_shard(
-            session, lease, measured, res.clock(), summaries=summaries, reused=cached.value_count
+            session,
+            lease,
+            measured,
+            res.clock(),
+            summaries=summaries,
+            reused=cached.value_count,
+            start_next=job.start_next,
         )
 
 
-def _require_lease(job: JobContext, lease: leases.ShardLease) -> None:
-    """Raise when the worker stops, the run has ended or another worker took the shard over."""
-    job.checkpoint()
-    # A short outage of the database loses no measured value: `store_shard` checks the lease again.
-    with suppress(Unavailable), job.resources.db.read() as session:
-        leases.require_shard_lease(session, lease)
+class LeaseCheck:
+    """Raises when the worker stops, the run has ended or another worker took the shard over."""
+
+    def __init__(self, job: JobContext, lease: leases.ShardLease) -> None:
+        self._job = job
+        self._lease = lease
+        self._checked_at = time.monotonic()
+
+    def require(self) -> None:
+        """Call it before each computation; the database is asked at most twice a second."""
+        self._job.checkpoint()
+        if time.monotonic() - self._checked_at < LEASE_CHECK_INTERVAL_S:
+            return
+        # A short outage of the database loses no measured value: `store_shard` checks the lease again.
+        with suppress(Unavailable), self._job.resources.db.read_statement() as session:
+            leases.require_shard_lease(session, self._lease)
+        self._checked_at = time.monotonic()
 
 
 def finish(job: JobContext, run_id: str) -> None:
     """Compute the result of the run and what it means for the alert rules, then store all of it."""
     res = job.resources
-    with res.db.begin() as session:
-        lease = leases.acquire_run_lease(session, run_id)
+    lease = leases.acquire_run_lease(res.db, run_id)
     if lease is None:
         return
     result = compute_result(job, lease)
@@ -114,7 +136,8 @@ def finish(job: JobContext, run_id: str) -> None:
     with res.db.begin() as session:
         finish_run(session, lease, result, decisions, res.clock())
         # In the transaction that completes the run: a crash cannot lose the write-back.
-        request_write_back(session, run_id, res)
+        if lease.plan.write_back.is_requested:
+            request_write_back(session, run_id, res)
 
 
 def on_failure(job: JobContext, run_id: str, code: str, message: str, **_: object) -> None:

@@ -21,6 +21,7 @@ from app.llm.types import ModelKind
 from app.metrics.model_metrics import is_remote, model_kind
 from app.metrics.registry import column_of, parse_ref, provider_for, ref_of_column
 from app.metrics.types import MetricRef
+from app.results.models import BenchmarkRun
 from app.results.plan import (
     PlannedBaseline,
     PlannedJudgeCalibration,
@@ -36,13 +37,12 @@ CONFIRM_FACTOR = 2
 MAX_TRIALS = 100
 
 
-def make_plan(session: Session, run_id: str, llm: LlmServer | None) -> RunPlan:
+def make_plan(session: Session, run: BenchmarkRun, llm: LlmServer | None) -> RunPlan:
     """The plan of a run from the current benchmark and agent, with the model of every judge.
 
     Raises: `NotFound` or `Invalid` when a metric was removed or has other options now;
             `LlmNotConfigured` when a metric needs a model and none is configured.
     """
-    run = get_run(session, run_id)
     benchmark, agent = get_benchmark(session, run.benchmark_id), get_agent(session, run.agent_id)
     kpis = get_kpis_by_benchmark(session, [benchmark.id]).get(benchmark.id, [])
     plan = RunPlan(
@@ -130,6 +130,12 @@ def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
         agent_id=plan.agent_id,
         is_shared=has_other_agents(session, plan.benchmark_id, plan.agent_id),
     )
+
+
+def collect_lock(session: Session, plan: RunPlan, res: Resources) -> str | None:
+    """The lock under which the traces of a run are collected; None for sources without limits."""
+    lock = TRACE_SOURCES.get(plan.source).lock
+    return None if lock is None else lock(trace_query(session, plan, res))
 
 
 def agent_query(agent: Agent, res: Resources, **selection: Any) -> TraceQuery:

@@ -1,77 +1,144 @@
 """The KPIs and metrics of a run over its last runs: their levels, and the verdict over the runs."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
 
 from app.alerts.incident_rules import advance_series, page_policy
 from app.alerts.queries import list_watched_runs
 from app.jobs.handlers import JobContext
 from app.jobs.process_pool import CallLost
+from app.kpis.series_types import SeriesState
 from app.results.run_history import find_repeated_run
 from app.results.run_series import (
     ItemIndex,
     RunPoints,
     SeriesJudgment,
     SeriesPoint,
+    SeriesValues,
     StoredPoint,
-    find_series_state,
-    is_news,
+    find_series_states,
+    list_item_indexes,
     list_points,
     list_series_runs,
+    list_series_values,
 )
+from app.runs.leases import RunLease
 from app.statistics.sequential import RunLevel
 from app.statistics.verdict_rules import Side
 
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 120.0
+# Series are judged together, so that a run with few items needs one query and one call of a child.
+BATCH_BYTES = 32 * 1024 * 1024
+ITEM_BYTES = 4
 
 
-def judge_series(job: JobContext, run_seq: int, points: RunPoints) -> Mapping[str, SeriesJudgment]:
+def judge_series(
+    job: JobContext, lease: RunLease, points: RunPoints
+) -> Mapping[str, SeriesJudgment]:
     """Each series of a valid run with its verdict over the runs.
 
-    One series at a time, so that memory holds the items of its runs once. Empty for a run that
-    scores old traces again: it is no news of the agent.
+    Empty for a run that scores old traces again: it is no news of the agent.
     """
-    with job.resources.db.read() as session:
-        repeated = find_repeated_run(session, run_seq)
-    if repeated is not None:
-        return {
-            series: _judge_jointly(job, repeated.seq, series, point, points.items)
-            for series, point in points.series.items()
-        }
-    with job.resources.db.read() as session:
-        if not is_news(session, run_seq):
-            return {}
-        runs = list_series_runs(session, run_seq)
+    if lease.confirms is not None:
+        with job.resources.db.read() as session:
+            repeated = find_repeated_run(session, lease.run_seq)
+        if repeated is not None:
+            return {
+                series: _judge_jointly(job, repeated.seq, series, point, points.items)
+                for series, point in points.series.items()
+            }
+    if not lease.is_news:
+        return {}
+    history = _read_history(job, lease.run_seq)
     return {
-        series: _judge(job, run_seq, series, point, points.items, runs)
-        for series, point in points.series.items()
+        series: judgment
+        for batch in history.split(points.series)
+        for series, judgment in _judge_batch(job, lease.run_seq, history, batch, points).items()
     }
 
 
-def _judge(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _History:
+    """The runs before a run: those of its series, the states after them, and their items.
+
+    `watched` are runs that an open incident of an alert rule is judged by; they may be older.
+    """
+
+    runs: Collection[int]
+    watched: Collection[int]
+    states: Mapping[str, SeriesState]
+    items: Mapping[int, ItemIndex]
+
+    def runs_of(self, series: str) -> set[int]:
+        """The runs that a series is judged by. The reference of its open incident may be older."""
+        return {*self.runs, *self.watched, *self.state(series).runs}
+
+    def state(self, series: str) -> SeriesState:
+        return self.states.get(series) or SeriesState()
+
+    def split(self, series: Mapping[str, SeriesPoint]) -> Iterator[dict[str, SeriesPoint]]:
+        """The series in batches whose values by item fit into `BATCH_BYTES`, at least one in each."""
+        item_count = sum(len(items.traces) // ITEM_BYTES for items in self.items.values())
+        size = max(BATCH_BYTES // (ITEM_BYTES * max(item_count, 1)), 1)
+        names = iter(series)
+        while batch := list(islice(names, size)):
+            yield {name: series[name] for name in batch}
+
+
+def _read_history(job: JobContext, run_seq: int) -> _History:
+    job.checkpoint()
+    with job.resources.db.read() as session:
+        runs = list_series_runs(session, run_seq)
+        watched = list_watched_runs(session, run_seq)
+        states = find_series_states(session, runs)
+        all_runs = {*runs, *watched, *(run for state in states.values() for run in state.runs)}
+        items = list_item_indexes(session, all_runs - {run_seq})
+    return _History(runs=runs, watched=watched, states=states, items=items)
+
+
+def _judge_batch(
     job: JobContext,
+    run_seq: int,
+    history: _History,
+    batch: Mapping[str, SeriesPoint],
+    points: RunPoints,
+) -> dict[str, SeriesJudgment]:
+    job.checkpoint()
+    with job.resources.db.read_statement() as session:
+        stored = list_series_values(session, list(batch), list(history.items))
+    runs_of = {series: history.runs_of(series) for series in batch}
+    values = [value for value in stored if value.run_seq in runs_of[value.series]]
+    values += [
+        SeriesValues(series, run_seq, point.scale, point.level, point.item_values)
+        for series, point in batch.items()
+    ]
+    items = {**history.items, run_seq: points.items}
+    try:
+        levels = job.pool.run(levels_in_child, items, values, timeout_s=TIMEOUT_S)
+    except CallLost:
+        job.checkpoint()
+        levels = {}
+    return {
+        series: _judgment(run_seq, series, point, history.state(series), levels.get(series))
+        for series, point in batch.items()
+    }
+
+
+def _judgment(
     run_seq: int,
     series: str,
     point: SeriesPoint,
-    items: ItemIndex,
-    runs: list[int],
+    state: SeriesState,
+    levels: Mapping[int, RunLevel] | None,
 ) -> SeriesJudgment:
-    job.checkpoint()
-    with job.resources.db.read() as session:
-        state = find_series_state(session, series, runs)
-        # The reference of an open incident, also that of an alert rule, may be older than the last
-        # runs.
-        watched = list_watched_runs(session, run_seq)
-        earlier = list_points(session, series, {*runs, *state.runs, *watched} - {run_seq})
-    newest = StoredPoint(run_seq, point.scale, point.level, point.item_values, items)
-    try:
-        levels = job.pool.run(levels_in_child, [*earlier, newest], timeout_s=TIMEOUT_S)
-    except (CallLost, ArithmeticError, ValueError):
-        job.checkpoint()
+    if levels is None:
         # The values of the run are correct all the same; later runs read its point.
-        log.warning("the series %s of run %s was not judged", series, run_seq, exc_info=True)
+        log.warning("the series %s of run %s was not judged", series, run_seq)
         return SeriesJudgment(point=point, levels={}, state=state)
     if point.side is Side.BOTH:
         return SeriesJudgment(point=point, levels=levels)
@@ -111,8 +178,20 @@ def joint_levels_in_child(
     return levels_of_points([*earlier, merge_points(same_run)])
 
 
-def levels_in_child(points: list[StoredPoint]) -> dict[int, RunLevel]:
-    """`levels_of_points` for a child process: only there numpy is imported."""
+def levels_in_child(
+    items: Mapping[int, ItemIndex], values: Sequence[SeriesValues]
+) -> dict[str, dict[int, RunLevel]]:
+    """The levels of each series, oldest run first, for a child process: only there numpy is imported.
+
+    A series whose levels cannot be computed is left out.
+    """
     from app.comparison.series_levels import levels_of_points
 
-    return levels_of_points(points)
+    points: dict[str, list[StoredPoint]] = {}
+    for value in values:
+        points.setdefault(value.series, []).append(value.with_items(items[value.run_seq]))
+    levels = {}
+    for series, series_points in points.items():
+        with suppress(ArithmeticError, ValueError):
+            levels[series] = levels_of_points(series_points)
+    return levels

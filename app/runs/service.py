@@ -20,6 +20,7 @@ from app.core.db import insert_row
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid, NotFound, Unavailable
 from app.core.ids import new_id
 from app.core.postgres_notify import notify_streams
+from app.jobs.handlers import StartNext
 from app.jobs.queue import enqueue
 from app.results import queries, rules
 from app.results.models import BenchmarkRun
@@ -214,16 +215,24 @@ def _failed_notice(run: BenchmarkRun) -> EventNotice:
     )
 
 
-def lock_pending(session: Session, run_id: str) -> bool:
-    """Lock a run; returns whether it is still PENDING, so that one worker only begins it."""
-    return queries.get_run(session, run_id, for_update=True).status == RunStatus.PENDING
+def lock_pending(session: Session, run_id: str) -> BenchmarkRun | None:
+    """Lock a run that is still PENDING, so that one worker only begins it; None for any other."""
+    run = queries.get_run(session, run_id, for_update=True)
+    return run if run.status == RunStatus.PENDING else None
 
 
 def begin_run(
-    session: Session, run_id: str, plan: RunPlan, collect_lock: str | None, now: datetime
+    session: Session,
+    run: BenchmarkRun,
+    plan: RunPlan,
+    collect_lock: str | None,
+    now: datetime,
+    *,
+    start_next: StartNext = enqueue,
 ) -> None:
-    """PENDING → RUNNING, with the frozen plan, a collection and the job that fills it."""
-    run = queries.get_run(session, run_id, for_update=True)
+    """PENDING → RUNNING, with the frozen plan, a collection and the job that fills it. The caller holds
+    the lock of the run.
+    """
     rules.require_transition(run.id, RunStatus(run.status), RunStatus.RUNNING)
     query = {"dataset_ref": plan.dataset_ref, "run_name": plan.run_name}
     run.collection_id = choose_collection(session, run, plan, query)
@@ -235,7 +244,7 @@ def begin_run(
     session.flush()
     # The lock makes collections with one key of a source wait for each other, in any number of
     # workers.
-    enqueue(session, "runs.collect", run_id=run.id, lock=collect_lock)
+    start_next(session, "runs.collect", run_id=run.id, lock=collect_lock)
     notify_streams(session, run.id)
 
 

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from app.core.bulk_copy import copy_encoded_rows
 from app.core.postgres_notify import notify_streams
+from app.jobs.handlers import StartNext
 from app.jobs.queue import enqueue, enqueue_many
 from app.metrics.engine import NOT_SELECTED
 from app.metrics.run_value import StoredSummary
@@ -34,6 +35,9 @@ from app.traces.registry import CollectionFailed
 # several times; large enough that its transaction and COPY do not dominate.
 SHARD_TRACES = 2000
 SHARD_BYTES = 8 * 1024 * 1024
+
+# Its queue is not that of the other steps: workers can be dedicated to it.
+SCORE_JOB = "score.shard"
 
 RESULT_COLUMNS = ("run_seq", "position", "values", "notes")
 
@@ -75,10 +79,16 @@ def _no_traces(plan: RunPlan) -> str:
 
 
 def create_shards(
-    session: Session, lease: RunLease, ranges: Sequence[ShardRange], fingerprint: str
+    session: Session,
+    lease: RunLease,
+    ranges: Sequence[ShardRange],
+    fingerprint: str,
+    *,
+    start_next: StartNext = enqueue,
 ) -> None:
     """Create a shard and its job for each range; does nothing when the run has shards already. The
-    items of the run are known now, so that its fingerprint is stored too.
+    items of the run are known now, so that its fingerprint is stored too. The job of the first shard
+    is started with `start_next`.
 
     Raises: `CollectionFailed` when there is no trace to score.
     """
@@ -106,9 +116,9 @@ def create_shards(
     run.fingerprint = fingerprint
     # Rows and jobs become visible with the same commit: no worker can look for a missing shard.
     session.flush()
-    shards = [{"run_id": run.id, "shard": shard} for shard in range(run.shards_total)]
-    enqueue_many(session, "runs.score", shards)
-    notify_streams(session, run.id)
+    others = [{"run_id": run.id, "shard": shard} for shard in range(1, run.shards_total)]
+    enqueue_many(session, SCORE_JOB, others)
+    start_next(session, SCORE_JOB, run_id=run.id, shard=0)
 
 
 def store_shard(
@@ -119,8 +129,9 @@ def store_shard(
     *,
     summaries: Mapping[str, StoredSummary] | None = None,
     reused: int = 0,
+    start_next: StartNext = enqueue,
 ) -> None:
-    """Write the values of a shard; the last shard enqueues the finish of the run. `reused` values
+    """Write the values of a shard; the last shard starts the finish of the run. `reused` values
     were taken from earlier runs.
 
     Raises: `RunEnded` when the run has ended or the lease is void.
@@ -150,7 +161,7 @@ def store_shard(
     # In this transaction: a worker that dies after the commit cannot leave a run without its
     # finish.
     if progress.shards_done == progress.shards_total:
-        enqueue(session, "runs.finish", run_id=lease.run_id)
+        start_next(session, "runs.finish", run_id=lease.run_id)
     notify_streams(session, lease.run_id)
 
 

@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 
 from app.results.models import BenchmarkRun
 from app.results.rules import RETRYABLE
-from app.runs.leases import RunLease, lock_leased_run
 from app.traces.models import Collection
 from app.traces.registry import SourceRun
 
@@ -68,23 +67,19 @@ def find_judged_runs(
     return {run.id for run in listed if judged & {run.id, run.name}}
 
 
-def assign_source_run(session: Session, lease: RunLease) -> None:
-    """Store which source run a run has read, and its first run over it; once, after collection.
-
-    Raises: `RunEnded` when the lease is void.
+def assign_source_run(session: Session, run: BenchmarkRun, collection: Collection) -> None:
+    """Set which source run a run has read, and its first run over it; once, when `collection` is
+    complete. The caller holds the lock of the run.
     """
-    run = lock_leased_run(session, lease)
     # A rescored run has both from its origin, and a repeated job finds them stored.
     if run.source_seq is not None:
         return
     # Two runs that read the same source run at the same time must not both become its first one.
     _lock_runs_of_agent(session, run.benchmark_id, run.agent_id)
-    collection = session.get_one(Collection, run.collection_id)
     run.source_run_id, run.source_run_at = collection.source_run_id, collection.source_run_at
     run.source_key = _source_key(collection, run)
     first = _find_first_run(session, run)
     run.source_seq, run.rejudges = (run.seq, None) if first is None else first
-    session.flush()
 
 
 def _find_first_run(session: Session, run: BenchmarkRun) -> tuple[int | None, str | None] | None:

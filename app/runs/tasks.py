@@ -8,6 +8,7 @@ from app.jobs.handlers import HANDLERS, JobContext
 from app.results.queries import RunNotFound
 from app.runs import pipeline, retention, write_back
 from app.runs.leases import RunEnded
+from app.runs.shards import SCORE_JOB
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ def _unless_ended(step: Callable[..., None]) -> Callable[..., None]:
 STEPS: dict[str, Callable[..., None]] = {
     "runs.begin": pipeline.begin,
     "runs.collect": pipeline.collect_traces,
-    "runs.score": pipeline.score,
+    SCORE_JOB: pipeline.score,
     "runs.finish": pipeline.finish,
 }
 for name, step in STEPS.items():

@@ -86,7 +86,7 @@ def request_write_back(session: Session, run_id: str, res: Resources) -> None:
     run = queries.get_run(session, run_id)
     plan = RunPlan.model_validate(run.plan)
     # Its scores would have the ids of the original run's and replace them.
-    if run.rescore_of or run.confirms or not (plan.write_back.kpis or plan.write_back.metrics):
+    if run.rescore_of or run.confirms or not plan.write_back.is_requested:
         return
     state = WriteBackState(status=WriteBackStatus.PENDING, cursor=KPI_CURSOR)
     try:
@@ -102,7 +102,8 @@ def request_write_back(session: Session, run_id: str, res: Resources) -> None:
 
 def _lock(plan: RunPlan, query: TraceQuery) -> str | None:
     """The lock of write-backs with one key. Not that of collections: they do not wait for a write-back."""
-    lock = TRACE_SOURCES.get(plan.source).lock(query)
+    find_lock = TRACE_SOURCES.get(plan.source).lock
+    lock = None if find_lock is None else find_lock(query)
     return lock and f"write-back:{lock}"
 
 

@@ -157,10 +157,6 @@ class TraceSource(Protocol):
     def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]: ...
 
 
-def _no_lock(_: TraceQuery) -> str | None:
-    return None
-
-
 ScoreWriter: TypeAlias = Callable[[Resources, TraceQuery, Sequence[NewScore]], Iterator[None]]
 
 
@@ -169,7 +165,7 @@ class SourceSpec:
     """The functions of a trace source.
 
     `lock` names a lock for a query: collections with the same name are sequential across all
-    workers; None allows concurrent collections. `check` verifies the credentials of a query and
+    workers; a lock of None allows concurrent collections. `check` verifies the credentials of a query and
     raises `CollectionFailed`. `list_runs` returns the runs of the query's dataset, newest first,
     and ignores its `run_name`; None when a source has no runs. `write_scores` writes all scores and
     yields heartbeats. `estimate` counts the requests that `pages` will send for production traces.
@@ -181,7 +177,7 @@ class SourceSpec:
     """
 
     open: Callable[[Resources], TraceSource]
-    lock: Callable[[TraceQuery], str | None] = _no_lock
+    lock: Callable[[TraceQuery], str | None] | None = None
     check: Callable[[Resources, TraceQuery], SourceCheck] | None = None
     list_runs: Callable[[Resources, TraceQuery], Sequence[SourceRun]] | None = None
     write_scores: ScoreWriter | None = None

@@ -111,7 +111,9 @@ def _append_traces(session: Session, collection: Collection, page: TracePage) ->
     unique: dict[str, Trace] = {}
     for trace in page.traces:
         unique.setdefault(trace.trace_id, trace)
-    stored_ids = queries.find_stored_trace_ids(session, collection.id, list(unique))
+    stored_ids: set[str] = set()
+    if collection.trace_count:
+        stored_ids = queries.find_stored_trace_ids(session, collection.id, list(unique))
     fresh = [trace for trace_id, trace in unique.items() if trace_id not in stored_ids]
     positioned = list(enumerate(fresh, start=collection.trace_count))
     rows = (_collected_row(collection.id, position, trace) for position, trace in positioned)

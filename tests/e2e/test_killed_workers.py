@@ -88,7 +88,7 @@ def test_poison_job__fails_its_run_and_the_queue_continues(
     # As if four workers had been killed before: the test need not kill five of them.
     deployment.database.execute(
         "UPDATE procrastinate_jobs SET args = args || jsonb_build_object(%s::text, 4)"
-        " WHERE task_name = 'runs.score' AND status = 'doing'",
+        " WHERE task_name = 'score.shard' AND status = 'doing'",
         DEATHS,
     )
 

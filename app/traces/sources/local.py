@@ -32,7 +32,7 @@ class LocalSource:
         start = self._resume(query, cursor)
         dataset_id, position, total = start.dataset_id, start.position, start.total
         while True:
-            with self.resources.db.read() as session:
+            with self.resources.db.read_statement() as session:
                 lines = queries.read_local_lines(session, dataset_id, position, PAGE_SIZE)
             position += len(lines)
             done = position >= total
@@ -62,7 +62,7 @@ class LocalSource:
                 "the benchmark names no dataset; set its datasetRef to the name of an upload",
                 code="DATASET_NOT_FOUND",
             )
-        with self.resources.db.read() as session:
+        with self.resources.db.read_statement() as session:
             uploads = queries.list_uploads_for_agent(
                 session, query.dataset_ref, query.run_name, query.agent_id
             )

@@ -47,7 +47,7 @@ def test_request_id__is_carried_by_jobs_and_their_jobs(
     prepared_service.work()
     assert prepared_service.get(f"/benchmark-runs/{run['id']}")["status"] == "COMPLETED"
     correlation = {"request_id": "request-7", "traceparent": TRACEPARENT}
-    steps = ("runs.collect", "runs.score", "runs.finish")
+    steps = ("runs.collect", "score.shard", "runs.finish")
     assert [contexts[step] for step in steps] == [correlation] * len(steps)
 
 

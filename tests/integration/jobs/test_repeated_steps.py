@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from app.jobs.queue import enqueue
+from app.runs.shards import SCORE_JOB
 from tests.support.service import Service, pair
 from tests.support.stored import DatabaseReader
 
@@ -15,8 +16,8 @@ def run_job(service: Service, name: str, **arguments: Any) -> None:
     service.work()
 
 
-@pytest.mark.parametrize("step", ["begin", "collect", "score", "finish"])
-def test_run_step__repetition_changes_nothing(service: Service, step: str) -> None:
+@pytest.mark.parametrize("job", ["runs.begin", "runs.collect", SCORE_JOB, "runs.finish"])
+def test_run_step__repetition_changes_nothing(service: Service, job: str) -> None:
     service.create_agent()
     service.create_benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
     service.upload([pair(1), pair(2, output="a b")])
@@ -24,8 +25,8 @@ def test_run_step__repetition_changes_nothing(service: Service, step: str) -> No
     rows = DatabaseReader(service.resources.db.url)
     stored_before = rows.stored_run(run["id"])
 
-    step_arguments: dict[str, Any] = {"shard": 0} if step == "score" else {}
-    run_job(service, f"runs.{step}", run_id=run["id"], **step_arguments)
+    step_arguments: dict[str, Any] = {"shard": 0} if job == SCORE_JOB else {}
+    run_job(service, job, run_id=run["id"], **step_arguments)
 
     assert stored_before.run[0] == "COMPLETED"
     assert rows.stored_run(run["id"]) == stored_before
@@ -33,14 +34,16 @@ def test_run_step__repetition_changes_nothing(service: Service, step: str) -> No
     assert rows.value("SELECT bool_and(status = 'succeeded') FROM procrastinate_jobs")
 
 
-@pytest.mark.parametrize("step", ["begin", "collect", "score", "finish", "on_failure"])
-def test_run_step__deleted_run_is_ignored(service: Service, step: str) -> None:
+@pytest.mark.parametrize(
+    "job", ["runs.begin", "runs.collect", SCORE_JOB, "runs.finish", "runs.on_failure"]
+)
+def test_run_step__deleted_run_is_ignored(service: Service, job: str) -> None:
     step_arguments: dict[str, dict[str, Any]] = {
-        "score": {"shard": 0},
-        "on_failure": {"code": "X", "message": "y"},
+        SCORE_JOB: {"shard": 0},
+        "runs.on_failure": {"code": "X", "message": "y"},
     }
 
-    run_job(service, f"runs.{step}", run_id="unknown-run", **step_arguments.get(step, {}))
+    run_job(service, job, run_id="unknown-run", **step_arguments.get(job, {}))
 
     assert DatabaseReader(service.resources.db.url).all(
         "SELECT status::text FROM procrastinate_jobs"

@@ -277,8 +277,7 @@ class Race:
         donor, heir = service.complete_run(), service.start_run()
         job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
         pipeline.begin(job, heir["id"])
-        with service.resources.db.begin() as session:
-            lease = acquire_run_lease(session, heir["id"])
+        lease = acquire_run_lease(service.resources.db, heir["id"])
         assert lease is not None
         query = TraceQuery(dataset_ref="support", run_name=None)
         [page] = TRACE_SOURCES.get("local").open(service.resources).pages(query, None)

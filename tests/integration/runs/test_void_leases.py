@@ -28,8 +28,7 @@ def collecting_run(service: Service) -> str:
 
 
 def acquire(service: Service, run_id: str) -> RunLease:
-    with service.resources.db.begin() as session:
-        lease = acquire_run_lease(session, run_id)
+    lease = acquire_run_lease(service.resources.db, run_id)
     assert lease is not None
     return lease
 

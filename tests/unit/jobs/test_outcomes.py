@@ -9,7 +9,7 @@ from app.jobs.outcomes import JobFailed, JobOutcome, JobReleased, JobRetry, deci
 
 
 def handler(on_failure: str | None = "runs.give_up") -> JobHandler:
-    return JobHandler(name="runs.score", function=lambda _: None, on_failure=on_failure)
+    return JobHandler(name="score.shard", function=lambda _: None, on_failure=on_failure)
 
 
 @pytest.mark.parametrize(

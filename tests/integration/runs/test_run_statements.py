@@ -1,0 +1,44 @@
+"""What one run costs in statements, whatever its traces and metrics are."""
+
+from pathlib import Path
+
+from tests.support.service import Service
+from tests.support.statement_log import StatementLog, logged_statements
+from tests.support.stored import varied_pairs
+
+# Without those that begin and end transactions.
+STATEMENTS_PER_RUN = 65
+TRACES = 50
+
+
+def test_run__of_fifty_traces_takes_few_statements(
+    service: Service, superuser_url: str, run_folder: Path
+) -> None:
+    """The second and the third run of a benchmark are compared with earlier ones."""
+    measures = [{"name": "quality", "formula": "WEIGHTED_SUM(ROUGE:0.5, ACCURACY.p95:0.5)"}]
+    service.create_agent()
+    service.create_benchmark(measures=measures)
+    for number in range(4):
+        traces = ({**trace, "input": f"run {number}"} for trace in varied_pairs(TRACES))
+        service.upload(traces, run_name=f"run-{number}")
+    service.complete_run(runName="run-0")
+    database = service.resources.db.engine.url.database
+    assert database is not None
+    [folder] = {path.parent for path in run_folder.rglob("postgres-*.log")}
+    service.resources.db.dispose()
+
+    with logged_statements(superuser_url, database, folder) as log:
+        one = _count(service, log, "run-1")
+        two = _count(service, log, "run-2", "run-3")
+
+    # The worker itself takes a number of statements, too.
+    assert 0 < len(two) - len(one) <= STATEMENTS_PER_RUN, "\n".join(one)
+
+
+def _count(service: Service, log: StatementLog, *run_names: str) -> list[str]:
+    """The statements from the start of the runs until their ends."""
+    log.read()
+    for name in run_names:
+        service.start_run(runName=name)
+    service.work()
+    return log.read().statements
