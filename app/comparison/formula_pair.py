@@ -43,8 +43,7 @@ from app.statistics.resampling import (
     draw_pair,
     trial_permutation_p,
 )
-from app.statistics.skewness import skewness_of_blocks
-from app.statistics.trials import IntArray, reduce_trials, unit_sums
+from app.statistics.trials import IntArray, reduce_trials, skewness_of_blocks, unit_sums
 from app.statistics.verdict_rules import (
     ALPHA,
     Scale,

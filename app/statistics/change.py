@@ -25,8 +25,7 @@ import numpy as np
 from scipy import special
 
 from app.statistics.intervals import Interval, unseen_share
-from app.statistics.skewness import hall_limit, hall_statistic
-from app.statistics.trials import FloatArray, IntArray, unit_sums
+from app.statistics.trials import FloatArray, IntArray, hall_limit, hall_statistic, unit_sums
 from app.statistics.verdict_rules import CONFIDENCE
 
 # From this number of units a single extreme fall may be limited to the size of the others without

@@ -18,7 +18,7 @@ from app.statistics.change import (
     units_to_decide,
     unpaired_change_test,
 )
-from app.statistics.skewness import skewness_of_blocks
+from app.statistics.trials import skewness_of_blocks
 from app.statistics.verdict_rules import MIN_UNITS
 from tests.support.bash_eval import (
     GPT,

@@ -12,6 +12,7 @@ from typing import Final
 from app.core.clock import utc_now
 from app.core.http.throttle import CancelToken
 from app.core.resources import Resources
+from app.traces.execution.items import DatasetItem, item_of_document
 from app.traces.registry import SourceCheck, SourceRun, TraceQuery
 from app.traces.sources.langfuse.client import (
     LangfuseClient,
@@ -38,7 +39,7 @@ from app.traces.sources.langfuse.json_fields import (
     parse_number,
     require_text,
 )
-from app.traces.sources.langfuse.pagination import fetch_page, iter_pages
+from app.traces.sources.langfuse.pagination import fetch_page, fetch_page_in_parts, iter_pages
 from app.traces.sources.langfuse.reader import (
     ApiVersionMismatch,
     ExperimentRun,
@@ -65,6 +66,10 @@ DATASETS_PER_PAGE: Final = 100
 LISTING_POLICY: Final = LangfusePolicy(
     request_s=20.0, retries=2, first_wait_s=0.5, rate_limit_s=30.0
 )
+
+ITEMS_PER_PAGE: Final = 50
+ACTIVE: Final = "ACTIVE"
+ITEM_FIELDS: Final = ("id", "input", "expectedOutput", "metadata", "status")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,3 +324,26 @@ def _to_source_run(run: ExperimentRun, *, complete: bool) -> SourceRun:
 
 def _to_datetime(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def list_items(resources: Resources, query: TraceQuery) -> Iterator[DatasetItem]:
+    """The active items of the query's dataset. Raises: `CollectionFailed` with its codes."""
+    name = query.dataset_ref
+    if name is None:
+        raise missing_dataset_ref()
+    credentials = require_credentials(query.url, query.public_key, query.secret_key)
+    with (
+        open_client(
+            resources, credentials, pause=CancelToken().pause, policy=LISTING_POLICY
+        ) as client,
+        translate_errors(),
+    ):
+        find_dataset(client, name)
+        parameters: Parameters = {"datasetName": name, "limit": ITEMS_PER_PAGE}
+        fetch = partial(
+            fetch_page_in_parts, client, "/dataset-items", parameters, fields=ITEM_FIELDS
+        )
+        for page in iter_pages(fetch, limit=ITEMS_PER_PAGE, rows_name="items of a dataset"):
+            for row in page.rows:
+                if row.get("status") in (None, ACTIVE):
+                    yield item_of_document(row)

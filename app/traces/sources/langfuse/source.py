@@ -25,6 +25,7 @@ from app.traces.sources.langfuse.catalog import (
     find_dataset,
     find_project_id,
     has_dataset,
+    list_items,
     list_runs,
     missing_dataset_ref,
     open_reader,
@@ -37,7 +38,6 @@ from app.traces.sources.langfuse.client import (
     require_credentials,
     throttle_name,
 )
-from app.traces.sources.langfuse.dataset_items import list_items
 from app.traces.sources.langfuse.errors import (
     BadResponse,
     DatasetNotFound,
