@@ -4,10 +4,12 @@ import re
 
 import pytest
 from playwright.sync_api import expect
+from sqlalchemy import text
 
 from tests.browser.conftest import Site
 from tests.support.page_data import HOSTILE, write_month, write_traces
 
+MAX_BYTES = 60_000
 # One worker starts one Chromium.
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -62,7 +64,10 @@ def test_run__cancel_asks_and_a_second_cancel_is_impossible(month: Site, site: S
     ]
     page = site.open(f"/runs/{run_id}")
     expect(page.locator("progress")).to_have_attribute("aria-label", "Scored traces")
-    page.on("dialog", lambda dialog: dialog.accept())
+    page.once("dialog", lambda dialog: dialog.dismiss())
+    page.get_by_role("button", name="Cancel").click()
+    assert site.service.get(f"/benchmark-runs/{run_id}")["status"] == "PENDING", "not asked"
+    page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator("#state")).to_contain_text("CANCELLED")
     expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
@@ -85,6 +90,21 @@ def test_trace__hostile_text_is_shown_and_nothing_runs(month: Site, site: Site) 
     page = site.open("/runs/run-sql-support-0/traces/run-sql-support-0/t-0")
     expect(page.locator("pre").first).to_contain_text("<script>alert(1)</script>")
     expect(page.locator("pre").first).to_contain_text("[U+202E]")
+
+
+def test_trace__of_a_megabyte_with_a_script_as_its_address_stays_small(
+    month: Site, site: Site
+) -> None:
+    """Criterion 29: the page is within its budget, and no link runs a script."""
+    with site.service.resources.db.begin() as session:
+        session.execute(
+            text("UPDATE collected_traces SET url = 'javascript:alert(1)', output = repeat('word ', 200000)"
+                 " WHERE trace_id = 'run-sql-support-0/t-1'")
+        )  # fmt: skip
+    page = site.open("/runs/run-sql-support-0/traces/run-sql-support-0/t-1")
+    expect(page.locator("pre").first).to_contain_text("How much is the")
+    expect(page.locator("a[href^='javascript']")).to_have_count(0)
+    assert len(page.content()) <= MAX_BYTES
 
 
 def test_reader__sees_no_button_and_is_refused(month: Site, site: Site) -> None:
