@@ -285,7 +285,15 @@ def api() -> None:
 
 
 @_command("worker", Heading.SERVICE)
-def worker() -> None:
+def worker(
+    queues: Annotated[
+        str | None,
+        typer.Option(
+            metavar="QUEUE,…",
+            help="Run jobs of these queues only, such as score. Default: all queues.",
+        ),
+    ] = None,
+) -> None:
     """Run one worker process. Any number may run, on any number of machines."""
     from app.core.settings import load_settings
     from app.serve import end_with_parent
@@ -293,7 +301,7 @@ def worker() -> None:
 
     _show_tracebacks()
     end_with_parent()
-    run_worker(load_settings())
+    run_worker(load_settings(), None if queues is None else queues.split(","))
 
 
 @_command("scheduler", Heading.SERVICE)

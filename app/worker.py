@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -18,11 +18,13 @@ from app.access.sessions import delete_expired_sessions
 from app.alerts import confirmations, missing_runs
 from app.core.batch_delete import delete_in_batches, purge_in_batches, trusted_now
 from app.core.clock import utc_now
+from app.core.errors import AppError
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.jobs.handlers import HANDLERS
 from app.jobs.job_runner import Worker
 from app.jobs.process_pool import ProcessPool
+from app.jobs.queue import queue_of
 from app.jobs.rescue import delete_finished_jobs
 from app.metrics.registry import load_metrics
 from app.notifications import tasks as notification_tasks
@@ -59,20 +61,45 @@ PURGES: Mapping[str, Callable[[Session, datetime], int]] = {
 TASKS = (notification_tasks, run_tasks, schedule_tasks, trace_tasks, trigger_tasks)
 
 
-def run_worker(settings: Settings) -> None:
-    """Do jobs until SIGTERM or SIGINT, then hand back what is not done."""
+class UnknownQueue(AppError):
+    """A worker can serve existing queues only."""
+
+    code = "unknown-queue"
+    exit_code = 78
+
+
+def run_worker(settings: Settings, queues: Collection[str] | None = None) -> None:
+    """Do jobs until SIGTERM or SIGINT, then hand back what is not done. `queues`: see `Worker`.
+
+    Raises: `UnknownQueue`.
+    """
     set_up_logs(settings)
+    require_known_queues(queues or ())
     load_plugins()
     pool_size = settings.worker_concurrency + 2
     with opened_resources(settings, name="mosaico-worker", pool_size=pool_size) as resources:
         pool = ProcessPool(settings.metric_processes, warm_up=load_metrics)
         try:
-            asyncio.run(_work(settings, resources, pool))
+            asyncio.run(_work(settings, resources, pool, queues))
         finally:
             pool.close()
 
 
-async def _work(settings: Settings, resources: Resources, pool: ProcessPool) -> None:
+def require_known_queues(queues: Collection[str]) -> None:
+    """Raise `UnknownQueue` for a queue that no job has: its worker would wait for ever."""
+    known = {queue_of(handler.name) for handler in HANDLERS}
+    if unknown := sorted(set(queues) - known):
+        raise UnknownQueue(
+            f"no job has the queue {', '.join(unknown)}; choose from {', '.join(sorted(known))}"
+        )
+
+
+async def _work(
+    settings: Settings,
+    resources: Resources,
+    pool: ProcessPool,
+    queues: Collection[str] | None,
+) -> None:
     summary_time = daily_summary.SummaryTime.parse(settings.summary_at)
     worker = Worker(
         resources,
@@ -80,6 +107,7 @@ async def _work(settings: Settings, resources: Resources, pool: ProcessPool) -> 
         pool,
         concurrency=settings.worker_concurrency,
         call_timeout_s=settings.metric_timeout_s,
+        queues=queues,
         ticks={
             "purge": (
                 PURGE_INTERVAL_S,

@@ -112,14 +112,17 @@ class Worker:
         async with self._app().open_async() as app:
             while await self._has_job_to_drain(app):
                 await app.run_worker_async(
-                    concurrency=self._concurrency, wait=False, install_signal_handlers=False
+                    queues=cast("Collection[str]", self._queues),
+                    concurrency=self._concurrency,
+                    wait=False,
+                    install_signal_handlers=False,
                 )
 
     async def _has_job_to_drain(self, app: procrastinate.App) -> bool:
         horizon = datetime.now(UTC) + timedelta(seconds=MAX_RETRY_DELAY_S)
         waiting = await app.job_manager.list_jobs_async(status="todo")
         return any(
-            self._handlers.find(job.task_name) is not None
+            self._may_run(job.task_name)
             and (job.scheduled_at is None or job.scheduled_at <= horizon)
             for job in waiting
         )
