@@ -16,7 +16,7 @@ from app.core.web.form_schema import InputKind
 from app.core.web.forms import SentForm
 from app.core.web.pages import Crumb, path_of, public_url, render_page
 from app.core.web.schema_forms import FieldInput, SchemaForm
-from app.triggers import queries, service
+from app.triggers import queries, secrets
 from app.triggers.schemas import LangfuseSecretCreate
 
 router = APIRouter()
@@ -48,7 +48,7 @@ def show_triggers(
     """The trigger events of the last seven days, newest first, and the secrets of Langfuse."""
     with res.db.read() as session:
         page = queries.list_events(session, PageQuery(PAGE_SIZE, cursor or None))
-        secrets = queries.list_secrets(session, None, PageQuery(MAX_LIMIT)).rows
+        stored = queries.list_secrets(session, None, PageQuery(MAX_LIMIT)).rows
     return render_page(
         request,
         "triggers.html",
@@ -56,7 +56,7 @@ def show_triggers(
         nav=NAV,
         api=f"/trigger-events?limit={PAGE_SIZE}",
         events=page.rows,
-        secrets=secrets,
+        secrets=stored,
         langfuse_url=f"{public_url(request)}/api/v1/webhooks/langfuse",
         params=dict(request.query_params),
         next_cursor=page.next_cursor,
@@ -75,7 +75,7 @@ def create_langfuse_secret(request: Request, form: SentForm, res: Res) -> Respon
 
     def save(body: LangfuseSecretCreate) -> str:
         with res.db.begin() as session:
-            row = service.create_langfuse_secret(session, body, res.secrets, res.clock())
+            row = secrets.create_langfuse_secret(session, body, res.secrets, res.clock())
             request.state.created = f"/api/v1/langfuse-secrets{path_of(row.id)}"
         return NAV
 
@@ -86,7 +86,7 @@ def create_langfuse_secret(request: Request, form: SentForm, res: Res) -> Respon
 def delete_langfuse_secret(secret_id: SecretId, res: Res) -> Response:
     """Delete a secret; it is invalid at once."""
     with res.db.begin() as session:
-        service.delete_secret(session, None, secret_id)
+        secrets.delete_secret(session, None, secret_id)
     return RedirectResponse(NAV, SEE_OTHER)
 
 
@@ -95,7 +95,7 @@ def show_webhook(request: Request, benchmark_id: BenchmarkId, res: Res) -> Respo
     """The address and the secrets with which other programs start runs of a benchmark."""
     with res.db.read() as session:
         benchmark = get_benchmark(session, benchmark_id)
-        secrets = queries.list_secrets(session, benchmark_id, PageQuery(MAX_LIMIT)).rows
+        stored = queries.list_secrets(session, benchmark_id, PageQuery(MAX_LIMIT)).rows
     address = path_of("benchmarks", benchmark_id)
     name = name_of_benchmark(benchmark.id, benchmark.metadata_)
     response = render_page(
@@ -107,7 +107,7 @@ def show_webhook(request: Request, benchmark_id: BenchmarkId, res: Res) -> Respo
         has_secrets=True,
         steps=[Crumb("Benchmarks", "/benchmarks"), Crumb(name, address)],
         address=f"{address}/webhook",
-        secrets=secrets,
+        secrets=stored,
         secret=find_secret(request, res.secrets),
         call_url=f"{public_url(request)}/api/v1/webhooks{address}/runs",
     )
@@ -118,7 +118,7 @@ def show_webhook(request: Request, benchmark_id: BenchmarkId, res: Res) -> Respo
 def create_webhook_secret(request: Request, benchmark_id: BenchmarkId, res: Res) -> Response:
     """Create a secret and show it once; earlier ones stay valid until they are deleted."""
     with res.db.begin() as session:
-        created = service.create_webhook_secret(session, benchmark_id, res.secrets, res.clock())
+        created = secrets.create_webhook_secret(session, benchmark_id, res.secrets, res.clock())
     address = path_of("benchmarks", benchmark_id, "webhook")
     return redirect_with_secret(request, address, created.text.reveal(), res.secrets)
 
@@ -127,7 +127,7 @@ def create_webhook_secret(request: Request, benchmark_id: BenchmarkId, res: Res)
 def delete_webhook_secret(benchmark_id: BenchmarkId, secret_id: SecretId, res: Res) -> Response:
     """Delete a secret; it is invalid at once."""
     with res.db.begin() as session:
-        service.delete_secret(session, benchmark_id, secret_id)
+        secrets.delete_secret(session, benchmark_id, secret_id)
     return RedirectResponse(path_of("benchmarks", benchmark_id, "webhook"), SEE_OTHER)
 
 
