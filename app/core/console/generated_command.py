@@ -1,5 +1,6 @@
 """Commands whose parameters are data, such as the fields of a schema."""
 
+import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -60,3 +61,14 @@ def build_command(
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.command(name, cls=Command, help=help_text)(GeneratedFunction(name, run, parameters))
     return typer.main.get_command(app)
+
+
+def indefinite(noun: str) -> str:
+    """The noun with its indefinite article."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
+def import_object(location: str) -> Any:
+    """The object at `module:attribute`."""
+    module, _, attribute = location.partition(":")
+    return getattr(importlib.import_module(module), attribute)

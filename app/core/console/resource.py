@@ -5,7 +5,6 @@ and `update` are the fields of the API's own request schemas: a new field of a s
 option, without any change here or in the domain's `cli` module.
 """
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -19,6 +18,8 @@ from app.core.console.generated_command import (
     GeneratedFunction,
     Values,
     build_command,
+    import_object,
+    indefinite,
 )
 from app.core.console.request_bodies import clear_fields, name_options, read_body
 from app.core.console.shell_completion import complete_ids
@@ -156,12 +157,7 @@ class Resource:
             help_text=help_text,
         )
 
-    def add_show(
-        self,
-        *,
-        help_text: str,
-        print_one: Callable[[JSON], None] | None = None,
-    ) -> None:
+    def add_show(self, *, help_text: str, print_one: Callable[[JSON], None] | None = None) -> None:
         """Add `show`; `print_one` prints one resource for people."""
 
         def run(values: Values) -> None:
@@ -391,17 +387,6 @@ def print_resource(resource: JSON) -> None:
             for name, value in resource.items()
         }
     )
-
-
-def indefinite(noun: str) -> str:
-    """The noun with its indefinite article."""
-    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
-
-
-def import_object(location: str) -> Any:
-    """The object at `module:attribute`."""
-    module, _, attribute = location.partition(":")
-    return getattr(importlib.import_module(module), attribute)
 
 
 def _open_api() -> "AbstractContextManager[ApiClient]":
