@@ -9,7 +9,10 @@ import pytest
 from app.core.clock import utc_now
 from app.jobs.handlers import JobContext, WorkerStopping
 from app.jobs.queue import enqueue
+from app.results.plan import RunPlan
+from app.results.queries import get_run
 from app.runs import write_back
+from app.runs.plan_builder import collect_lock
 from app.runs.retention import purge_runs_before
 from tests.integration.langfuse.test_sdk_round_trip import sdk_of
 from tests.integration.langfuse.test_source_runs import agent
@@ -17,6 +20,7 @@ from tests.support.langfuse import FakeLangfuse
 from tests.support.langfuse.faults import HtmlResponse, ModifiedResponse, RateLimited, RespondsWith
 from tests.support.langfuse.records import DEFAULT_TIME, Score
 from tests.support.service import JSON, Service, pointers
+from tests.support.stored import DatabaseReader
 
 EVENTS = "/ingestion"
 ALL = {"kpis": True, "metrics": True}
@@ -94,14 +98,15 @@ def test_write_back__collections_do_not_wait_for_it(
 ) -> None:
     langfuse.experiment(items=3)
     benchmark(service, langfuse)
-    service.complete_run()
+    run_id = str(service.complete_run()["id"])
+    rows = DatabaseReader(service.resources.db.url)
+    lock = rows.value("SELECT lock FROM procrastinate_jobs WHERE task_name = 'runs.write_back'")
     with service.resources.db.read() as session:
-        locks = session.connection().exec_driver_sql(
-            "SELECT task_name, lock FROM procrastinate_jobs"
-            " WHERE task_name IN ('runs.collect', 'runs.write_back')"
-        )
-        lock_of = {row.task_name: row.lock for row in locks}
-    assert lock_of["runs.write_back"] == f"write-back:{lock_of['runs.collect']}"
+        plan = RunPlan.model_validate(get_run(session, run_id).plan)
+        lock_of_collection = collect_lock(session, plan, service.resources)
+
+    assert lock_of_collection
+    assert lock == f"write-back:{lock_of_collection}"
 
 
 def test_write_back__sdk_reads_the_scores(service: Service, langfuse: FakeLangfuse) -> None:
