@@ -35,6 +35,7 @@ class RunningService(NamedTuple):
 
     client: httpx.Client
     pid: int
+    data_dir: Path
 
 
 def measure() -> Iterator[BenchRow]:
@@ -95,9 +96,10 @@ def served() -> Iterator[RunningService]:
     port = free_port()
     key = "a-key-for-the-benchmark-of-memory"
     with tempfile.TemporaryDirectory(dir=_reachable()) as folder:
+        data_dir = Path(folder) / "data"
         environment = {
             **os.environ,
-            "MOSAICO_DATA_DIR": str(Path(folder) / "data"),
+            "MOSAICO_DATA_DIR": str(data_dir),
             "MOSAICO_PORT": str(port),
             "MOSAICO_ADMIN_KEY": key,
         }
@@ -116,7 +118,7 @@ def served() -> Iterator[RunningService]:
                 trust_env=False,
                 timeout=300,
             ) as client:
-                yield RunningService(client, process.pid)
+                yield RunningService(client, process.pid, data_dir)
         finally:
             process.terminate()
             process.communicate(timeout=60)

@@ -1,0 +1,206 @@
+"""Whole runs of growing size: time and CPU per trace, memory of each process, and a peer in pandas."""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import httpx
+import psycopg
+
+from app.metrics.engine import score_chunk
+from app.metrics.registry import default_refs, load_metrics
+from app.postgres.server import EmbeddedPostgres
+from app.traces.ndjson import iter_traces
+from benchmarks.large.processes import cpu_seconds_by_role, peak_mib_by_role
+from benchmarks.memory import RunningService, run_to_end, served
+from benchmarks.result_rows import BenchRow
+from benchmarks.traces import long_pair
+
+SIZES: Final = tuple(
+    int(size) for size in os.environ.get("MOSAICO_BENCH_SIZES", "10000,100000").split(",")
+)
+METRICS: Final = ("ROUGE", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE")
+PROCESSES: Final = 2  # metric processes of the service, and processes of the peer
+WARM_UP: Final = 2_000
+LIMIT_MIB: Final = {"api": 150, "scheduler": 150, "worker": 300, "metric child": 200}
+
+PHASES: Final = """
+    SELECT extract(epoch FROM collection.completed_at - run.started_at)::float8,
+           extract(epoch FROM max(shard.done_at) - collection.completed_at)::float8,
+           extract(epoch FROM run.completed_at - max(shard.done_at))::float8
+    FROM benchmark_runs AS run JOIN collections AS collection ON collection.id = collection_id
+    JOIN run_shards AS shard ON shard.run_seq = run.seq WHERE run.run_name = %s
+    GROUP BY run.id, collection.id
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargeRun:
+    """What one run of a size cost; `cpu_s` by role from POST to COMPLETED, peaks in MiB."""
+
+    size: int
+    upload_s: float
+    collect_s: float
+    score_s: float
+    finish_s: float
+    cpu_s: dict[str, float]
+    peaks: dict[str, float]
+
+    @property
+    def run_s(self) -> float:
+        return self.collect_s + self.score_s + self.finish_s
+
+
+def measure() -> Iterator[BenchRow]:
+    with served() as service, TemporaryDirectory() as folder:
+        benchmark = {"id": "large", "datasetRef": "large", "metrics": [*METRICS]}
+        service.client.post("/agents", json={"id": "large", "name": "l"}).raise_for_status()
+        service.client.post("/benchmarks", json=benchmark).raise_for_status()
+        _measured_run(service, _write_traces(Path(folder), WARM_UP))
+        runs = []
+        for size in SIZES:
+            file = _write_traces(Path(folder), size)
+            runs.append(_measured_run(service, file))
+            yield from _rows(runs[-1], _metrics_cpu_s(file), _peer_seconds(file))
+        yield _growth(runs)
+
+
+def _measured_run(service: RunningService, file: Path) -> LargeRun:
+    client, postgres = service.client, EmbeddedPostgres(service.data_dir)
+    postmaster = postgres.status().pid
+    assert postmaster is not None
+    upload_s = _upload(client, file)
+    before = cpu_seconds_by_role(service.pid, postmaster)
+    body = {"benchmarkId": "large", "agentId": "large", "runName": file.stem}
+    run_to_end(client, body)
+    after = cpu_seconds_by_role(service.pid, postmaster)
+    with psycopg.connect(postgres.url()) as connection:
+        phases = connection.execute(PHASES, [file.stem]).fetchone()
+    assert phases is not None
+    return LargeRun(
+        size=int(file.stem),
+        upload_s=upload_s,
+        collect_s=phases[0],
+        score_s=phases[1],
+        finish_s=phases[2],
+        cpu_s={role: after[role] - before.get(role, 0.0) for role in sorted(after)},
+        peaks=peak_mib_by_role(service.pid, postmaster),
+    )
+
+
+def _write_traces(folder: Path, size: int) -> Path:
+    file = folder / f"{size}.jsonl"
+    with file.open("w") as lines:
+        # Texts that no other size has: nothing may be found in a cache.
+        lines.writelines(
+            json.dumps({**long_pair(number), "input": f"{size}-{number}"}) + "\n"
+            for number in range(size)
+        )
+    return file
+
+
+def _upload(client: httpx.Client, file: Path) -> float:
+    began = time.perf_counter()
+    with file.open("rb") as lines:
+        client.post(
+            "/local-datasets",
+            params={"name": "large", "runName": file.stem},
+            content=lines,
+            headers={"Content-Type": "application/x-ndjson"},
+        ).raise_for_status()
+    return time.perf_counter() - began
+
+
+def _metrics_cpu_s(file: Path) -> float:
+    """CPU seconds of the metrics alone: one process, no database, after a warm-up."""
+    load_metrics()
+    refs = default_refs(METRICS)
+    with file.open("rb") as lines:
+        traces = list(iter_traces(lines))
+    score_chunk(traces[:100], refs)
+    began = time.process_time()
+    score_chunk(traces, refs)
+    return time.process_time() - began
+
+
+def _peer_seconds(file: Path) -> float:
+    """Seconds of pandas, rouge-score and sacrebleu in a pool of processes, from file to means."""
+    import pandas as pd
+
+    with ProcessPoolExecutor(PROCESSES) as pool:
+        pool.submit(_peer_scores, [("a", "a")]).result()
+        began = time.perf_counter()
+        frame = pd.read_json(file, lines=True)
+        pairs = list(zip(frame["expectedOutput"], frame["output"], strict=True))
+        chunks = [pairs[start : start + 500] for start in range(0, len(pairs), 500)]
+        rows = [row for chunk in pool.map(_peer_scores, chunks) for row in chunk]
+        pd.DataFrame(rows, columns=[*METRICS]).mean()
+        return time.perf_counter() - began
+
+
+def _peer_scores(pairs: list[tuple[str, str]]) -> list[tuple[float, ...]]:
+    from rouge_score.rouge_scorer import RougeScorer
+    from sacrebleu import sentence_bleu
+
+    from benchmarks.metrics import Pair, naive_overlap
+
+    scorer = RougeScorer(["rougeL"])
+    return [
+        (
+            scorer.score(expected, output)["rougeL"].fmeasure,
+            sentence_bleu(output, [expected], use_effective_order=True).score / 100,
+            *naive_overlap(Pair(expected, output)),
+        )
+        for expected, output in pairs
+    ]
+
+
+def _rows(run: LargeRun, metrics_cpu_s: float, peer_s: float) -> Iterator[BenchRow]:
+    cpu_s = sum(run.cpu_s.values())
+    parts = ", ".join(f"{role} {seconds:.1f}" for role, seconds in run.cpu_s.items())
+    yield BenchRow(
+        f"E1 {run.size}",
+        "CPU of all processes ≤ 2× that of the metrics alone",
+        cpu_s / metrics_cpu_s,
+        cpu_s <= 2 * metrics_cpu_s,
+        f"{cpu_s:.1f} s ({parts}) beside {metrics_cpu_s:.1f} s",
+    )
+    whole_s = run.upload_s + run.run_s
+    yield BenchRow(
+        f"peer {run.size}",
+        "upload and run ≥ 8× faster than pandas, rouge-score and sacrebleu",
+        peer_s / whole_s,
+        peer_s >= 8 * whole_s,
+        f"{whole_s:.1f} s (upload {run.upload_s:.1f}, collect {run.collect_s:.1f},"
+        f" score {run.score_s:.1f}, finish {run.finish_s:.1f}) beside {peer_s:.1f} s"
+        f" in {PROCESSES} processes",
+    )
+    yield BenchRow(
+        f"upload {run.size}",
+        "≤ 1/3 of the whole",
+        run.upload_s / whole_s,
+        run.upload_s <= whole_s / 3,
+        f"{run.upload_s:.1f} of {whole_s:.1f} s",
+    )
+    for role, limit in LIMIT_MIB.items():
+        mib = run.peaks.get(role, 0.0)
+        yield BenchRow(
+            f"{role} {run.size}", f"≤ {limit} MiB", mib / limit, mib <= limit, f"{mib:.0f} MiB"
+        )
+
+
+def _growth(runs: list[LargeRun]) -> BenchRow:
+    per_trace = [(run.upload_s + run.run_s) / run.size * 1e6 for run in runs]
+    ratio = max(per_trace) / min(per_trace)
+    sizes = ", ".join(
+        f"{micros:.0f} at {run.size}" for micros, run in zip(per_trace, runs, strict=True)
+    )
+    return BenchRow(
+        "time per trace", "within 1.2× of each other", ratio, ratio <= 1.2, f"µs: {sizes}"
+    )
