@@ -16,10 +16,11 @@ from app.core.encryption import (
 )
 from app.core.http.network_policy import HTTPS_PORT, WEB_PORTS, OutboundPolicy, parse_networks
 from app.core.key_rotation import list_encrypted_columns, require_known_keys
+from app.core.llm_server import configured_llm_server
 from app.core.logging import LogFormat, configure_logging
 from app.core.migrations import require_current_schema
 from app.core.production_checks import require_restricted_role
-from app.core.resources import LlmServer, Resources
+from app.core.resources import Resources
 from app.core.secret_files import read_secret_file
 from app.core.settings import Settings
 from app.core.smtp import SmtpServer, parse_smtp_url
@@ -84,7 +85,7 @@ def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterat
                     "false_pages_per_month": str(settings.false_pages_per_month or ""),
                     "require_if_match": "yes" if settings.require_if_match else "",
                 },
-                llm_server=llm_access(settings),
+                llm_server=configured_llm_server(settings),
                 model_keys=model_keys(settings),
                 smtp=mail_access(settings),
             )
@@ -134,19 +135,6 @@ def outbound_policy(settings: Settings) -> OutboundPolicy:
     return OutboundPolicy(
         allowed=parse_networks(settings.outbound_allow or ""),
         public_ports=frozenset({HTTPS_PORT}) if settings.in_production else WEB_PORTS,
-    )
-
-
-def llm_access(settings: Settings) -> LlmServer | None:
-    """The server of models that metrics ask; None when there is none."""
-    if settings.llm_base_url is None:
-        return None
-    key = settings.llm_api_key
-    return LlmServer(
-        base_url=settings.llm_base_url.rstrip("/"),
-        api_key=Secret(key.get_secret_value()) if key else None,
-        model=settings.llm_model,
-        embeddings_model=settings.embeddings_model,
     )
 
 

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from app.metrics.offline_models import LlmOptions
     from app.traces.execution.items import DatasetItem
     from app.traces.types import ToolCall, Trace, TraceOutcome
     from mosaico.async_client import AsyncClient
@@ -19,6 +20,7 @@ __all__ = (
     "AsyncClient",
     "Client",
     "DatasetItem",
+    "LlmOptions",
     "MosaicoError",
     "ToolCall",
     "Trace",
@@ -34,6 +36,7 @@ _MODULES = {
     "AsyncClient": "mosaico.async_client",
     "Client": "mosaico.client",
     "DatasetItem": "app.traces.execution.items",
+    "LlmOptions": "app.metrics.offline_models",
     "MosaicoError": "mosaico.errors",
     "ToolCall": "app.traces.types",
     "Trace": "app.traces.types",

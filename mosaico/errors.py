@@ -13,12 +13,14 @@ from app.core.errors import (
     Unauthorized,
     Unavailable,
 )
+from app.llm.request_budget import LlmBudgetExhausted
 
 __all__ = (
     "Conflict",
     "ErrorItem",
     "Forbidden",
     "Invalid",
+    "LlmBudgetExhausted",
     "MosaicoError",
     "NotFound",
     "TooLarge",

@@ -11,6 +11,7 @@ from app.gate.file_gate import gate_files, select_gated
 from app.gate.rules import GateTerms
 from app.metrics.aggregate import reason_name
 from app.metrics.file_scores import score_file
+from app.metrics.offline_models import LlmOptions, OfflineModels
 from app.reporting.file_comparison import compare_results, select_compared
 from mosaico._inputs import (
     Metrics,
@@ -32,19 +33,24 @@ def score(
     formula: str | None = None,
     columns: Mapping[str, str] | None = None,
     input_format: str | None = None,
+    llm: LlmOptions | None = None,
 ) -> Scores:
     """The metrics of some results, and the KPI of a formula over them.
 
     `metrics` are names such as `"ROUGE"` and objects such as `{"key": "ROUGE", "options":
-    {"useStemmer": True}}`; without them, all metrics with a value are computed. `columns` names the
-    columns of fields, such as `{"output": "answer"}`; the others are guessed. Without any result
-    there are no rows.
-    Raises: `Invalid` for a row, column, option or formula that is not valid, `NotFound` for an
-            unknown metric.
+    {"useStemmer": True}}`; without them, all metrics with a value that call no model are computed.
+    `columns` names the columns of fields, such as `{"output": "answer"}`; the others are guessed.
+    `llm` has the model server of metrics that call a model, and a budget. Without any result there
+    are no rows.
+    Raises: `Invalid` for a row, column, option or formula that is not valid, and when no model can be
+            called, `NotFound` for an unknown metric, `Unavailable` when the model server does not
+            respond, `LlmBudgetExhausted` when a limit of `llm` does not suffice.
     """
     remarks: list[str] = []
     reader = open_reader(remarks, columns, input_format)
-    scores = score_file(source_of(results, "results"), metrics_text(metrics), formula, reader)
+    models = OfflineModels(llm)
+    source = source_of(results, "results")
+    scores = score_file(source, metrics_text(metrics), formula, reader, models)
     kpi = scores.kpi
     return Scores(
         metrics=scores.aggregates,
@@ -53,6 +59,7 @@ def score(
                 trace_id=row.trace_id,
                 values=dict(zip(scores.aggregates, row.values, strict=True)),
                 missing={key: reason_name(missing) for key, missing in row.missing.items()},
+                reasons=row.reasons or {},
             )
             for row in scores.rows
         ],
@@ -60,6 +67,7 @@ def score(
         kpi=kpi.value if kpi else None,
         kpi_reason=kpi.reason if kpi else None,
         remarks=remarks,
+        llm_usage=models.usage,
     )
 
 
@@ -70,18 +78,21 @@ def compare(
     metrics: Metrics | None = None,
     columns: Mapping[str, str] | None = None,
     input_format: str | None = None,
+    llm: LlmOptions | None = None,
 ) -> ResultComparison:
     """The comparison of a candidate with a base: verdict, interval, flipped items.
 
-    `metrics` decide together; without them one primary metric decides. `columns` as for `score`.
+    `metrics` decide together; without them one primary metric decides. `columns` and `llm` as for
+    `score`.
     Raises: as `score`, and `NothingToGate` for a side without results.
     """
     remarks: list[str] = []
     reader = open_reader(remarks, columns, input_format)
     sources = source_of(base, "base"), source_of(candidate, "candidate")
-    selected = select_compared(metrics_text(metrics), reader, sources)
+    selected = select_compared(metrics_text(metrics), reader, sources, OfflineModels(llm))
     return ResultComparison(
-        files=replace(compare_results(*sources, selected, reader), remarks=remarks)
+        files=replace(compare_results(*sources, selected, reader), remarks=remarks),
+        llm_usage=selected.models.usage,
     )
 
 
@@ -96,6 +107,7 @@ def gate(
     inconclusive_passes: bool | None = None,
     columns: Mapping[str, str] | None = None,
     input_format: str | None = None,
+    llm: LlmOptions | None = None,
 ) -> GateReport:
     """Whether a candidate passes against its baseline: it fails when a change for the worse is proved.
 
@@ -103,7 +115,7 @@ def gate(
     are judged together; without them one primary metric is judged. `max_drop` is the largest change
     for the worse that does not count; `non_inferiority_margins` are changes for the worse that must
     be ruled out. `inconclusive_passes` None lets an inconclusive outcome pass unless such a margin
-    requires a proof.
+    requires a proof. `llm` as for `score`.
     Raises: as `compare`, and `Invalid` for a limit that is not a positive number.
     """
     terms = GateTerms(
@@ -112,6 +124,7 @@ def gate(
         inconclusive_passes=inconclusive_passes,
     )
     reader = open_reader([], columns, input_format)
-    selected = select_gated(metrics_text(metrics), kpis or {}, terms)
+    selected = select_gated(metrics_text(metrics), kpis or {}, terms, OfflineModels(llm))
     sources = source_of(baseline, "baseline"), source_of(candidate, "candidate")
-    return GateReport(result=gate_files(*sources, selected, terms, reader))
+    result = gate_files(*sources, selected, terms, reader)
+    return GateReport(result=result, llm_usage=selected.models.usage)

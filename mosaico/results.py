@@ -1,7 +1,7 @@
 """What `score`, `compare` and `gate` return; each shows itself in a notebook."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from app.gate import reports
 from app.gate.rules import GateCheck, GateOutcome, GateResult
 from app.kpis.verdict_types import ValueVerdict
 from app.metrics.aggregate import STATISTICS, Aggregate
+from app.metrics.offline_models import LlmUsage, ModelUsage
 from app.reporting import comparison_page as page
 from app.statistics.verdict_rules import Verdict
 from mosaico.tables import frame_of, html_of, text_of
@@ -25,6 +26,8 @@ __all__ = (
     "GateCheck",
     "GateOutcome",
     "GateReport",
+    "LlmUsage",
+    "ModelUsage",
     "ResultComparison",
     "ScoredRow",
     "Scores",
@@ -37,11 +40,15 @@ _CHANGE_COLUMNS = ("verdict", "baseline", "candidate", "change", "low", "high", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredRow:
-    """The values of one result by metric; a missing value is None, with its reason in `missing`."""
+    """The values of one result by metric; a missing value is None, with its reason in `missing`.
+
+    `reasons` are what a model wrote about its values.
+    """
 
     trace_id: str
     values: Mapping[str, float | None]
     missing: Mapping[str, str]
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -50,7 +57,7 @@ class Scores:
 
     `metrics` has the statistics by metric, `rows` one row for each result, in their order. `kpi` is
     the value of the `formula`; when it is undefined it is None, and `kpi_reason` says why. `remarks`
-    say how the results were read.
+    say how the results were read. `llm_usage` is what metrics that call a model took.
     """
 
     metrics: Mapping[str, Aggregate]
@@ -59,6 +66,7 @@ class Scores:
     kpi: float | None = None
     kpi_reason: str | None = None
     remarks: Sequence[str] = ()
+    llm_usage: LlmUsage = field(default_factory=LlmUsage)
 
     def __getitem__(self, metric: str) -> float | None:
         """The mean of a metric over the items. Raises: `KeyError` for a metric without any value."""
@@ -92,10 +100,11 @@ class ResultComparison:
     """The comparison of a candidate with a base.
 
     `comparison` is the whole comparison as the API returns it. `remarks` say how the results were
-    read.
+    read. `llm_usage` is what metrics that call a model took.
     """
 
     files: page.ComparedFiles
+    llm_usage: LlmUsage = field(default_factory=LlmUsage)
 
     @property
     def comparison(self) -> Comparison:
@@ -156,9 +165,13 @@ class ResultComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class GateReport:
-    """The outcome of a gate: whether a candidate passes, and why."""
+    """The outcome of a gate: whether a candidate passes, and why.
+
+    `llm_usage` is what metrics that call a model took.
+    """
 
     result: GateResult
+    llm_usage: LlmUsage = field(default_factory=LlmUsage)
 
     @property
     def outcome(self) -> GateOutcome:

@@ -8,17 +8,8 @@ from app.core.clock import Clock, utc_now
 from app.core.db import Database
 from app.core.encryption import Secret, SecretBox
 from app.core.http.network_policy import PUBLIC_ONLY, OutboundPolicy
+from app.core.llm_server import LlmServer
 from app.core.smtp import SmtpServer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlmServer:
-    """A model server with an OpenAI-compatible API, and the default models of metrics."""
-
-    base_url: str
-    api_key: Secret | None = None
-    model: str | None = None
-    embeddings_model: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

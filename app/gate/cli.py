@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,10 +21,19 @@ from app.core.console.terminal import (
 )
 from app.core.errors import Invalid, NotFound
 from app.metrics.file_options import METRICS_HELP, Config, FileMetrics, choose_metrics
+from app.metrics.model_options import (
+    CacheFolder,
+    MaxRequests,
+    MaxUsd,
+    ModelLimits,
+    PricesFile,
+    open_models,
+)
 from app.traces.file_options import InputFormat, MapColumns, open_reader
 
 if TYPE_CHECKING:
     from app.gate.rules import GateResult, GateTerms
+    from app.metrics.offline_models import OfflineModels
     from app.traces.trace_file import TraceReader
 
 PATH = "/benchmark-runs"
@@ -103,6 +112,10 @@ def gate(
     ] = None,
     map_columns: MapColumns = None,
     input_format: InputFormat = None,
+    max_requests: MaxRequests = None,
+    max_usd: MaxUsd = None,
+    prices: PricesFile = None,
+    cache: CacheFolder = None,
     junit: Annotated[
         Path | None,
         typer.Option("--junit", metavar="FILE", help="Also write the result as JUnit XML to FILE."),
@@ -150,22 +163,27 @@ def gate(
         is_chosen_baseline=baseline is not None,
     )
     load_metrics(warn_failed_plugin)
+    limits = ModelLimits(max_requests, max_usd, prices, cache)
+    usage: dict[str, Any] | None = None
     if is_file_name(run):
         reader = open_reader(map_columns, input_format)
         files = _file_pair(run, baseline)
         chosen = choose_metrics(metrics, config)
-        result = _gate_files(files, terms, chosen, _parse_pairs("--kpi", kpi), reader)
+        kpis = _parse_pairs("--kpi", kpi)
+        with open_models(limits) as models:
+            result = _gate_files(files, terms, chosen, kpis, reader, models)
+        usage = models.usage.as_json() if models.usage else None
     else:
-        if metrics or config or kpi or map_columns or input_format:
+        if metrics or config or kpi or map_columns or input_format or any(limits):
             raise WrongUsage(
-                "--metrics, --config, --kpi, --map and --input-format apply to files only; a run has"
-                " its own metrics",
+                "--metrics, --config, --kpi, --map, --input-format and the options of models apply to"
+                " files only; a run has its own metrics",
                 hint="remove these options; --max-drop NAME=DROP names what to judge",
             )
         with open_api(COMPARISON_TIMEOUT_S) as api:
             result = gate_run(api, run, baseline, terms)
             print_status(f"page: {api.pages_url}{run_page_path(result.candidate)}")
-    _print(result, output)
+    _print(result, output, usage)
     if junit is not None:
         write_text(junit, gate_junit(result))
     raise typer.Exit(result.exit_code)
@@ -189,11 +207,12 @@ def _gate_files(
     chosen: FileMetrics,
     kpis: dict[str, str],
     reader: "TraceReader",
+    models: "OfflineModels",
 ) -> "GateResult":
     from app.gate.file_gate import gate_files, select_gated
 
     try:
-        selected = select_gated(chosen.metrics, chosen.kpis | kpis, terms)
+        selected = select_gated(chosen.metrics, chosen.kpis | kpis, terms, models)
     except NotFound as error:
         raise WrongUsage(str(error), hint="`mosaico plugins` lists the metrics") from error
     except Invalid as error:
@@ -235,7 +254,7 @@ def _parse_margin(name: str, text: str) -> float:
     return margin
 
 
-def _print(result: "GateResult", output: GateFormat) -> None:
+def _print(result: "GateResult", output: GateFormat, usage: dict[str, Any] | None) -> None:
     from app.gate.reports import (
         CHECK_TITLES,
         FIGURE_TITLES,
@@ -248,7 +267,7 @@ def _print(result: "GateResult", output: GateFormat) -> None:
     )
 
     if output is GateFormat.JSON:
-        print_json(gate_json(result))
+        print_json({**gate_json(result), **({"llmUsage": usage} if usage else {})})
         return
     if output is GateFormat.MARKDOWN:
         print_result(gate_markdown(result).rstrip("\n"))

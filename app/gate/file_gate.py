@@ -5,14 +5,20 @@ from collections.abc import Mapping
 from app.comparison.pair_comparison import compare
 from app.gate.offline_gate import OfflineMetrics, pair_files, select_metrics
 from app.gate.rules import GateResult, GateTerms, decide
+from app.metrics.offline_models import OfflineModels
 from app.traces.import_file import ResultSource
 from app.traces.trace_file import TraceReader
 
 
-def select_gated(metrics: str | None, kpis: Mapping[str, str], terms: GateTerms) -> OfflineMetrics:
+def select_gated(
+    metrics: str | None,
+    kpis: Mapping[str, str],
+    terms: GateTerms,
+    models: OfflineModels | None = None,
+) -> OfflineMetrics:
     """The metrics and KPIs that the terms and the user name. Raises as `select_metrics`."""
     limited = [*terms.max_drop, *terms.non_inferiority_margins]
-    return select_metrics(metrics, kpis, limited=limited)
+    return select_metrics(metrics, kpis, limited=limited, models=models)
 
 
 def gate_files(

@@ -17,9 +17,9 @@ from app.formula import compile_formula
 from app.gate.rules import NothingToGate
 from app.kpis.evaluate import PlannedKpi, evaluate_kpis
 from app.metrics.aggregate import Aggregate, with_run_value
-from app.metrics.engine import measure_all
 from app.metrics.metric_names import column_of_name, parse_metrics
 from app.metrics.model_metrics import is_remote
+from app.metrics.offline_models import OfflineModels
 from app.metrics.registry import (
     column_of,
     default_refs,
@@ -61,13 +61,14 @@ class OfflineMetrics(NamedTuple):
     """The metrics and KPIs that are computed for both files.
 
     `columns` are the columns of metrics by the names that a user gave them. `requested` are the
-    metrics, by column, and the KPIs, by name, that were named as such.
+    metrics, by column, and the KPIs, by name, that were named as such. `models` measures.
     """
 
     refs: tuple[MetricRef, ...]
     kpis: tuple[PlannedKpi, ...]
     columns: Mapping[str, str]
     requested: tuple[str, ...]
+    models: OfflineModels
 
 
 class _MeasuredFile(NamedTuple):
@@ -114,14 +115,17 @@ class _MeasuredTrace(NamedTuple):
 
 
 def select_metrics(
-    metrics: str | None, kpis: Mapping[str, str], limited: Sequence[str] = ()
+    metrics: str | None,
+    kpis: Mapping[str, str],
+    limited: Sequence[str] = (),
+    models: OfflineModels | None = None,
 ) -> OfflineMetrics:
     """The metrics of a list (`parse_metrics`), KPIs as formulas by name, and what `limited` names
-    besides the KPIs; without any name all metrics with a better side.
+    besides the KPIs; without any name all metrics with a better side that call no model.
 
-    Raises: `NotFound` for an unknown metric, `Invalid` for a wrong formula, for a metric that calls a
-            model and for a value of the whole run that is not computed from counts, `NothingToGate`
-            for an empty list.
+    Raises: `NotFound` for an unknown metric, `Invalid` for a wrong formula and for a value of the
+            whole run that is not computed from counts, `LlmNotConfigured` for a metric that calls a
+            model when there is none, `NothingToGate` for an empty list.
     """
     named = {} if metrics is None else parse_metrics(metrics)
     if metrics is not None and not named:
@@ -140,16 +144,18 @@ def select_metrics(
         refs.setdefault(column, ref_of_column(column))
     all_refs = tuple(refs.values()) or tuple(_default_metrics())
     for ref in all_refs:
-        if is_remote(ref) or (is_run_metric(ref) and not is_counted(ref)):
+        if is_run_metric(ref) and not is_counted(ref):
             raise Invalid(
                 f"the metric {ref.key} cannot be computed from a file of traces; start runs of a"
                 " benchmark with it, and name the run IDs"
             )
+    models = models or OfflineModels()
     return OfflineMetrics(
-        all_refs,
+        models.with_models(all_refs),
         tuple(_plan_kpi(name, text) for name, text in kpis.items()),
         columns=columns,
         requested=(*requested, *kpis),
+        models=models,
     )
 
 
@@ -214,7 +220,7 @@ def _measure_file(
         if isinstance(provider := provider_for(metric.ref), CountedMetric)
     }
     with reader.open(path) as source:
-        traces = list(_measure_traces(source, metrics.refs, counted))
+        traces = list(_measure_traces(source, metrics, counted))
     scored = [
         ScoredTrace(
             outcome=trace.attributes.outcome,
@@ -249,7 +255,7 @@ def _measure_file(
 
 
 def _measure_traces(
-    traces: Iterable[Trace], refs: Sequence[MetricRef], counted: Mapping[str, CountedMetric]
+    traces: Iterable[Trace], metrics: OfflineMetrics, counted: Mapping[str, CountedMetric]
 ) -> Iterator[_MeasuredTrace]:
     """The measured traces; only those that are being measured are kept in memory."""
     waiting = deque[Trace]()
@@ -259,7 +265,7 @@ def _measure_traces(
             waiting.append(trace)
             yield trace
 
-    for row in measure_all(remembered(), refs):
+    for row in metrics.models.measure_all(remembered(), metrics.refs):
         trace = waiting.popleft()
         summaries = {
             column: summarize_with(provider, [1.0], [trace])

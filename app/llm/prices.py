@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,11 @@ class NoPrice(AppError):
         )
 
 
+def parse_prices(table: Mapping[str, Any], source: str) -> dict[str, Price]:
+    """The prices of a table; `source` is its name in messages. Raises: InvalidInput."""
+    return {model: _price(source, model, entry) for model, entry in table.items()}
+
+
 def read_price(path: Path, model: str) -> Price | None:
     """The price of a model in a file `{"MODEL": {"input": 1.0, "output": 5.0}}`; None if absent.
 
@@ -45,15 +51,15 @@ def read_price(path: Path, model: str) -> Price | None:
     """
     table = read_object(path)
     entry = table.get(model)
-    return None if entry is None else _price(path, model, entry)
+    return None if entry is None else _price(str(path), model, entry)
 
 
-def _price(path: Path, model: str, value: Any) -> Price:
+def _price(source: str, model: str, value: Any) -> Price:
     try:
         return Price(input_usd=_dollars(value["input"]), output_usd=_dollars(value["output"]))
     except (KeyError, TypeError, ValueError):
         raise InvalidInput(
-            f"{path}: the price of {model} is not two numbers",
+            f"{source}: the price of {model} is not two numbers",
             hint='write {"MODEL": {"input": 1.0, "output": 5.0}}, in US dollars per million tokens',
         ) from None
 

@@ -5,10 +5,14 @@ import json
 from array import array
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from app.llm.conversation import Usage
+
+# A stored answer that is older is requested again.
+MAX_ANSWER_AGE: Final = timedelta(days=30)
 
 
 class ModelKind(StrEnum):
@@ -75,6 +79,14 @@ class BatchResponse(NamedTuple):
     answers: tuple[ModelAnswer, ...]
     usage: Usage
     cost_usd: float | None = None
+
+
+class RequestUsage(NamedTuple):
+    """The model, tokens and cost of one HTTP request; `cost_usd` is None when unknown."""
+
+    model: str
+    usage: Usage
+    cost_usd: float | None
 
 
 def request_key(server: str, request: ModelRequest) -> bytes:

@@ -18,10 +18,19 @@ from app.core.console.terminal import (
 )
 from app.core.errors import AppError
 from app.metrics.file_options import METRICS_HELP, Config, choose_metrics
+from app.metrics.model_options import (
+    CacheFolder,
+    MaxRequests,
+    MaxUsd,
+    ModelLimits,
+    PricesFile,
+    open_models,
+)
 from app.traces.file_options import InputFormat, MapColumns, open_reader
 
 if TYPE_CHECKING:
     from app.metrics.file_scores import FileScores
+    from app.metrics.offline_models import LlmUsage
 
 EXIT_UNDEFINED = 3
 STATISTICS = ("mean", "n", "std", "min", "max", "p50", "p95", "p99", "coverage")
@@ -60,31 +69,44 @@ def score(
     ] = None,
     map_columns: MapColumns = None,
     input_format: InputFormat = None,
+    max_requests: MaxRequests = None,
+    max_usd: MaxUsd = None,
+    prices: PricesFile = None,
+    cache: CacheFolder = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Compute metrics of a file of results. No server is needed.
 
-    Exit codes: 0 computed, 2 the file is missing or has no trace, 3 the formula is undefined, 65 a
-    line, metric option or formula is invalid, 66 a metric does not exist.
+    Metrics that call a model (docs/metrics.md) use the server of MOSAICO_LLM_BASE_URL, and only when
+    they are named.
+
+    Exit codes: 0 computed, 2 the file is missing or has no trace, 3 the formula is undefined or a
+    limit of requests does not suffice, 65 a line, metric option or formula is invalid, or no model is
+    configured, 66 a metric does not exist, 75 the model server does not respond.
     """
     from app.metrics.file_scores import score_file
     from app.metrics.registry import load_metrics
 
     load_metrics(warn_failed_plugin)
     metrics = choose_metrics(metrics, config).metrics
-    scores = score_file(file, metrics, formula, open_reader(map_columns, input_format))
+    reader = open_reader(map_columns, input_format)
+    with open_models(ModelLimits(max_requests, max_usd, prices, cache)) as models:
+        scores = score_file(file, metrics, formula, reader, models)
     if not scores.rows:
         raise EmptyTraceFile(
             f"{file} has no traces", hint="write one JSON object per line, or a CSV table"
         )
     _print_missing(scores)
-    (_print_json if output is OutputFormat.JSON else _print_table)(scores)
+    if output is OutputFormat.JSON:
+        _print_json(scores, models.usage)
+    else:
+        _print_table(scores)
     if scores.kpi is not None and scores.kpi.value is None:
         print_status(f"error: the formula is undefined: {scores.kpi.reason}")
         raise typer.Exit(EXIT_UNDEFINED)
 
 
-def _print_json(scores: "FileScores") -> None:
+def _print_json(scores: "FileScores", usage: "LlmUsage") -> None:
     """Print one JSON document, row by row so that a large file is not encoded as a whole."""
     keys = list(scores.aggregates)
     write = sys.stdout.write
@@ -92,12 +114,17 @@ def _print_json(scores: "FileScores") -> None:
     for index, row in enumerate(scores.rows):
         values = dict(zip(keys, row.values, strict=True))
         write(",\n" if index else "\n")
-        write(encode_json({"traceId": row.trace_id, "values": values}, sys.stdout))
+        document = {"traceId": row.trace_id, "values": values}
+        if row.reasons:
+            document["reasons"] = dict(row.reasons)
+        write(encode_json(document, sys.stdout))
     aggregates = {key: aggregate.as_json() for key, aggregate in scores.aggregates.items()}
     write(f'\n],"aggregates":{encode_json(aggregates, sys.stdout)}')
     if scores.formula is not None and scores.kpi is not None:
         kpi = {"formula": scores.formula.text, **scores.kpi._asdict()}
         write(f',"kpi":{encode_json(kpi, sys.stdout)}')
+    if usage:
+        write(f',"llmUsage":{encode_json(usage.as_json(), sys.stdout)}')
     write("}\n")
 
 

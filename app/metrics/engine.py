@@ -34,6 +34,7 @@ _NOT_THE_AGENT: Final[Mapping[TraceOutcome, MetricSkipped]] = {
     TraceOutcome.INFRA_ERROR: MetricSkipped(MetricSkipReason.INFRA_ERROR),
     TraceOutcome.JUDGE_ERROR: MetricSkipped(MetricSkipReason.JUDGE_ERROR),
 }
+_NO_INPUT: Final = MetricSkipped(MetricSkipReason.NO_INPUT)
 _NO_EXPECTED: Final = MetricSkipped(MetricSkipReason.NO_EXPECTED_OUTPUT)
 _NO_OUTPUT: Final = MetricSkipped(MetricSkipReason.NO_OUTPUT)
 _AGENT_FAILED: Final = MetricSkipped(MetricSkipReason.AGENT_ERROR)
@@ -171,7 +172,7 @@ def _computed(trace: Trace, provider: MetricProvider) -> Measurement:
         return NOT_SELECTED
     try:
         if not provider.supports(trace):
-            return _NOT_SUPPORTED
+            return _unsupported(trace, provider.spec)
         value = provider.compute(trace)
     except _PROVIDER_ERRORS as error:
         return failure_of(error)
@@ -225,9 +226,15 @@ def measure_without_computing(trace: Trace, provider: MetricProvider) -> Measure
     if measurement is not None:
         return measurement
     try:
-        return None if provider.supports(trace) else _NOT_SUPPORTED
+        return None if provider.supports(trace) else _unsupported(trace, provider.spec)
     except _PROVIDER_ERRORS as error:
         return failure_of(error)
+
+
+def _unsupported(trace: Trace, spec: MetricSpec) -> MetricSkipped:
+    # Few metrics need an input, so it is looked at only when the provider refuses the trace.
+    has_no_input = trace.input is None and Need.INPUT in spec.needs
+    return _NO_INPUT if has_no_input else _NOT_SUPPORTED
 
 
 def check_value(value: object, spec: MetricSpec) -> Measurement:

@@ -4,12 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import NamedTuple
 
-from app.core.errors import Invalid
 from app.formula import CompiledFormula, FormulaValue, Reference, compile_formula
 from app.metrics.aggregate import Aggregate, aggregate_measured, missing_counts, with_run_value
-from app.metrics.engine import measure_all
 from app.metrics.metric_names import parse_metrics
 from app.metrics.model_metrics import is_remote
+from app.metrics.offline_models import OfflineModels
 from app.metrics.registry import (
     column_of,
     default_refs,
@@ -38,23 +37,29 @@ class FileScores(NamedTuple):
 
 
 def score_file(
-    source: ResultSource, metrics: str | None, formula: str | None, reader: TraceReader
+    source: ResultSource,
+    metrics: str | None,
+    formula: str | None,
+    reader: TraceReader,
+    models: OfflineModels | None = None,
 ) -> FileScores:
-    """The metrics of a list (`parse_metrics`), by default all that have a value, and the KPI.
+    """The metrics of a list (`parse_metrics`), by default all that have a value and call no model,
+    and the KPI.
 
     The registry of metrics must be loaded. Without any result there are no rows.
     Raises: the errors of `reader`, `NotFound` for an unknown metric, `Invalid` for a wrong option or
-            formula and for a metric that calls a model.
+            formula; for metrics that call a model also those of `OfflineModels`.
     """
+    models = models or OfflineModels()
     refs = _select_metrics(metrics)
     compiled = None if formula is None else compile_formula(formula, names_of(refs.values()))
     for reference in compiled.references if compiled else ():
         # Scores in the traces that only the formula reads.
         refs.setdefault(column_of(reference.key), ref_of_column(reference.key))
-    selected = tuple(refs.values())
+    selected = models.with_models(refs.values())
     collector = _TraceCollector(selected)
     with reader.open(source) as traces:
-        rows = list(collector.collect_rows(measure_all(collector.collect(traces), selected)))
+        rows = list(collector.collect_rows(models.measure_all(collector.collect(traces), selected)))
     aggregates = collector.aggregate(rows)
     kpi = compiled.evaluate(_values(compiled.references, aggregates)) if compiled else None
     scores = FileScores(rows, aggregates, compiled, kpi)
@@ -76,11 +81,6 @@ def _select_metrics(metrics: str | None) -> dict[str, MetricRef]:
         refs = tuple(ref for ref in default_refs(plain_keys()) if not is_remote(ref))
     else:
         refs = tuple(parse_metrics(metrics).values())
-    for ref in filter(is_remote, refs):
-        raise Invalid(
-            f"{ref.key} calls a model, which needs the service; add it to a benchmark and start a"
-            " run of that benchmark"
-        )
     return {provider_for(ref).spec.key: ref for ref in refs}
 
 

@@ -1,7 +1,7 @@
 """Metrics whose values come from a model: their requests, and the values of the answers.
 
-Both are computed in a child process, like `compute` of every other metric, because they are code
-of a provider. In between `app.runs.llm_metrics` fetches the answers.
+Both are code of a provider, like `compute` of every other metric, and run in a child process of
+a worker. In between `app.metrics.remote_measurement` fetches the answers.
 """
 
 from collections.abc import Sequence

@@ -27,6 +27,7 @@ class Direction(StrEnum):
 class Need(StrEnum):
     """A text of the trace that a metric requires."""
 
+    INPUT = "INPUT"
     EXPECTED_OUTPUT = "EXPECTED_OUTPUT"
     OUTPUT = "OUTPUT"
 
@@ -34,6 +35,7 @@ class Need(StrEnum):
 class MetricSkipReason(StrEnum):
     """Why a metric does not apply to a trace. A skipped value is missing, never zero."""
 
+    NO_INPUT = "NO_INPUT"
     NO_EXPECTED_OUTPUT = "NO_EXPECTED_OUTPUT"
     NO_OUTPUT = "NO_OUTPUT"
     NOT_SUPPORTED = "NOT_SUPPORTED"

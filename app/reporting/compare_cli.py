@@ -21,11 +21,20 @@ from app.core.console.terminal import (
 )
 from app.core.errors import NotFound
 from app.metrics.file_options import METRICS_HELP, Config, choose_metrics
+from app.metrics.model_options import (
+    CacheFolder,
+    MaxRequests,
+    MaxUsd,
+    ModelLimits,
+    PricesFile,
+    open_models,
+)
 from app.traces.file_options import InputFormat, MapColumns, open_reader
 
 if TYPE_CHECKING:
     from app.comparison.schemas import Comparison
     from app.gate.offline_gate import OfflineMetrics
+    from app.metrics.offline_models import OfflineModels
     from app.reporting.comparison_page import ComparedFiles
     from app.traces.trace_file import TraceReader
 
@@ -52,6 +61,10 @@ def compare_files(
     config: Config = None,
     map_columns: MapColumns = None,
     input_format: InputFormat = None,
+    max_requests: MaxRequests = None,
+    max_usd: MaxUsd = None,
+    prices: PricesFile = None,
+    cache: CacheFolder = None,
     page: Annotated[
         Path | None,
         typer.Option(
@@ -66,7 +79,8 @@ def compare_files(
     docs/import.md lists the formats. Columns are guessed and shown; --map names them.
 
     Exit codes: 0 compared, 2 wrong options or no result in a file, 3 a file has too few valid
-    results, 65 a line of a file is invalid.
+    results, or a limit of model requests does not suffice, 65 a line of a file is invalid, or no model
+    is configured, 75 the model server does not respond.
     """
     from app.reporting.comparison_page import html_comparison, verdict_of
     from app.reporting.file_comparison import compare_results
@@ -76,13 +90,17 @@ def compare_files(
         _require_own_file(target, (base, candidate))
     remarks: list[str] = []
     reader = open_reader(map_columns, input_format, remarks.append)
-    selected = _select(choose_metrics(metrics, config).metrics, reader, (base, candidate))
-    files = replace(compare_results(base, candidate, selected, reader), remarks=remarks)
+    chosen = choose_metrics(metrics, config).metrics
+    with open_models(ModelLimits(max_requests, max_usd, prices, cache)) as models:
+        selected = _select(chosen, reader, (base, candidate), models)
+        files = replace(compare_results(base, candidate, selected, reader), remarks=remarks)
     if target is not None:
         write_text(target, html_comparison(files))
     link = target and target.resolve().as_uri()
     if output is OutputFormat.JSON:
-        print_json({**files.comparison.model_dump(mode="json", by_alias=True), "page": link})
+        document = files.comparison.model_dump(mode="json", by_alias=True)
+        usage = {"llmUsage": models.usage.as_json()} if models.usage else {}
+        print_json({**document, "page": link, **usage})
     else:
         _print(files)
         if link:
@@ -98,14 +116,17 @@ def _require_own_file(target: Path, inputs: Iterable[Path]) -> None:
 
 
 def _select(
-    metrics: str | None, reader: "TraceReader", files: tuple[Path, Path]
+    metrics: str | None,
+    reader: "TraceReader",
+    files: tuple[Path, Path],
+    models: "OfflineModels",
 ) -> "OfflineMetrics":
     from app.metrics.registry import load_metrics
     from app.reporting.file_comparison import select_compared
 
     load_metrics(warn_failed_plugin)
     try:
-        return select_compared(metrics, reader, files)
+        return select_compared(metrics, reader, files, models)
     except NotFound as error:
         if error.error_code != "unknown-metric":  # an unknown --input-format
             raise

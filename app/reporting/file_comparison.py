@@ -8,6 +8,7 @@ from app.comparison.schemas import Comparison
 from app.core.web.charts import ItemChange
 from app.gate.offline_gate import OfflineMetrics, add_scores, pair_files, select_metrics
 from app.gate.rules import NothingToGate
+from app.metrics.offline_models import OfflineModels
 from app.metrics.registry import provider_for, ref_of_column
 from app.metrics.types import Direction
 from app.reporting.comparison_page import ComparedFiles, ItemTexts, deciding_metric
@@ -17,13 +18,16 @@ from app.traces.types import Trace
 
 
 def select_compared(
-    metrics: str | None, reader: TraceReader, sources: Iterable[ResultSource]
+    metrics: str | None,
+    reader: TraceReader,
+    sources: Iterable[ResultSource],
+    models: OfflineModels | None = None,
 ) -> OfflineMetrics:
     """The requested metrics, otherwise all that files allow, with the scores in the files.
 
     The registry of metrics must be loaded. Raises as `select_metrics`, and the errors of `reader`.
     """
-    selected = select_metrics(metrics, {})
+    selected = select_metrics(metrics, {}, models=models)
     if metrics is not None:
         return selected
     names = dict.fromkeys(name for source in sources for name in reader.score_names(source))

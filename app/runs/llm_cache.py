@@ -2,19 +2,25 @@
 
 from array import array
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
 
 from sqlalchemy import delete, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from app.core.batch_delete import delete_batch
-from app.llm.conversation import Usage
-from app.llm.types import ChatAnswer, EmbeddingAnswer, ModelAnswer
+from app.core.clock import Clock
+from app.core.db import Database
+from app.llm.types import (
+    MAX_ANSWER_AGE,
+    ChatAnswer,
+    EmbeddingAnswer,
+    ModelAnswer,
+    RequestUsage,
+)
 from app.results.models import LlmCacheEntry, RunLlmUsage
-
-MAX_AGE: Final = timedelta(days=30)
 
 # The SELECT adds nothing for a run that was deleted in the meantime.
 _ADD_USAGE: Final = text(
@@ -32,12 +38,28 @@ _ADD_USAGE: Final = text(
 )
 
 
-class RequestUsage(NamedTuple):
-    """The model, tokens and cost of one HTTP request; `cost_usd` is None when unknown."""
+@dataclass(frozen=True, slots=True)
+class CachedAnswers:
+    """The answers of a run in the LLM cache. Provides `AnswerStore`."""
 
-    model: str
-    usage: Usage
-    cost_usd: float | None
+    db: Database
+    run_seq: int
+    clock: Clock
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, ModelAnswer]:
+        """The stored answers by request key."""
+        with self.db.read() as session:
+            return get_answers(session, keys)
+
+    def put(self, answers: Mapping[bytes, ModelAnswer], usages: Sequence[RequestUsage]) -> None:
+        """Store answers and the usage of their requests. Raises: `Unavailable`."""
+        with self.db.begin() as session:
+            put_answers(session, self.run_seq, answers, usages, self.clock())
+
+    def evict(self, keys: Sequence[bytes]) -> None:
+        """Delete unusable answers."""
+        with self.db.begin() as session:
+            evict_answers(session, keys)
 
 
 def get_answers(session: Session, keys: Sequence[bytes]) -> dict[bytes, ModelAnswer]:
@@ -89,8 +111,8 @@ def evict_answers(session: Session, keys: Sequence[bytes]) -> None:
 
 
 def evict_expired_answers(session: Session, now: datetime) -> int:
-    """Delete one batch of the answers that are older than `MAX_AGE`; see `delete_batch`."""
-    expired = LlmCacheEntry.created_at < now - MAX_AGE
+    """Delete one batch of the answers that are older than `MAX_ANSWER_AGE`; see `delete_batch`."""
+    expired = LlmCacheEntry.created_at < now - MAX_ANSWER_AGE
     return delete_batch(session, LlmCacheEntry, expired)
 
 

@@ -11,15 +11,15 @@ from app.benchmarks.models import Benchmark, KpiDefinition
 from app.benchmarks.queries import get_benchmark, get_kpis_by_benchmark, has_other_agents
 from app.benchmarks.schemas import JudgeCalibration
 from app.benchmarks.service import metric_refs, source_of
-from app.core.resources import LlmServer, Resources
+from app.core.llm_server import LlmServer
+from app.core.resources import Resources
 from app.formula import compile_formula
 from app.formula.tag_filter import filtered_key, split_filter
 from app.harness.harness_config import parse_harness
 from app.kpis.evaluate import PlannedKpi
-from app.llm.errors import LlmNotConfigured
-from app.llm.types import ModelKind
-from app.metrics.model_metrics import is_remote, model_kind
+from app.metrics.model_metrics import is_remote
 from app.metrics.registry import column_of, parse_ref, provider_for, ref_of_column
+from app.metrics.remote_measurement import with_model
 from app.metrics.types import MetricRef
 from app.results.models import BenchmarkRun
 from app.results.plan import (
@@ -181,7 +181,7 @@ def _filtered_ref(listed: PlannedMetric, column: str) -> MetricRef:
 
 def _metric(ref: MetricRef, llm: LlmServer | None) -> PlannedMetric:
     if is_remote(ref):
-        ref = _with_model(ref, llm)
+        ref = with_model(ref, llm)
     spec = provider_for(ref).spec
     return PlannedMetric(
         key=ref.key, options=dict(ref.options), column=spec.key, version=spec.version
@@ -200,26 +200,6 @@ def _judge_calibration(
         answers=tuple(answer.model_dump(by_alias=False) for answer in calibration.answers),
         max_error=calibration.max_error,
     )
-
-
-def _with_model(ref: MetricRef, llm: LlmServer | None) -> MetricRef:
-    """The metric with its model as an option: a later change of the default keeps the run as it is."""
-    if llm is None:
-        raise LlmNotConfigured(
-            f"{ref.key} needs a model, and no model server is configured; set"
-            " MOSAICO_LLM_BASE_URL for the workers, or remove the metric from the benchmark."
-        )
-    options = dict(ref.options)
-    if options.get("model"):
-        return ref
-    is_chat = model_kind(ref) is ModelKind.CHAT
-    model = llm.model if is_chat else llm.embeddings_model
-    if model is None:
-        variable = "MOSAICO_LLM_MODEL" if is_chat else "MOSAICO_EMBEDDINGS_MODEL"
-        raise LlmNotConfigured(
-            f"{ref.key} has no model; set its option model, or {variable} for the workers."
-        )
-    return MetricRef.of(ref.key, {**options, "model": model})
 
 
 def _planned_kpi(kpi: KpiDefinition) -> PlannedKpi:

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from app.core.encryption import Secret
-from app.core.resources import LlmServer
+from app.core.llm_server import LlmServer
 from tests.support.http import serving
 
 JSON = dict[str, Any]

@@ -124,6 +124,8 @@ class OutboundPolicy:
 
 
 PUBLIC_ONLY: Final = OutboundPolicy()
+# On the command line and in Python the user chooses the servers, so every address is allowed.
+ALLOW_ALL_ADDRESSES: Final = OutboundPolicy(allowed=parse_networks("0.0.0.0/0,::/0"))
 PRIVATE_SERVERS: Final = OutboundPolicy(allowed=parse_networks(PRIVATE_NETWORKS))
 
 

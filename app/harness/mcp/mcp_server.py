@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from app.core.errors import AppError
-from app.core.http.network_policy import OutboundPolicy, parse_networks
+from app.core.http.network_policy import ALLOW_ALL_ADDRESSES, OutboundPolicy
 from app.core.masking import secret_masker
 from app.harness.mcp.config import HttpServer, StdioServer
 from app.harness.mcp.http_connection import HttpConnection, is_closed
@@ -40,9 +40,6 @@ from app.harness.validation_words import describe_errors
 PING_TIMEOUT_S: Final = 2.0
 MAX_REASON_CHARS: Final = 300  # of one reason of a failure
 CLIENT_INFO: Final = mcp_types.Implementation(name="ot-bench", version="1")
-
-# On the command line the user chooses the servers, so every address is allowed.
-ALLOW_ALL_ADDRESSES: Final = OutboundPolicy(allowed=parse_networks("0.0.0.0/0,::/0"))
 
 # Results report the errors of servers; without this the SDK would print them as well.
 for _name in ("mcp", "client"):

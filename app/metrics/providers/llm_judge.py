@@ -181,8 +181,8 @@ def _check_options(
 
 def _needs(prompt: str) -> frozenset[Need]:
     """The texts without which a trace is skipped: the expected one only if the prompt uses it."""
-    expected = {Need.EXPECTED_OUTPUT} if "{expected}" in prompt else set()
-    return frozenset({Need.OUTPUT, *expected})
+    optional = {"{input}": Need.INPUT, "{expected}": Need.EXPECTED_OUTPUT}
+    return frozenset({Need.OUTPUT, *(need for mark, need in optional.items() if mark in prompt)})
 
 
 def _texts(trace: Trace) -> dict[str, str | None]:

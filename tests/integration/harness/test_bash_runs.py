@@ -17,7 +17,8 @@ from app.cli import cli
 from app.core.clock import utc_now
 from app.core.encryption import Secret
 from app.core.http.network_policy import PUBLIC_ONLY
-from app.core.resources import LlmServer, Resources
+from app.core.llm_server import LlmServer
+from app.core.resources import Resources
 from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
 from app.runs.retention import purge_expired_runs
 from tests.support.bash_eval import HAIKU, recorded_report

@@ -17,6 +17,7 @@ from app.llm.completion_pool import BatchOutcome, CompletionPool
 from app.llm.conversation import Usage
 from app.llm.errors import LlmError, LlmErrorKind, LlmUnavailable
 from app.llm.types import (
+    MAX_ANSWER_AGE,
     BatchResponse,
     ChatAnswer,
     ChatRequest,
@@ -26,13 +27,14 @@ from app.llm.types import (
     ModelRequest,
     PromptMessage,
     RequestBatch,
+    RequestUsage,
     request_key,
 )
+from app.metrics import completion_fetcher
+from app.metrics.completion_fetcher import CompletionFetcher
 from app.metrics.types import MetricFailed, MetricRef
-from app.runs import completion_fetcher
-from app.runs.completion_fetcher import CompletionFetcher
 from app.runs.leases import RunEnded
-from app.runs.llm_cache import MAX_AGE, RequestUsage, evict_expired_answers, put_answers
+from app.runs.llm_cache import CachedAnswers, evict_expired_answers, put_answers
 from app.runs.llm_metrics import measure_remote
 from app.traces.types import Trace
 from tests.support.llm import (
@@ -321,12 +323,12 @@ def test_fetcher__many_failed_requests_with_a_successful_probe_continue(
     service: Service,
 ) -> None:
     """Whether it answers at all is tried with the least that it can be asked."""
-    job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
+    store = CachedAnswers(service.resources.db, 1, utc_now)
     model_requests = [
         ChatRequest(model=JUDGE, messages=(PromptMessage(role="user", content=judged_text),))
         for judged_text in [*(f"{number}x" for number in range(20)), "a", "b"]
     ]
-    failures = CompletionFetcher(job, 1, "server", FakeCompletionPool()).fetch(
+    failures = CompletionFetcher(store, "server", FakeCompletionPool()).fetch(
         model_requests, lambda: None
     )
     failed = [
@@ -341,10 +343,10 @@ def test_fetcher__bad_texts_are_isolated_across_batches(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(completion_fetcher, "MAX_BATCH_TEXTS", 4)
-    job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
+    store = CachedAnswers(service.resources.db, 1, utc_now)
     texts = [f"{number}x" if number % 4 == 0 else f"{number}" for number in range(48)]
     model_requests = [EmbeddingRequest(model=EMBEDDER, text=text) for text in texts]
-    failures = CompletionFetcher(job, 1, "server", FakeCompletionPool()).fetch(
+    failures = CompletionFetcher(store, "server", FakeCompletionPool()).fetch(
         model_requests, lambda: None
     )
     failed = [
@@ -537,6 +539,6 @@ def test_llm_cache__expired_answers_are_evicted(service: Service, models: ModelS
     service.complete_run()
     now = utc_now()
     with service.resources.db.begin() as session:
-        assert evict_expired_answers(session, now + MAX_AGE - timedelta(minutes=1)) == 0
+        assert evict_expired_answers(session, now + MAX_ANSWER_AGE - timedelta(minutes=1)) == 0
     with service.resources.db.begin() as session:
-        assert evict_expired_answers(session, now + MAX_AGE + timedelta(minutes=1)) == 2
+        assert evict_expired_answers(session, now + MAX_ANSWER_AGE + timedelta(minutes=1)) == 2

@@ -192,14 +192,6 @@ def test_formula__invalid_exits_65_and_reports_each_mistake(file: Path) -> None:
     assert result.stderr.count("/formula") >= 2
 
 
-def test_metrics__that_call_a_model_are_rejected(file: Path) -> None:
-    plain = json.loads(run(file, "--format", "json").stdout)
-    assert not {"LLM_JUDGE", "SEMANTIC_SIMILARITY"} & plain["aggregates"].keys()
-    refused = run(file, "--metrics", "ROUGE,LLM_JUDGE")
-    assert refused.exit_code == 65
-    assert "LLM_JUDGE calls a model" in refused.stderr
-
-
 def test_score__value_of_the_run_is_summarized_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

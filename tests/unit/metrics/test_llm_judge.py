@@ -117,7 +117,7 @@ def test_judge__trace_without_a_required_text_is_skipped() -> None:
         for text in ("expected_output", "input")
     ]
     assert without_expected == MetricSkipped(MetricSkipReason.NO_EXPECTED_OUTPUT)
-    assert without_input == MetricSkipped(MetricSkipReason.NOT_SUPPORTED)
+    assert without_input == MetricSkipped(MetricSkipReason.NO_INPUT)
     [question] = provider_requests(judge(prompt=TONE), [trace(expected_output=None, input=None)])
     assert isinstance(question, list)
     assert len(question) == 1

@@ -235,7 +235,7 @@ def test_to_pandas__without_pandas_says_how_to_install_it(monkeypatch: pytest.Mo
         ),
         (lambda: mosaico.score(BASE, columns={"outptu": "x"}), "Did you mean output?"),
         (lambda: mosaico.score([{"id": 1}]), "no column holds the output"),
-        (lambda: mosaico.score(BASE, metrics=["LLM_JUDGE"]), "calls a model"),
+        (lambda: mosaico.score(BASE, metrics=["LLM_JUDGE"]), "MOSAICO_LLM_BASE_URL"),
         (lambda: mosaico.gate(BASE, baseline=BASE, max_drop={"ROUGE": 0.0}), "positive number"),
     ],
     ids=["no row", "unknown field", "no output", "model", "limit"],

@@ -1,13 +1,12 @@
-"""Fetches answers from the model server, and stores each in the LLM cache when it arrives."""
+"""Fetches answers from the model server, and stores each when it arrives."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from app.core.errors import Unavailable
-from app.jobs.handlers import JobContext
 from app.llm.completion_pool import BatchOutcome, CompletionPool
 from app.llm.errors import LlmError, LlmUnavailable
 from app.llm.types import (
@@ -18,10 +17,10 @@ from app.llm.types import (
     ModelRequest,
     PromptMessage,
     RequestBatch,
+    RequestUsage,
     request_key,
 )
 from app.metrics.types import MetricFailed, MetricFailureKind
-from app.runs.llm_cache import RequestUsage, put_answers
 
 # Servers limit the texts of an embedding request; smaller batches also lose less by an error.
 MAX_BATCH_TEXTS: Final = 64
@@ -36,19 +35,37 @@ Checkpoint: TypeAlias = Callable[[], None]
 AnswersByKey: TypeAlias = dict[bytes, ModelAnswer | MetricFailed]
 
 
-class CompletionFetcher:
-    """Fetches the answers for one shard of a run.
+class AnswerStore(Protocol):
+    """Stored answers by request key.
 
-    `cache_scope` is the server and what else separates request keys in the LLM cache.
+    `put` also records the usage of the requests; after `Unavailable` it is called again.
+    """
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, ModelAnswer]: ...
+
+    def put(self, answers: Mapping[bytes, ModelAnswer], usages: Sequence[RequestUsage]) -> None: ...
+
+    def evict(self, keys: Sequence[bytes]) -> None: ...
+
+
+class CompletionFetcher:
+    """Fetches answers for some traces.
+
+    `cache_scope` is the server and what else separates request keys in the store. `check_stopping`
+    is called several times a second and raises when the process is stopping.
     """
 
     def __init__(
-        self, job: JobContext, run_seq: int, cache_scope: str, pool: CompletionPool
+        self,
+        store: AnswerStore,
+        cache_scope: str,
+        pool: CompletionPool,
+        check_stopping: Checkpoint = lambda: None,
     ) -> None:
-        self._job = job
-        self._run_seq = run_seq
+        self._store = store
         self._cache_scope = cache_scope
         self._pool = pool
+        self._check_stopping = check_stopping
         self._failed_in_a_row = 0
         self._probe: RequestBatch | None = None
         self._checked_at = time.monotonic()
@@ -87,17 +104,13 @@ class CompletionFetcher:
                 usage = RequestUsage(batch[0].model, response.usage, response.cost_usd)
                 self._unstored_usages.append(usage)
         if self._unstored_usages:
-            # While the database is unavailable they wait for the next call.
+            # While the store is unavailable they wait for the next call.
             with suppress(Unavailable):
-                self._store()
+                self._store_answers()
         return outcomes
 
-    def _store(self) -> None:
-        res = self._job.resources
-        with res.db.begin() as session:
-            put_answers(
-                session, self._run_seq, self._unstored_answers, self._unstored_usages, res.clock()
-            )
+    def _store_answers(self) -> None:
+        self._store.put(self._unstored_answers, self._unstored_usages)
         self._unstored_answers, self._unstored_usages = {}, []
 
     def _settle(self, outcome: BatchOutcome, answers: AnswersByKey) -> list[RequestBatch]:
@@ -147,12 +160,12 @@ class CompletionFetcher:
             server = self._cache_scope.partition("#")[0]
             raise LlmUnavailable(
                 f"The model server at {server} does not respond: {response}. Check that it runs and"
-                " that MOSAICO_LLM_BASE_URL is right, then retry the run."
+                " that MOSAICO_LLM_BASE_URL is right, then try again."
             )
         self._failed_in_a_row = 0
 
     def _check(self, checkpoint: Checkpoint) -> None:
-        self._job.checkpoint()
+        self._check_stopping()
         if time.monotonic() - self._checked_at >= CHECKPOINT_INTERVAL_S:
             checkpoint()
             self._checked_at = time.monotonic()
