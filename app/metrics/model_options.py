@@ -65,6 +65,7 @@ def open_models(limits: ModelLimits) -> Iterator["OfflineModels"]:
     """The models for metrics of a command. At the end their usage is printed on standard error, also
     after an error.
     """
+    # The metrics take long to import, and only a command that runs needs them.
     from app.metrics.offline_models import LlmOptions, OfflineModels
 
     options = LlmOptions(

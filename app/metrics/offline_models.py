@@ -148,6 +148,7 @@ class OfflineModels:
         if not remote:
             yield from measure_all(traces, refs)
             return
+        # Few commands call a model, and these modules take long to import.
         from app.metrics.remote_measurement import TRACE_BATCH_SIZE, merge_rows
 
         local = tuple(ref for ref in refs if ref not in remote)
@@ -158,6 +159,7 @@ class OfflineModels:
                 yield from (merge_rows(refs, local, *rows) for rows in pairs)
 
     def _with_model(self, ref: MetricRef) -> MetricRef:
+        # Few commands call a model, and these modules take long to import.
         from app.metrics.remote_measurement import with_model
 
         if self._server is None:
@@ -168,6 +170,7 @@ class OfflineModels:
     def _open_measurement(
         self,
     ) -> Iterator[Callable[[Sequence[Trace], Sequence[MetricRef]], list[TraceMeasurements]]]:
+        # Few commands call a model, and these modules take long to import.
         from app.core.http.network_policy import ALLOW_ALL_ADDRESSES
         from app.llm.answer_folder import AnswerFolder
         from app.llm.completion_pool import CompletionPool
@@ -209,6 +212,7 @@ def default_cache() -> Path:
 
 
 def _chosen_server(options: LlmOptions) -> LlmServer | None:
+    # As above.
     from app.core.encryption import Secret
 
     if options.base_url is None:
