@@ -95,6 +95,8 @@ def _facts(report: RunReport) -> Iterable[tuple[Cell, ...]]:
     if run["errorMessage"]:
         yield "Error", run["errorMessage"]
     yield "Validity", "; ".join([run["validity"] or "–", *(run["validityReasons"] or [])])
+    if run["sourceWarning"]:
+        yield "Traces of the source", run["sourceWarning"]
     yield "Verdict", _verdict(run)
     yield "Coverage", _share(run["coverage"])
     yield "Errors", _share(run["errorShare"])

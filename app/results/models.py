@@ -27,7 +27,8 @@ class BenchmarkRun(Base):
     trials. `source_key` identifies the source run that was read, and
     `source_seq` is the `seq` of the first run of the agent over it: both are known when the traces
     are collected. `source_run_id` and `source_run_at` are its ID and start, if the source has runs of
-    its own; `rejudges` is that first run, unless it is this one. `baseline_hold` is the reason why no later run is compared with this run; the
+    its own, and `source_warning` what is uncertain about it; `rejudges` is that first run, unless it is
+    this one. `baseline_hold` is the reason why no later run is compared with this run; the
     acceptance of the run ends it. `write_back` is the state of writing scores to the source.
     """
 
@@ -96,6 +97,7 @@ class BenchmarkRun(Base):
     source_seq: Mapped[int | None]
     source_run_id: Mapped[str | None]
     source_run_at: Mapped[datetime | None]
+    source_warning: Mapped[str | None]
     rejudges: Mapped[str | None] = mapped_column(
         ForeignKey("benchmark_runs.id", ondelete="SET NULL")
     )

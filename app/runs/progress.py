@@ -73,7 +73,11 @@ def describe_run(run: JSON) -> str:
     seconds = duration_s(run)
     if seconds is not None:
         parts.append(f"in {seconds:.1f} s")
-    reasons = [*(run["validityReasons"] or []), run["errorMessage"] or ""]
+    reasons = [
+        *(run["validityReasons"] or []),
+        run["errorMessage"] or "",
+        run["sourceWarning"] or "",
+    ]
     why = "; ".join(format_cell(reason) for reason in reasons if reason)
     return " ".join(parts) + (f": {why}" if why else "")
 

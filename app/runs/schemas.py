@@ -116,6 +116,7 @@ class RunView(WireModel):
     confirms: str | None
     source_run_id: str | None
     source_run_at: datetime | None
+    source_warning: str | None
     rejudges: str | None
     validity: Validity | None
     validity_reasons: list[str] | None

@@ -78,6 +78,7 @@ def create_run(
         "source_seq": origin.source_seq if (origin := rescore_of or confirms) else None,
         "source_run_id": rescore_of.source_run_id if rescore_of else None,
         "source_run_at": rescore_of.source_run_at if rescore_of else None,
+        "source_warning": rescore_of.source_warning if rescore_of else None,
     }
     try:
         # Past the ORM: creating a run is one of the most frequent writes (decision 0011).

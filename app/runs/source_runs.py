@@ -20,16 +20,27 @@ LOCK_SPACE = 2
 class ListedRun(NamedTuple):
     """A complete run of a source; `selector` is its name when that is unique, otherwise its ID."""
 
-    id: str
-    name: str
+    run: SourceRun
     selector: str
+
+    @property
+    def id(self) -> str:
+        return self.run.id
+
+    @property
+    def name(self) -> str:
+        return self.run.name
+
+    def narrowed_to(self, run: SourceRun) -> "ListedRun":
+        """This run as the newest of the runs that share its ID."""
+        return ListedRun(run, run.id if self.selector == self.id else self.selector)
 
 
 def select_complete_runs(listed: Sequence[SourceRun]) -> list[ListedRun]:
     """The complete runs of a source, in the given order."""
     names = Counter(run.name for run in listed)
     return [
-        ListedRun(run.id, run.name, run.name if names[run.name] == 1 else run.id)
+        ListedRun(run, run.name if names[run.name] == 1 else run.id)
         for run in listed
         if run.complete
     ]
@@ -77,6 +88,7 @@ def assign_source_run(session: Session, run: BenchmarkRun, collection: Collectio
     # Two runs that read the same source run at the same time must not both become its first one.
     _lock_runs_of_agent(session, run.benchmark_id, run.agent_id)
     run.source_run_id, run.source_run_at = collection.source_run_id, collection.source_run_at
+    run.source_warning = collection.source_warning
     run.source_key = _source_key(collection, run)
     first = _find_first_run(session, run)
     run.source_seq, run.rejudges = (run.seq, None) if first is None else first

@@ -17,13 +17,14 @@ from app.schedules.fire_plan import FirePlan
 from app.schedules.models import ScheduleFire
 from app.schedules.rules import FireSkipReason, FireStatus
 from app.schedules.service import RunLister
-from app.traces.registry import TraceQuery
+from app.traces.registry import TRACE_SOURCES, RunNarrower, TraceQuery
 
 
 class RunSearch(NamedTuple):
     """Which run of a trace source a schedule evaluates."""
 
     list_runs: RunLister
+    narrow_run: RunNarrower | None
     query: TraceQuery
     pattern: str
 
@@ -92,9 +93,13 @@ def _find_search(res: Resources, seq: int) -> RunSearch | None:
         benchmark = get_benchmark(session, plan.benchmark_id)
         agent = get_agent(session, plan.agent_id)
         query = langfuse_query(agent, res.secrets, res.options.get("langfuse_default_url", ""))
-        query = replace(query, dataset_ref=benchmark.dataset_ref)
+        query = replace(query, dataset_ref=benchmark.dataset_ref, settle_for=benchmark.settle_for)
+        source = source_of(benchmark, agent)
         return RunSearch(
-            service.get_run_lister(source_of(benchmark, agent)), query, plan.run_name_pattern
+            service.get_run_lister(source),
+            TRACE_SOURCES.get(source).narrow_run,
+            query,
+            plan.run_name_pattern,
         )
 
 
@@ -102,4 +107,7 @@ def _find_newest_run(res: Resources, search: RunSearch) -> ListedRun | None:
     """The newest complete run that matches; uses the network, so call it outside a transaction."""
     source_runs = select_complete_runs(search.list_runs(res, search.query))
     # The list is newest first.
-    return next(iter(match_names(source_runs, search.pattern)), None)
+    newest = next(iter(match_names(source_runs, search.pattern)), None)
+    if newest is None or search.narrow_run is None:
+        return newest
+    return newest.narrowed_to(search.narrow_run(res, search.query, newest.run))

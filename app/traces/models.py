@@ -25,7 +25,7 @@ class Collection(Base):
 
     `cursor` is the position in the source after the stored pages, and `as_of` the time at which a
     changing source was read. `source_run_id` and `source_run_at` are the ID and the start of the
-    source's own run, if it has runs. `expected_count` is the number of traces that the source
+    source's own run, if it has runs, and `source_warning` what is uncertain about it. `expected_count` is the number of traces that the source
     reports, and `dataset_items` that of the items of its dataset. `digest` is the digest of the stored traces in order; None when a part of it is unknown.
     `revision` is the source's name for content that never changes. `completed_at` is None while
     the collection is incomplete, and again before it is deleted.
@@ -49,6 +49,7 @@ class Collection(Base):
     as_of: Mapped[datetime | None]
     source_run_id: Mapped[str | None]
     source_run_at: Mapped[datetime | None]
+    source_warning: Mapped[str | None]
     digest: Mapped[bytes | None]
     revision: Mapped[str | None]
 

@@ -72,6 +72,7 @@ class TracePage:
     number. `run_name` is the run being read, `run_id` and `run_at` its ID and start, if the source
     has runs of its own. A page without traces is a heartbeat of a source that waits. `held_back`
     counts the traces that are made and come with a later page: progress counts them now.
+    `warning` says what is uncertain about the run of the source.
     `revision` identifies unchanging content: if the service already holds a collection with the
     same revision, it reads no further page. `dataset_items` is the number of active items of the
     dataset when the run of the source began; None if the source has no dataset.
@@ -87,6 +88,7 @@ class TracePage:
     held_back: int = 0
     revision: str | None = None
     dataset_items: int | None = None
+    warning: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +159,7 @@ class TraceSource(Protocol):
     def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]: ...
 
 
+RunNarrower: TypeAlias = Callable[[Resources, TraceQuery, SourceRun], SourceRun]
 ScoreWriter: TypeAlias = Callable[[Resources, TraceQuery, Sequence[NewScore]], Iterator[None]]
 
 
@@ -167,7 +170,8 @@ class SourceSpec:
     `lock` names a lock for a query: collections with the same name are sequential across all
     workers; a lock of None allows concurrent collections. `check` verifies the credentials of a query and
     raises `CollectionFailed`. `list_runs` returns the runs of the query's dataset, newest first,
-    and ignores its `run_name`; None when a source has no runs. `write_scores` writes all scores and
+    and ignores its `run_name`; None when a source has no runs. Where several runs can share an ID,
+    `narrow_run` returns the newest of them, with an ID of its own. `write_scores` writes all scores and
     yields heartbeats. `estimate` counts the requests that `pages` will send for production traces.
     These raise the errors of `pages`. All of them do network I/O: never call them in a transaction.
     `runs_models`: the source produces its traces
@@ -180,6 +184,7 @@ class SourceSpec:
     lock: Callable[[TraceQuery], str | None] | None = None
     check: Callable[[Resources, TraceQuery], SourceCheck] | None = None
     list_runs: Callable[[Resources, TraceQuery], Sequence[SourceRun]] | None = None
+    narrow_run: RunNarrower | None = None
     write_scores: ScoreWriter | None = None
     estimate: Callable[[Resources, TraceQuery], RequestEstimate] | None = None
     runs_models: bool = False

@@ -134,6 +134,7 @@ def _append_traces(session: Session, collection: Collection, page: TracePage) ->
     collection.as_of = page.as_of or collection.as_of
     collection.source_run_id = page.run_id or collection.source_run_id
     collection.source_run_at = page.run_at or collection.source_run_at
+    collection.source_warning = page.warning or collection.source_warning
     collection.revision = page.revision
 
 

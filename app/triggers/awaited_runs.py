@@ -1,6 +1,7 @@
 """The job of an awaited run: forward the request to the agent, then poll until its run is complete."""
 
 import json
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
@@ -36,7 +37,7 @@ class AwaitedStep(NamedTuple):
 
     target: polling.PollTarget
     request: ForwardedRequest
-    known_ids: list[str] | None
+    known_runs: dict[str, datetime | None] | None
     is_forwarded: bool
 
 
@@ -52,16 +53,16 @@ def take_step(res: Resources, key: tuple[str, str, str]) -> None:
     if step is None:
         return
     try:
-        if step.known_ids is None:
+        if step.known_runs is None:
             # Before the request: what exists now is not the run that is asked for.
-            known_ids = sorted(run.id for run in polling.list_all_runs(step.target, res))
-            _store(res, key, known_ids=known_ids)
+            runs = polling.list_all_runs(step.target, res)
+            known_runs = {run.id: run.ended_at and run.ended_at.isoformat() for run in runs}
+            _store(res, key, known_runs=known_runs)
             take_step(res, key)
         elif not step.is_forwarded:
             _forward(res, key, step.request)
         else:
-            runs = polling.list_complete_runs(step.target, res)
-            _start_or_wait(res, key, [run for run in runs if run.id not in step.known_ids])
+            _start_or_wait(res, key, _find_new_runs(res, step.target, step.known_runs))
     except CollectionFailed as error:
         end_waiting(res, key, error.detail)
 
@@ -106,9 +107,25 @@ def _find_step(session: Session, key: tuple[str, str, str], res: Resources) -> A
             body=json.dumps(body, separators=(",", ":")).encode(),
             secrets=secrets,
         ),
-        awaited.known_ids,
+        _parse_known_runs(awaited.known_runs),
         awaited.forwarded_at is not None,
     )
+
+
+def _parse_known_runs(known_runs: dict[str, Any] | None) -> dict[str, datetime | None] | None:
+    if known_runs is None:
+        return None
+    return {run_id: end and datetime.fromisoformat(end) for run_id, end in known_runs.items()}
+
+
+def _find_new_runs(
+    res: Resources, target: polling.PollTarget, known_runs: dict[str, datetime | None]
+) -> list[ListedRun]:
+    """The complete runs that began after the agent was asked; also under the ID of a known run."""
+    listed = polling.list_complete_runs(target, res)
+    changed = [run for run in listed if polling.is_changed(run, known_runs)]
+    newest = polling.find_newest_runs(target, res, changed)
+    return polling.select_new_runs(changed, newest, known_runs)
 
 
 def _forward(res: Resources, key: tuple[str, str, str], request: ForwardedRequest) -> None:

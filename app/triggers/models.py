@@ -73,8 +73,9 @@ class TriggerEvent(Base):
 class AwaitedRun(Base):
     """A run of the source that an agent makes for an event, to be evaluated when it is complete.
 
-    `known_ids` are the runs that existed before the agent was asked, `forwarded_at` is when it
-    accepted the request; both are NULL until then. `polled_at` is when the runs were last listed. After `ends_at` it is not waited for any more.
+    `known_runs` are the runs that existed before the agent was asked, each with the time of its last
+    activity or null; `forwarded_at` is when it accepted the request; both are NULL until then.
+    `polled_at` is when the runs were last listed. After `ends_at` it is not waited for any more.
     """
 
     __tablename__ = "awaited_runs"
@@ -88,7 +89,7 @@ class AwaitedRun(Base):
     agent_id: Mapped[str] = mapped_column(
         ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True, index=True
     )
-    known_ids: Mapped[list[Any] | None]
+    known_runs: Mapped[dict[str, Any] | None]
     forwarded_at: Mapped[datetime | None]
     polled_at: Mapped[datetime | None]
     ends_at: Mapped[datetime]
@@ -116,7 +117,8 @@ class SourceSubscription(Base):
 class ProcessedSourceRun(Base):
     """A complete run of the source that needs no evaluation any more.
 
-    It was evaluated, or it existed before the subscription.
+    It was evaluated, or it existed before the subscription. Activity after `ended_at` can be a new run
+    with the same ID.
     """
 
     __tablename__ = "processed_source_runs"
@@ -131,3 +133,4 @@ class ProcessedSourceRun(Base):
     benchmark_id: Mapped[str] = mapped_column(primary_key=True)
     agent_id: Mapped[str] = mapped_column(primary_key=True)
     source_run_id: Mapped[str] = mapped_column(primary_key=True)
+    ended_at: Mapped[datetime | None]

@@ -1,6 +1,6 @@
 """Polls trace sources for new runs, for the benchmarks with a `newRun` trigger."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
@@ -84,7 +84,7 @@ def make_target(
     benchmark = get_benchmark(session, key.benchmark_id)
     agent = get_agent(session, key.agent_id)
     query = langfuse_query(agent, res.secrets, res.options.get("langfuse_default_url", ""))
-    query = replace(query, dataset_ref=benchmark.dataset_ref)
+    query = replace(query, dataset_ref=benchmark.dataset_ref, settle_for=benchmark.settle_for)
     return PollTarget(key, source_of(benchmark, agent), query, pattern)
 
 
@@ -105,10 +105,64 @@ def list_all_runs(target: PollTarget, res: Resources) -> Sequence[SourceRun]:
     return list_runs(res, target.query) if list_runs else []
 
 
+def find_changed_runs(
+    session: Session, target: PollTarget, listed: Sequence[ListedRun]
+) -> list[ListedRun]:
+    """The listed runs with activity since the last poll; none at the first poll of a place."""
+    subscription = session.get(SourceSubscription, target.subscription)
+    if subscription is None or subscription.source_digest != target.source_digest:
+        return []
+    processed = queries.find_processed_runs(
+        session, target.subscription, [run.id for run in listed]
+    )
+    return [run for run in listed if is_changed(run, processed)]
+
+
+def is_changed(listed: ListedRun, earlier: Mapping[str, datetime | None]) -> bool:
+    """Whether a run is new, or has more activity than it had earlier."""
+    ended_at = listed.run.ended_at
+    if listed.id not in earlier:
+        return True
+    earlier_end = earlier[listed.id]
+    return ended_at is not None and earlier_end is not None and ended_at > earlier_end
+
+
+def find_newest_runs(
+    target: PollTarget, res: Resources, changed: Sequence[ListedRun]
+) -> dict[str, SourceRun]:
+    """The newest of the runs that share the ID of a changed run, by that ID. Network I/O.
+
+    Raises: as `list_complete_runs`.
+    """
+    narrow = TRACE_SOURCES.get(target.source).narrow_run
+    return {run.id: narrow(res, target.query, run.run) if narrow else run.run for run in changed}
+
+
+def select_new_runs(
+    changed: Iterable[ListedRun],
+    newest: Mapping[str, SourceRun],
+    earlier: Mapping[str, datetime | None],
+) -> list[ListedRun]:
+    """The runs that did not exist earlier: with a new ID, or begun after the last activity of theirs."""
+    new_runs = []
+    for listed_run in changed:
+        run, earlier_end = newest[listed_run.id], earlier.get(listed_run.id)
+        if earlier_end is None or run.started_at > earlier_end:
+            new_runs.append(listed_run.narrowed_to(run))
+    return new_runs
+
+
 def start_new_runs(
-    session: Session, target: PollTarget, listed: Sequence[ListedRun], now: datetime
+    session: Session,
+    target: PollTarget,
+    listed: Sequence[ListedRun],
+    newest: Mapping[str, SourceRun],
+    now: datetime,
 ) -> None:
-    """Start one run for each new run of the source; the runs of the first poll are skipped."""
+    """Start one run for each new run of the source; the runs of the first poll are skipped.
+
+    Parameters: `newest` are those of the changed runs.
+    """
     # The lock serializes polls of one subscription, so that no run is started twice.
     subscription = session.get(SourceSubscription, target.subscription, with_for_update=True)
     if subscription is None:
@@ -119,12 +173,13 @@ def start_new_runs(
         subscription.source_digest = target.source_digest
         _insert_processed(session, target.subscription, listed)
         return
-    processed_ids = queries.find_processed_runs(
+    processed = queries.find_processed_runs(
         session, target.subscription, [run.id for run in listed]
     )
-    new_runs = [run for run in listed if run.id not in processed_ids]
+    changed = [run for run in listed if run.id in newest and is_changed(run, processed)]
+    new_runs = select_new_runs(changed, newest, processed)
     # Also the runs that do not match: a pattern that is changed later must not start old ones.
-    _insert_processed(session, target.subscription, new_runs)
+    _insert_processed(session, target.subscription, changed)
     matching_runs = match_names(new_runs, target.pattern)
     evaluated = (
         find_judged_runs(session, *target.subscription, matching_runs) if matching_runs else ()
@@ -147,7 +202,12 @@ def _delete_processed(session: Session, key: SubscriptionKey) -> None:
 
 
 def _insert_processed(session: Session, key: SubscriptionKey, runs: Sequence[ListedRun]) -> None:
-    rows = [{**key._asdict(), "source_run_id": run.id} for run in runs]
+    rows = [
+        {**key._asdict(), "source_run_id": run.id, "ended_at": run.run.ended_at} for run in runs
+    ]
     if rows:
-        session.execute(insert(ProcessedSourceRun).values(rows).on_conflict_do_nothing())
+        statement = insert(ProcessedSourceRun).values(rows)
+        newer = {"ended_at": statement.excluded.ended_at}
+        key_columns = ["benchmark_id", "agent_id", "source_run_id"]
+        session.execute(statement.on_conflict_do_update(index_elements=key_columns, set_=newer))
     session.flush()

@@ -166,14 +166,14 @@ def lock_due_subscriptions(
 
 def find_processed_runs(
     session: Session, key: SubscriptionKey, source_run_ids: Iterable[str]
-) -> set[str]:
-    """Those of these source runs that a subscription has processed."""
-    statement = select(ProcessedSourceRun.source_run_id).where(
+) -> dict[str, datetime | None]:
+    """Those of these source runs that a subscription has processed, with their last activity."""
+    statement = select(ProcessedSourceRun.source_run_id, ProcessedSourceRun.ended_at).where(
         ProcessedSourceRun.benchmark_id == key.benchmark_id,
         ProcessedSourceRun.agent_id == key.agent_id,
         ProcessedSourceRun.source_run_id.in_(list(source_run_ids)),
     )
-    return set(session.scalars(statement))
+    return {row.source_run_id: row.ended_at for row in session.execute(statement)}
 
 
 def _belongs_to(benchmark_id: str | None) -> ColumnElement[bool]:

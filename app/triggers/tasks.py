@@ -80,6 +80,9 @@ def poll(job: JobContext, *, benchmark_id: str, agent_id: str) -> None:
         if target is None:
             return
         listed = polling.list_complete_runs(target, res)
+        with res.db.read() as session:
+            changed = polling.find_changed_runs(session, target, listed)
+        newest = polling.find_newest_runs(target, res, changed)
     except Unavailable:
         raise  # the job is retried
     except (CollectionFailed, NotFound) as error:
@@ -91,4 +94,4 @@ def poll(job: JobContext, *, benchmark_id: str, agent_id: str) -> None:
             )
         return
     with res.db.begin() as session:
-        polling.start_new_runs(session, target, listed, res.clock())
+        polling.start_new_runs(session, target, listed, newest, res.clock())

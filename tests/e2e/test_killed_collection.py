@@ -84,7 +84,8 @@ def test_killed_collection__no_stored_page_is_read_again(
     deployment: Deployment, langfuse: FakeLangfuse
 ) -> None:
     langfuse.experiment(items=450)
-    langfuse.inject(NoResponseEver(), path=ITEMS_PATH, on={4})
+    # The first request looks for an earlier run of the same name.
+    langfuse.inject(NoResponseEver(), path=ITEMS_PATH, on={5})
     set_keys(deployment, langfuse)
     deployment.service.create_benchmark("in-langfuse", source="langfuse", metrics=["ACCURACY"])
     victim = deployment.programs.worker(MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8")
@@ -92,7 +93,7 @@ def test_killed_collection__no_stored_page_is_read_again(
 
     def hangs_after_three_pages() -> bool:
         stored = deployment.database.value("SELECT coalesce(max(trace_count), 0) FROM collections")
-        return bool(stored == 300 and len(langfuse.requests_for(ITEMS_PATH)) == 4)
+        return bool(stored == 300 and len(langfuse.requests_for(ITEMS_PATH)) == 5)
 
     until(hangs_after_three_pages, what=victim.log)
     victim.kill()
@@ -108,4 +109,5 @@ def test_killed_collection__no_stored_page_is_read_again(
         if request.status
     )
     assert set(request_counts.values()) == {1}
-    assert len(langfuse.requests_for(ITEMS_PATH)) == 6  # five pages, one of them in two attempts
+    # The look, and five pages, one of them in two attempts.
+    assert len(langfuse.requests_for(ITEMS_PATH)) == 7

@@ -159,10 +159,11 @@ def test_poll__is_serialized_with_schedules(setup: TriggerSetup, source: FakeSou
         target = find_target(session, key, resources)
     assert target is not None
     listed = list_complete_runs(target, resources)
+    newest = {run.id: run.run for run in listed}
     with resources.db.begin() as schedule:
         find_judged_runs(schedule, "bench-001", "agent-001", listed)
         with pytest.raises(DatabaseUnavailable), short_lock_timeout(resources) as session:
-            start_new_runs(session, target, listed, resources.clock())
+            start_new_runs(session, target, listed, newest, resources.clock())
 
 
 def test_poll__wider_pattern_does_not_include_earlier_runs(

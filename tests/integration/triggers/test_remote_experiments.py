@@ -4,16 +4,20 @@ import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from sqlalchemy import select
 from standardwebhooks.webhooks import Webhook
 
+from app.traces.models import CollectedTrace
 from app.triggers.awaited_runs import take_step
 from app.triggers.models import AwaitedRun
 from tests.integration.triggers.conftest import LANGFUSE_SECRET, TriggerSetup
 from tests.integration.triggers.test_langfuse_events import LangfuseSender, set_rules
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
+from tests.support.langfuse.records import DEFAULT_TIME
 from tests.support.service import JSON
 
 EXPERIMENT = {"projectId": "p-1", "datasetId": "d-1", "datasetName": "support", "payload": "{}"}
@@ -130,6 +134,81 @@ def test_experiment__request_is_forwarded_and_the_new_run_is_evaluated(
         event["id"],
     )
     assert only_event(setup)["status"] == "STARTED"
+
+
+@pytest.mark.parametrize("pause", [timedelta(minutes=5), timedelta(hours=20)])
+def test_experiment__new_run_under_the_name_of_an_old_one_is_evaluated(
+    setup: TriggerSetup,
+    sender: LangfuseSender,
+    source: FakeLangfuse,
+    run_url: RunUrl,
+    pause: timedelta,
+) -> None:
+    setup.service.patch("/agents/agent-001", {"runUrl": run_url.url})
+    setup.service.post("/benchmarks/bench-001/webhook-secrets", {})
+    sender.accepted(EXPERIMENT)
+    setup.service.work()
+    setup.tick(minutes=1)
+    assert (setup.list_runs(), only_event(setup)["status"]) == ([], "WAITING")
+    source.experiment(
+        run="old", items=3, started=DEFAULT_TIME + pause, output_of=lambda _: "new answer"
+    )
+    setup.tick(minutes=1)
+    [run] = setup.list_runs()
+    assert (run["runName"], run["tracesTotal"], only_event(setup)["status"]) == (
+        "old",
+        3,
+        "STARTED",
+    )
+    assert run["sourceRunAt"] > (DEFAULT_TIME + pause / 2).isoformat()
+    with setup.service.resources.db.read() as session:
+        outputs = session.scalars(select(CollectedTrace.output).distinct()).all()
+    assert outputs == ["new answer"]
+
+
+def test_poll__second_night_of_a_name_is_evaluated_once(
+    setup: TriggerSetup, sender: LangfuseSender, source: FakeLangfuse
+) -> None:
+    assert sender.setup is setup
+    setup.set_triggers(newRun={})
+    setup.tick(minutes=5)
+    assert setup.list_runs() == []
+    for night in (1, 2):
+        source.experiment(run="old", items=3, started=DEFAULT_TIME + timedelta(hours=20 * night))
+        for _ in range(2):
+            setup.tick(minutes=6)
+        runs = setup.list_runs()
+        assert [run["runName"] for run in runs] == ["old"] * night
+        assert [run["rejudges"] for run in runs] == [None] * night
+    # Evaluators that end late are no new run.
+    source.experiment(run="old", items=1, started=DEFAULT_TIME + timedelta(hours=40, minutes=1))
+    setup.tick(minutes=6)
+    assert len(setup.list_runs()) == 2
+
+
+def test_schedule__evaluates_each_night_of_a_name_once(
+    setup: TriggerSetup, sender: LangfuseSender, source: FakeLangfuse
+) -> None:
+    assert sender.setup is setup
+    schedule = setup.service.post(
+        "/schedule-configs",
+        {
+            "name": "nightly",
+            "benchmarkId": "bench-001",
+            "agentId": "agent-001",
+            "cronExpression": "0 0 3 * * *",
+            "runNamePattern": "o*",
+        },
+    )
+    for night in range(3):
+        for _ in range(2):
+            setup.service.post(f"/schedule-configs/{schedule['id']}/trigger")
+            setup.service.work()
+        runs = setup.list_runs()
+        assert [run["rejudges"] for run in runs] == [None] * (night + 1)
+        source.experiment(
+            run="old", items=3, started=DEFAULT_TIME + timedelta(hours=20 * (night + 1))
+        )
 
 
 def test_experiment__without_a_new_run_ends_at_the_limit(

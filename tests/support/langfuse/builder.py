@@ -79,6 +79,7 @@ class FakeLangfuse:
         linked_by: str | None = None,
         metadata: dict[str, Any] | None = None,
         description: str | None = None,
+        first_item: int = 0,
     ) -> Experiment:
         """Add a finished run over a dataset, which is created if it is missing.
 
@@ -115,6 +116,7 @@ class FakeLangfuse:
             linked_by=linked_by or ("run_items" if self.server.mode == "v3" else "otel"),
             metadata=metadata or {},
             description=description,
+            first_item=first_item,
         )
         self.store.experiments.append(experiment)
         return experiment

@@ -88,7 +88,7 @@ class Experiment:
 
     `repeated` is how often each span was ingested: rows come that many times, on far-apart pages.
     `visible` is how many items can be read at each look at the experiment's summary; the last
-    number stays. The model is unpriced when `priced` is false: cost 0 without details.
+    number stays. `first_item` is the number of the first item that is asked. The model is unpriced when `priced` is false: cost 0 without details.
     """
 
     number: int
@@ -112,6 +112,7 @@ class Experiment:
     linked_by: str
     metadata: dict[str, Any]
     description: str | None
+    first_item: int = 0
     looks: int = 0
     visible_count: int = field(init=False)
     raw_metadata: dict[str, str] = field(init=False)
@@ -142,7 +143,7 @@ class Experiment:
         return number if exists else None
 
     def item_number(self, number: int) -> int:
-        return number // self.trials
+        return self.first_item + number // self.trials
 
     def item_id(self, number: int) -> str:
         return f"{self.dataset_id}-{self.item_number(number)}"

@@ -1,6 +1,6 @@
 """The data of the project, generated or written, and its lookups."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -72,20 +72,21 @@ class ExperimentSummary:
     metadata: dict[str, str]
     rows: NewestFirst[Observation]
     spans: NewestFirst[Observation]
-    generated: Experiment | None = None
+    generated: Sequence[Experiment] = ()
 
     def count_read(self, since: datetime) -> None:
         """Count a read, unless the experiment ends before that time."""
-        if self.generated is not None and self.generated.ends > since:
-            self.generated.look()
+        for experiment in self.generated:
+            if experiment.ends > since:
+                experiment.look()
 
     def window(self, since: datetime, until: datetime | None) -> ExperimentWindow | None:
         """The part of the experiment within that time; None when it is empty."""
         newest = next(iter(_between(self.spans, since, until)), None)
         if newest is None:
             return None
-        if self.generated is not None:
-            return self._generated_window(self.generated, since, until, newest)
+        if len(self.generated) == 1:
+            return self._generated_window(self.generated[0], since, until, newest)
         spans = list(_between(self.spans, since, until))
         rows = {row.id for row in _between(self.rows, since, until)}
         start = min(span.start for span in spans)
@@ -132,24 +133,22 @@ class Store:
 
     def summaries(self) -> Iterator[ExperimentSummary]:
         """The experiments of OTel spans, without runs that are linked by run items."""
-        for experiment in self.experiments:
-            if experiment.linked_by == "otel":
-                yield ExperimentSummary(
-                    id=experiment.id,
-                    name=experiment.name,
-                    description=experiment.description,
-                    dataset_id=experiment.dataset_id,
-                    metadata=experiment.raw_metadata,
-                    rows=experiment.rows(),
-                    spans=experiment.observations(),
-                    generated=experiment,
-                )
+        for runs in self.runs_by_id("otel").values():
+            yield _generated_summary(runs)
         members: dict[str, list[Observation]] = {}
         for span in self.spans.values():
             if span.experiment is not None:
                 members.setdefault(span.experiment.experiment_id, []).append(span)
         for spans in members.values():
             yield _written_summary(spans)
+
+    def runs_by_id(self, linked_by: str) -> dict[str, list[Experiment]]:
+        """The generated runs by experiment: runs with one name are one experiment."""
+        runs: dict[str, list[Experiment]] = {}
+        for experiment in self.experiments:
+            if experiment.linked_by == linked_by:
+                runs.setdefault(experiment.id, []).append(experiment)
+        return runs
 
     def observations(
         self, types: frozenset[str] | None, experiments: frozenset[str] | None
@@ -247,6 +246,25 @@ class Store:
         # An older event changes nothing.
         if stored is None or stored.timestamp <= score.timestamp:
             self.scores[key] = score
+
+
+def _generated_summary(runs: Sequence[Experiment]) -> ExperimentSummary:
+    first = runs[0]
+    is_one = len(runs) == 1
+    return ExperimentSummary(
+        id=first.id,
+        name=first.name,
+        description=first.description,
+        dataset_id=first.dataset_id,
+        metadata=first.raw_metadata,
+        rows=first.rows() if is_one else _merged(run.rows() for run in runs),
+        spans=first.observations() if is_one else _merged(run.observations() for run in runs),
+        generated=runs,
+    )
+
+
+def _merged(sequences: Iterable[NewestFirst[Observation]]) -> NewestFirst[Observation]:
+    return NewestFirst.of(span for spans in sequences for span in spans.within(None, None))
 
 
 def _written_summary(spans: list[Observation]) -> ExperimentSummary:

@@ -1,5 +1,6 @@
 """The read endpoints of API v3: numbered pages, dataset runs, whole traces."""
 
+import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -156,9 +157,8 @@ def create_run_item(write: WriteRequest) -> WriteResponse:
 
 
 def _runs(store: Store) -> Iterator[Run]:
-    for experiment in reversed(store.experiments):
-        if experiment.linked_by == "run_items":
-            yield _generated_run(experiment)
+    for experiments in reversed(store.runs_by_id("run_items").values()):
+        yield _generated_run(experiments)
     for linked in store.linked_runs.values():
         yield Run(
             id=linked.id,
@@ -172,16 +172,19 @@ def _runs(store: Store) -> Iterator[Run]:
         )
 
 
-def _generated_run(experiment: Experiment) -> Run:
+def _generated_run(experiments: Sequence[Experiment]) -> Run:
+    first = experiments[0]
     return Run(
-        id=experiment.id,
-        name=experiment.name,
-        dataset_id=experiment.dataset_id,
-        dataset_name=experiment.dataset_name,
-        at=experiment.started,
-        links=lambda: _generated_links(experiment),
-        metadata=experiment.metadata,
-        description=experiment.description,
+        id=first.id,
+        name=first.name,
+        dataset_id=first.dataset_id,
+        dataset_name=first.dataset_name,
+        at=first.started,
+        links=lambda: heapq.merge(
+            *map(_generated_links, experiments), key=lambda link: link.at, reverse=True
+        ),
+        metadata=first.metadata,
+        description=first.description,
     )
 
 

@@ -23,7 +23,7 @@ def test_select_complete_runs__an_incomplete_run_is_left_out_and_keeps_its_name(
     listed = select_complete_runs(
         [source_run("b", "nightly", complete=False), source_run("a", "nightly")]
     )
-    assert listed == [ListedRun("a", "nightly", "a")]
+    assert listed == [ListedRun(source_run("a", "nightly"), "a")]
 
 
 def test_match_names__is_case_sensitive() -> None:

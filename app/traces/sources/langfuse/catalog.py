@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -13,6 +13,7 @@ from app.core.clock import utc_now
 from app.core.http.throttle import CancelToken
 from app.core.resources import Resources
 from app.traces.execution.items import DatasetItem, item_of_document
+from app.traces.production import parse_duration
 from app.traces.registry import SourceCheck, SourceRun, TraceQuery
 from app.traces.sources.langfuse.client import (
     LangfuseClient,
@@ -243,8 +244,14 @@ def open_reader(
     """The reader for one API version; `now_ms` gives the current milliseconds since 1970."""
     link = make_trace_link(client.credentials.host, project_id)
     if api == "v3":
-        return V3Reader(client=client, link=link)
-    return V4Reader(client=client, link=link, now_ms=now_ms, late_scores=query.late_scores)
+        return V3Reader(client=client, link=link, settle_ms=settle_for_ms(query))
+    return V4Reader(
+        client=client,
+        link=link,
+        now_ms=now_ms,
+        late_scores=query.late_scores,
+        settle_ms=settle_for_ms(query),
+    )
 
 
 @contextmanager
@@ -284,8 +291,34 @@ def list_runs(resources: Resources, query: TraceQuery) -> Sequence[SourceRun]:
     ):
         runs = _list_experiment_runs(client, query, lambda: now_ms)
     complete_before = now_ms - int(LISTING_POLICY.active_run_s * 1000)
-    newest_first = sorted(runs, key=lambda run: (run.start, run.id), reverse=True)
+    # By their last activity: a run that repeats the name of an old one is not older than others.
+    newest_first = sorted(runs, key=lambda run: (run.end, run.id), reverse=True)
     return [_to_source_run(run, complete=run.end <= complete_before) for run in newest_first]
+
+
+def narrow_run(resources: Resources, query: TraceQuery, run: SourceRun) -> SourceRun:
+    """The newest of the runs that share the ID of a listed run, as a collection would read it.
+
+    Raises: `CollectionFailed` with its codes.
+    """
+    credentials = require_credentials(query.url, query.public_key, query.secret_key)
+    now_ms = int(resources.clock().timestamp() * 1000)
+    with (
+        open_client(
+            resources, credentials, pause=CancelToken().pause, policy=LISTING_POLICY
+        ) as client,
+        translate_errors(),
+    ):
+        if query.dataset_ref is None:
+            raise missing_dataset_ref()
+        dataset = find_dataset(client, query.dataset_ref)
+        for api in API_VERSIONS:
+            reader = open_reader(client, query, api, None, lambda: now_ms)
+            with suppress(ApiVersionMismatch):
+                if (listed_run := reader.find_run(dataset, run.id)) is not None:
+                    newest_run = reader.narrow(listed_run, None)
+                    return _to_source_run(newest_run, complete=run.complete)
+    return run
 
 
 def _list_experiment_runs(
@@ -313,13 +346,20 @@ def _list_experiment_runs(
 
 def _to_source_run(run: ExperimentRun, *, complete: bool) -> SourceRun:
     return SourceRun(
-        id=run.id,
+        id=run.source_id,
         name=run.name,
         started_at=_to_datetime(run.start),
         ended_at=_to_datetime(run.end),
         items=run.item_count,
         complete=complete and run.item_count > 0,
     )
+
+
+def settle_for_ms(query: TraceQuery) -> int | None:
+    """The pause in milliseconds after which a run has ended, if the benchmark sets one."""
+    if query.settle_for is None:
+        return None
+    return round(parse_duration(query.settle_for).total_seconds() * 1000)
 
 
 def _to_datetime(milliseconds: int) -> datetime:

@@ -85,14 +85,17 @@ def get_object(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def get_time_ms(row: Mapping[str, Any], name: str) -> int | None:
     """An ISO 8601 time field in milliseconds since 1970; None when it is missing or malformed."""
     value = row.get(name)
-    if not isinstance(value, str):
-        return None
+    return parse_time_ms(value) if isinstance(value, str) else None
+
+
+def parse_time_ms(text: str) -> int | None:
+    """An ISO 8601 time in milliseconds since 1970; None when it is malformed."""
     try:
-        time = datetime.fromisoformat(value)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    # The API's times are UTC, some without saying so.
-    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+    # The API's times are UTC, some without saying so. Rounded: a float cannot hold each millisecond.
+    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def format_time(milliseconds: int) -> str:

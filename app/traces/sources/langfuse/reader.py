@@ -9,7 +9,8 @@ from typing import Final, NamedTuple, Protocol
 from urllib.parse import quote
 
 from app.traces.registry import CollectionFailed
-from app.traces.sources.langfuse.json_fields import JSON
+from app.traces.sources.langfuse.json_fields import JSON, format_time, parse_time_ms
+from app.traces.sources.langfuse.reused_names import RunRow
 from app.traces.types import Trace
 
 # The cursor of a collection that has read nothing yet.
@@ -40,8 +41,10 @@ class ExperimentRun:
     """A run (experiment or dataset run) as the server describes it now.
 
     `start` and `end` are in milliseconds since 1970; `item_count` is the number of traces that the
-    server reports. `dataset_id` is known by API v4. `dataset_items` is the number of active items of the dataset at `start`; None
-    when it is unknown or not asked for.
+    server reports. `dataset_id` is known by API v4. `dataset_items` is the number of active items of
+    the dataset at `start`; None when it is unknown or not asked for. `since` is set when the run shares
+    its ID with earlier runs of the same name: it has the rows from that time on. `warning` says what
+    is uncertain about that.
     """
 
     id: str
@@ -52,6 +55,18 @@ class ExperimentRun:
     item_count: int
     dataset_items: int | None = None
     dataset_id: str | None = None
+    since: int | None = None
+    warning: str | None = None
+
+    @property
+    def source_id(self) -> str:
+        """The ID of this run alone: that of the experiment, and `since` after an `@`."""
+        return self.id if self.since is None else f"{self.id}@{format_time(self.since)}"
+
+    @property
+    def first_time(self) -> int:
+        """No row of the run begins before."""
+        return self.start if self.since is None else self.since
 
     def to_json(self) -> JSON:
         return {
@@ -63,6 +78,8 @@ class ExperimentRun:
             "itemCount": self.item_count,
             "datasetItems": self.dataset_items,
             "datasetId": self.dataset_id,
+            "since": self.since,
+            "warning": self.warning,
         }
 
     @classmethod
@@ -76,7 +93,16 @@ class ExperimentRun:
             item_count=int(document["itemCount"]),
             dataset_items=document["datasetItems"],
             dataset_id=document.get("datasetId"),
+            since=document.get("since"),
+            warning=document.get("warning"),
         )
+
+
+def split_source_id(source_id: str) -> tuple[str, int | None]:
+    """The ID of the experiment and the time in a `source_id`; None without a time."""
+    experiment_id, _, since = source_id.rpartition("@")
+    since_ms = parse_time_ms(since) if experiment_id else None
+    return (source_id, None) if since_ms is None else (experiment_id, since_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +122,8 @@ class RunReader(Protocol):
 
     `find_run` looks a run up by name, then by ID; without a name it returns the newest run.
     `look_again` returns a run as it is now, in one request; None when the server does not return it.
-    `list_end_times` returns the times at which up to 100 of its newest items ended, in milliseconds.
+    `narrow` returns the newest of the runs that share an ID, given the number of items of a complete run
+    if it is known. `iter_rows` yields its rows, newest first.
     `list_runs` returns the newest runs of a dataset, `list_run_names` names for an error message.
     All raise `ApiVersionMismatch`. `read_batches` resumes with `remaining` of an earlier
     batch.
@@ -111,7 +138,9 @@ class RunReader(Protocol):
 
     def look_again(self, run: ExperimentRun) -> ExperimentRun | None: ...
 
-    def list_end_times(self, run: ExperimentRun) -> list[int]: ...
+    def narrow(self, run: ExperimentRun, expected_items: int | None, /) -> ExperimentRun: ...
+
+    def iter_rows(self, run: ExperimentRun) -> Iterator[RunRow]: ...
 
     def list_runs(self, dataset: LangfuseDataset) -> list[ExperimentRun]: ...
 

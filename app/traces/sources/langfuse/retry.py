@@ -30,8 +30,8 @@ class LangfusePolicy:
     before the 5 retries are 2, 4, 8, 16 and 32 seconds, each reduced by up to half.
 
     A run with activity in the last `active_run_s` is polled every `poll_s` until it is unchanged
-    in `stable_polls` polls, for at most `stable_deadline_s`. A run that lacks items is polled until
-    it has had no new item for `min_quiet_s` or longer, for at most `settle_limit_s`.
+    in `stable_polls` polls, for at most `stable_deadline_s`. A run that lacks items is polled for at
+    most `settle_limit_s`.
     """
 
     request_s: float = 60.0
@@ -44,7 +44,6 @@ class LangfusePolicy:
     poll_s: float = 5.0
     stable_polls: int = 3
     stable_deadline_s: float = 600.0
-    min_quiet_s: float = 60.0
     settle_limit_s: float = 3600.0
 
     @property

@@ -23,6 +23,7 @@ from app.traces.sources.langfuse.json_fields import (
     get_text,
     parse_number,
 )
+from app.traces.sources.langfuse.reader import split_source_id
 from app.traces.sources.langfuse.retry import COLLECTION_POLICY, LangfusePolicy
 from app.traces.sources.langfuse.threads import HEARTBEAT_S, run_in_order, with_heartbeat
 
@@ -182,7 +183,9 @@ def _score_event(score: NewScore) -> JSON:
     ignored.
     """
     subject = (
-        {"datasetRunId": score.run_id} if score.trace_id is None else {"traceId": score.trace_id}
+        {"datasetRunId": split_source_id(score.run_id)[0]}
+        if score.trace_id is None
+        else {"traceId": score.trace_id}
     )
     score_id = f"{OWN_SCORE_PREFIX}{score.id}"
     return {

@@ -8,26 +8,23 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import pairwise
-from statistics import median
 from typing import Final
 
 from app.core.http.throttle import CancelToken
 from app.core.resources import Resources
-from app.traces.production import parse_duration
 from app.traces.registry import TRACE_SOURCES, SourceSpec, TracePage, TraceQuery
 from app.traces.sources.langfuse.catalog import (
     API_VERSIONS,
     SERVER_CACHE,
     ServerInfo,
     check_server,
-    count_dataset_items,
     find_dataset,
     find_project_id,
     has_dataset,
     list_items,
     list_runs,
     missing_dataset_ref,
+    narrow_run,
     open_reader,
     translate_errors,
 )
@@ -55,6 +52,7 @@ from app.traces.sources.langfuse.reader import (
 )
 from app.traces.sources.langfuse.retry import COLLECTION_POLICY, LangfusePolicy
 from app.traces.sources.langfuse.scores import write_scores
+from app.traces.sources.langfuse.settling import RunSettler, is_active
 from app.traces.sources.langfuse.texts import clean_texts
 from app.traces.sources.langfuse.threads import HEARTBEAT_S, with_heartbeat
 from app.traces.sources.langfuse.window_reader import WindowReader, estimate_requests
@@ -130,7 +128,7 @@ class _CollectionReader:
                 read_pass = _ReadPass(
                     reader=self._open_reader(client, cursor.api, cursor.project_id),
                     restart=partial(self._restart, client),
-                    is_active=self._is_active,
+                    is_active=partial(is_active, self._now_ms, self.source.policy),
                 )
                 cursor = yield from read_pass.pages(cursor)
 
@@ -174,7 +172,7 @@ class _CollectionReader:
             info = ServerInfo(api=offered[0].api, project_id=project_id)
             SERVER_CACHE.put(self.credentials.host, self.credentials.public_key, info)
             if run is not None:
-                settled_run = self._wait_until_settled(client, reader, run)
+                settled_run = self._settler(client, reader).wait(run)
                 now = self.source.resources.clock()
                 return CollectionCursor(api=api, run=settled_run, project_id=project_id, as_of=now)
         if not offered:
@@ -195,7 +193,7 @@ class _CollectionReader:
         # A run of another dataset with this name is not the one that is asked for.
         if run is None or run.dataset_id is None or has_dataset(client, run.dataset_id):
             return None
-        settled_run = self._wait_until_settled(client, reader, run)
+        settled_run = self._settler(client, reader).wait(run)
         now = self.source.resources.clock()
         return CollectionCursor(api="v4", run=settled_run, project_id=project_id, as_of=now)
 
@@ -223,75 +221,19 @@ class _CollectionReader:
     def _open_reader(self, client: LangfuseClient, api: str, project_id: str | None) -> RunReader:
         return open_reader(client, self.query, api, project_id, self._now_ms)
 
+    def _settler(self, client: LangfuseClient, reader: RunReader) -> RunSettler:
+        return RunSettler(
+            client=client,
+            reader=reader,
+            query=self.query,
+            policy=self.source.policy,
+            pause=self.pause,
+            clock=self.source.clock,
+            now_ms=self._now_ms,
+        )
+
     def _now_ms(self) -> int:
         return int(self.source.resources.clock().timestamp() * 1000)
-
-    def _is_active(self, run: ExperimentRun) -> bool:
-        """Whether the run may have rows that cannot be read yet: writes are visible late."""
-        return self._now_ms() - run.end < self.source.policy.active_run_s * 1000
-
-    def _wait_until_settled(
-        self, client: LangfuseClient, reader: RunReader, run: ExperimentRun
-    ) -> ExperimentRun:
-        """Poll a run until it has all items and is unchanged for some polls, or until it has settled
-        without them.
-        """
-        if run.dataset_name is not None and self.query.expect_items is None:
-            items = count_dataset_items(client, run.dataset_name, run.start)
-            run = replace(run, dataset_items=items)
-        stable_run = self._wait_until_stable(reader, run)
-        return self._wait_for_items(reader, stable_run)
-
-    def _wait_until_stable(self, reader: RunReader, run: ExperimentRun) -> ExperimentRun:
-        policy = self.source.policy
-        deadline_s, equal_polls = self.source.clock() + policy.stable_deadline_s, 1
-        while self._is_active(run) and equal_polls < policy.stable_polls:
-            if self.source.clock() >= deadline_s:
-                log.warning("the run %r is still growing; it is read as it is now", run.name)
-                break
-            current = self._look_again(reader, run)
-            equal_polls = equal_polls + 1 if current == run else 1
-            run = current
-        return run
-
-    def _wait_for_items(self, reader: RunReader, run: ExperimentRun) -> ExperimentRun:
-        """Poll a run that lacks items until it has them, or has had no new item for some time."""
-        if not self._lacks_items(run):
-            return run
-        quiet_s, policy = self._quiet_s(reader, run), self.source.policy
-        started_s = changed_s = self.source.clock()
-        idle_s = (self._now_ms() - run.end) / 1000
-        limit_s = max(policy.settle_limit_s, quiet_s)
-        while self._lacks_items(run) and idle_s + self.source.clock() - changed_s < quiet_s:
-            if self.source.clock() - started_s >= limit_s:
-                break
-            current = self._look_again(reader, run)
-            if current != run:
-                run, changed_s, idle_s = current, self.source.clock(), 0.0
-        return run
-
-    def _lacks_items(self, run: ExperimentRun) -> bool:
-        expected = self.query.expect_items or run.dataset_items
-        return isinstance(expected, int) and run.item_count < self.query.min_coverage * expected
-
-    def _quiet_s(self, reader: RunReader, run: ExperimentRun) -> float:
-        """How long a run without a new item is waited for: three of its usual intervals."""
-        if self.query.settle_for is not None:
-            return parse_duration(self.query.settle_for).total_seconds()
-        times = sorted(reader.list_end_times(run))
-        intervals_ms = [later - earlier for earlier, later in pairwise(times)]
-        # One item says nothing about an interval, except that it took that long.
-        interval_ms = median(intervals_ms) if intervals_ms else run.end - run.start
-        return max(self.source.policy.min_quiet_s, 3 * interval_ms / 1000)
-
-    def _look_again(self, reader: RunReader, run: ExperimentRun) -> ExperimentRun:
-        """The run as it is after a wait; unchanged when the server does not return it."""
-        self.pause(self.source.policy.poll_s)
-        return self._find_again(reader, run)
-
-    def _find_again(self, reader: RunReader, run: ExperimentRun) -> ExperimentRun:
-        current = reader.look_again(run)
-        return run if current is None else replace(current, dataset_items=run.dataset_items)
 
     def _restart(self, client: LangfuseClient, cursor: CollectionCursor) -> CollectionCursor:
         """The start of one more pass over the run as it is now, after a wait."""
@@ -299,7 +241,7 @@ class _CollectionReader:
         reader = self._open_reader(client, cursor.api, cursor.project_id)
         return replace(
             cursor,
-            run=self._find_again(reader, cursor.run),
+            run=self._settler(client, reader).find_again(cursor.run),
             as_of=self.source.resources.clock(),
             traces_read=0,
             completed_passes=cursor.completed_passes + 1,
@@ -396,9 +338,10 @@ def _to_page(
         total=read.run.item_count,
         as_of=read.as_of,
         run_name=read.run.name,
-        run_id=read.run.id,
+        run_id=read.run.source_id,
         run_at=datetime.fromtimestamp(read.run.start / 1000, UTC),
         dataset_items=read.run.dataset_items,
+        warning=read.run.warning,
     )
 
 
@@ -414,6 +357,7 @@ TRACE_SOURCES.register(
         lock=collection_lock,
         check=check_server,
         list_runs=list_runs,
+        narrow_run=narrow_run,
         list_items=list_items,
         write_scores=write_scores,
         estimate=estimate_requests,

@@ -43,6 +43,12 @@ from app.traces.sources.langfuse.reader import (
     LangfuseDataset,
     TraceBatch,
     TraceLink,
+    split_source_id,
+)
+from app.traces.sources.langfuse.reused_names import (
+    RunRow,
+    describe_old_links,
+    find_newest_links,
 )
 from app.traces.sources.langfuse.threads import run_in_order
 from app.traces.sources.langfuse.v3_requests import ROWS_PER_PAGE, fetch_bundle
@@ -90,10 +96,14 @@ class ItemStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class V3Reader:
-    """Reads dataset runs. The API returns only the newest trace of each item."""
+    """Reads dataset runs. The API returns only the newest trace of each item.
+
+    `settle_ms` is the pause after which a run has ended; None: as `settle_time_ms`.
+    """
 
     client: LangfuseClient
     link: TraceLink
+    settle_ms: int | None = None
     api: Final = "v3"
 
     def find_run(self, dataset: LangfuseDataset | None, name: str | None) -> ExperimentRun | None:
@@ -104,19 +114,28 @@ class V3Reader:
         if name is not None:
             document = self._fetch_run(dataset.name, name)
             if document is not None:
-                return _parse_run(document, dataset.name)
-        run_name = self._find_run_name(dataset, run_id=name)
+                return _parse_run(document, dataset.name, self.settle_ms)
+        experiment_id = None if name is None else split_source_id(name)[0]
+        run_name = self._find_run_name(dataset, run_id=experiment_id)
         document = None if run_name is None else self._fetch_run(dataset.name, run_name)
-        return None if document is None else _parse_run(document, dataset.name)
+        return None if document is None else _parse_run(document, dataset.name, self.settle_ms)
 
     def look_again(self, run: ExperimentRun) -> ExperimentRun | None:
         document = self._fetch_run(run.dataset_name or "", run.name)
-        return None if document is None else _parse_run(document, run.dataset_name or "")
+        return (
+            None
+            if document is None
+            else _parse_run(document, run.dataset_name or "", self.settle_ms)
+        )
 
-    def list_end_times(self, run: ExperimentRun) -> list[int]:
+    def narrow(self, run: ExperimentRun, _: int | None, /) -> ExperimentRun:
+        """The run as it is: it was narrowed when it was found, since its items come with it."""
+        return run
+
+    def iter_rows(self, run: ExperimentRun) -> Iterator[RunRow]:
         document = self._fetch_run(run.dataset_name or "", run.name) or {}
-        times = sorted(get_time_ms(item, "createdAt") or 0 for item in _run_item_rows(document))
-        return times[-ROWS_PER_PAGE:]
+        rows = [row for row in _parse_rows(document, run.start) if row.start >= run.first_time]
+        return iter(sorted(rows, key=lambda row: row.end, reverse=True))
 
     def list_runs(self, dataset: LangfuseDataset) -> list[ExperimentRun]:
         _require_path_segment(dataset)
@@ -132,7 +151,7 @@ class V3Reader:
     def read_batches(self, run: ExperimentRun, remaining: JSON | None) -> Iterator[TraceBatch]:
         # Fetched again, also after a resume: the cursor holds a count of items, not the items.
         document = self._fetch_run(run.dataset_name or "", run.name)
-        run_items = _parse_run_items(document or {}, until=run.end)
+        run_items = _parse_run_items(document or {}, since=run.since, until=run.end)
         if not run_items:
             yield TraceBatch(traces=(), remaining=None)
             return
@@ -281,18 +300,27 @@ def _require_path_segment(dataset: LangfuseDataset) -> None:
         )
 
 
-def _parse_run(document: JSON, dataset_name: str) -> ExperimentRun:
-    start = _require_start(document)
-    times = (get_time_ms(item, "createdAt") or start for item in _run_item_rows(document))
-    end = max(times, default=start)
+def _parse_run(document: JSON, dataset_name: str, settle_ms: int | None) -> ExperimentRun:
+    created = _require_start(document)
+    rows = _parse_rows(document, created)
+    end = max((row.end for row in rows), default=created)
+    since = find_newest_links(created, rows, settle_ms)
     return ExperimentRun(
         id=require_text(document, "id", "a run"),
         name=require_text(document, "name", "a run"),
         dataset_name=dataset_name,
-        start=start,
+        start=created if since is None else since,
         end=end,
-        item_count=len(_parse_run_items(document, until=end)),
+        item_count=len(_parse_run_items(document, since=since, until=end)),
+        since=since,
+        warning=describe_old_links(rows) if since is None else None,
     )
+
+
+def _parse_rows(document: JSON, created: int) -> list[RunRow]:
+    """The links of a run to its traces, each at the time at which it was made."""
+    links = ((get_time_ms(row, "createdAt") or created, row) for row in _run_item_rows(document))
+    return [RunRow(str(row.get("datasetItemId")), at, at) for at, row in links]
 
 
 def _require_start(document: JSON) -> int:
@@ -305,15 +333,15 @@ def _require_start(document: JSON) -> int:
     return start
 
 
-def _parse_run_items(document: JSON, *, until: int) -> list[RunItem]:
-    """The items of a run at a time (milliseconds since 1970), deduplicated.
+def _parse_run_items(document: JSON, *, since: int | None, until: int) -> list[RunItem]:
+    """The items of a run in a time (milliseconds since 1970), deduplicated.
 
     Sorted by ID: the cursor counts items, so the order must not change when items are added.
     """
     run_items = {
         str(item.get("id")): _parse_run_item(item)
         for item in _run_item_rows(document)
-        if (get_time_ms(item, "createdAt") or until) <= until
+        if (since or 0) <= (get_time_ms(item, "createdAt") or until) <= until
     }
     if run_items and all(item.is_malformed for item in run_items.values()):
         raise BadResponse(

@@ -10,20 +10,19 @@ from typing import Final, NamedTuple
 
 from app.core.http.throttle import MAX_IN_FLIGHT
 from app.traces.sources.langfuse.client import LangfuseClient, Parameters, get_meta, get_rows
-from app.traces.sources.langfuse.errors import BadResponse, NotFoundError, PageTooLarge
+from app.traces.sources.langfuse.errors import NotFoundError, PageTooLarge
 from app.traces.sources.langfuse.json_fields import (
     JSON,
     format_time,
+    get_object,
     get_text,
-    get_time_ms,
-    parse_number,
-    require_text,
 )
 from app.traces.sources.langfuse.mapping import (
     is_task_row,
     map_malformed_row,
     map_row,
     parse_task,
+    parse_trial,
 )
 from app.traces.sources.langfuse.pagination import (
     RowPage,
@@ -39,6 +38,15 @@ from app.traces.sources.langfuse.reader import (
     LangfuseDataset,
     TraceBatch,
     TraceLink,
+    split_source_id,
+)
+from app.traces.sources.langfuse.reused_names import (
+    MIN_PAUSE_MS,
+    RunRow,
+    describe_doubts,
+    first_time_ms,
+    leaves_room,
+    select_newest_run,
 )
 from app.traces.sources.langfuse.scores import group_by_trace
 from app.traces.sources.langfuse.usage import (
@@ -55,8 +63,10 @@ from app.traces.sources.langfuse.v4_requests import (
     SPANS_PER_PAGE,
     equals,
     filter_parameter,
+    iter_all,
     iter_scores,
     iter_spans,
+    parse_experiment,
 )
 from app.traces.types import Trace
 
@@ -81,12 +91,16 @@ FALLBACK_DAYS: Final = (365, 90, 14)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class V4Reader:
-    """Reads experiments; `late_scores` also fetches the scores that rows do not contain."""
+    """Reads experiments; `late_scores` also fetches the scores that rows do not contain.
+
+    `settle_ms` is the pause after which a run has ended; None: as `settle_time_ms`.
+    """
 
     client: LangfuseClient
     link: TraceLink
     now_ms: Callable[[], int]
     late_scores: bool
+    settle_ms: int | None = None
     api: Final = "v4"
 
     def find_run(self, dataset: LangfuseDataset | None, name: str | None) -> ExperimentRun | None:
@@ -95,26 +109,63 @@ class V4Reader:
             return self._find_newest(in_dataset, dataset)
         by_name = self._find_newest([*in_dataset, equals("name", name)], dataset)
         # An experiment may be named like the ID of another one: the name counts first.
-        return by_name or self._find_newest([*in_dataset, equals("id", name)], dataset)
+        run = by_name or self._find_newest([*in_dataset, equals("id", name)], dataset)
+        experiment_id, since = split_source_id(name)
+        if run is None and since is not None:
+            return self._find_newest([*in_dataset, equals("id", experiment_id)], dataset, since)
+        return run
 
     def look_again(self, run: ExperimentRun) -> ExperimentRun | None:
         # By ID, because several experiments can share a name.
-        current = self._find_newest([equals("id", run.id)], None)
-        return current and replace(current, dataset_name=run.dataset_name)
+        current = self._find_newest([equals("id", run.id)], None, run.since)
+        if current is None:
+            return None
+        # The first span since then can be an evaluation of the run before.
+        start = current.start if run.since is None else run.start
+        return replace(current, start=start, dataset_name=run.dataset_name, warning=run.warning)
 
-    def list_end_times(self, run: ExperimentRun) -> list[int]:
+    def narrow(self, run: ExperimentRun, expected_items: int | None, /) -> ExperimentRun:
+        settle_ms = self.settle_ms
+        if run.end - run.start <= (MIN_PAUSE_MS if settle_ms is None else settle_ms):
+            return run
+        rows = list[RunRow]()
+        for row in self.iter_rows(run):
+            rows.append(row)
+            if len(rows) % ROWS_PER_PAGE == 0:
+                is_found = select_newest_run(rows, settle_ms).earlier_end is not None
+                if is_found or not leaves_room(run.start, run.item_count, rows, expected_items):
+                    break
+        newest = select_newest_run(rows, settle_ms)
+        run = replace(run, warning=describe_doubts(newest) or run.warning)
+        if newest.earlier_end is None:
+            return run
+        since = first_time_ms(newest.earlier_end, settle_ms)
+        part = replace(run, since=since, start=newest.rows[0].start, dataset_items=None)
+        return self.look_again(part) or replace(part, item_count=len(newest.rows))
+
+    def iter_rows(self, run: ExperimentRun) -> Iterator[RunRow]:
         parameters: Parameters = {
-            "fromStartTime": format_time(run.start),
+            "fromStartTime": format_time(run.first_time),
             "filter": filter_parameter(equals("experimentId", run.id)),
-            "fields": "core",
+            "fields": "core,metadata",
             "limit": ROWS_PER_PAGE,
         }
-        rows = get_rows(self.client.get("/experiment-items", parameters), "GET /experiment-items")
-        return [end for row in rows if (end := get_time_ms(row, "endTime")) is not None]
+        ids = set[str]()
+        for row in iter_all(self.client, "/experiment-items", parameters):
+            # Once: a row that was ingested twice is no second trial.
+            if is_task_row(row) and row["id"] not in ids:
+                ids.add(row["id"])
+                task = parse_task(row)
+                yield RunRow(
+                    item_id=get_text(row, "experimentItemId") or task.trace_id,
+                    start=task.start,
+                    end=max(task.end or 0, task.start),
+                    trial=parse_trial(get_object(row, "metadata")),
+                )
 
     def list_runs(self, dataset: LangfuseDataset) -> list[ExperimentRun]:
         rows = self._list_experiments(_dataset_filter(dataset), ROWS_PER_PAGE)
-        return [_parse_run(row, dataset) for row in rows]
+        return [parse_experiment(row, dataset) for row in rows]
 
     def list_run_names(self, dataset: LangfuseDataset | None) -> list[str]:
         rows = self._list_experiments(_dataset_filter(dataset), MAX_NAMES_SHOWN)
@@ -134,26 +185,33 @@ class V4Reader:
             sizer=plan.call_sizer,
             concurrency=CALL_CONCURRENCY,
         )
-        calls_end = max((window.end for window in plan.calls), default=run.start)
-        calls = CallStream(call_pages, start=run.start, end=calls_end)
+        calls_end = max((window.end for window in plan.calls), default=run.first_time)
+        calls = CallStream(call_pages, start=run.first_time, end=calls_end)
         for page in row_pages:
             traces = self._map_traces(page, calls)
             unread = plan.remaining_after(page, calls) if page.remaining else None
             yield TraceBatch(traces=traces, remaining=unread, loop_detected=page.loop_detected)
 
     def _find_newest(
-        self, conditions: Sequence[JSON], dataset: LangfuseDataset | None
+        self,
+        conditions: Sequence[JSON],
+        dataset: LangfuseDataset | None,
+        since: int | None = None,
     ) -> ExperimentRun | None:
-        rows = self._list_experiments(conditions, MAX_NAMES_SHOWN)
-        runs = [_parse_run(row, dataset) for row in rows]
+        rows = self._list_experiments(conditions, MAX_NAMES_SHOWN, since)
+        runs = [replace(parse_experiment(row, dataset), since=since) for row in rows]
         return max(runs, key=lambda run: run.end, default=None)
 
-    def _list_experiments(self, conditions: Sequence[JSON], limit: int) -> list[JSON]:
+    def _list_experiments(
+        self, conditions: Sequence[JSON], limit: int, since: int | None = None
+    ) -> list[JSON]:
         """Experiments by latest activity, in a shorter period when the server cannot search all.
 
+        Start, end and number of items count the time after `since` only.
         Raises: `ApiVersionMismatch` when the server does not know experiments.
         """
         starts = [EARLIEST_MS, *(self.now_ms() - days * DAY_MS for days in FALLBACK_DAYS)]
+        starts = starts if since is None else [since]
         too_large: PageTooLarge | None = None
         for start in starts:
             try:
@@ -271,9 +329,9 @@ class _ReadPlan(NamedTuple):
             row_width * SPANS_PER_PAGE // (TARGET_ROWS_PER_WINDOW * CALLS_PER_ROW)
         )
         return cls(
-            start=run.start,
-            rows=[TimeWindow(start=run.start, end=end, limit=ROWS_PER_PAGE)],
-            calls=[TimeWindow(start=run.start, end=end, limit=SPANS_PER_PAGE)],
+            start=run.first_time,
+            rows=[TimeWindow(start=run.first_time, end=end, limit=ROWS_PER_PAGE)],
+            calls=[TimeWindow(start=run.first_time, end=end, limit=SPANS_PER_PAGE)],
             row_sizer=WindowSizer(width_ms=row_width),
             call_sizer=WindowSizer(width_ms=call_width),
         )
@@ -331,22 +389,3 @@ def _to_window_rows(document: JSON, window: TimeWindow, request_name: str) -> Wi
         if isinstance(text, str)
     )
     return WindowRows(rows=rows, remaining=remaining, size_bytes=size_bytes)
-
-
-def _parse_run(row: JSON, dataset: LangfuseDataset | None) -> ExperimentRun:
-    start, end = get_time_ms(row, "startTime"), get_time_ms(row, "endTime")
-    item_count = parse_number(row.get("itemCount"))
-    if start is None or item_count is None:
-        raise BadResponse(
-            "Langfuse returned an experiment without startTime or itemCount; check that langfuseUrl"
-            " is the address of a Langfuse server of version 4"
-        )
-    return ExperimentRun(
-        id=require_text(row, "id", "an experiment"),
-        name=get_text(row, "name") or "",
-        dataset_name=None if dataset is None else dataset.name,
-        start=start,
-        end=start if end is None else max(end, start),
-        item_count=int(item_count),
-        dataset_id=get_text(row, "datasetId"),
-    )

@@ -6,7 +6,15 @@ from typing import Final
 
 from app.traces.sources.langfuse.client import LangfuseClient, Parameters, get_meta, get_rows
 from app.traces.sources.langfuse.errors import BadResponse, PageTooLarge
-from app.traces.sources.langfuse.json_fields import JSON, format_time, get_text
+from app.traces.sources.langfuse.json_fields import (
+    JSON,
+    format_time,
+    get_text,
+    get_time_ms,
+    parse_number,
+    require_text,
+)
+from app.traces.sources.langfuse.reader import ExperimentRun, LangfuseDataset
 from app.traces.sources.langfuse.usage import ObservedSpan, parse_span
 
 SCORES_PER_PAGE: Final = 100
@@ -75,3 +83,23 @@ def iter_spans(
     }
     rows = iter_all(client, "/v2/observations", parameters)
     return (span for row in rows if (span := parse_span(row)) is not None)
+
+
+def parse_experiment(row: JSON, dataset: LangfuseDataset | None) -> ExperimentRun:
+    """The run that a row of `/experiments` describes. Raises: `BadResponse`."""
+    start, end = get_time_ms(row, "startTime"), get_time_ms(row, "endTime")
+    item_count = parse_number(row.get("itemCount"))
+    if start is None or item_count is None:
+        raise BadResponse(
+            "Langfuse returned an experiment without startTime or itemCount; check that langfuseUrl"
+            " is the address of a Langfuse server of version 4"
+        )
+    return ExperimentRun(
+        id=require_text(row, "id", "an experiment"),
+        name=get_text(row, "name") or "",
+        dataset_name=None if dataset is None else dataset.name,
+        start=start,
+        end=start if end is None else max(end, start),
+        item_count=int(item_count),
+        dataset_id=get_text(row, "datasetId"),
+    )
