@@ -287,7 +287,8 @@ def test_source__number_of_requests_is_as_documented(
     langfuse.experiment(items=items, calls_per_item=2, scores=[TONE])
     assert len(collect_all(langfuse, late_scores=late).traces) == items
     pages = math.ceil(items / 100)
-    allowed = pages + math.ceil(2 * items / 1000) + 4 + (pages if late else 0)
+    # One look for an earlier run of the name.
+    allowed = pages + math.ceil(2 * items / 1000) + 4 + 1 + (pages if late else 0)
     assert len(langfuse.requests) <= allowed
 
 
@@ -390,7 +391,7 @@ def test_source__rows_that_never_appear_are_missing(
     def hide(answer: dict[str, Any]) -> None:
         del answer["data"][:10]
 
-    langfuse.inject(ModifiedResponse(change=hide), path="/experiment-items")
+    langfuse.inject(ModifiedResponse(change=hide), path="/experiment-items", on={2})
     collection = collect_all(langfuse)
     assert len(collection.traces) == 20
     assert {page.total for page in collection.pages} == {30}

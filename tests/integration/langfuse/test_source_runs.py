@@ -170,7 +170,7 @@ def test_run__missing_traces_make_the_run_invalid(service: Service, langfuse: Fa
         del answer["data"][:10]
 
     langfuse.experiment(items=30)
-    langfuse.inject(ModifiedResponse(change=hide), path=ROWS)
+    langfuse.inject(ModifiedResponse(change=hide), path=ROWS, on={2})
     agent(service, langfuse)
     benchmark(service)
     run = service.complete_run()
@@ -207,7 +207,7 @@ def test_run__too_many_malformed_rows_make_the_run_invalid(
             row["traceId"] = 7
 
     langfuse.experiment(items=30)
-    langfuse.inject(ModifiedResponse(change=spoil), path=ROWS)
+    langfuse.inject(ModifiedResponse(change=spoil), path=ROWS, on={2})
     agent(service, langfuse)
     benchmark(service)
 
@@ -383,10 +383,12 @@ def test_run__changed_keys_are_used_for_the_rest(service: Service, langfuse: Fak
         keys = {"langfusePublicKey": new[0], "langfuseSecretKey": new[1]}
         service.patch("/agents/agent-001", keys)
 
-    langfuse.inject(ModifiedResponse(change=rotate), path=ROWS, on={3})
+    langfuse.inject(ModifiedResponse(change=rotate), path=ROWS, on={4})
     run = service.complete_run()
     assert (run["status"], run["tracesTotal"]) == ("COMPLETED", 350)
-    assert [request.status for request in langfuse.requests_for(ROWS)] == [200, 200, 200, 401, 200]
+    assert [request.status for request in langfuse.requests_for(ROWS)] == [
+        *[200, 200, 200, 200, 401, 200]
+    ]
     assert refused_at(service) is None
 
 

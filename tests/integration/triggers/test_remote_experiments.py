@@ -11,6 +11,8 @@ import pytest
 from sqlalchemy import select
 from standardwebhooks.webhooks import Webhook
 
+from app.jobs import outcomes
+from app.jobs.handlers import MAX_ATTEMPTS
 from app.traces.models import CollectedTrace
 from app.triggers.awaited_runs import take_step
 from app.triggers.models import AwaitedRun
@@ -25,10 +27,11 @@ EXPERIMENT = {"projectId": "p-1", "datasetId": "d-1", "datasetName": "support", 
 
 @dataclass
 class RunUrl:
-    """A server that runs an agent when it gets a request; `status` is its answer."""
+    """A server that runs an agent when it gets a request: its first answers, and `status` after them."""
 
     url: str = ""
     status: int = 202
+    statuses: list[int] = field(default_factory=list)
     requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
 
 
@@ -40,7 +43,7 @@ def run_url() -> Iterator[RunUrl]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             agent.requests.append((dict(self.headers.items()), body))
-            self.send_response(agent.status)
+            self.send_response(agent.statuses.pop(0) if agent.statuses else agent.status)
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
@@ -235,6 +238,45 @@ def test_experiment__gone_run_url_is_the_reason_of_the_event(
     event = only_event(setup)
     assert (event["status"], len(run_url.requests)) == ("IGNORED", 1)
     assert "HTTP 410" in event["reason"]
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+def test_experiment__request_is_repeated_until_the_agent_accepts_it(
+    setup: TriggerSetup,
+    sender: LangfuseSender,
+    source: FakeLangfuse,
+    run_url: RunUrl,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+) -> None:
+    monkeypatch.setattr(outcomes, "FIRST_RETRY_DELAY_S", 0.001)
+    run_url.statuses = [status, status]
+    setup.service.patch("/agents/agent-001", {"runUrl": run_url.url})
+    setup.service.post("/benchmarks/bench-001/webhook-secrets", {})
+    sender.accepted(EXPERIMENT)
+    setup.service.work()
+    ids = {headers["webhook-id"] for headers, _ in run_url.requests}
+    assert (len(run_url.requests), len(ids)) == (3, 1)
+    assert only_event(setup)["status"] == "WAITING"
+    source.experiment(run="new", items=3)
+    setup.tick(minutes=1)
+    [run] = setup.list_runs()
+    assert (run["runName"], only_event(setup)["status"]) == ("new", "STARTED")
+
+
+def test_experiment__agent_that_never_accepts_is_the_reason_of_the_event(
+    setup: TriggerSetup, sender: LangfuseSender, run_url: RunUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outcomes, "FIRST_RETRY_DELAY_S", 0.001)
+    run_url.status = 503
+    setup.service.patch("/agents/agent-001", {"runUrl": run_url.url})
+    setup.service.post("/benchmarks/bench-001/webhook-secrets", {})
+    sender.accepted(EXPERIMENT)
+    setup.service.work()
+    event = only_event(setup)
+    assert (event["status"], setup.list_runs()) == ("IGNORED", [])
+    assert len(run_url.requests) == MAX_ATTEMPTS
+    assert "HTTP 503" in event["reason"]
 
 
 def test_experiment__repeated_step_sends_the_same_id(

@@ -151,7 +151,8 @@ class V4Reader:
             "limit": ROWS_PER_PAGE,
         }
         ids = set[str]()
-        for row in iter_all(self.client, "/experiment-items", parameters):
+        # A server that repeats a page is reported when the traces are read.
+        for row in iter_all(self.client, "/experiment-items", parameters, ends_at_loop=True):
             # Once: a row that was ingested twice is no second trial.
             if is_task_row(row) and row["id"] not in ids:
                 ids.add(row["id"])

@@ -40,8 +40,13 @@ def filter_parameter(*conditions: JSON) -> str:
     return json.dumps(conditions, separators=(",", ":"))
 
 
-def iter_all(client: LangfuseClient, path: str, parameters: Parameters) -> Iterator[JSON]:
-    """All rows of a list by cursor, with half the page size while pages are too large."""
+def iter_all(
+    client: LangfuseClient, path: str, parameters: Parameters, *, ends_at_loop: bool = False
+) -> Iterator[JSON]:
+    """All rows of a list by cursor, with half the page size while pages are too large.
+
+    Raises: `BadResponse` when the server repeats a page, unless the rows may end there.
+    """
     cursor, limit, seen_cursors = None, int(parameters["limit"] or 1), set[str]()
     while True:
         try:
@@ -55,6 +60,8 @@ def iter_all(client: LangfuseClient, path: str, parameters: Parameters) -> Itera
         # Only a missing cursor is the end: pages shorter than the limit occur before it.
         cursor = get_text(get_meta(document), "cursor")
         if cursor is None:
+            return
+        if cursor in seen_cursors and ends_at_loop:
             return
         if cursor in seen_cursors:
             raise BadResponse(f"GET {path} (API v4) returned the same page twice")
