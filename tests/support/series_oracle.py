@@ -1,8 +1,9 @@
-"""The best that any detector can do: one that is told the noise and the size of the change.
+"""A detector that is told the noise and the size of the change: close to the best that is possible.
 
 The oracle sums the likelihood ratios of all possible first bad runs (Shiryaev and Roberts), with the
 true covariance of the levels and the true shape of the fall. Only the level before the fall and the
-first bad run are unknown to it: the ratios are those of differences, which no level changes.
+first bad run are unknown to it: the ratios are those of differences, which no level changes. It is
+nearly optimal for the mean delay, with normal levels; it is no proven bound of each share.
 """
 
 from collections.abc import Callable, Sequence
