@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from app.core.db import Database
 from app.core.migrations import upgrade
+from app.jobs.handlers import NO_JOB
 from app.metrics.types import TraceMeasurements
 from app.runs.leases import acquire_shard_lease
 from app.runs.shards import SHARD_TRACES, store_shard
@@ -105,7 +106,7 @@ def _write_ours(db: Database, number: int, shards: list[list[TraceMeasurements]]
     """Acquire the shard, then write it in one transaction, as a worker does."""
     run_id = _make_run(db, number)
     for shard, measured in enumerate(shards):
-        lease = acquire_shard_lease(db, run_id, shard)
+        lease = acquire_shard_lease(db, run_id, shard, NO_JOB)
         assert lease is not None
         with db.begin() as session:
             store_shard(session, lease, measured, NOW)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy.orm import Session
 
@@ -27,12 +27,35 @@ class StartNext(Protocol):
     ) -> None: ...
 
 
+class JobToken(NamedTuple):
+    """Identifies one attempt of one job; all None outside of a worker, where no other can take over."""
+
+    job_id: int | None = None
+    job_worker_id: int | None = None
+    job_attempts: int | None = None
+
+
+NO_JOB = JobToken()
+
+
+# A condition of a statement that has the values of a `JobToken` as parameters: the worker still has the
+# job. FOR SHARE: nobody takes the job over before that statement has ended.
+HOLDS_JOB = """
+    (CAST(%(job_id)s AS bigint) IS NULL OR EXISTS (
+        SELECT FROM procrastinate_jobs AS job
+        WHERE job.id = %(job_id)s AND job.status = 'doing' AND job.worker_id = %(job_worker_id)s
+          AND job.attempts = %(job_attempts)s
+        FOR SHARE
+    ))
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext:
     """What a handler gets beside its arguments.
 
     `call_timeout_s` bounds one call in the process pool. `start_next` starts the job that follows: this
-    worker does it at once, without the queue, if it may.
+    worker does it at once, without the queue, if it may. `token` proves that the worker has the job.
     """
 
     resources: Resources
@@ -40,6 +63,7 @@ class JobContext:
     is_stopping: Callable[[], bool]
     call_timeout_s: float = 60.0
     start_next: StartNext = enqueue
+    token: JobToken = NO_JOB
 
     def checkpoint(self) -> None:
         """Call between steps; raises `WorkerStopping` when the worker is stopping."""

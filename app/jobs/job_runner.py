@@ -18,7 +18,7 @@ from app.core.db import libpq_url
 from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
 from app.jobs.clock_watch import ClockWatch, PeriodicTrigger, run_jobs_now
-from app.jobs.handlers import JobContext, JobHandlers, WorkerStopping
+from app.jobs.handlers import JobContext, JobHandlers, JobToken, WorkerStopping
 from app.jobs.job_manager import RECONNECT_DELAY_S, FencedJobManager, lease_of
 from app.jobs.outcomes import (
     FINISH_LEASED_JOB,
@@ -213,6 +213,7 @@ class Worker:
             is_stopping=lambda: context.should_abort() or self._stopping.is_set(),
             call_timeout_s=self._call_timeout_s,
             start_next=next_step.start,
+            token=JobToken(lease.id, lease.worker_id, lease.attempts),
         )
         outcome: JobOutcome = JobSucceeded()
         try:

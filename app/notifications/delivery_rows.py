@@ -36,7 +36,7 @@ def list_delivery_rows(session: Session, notification_id: str | None) -> list[De
 def delivery_rows(
     deliveries: Sequence[Delivery], endpoints: Mapping[str, Endpoint]
 ) -> list[DeliveryRow]:
-    """A row for each delivery."""
+    """A row for each delivery; none for a deleted endpoint, whose deliveries a job deletes."""
     return [
         DeliveryRow(
             channel=endpoints[delivery.endpoint_id].channel.lower(),
@@ -48,4 +48,5 @@ def delivery_rows(
             at=delivery.delivered_at or delivery.due_at or delivery.tried_at,
         )
         for delivery in deliveries
+        if delivery.endpoint_id in endpoints
     ]

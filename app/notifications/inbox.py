@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import exists, select, update
+from sqlalchemy import exists, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from app.core.batch_delete import BATCH_ROWS, delete_batch
@@ -71,11 +71,17 @@ def delete_old_notifications(session: Session, now: datetime) -> int:
     is_pending = exists().where(
         Delivery.notification_id == Notification.id, Delivery.status == DeliveryStatus.PENDING
     )
-    is_old = Notification.created_at < now - RETENTION
-    # Looked up for the oldest ones only: those with a pending delivery are few at this age.
-    oldest = select(Notification.id).where(is_old).order_by(Notification.created_at)
-    is_oldest = Notification.id.in_(session.scalars(oldest.limit(PURGE_BATCH)).all())
-    expired_ids = session.scalars(select(Notification.id).where(is_oldest, ~is_pending)).all()
+    position = tuple_(Notification.created_at, Notification.id)
+    old = select(Notification.created_at, Notification.id, is_pending.label("is_pending")).where(
+        Notification.created_at < now - RETENTION
+    )
+    expired_ids = list[str]()
+    page = session.execute(old.order_by(position).limit(PURGE_BATCH)).all()
+    # Pending ones are few at this age, but the purge must get past them.
+    while page and not expired_ids:
+        expired_ids = [row.id for row in page if not row.is_pending]
+        after = position > tuple_(page[-1].created_at, page[-1].id)
+        page = session.execute(old.where(after).order_by(position).limit(PURGE_BATCH)).all()
     # First: a message may have gone to thousands of endpoints, which is too much for a cascade.
     deleted = delete_batch(session, Delivery, Delivery.notification_id.in_(expired_ids))
     if deleted < BATCH_ROWS:

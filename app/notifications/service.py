@@ -139,7 +139,8 @@ def begin_attempt(
     if loaded is None or not _is_current(loaded.delivery, job):
         return None
     _, notification, endpoint = loaded
-    if endpoint.disabled_at is not None:  # the job that holds its deliveries comes to this one soon
+    if endpoint.disabled_at is not None:
+        loaded.delivery.status = DeliveryStatus.HELD
         return None
     channel = CHANNELS.find(endpoint.channel)
     is_signed = channel is not None and channel.signed
@@ -187,7 +188,7 @@ def finish_attempt(session: Session, job: DeliveryJob, result: AttemptResult) ->
             # held with all others and is sent after somebody enables the endpoint.
             delivery.detail = detail
             reason = f"the recipient no longer exists: {detail}"
-            _disable(session, endpoint, reason, result.ended_at)
+            _disable(session, delivery, endpoint, reason, result.ended_at)
         case _:
             assert_never(result.outcome)
     # The query of the next delivery must see the new due time and the pause.
@@ -217,12 +218,12 @@ def redeliver(session: Session, delivery_id: str, now: datetime) -> Delivery:
 
 
 def enable_endpoint(session: Session, endpoint_id: str, now: datetime) -> Endpoint:
-    """Enable an endpoint; held deliveries are sent first."""
+    """Enable an endpoint and restart its held deliveries, in batches; repeating it does no harm."""
     endpoint = queries.get_endpoint(session, endpoint_id, for_update=True)
     if endpoint.disabled_at is not None:
         endpoint.disabled_at = endpoint.disabled_reason = endpoint.first_failed_at = None
         endpoint.paused_until, endpoint.slow_count = None, 0
-        _hold_or_restart_all(session, endpoint, now)
+    _hold_or_restart_all(session, endpoint, now)
     return endpoint
 
 
@@ -324,7 +325,9 @@ def _enqueue(session: Session, delivery_ids: Sequence[str]) -> None:
     endpoint_of = queries.endpoints_of(session, deliveries)
     jobs_by_lock: dict[str, list[dict[str, object]]] = defaultdict(list)
     for delivery in deliveries:
-        endpoint = endpoint_of[delivery.endpoint_id]
+        endpoint = endpoint_of.get(delivery.endpoint_id)
+        if endpoint is None:  # deleted since the deliveries were listed
+            continue
         job = DeliveryJob(delivery_id=delivery.id, fencing_token=delivery.fencing_token)
         jobs_by_lock[queue_lock(endpoint.host, slow=endpoint.slow_count > 0)].append(asdict(job))
     # One statement per lock instead of one per job: an alert may go to hundreds of endpoints.
@@ -369,7 +372,7 @@ def _record_failure(
             f"every delivery since {endpoint.first_failed_at:%Y-%m-%d %H:%M} UTC failed, the last"
             f" one with: {detail}"
         )
-        _disable(session, endpoint, reason, result.ended_at)
+        _disable(session, delivery, endpoint, reason, result.ended_at)
         return
     outcome = result.outcome
     retry_after_s = outcome.retry_after_s if isinstance(outcome, DeliveryFailed) else None
@@ -382,8 +385,13 @@ def _record_failure(
         delivery.due_at = result.ended_at + timedelta(seconds=wait_s)
 
 
-def _disable(session: Session, endpoint: Endpoint, reason: str, now: datetime) -> None:
-    """Disable an endpoint, hold its pending deliveries, and publish a message about it."""
+def _disable(
+    session: Session, delivery: Delivery, endpoint: Endpoint, reason: str, now: datetime
+) -> None:
+    """Disable an endpoint after an attempt, hold its deliveries, and publish a message about it."""
+    # At once, and not by a batch that may come after somebody has enabled the endpoint: without a job
+    # of its own, this one would then wait for ever, and with it all deliveries of the endpoint.
+    delivery.status = DeliveryStatus.HELD
     # Before the message below is published: a delivery to this endpoint would otherwise be created
     # PENDING.
     endpoint.disabled_at, endpoint.disabled_reason = now, reason

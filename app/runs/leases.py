@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from app.core.db import Database
 from app.core.errors import Conflict
+from app.jobs.handlers import HOLDS_JOB, JobToken
 from app.results import queries
 from app.results.models import BenchmarkRun, RunShard
 from app.results.plan import RunPlan
@@ -57,30 +58,34 @@ class ShardLease:
     plan: RunPlan
 
 
-# One statement each, for the driver: every step of every run begins with one.
-_ACQUIRE_RUN = """
+# One statement each, for the driver: every step of every run begins with one. Only the worker that has
+# the job may take the step over. Otherwise one that was frozen until another got its job would void the
+# lease of that one, could not start the next step itself, and the run would stand still.
+_ACQUIRE_RUN = f"""
     UPDATE benchmark_runs SET fencing_token = fencing_token + 1
-    WHERE id = %(run_id)s AND status = 'RUNNING'
+    WHERE id = %(run_id)s AND status = 'RUNNING' AND {HOLDS_JOB}
     RETURNING id AS run_id, seq AS run_seq, collection_id, fencing_token, plan, fingerprint, confirms,
               rescore_of IS NULL AND coalesce(source_seq, seq) = seq AS is_news
-"""
-_ACQUIRE_SHARD = """
+"""  # noqa: S608 - a constant
+_ACQUIRE_SHARD = f"""
     UPDATE run_shards AS shard SET fencing_token = shard.fencing_token + 1
     FROM benchmark_runs AS run
     WHERE run.id = %(run_id)s AND run.status = 'RUNNING'
       AND shard.run_seq = run.seq AND shard.shard = %(shard)s AND shard.done_at IS NULL
+      AND {HOLDS_JOB}
     RETURNING run.id AS run_id, run.seq AS run_seq, run.collection_id, shard.shard, shard.first,
               shard.last, shard.fencing_token, run.plan
-"""
+"""  # noqa: S608 - a constant
 
 
-def acquire_run_lease(db: Database, run_id: str) -> RunLease | None:
-    """Take over the current step of a run; None when the run has ended or was deleted.
+def acquire_run_lease(db: Database, run_id: str, token: JobToken) -> RunLease | None:
+    """Take over the current step of a run; None when the run has ended or was deleted, or another worker
+    has the job of the step.
 
     Collecting and finishing are such steps; the shards between them have leases of their own.
     """
     # Voids the lease of whoever had this step, before any of its writes can come.
-    row = db.fetch_row(_ACQUIRE_RUN, {"run_id": run_id})
+    row = db.fetch_row(_ACQUIRE_RUN, {"run_id": run_id, **token._asdict()})
     if row is None:
         return None
     return RunLease(**{**row, "plan": RunPlan.model_validate(row["plan"])})
@@ -94,11 +99,15 @@ def lock_leased_run(session: Session, lease: RunLease) -> BenchmarkRun:
     return run
 
 
-def acquire_shard_lease(db: Database, run_id: str, shard: int) -> ShardLease | None:
-    """Take over a shard; None when it is done, or the run has ended or was deleted."""
+def acquire_shard_lease(
+    db: Database, run_id: str, shard: int, token: JobToken
+) -> ShardLease | None:
+    """Take over a shard; None when it is done, the run has ended or was deleted, or another worker has the
+    job of the shard.
+    """
     # The run is not locked: shards are measured in parallel, and storing one checks the run again.
     # A shard has its own token: taking over one shard must not void the leases of the others.
-    row = db.fetch_row(_ACQUIRE_SHARD, {"run_id": run_id, "shard": shard})
+    row = db.fetch_row(_ACQUIRE_SHARD, {"run_id": run_id, "shard": shard, **token._asdict()})
     if row is None:
         return None
     return ShardLease(**{**row, "plan": RunPlan.model_validate(row["plan"])})

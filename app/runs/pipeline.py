@@ -50,7 +50,7 @@ def begin(job: JobContext, run_id: str) -> None:
 def collect_traces(job: JobContext, run_id: str) -> None:
     """Copy the traces of the run from their source, after the pages that are stored already."""
     res = job.resources
-    lease = leases.acquire_run_lease(res.db, run_id)
+    lease = leases.acquire_run_lease(res.db, run_id, job.token)
     if lease is None:
         return
     with res.db.read() as session:
@@ -79,7 +79,7 @@ def collect_traces(job: JobContext, run_id: str) -> None:
 def score(job: JobContext, run_id: str, shard: int) -> None:
     """Measure one shard: every metric of the run that no earlier run measured on these traces."""
     res = job.resources
-    lease = leases.acquire_shard_lease(res.db, run_id, shard)
+    lease = leases.acquire_shard_lease(res.db, run_id, shard, job.token)
     if lease is None:
         return
     with res.db.read() as session:
@@ -127,7 +127,7 @@ class LeaseCheck:
 def finish(job: JobContext, run_id: str) -> None:
     """Compute the result of the run and what it means for the alert rules, then store all of it."""
     res = job.resources
-    lease = leases.acquire_run_lease(res.db, run_id)
+    lease = leases.acquire_run_lease(res.db, run_id, job.token)
     if lease is None:
         return
     result = compute_result(job, lease)

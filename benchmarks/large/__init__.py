@@ -1,7 +1,6 @@
 """Growth: large runs, long histories, many workers. Each part takes minutes.
 
 `python -m benchmarks large` measures every part, `python -m benchmarks large start` only one.
-Figures and what they mean: docs/scaling.md.
 """
 
 from collections.abc import Callable, Iterator

@@ -29,7 +29,8 @@ QUEUES = text(
     """
     WITH oldest AS MATERIALIZED (
       SELECT id, queue_name, status, scheduled_at FROM procrastinate_jobs
-      WHERE status IN ('todo', 'doing') ORDER BY id LIMIT :max_jobs
+      WHERE status IN ('todo', 'doing') AND (scheduled_at IS NULL OR scheduled_at <= now())
+      ORDER BY id LIMIT :max_jobs
     ), queues AS (
       SELECT queue_name, status::text, count(*) AS depth, min(scheduled_at) AS first_due,
              min(id) FILTER (WHERE scheduled_at IS NULL) AS first_id
@@ -46,7 +47,7 @@ QUEUES = text(
 
 
 class QueueState(NamedTuple):
-    """Number of waiting or running jobs of a queue, and the age of the oldest."""
+    """Number of due or running jobs of a queue, and the age of the oldest."""
 
     queue: str
     status: str

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 from fastapi.responses import RedirectResponse, StreamingResponse
+from sqlalchemy import text
 from standardwebhooks.webhooks import Webhook
 
 from app.core.errors import Unavailable
+from app.jobs.handlers import JobContext
+from app.jobs.queue import split_arguments
 from app.notifications import service, tasks, webhook_client
 from app.notifications.endpoints import ensure_endpoints
 from app.notifications.rules import SLOW_LOCK
@@ -275,6 +278,37 @@ def test_circuit_breaker__many_deliveries_are_held_and_restarted_in_batches(
     scenario.work()
     assert statuses() == ["DELIVERED"] * 5
     assert [call.headers["webhook-id"] for call in scenario.receiver.calls[1:]] == published
+
+
+def test_circuit_breaker__attempt_that_disables_is_sent_if_enabled_before_all_are_held(
+    scenario: NotificationScenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "STATE_BATCH", 2)
+    target = DeliveryTarget("WEBHOOK", scenario.receiver.will("hook", status(410)))
+    published = [scenario.publish(target) for _ in range(5)]
+    database = scenario.service.resources.db
+    later = text(
+        "UPDATE deliveries SET due_at = now() + interval '1 h' WHERE notification_id = ANY(:ids)"
+    )
+    with database.begin() as session:
+        # The oldest three wait for their next attempts, so the next attempt is that of the fourth.
+        session.execute(later, {"ids": published[:3]})
+        session.execute(text("DELETE FROM procrastinate_jobs"))
+    tasks.tick(scenario.service.resources)
+    with database.begin() as session:
+        arguments = session.scalars(text("SELECT args FROM procrastinate_jobs")).one()
+    job = JobContext(
+        resources=scenario.service.resources, pool=scenario.service.pool, is_stopping=lambda: False
+    )
+    tasks.deliver(job, **split_arguments(arguments).arguments)
+    endpoint = scenario.endpoint(scenario.delivery(published[3]))
+    assert scenario.delivery(published[3])["status"] == "HELD"
+    assert scenario.delivery(published[4])["status"] == "PENDING"
+    scenario.service.post(f"/endpoints/{endpoint['id']}/enable")
+    for _ in range(3):
+        scenario.work(later_s=7200)
+    statuses = {scenario.delivery(notification_id)["status"] for notification_id in published}
+    assert statuses == {"DELIVERED"}
 
 
 def test_circuit_breaker__120_hours_of_failures_disable_endpoint(

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
 from functools import partial
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import func, select, text, update
 from sqlalchemy.orm import Session
 
 from app.alerts import rule_service
@@ -15,10 +16,12 @@ from app.core.batch_delete import delete_batch
 from app.jobs import row_deletion
 from app.jobs.handlers import JobContext, WorkerStopping
 from app.notifications import endpoints
+from app.notifications import queries as notification_queries
+from app.notifications.delivery_rows import list_delivery_rows
 from app.notifications.endpoint_users import EndpointInUse
 from app.notifications.models import Delivery
 from app.notifications.service import publish
-from app.notifications.tasks import drop_deliveries
+from app.notifications.tasks import drop_deliveries, tick
 from app.notifications.types import NotificationMessage
 from tests.support.processes import until
 from tests.support.service import Service
@@ -75,6 +78,26 @@ def test_delete__unused_endpoint_is_hidden_with_its_deliveries_which_a_job_delet
     # The job of the hidden delivery finds nothing to do.
     service.work()
     assert stored_deliveries(service) == {other_id}
+
+
+def test_delete__pages_of_its_messages_and_the_tick_go_on_without_it(
+    service: Service, endpoint_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send_tests(service, RECIPIENT, 1)
+    list_next_deliveries = notification_queries.list_next_deliveries
+    with service.resources.db.begin() as session:
+        notification_id = session.scalars(select(Delivery.notification_id)).one()
+        session.execute(update(Delivery).values(due_at=func.now()))
+
+    def delete_meanwhile(session: Session, now: datetime | None) -> list[str]:
+        delivery_ids = list_next_deliveries(session, now)
+        service.send("DELETE", f"/endpoints/{endpoint_id}")
+        return delivery_ids
+
+    monkeypatch.setattr(notification_queries, "list_next_deliveries", delete_meanwhile)
+    tick(service.resources)
+    with service.resources.db.read() as session:
+        assert list_delivery_rows(session, notification_id) == []
 
 
 def test_drop_deliveries__deletes_in_batches_and_resumes_after_an_interruption(

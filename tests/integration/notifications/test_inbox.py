@@ -103,9 +103,10 @@ def expire_key(service: Service, key_id: str) -> None:
         )
 
 
-def test_delete_old_notifications__pending_ones_stay(
-    scenario: NotificationScenario,
+def test_delete_old_notifications__pending_ones_stay_and_hold_up_no_others(
+    scenario: NotificationScenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(inbox, "PURGE_BATCH", 1)
     waiting = scenario.publish(DeliveryTarget("WEBHOOK", scenario.receiver.at("hook")))
     scenario.publish()
     with scenario.service.resources.db.begin() as session:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from app.core.clock import utc_now
 from app.core.resources import Resources
-from app.jobs.handlers import JobContext, WorkerStopping
+from app.jobs.handlers import NO_JOB, JobContext, WorkerStopping
 from app.jobs.process_pool import CallTimeout, ProcessPool
 from app.metrics.engine import score_within_limits
 from app.metrics.run_value import summarize_traces
@@ -277,7 +277,7 @@ class Race:
         donor, heir = service.complete_run(), service.start_run()
         job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
         pipeline.begin(job, heir["id"])
-        lease = acquire_run_lease(service.resources.db, heir["id"])
+        lease = acquire_run_lease(service.resources.db, heir["id"], NO_JOB)
         assert lease is not None
         query = TraceQuery(dataset_ref="support", run_name=None)
         [page] = TRACE_SOURCES.get("local").open(service.resources).pages(query, None)

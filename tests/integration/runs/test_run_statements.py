@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tests.support.postgres import server_below
 from tests.support.service import Service
 from tests.support.statement_log import StatementLog, logged_statements
 from tests.support.stored import varied_pairs
@@ -24,7 +25,7 @@ def test_run__of_fifty_traces_takes_few_statements(
     service.complete_run(runName="run-0")
     database = service.resources.db.engine.url.database
     assert database is not None
-    [folder] = {path.parent for path in run_folder.rglob("postgres-*.log")}
+    folder = server_below(run_folder).status().log_dir
     service.resources.db.dispose()
 
     with logged_statements(superuser_url, database, folder) as log:

@@ -1,8 +1,16 @@
 """A worker that was frozen past its lease, and wakes up, writes nothing; the next holder does."""
 
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from app.core.clock import utc_now
+from app.jobs.handlers import HANDLERS, NO_JOB
+from app.jobs.job_runner import Worker
+from app.jobs.outcomes import JobLease
+from app.runs import pipeline
 from app.runs.collection import append_page
 from app.runs.leases import RunEnded, RunLease, acquire_run_lease
 from app.traces.registry import TracePage
@@ -28,7 +36,7 @@ def collecting_run(service: Service) -> str:
 
 
 def acquire(service: Service, run_id: str) -> RunLease:
-    lease = acquire_run_lease(service.resources.db, run_id)
+    lease = acquire_run_lease(service.resources.db, run_id, NO_JOB)
     assert lease is not None
     return lease
 
@@ -69,3 +77,75 @@ def test_append_page__worker_that_rescued_the_job_writes_with_its_new_lease(
             store(service, void, "void")
     store(service, leases[2], "third")
     assert rows.value(TRACES) == 1
+
+
+class StepByStep:
+    """A worker that does one step of a run at a time."""
+
+    def __init__(self, service: Service) -> None:
+        self._rows = DatabaseReader(service.resources.db.url)
+        self._worker = Worker(service.resources, HANDLERS, service.pool, concurrency=1)
+        self._worker_id = self._rows.value(
+            "INSERT INTO procrastinate_workers DEFAULT VALUES RETURNING id"
+        )
+        self.lease: JobLease | None = None
+
+    def fetch(self, name: str) -> None:
+        """Take the one job of this name."""
+        [row] = self._rows.all(
+            "UPDATE procrastinate_jobs SET status = 'doing', worker_id = %s"
+            " WHERE status = 'todo' AND task_name = %s RETURNING id, task_name, args, attempts",
+            self._worker_id,
+            name,
+        )
+        self.lease = JobLease(
+            id=row[0], name=row[1], arguments=row[2], attempts=row[3], worker_id=self._worker_id
+        )
+
+    def do_step(self) -> None:
+        assert self.lease is not None
+        never_stops = cast("Any", SimpleNamespace(should_abort=lambda: False))
+        self.lease = self._worker._run_step(never_stops, self.lease)
+
+    def lose_job(self) -> None:
+        """What a rescue does with the job of a worker that looks dead."""
+        assert self.lease is not None
+        self._rows.all(
+            "SELECT procrastinate_retry_job_v2(%s, now(), NULL, NULL, NULL)::text", self.lease.id
+        )
+
+
+@pytest.mark.parametrize(
+    ("frozen_before", "wakes_in"),
+    [
+        ("runs.collect", "find_fingerprint"),
+        ("score.shard", "measure_traces"),
+        ("runs.collect", "compute_result"),
+    ],
+)
+def test_frozen_worker__whose_job_another_has_does_not_stop_the_run(
+    service: Service, monkeypatch: pytest.MonkeyPatch, frozen_before: str, wakes_in: str
+) -> None:
+    """It voided the lease of the other and could not go on itself: the run stood still for ever."""
+    service.create_agent()
+    service.create_benchmark(metrics=["ROUGE"])
+    service.upload([pair(1)])
+    run_id = str(service.start_run()["id"])
+    frozen, other = StepByStep(service), StepByStep(service)
+    frozen.fetch("runs.begin")
+    while frozen.lease is not None and frozen.lease.name != frozen_before:
+        frozen.do_step()
+    frozen.lose_job()
+    other.fetch(frozen_before)
+    original: Callable[..., object] = getattr(pipeline, wakes_in)
+
+    def wake_meanwhile(*arguments: object, **options: object) -> object:
+        if frozen.lease is not None:
+            frozen.do_step()
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(pipeline, wakes_in, wake_meanwhile)
+    while other.lease is not None:
+        other.do_step()
+    assert frozen.lease is None
+    assert service.get(f"/benchmark-runs/{run_id}")["status"] == "COMPLETED"
