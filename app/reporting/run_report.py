@@ -95,7 +95,7 @@ def _facts(report: RunReport) -> Iterable[tuple[Cell, ...]]:
     if run["errorMessage"]:
         yield "Error", run["errorMessage"]
     yield "Validity", "; ".join([run["validity"] or "–", *(run["validityReasons"] or [])])
-    if run["sourceWarning"]:
+    if run.get("sourceWarning"):
         yield "Traces of the source", run["sourceWarning"]
     yield "Verdict", _verdict(run)
     yield "Coverage", _share(run["coverage"])

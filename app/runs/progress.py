@@ -76,7 +76,7 @@ def describe_run(run: JSON) -> str:
     reasons = [
         *(run["validityReasons"] or []),
         run["errorMessage"] or "",
-        run["sourceWarning"] or "",
+        run.get("sourceWarning") or "",
     ]
     why = "; ".join(format_cell(reason) for reason in reasons if reason)
     return " ".join(parts) + (f": {why}" if why else "")
