@@ -18,7 +18,7 @@ from app.core.db import libpq_url
 from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
 from app.jobs.clock_watch import ClockWatch, PeriodicTrigger, run_jobs_now
-from app.jobs.handlers import JobContext, JobHandlers, JobToken, WorkerStopping
+from app.jobs.handlers import JobContext, JobHandlers, WorkerStopping
 from app.jobs.job_manager import RECONNECT_DELAY_S, FencedJobManager, lease_of
 from app.jobs.outcomes import (
     FINISH_LEASED_JOB,
@@ -28,6 +28,7 @@ from app.jobs.outcomes import (
     JobOutcome,
     JobReleased,
     JobSucceeded,
+    JobTakenOver,
     NextStep,
     decide_outcome,
     record_outcome,
@@ -213,7 +214,7 @@ class Worker:
             is_stopping=lambda: context.should_abort() or self._stopping.is_set(),
             call_timeout_s=self._call_timeout_s,
             start_next=next_step.start,
-            token=JobToken(lease.id, lease.worker_id, lease.attempts),
+            token=lease.token,
         )
         outcome: JobOutcome = JobSucceeded()
         try:
@@ -270,7 +271,7 @@ class Worker:
         """Returns False when the worker has lost the lease."""
         db = self._resources.db
         if isinstance(outcome, JobSucceeded):
-            return db.fetch_row(FINISH_LEASED_JOB, lease.fencing_token) is not None
+            return db.fetch_row(FINISH_LEASED_JOB, lease.token._asdict()) is not None
         with db.begin() as session:
             return record_outcome(session, lease, outcome, self._handlers)
 
@@ -312,6 +313,8 @@ async def _set_autocommit(connection: psycopg.AsyncConnection) -> None:
 def _log_outcome(lease: JobLease, outcome: JobOutcome, error: Exception) -> None:
     if isinstance(error, WorkerStopping):
         log.info("job %s (%d) is released", lease.name, lease.id)
+    elif isinstance(error, JobTakenOver):
+        log.warning("job %s (%d) belongs to another worker now", lease.name, lease.id)
     elif isinstance(outcome, JobFailed):
         is_expected = isinstance(error, AppError)
         log.error(

@@ -10,7 +10,14 @@ from sqlalchemy.orm import Session
 
 from app.core.correlation import bind_correlation
 from app.core.errors import Unavailable
-from app.jobs.handlers import MAX_ATTEMPTS, JobHandler, JobHandlers, WorkerStopping, describe_error
+from app.jobs.handlers import (
+    MAX_ATTEMPTS,
+    JobHandler,
+    JobHandlers,
+    JobToken,
+    WorkerStopping,
+    describe_error,
+)
 from app.jobs.queue import CORRELATION, RESCUES, enqueue, queue_of, split_arguments
 
 # Waits of 1, 4, 16 and 60 s.
@@ -24,7 +31,7 @@ RETRY_DELAY_FACTOR = 4
 _LOCK_LEASE = text(
     """
     SELECT id FROM procrastinate_jobs
-    WHERE id = :id AND status = 'doing' AND worker_id = :worker_id AND attempts = :attempts
+    WHERE id = :job_id AND status = 'doing' AND worker_id = :job_worker_id AND attempts = :job_attempts
     FOR UPDATE
     """
 )
@@ -33,8 +40,8 @@ FINISH_LEASED_JOB = """
     SELECT procrastinate_finish_job_v1(held.id, 'succeeded', false)
     FROM (
         SELECT id FROM procrastinate_jobs
-        WHERE id = %(id)s AND status = 'doing' AND worker_id = %(worker_id)s
-          AND attempts = %(attempts)s
+        WHERE id = %(job_id)s AND status = 'doing' AND worker_id = %(job_worker_id)s
+          AND attempts = %(job_attempts)s
         FOR UPDATE
     ) AS held
 """
@@ -42,7 +49,7 @@ _BECOME = text(
     """
     UPDATE procrastinate_jobs
     SET task_name = :name, queue_name = :queue, args = CAST(:args AS jsonb), lock = NULL
-    WHERE id = :id AND status = 'doing' AND worker_id = :worker_id AND attempts = :attempts
+    WHERE id = :job_id AND status = 'doing' AND worker_id = :job_worker_id AND attempts = :job_attempts
     """
 )
 _FINISH_JOB = text("SELECT procrastinate_finish_job_v1(:id, :status, false)")
@@ -63,7 +70,7 @@ _RELEASE_JOB = text(
 class JobLease:
     """A worker's right to run and finish a job.
 
-    `worker_id` and `attempts` (the attempts before this one) are its fencing token.
+    `token` has its `worker_id` and its `attempts`, which are the attempts before this one.
     """
 
     id: int
@@ -78,8 +85,8 @@ class JobLease:
         return self.attempts - split_arguments(self.arguments).rescues
 
     @property
-    def fencing_token(self) -> dict[str, int | None]:
-        return {"id": self.id, "worker_id": self.worker_id, "attempts": self.attempts}
+    def token(self) -> JobToken:
+        return JobToken(self.id, self.worker_id, self.attempts)
 
 
 class JobTakenOver(Exception):
@@ -110,7 +117,7 @@ class NextStep:
         next_lease = replace(self.lease, name=name, arguments=self._arguments(arguments))
         changes = {"name": name, "queue": queue_of(name), "args": json.dumps(next_lease.arguments)}
         changed = cast(
-            "CursorResult[Any]", session.execute(_BECOME, {**self.lease.fencing_token, **changes})
+            "CursorResult[Any]", session.execute(_BECOME, {**self.lease.token._asdict(), **changes})
         )
         if changed.rowcount == 0:
             raise JobTakenOver
@@ -188,7 +195,7 @@ def record_outcome(
     Locks:   the row of the job, so that no rescue takes place between check and write.
     """
     # Not an error: the new holder does the same work, and its outcome counts.
-    if session.scalar(_LOCK_LEASE, lease.fencing_token) is None:
+    if session.scalar(_LOCK_LEASE, lease.token._asdict()) is None:
         return False
     match outcome:
         case JobSucceeded():

@@ -122,6 +122,15 @@ def _judge_batch(
         levels = job.pool.run(levels_in_child, items, values, timeout_s=TIMEOUT_S)
     except CallLost:
         job.checkpoint()
+        if len(batch) > 1:
+            # One by one, so that only the series that the process cannot compute has no evidence.
+            return {
+                name: judgment
+                for series, point in batch.items()
+                for name, judgment in _judge_batch(
+                    job, run_seq, history, {series: point}, points
+                ).items()
+            }
         levels = {}
     return {
         series: _judgment(run_seq, series, point, history.state(series), levels.get(series))

@@ -274,6 +274,18 @@ def translate_errors() -> Iterator[None]:
         ) from None
 
 
+@contextmanager
+def _listing_client(resources: Resources, query: TraceQuery) -> Iterator[LangfuseClient]:
+    """Raises: `CollectionFailed` for the errors of the server."""
+    credentials = require_credentials(query.url, query.public_key, query.secret_key)
+    pause = CancelToken().pause
+    with (
+        open_client(resources, credentials, pause=pause, policy=LISTING_POLICY) as client,
+        translate_errors(),
+    ):
+        yield client
+
+
 def list_runs(resources: Resources, query: TraceQuery) -> Sequence[SourceRun]:
     """The newest runs of the dataset, newest first: up to 100 of API v4 and 20 of API v3.
 
@@ -281,14 +293,8 @@ def list_runs(resources: Resources, query: TraceQuery) -> Sequence[SourceRun]:
     activity for as long as a collection would wait for more.
     Raises: `CollectionFailed` with its codes.
     """
-    credentials = require_credentials(query.url, query.public_key, query.secret_key)
     now_ms = int(resources.clock().timestamp() * 1000)
-    with (
-        open_client(
-            resources, credentials, pause=CancelToken().pause, policy=LISTING_POLICY
-        ) as client,
-        translate_errors(),
-    ):
+    with _listing_client(resources, query) as client:
         runs = _list_experiment_runs(client, query, lambda: now_ms)
     complete_before = now_ms - int(LISTING_POLICY.active_run_s * 1000)
     # By their last activity: a run that repeats the name of an old one is not older than others.
@@ -301,14 +307,8 @@ def narrow_run(resources: Resources, query: TraceQuery, run: SourceRun) -> Sourc
 
     Raises: `CollectionFailed` with its codes.
     """
-    credentials = require_credentials(query.url, query.public_key, query.secret_key)
     now_ms = int(resources.clock().timestamp() * 1000)
-    with (
-        open_client(
-            resources, credentials, pause=CancelToken().pause, policy=LISTING_POLICY
-        ) as client,
-        translate_errors(),
-    ):
+    with _listing_client(resources, query) as client:
         if query.dataset_ref is None:
             raise missing_dataset_ref()
         dataset = find_dataset(client, query.dataset_ref)
