@@ -87,10 +87,10 @@ def run_worker(settings: Settings, queues: Collection[str] | None = None) -> Non
 
 def require_known_queues(queues: Collection[str]) -> None:
     """Raise `UnknownQueue` for a queue that no job has: its worker would wait for ever."""
-    known = {queue_of(handler.name) for handler in HANDLERS}
-    if unknown := sorted(set(queues) - known):
+    job_queues = {queue_of(handler.name) for handler in HANDLERS}
+    if unknown := sorted(set(queues) - job_queues):
         raise UnknownQueue(
-            f"no job has the queue {', '.join(unknown)}; choose from {', '.join(sorted(known))}"
+            f"no job has the queue {', '.join(unknown)}; choose from {', '.join(sorted(job_queues))}"
         )
 
 

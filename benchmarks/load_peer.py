@@ -114,13 +114,13 @@ async def upload(request: Request, name: str, runName: str, session: Opened) -> 
 @router.get("/benchmark-runs/{run_id}/events")
 async def follow_run(run_id: str, request: Request) -> StreamingResponse:
     async def events() -> AsyncIterator[str]:
-        sent = None
+        last_data = None
         while True:
             async with sessions_of(request)() as session:
                 run = await session.get_one(BenchmarkRun, run_id)
             data = run_view(run).model_dump_json(by_alias=True)
-            yield ": still here\n\n" if data == sent else f"event: run\ndata: {data}\n\n"
-            sent = data
+            yield ": still here\n\n" if data == last_data else f"event: run\ndata: {data}\n\n"
+            last_data = data
             await asyncio.sleep(POLL_S)
 
     return StreamingResponse(events(), media_type="text/event-stream")

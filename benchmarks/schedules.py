@@ -97,7 +97,7 @@ def measure() -> Iterator[BenchRow]:
 
 def _typical(rounds: list[Lateness]) -> Lateness:
     return Lateness(
-        min(lateness.fired for lateness in rounds), median(each.last_s for each in rounds)
+        min(lateness.fired for lateness in rounds), median(lateness.last_s for lateness in rounds)
     )
 
 

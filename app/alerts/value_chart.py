@@ -94,7 +94,7 @@ def _past_point(
     )
     verdict = Verdict.REGRESSED if run.seq == incident.opened_seq else None
     label = _label(run.completed_at, zone)
-    place = "in the incident" if is_inside else "outside of the incident"
+    position = "in the incident" if is_inside else "outside of the incident"
     return TrendPoint(
         label=label,
         value=value,
@@ -102,7 +102,7 @@ def _past_point(
         high=None,
         verdict=verdict if run.is_valid else Verdict.INVALID,
         fingerprint=run.fingerprint,
-        text=f"{label}: {'no value' if value is None else format_number(value)}, {place}",
+        text=f"{label}: {'no value' if value is None else format_number(value)}, {position}",
         url=path_of("runs", run.id),
     )
 

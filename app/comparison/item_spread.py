@@ -68,18 +68,18 @@ def fit_items(
     baseline, candidate = baseline[is_present], candidate[is_present]
     if not len(baseline):
         return None
-    rest = 0.0
+    other_variance = 0.0
     if len(growing) < len(gradient):
         # Changes of the costs are about the growth of their part; what remains is the rest.
         remaining = len(changes) * (changes[is_present] - (candidate - baseline))
-        rest = float(remaining.var(ddof=1)) if len(remaining) > 1 else 0.0
+        other_variance = float(remaining.var(ddof=1)) if len(remaining) > 1 else 0.0
     return fit_log_normal(
         baseline,
         candidate,
         np.unique(units[is_present], return_inverse=True)[1].astype(np.intp),
         trial=_trial_variance(runs, growing, gradient),
         trials=len(runs[1].item_index) / max(1, runs[1].item_count),
-        rest=rest,
+        other_variance=other_variance,
         elasticity=float(baseline.sum() + candidate.sum()) / 2,
     )
 

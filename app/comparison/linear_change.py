@@ -43,7 +43,7 @@ def mean_change(change: LinearChange, by_run: list[LinearChange]) -> LinearChang
         if change.is_logarithm
         else change.candidate - effect,
         effect=effect,
-        changes=np.mean([one.changes for one in by_run], axis=0),
+        changes=np.mean([other.changes for other in by_run], axis=0),
         influences=change.candidate_influences - own,
         baseline_influences=own,
     )

@@ -248,7 +248,7 @@ def _pool_counts(first: LabelCounts, second: LabelCounts, offset: int) -> LabelC
         item_index=array("l", [*first.item_index, *(i + offset for i in second.item_index)]),
         label_index=array("l", label_index),
         columns=[
-            array("d", [*one, *other])
-            for one, other in zip(first.columns, second.columns, strict=True)
+            array("d", [*first_column, *second_column])
+            for first_column, second_column in zip(first.columns, second.columns, strict=True)
         ],
     )

@@ -168,10 +168,10 @@ def gate(
     if is_file_name(run):
         reader = open_reader(map_columns, input_format)
         files = _file_pair(run, baseline)
-        chosen = choose_metrics(metrics, config)
+        file_metrics = choose_metrics(metrics, config)
         kpis = _parse_pairs("--kpi", kpi)
         with open_models(limits) as models:
-            result = _gate_files(files, terms, chosen, kpis, reader, models)
+            result = _gate_files(files, terms, file_metrics, kpis, reader, models)
         usage = models.usage.as_json() if models.usage else None
     else:
         if metrics or config or kpi or map_columns or input_format or any(limits):
@@ -204,7 +204,7 @@ def _file_pair(run: str, baseline: str | None) -> tuple[Path, Path]:
 def _gate_files(
     files: tuple[Path, Path],
     terms: "GateTerms",
-    chosen: FileMetrics,
+    file_metrics: FileMetrics,
     kpis: dict[str, str],
     reader: "TraceReader",
     models: "OfflineModels",
@@ -212,14 +212,14 @@ def _gate_files(
     from app.gate.file_gate import gate_files, select_gated
 
     try:
-        selected = select_gated(chosen.metrics, chosen.kpis | kpis, terms, models)
+        selected = select_gated(file_metrics.metrics, file_metrics.kpis | kpis, terms, models)
     except NotFound as error:
         raise WrongUsage(str(error), hint="`mosaico plugins` lists the metrics") from error
     except Invalid as error:
         raise WrongUsage(str(error)) from error
-    if chosen.kpis:
+    if file_metrics.kpis:
         # As in the service: the KPIs of a benchmark decide, its metrics are for information.
-        selected = selected._replace(requested=tuple(chosen.kpis | kpis))
+        selected = selected._replace(requested=tuple(file_metrics.kpis | kpis))
     return gate_files(*files, selected, terms, reader)
 
 

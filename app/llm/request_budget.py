@@ -34,7 +34,7 @@ class RequestBudget:
     max_requests: int | None = None
     max_usd: float | None = None
     prices: Mapping[str, Price] = field(default_factory=dict)
-    sent: int = 0
+    sent_count: int = 0
     spent_usd: float = 0.0
     _pending: int = field(default=0, init=False)
     _dearest_usd: float | None = field(default=None, init=False)
@@ -53,7 +53,7 @@ class RequestBudget:
                     raise NoPrice(self._model_without_price)
                 raise LlmBudgetExhausted(self._reason(), hint="raise --max-requests or --max-usd")
             await self._settled.wait()
-        self.sent += 1
+        self.sent_count += 1
         self._pending += 1
 
     def settle(self) -> None:
@@ -87,17 +87,17 @@ class RequestBudget:
         return self.spent_usd + (self._pending + 1) * self._dearest_usd <= self.max_usd
 
     def _is_request_limit_reached(self) -> bool:
-        return self.max_requests is not None and self.sent >= self.max_requests
+        return self.max_requests is not None and self.sent_count >= self.max_requests
 
     def _reason(self) -> str:
         if self._is_request_limit_reached():
             limit = f"{self.max_requests:,} model requests"
         else:
             limit = f"${self.max_usd:g}"
-        requests = "request was" if self.sent == 1 else "requests were"
+        requests = "request was" if self.sent_count == 1 else "requests were"
         cost = f" for ${self.spent_usd:.4g}" if self._dearest_usd is not None else ""
         return (
-            f"the limit of {limit} does not suffice: {self.sent:,} {requests} sent{cost}. Their"
+            f"the limit of {limit} does not suffice: {self.sent_count:,} {requests} sent{cost}. Their"
             " answers are in the cache and cost nothing again"
         )
 

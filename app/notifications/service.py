@@ -252,8 +252,8 @@ def hold_or_restart(session: Session, endpoint_id: str, now: datetime) -> int:
     if is_enabled:
         _restart(session, delivery_ids, [endpoint_id], now)
     else:
-        held = update(Delivery).where(Delivery.id.in_(delivery_ids))
-        session.execute(held.values(status=DeliveryStatus.HELD, due_at=None))
+        deliveries = update(Delivery).where(Delivery.id.in_(delivery_ids))
+        session.execute(deliveries.values(status=DeliveryStatus.HELD, due_at=None))
     return len(delivery_ids)
 
 

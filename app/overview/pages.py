@@ -111,8 +111,8 @@ def _benchmarks(overview: Overview) -> list[tuple[str, str, str]]:
     columns: dict[str, tuple[str, str]] = {}
     for cell in sorted(overview.cells, key=lambda cell: cell.benchmark_name.lower()):
         kpi = cell.kpi.name if cell.kpi else ""
-        known = columns.setdefault(cell.benchmark_id, (cell.benchmark_name, kpi))
-        columns[cell.benchmark_id] = (known[0], known[1] or kpi)
+        names = columns.setdefault(cell.benchmark_id, (cell.benchmark_name, kpi))
+        columns[cell.benchmark_id] = (names[0], names[1] or kpi)
     return [(benchmark_id, *names) for benchmark_id, names in columns.items()]
 
 

@@ -90,9 +90,9 @@ def compare_files(
         _require_own_file(target, (base, candidate))
     remarks: list[str] = []
     reader = open_reader(map_columns, input_format, remarks.append)
-    chosen = choose_metrics(metrics, config).metrics
+    requested = choose_metrics(metrics, config).metrics
     with open_models(ModelLimits(max_requests, max_usd, prices, cache)) as models:
-        selected = _select(chosen, reader, (base, candidate), models)
+        selected = _select(requested, reader, (base, candidate), models)
         files = replace(compare_results(base, candidate, selected, reader), remarks=remarks)
     if target is not None:
         write_text(target, html_comparison(files))

@@ -95,14 +95,14 @@ def require_retryable(run_id: str, status: RunStatus, retry_count: int) -> None:
 class TraceTally:
     """Counts of the traces of a run.
 
-    `lost` traces ended with an infrastructure or judge error. `covered` traces are not lost and have
+    `errored` traces ended with an infrastructure or judge error. `covered` traces are not errored and have
     every text that a metric needs. `failed` counts failures among the `measurements`, which are one
-    for each metric and each trace that is not lost.
+    for each metric and each trace that is not errored.
     """
 
     total: int
     covered: int
-    lost: int
+    errored: int
     measurements: int
     failed: int
 
@@ -132,7 +132,7 @@ def assess_validity(
         )
     coverage = tally.covered / tally.total
     broken = tally.failed / tally.measurements if tally.measurements else 0.0
-    error_share = max(tally.lost / tally.total, broken)
+    error_share = max(tally.errored / tally.total, broken)
     reasons = []
     if coverage < min_coverage:
         cause = f": {absence}" if absence else ""

@@ -56,10 +56,13 @@ def show_comparison(
         run=ids[1],
         swap=build_url("/compare", base=ids[1], run=ids[0], metric=metric),
         kpis=[_row(kpi.name, kpi.verdict) for kpi in comparison.kpis],
-        metrics=[_row(one.metric, one.verdict) for one in (*comparison.metrics, *comparison.usage)],
+        metrics=[
+            _row(metric.metric, metric.verdict)
+            for metric in (*comparison.metrics, *comparison.usage)
+        ],
         flips=flips,
         items=_items(comparison, flips.items if flips else ()),
-        metric_names=[one.metric for one in comparison.metrics],
+        metric_names=[metric.metric for metric in comparison.metrics],
     )
 
 

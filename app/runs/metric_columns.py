@@ -30,7 +30,7 @@ class MetricColumns:
         self._missing: list[Counter[str]] = [Counter() for _ in columns]
         self._index = {name: index for index, name in enumerate(columns)}
         self._is_filtered = [bool(split_filter(name).tags) for name in columns]
-        self._total = self._covered = self._lost = self._failed = self._absent = 0
+        self._total = self._covered = self._errored = self._failed = self._absent = 0
 
     def add(self, row: ScoredTrace) -> None:
         """Add the values of one trace, with the reason for each missing one."""
@@ -50,7 +50,7 @@ class MetricColumns:
                 self._missing[self._index[name]][reason] += 1
         self._total += 1
         is_lost = row.outcome.is_missing
-        self._lost += is_lost
+        self._errored += is_lost
         self._failed += sum("failed" in note for note in notes.values())
         self._covered += not is_lost and not any(
             note.get("skipped") in _MISSING_TEXT_REASONS for note in notes.values()
@@ -84,7 +84,7 @@ class MetricColumns:
         return TraceTally(
             total=self._total,
             covered=self._covered,
-            lost=self._lost,
+            errored=self._errored,
             measurements=sum(map(self._measurements, range(len(self._names)))),
             failed=self._failed,
         )
@@ -97,6 +97,6 @@ class MetricColumns:
 
     def _measurements(self, index: int) -> int:
         if not self._is_filtered[index]:
-            return self._total - self._absent - self._lost
+            return self._total - self._absent - self._errored
         failures = (self._missing[index][kind] for kind in MetricFailureKind)
         return len(self._values[index]) + sum(failures)

@@ -260,8 +260,8 @@ def _flips(
     spec = provider_for(planned.ref).spec
     pairing = pair_items(
         *(
-            read_items(session, {one.seq: one.metric_keys or []}, [metric])
-            for one in (baseline, run)
+            read_items(session, {compared.seq: compared.metric_keys or []}, [metric])
+            for compared in (baseline, run)
         )
     )
     if not pairing.is_paired:

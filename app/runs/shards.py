@@ -116,8 +116,8 @@ def create_shards(
     run.fingerprint = fingerprint
     # Rows and jobs become visible with the same commit: no worker can look for a missing shard.
     session.flush()
-    others = [{"run_id": run.id, "shard": shard} for shard in range(1, run.shards_total)]
-    enqueue_many(session, SCORE_JOB, others)
+    later_shards = [{"run_id": run.id, "shard": shard} for shard in range(1, run.shards_total)]
+    enqueue_many(session, SCORE_JOB, later_shards)
     start_next(session, SCORE_JOB, run_id=run.id, shard=0)
 
 

@@ -61,15 +61,15 @@ def show_traces(
         run = get_run(session, run_id)
         rules.require_traces(run.id, run.purged_at)
         columns = run.metric_keys or []
-        chosen = metric or (columns[0] if columns and (below or state == "missing") else "")
+        metric_shown = metric or (columns[0] if columns and (below or state == "missing") else "")
         trace_filter = TraceListFilter(
-            metric=chosen or None, below=_limit(below), state=state, text=text.strip() or None
+            metric=metric_shown or None, below=_limit(below), state=state, text=text.strip() or None
         )
         page = trace_list.search_traces(
             session, run, trace_filter, PageQuery(PAGE_SIZE, cursor or None)
         )
         steps = _crumbs(session, run)
-    visible = [column for column in dict.fromkeys([chosen, *columns]) if column][:MAX_METRICS]
+    visible = [column for column in dict.fromkeys([metric_shown, *columns]) if column][:MAX_METRICS]
     return render_page(
         request,
         "traces.html",
@@ -284,10 +284,10 @@ def _trial(
     sides = [
         None if pair is None else {
             "trace": pair[0],
-            "url": path_of("runs", one.id, "traces", pair[0].trace_id),
-            "values": _values(one.metric_keys or [], pair[1])[:MAX_METRICS],
+            "url": path_of("runs", of_run.id, "traces", pair[0].trace_id),
+            "values": _values(of_run.metric_keys or [], pair[1])[:MAX_METRICS],
         }
-        for one, pair in ((baseline, before), (run, now))
+        for of_run, pair in ((baseline, before), (run, now))
     ]  # fmt: skip
     texts = [_answer(pair[0]) if pair else "" for pair in (before, now)]
     return {"before": sides[0], "now": sides[1], "diff": _diff(*texts)}

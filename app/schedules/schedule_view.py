@@ -68,9 +68,9 @@ def preview_of_schedule(
         "timezone": schedule.timezone,
         "dstPolicy": schedule.dst_policy,
     }
-    shown = preview_typed(typed, now, reader or ZoneInfo("UTC"), count=count)
-    assert shown is not None, "a stored schedule has an expression"
-    return shown
+    preview = preview_typed(typed, now, reader or ZoneInfo("UTC"), count=count)
+    assert preview is not None, "a stored schedule has an expression"
+    return preview
 
 
 def preview_typed(

@@ -253,16 +253,16 @@ def _ends(
     outward = -sign * sums
     order = np.argsort(-outward, kind="stable")
     values, share, weight = outward[order], spread.share[order], spread.weight[order]
-    taken = np.arange(1, len(values) + 1) if is_limited else np.ones(1)
+    limited_count = np.arange(1, len(values) + 1) if is_limited else np.ones(1)
     candidate_count = int((values > 0).sum()) if is_limited else 1
     candidate_count = max(candidate_count, 1)
-    taken, limits = taken[:candidate_count], values[:candidate_count]
+    limited_count, limits = limited_count[:candidate_count], values[:candidate_count]
 
     def limited(column: FloatArray, powers: FloatArray, at_limit: FloatArray) -> FloatArray:
         """The sum of column * powers, where the first units are at the limit."""
         terms = column * powers
-        rest = terms.sum() - np.cumsum(terms)[:candidate_count]
-        total: FloatArray = np.cumsum(column)[:candidate_count] * at_limit + rest
+        remainder = terms.sum() - np.cumsum(terms)[:candidate_count]
+        total: FloatArray = np.cumsum(column)[:candidate_count] * at_limit + remainder
         return total
 
     ones = np.ones(len(values))

@@ -34,10 +34,10 @@ _AIM = POWER + 0.02
 class LogNormalItems:
     """Two runs of items whose values are log-normal, fitted to the logarithms.
 
-    All numbers but `rest` are variances of logarithms: of the items' `levels`, of an item's value in
+    All numbers but `other_variance` are variances of logarithms: of the items' `levels`, of an item's value in
     one run without the noise of trials (`runs`), of what a run does to a whole cluster (`clusters`),
     and of one trial (`trial`; None is unknown, then `runs` includes it for `measured_trials` trials).
-    `rest` is the variance of the item changes by the other metrics of a formula, relative to the
+    `other_variance` is the variance of the item changes by the other metrics of a formula, relative to the
     value. `elasticity` is the change of the value's logarithm by that of the items. `sizes` are the
     numbers of items of the clusters, empty without clusters.
     """
@@ -47,7 +47,7 @@ class LogNormalItems:
     clusters: float = 0.0
     trial: float | None = None
     measured_trials: float = 1.0
-    rest: float = 0.0
+    other_variance: float = 0.0
     elasticity: float = 1.0
     sizes: tuple[int, ...] = field(default=())
 
@@ -68,8 +68,8 @@ class LogNormalItems:
         """Whether the interval of an unchanged value is within ± a margin, a logarithm, in four of
         five runs.
         """
-        drawn = _DrawnRuns.of(self, self._planned_sizes(items), items, trials)
-        return drawn.settled(margin / self.elasticity) >= _AIM
+        runs = _DrawnRuns.of(self, self._planned_sizes(items), items, trials)
+        return runs.settled(margin / self.elasticity) >= _AIM
 
     def with_noise_of_trials(self) -> "LogNormalItems":
         """The best case of an unknown noise of trials: nothing but trials varies between runs."""
@@ -97,7 +97,7 @@ def fit_log_normal(
     *,
     trial: float | None,
     trials: float,
-    rest: float = 0.0,
+    other_variance: float = 0.0,
     elasticity: float = 1.0,
 ) -> LogNormalItems | None:
     """The fit to the item values of two runs, of shape (items,); None unless all are positive.
@@ -126,7 +126,7 @@ def fit_log_normal(
         clusters=clusters,
         trial=trial,
         measured_trials=trials,
-        rest=rest,
+        other_variance=other_variance,
         elasticity=elasticity,
         sizes=tuple(np.bincount(units).tolist()) if is_clustered else (),
     )
@@ -147,7 +147,7 @@ class _DrawnRuns(NamedTuple):
     """Sums over the units of drawn pairs of runs, from which the test of any change follows.
 
     The candidate of a pair is multiplied by a factor, which makes every sum a polynomial of it.
-    `totals` are the means of baseline, candidate and rest; `squares` the weighted products of the
+    `totals` are the means of baseline, candidate and other changes; `squares` the weighted products of the
     deviations of two of them, `plain` the products as they are.
     """
 
@@ -170,9 +170,11 @@ class _DrawnRuns(NamedTuple):
         if sizes:
             logs += np.repeat(math.sqrt(fit.clusters) * shared, counts, axis=2)
         values = np.exp(logs, out=logs) / items
-        if fit.rest:
-            rest = math.sqrt(fit.rest) / max(fit.elasticity, 1e-9) / items * normal[3]
-            values = np.concatenate([values, rest[None]])
+        if fit.other_variance:
+            other_changes = (
+                math.sqrt(fit.other_variance) / max(fit.elasticity, 1e-9) / items * normal[3]
+            )
+            values = np.concatenate([values, other_changes[None]])
         if sizes:
             values = np.add.reduceat(values, np.cumsum(counts) - counts, axis=2)
         share = counts / items
@@ -181,7 +183,7 @@ class _DrawnRuns(NamedTuple):
         deviations = (values - share * totals[:, :, None]) * np.sqrt(weight)
         # With the gradient of each run: the relative deviations, which no factor changes.
         relative = deviations[1] / totals[1][:, None] - deviations[0] / totals[0][:, None]
-        if fit.rest:
+        if fit.other_variance:
             relative += deviations[2]
         degrees = 1 / (
             (share**2).sum() + (share**2 * weight).sum() ** 2 - (share**4 * weight**2).sum()
@@ -204,7 +206,7 @@ class _DrawnRuns(NamedTuple):
     def _tested(self, factors: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The change of each pair and its variance, of shape (factors, pairs)."""
         before, after = self.totals[0], factors * self.totals[1]
-        rest = self.totals[2] if len(self.totals) > 2 else 0.0  # noqa: PLR2004 - the third
+        other_changes = self.totals[2] if len(self.totals) > 2 else 0.0  # noqa: PLR2004 - the third
         # The mean gradient of the logarithm between the runs.
         ratios = np.log(after / before)
         slopes = np.divide(ratios, after - before, out=1 / after, where=after != before)
@@ -213,7 +215,7 @@ class _DrawnRuns(NamedTuple):
             between + OWN_WEIGHT * (self.own - between),
             _quadratic(self.plain, slopes, factors) / (self.units - 1),
         )
-        return ratios + rest, variance
+        return ratios + other_changes, variance
 
     def settled(self, margin: float) -> float:
         """How often the interval of an unchanged value is within ± a margin."""

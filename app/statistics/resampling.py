@@ -106,8 +106,8 @@ def _ones(count: int) -> NDArray[np.uint16]:
 
 
 def _resamples(random: np.random.Generator, count: int) -> NDArray[np.uint16]:
-    drawn = random.integers(0, count, (RESAMPLES, count))
-    cells = drawn + count * np.arange(RESAMPLES)[:, None]
+    items = random.integers(0, count, (RESAMPLES, count))
+    cells = items + count * np.arange(RESAMPLES)[:, None]
     counts = np.bincount(cells.ravel(), minlength=RESAMPLES * count)
     return counts.reshape(RESAMPLES, count).astype(np.uint16)
 

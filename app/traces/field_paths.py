@@ -35,8 +35,8 @@ def _require_function(path: str, node: dict[str, Any]) -> None:
     name, arguments = node["value"], len(node["children"])
     position = f"at character {path.find(name) + 1}"
     if name not in Functions.FUNCTION_TABLE:
-        known = ", ".join(sorted(Functions.FUNCTION_TABLE))
-        raise _invalid(f"has an unknown function {name} {position}; choose from {known}")
+        names = ", ".join(sorted(Functions.FUNCTION_TABLE))
+        raise _invalid(f"has an unknown function {name} {position}; choose from {names}")
     signature = Functions.FUNCTION_TABLE[name]["signature"]
     is_variadic = bool(signature) and signature[-1].get("variadic", False)
     if arguments < len(signature) or (arguments > len(signature) and not is_variadic):

@@ -184,9 +184,9 @@ class _RowReader:
         self._reject_cell(row, self._columns[name], self._cell(row, name), expected)
 
     def _reject_cell(self, row: TableRow, column: str, cell: Any, expected: str) -> NoReturn:
-        shown = "empty" if is_blank(cell) else f"{cell!r:.60}"
+        cell_text = "empty" if is_blank(cell) else f"{cell!r:.60}"
         self._file.reject(
-            f"{row.position}, column {column!r}: {shown}, but {expected} is expected; correct the cell,"
+            f"{row.position}, column {column!r}: {cell_text}, but {expected} is expected; correct the cell,"
             " or map another column with --map"
         )
 

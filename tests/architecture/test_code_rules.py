@@ -119,9 +119,9 @@ def test_modules__only_listed_ones_are_async() -> None:
         if isinstance(node, ast.AsyncFunctionDef)
     }
     async_folders = ("app/harness/", "app/llm/", "app/traces/execution/")
-    others = {name for name in async_modules if not name.startswith(async_folders)}
-    assert len(async_modules) > len(others) > 0
-    assert others <= MAY_BE_ASYNC
+    other_modules = {name for name in async_modules if not name.startswith(async_folders)}
+    assert len(async_modules) > len(other_modules) > 0
+    assert other_modules <= MAY_BE_ASYNC
 
 
 def test_modules__only_listed_ones_catch_every_exception() -> None:

@@ -109,8 +109,8 @@ def test_openapi__closed_sets_of_values_are_enumerations(document: JSON) -> None
 
 
 def test_openapi__has_no_unused_schema(document: JSON) -> None:
-    used = set(re.findall(r"#/components/schemas/([\w-]+)", str(document)))
-    assert document["components"]["schemas"].keys() == used
+    referenced = set(re.findall(r"#/components/schemas/([\w-]+)", str(document)))
+    assert document["components"]["schemas"].keys() == referenced
 
 
 def test_openapi__schemas_of_requests_and_responses_are_the_same(document: JSON) -> None:

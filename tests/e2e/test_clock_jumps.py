@@ -158,12 +158,12 @@ def jump(clocks: MovedClocks, commands: tuple[str, ...], jumps_s: tuple[float, .
     run_id = create_once(deployment)
     gate = deployment.programs.gate("clock")
     until(gate.is_reached, what=clocks.service_processes.serve.log)
-    kept = deployment.database.all(KEPT)
+    keys_before = deployment.database.all(KEPT)
     for command in commands:
         for offset_s in jumps_s:
             clocks.move(command, offset_s)
             assert create_once(deployment) == run_id, (command, offset_s)
-            assert deployment.database.all(KEPT) == kept, (command, offset_s)
+            assert deployment.database.all(KEPT) == keys_before, (command, offset_s)
         clocks.move(command, 0)
     gate.open()
     deployment.completed_run(run_id)
@@ -173,7 +173,7 @@ def jump(clocks: MovedClocks, commands: tuple[str, ...], jumps_s: tuple[float, .
     # No worker was taken for dead: each job was started once.
     assert deployment.database.value(MOST_STARTS, run_id) == 1
     assert deployment.database.all(WRONG_FIRES) == []
-    assert deployment.database.all(KEPT) == kept
+    assert deployment.database.all(KEPT) == keys_before
 
 
 # Longer than 5 s: a whole service starts, and a schedule fires after each jump.

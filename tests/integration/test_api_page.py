@@ -26,10 +26,10 @@ class PageExample(NamedTuple):
 
 def examples() -> list[PageExample]:
     blocks = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
-    commands = (
-        each for block in blocks for each in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+    lines = (
+        command for block in blocks for command in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
     )
-    return [PageExample(*command.partition("\n")[::2]) for command in commands]
+    return [PageExample(*command.partition("\n")[::2]) for command in lines]
 
 
 class PageShell:
@@ -62,11 +62,11 @@ class PageShell:
                     name, _, value = next(words).partition(": ")
                     headers[name] = value
                 case "--json" | "--data-binary":
-                    given = next(words)
+                    content_text = next(words)
                     content = (
-                        (self.folder / given[1:]).read_bytes()
-                        if given.startswith("@")
-                        else given.encode()
+                        (self.folder / content_text[1:]).read_bytes()
+                        if content_text.startswith("@")
+                        else content_text.encode()
                     )
                     method = "POST" if method == "GET" else method
                     if word == "--json":

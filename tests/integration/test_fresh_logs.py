@@ -96,11 +96,11 @@ def interpreter() -> str:
 def test_inspect_importer__reads_what_the_tool_writes_now(tmp_path: Path, log_format: str) -> None:
     words = [interpreter(), "-c", PROGRAM, str(tmp_path / "logs"), log_format]
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    made = subprocess.run(
+    process = subprocess.run(
         words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
-    assert made.returncode == 0, made.stderr
-    log = json.loads(made.stdout.splitlines()[-1])
+    assert process.returncode == 0, process.stderr
+    log = json.loads(process.stdout.splitlines()[-1])
     imported = import_path(Path(log["location"]))
     assert imported.format == "inspect"
     assert len(imported.traces) == len(log["samples"]) == 6

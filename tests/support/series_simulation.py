@@ -135,12 +135,12 @@ def shifted_rates(rates: Floats, effects: Floats) -> Floats:
     """
     logits = np.log(rates / (1 - rates))
     targets = np.clip(rates.mean() + effects, 0.02, 0.98)
-    moved = np.zeros(len(effects))
+    shifts = np.zeros(len(effects))
     shifted = np.tile(rates, (len(effects), 1))
     for _ in range(SETTLING_STEPS):
         slopes = np.maximum((shifted * (1 - shifted)).mean(axis=1), 0.02)
-        moved = np.clip(moved - (shifted.mean(axis=1) - targets) / slopes, -12, 12)
-        shifted = 1 / (1 + np.exp(-(logits + moved[:, None])))
+        shifts = np.clip(shifts - (shifted.mean(axis=1) - targets) / slopes, -12, 12)
+        shifted = 1 / (1 + np.exp(-(logits + shifts[:, None])))
     return shifted
 
 

@@ -181,15 +181,15 @@ def _draw_run(
         clipped = np.clip(shares[index], 1e-9, 1 - 1e-9)
         return 1 / (1 + (1 / clipped - 1) * np.exp(-evening))
 
-    kept = random.random(count) >= thinning
+    is_unthinned = random.random(count) >= thinning
     columns: dict[str, Values] = {
-        name: ((random.random(count) < shifted(abilities[name])) & kept).astype(np.float64)
+        name: ((random.random(count) < shifted(abilities[name])) & is_unthinned).astype(np.float64)
         for name in ("EASY", "MIXED", "SPLIT")
     }
     shared = random.normal(0, 0.15, count)
     for name in ("GRADE", "OTHER"):
         grade = np.clip(shifted(abilities["GRADE"]) + shared + random.normal(0, 0.15, count), 0, 1)
-        columns[name] = np.where(random.random(count) < 0.1, 0.0, grade) * kept
+        columns[name] = np.where(random.random(count) < 0.1, 0.0, grade) * is_unthinned
     for name in ("DURATION", "PRICE"):
         spread = abilities[name][index] + random.normal(0, 0.6, count) + 0.5 * evening
         per_item = random.normal(0, 0.6, design.items)[index]

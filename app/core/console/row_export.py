@@ -48,14 +48,14 @@ class MissingPyarrow(AppError):
 
 
 def export_rows(
-    rows: Iterable[JSON], columns: Columns, file: Path, chosen: ExportFormat | None
+    rows: Iterable[JSON], columns: Columns, file: Path, requested_format: ExportFormat | None
 ) -> None:
     """Write rows with these columns; a value that a row does not have is empty.
 
     Lists and objects are texts in CSV and Parquet, see `_flatten`. Raises: `WrongUsage` for Parquet on standard
     output, `MissingPyarrow`, `UnwritableOutput`.
     """
-    row_format = chosen or _format_of(file)
+    row_format = requested_format or _format_of(file)
     if row_format is ExportFormat.PARQUET:
         if file == STDOUT:
             raise WrongUsage(

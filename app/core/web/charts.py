@@ -339,9 +339,9 @@ def _events(events: Sequence[TrendEvent], pixels: Sequence[float]) -> Iterator[s
 def _labels(pixels: Sequence[float], points: Sequence[TrendPoint]) -> Iterator[str]:
     """The labels of some points below the chart, always of the first and the last."""
     count = min(MAX_LABELS, len(points))
-    chosen = sorted({round(n * (len(points) - 1) / max(1, count - 1)) for n in range(count)})
-    for index in chosen:
-        is_last = index == chosen[-1] and len(chosen) > 1
+    labeled = sorted({round(n * (len(points) - 1) / max(1, count - 1)) for n in range(count)})
+    for index in labeled:
+        is_last = index == labeled[-1] and len(labeled) > 1
         anchor = "start" if index == 0 else "end" if is_last else "middle"
         yield draw_text(pixels[index], HEIGHT - 24, points[index].label, anchor=anchor, fill=FAINT)
 

@@ -20,7 +20,7 @@ class ReadForm(NamedTuple):
 
 
 def read_form_body(
-    form: SchemaForm, sent: FormFields, *, is_edit: bool, choices: Mapping[str, Choices]
+    form: SchemaForm, fields: FormFields, *, is_edit: bool, choices: Mapping[str, Choices]
 ) -> ReadForm:
     """Read the fields that a form sent.
 
@@ -29,7 +29,7 @@ def read_form_body(
     without any is null where the schema allows it.
     """
     document: dict[str, Any] = {}
-    reader = _BodyReader(form, sent, choices, {})
+    reader = _BodyReader(form, fields, choices, {})
     for name, schema in iter_fields(form, is_edit=is_edit):
         values = reader.read(name, name, schema)
         kind = kind_of(name, schema, form.inputs.get(name, FieldInput()), choices)
@@ -54,20 +54,20 @@ class _BodyReader:
     """Reads the values of fields: none for an empty field, otherwise one."""
 
     form: SchemaForm
-    sent: FormFields
+    fields: FormFields
     choices: Mapping[str, Choices]
     errors: dict[str, str]
 
     def read(self, name: str, path: str, schema: FieldSchema) -> list[Any]:
         override = self.form.inputs.get(path, FieldInput())
         kind = kind_of(path, schema, override, self.choices)
-        if schema.is_nullable and REMOVE + name in self.sent:
+        if schema.is_nullable and REMOVE + name in self.fields:
             return [None]
         match kind:
             case InputKind.FLAG:
-                value: Any = name in self.sent
+                value: Any = name in self.fields
             case InputKind.CHOICES:
-                value = self.sent.texts(name)
+                value = self.fields.texts(name)
             case InputKind.GROUP:
                 value = self._group(name, path, schema)
             case InputKind.ROWS:
@@ -78,7 +78,7 @@ class _BodyReader:
         return [value] if value else []
 
     def _text(self, name: str, kind: InputKind, override: FieldInput) -> list[Any]:
-        text = self.sent.text(name)
+        text = self.fields.text(name)
         try:
             return [_read_text(kind, text, override)] if text else []
         except ValueError as error:
@@ -95,7 +95,7 @@ class _BodyReader:
 
     def _rows_of(self, name: str) -> list[int]:
         prefix = f"{name}."
-        numbers = {key.removeprefix(prefix).partition(".")[0] for key in self.sent if key.startswith(prefix)}  # fmt: skip
+        numbers = {key.removeprefix(prefix).partition(".")[0] for key in self.fields if key.startswith(prefix)}  # fmt: skip
         return sorted(int(number) for number in numbers if number.isdecimal())
 
 

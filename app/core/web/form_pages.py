@@ -62,7 +62,7 @@ class ChangedField(NamedTuple):
 
     label: str
     stored: Any
-    sent: Any
+    typed: Any
 
 
 def show_form(
@@ -99,7 +99,7 @@ def show_form(
 
 def submit_form(
     request: Request,
-    sent: FormFields,
+    fields: FormFields,
     load: Callable[[], FormPage],
     save: Callable[[Any], str],
 ) -> Response:
@@ -109,10 +109,10 @@ def submit_form(
     next page, and calls `require_revision` under the lock of an edited row.
     """
     page = load()
-    typed = read_form_body(page.form, sent, is_edit=page.is_edit, choices=page.choices)
+    typed = read_form_body(page.form, fields, is_edit=page.is_edit, choices=page.choices)
     checked = check_form(page.form.body(is_edit=page.is_edit), typed.document)
     errors = {**checked.errors, **typed.errors}
-    if CHECK in sent:
+    if CHECK in fields:
         return show_form(request, page, typed=typed.document, errors=errors)
     if checked.body is None or errors:
         return show_form(
@@ -135,9 +135,9 @@ def submit_form(
         )  # fmt: skip
 
 
-def require_revision(sent: FormFields, revision: int) -> None:
+def require_revision(fields: FormFields, revision: int) -> None:
     """Raise `PreconditionFailed` if the form shows another revision than the locked row has."""
-    if sent.text("revision") != str(revision):
+    if fields.text("revision") != str(revision):
         raise PreconditionFailed
 
 

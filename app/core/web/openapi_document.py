@@ -126,8 +126,8 @@ def _drop_unused_schemas(document: JSON) -> None:
     """Drop schemas that nothing refers to, such as the validation error of FastAPI."""
     schemas = document["components"]["schemas"]
     while True:
-        used = set(_REF.findall(json.dumps(document)))
-        unused = schemas.keys() - used
+        referenced = set(_REF.findall(json.dumps(document)))
+        unused = schemas.keys() - referenced
         if not unused:
             return
         for name in unused:

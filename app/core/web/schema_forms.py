@@ -243,8 +243,8 @@ def iter_fields(form: SchemaForm, *, is_edit: bool) -> Iterator[tuple[str, Field
     if form.name_in is not None:
         schemas = {"name": _DISPLAY_NAME, **schemas}
     hidden = form.hidden | {"id"} if is_edit else form.hidden
-    others = [name for name in schemas if name not in form.main]
-    for name in (*form.main, *others):
+    other_names = [name for name in schemas if name not in form.main]
+    for name in (*form.main, *other_names):
         if name not in hidden:
             yield name, schemas[name]
 

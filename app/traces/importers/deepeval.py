@@ -69,15 +69,15 @@ def _traces(cases: list[Mapping[str, Any]], model: Any) -> Iterator[Trace]:
 def _as_single_turn(case: Mapping[str, Any]) -> Mapping[str, Any]:
     """A conversation as its first message of the user and its last answer."""
     turns = objects_of(case.get("turns"))
-    said = {
+    messages = {
         role: [turn.get("content") for turn in turns if turn.get("role") == role]
         for role in ("user", "assistant")
     }
     expected = case.get("expectedOutcome")
     return {
         **case,
-        "input": next(iter(said["user"]), case.get("scenario")),
-        "actualOutput": next(reversed(said["assistant"]), None),
+        "input": next(iter(messages["user"]), case.get("scenario")),
+        "actualOutput": next(reversed(messages["assistant"]), None),
         "expectedOutput": expected,
     }
 

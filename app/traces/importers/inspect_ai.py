@@ -76,7 +76,9 @@ def _trace(sample: Mapping[str, Any], model: Any, scorer: str | None) -> Trace:
     scores = _scores(sample)
     outcome = _outcome(sample, error, is_scored=bool(scores))
     is_answered = outcome is TraceOutcome.SCORED
-    usage = [object_of(used) for used in object_of(sample.get("model_usage")).values()]
+    usage = [
+        object_of(model_usage) for model_usage in object_of(sample.get("model_usage")).values()
+    ]
     return Trace(
         trace_id=short_id(f"{item}#{epoch}"),
         item_id=item,
@@ -163,7 +165,9 @@ def _category(sample: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _total(usage: list[Mapping[str, Any]], name: str) -> int | None:
-    counts = [count for used in usage if (count := count_of(used.get(name))) is not None]
+    counts = [
+        count for model_usage in usage if (count := count_of(model_usage.get(name))) is not None
+    ]
     return sum(counts) if counts else None
 
 

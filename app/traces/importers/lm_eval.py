@@ -33,17 +33,17 @@ def read_lm_eval(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
 def _traces(file: ImportFile, notes: list[str]) -> Iterator[Trace]:
     samples: dict[str, Mapping[str, Any]] = {}
     scores: dict[str, dict[str, float]] = {}
-    kept, repeats = 1, 1
+    answers, repeats = 1, 1
     for row in file.rows():
         if not {*row.cells} >= FIELDS:
             file.reject(f"{row.position}: expected a sample with {', '.join(sorted(FIELDS))}")
         item = short_id(str(row.cells["doc_id"]))
         first = samples.setdefault(item, row.cells)
         scores.setdefault(item, {}).update(_scores(row.cells, is_first=first is row.cells))
-        kept, repeats = len(_answers(row.cells)), _repeats(row.cells)
-    if kept < repeats:
+        answers, repeats = len(_answers(row.cells)), _repeats(row.cells)
+    if answers < repeats:
         notes.append(
-            f"the filter of the task kept {kept} of {repeats} repeats; only those are read"
+            f"the filter of the task kept {answers} of {repeats} repeats; only those are read"
         )
     for item, sample in samples.items():
         for trial, answer in enumerate(_answers(sample)):

@@ -264,8 +264,8 @@ def _billed(call: _ReadSpan, amount: float | None) -> float | None:
 
 def _sum(amounts: Sequence[float | None]) -> Any:
     """The sum; None when there is no amount or an unknown one."""
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) if known and len(known) == len(amounts) else None
+    measured = [amount for amount in amounts if amount is not None]
+    return sum(measured) if measured and len(measured) == len(amounts) else None
 
 
 def _duration_ms(span: Span) -> float | None:

@@ -39,7 +39,7 @@ class ReceivedRun(NamedTuple):
 class TraceKey(NamedTuple):
     """A trace and its place in the order in which the traces of a window are read."""
 
-    place: str
+    rank: str
     trace_id: str
 
 
@@ -106,15 +106,15 @@ def list_window_keys(
     """The next traces of a window that can be read: by time, or those of a sample by their rank."""
     if production.sample_size is None:
         # Fixed width, so that texts have the order of times.
-        place: ColumnElement[str] = func.to_char(
+        rank: ColumnElement[str] = func.to_char(
             func.timezone("UTC", OtelTrace.occurred_at), 'YYYY-MM-DD"T"HH24:MI:SS.US'
         ).concat(OtelTrace.trace_id)
     else:
-        place = func.md5(f"{production.seed}:" + OtelTrace.trace_id)
+        rank = func.md5(f"{production.seed}:" + OtelTrace.trace_id)
     statement = (
-        select(place, OtelTrace.trace_id)
-        .where(_in_window(production), _is_readable(as_of), place > after)
-        .order_by(place)
+        select(rank, OtelTrace.trace_id)
+        .where(_in_window(production), _is_readable(as_of), rank > after)
+        .order_by(rank)
         .limit(limit)
     )
     _allow_long_statement(session)

@@ -110,7 +110,7 @@ class _Progress(NamedTuple):
     """The indexes of the finished attempts, and the budget that they used."""
 
     indexes: set[int]
-    used: UsedBudget
+    used_budget: UsedBudget
 
 
 def _read_cursor(cursor: str | None, fingerprint: str) -> _Progress:

@@ -37,23 +37,23 @@ MAX_NAMES_SHOWN: Final = 10
 class _Cursor(NamedTuple):
     """The place of the last read trace, the number of read traces, the time of the reading and the run."""
 
-    place: str
+    rank: str
     read_count: int
     as_of: datetime
     run_name: str | None = None
 
-    def after(self, last_place: Sequence[str], count: int) -> "_Cursor":
+    def after(self, last_rank: Sequence[str], count: int) -> "_Cursor":
         """The cursor after `count` more traces; `last_place` is empty when there are none."""
-        place = last_place[0] if last_place else self.place
-        return self._replace(place=place, read_count=self.read_count + count)
+        rank = last_rank[0] if last_rank else self.rank
+        return self._replace(rank=rank, read_count=self.read_count + count)
 
     def encode(self) -> str:
-        return json.dumps([self.place, self.read_count, self.as_of.isoformat(), self.run_name])
+        return json.dumps([self.rank, self.read_count, self.as_of.isoformat(), self.run_name])
 
     @classmethod
     def decode(cls, text: str) -> "_Cursor":
-        place, read_count, as_of, run_name = json.loads(text)
-        return cls(place, read_count, datetime.fromisoformat(as_of), run_name)
+        rank, read_count, as_of, run_name = json.loads(text)
+        return cls(rank, read_count, datetime.fromisoformat(as_of), run_name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class OtelSource:
         dataset = _require_dataset(query)
         cursor = _Cursor.decode(text) if text else self._start(self._get_run(query).name)
         query = replace(query, run_name=cursor.run_name)
-        if not cursor.place:
+        if not cursor.rank:
             yield from self._wait(
                 cursor, lambda now: self._is_growing(query, now), _longest_wait(query)
             )
@@ -89,7 +89,7 @@ class OtelSource:
         while not is_last:
             with self.resources.db.read() as session:
                 trace_ids = queries.list_run_trace_ids(
-                    session, dataset, run.name, cursor.place, TRACES_PER_PAGE, query.service_name
+                    session, dataset, run.name, cursor.rank, TRACES_PER_PAGE, query.service_name
                 )
                 traces = tuple(
                     trace
@@ -110,7 +110,7 @@ class OtelSource:
 
     def _window_pages(self, production: ProductionTraces, text: str | None) -> Iterator[TracePage]:
         cursor = _Cursor.decode(text) if text else self._start()
-        if not cursor.place:
+        if not cursor.rank:
             yield from self._wait(
                 cursor, lambda now: self._has_open_traces(production, now), MAX_WAIT
             )
@@ -121,7 +121,7 @@ class OtelSource:
         if production.sample_size is not None:
             total = min(total, production.sample_size)
         for keys, is_last in self._key_pages(production, cursor):
-            cursor = cursor.after([key.place for key in keys[-1:]], len(keys))
+            cursor = cursor.after([key.rank for key in keys[-1:]], len(keys))
             yield TracePage(
                 traces=tuple(self._read_window_traces(production, keys)),
                 cursor=None if is_last else cursor.encode(),
@@ -133,18 +133,18 @@ class OtelSource:
         self, production: ProductionTraces, cursor: _Cursor
     ) -> Iterator[tuple[list[TraceKey], bool]]:
         """The traces of each page, and whether it is the last page."""
-        place, read_count, is_end = cursor.place, cursor.read_count, False
+        rank, read_count, is_end = cursor.rank, cursor.read_count, False
         while not is_end:
             limit = KEYS_PER_QUERY
             if production.sample_size is not None:
                 limit = min(limit, production.sample_size - read_count)
             with self.resources.db.read() as session:
-                keys = queries.list_window_keys(session, production, cursor.as_of, place, limit)
+                keys = queries.list_window_keys(session, production, cursor.as_of, rank, limit)
             is_end = len(keys) < KEYS_PER_QUERY
             for start in range(0, max(len(keys), 1), TRACES_PER_PAGE):
                 end = start + TRACES_PER_PAGE
                 yield keys[start:end], is_end and end >= len(keys)
-            place = keys[-1].place if keys else place
+            rank = keys[-1].rank if keys else rank
             read_count += len(keys)
 
     def _read_window_traces(

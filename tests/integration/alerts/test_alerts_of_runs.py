@@ -133,8 +133,8 @@ def test_publish__five_hundred_alerts_of_a_run_are_one_message(
 def test_publish__each_recipient_gets_one_message_with_its_alerts(
     benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker, rows: DatabaseReader
 ) -> None:
-    one, other = "https://one.example.com/", "https://other.example.com/"
-    for name, recipients in (("a", [one]), ("b", [one, other]), ("c", [other]), ("d", [])):
+    url, other_url = "https://one.example.com/", "https://other.example.com/"
+    for name, recipients in (("a", [url]), ("b", [url, other_url]), ("c", [other_url]), ("d", [])):
         create_rule(id=f"rule-{name}", name=name, condition="LESS_THAN", threshold=0.8,
              channels=["WEBHOOK"] if recipients else [], recipients=recipients)  # fmt: skip
     run_with(5)
@@ -150,8 +150,8 @@ def test_publish__each_recipient_gets_one_message_with_its_alerts(
     assert {
         to: [item["sentences"][-1] for item in message["items"]] for to, message in messages.items()
     } == {
-        one: ["Alert rules: a, b."],
-        other: ["Alert rules: b, c."],
+        url: ["Alert rules: a, b."],
+        other_url: ["Alert rules: b, c."],
     }
     assert rows.value("SELECT count(*) FROM deliveries") == 2
 

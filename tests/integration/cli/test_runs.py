@@ -287,8 +287,8 @@ def test_show__names_the_page_of_the_run(
     mosaico: Shell, service: Service, two_traces: None
 ) -> None:
     run = mosaico.ok("runs", "start", "bench-001", "agent-001").stdout.strip()
-    shown = mosaico.ok("runs", "show", "latest")
-    assert f"page: {mosaico.variables['MOSAICO_URL']}/runs/{run}\n" in shown.stderr
+    result = mosaico.ok("runs", "show", "latest")
+    assert f"page: {mosaico.variables['MOSAICO_URL']}/runs/{run}\n" in result.stderr
 
 
 def test_latest__is_looked_up_once_per_command(

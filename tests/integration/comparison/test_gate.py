@@ -219,8 +219,8 @@ def test_gate__files_are_judged_by_metrics_of_the_whole_run(
 
 def test_gate__lost_texts_are_invalid_and_absent_ones_are_not_needed(files: Path) -> None:
     words = ("--run", files / "silent.jsonl", "--baseline", files / "good.jsonl")
-    lost = gate(*words)
-    assert (lost.exit_code, "coverage is 0.0%" in lost.stdout) == (3, True)
+    textless = gate(*words)
+    assert (textless.exit_code, "coverage is 0.0%" in textless.stdout) == (3, True)
     # Traces with scores and without any text: no metric of texts applies.
     scored = [
         {"traceId": f"t-{item}", "itemId": f"i-{item}", "scores": {"TASK_PASSED": item % 3 / 2}}
@@ -390,10 +390,10 @@ def test_change__has_the_same_numbers_everywhere(
         ["runs", "report", worse, "--html", str(report)],
     )
     for words in commands:
-        shown = CliRunner().invoke(cli, words, env=env).stdout
+        content = CliRunner().invoke(cli, words, env=env).stdout
         if words[1] == "report":
-            shown = html.unescape(report.read_text())
+            content = html.unescape(report.read_text())
         # Markdown escapes the sign before a small p.
-        assert text.change in shown.replace("\\<", "<"), words
+        assert text.change in content.replace("\\<", "<"), words
     plot = service.send("GET", f"/benchmark-runs/{worse}/plot", params={"against": first}).text
     assert text.change in html.unescape(plot)

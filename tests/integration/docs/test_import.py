@@ -31,8 +31,8 @@ def test_commands__answer_as_shown() -> None:
     assert len(commands) == 3
     for command, output in commands:
         result = CliRunner().invoke(cli, shlex.split(command)[1:])
-        shown = result.stderr if result.exit_code else result.stdout
-        assert matches(shown, output), f"{command}\n{result.output}"
+        printed = result.stderr if result.exit_code else result.stdout
+        assert matches(printed, output), f"{command}\n{result.output}"
 
 
 def test_page__has_every_format_and_field() -> None:

@@ -218,9 +218,9 @@ def test_source__malformed_row_is_an_infrastructure_error(
     [failed] = [trace for trace in traces if trace.outcome is TraceOutcome.INFRA_ERROR]
     assert failed.trace_id.startswith("malformed-")
     assert "without the ID" in (failed.error or "")
-    others = {trace.trace_id: trace for trace in traces if trace is not failed}
-    assert len(others) == len(expected) - 1
-    assert others == {trace.trace_id: trace for trace in expected if trace.trace_id in others}
+    unfailed = {trace.trace_id: trace for trace in traces if trace is not failed}
+    assert len(unfailed) == len(expected) - 1
+    assert unfailed == {trace.trace_id: trace for trace in expected if trace.trace_id in unfailed}
 
 
 def test_client__rejected_request_raises_with_the_message_of_the_server(

@@ -60,11 +60,11 @@ def count_rows(service: Service) -> tuple[int, int]:
 
 
 def test_receiver__stores_a_span_as_it_was_sent(service: Service) -> None:
-    sent = span(
+    sent_span = span(
         "chat", span_id="2", parent="1", failed="it broke", ints=2**60, texts=["a", "\0é😀"]
     )
     resource = {"service.name": "bot", "host.id": "x"}
-    response = send(service, export([sent], resource))
+    response = send(service, export([sent_span], resource))
     assert (response.status_code, response.content) == (200, b"")
     assert response.headers["content-type"] == "application/x-protobuf"
     [stored] = stored_spans(service)

@@ -29,11 +29,11 @@ def test_run__of_fifty_traces_takes_few_statements(
     service.resources.db.dispose()
 
     with logged_statements(superuser_url, database, folder) as log:
-        one = _count(service, log, "run-1")
-        two = _count(service, log, "run-2", "run-3")
+        of_one_run = _count(service, log, "run-1")
+        of_two_runs = _count(service, log, "run-2", "run-3")
 
     # The worker itself takes a number of statements, too.
-    assert 0 < len(two) - len(one) <= STATEMENTS_PER_RUN, "\n".join(one)
+    assert 0 < len(of_two_runs) - len(of_one_run) <= STATEMENTS_PER_RUN, "\n".join(of_one_run)
 
 
 def _count(service: Service, log: StatementLog, *run_names: str) -> list[str]:

@@ -134,11 +134,11 @@ def test_rotate_keys__row_that_another_transaction_holds_is_rotated_after_its_en
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_agents(db, BEFORE, 3)
-    with ExitStack() as held:
-        session = held.enter_context(db.begin())
+    with ExitStack() as transaction:
+        session = transaction.enter_context(db.begin())
         session.get(Agent, "agent-0001", with_for_update=True)
         # The pause between two passes ends the other transaction.
-        monkeypatch.setattr("app.core.key_rotation.time.sleep", lambda _: held.close())
+        monkeypatch.setattr("app.core.key_rotation.time.sleep", lambda _: transaction.close())
         rotations = {rotation.column: rotation for rotation in rotate_keys(db, COLUMNS, DURING)}
     assert (rotations[SECRETS].reencrypted, rotations[SECRETS].remaining) == (3, 0)
 

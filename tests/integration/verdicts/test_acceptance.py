@@ -165,5 +165,5 @@ def test_accept_command__prints_what_follows(service: Service, complete_run: Com
     accepted = CliRunner().invoke(cli, words, env=env)
     assert accepted.exit_code == 0, accepted.output
     assert f"the level of run {bad['id']} is accepted" in accepted.stderr
-    shown = CliRunner().invoke(cli, ["runs", "show", bad["id"]], env=env)
-    assert "smaller model" in shown.stdout
+    result = CliRunner().invoke(cli, ["runs", "show", bad["id"]], env=env)
+    assert "smaller model" in result.stdout

@@ -199,10 +199,10 @@ def test_advance_series__the_state_is_bounded_and_its_runs_are_disjoint(
 ) -> None:
     series = Series()
     series.add(*levels * 3)
-    kept = [run for level in series.state.levels for run in level]
-    assert len(kept) == len(set(kept)) <= MAX_REFERENCE
+    reference_runs = [run for level in series.state.levels for run in level]
+    assert len(reference_runs) == len(set(reference_runs)) <= MAX_REFERENCE
     if series.state.incident is not None:
-        assert not set(kept) & set(series.state.incident.runs)
+        assert not set(reference_runs) & set(series.state.incident.runs)
 
 
 @settings(deadline=None, max_examples=60)

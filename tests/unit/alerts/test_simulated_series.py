@@ -133,7 +133,7 @@ def test_false_pages__follow_the_promise(show: Show, promise: float) -> None:
 @pytest.mark.prove
 def test_detection__against_rivals_at_the_same_rate(show: Show) -> None:
     names = ["product", *(rival.name for rival in RIVALS)]
-    found: dict[tuple[str, str], list[Detection]] = {
+    detections_by_key: dict[tuple[str, str], list[Detection]] = {
         (scenario.name, name): [] for scenario in SCENARIOS for name in names
     }
     for cell in CELLS:
@@ -144,14 +144,16 @@ def test_detection__against_rivals_at_the_same_rate(show: Show) -> None:
             runs = scenario.start + 30
             levels = simulate(cell, runs, HISTORIES // 2, seed=2, shift=scenario.shift(cell))
             product = [pages_of(events) for events in play(levels)]
-            found[scenario.name, "product"].append(detection(product, scenario.start))
+            detections_by_key[scenario.name, "product"].append(detection(product, scenario.start))
             for rival, limit in zip(RIVALS, limits, strict=True):
                 pages = play_rival(rival, levels, limit)
-                found[scenario.name, rival.name].append(detection(pages, scenario.start))
+                detections_by_key[scenario.name, rival.name].append(
+                    detection(pages, scenario.start)
+                )
     show(
         "\nPaged by run 1/5/10/30 after the change in %, mean delay; mean of 12 cells, equal rates"
     )
-    means = {key: mean_of(detections) for key, detections in found.items()}
+    means = {key: mean_of(detections) for key, detections in detections_by_key.items()}
     for scenario in SCENARIOS:
         for name in names:
             show(f"  {scenario.name:18} {name:16} {means[scenario.name, name]}")
@@ -250,18 +252,20 @@ def test_detection__against_rivals_tuned_once(show: Show) -> None:
     limits = {rival.name: max(tune(rival, null, PROMISE) for null in nulls) for rival in sequential}
     show("\nOne limit for 20 cells: paged by run 1/5/10/30 in %, mean delay; mean of 12 cells")
     for scenario in SCENARIOS:
-        found: dict[str, list[Detection]] = {name: [] for name in ("product", *limits)}
+        detections_by_name: dict[str, list[Detection]] = {name: [] for name in ("product", *limits)}
         for cell in CELLS:
             runs = scenario.start + 30
             levels = simulate(cell, runs, HISTORIES // 4, seed=2, shift=scenario.shift(cell))
             product = [pages_of(events) for events in play(levels)]
-            found["product"].append(detection(product, scenario.start))
+            detections_by_name["product"].append(detection(product, scenario.start))
             for rival in sequential:
                 pages = play_rival(rival, levels, limits[rival.name])
-                found[rival.name].append(detection(pages, scenario.start))
-        for name, detections in found.items():
+                detections_by_name[rival.name].append(detection(pages, scenario.start))
+        for name, detections in detections_by_name.items():
             show(f"  {scenario.name:18} {name:8} {mean_of(detections)}")
-        delays = {name: mean_of(detections).delay for name, detections in found.items()}
+        delays = {
+            name: mean_of(detections).delay for name, detections in detections_by_name.items()
+        }
         assert delays["product"] <= min(delays[rival.name] for rival in sequential)
 
 
@@ -328,14 +332,14 @@ def test_confirmation__halves_false_pages_and_detects_sooner(show: Show) -> None
             rate = false_pages([history.events for history in plays], 90)
             trials = np.mean([history.trials for history in plays])
             events = [history.events for history in play_repeated(fallen, rule, EXTRA_TRIALS)]
-            found = detection([pages_of(history) for history in events], 90)
+            detected = detection([pages_of(history) for history in events], 90)
             show(
                 f"  run SD {run_sd:.2f} {name:8} {rate:.3f} false pages in 30 runs, trials"
-                f" {trials:.2f}, 10 points by run 1/5: {found.by_1:.0f}/{found.by_5:.0f}"
+                f" {trials:.2f}, 10 points by run 1/5: {detected.by_1:.0f}/{detected.by_5:.0f}"
             )
             if name == "single":
-                single_rate, single = rate, found
-        assert found.by_1 >= 1.2 * single.by_1
+                single_rate, single = rate, detected
+        assert detected.by_1 >= 1.2 * single.by_1
         # What moves a whole run moves its repetition, too.
         assert rate <= max(single_rate, PROMISE) + RATE_ERROR
         assert trials <= 1.12
@@ -357,9 +361,9 @@ def test_adaptive_trials__with_unequal_precision(show: Show) -> None:
         trials = np.mean([history.trials for history in null])
         fallen = simulate_repeated(cell, 4, 120, HISTORIES // 2, 11, drop(0.05, 90))
         events = [history.events for history in play_repeated(fallen, is_undecided, 4)]
-        found = detection([pages_of(history) for history in events], 90)
+        detected = detection([pages_of(history) for history in events], 90)
         show(
-            f"  run SD {run_sd:.2f}: {rate:.3f} false pages, trials {trials:.2f}, 5 points {found}"
+            f"  run SD {run_sd:.2f}: {rate:.3f} false pages, trials {trials:.2f}, 5 points {detected}"
         )
         # The promise is broken when whole runs vary: this is why adaptive trials are not offered.
         assert (rate > PROMISE) is (run_sd > 0.0)

@@ -128,7 +128,7 @@ ID = "01a206ff-9f37-7164-82e4-bc5e04e5a7ea"
 
 
 @pytest.mark.parametrize(
-    ("ids", "shown"),
+    ("ids", "shortened"),
     [
         ([ID], ["01a206ff-9f37"]),
         ([ID, ID], ["01a206ff-9f37", "01a206ff-9f37"]),
@@ -137,9 +137,9 @@ ID = "01a206ff-9f37-7164-82e4-bc5e04e5a7ea"
         (["support-bot", ""], ["support-bot", ""]),
     ],
 )
-def test_shorten_ids__keeps_what_tells_them_apart(ids: list[str], shown: list[str]) -> None:
-    assert shorten_ids(ids) == shown
-    assert all(is_short_id(text) for text in shown if text.startswith("01a2"))
+def test_shorten_ids__keeps_what_tells_them_apart(ids: list[str], shortened: list[str]) -> None:
+    assert shorten_ids(ids) == shortened
+    assert all(is_short_id(text) for text in shortened if text.startswith("01a2"))
 
 
 def test_fit_columns__drops_empty_columns_then_the_last_and_breaks_no_word() -> None:

@@ -65,8 +65,8 @@ def test_usd__limit_is_not_exceeded_by_requests_in_flight(reported: float | None
     # Each costs 0.002 dollars: five of them fit into 0.0101.
     server, budget = SlowServer(reported), RequestBudget(max_usd=0.0101, prices=PRICES)
     outcomes = send(budget, server, 20)
-    answered = [outcome for outcome in outcomes if isinstance(outcome, BatchResponse)]
-    assert [response.cost_usd for response in answered] == [0.002] * 5
+    responses = [outcome for outcome in outcomes if isinstance(outcome, BatchResponse)]
+    assert [response.cost_usd for response in responses] == [0.002] * 5
     assert budget.spent_usd == pytest.approx(0.01)
     # The first alone, because its cost is unknown; then the four that fit, at once.
     assert server.most_in_flight == [1, 1, 2, 3, 4]
@@ -77,10 +77,10 @@ def test_usd__limit_is_not_exceeded_by_requests_in_flight(reported: float | None
 
 def test_usd__limit_needs_a_cost() -> None:
     server, budget = SlowServer(), RequestBudget(max_usd=1.0)
-    first, *others = send(budget, server, 3)
+    first, *unsent = send(budget, server, 3)
     # Its answer is paid for, and is kept.
     assert isinstance(first, BatchResponse)
-    assert [type(outcome) for outcome in others] == [NoPrice, NoPrice]
+    assert [type(outcome) for outcome in unsent] == [NoPrice, NoPrice]
     assert len(server.most_in_flight) == 1
 
 

@@ -177,16 +177,16 @@ def test_gate__kpis_and_margins_are_judged_by_name() -> None:
 def test_results__show_themselves_in_notebooks_with_escaped_texts() -> None:
     renamed = [{**row, "id": f"<i>{row['id']}"} for row in CANDIDATE]
     original = [{**row, "id": f"<i>{row['id']}"} for row in BASE]
-    shown = [
+    pages = [
         mosaico.score(CANDIDATE, formula="ACCURACY")._repr_html_(),
         mosaico.compare(original, renamed)._repr_html_(),
         mosaico.gate(CANDIDATE, baseline=BASE)._repr_html_(),
     ]
-    assert "ACCURACY = 0.65" in shown[0]
-    assert "REGRESSED: ACCURACY 0.95 → 0.65" in shown[1]
-    assert "REGRESSION: candidate against baseline" in shown[2]
-    assert "<td>&lt;i&gt;q2</td>" in shown[1]
-    assert not [html for html in shown if "<i>" in html or "<script" in html]
+    assert "ACCURACY = 0.65" in pages[0]
+    assert "REGRESSED: ACCURACY 0.95 → 0.65" in pages[1]
+    assert "REGRESSION: candidate against baseline" in pages[2]
+    assert "<td>&lt;i&gt;q2</td>" in pages[1]
+    assert not [html for html in pages if "<i>" in html or "<script" in html]
 
 
 def test_results__print_as_a_headline_and_a_short_table() -> None:

@@ -75,7 +75,7 @@ def test_require_retryable__failed_and_cancelled_runs_at_most_three_times(
 
 def tally(**changes: int) -> TraceTally:
     return TraceTally(
-        **{"total": 100, "covered": 100, "lost": 0, "measurements": 200, "failed": 0, **changes}
+        **{"total": 100, "covered": 100, "errored": 0, "measurements": 200, "failed": 0, **changes}
     )
 
 
@@ -85,12 +85,12 @@ def tally(**changes: int) -> TraceTally:
         (tally(), Validity.VALID, 1.0, 0.0, 0),
         (tally(covered=90), Validity.VALID, 0.9, 0.0, 0),
         (tally(covered=89), Validity.INVALID, 0.89, 0.0, 1),
-        (tally(lost=5, covered=95, measurements=190), Validity.VALID, 0.95, 0.05, 0),
-        (tally(lost=6, covered=94, measurements=188), Validity.INVALID, 0.94, 0.06, 1),
+        (tally(errored=5, covered=95, measurements=190), Validity.VALID, 0.95, 0.05, 0),
+        (tally(errored=6, covered=94, measurements=188), Validity.INVALID, 0.94, 0.06, 1),
         # 10 of 200 measurements are 5 %, 11 are 5.5 %.
         (tally(failed=10), Validity.VALID, 1.0, 0.05, 0),
         (tally(failed=11), Validity.INVALID, 1.0, 0.055, 1),
-        (tally(covered=0, lost=100, measurements=0), Validity.INVALID, 0.0, 1.0, 2),
+        (tally(covered=0, errored=100, measurements=0), Validity.INVALID, 0.0, 1.0, 2),
         (tally(total=0, covered=0, measurements=0), Validity.INVALID, 0.0, 0.0, 1),
     ],
 )
@@ -120,7 +120,7 @@ def test_assess_validity__has_reasons_exactly_when_invalid(
         TraceTally(
             total=total,
             covered=covered,
-            lost=lost_count,
+            errored=lost_count,
             measurements=measurement_count,
             failed=failed,
         ),

@@ -53,7 +53,7 @@ def test_fit_log_normal__needs_three_positive_items(baseline: list[float]) -> No
 def test_detectable_effect__is_found_by_the_test_in_four_of_five_runs() -> None:
     fit = LogNormalItems(levels=1.0, runs=0.36)
     effect = fit.detectable_effect(30, 1)
-    random, found = np.random.default_rng(5), 0
+    random, detected_count = np.random.default_rng(5), 0
     for _ in range(400):
         baseline, candidate = draw(random, 30, level=1.0, noise=0.6, factor=math.exp(effect))
         change = math.log(candidate.mean() / baseline.mean())
@@ -63,9 +63,9 @@ def test_detectable_effect__is_found_by_the_test_in_four_of_five_runs() -> None:
             change, slope * (candidate - baseline) / 30, relative / 30, np.arange(30),
             is_logarithm=True,
         )  # fmt: skip
-        found += test.p < 0.05 and change > 0
+        detected_count += test.p < 0.05 and change > 0
     # The standard error of 80 % of 400 is 2 %.
-    assert 0.75 <= found / 400 <= 0.89
+    assert 0.75 <= detected_count / 400 <= 0.89
 
 
 def test_detectable_effect__of_few_items_with_heavy_tails_is_infinite() -> None:

@@ -68,10 +68,12 @@ def test_max_t__never_exceeds_bonferroni() -> None:
 def test_max_t__independent_signals_cost_more_than_copies() -> None:
     random = np.random.default_rng(7)
     strong = np.array([-1.0] * 8 + [0.0] * 32)
-    others = [random.choice([-1.0, 0.0, 0.0, 1.0], 40) for _ in range(10)]
-    adjusted = max_t([test_of(strong), *(test_of(changes) for changes in others)])
+    other_changes = [random.choice([-1.0, 0.0, 0.0, 1.0], 40) for _ in range(10)]
+    adjusted = max_t([test_of(strong), *(test_of(changes) for changes in other_changes)])
     assert adjusted[0] > 2 * test_of(strong).p
-    assert all(p >= test_of(changes).p for p, changes in zip(adjusted[1:], others, strict=True))
+    assert all(
+        p >= test_of(changes).p for p, changes in zip(adjusted[1:], other_changes, strict=True)
+    )
 
 
 def test_max_t__tests_without_contributions_are_divided_by_their_number() -> None:

@@ -83,7 +83,7 @@ class Power(NamedTuple):
     """
 
     stated: float
-    found: float
+    detected: float
     coverage: float
 
 
@@ -133,22 +133,22 @@ def check_power(design: Design, name: str, power: Power | Undetectable) -> list[
         is_explained = power.explained == power.pairs
         return [] if is_explained else [f"{design}, {name}: no effect, and no number of items"]
     complaints = []
-    if is_low(power.found, FOUND, POWER_PAIRS):
-        complaints.append(f"{design}, {name}: found {power.found:.1%}")
+    if is_low(power.detected, FOUND, POWER_PAIRS):
+        complaints.append(f"{design}, {name}: found {power.detected:.1%}")
     if design.items >= 20 and is_low(power.coverage, COVERED, POWER_PAIRS):
         complaints.append(f"{design}, {name}: coverage of a change {power.coverage:.1%}")
     return complaints
 
 
 def row(design: Design, name: str, tally: Tally, power: Power | Undetectable | None) -> str:
-    found = ""
+    figures = ""
     if isinstance(power, Undetectable):
-        found = f"    none, {power.items:.0f} items" if power.items else "    none, 4 clusters"
+        figures = f"    none, {power.items:.0f} items" if power.items else "    none, 4 clusters"
     elif power:
-        found = f"{power.stated:8.3f}{100 * power.found:7.1f}{100 * power.coverage:7.1f}"
+        figures = f"{power.stated:8.3f}{100 * power.detected:7.1f}{100 * power.coverage:7.1f}"
     return (
         f"{design!s:32s}{name:24s}{100 * tally.share(tally.down):6.1f}"
-        f"{100 * tally.share(tally.up):6.1f}{100 * tally.coverage:7.1f}{found}"
+        f"{100 * tally.share(tally.up):6.1f}{100 * tally.coverage:7.1f}{figures}"
     )
 
 
@@ -202,13 +202,13 @@ class Summary(NamedTuple):
     down: float
     up: float
     covered: float
-    found: float | None
+    detected: float | None
     covered_change: float | None
 
     def __str__(self) -> str:
         power = "– | –"
-        if self.found is not None and self.covered_change is not None:
-            power = f"{self.found:.0f} | {self.covered_change:.1f}"
+        if self.detected is not None and self.covered_change is not None:
+            power = f"{self.detected:.0f} | {self.covered_change:.1f}"
         return f"{self.down:.1f} / {self.up:.1f} | {self.covered:.1f} | {power}"
 
     def differs(self, other: "Summary") -> bool:
@@ -226,16 +226,18 @@ def summarize(outcomes: Mapping[Design, tuple[Tally, Power | Undetectable | None
     pairs = sum(tally.pairs for tally in tallies)
     from_20_items = [tally for design, (tally, _) in outcomes.items() if design.items >= 20]
     powers = [
-        (power.found, power.coverage) for _, power in outcomes.values() if isinstance(power, Power)
+        (power.detected, power.coverage)
+        for _, power in outcomes.values()
+        if isinstance(power, Power)
     ]
-    found, covered_change = np.mean(powers, axis=0) if powers else (None, None)
+    detected, covered_change = np.mean(powers, axis=0) if powers else (None, None)
     return Summary(
         down=100 * sum(tally.down for tally in tallies) / pairs,
         up=100 * sum(tally.up for tally in tallies) / pairs,
         covered=100
         * sum(tally.covered for tally in from_20_items)
         / sum(tally.pairs for tally in from_20_items),
-        found=None if found is None else 100 * float(found),
+        detected=None if detected is None else 100 * float(detected),
         covered_change=None if covered_change is None else 100 * float(covered_change),
     )
 
@@ -285,7 +287,7 @@ def test_simulated_runs__all_designs_together(show: Show) -> None:
             share
             for share, promise in (
                 (summary.covered, 100 * COVERED),
-                (summary.found, 100 * FOUND),
+                (summary.detected, 100 * FOUND),
                 (summary.covered_change, 100 * COVERED),
             )
             if share is not None and share < promise
@@ -337,17 +339,20 @@ def power_of(
             len(silent), len(items) + len(few), float(np.median(items)) if items else 0.0
         )
     is_cost = scenario.side is Side.HIGH
-    drawn = {"factor": math.exp(effect)} if is_cost else {"thinning": min(1.0, effect)}
+    change_arguments = {"factor": math.exp(effect)} if is_cost else {"thinning": min(1.0, effect)}
     changes = [
-        judge(draw_pair(design, random, **drawn), [scenario])[scenario.name] for _ in range(pairs)
+        judge(draw_pair(design, random, **change_arguments), [scenario])[scenario.name]
+        for _ in range(pairs)
     ]
-    found = sum(change.verdict is Verdict.REGRESSED for change in changes)
+    detected_count = sum(change.verdict is Verdict.REGRESSED for change in changes)
     baselines = np.array([change.baseline_value or 0.0 for change in changes])
     # A share of all items falls, not of the drawn ones: the mean value stands for them.
     falls = baselines * math.expm1(effect) if is_cost else -min(1.0, effect) * baselines.mean()
     truths = np.broadcast_to(falls, baselines.shape)
-    held = sum(is_held(change, truth) for change, truth in zip(changes, truths, strict=True))
-    return Power(effect, found / pairs, held / pairs)
+    covered_count = sum(
+        is_held(change, truth) for change, truth in zip(changes, truths, strict=True)
+    )
+    return Power(effect, detected_count / pairs, covered_count / pairs)
 
 
 def is_held(change: ChangeVerdict, truth: float) -> bool:
@@ -360,7 +365,7 @@ def test_minimum_detectable_effect__is_found_in_a_sample() -> None:
     for name in ("passes, easy", "latency"):
         power = power_of(Design(items=37), name, 60)
         assert isinstance(power, Power)
-        assert power.found >= FOUND - SAMPLE_ERRORS * chance_error(FOUND, 60)
+        assert power.detected >= FOUND - SAMPLE_ERRORS * chance_error(FOUND, 60)
 
 
 def test_minimum_detectable_effect__of_too_few_items_names_the_items_that_would_do() -> None:
@@ -406,28 +411,28 @@ class Settled(NamedTuple):
     were conclusive with it.
     """
 
-    asked: int
+    asked_count: int
     settled: int
 
     @property
     def share(self) -> float:
-        return self.settled / self.asked if self.asked else 1.0
+        return self.settled / self.asked_count if self.asked_count else 1.0
 
 
 def settle(design: Design, scenario: Scenario, pairs: int, margin: float) -> Settled:
     """Plays again, with the stated number of trials, each pair that names one."""
     random = np.random.default_rng([9, design.items, design.trials])
-    asked = came_true = 0
+    asked_count = came_true = 0
     for _ in range(pairs):
         change = judge_by_margin(draw_pair(design, random), scenario, margin)
         # Without several trials the number is "at least".
         if change.more_trials is None or Note.AT_BEST in change.notes:
             continue
-        asked += 1
+        asked_count += 1
         more = replace(design, trials=design.trials + change.more_trials)
         again = judge_by_margin(draw_pair(more, random), scenario, margin)
         came_true += again.verdict is not Verdict.INCONCLUSIVE
-    return Settled(asked, came_true)
+    return Settled(asked_count, came_true)
 
 
 def judge_by_margin(pair: Pair, scenario: Scenario, margin: float) -> ChangeVerdict:
@@ -437,8 +442,8 @@ def judge_by_margin(pair: Pair, scenario: Scenario, margin: float) -> ChangeVerd
 def test_more_trials__settle_a_sample() -> None:
     for scenario, margin in ((SCENARIOS[1], 0.05), (WEIGHTED_SUM, 0.05), (TOKENS, 0.1)):
         result = settle(Design(items=37, trials=5), scenario, 40, margin)
-        assert result.asked
-        assert result.share >= SETTLED - SAMPLE_ERRORS * chance_error(SETTLED, result.asked)
+        assert result.asked_count
+        assert result.share >= SETTLED - SAMPLE_ERRORS * chance_error(SETTLED, result.asked_count)
 
 
 @pytest.mark.prove
@@ -455,12 +460,14 @@ def test_more_trials__settle(capsys: pytest.CaptureFixture[str]) -> None:
                 margin = 0.1 if scenario is TOKENS else 0.05
                 result = settle(Design(items=items, trials=trials), scenario, pairs, margin)
                 print(
-                    f"{items}×{trials:<9d}{scenario.name:28s}{result.asked:6d}"
+                    f"{items}×{trials:<9d}{scenario.name:28s}{result.asked_count:6d}"
                     f"{100 * result.share:7.1f}",
                     flush=True,
                 )
-                assert result.asked, "no pair names a number: the promise is not tested"
-                if result.share < SETTLED - CAMPAIGN_ERRORS * chance_error(SETTLED, result.asked):
+                assert result.asked_count, "no pair names a number: the promise is not tested"
+                if result.share < SETTLED - CAMPAIGN_ERRORS * chance_error(
+                    SETTLED, result.asked_count
+                ):
                     complaints.append(f"{items}×{trials}, {scenario.name}: {result.share:.1%}")
     assert not complaints, "\n".join(complaints)
 

@@ -62,7 +62,7 @@ def test_parse_trace__reads_every_key_and_ignores_unknown_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "output"),
+    ("fields", "output"),
     [
         ({"output": None}, ""),
         ({"output": ""}, ""),
@@ -71,9 +71,9 @@ def test_parse_trace__reads_every_key_and_ignores_unknown_keys() -> None:
     ],
 )
 def test_parse_trace__null_is_an_answer_and_a_missing_key_is_none(
-    given: dict[str, Any], output: str | None
+    fields: dict[str, Any], output: str | None
 ) -> None:
-    assert parse_trace({"traceId": "t", **given}).output == output
+    assert parse_trace({"traceId": "t", **fields}).output == output
 
 
 def test_parse_trace__transcript_is_written_and_read_again() -> None:

@@ -205,8 +205,8 @@ class WindowReader:
     def _read_selection(self, api: WindowApi, cursor: WindowCursor) -> "_Pages":
         production = self._production
         size = production.sample_size
-        rest = None if size is None else size - cursor.done
-        trace_ids = draw_sample(production.seed, api.iter_ids(), rest, cursor.rank)
+        remaining = None if size is None else size - cursor.done
+        trace_ids = draw_sample(production.seed, api.iter_ids(), remaining, cursor.rank)
         total = cursor.done + len(trace_ids)
         if not trace_ids:
             yield (), None, total

@@ -99,7 +99,7 @@ class V4Window:
 
     def read_traces(self, trace_ids: Sequence[str]) -> tuple[Trace, ...]:
         traces = self._map_traces(list(self._fetch_roots(trace_ids, ROOT_FIELDS)))
-        order = {trace_id: place for place, trace_id in enumerate(trace_ids)}
+        order = {trace_id: index for index, trace_id in enumerate(trace_ids)}
         return tuple(sorted(traces, key=lambda trace: order.get(trace.trace_id, len(order))))
 
     def count(self) -> WindowCount:
@@ -343,8 +343,8 @@ def _score_values(score: ScoreFilter) -> dict[str, str | int | None]:
     if score.label is not None:
         return {"dataType": "CATEGORICAL", "value": score.label}
     bounds = {"valueMin": score.min, "valueMax": score.max}
-    given = {name: repr(bound) for name, bound in bounds.items() if bound is not None}
-    return {"dataType": "NUMERIC", **given}
+    limits = {name: repr(bound) for name, bound in bounds.items() if bound is not None}
+    return {"dataType": "NUMERIC", **limits}
 
 
 def _has_value(row: Mapping[str, Any], score: ScoreFilter) -> bool:
