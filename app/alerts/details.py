@@ -9,13 +9,13 @@ from pydantic import Field
 from app.core.schemas import StoredText, WireModel
 from app.kpis.series_types import RunsEvidence, SeriesState
 from app.kpis.verdict_types import ValueVerdict
-from app.statistics.anomaly import AnomalyScore
+from app.statistics.anomaly import AnomalyMethod, AnomalyScore
 
 
 class AnomalyDetails(WireModel):
     """How an anomaly was computed: the method, the number of earlier runs, and what was expected."""
 
-    method: str
+    method: AnomalyMethod
     history: int
     z: float | None
     critical: float

@@ -11,12 +11,11 @@ from sqlalchemy.orm import Session, aliased
 
 from app.benchmarks.schemas import BaselineMode
 from app.core.errors import Conflict, Invalid
+from app.kpis.verdict_types import BaselineSelection
 from app.results.models import BenchmarkBaseline, BenchmarkRun
 from app.results.plan import RunPlan
 from app.results.queries import get_run
 from app.results.rules import RunStatus, Validity
-
-PINNED = "PINNED"
 
 # A run over a source run that was judged before takes the position of its first judgement: it is no
 # newer result of the agent.
@@ -46,7 +45,7 @@ class Baseline:
     `mode` says why these were selected.
     """
 
-    mode: str
+    mode: BaselineSelection
     runs: Sequence[BaselineRun]
 
 
@@ -101,11 +100,11 @@ def find_baseline(session: Session, run_id: str, plan: RunPlan) -> Baseline | No
         pinned_run = get_run(session, pinned.run_id)
         # Another judgement of the pinned traces is compared like any other run, not with itself.
         if _position(pinned_run) != _position(run):
-            return Baseline(mode=PINNED, runs=[_baseline_run(pinned_run)])
+            return Baseline(mode=BaselineSelection.PINNED, runs=[_baseline_run(pinned_run)])
     mode = BaselineMode(plan.baseline.mode)
     limit = plan.baseline.runs if mode is BaselineMode.MEAN_OF_LAST else 1
     runs = list_baseline_runs(session, run, limit)
-    return Baseline(mode=mode, runs=runs) if runs else None
+    return Baseline(mode=BaselineSelection(mode), runs=runs) if runs else None
 
 
 def list_baseline_runs(session: Session, run: BenchmarkRun, limit: int) -> list[BaselineRun]:

@@ -11,9 +11,9 @@ import numpy as np
 
 from app.comparison.comparison_rules import Signal
 from app.comparison.item_matrix import ItemMatrix, pair_items
-from app.comparison.power import VarianceBasis
 from app.comparison.run_changes import RunChanges, TestedChange
 from app.comparison.run_statistics import RunStatistics
+from app.comparison.schemas import VarianceBasis
 from app.formula import CompiledFormula, compile_formula
 from app.metrics.types import MetricRef
 from app.statistics.power import ChangeModel

@@ -40,7 +40,7 @@ from app.comparison.schemas import (
 from app.comparison.verdict_text import render_verdict
 from app.core.errors import Invalid
 from app.kpis.evaluate import KpiValue
-from app.kpis.verdict_types import RunVerdicts
+from app.kpis.verdict_types import BaselineSelection, RunVerdicts
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction, MetricSpec
 from app.results.plan import RunPlan
@@ -105,7 +105,7 @@ def compare(pair: RunPair) -> Comparison:
     comparison = RunComparison(
         plan=candidate.plan,
         kpis=pair.kpis,
-        baseline=Baseline(mode="CHOSEN", runs=baseline_runs),
+        baseline=Baseline(mode=BaselineSelection.CHOSEN, runs=baseline_runs),
         judged=judged,
     )
     pairing = pair_items(baseline.items, candidate.items)

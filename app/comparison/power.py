@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import NamedTuple
 
 from sqlalchemy import select
@@ -14,6 +13,7 @@ from app.comparison.comparison_rules import HARM_SIDES, RunComparison, Signal
 from app.comparison.item_counts import with_label_counts
 from app.comparison.item_matrix import ItemMatrix
 from app.comparison.item_queries import read_items
+from app.comparison.schemas import PowerSubjectKind, VarianceBasis
 from app.comparison.stored_run_comparison import run_in_child
 from app.core.db import Database
 from app.core.errors import Conflict
@@ -24,18 +24,6 @@ from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
 from app.results.rules import RunStatus, Validity
 from app.statistics.verdict_rules import Remedy, Side
-
-
-class VarianceBasis(StrEnum):
-    """The source of a variance estimate.
-
-    TWO_RUNS: the changes of items between two runs. TRIALS_OF_ONE_RUN: the trials of one run.
-    ITEMS_OF_ONE_RUN: the items of one run, which differ more than they will change.
-    """
-
-    TWO_RUNS = "TWO_RUNS"
-    TRIALS_OF_ONE_RUN = "TRIALS_OF_ONE_RUN"
-    ITEMS_OF_ONE_RUN = "ITEMS_OF_ONE_RUN"
 
 
 class MeasuredRuns(NamedTuple):
@@ -68,7 +56,7 @@ class PowerEstimate:
     no number is enough. They are lower bounds when the noise between trials is unknown.
     """
 
-    kind: str
+    kind: PowerSubjectKind
     name: str
     basis: VarianceBasis | None
     items: int
@@ -82,7 +70,7 @@ class PowerEstimate:
 class _PowerSubject(NamedTuple):
     """A KPI, or a metric as the formula that is its name; `harm` is its direction for the worse."""
 
-    kind: str
+    kind: PowerSubjectKind
     name: str
     formula: CompiledFormula
     signal: Signal
@@ -172,7 +160,7 @@ def estimate_powers(runs: MeasuredRuns, size: BenchmarkSize) -> list[PowerEstima
 def _subjects(plan: RunPlan, columns: Iterable[str]) -> list[_PowerSubject]:
     comparison = RunComparison(plan=plan, kpis=(), baseline=None)
     directions = {metric.column: provider_for(metric.ref).spec.direction for metric in plan.metrics}
-    named = [
+    named: list[tuple[PowerSubjectKind, str, str, Direction]] = [
         *(("KPI", kpi.name, kpi.formula, Direction(kpi.direction)) for kpi in plan.kpis),
         *(("METRIC", name, name, directions[name]) for name in columns),
     ]

@@ -32,6 +32,7 @@ from app.statistics.resampling import (
 from app.statistics.verdict_rules import (
     FEW,
     MIN_UNITS,
+    ChangeMethod,
     ChangeVerdict,
     Note,
     Remedy,
@@ -62,7 +63,7 @@ class TestedChange:
     items: int
     trials: float
     clusters: int | None
-    method: str
+    method: ChangeMethod
     model: ChangeModel | None = None
     notes: tuple[Note, ...] = ()
 
@@ -248,7 +249,7 @@ class RunChanges:
                 skewness=pair.skewness(linear),
                 is_logarithm=linear.is_logarithm,
             ).among(*pair.unit_positions)
-            method = "clustered t" if self._is_clustered else "paired t"
+            method = ChangeMethod.CLUSTERED_T if self._is_clustered else ChangeMethod.PAIRED_T
         else:
             own_units = (self._runs.baseline.units(), self._runs.candidate.units())
             test = max(
@@ -267,7 +268,7 @@ class RunChanges:
                 ),
                 key=lambda test: test.p,
             )
-            method = "t of two samples"
+            method = ChangeMethod.TWO_SAMPLE_T
             notes.append(Note.UNPAIRED)
         notes += self._few(pair, test)
         is_identical = self._runs.is_paired and test.error == 0 and linear.effect == 0
@@ -357,7 +358,7 @@ class RunChanges:
             items=pair.item_count,
             trials=pair.trials,
             clusters=pair.cluster_count,
-            method="exchange of the runs" if test else "none",
+            method=ChangeMethod.RUN_EXCHANGE if test else ChangeMethod.NONE,
             model=model,
             notes=tuple(dict.fromkeys(notes)),
         )

@@ -1,13 +1,30 @@
 """Bodies of comparisons, baselines and power estimates on the wire."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from enum import StrEnum
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
+from app.benchmarks.schemas import BaselineMode
 from app.comparison.flipped_items import FlipCause
 from app.core.schemas import Identifier, StoredText, WireModel
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
+from app.results.rules import Validity
+
+PowerSubjectKind: TypeAlias = Literal["KPI", "METRIC"]
+
+
+class VarianceBasis(StrEnum):
+    """The source of a variance estimate.
+
+    TWO_RUNS: the changes of items between two runs. TRIALS_OF_ONE_RUN: the trials of one run.
+    ITEMS_OF_ONE_RUN: the items of one run, which differ more than they will change.
+    """
+
+    TWO_RUNS = "TWO_RUNS"
+    TRIALS_OF_ONE_RUN = "TRIALS_OF_ONE_RUN"
+    ITEMS_OF_ONE_RUN = "ITEMS_OF_ONE_RUN"
 
 
 class ComparedRun(WireModel):
@@ -18,7 +35,7 @@ class ComparedRun(WireModel):
     agent_id: str
     run_name: str | None
     created_at: datetime | None
-    validity: str | None
+    validity: Validity | None
     traces: int
 
 
@@ -191,7 +208,7 @@ class BaselineView(WireModel):
     selects (`runs` of them for MEAN_OF_LAST).
     """
 
-    mode: str
+    mode: BaselineMode
     runs: int
     pinned: list[PinnedView]
 
@@ -214,9 +231,9 @@ class PowerView(WireModel):
     requested.
     """
 
-    kind: str
+    kind: PowerSubjectKind
     name: str
-    basis: str | None
+    basis: VarianceBasis | None
     items: int
     trials: int
     min_detectable_effect: float | None

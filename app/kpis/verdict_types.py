@@ -6,13 +6,14 @@ The columns `kpi_history.verdict` and `run_metrics.verdict` hold a `ValueVerdict
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from app.core.schemas import StoredText, WireModel
 from app.statistics.intervals import Interval
-from app.statistics.verdict_rules import Note, Scale, Side, Verdict
+from app.statistics.verdict_rules import ChangeMethod, Note, Scale, Side, Verdict
 
 
 class RepeatedTrials(WireModel):
@@ -72,7 +73,7 @@ class ValueVerdict(WireModel):
         Field(description="Items that detect some change, where these detect none, however large."),
     ] = None
     clusters: int | None = None
-    method: str | None = None
+    method: ChangeMethod | None = None
     gate: bool = False
     notes: tuple[Note, ...] = ()
     repeats: tuple[RepeatedTrials, ...] = ()
@@ -85,10 +86,23 @@ class ValueVerdict(WireModel):
     ] = ()
 
 
+class BaselineSelection(StrEnum):
+    """Why runs are the baseline.
+
+    PINNED: a person pinned the run. PREVIOUS_VALID, MEAN_OF_LAST: the mode of the benchmark.
+    CHOSEN: the request named the runs.
+    """
+
+    PINNED = "PINNED"
+    PREVIOUS_VALID = "PREVIOUS_VALID"
+    MEAN_OF_LAST = "MEAN_OF_LAST"
+    CHOSEN = "CHOSEN"
+
+
 class BaselineRuns(WireModel):
     """The baseline runs, newest first; `mode` says why these were selected."""
 
-    mode: str
+    mode: BaselineSelection
     run_ids: tuple[str, ...]
 
 

@@ -1,5 +1,6 @@
 """The registries of plugins: what is found rather than imported, from where, and what failed."""
 
+from enum import StrEnum
 from typing import Any
 
 from app.core.registry import LoadedPlugin, Registry
@@ -9,6 +10,18 @@ from app.metrics.registry import METRICS
 from app.notifications.registry import CHANNELS
 from app.traces.importer_registry import IMPORTERS
 from app.traces.registry import TRACE_SOURCES
+
+
+class PluginKind(StrEnum):
+    """The kinds of plugins; the value is the `kind` of the registry."""
+
+    METRIC = "metric"
+    TRACE_SOURCE = "trace source"
+    IMPORTER = "importer"
+    CHECK = "check"
+    EVALUATOR = "evaluator"
+    CHANNEL = "channel"
+
 
 REGISTRIES: tuple[Registry[Any], ...] = (
     METRICS,

@@ -10,9 +10,9 @@ from sqlalchemy import text
 
 from app.core.resources import Resources
 from app.core.schemas import WireModel
-from app.core.web.prometheus import query_queues
+from app.core.web.prometheus import UnfinishedJobStatus, query_queues
 from app.jobs.queries import list_workers
-from app.overview.providers import loaded_plugins
+from app.overview.providers import PluginKind, loaded_plugins
 
 # A worker sends a heartbeat every 10 s.
 SILENT_AFTER = timedelta(seconds=60)
@@ -35,7 +35,7 @@ class QueueView(WireModel):
     """The jobs of a queue that wait (todo) or run (doing), and the age of the oldest in seconds."""
 
     queue: str
-    status: str
+    status: UnfinishedJobStatus
     jobs: int
     oldest_seconds: float
 
@@ -43,7 +43,7 @@ class QueueView(WireModel):
 class PluginView(WireModel):
     """A plugin, where it comes from, and why it could not be loaded."""
 
-    kind: str
+    kind: PluginKind
     name: str
     origin: str
     error: str | None
@@ -98,7 +98,12 @@ def read_system(res: Resources) -> SystemView:
             for q in query_queues(res.db)
         ],
         plugins=[
-            PluginView(kind=plugin.kind, name=plugin.name, origin=plugin.origin, error=plugin.error)
+            PluginView(
+                kind=PluginKind(plugin.kind),
+                name=plugin.name,
+                origin=plugin.origin,
+                error=plugin.error,
+            )
             for plugin in loaded_plugins()
         ],
     )

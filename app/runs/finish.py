@@ -12,9 +12,9 @@ from app.alerts.publishing import EventNotice, publish_notice
 from app.alerts.rules import AlertEventState
 from app.alerts.service import record_decisions
 from app.comparison.acceptance import hold_regressed
-from app.comparison.baselines import PINNED
 from app.comparison.verdict_text import NOT_COMPARABLE
 from app.kpis.models import KpiHistory
+from app.kpis.verdict_types import BaselineSelection
 from app.results import rules
 from app.results.models import BenchmarkRun, RunMetricAggregate
 from app.results.rules import RunStatus
@@ -85,7 +85,7 @@ def _not_comparable(run: BenchmarkRun, result: RunResult) -> EventNotice:
     baseline, not one for each run.
     """
     verdict = result.verdicts.run
-    is_pinned = verdict.baseline is not None and verdict.baseline.mode == PINNED
+    is_pinned = verdict.baseline is not None and verdict.baseline.mode is BaselineSelection.PINNED
     run_ids = " ".join(verdict.baseline.run_ids) if verdict.baseline else ""
     remedy = (
         "Pin a newer run as baseline, or rescore the baseline."

@@ -43,6 +43,7 @@ FIRE_COLUMNS = (
     field("status"),
     field("runId", "run"),
     field("reason"),
+    field("errorCode", "error"),
 )
 OPTIONS = {
     "benchmarkId": FieldOption(help="ID of the benchmark to run."),

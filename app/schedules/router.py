@@ -16,7 +16,7 @@ from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
 from app.schedules import daily_summary, firing, preview, queries, service
 from app.schedules.models import ScheduleFire
-from app.schedules.rules import SKIP_DETAILS
+from app.schedules.rules import SKIP_DETAILS, FireSkipReason, FireStatus
 from app.schedules.schemas import (
     DailySummaryView,
     FireView,
@@ -143,7 +143,13 @@ def _edit_schedule(
 
 
 def fire_view(fire: ScheduleFire) -> FireView:
-    skip_detail = next(
-        (text for reason, text in SKIP_DETAILS.items() if reason == fire.reason), None
+    """A fire as JSON: its reason is that of a skip, or the code of an error."""
+    is_skip = fire.status == FireStatus.SKIPPED
+    reason = FireSkipReason(fire.reason) if is_skip and fire.reason else None
+    return view_of_row(
+        FireView,
+        fire,
+        reason=reason,
+        error_code=None if is_skip else fire.reason,
+        detail=fire.detail or (SKIP_DETAILS[reason] if reason else None),
     )
-    return view_of_row(FireView, fire, detail=fire.detail or skip_detail)

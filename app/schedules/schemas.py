@@ -16,7 +16,7 @@ from app.core.schemas import (
 )
 from app.results.rules import TriggerType
 from app.schedules.cron import DstPolicy
-from app.schedules.rules import ConcurrencyPolicy, FireStatus, MisfirePolicy
+from app.schedules.rules import ConcurrencyPolicy, FireSkipReason, FireStatus, MisfirePolicy
 
 MAX_CRON_CHARS = 255
 MAX_PREVIEWED = 100
@@ -110,14 +110,18 @@ class ScheduleView(WireModel):
 
 
 class FireView(WireModel):
-    """A due instant and its outcome; with `rangeEnd`, all instants from `dueAt` up to it."""
+    """A due instant and its outcome; with `rangeEnd`, all instants from `dueAt` up to it.
+
+    `reason` says why a SKIPPED instant started no run, `errorCode` why a FAILED one could not.
+    """
 
     due_at: datetime
     range_end: datetime | None
     fired_at: datetime
     triggered_by: TriggerType
     status: FireStatus
-    reason: str | None
+    reason: FireSkipReason | None
+    error_code: str | None
     detail: StoredText | None
     run_id: str | None
 

@@ -82,6 +82,9 @@ class RunPoint:
     items: Mapping[str, ItemSum] | None = None
 
 
+AnomalyMethod: TypeAlias = Literal["components", "mad", "cusum"]
+
+
 class Warmup(NamedTuple):
     """The history is too short: `runs` of the `required` runs exist."""
 
@@ -98,7 +101,7 @@ class AnomalyScore:
     harmful change that is detected with 80 % power.
     """
 
-    method: Literal["components", "mad", "cusum"]
+    method: AnomalyMethod
     history: int
     center: float
     z: float

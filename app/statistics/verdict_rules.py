@@ -120,6 +120,16 @@ class Harm(NamedTuple):
     high: float | None
 
 
+class ChangeMethod(StrEnum):
+    """How the p-value and the interval of a change were computed; NONE: there are none."""
+
+    PAIRED_T = "paired t"
+    CLUSTERED_T = "clustered t"
+    TWO_SAMPLE_T = "t of two samples"
+    RUN_EXCHANGE = "exchange of the runs"
+    NONE = "none"
+
+
 class MarginOutcome(StrEnum):
     """How a harm compares with a margin."""
 
@@ -200,7 +210,7 @@ class ChangeVerdict:
     mde: float | None
     n_items: int
     trials: float
-    method: str
+    method: ChangeMethod
     low_adjusted: float | None = None
     high_adjusted: float | None = None
     baseline_value: float | None = None
@@ -234,7 +244,7 @@ def without_change(verdict: Verdict, *notes: Note, n_items: int = 0) -> ChangeVe
         mde=None,
         n_items=n_items,
         trials=0.0,
-        method="none",
+        method=ChangeMethod.NONE,
         notes=notes,
     )
 

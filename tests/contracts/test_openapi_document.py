@@ -8,6 +8,7 @@ import pytest
 
 from app.core.web.openapi_document import iter_operations, read_texts
 from app.main import DESCRIPTIONS, EXAMPLES
+from app.overview.providers import REGISTRIES, PluginKind
 from tests.contracts.test_every_route import APP
 
 JSON = dict[str, Any]
@@ -106,6 +107,66 @@ def test_openapi__closed_sets_of_values_are_enumerations(document: JSON) -> None
     for name in ("status", "triggeredBy", "validity", "verdict"):
         assert "$ref" in str(filters[name]["items"])
     assert "-created" in filters["sort"]["enum"]
+
+
+# Fields of these names hold one of a few words, and so are enumerations in the document.
+CLOSED_NAMES = re.compile(
+    "(?i:action|basis|cause|condition|direction|kind|level|method|mode|outcome|policy|reason"
+    "|resolution|scale|selection|severity|side|state|status|triggeredBy|type|validity|verdict)$"
+)
+# Two words in capitals: the description lists values.
+LISTED_VALUES = re.compile(r"\b[A-Z]{3,}[A-Z_]*\b.*\b[A-Z]{3,}[A-Z_]*\b")
+OPEN_TEXTS = {
+    "AuditEntryView.action": "an operation ID",
+    "AuditEntryView.method": "an HTTP method",
+    "AuditEntryView.resourceType": "a word of the path",
+    "DisabledScheduleView.disabledReason": "a sentence",
+    "EndpointView.disabledReason": "a sentence",
+    "FormulaValueView.undefinedReason": "a sentence",
+    "HeadlineKpi.undefinedReason": "a sentence",
+    "KpiValueView.undefinedReason": "a sentence",
+    "MonitorAlertTrigger.severity": "a word of Langfuse",
+    "ProblemKind.type": "a URL",
+    "Problem.type": "a URL",
+    "RunVerdict.reason": "a sentence",
+    "ScheduleView.disabledReason": "a sentence",
+    "TriggerEventView.reason": "a sentence",
+    "ValueVerdict.reason": "a sentence",
+    "listAudit.action": "an operation ID",
+    "listAudit.resourceType": "a word of the path",
+}
+
+
+def texts_of(schema: JSON) -> list[JSON]:
+    """The parts of a schema that accept any text."""
+    if schema.get("type") == "string":
+        return [] if {"enum", "const", "format", "pattern"} & schema.keys() else [schema]
+    parts = [*schema.get("anyOf", ()), *filter(None, [schema.get("items")])]
+    return [text for part in parts for text in texts_of(part)]
+
+
+def test_openapi__a_text_of_few_values_is_an_enumeration(document: JSON) -> None:
+    """A field is suspect by its name, or when its description lists words in capitals."""
+    fields = [
+        *((f"{schema}.{name}", name, field, field) for schema, name, field in properties(document)),
+        *(
+            (f"{operation['operationId']}.{parameter['name']}", parameter["name"], *parts)
+            for operation in operations(document)
+            for parameter in operation.get("parameters", ())
+            for parts in [(parameter["schema"], parameter)]
+        ),
+    ]
+    suspects = {
+        full_name
+        for full_name, name, schema, described in fields
+        if texts_of(schema)
+        and (CLOSED_NAMES.search(name) or LISTED_VALUES.search(described.get("description", "")))
+    }
+    assert suspects == OPEN_TEXTS.keys(), "give the field a StrEnum or a Literal"
+
+
+def test_openapi__plugin_kinds_are_those_of_the_registries() -> None:
+    assert {registry.kind for registry in REGISTRIES} == set(PluginKind)
 
 
 def test_openapi__has_no_unused_schema(document: JSON) -> None:

@@ -16,7 +16,13 @@ from app.alerts.details import AlertDetails
 from app.alerts.models import AlertEvent, AlertRule, AlertState, Incident
 from app.benchmarks.models import Benchmark, KpiDefinition
 from app.kpis.models import KpiHistory
-from app.kpis.verdict_types import BaselineRuns, ComparedItems, RunVerdict, ValueVerdict
+from app.kpis.verdict_types import (
+    BaselineRuns,
+    BaselineSelection,
+    ComparedItems,
+    RunVerdict,
+    ValueVerdict,
+)
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.types import MessageSeverity, NotificationMessage
 from app.results.models import BenchmarkRun, RunMetricAggregate, TraceResult
@@ -213,7 +219,7 @@ def _run_verdict(
         explanation=f"1 of 2 KPIs {words.get(verdict, 'shows no evidence of a change')}; 1 is"
         f" inconclusive. {ITEMS} items compared."
         + (f" Differences: {'; '.join(differences)}." if differences else ""),
-        baseline=BaselineRuns(mode="PREVIOUS", run_ids=(baseline_id,)),
+        baseline=BaselineRuns(mode=BaselineSelection.PREVIOUS_VALID, run_ids=(baseline_id,)),
         items=ComparedItems(
             compared=ITEMS, only_baseline=0, only_candidate=0, revised=0, left_out=0
         ),

@@ -1,6 +1,6 @@
 """Health checks: `/healthz` (the process runs) and `/readyz` (the database answers)."""
 
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import anyio.to_thread
@@ -16,7 +16,7 @@ READY_TIMEOUT_S = 2.0
 class Health(WireModel):
     """Result of a health check; a failed check is a problem document."""
 
-    status: str = "ok"
+    status: Literal["ok"] = "ok"
 
 
 class HealthProbe:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from fastapi import FastAPI, Request, Response
 from fastapi.routing import iter_route_contexts
@@ -46,11 +46,14 @@ QUEUES = text(
 )
 
 
+UnfinishedJobStatus: TypeAlias = Literal["todo", "doing"]
+
+
 class QueueState(NamedTuple):
     """Number of due or running jobs of a queue, and the age of the oldest."""
 
     queue: str
-    status: str
+    status: UnfinishedJobStatus
     depth: int
     oldest_s: float
 

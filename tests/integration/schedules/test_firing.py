@@ -263,6 +263,8 @@ def test_start_fire__start_error_is_a_failure_with_reason(
     prepared_service.work()
     [fire] = fires(prepared_service)
     assert (fire["status"], fire["runId"]) == ("FAILED", None)
+    assert fire["reason"] is None
+    assert fire["errorCode"]
     assert "archived" in fire["detail"]
     assert "archived" in schedule(prepared_service)["disabledReason"]
 

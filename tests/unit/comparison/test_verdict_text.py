@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from app.comparison.verdict_text import explain
-from app.statistics.verdict_rules import ChangeVerdict, Note, Scale, Verdict
+from app.statistics.verdict_rules import ChangeMethod, ChangeVerdict, Note, Scale, Verdict
 
 CHANGE = ChangeVerdict(
     verdict=Verdict.INCONCLUSIVE,
@@ -17,7 +17,7 @@ CHANGE = ChangeVerdict(
     mde=0.24,
     n_items=40,
     trials=1.0,
-    method="paired t",
+    method=ChangeMethod.PAIRED_T,
     baseline_value=0.95,
     value=0.7,
     min_effect=0.02,

@@ -10,6 +10,7 @@ from app.gate.reports import PASSES_INCONCLUSIVE, gate_json, gate_junit, gate_ma
 from app.gate.rules import GateOutcome, GateResult, GateTerms, NothingToGate, decide
 from app.kpis.verdict_types import RunVerdict
 from app.statistics.verdict_rules import (
+    ChangeMethod,
     ChangeVerdict,
     Note,
     Scale,
@@ -47,7 +48,7 @@ def judged(
             mde=0.1,
             n_items=items,
             trials=1.0,
-            method="made up",
+            method=ChangeMethod.PAIRED_T,
             baseline_value=0.9,
             value=0.9 + effect,
             min_effect=0.02,
