@@ -7,10 +7,11 @@ from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
-from app.alerts import incidents, queries
+from app.alerts import incident_queries, incidents, queries
+from app.alerts.incident_queries import IncidentFilter
 from app.alerts.models import AlertEvent, Incident
 from app.alerts.publishing import DisplayNameReader
-from app.alerts.queries import AlertFilter, IncidentFilter
+from app.alerts.queries import AlertFilter
 from app.alerts.rules import Condition, IncidentState
 from app.alerts.schemas import IncidentAcceptance
 from app.alerts.value_chart import draw_incident
@@ -42,7 +43,9 @@ def show_incidents(
     """Incidents, newest first."""
     selected = IncidentFilter(rule_id=rule or None, states=[state] if state else ())
     with res.db.read() as session:
-        page = queries.list_incidents(session, PageQuery(PAGE_SIZE, cursor or None), selected)
+        page = incident_queries.list_incidents(
+            session, PageQuery(PAGE_SIZE, cursor or None), selected
+        )
         rows = [incident_row(session, incident) for incident in page.rows]
     return render_page(
         request,
@@ -61,7 +64,7 @@ def show_incidents(
 def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Response:
     """One incident: its level before and now, its runs, its alerts, and how it ended."""
     with res.db.read() as session:
-        incident = queries.get_incident(session, incident_id)
+        incident = incident_queries.get_incident(session, incident_id)
         row = incident_row(session, incident)
         events = queries.list_events(
             session, PageQuery(PAGE_SIZE), AlertFilter(incident_id=incident_id)

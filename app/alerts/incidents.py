@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
-from app.alerts import queries
+from app.alerts import incident_queries, queries
 from app.alerts.default_series import accept_series, return_series
 from app.alerts.details import AlertDetails
 from app.alerts.evaluation import AlertDecision, RunFields
@@ -117,7 +117,7 @@ def advance_incident(
 ) -> None:
     """Add a run to the open incident of a state; close it when the event says that it has ended."""
     assert row.incident_id is not None, "the state has an incident"
-    incident = queries.get_incident(session, row.incident_id, for_update=True)
+    incident = incident_queries.get_incident(session, row.incident_id, for_update=True)
     incident.run_seqs = [*incident.run_seqs, run.run_seq]
     incident.value = decision.assessment.value
     incident.explanation = decision.assessment.explanation
@@ -192,7 +192,7 @@ def accept_of_run(
     session: Session, run: BenchmarkRun, by: str, note: str | None, now: datetime
 ) -> None:
     """Close the open incidents that an accepted run belongs to: its level is the new normal."""
-    for listed_incident in queries.list_open_incidents_of_run(
+    for listed_incident in incident_queries.list_open_incidents_of_run(
         session, run.benchmark_id, run.agent_id, run.seq
     ):
         if Condition(listed_incident.condition).excludes_incidents:
@@ -244,11 +244,11 @@ def _lock(
 
     Locks: the rule, the state and the incident, in the order of all writers.
     """
-    incident = queries.get_incident(session, incident_id)
+    incident = incident_queries.get_incident(session, incident_id)
     rule_id = incident.rule_id
     rule = session.get(AlertRule, rule_id, with_for_update={"read": True}) if rule_id else None
     states = queries.lock_states(session, [rule_id], incident.agent_id) if rule_id else {}
-    incident = queries.get_incident(session, incident_id, for_update=True)
+    incident = incident_queries.get_incident(session, incident_id, for_update=True)
     row = states.get(rule_id) if rule_id else None
     is_current = row is not None and (
         row.incident_id == incident_id or incident.state == IncidentState.RESOLVED

@@ -8,24 +8,19 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
-from app.alerts.models import AlertEvent, AlertRule, AlertSilence, AlertState, Incident
+from app.alerts.models import AlertEvent, AlertRule, AlertSilence, AlertState
 from app.alerts.rules import (
     AlertStatus,
     Condition,
-    IncidentResolution,
-    IncidentState,
 )
-from app.alerts.watched_values import RunSpan
 from app.benchmarks.kpi_watchers import KPI_WATCHERS, KpiWatcher
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, select_page
+from app.core.keyset import PageQuery, PageRows, match_columns, select_page
 from app.notifications.endpoint_users import ENDPOINT_USERS, EndpointUser
 from app.results.models import BenchmarkRun
 
 # Built once: SQLAlchemy builds each column of an alias anew.
 _OTHER_RUN = aliased(BenchmarkRun)
-
-HISTORY_CONDITIONS = [condition for condition in Condition if condition.excludes_incidents]
 
 
 class AlertConfigNotFound(NotFound):
@@ -44,21 +39,6 @@ class SilenceNotFound(NotFound):
     """No silence has this ID; GET /api/v1/silences lists them."""
 
     code = "silence-not-found"
-
-
-class IncidentNotFound(NotFound):
-    """No incident has this ID; GET /api/v1/incidents lists them."""
-
-    code = "incident-not-found"
-
-
-class IncidentFilter(NamedTuple):
-    """Which incidents to list; None and no states mean any."""
-
-    benchmark_id: str | None = None
-    agent_id: str | None = None
-    rule_id: str | None = None
-    states: Sequence[str] = ()
 
 
 class AcknowledgedCount(NamedTuple):
@@ -99,13 +79,10 @@ def list_rules(
     enabled: bool | None = None,
 ) -> PageRows[AlertRule]:
     """Alert rules, newest first; `agent_id` includes the rules that judge every agent."""
-    statement = select(AlertRule)
-    if benchmark_id is not None:
-        statement = statement.where(AlertRule.benchmark_id == benchmark_id)
+    conditions = match_columns((AlertRule.benchmark_id, benchmark_id), (AlertRule.enabled, enabled))
+    statement = select(AlertRule).where(*conditions)
     if agent_id is not None:
         statement = statement.where(_judges(agent_id))
-    if enabled is not None:
-        statement = statement.where(AlertRule.enabled.is_(enabled))
     return select_page(session, statement, keys=[AlertRule.created_at, AlertRule.id], query=query)
 
 
@@ -207,58 +184,6 @@ def count_acknowledged(session: Session, rule_ids: Iterable[str]) -> dict[str, A
     }
 
 
-class ValueSeries(NamedTuple):
-    """What a rule watches of one agent: a KPI by its ID, or a statistic of a metric."""
-
-    benchmark_id: str
-    agent_id: str
-    kpi: str | None
-    metric: str | None
-
-
-def excluded_runs(session: Session, series: ValueSeries) -> list[RunSpan]:
-    """The runs that are no history of a value: those of its incidents, of breaches that have not
-    fired yet, and those before the last accepted level.
-
-    Incidents of every rule about the value count, but those that were noise. Fixed thresholds do not
-    count: they say nothing about what is normal.
-    """
-    spans = _incident_spans(session, series)
-    is_pending = AlertState.state == AlertStatus.PENDING
-    pending = (
-        select(AlertState.breach_seq)
-        .join(AlertRule, AlertRule.id == AlertState.rule_id)
-        .where(
-            AlertState.agent_id == series.agent_id,
-            AlertRule.benchmark_id == series.benchmark_id,
-            AlertRule.kpi.is_not_distinct_from(series.kpi),
-            AlertRule.metric.is_not_distinct_from(series.metric),
-            AlertRule.condition.in_(HISTORY_CONDITIONS),
-            is_pending,
-            AlertState.breach_seq.is_not(None),
-        )
-    )
-    return spans + [RunSpan(first, None) for first in session.scalars(pending) if first is not None]
-
-
-def _incident_spans(session: Session, series: ValueSeries) -> list[RunSpan]:
-    statement = select(Incident).where(
-        Incident.benchmark_id == series.benchmark_id,
-        Incident.agent_id == series.agent_id,
-        Incident.kpi.is_not_distinct_from(series.kpi),
-        Incident.metric.is_not_distinct_from(series.metric),
-        Incident.condition.in_(HISTORY_CONDITIONS),
-        Incident.verdict.is_distinct_from("noise"),
-    )
-    return [
-        # An accepted level is the new normal: what was before it is not.
-        RunSpan(0, incident.started_seq)
-        if incident.resolution == IncidentResolution.ACCEPTED
-        else RunSpan(incident.started_seq, incident.end_seq)
-        for incident in session.scalars(statement.order_by(Incident.started_seq))
-    ]
-
-
 def count_series(session: Session) -> int:
     """The number of series that enabled REGRESSED rules watch: one for each rule and agent."""
     agents = (
@@ -298,44 +223,6 @@ def get_state(session: Session, rule_id: str, agent_id: str) -> AlertState | Non
     return session.get(AlertState, (rule_id, agent_id))
 
 
-def get_incident(session: Session, incident_id: str, *, for_update: bool = False) -> Incident:
-    incident = session.get(
-        Incident, incident_id, with_for_update=for_update or None, populate_existing=True
-    )
-    if incident is None:
-        raise IncidentNotFound
-    return incident
-
-
-def list_incidents(
-    session: Session, query: PageQuery, incident_filter: IncidentFilter
-) -> PageRows[Incident]:
-    """Incidents, newest first."""
-    filters = {
-        Incident.benchmark_id: incident_filter.benchmark_id,
-        Incident.agent_id: incident_filter.agent_id,
-        Incident.rule_id: incident_filter.rule_id,
-    }
-    conditions = [column == value for column, value in filters.items() if value is not None]
-    if incident_filter.states:
-        conditions.append(Incident.state.in_(incident_filter.states))
-    statement = select(Incident).where(*conditions)
-    return select_page(session, statement, keys=[Incident.opened_at, Incident.id], query=query)
-
-
-def list_open_incidents_of_run(
-    session: Session, benchmark_id: str, agent_id: str, run_seq: int
-) -> list[Incident]:
-    """The open incidents that a run belongs to, by ID."""
-    statement = select(Incident).where(
-        Incident.benchmark_id == benchmark_id,
-        Incident.agent_id == agent_id,
-        Incident.state == IncidentState.OPEN,
-        Incident.started_seq <= run_seq,
-    )
-    return list(session.scalars(statement.order_by(Incident.id)))
-
-
 def get_event(session: Session, event_id: str, *, for_update: bool = False) -> AlertEvent:
     event = session.get(AlertEvent, event_id, with_for_update=for_update or None)
     if event is None:
@@ -347,17 +234,16 @@ def list_events(
     session: Session, query: PageQuery, alert_filter: AlertFilter
 ) -> PageRows[AlertEvent]:
     """Alerts, newest first."""
-    filters = {
-        AlertEvent.benchmark_id: alert_filter.benchmark_id,
-        AlertEvent.agent_id: alert_filter.agent_id,
-        AlertEvent.run_id: alert_filter.run_id,
-        AlertEvent.rule_id: alert_filter.rule_id,
-        AlertEvent.incident_id: alert_filter.incident_id,
-    }
-    conditions = [column == value for column, value in filters.items() if value is not None]
-    if alert_filter.states:
-        conditions.append(AlertEvent.state.in_(alert_filter.states))
+    conditions = match_columns(
+        (AlertEvent.benchmark_id, alert_filter.benchmark_id),
+        (AlertEvent.agent_id, alert_filter.agent_id),
+        (AlertEvent.run_id, alert_filter.run_id),
+        (AlertEvent.rule_id, alert_filter.rule_id),
+        (AlertEvent.incident_id, alert_filter.incident_id),
+    )
     statement = select(AlertEvent).where(*conditions)
+    if alert_filter.states:
+        statement = statement.where(AlertEvent.state.in_(alert_filter.states))
     return select_page(session, statement, keys=[AlertEvent.created_at, AlertEvent.id], query=query)
 
 

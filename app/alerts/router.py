@@ -8,13 +8,14 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
 from app.access.idempotency import Idempotent
+from app.alerts import incident_queries, queries, rule_tests, service
 from app.alerts import incidents as incident_service
-from app.alerts import queries, rule_tests, service
 from app.alerts import silences as silence_service
 from app.alerts.backtest_schemas import BacktestRequest, BacktestView, RuleTestView
 from app.alerts.evaluation import read_budget
+from app.alerts.incident_queries import IncidentFilter
 from app.alerts.models import AlertEvent, AlertRule, Incident
-from app.alerts.queries import AcknowledgedCount, AlertFilter, IncidentFilter
+from app.alerts.queries import AcknowledgedCount, AlertFilter
 from app.alerts.rule_service import create_rule, delete_rule, update_rule
 from app.alerts.rules import AlertEventState, IncidentState
 from app.alerts.schemas import (
@@ -180,14 +181,16 @@ def list_incidents(
     """List incidents, newest first."""
     incident_filter = IncidentFilter(benchmark_id, agent_id, rule_id, state or ())
     with res.db.read() as session:
-        return queries.list_incidents(session, page, incident_filter).to_page(incident_view)
+        return incident_queries.list_incidents(session, page, incident_filter).to_page(
+            incident_view
+        )
 
 
 @incidents.get("/{incidentId}", dependencies=READ)
 def get_incident(incident_id: IncidentId, res: Res) -> IncidentView:
     """Get an incident: its runs, its level before and now, and how it ended."""
     with res.db.read() as session:
-        return incident_view(queries.get_incident(session, incident_id))
+        return incident_view(incident_queries.get_incident(session, incident_id))
 
 
 @incidents.post("/{incidentId}/acknowledge", dependencies=RUN)

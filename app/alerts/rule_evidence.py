@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
-from app.alerts import queries
+from app.alerts import incident_queries, queries
+from app.alerts.incident_queries import ValueSeries
 from app.alerts.models import AlertRule, AlertState
-from app.alerts.queries import ValueSeries
 from app.alerts.rules import (
     Condition,
     Observation,
@@ -78,7 +78,7 @@ class HistoryReader:
         state = queries.get_state(session, rule.id, result.agent_id)
         key = ValueSeries(result.benchmark_id, result.agent_id, rule.kpi, rule.metric)
         if key not in self._spans:
-            self._spans[key] = queries.excluded_runs(session, key)
+            self._spans[key] = incident_queries.excluded_runs(session, key)
         past, measurements = self._history(tuple(self._spans[key]))
         return RuleEvidence(
             watched=_observe(rule, result, past, measurements),
@@ -130,7 +130,7 @@ class HistoryReader:
     def _open_fingerprint(self, state: AlertState | None) -> str | None:
         if state is None or state.incident_id is None:
             return None
-        return queries.get_incident(self._session, state.incident_id).fingerprint
+        return incident_queries.get_incident(self._session, state.incident_id).fingerprint
 
 
 def _observe(

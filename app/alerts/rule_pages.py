@@ -9,13 +9,14 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN
 from app.agents.queries import list_agents
-from app.alerts import inbox, queries, rule_tests
+from app.alerts import inbox, incident_queries, queries, rule_tests
 from app.alerts.backtest_schemas import BacktestRequest, BacktestView
 from app.alerts.evaluation import read_budget
 from app.alerts.inbox_pages import SILENCE_HOURS, silence_hours, silence_row
 from app.alerts.incident_pages import incident_row
+from app.alerts.incident_queries import IncidentFilter
 from app.alerts.publishing import benchmark_name
-from app.alerts.queries import AlertFilter, IncidentFilter
+from app.alerts.queries import AlertFilter
 from app.alerts.router import rule_views
 from app.alerts.rule_service import delete_rule, update_rule
 from app.alerts.rule_text import describe_condition, watched_name
@@ -89,7 +90,7 @@ def show_rule(
             agent_row.id: agent_row.name
             for agent_row in list_agents(session, PageQuery(MAX_LIMIT), archived=False).rows
         }
-        incidents = queries.list_incidents(
+        incidents = incident_queries.list_incidents(
             session, PageQuery(SHOWN_EVENTS), IncidentFilter(rule_id=rule_id)
         ).rows
         incident_rows = [incident_row(session, incident) for incident in incidents]

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Mapping
 
-from app.alerts.incident_rules import SeriesStep, advance_series, open_on_verdict, page_policy
+from app.alerts.incident_rules import SeriesStep, advance_series, open_on_verdict
 from app.alerts.rules import RuleSpec, ValueSpec
+from app.alerts.series_evidence import page_policy
 from app.alerts.watched_values import Measurement
 from app.kpis.series_types import SeriesState, SeriesStatus
 from app.kpis.verdict_types import ValueVerdict

@@ -7,7 +7,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from app.alerts import confirmations, incidents, queries
+from app.alerts import confirmations, incident_queries, incidents, queries
 from app.alerts.evaluation import AlertDecision
 from app.alerts.models import AlertEvent, AlertRule, AlertState
 from app.alerts.publishing import (
@@ -110,7 +110,7 @@ def reset_states(session: Session, rule: AlertRule, reason: str, now: datetime) 
     # Locked in one order, like everywhere: a run that ends now waits and then finds no state.
     for state in session.scalars(states.order_by(AlertState.agent_id).with_for_update()):
         if state.incident_id is not None:
-            incident = queries.get_incident(session, state.incident_id, for_update=True)
+            incident = incident_queries.get_incident(session, state.incident_id, for_update=True)
             closing = incidents.Closing(IncidentResolution.RULE_CHANGED, reason)
             incidents.close(session, incident, state, rule, closing, now)
     session.execute(delete(AlertState).where(AlertState.rule_id == rule.id))

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Annotated, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from fastapi import Depends, Query
-from sqlalchemy import BigInteger, Integer, Select, bindparam, literal, tuple_
+from sqlalchemy import BigInteger, ColumnElement, Integer, Select, bindparam, literal, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.elements import KeyedColumnElement
 from sqlalchemy.types import TypeEngine
@@ -92,6 +92,11 @@ def select_page(
     """
     rows = session.scalars(_order_and_limit(statement, keys, query, descending=descending))
     return _cut_page(list(rows), query, lambda row: [getattr(row, key.key) for key in keys])
+
+
+def match_columns(*filters: tuple[Key, object]) -> list[ColumnElement[bool]]:
+    """The conditions of a list's filters: each column equals its value; None is any value."""
+    return [column == value for column, value in filters if value is not None]
 
 
 def build_page_sql(

@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.core.keyset import PageQuery, PageRows, select_page
+from app.core.keyset import PageQuery, PageRows, match_columns, select_page
 from app.kpis.models import KpiHistory
 
 
@@ -20,11 +20,10 @@ def list_kpi_history(
     until: datetime | None = None,
 ) -> PageRows[KpiHistory]:
     """KPI values, newest first; `kpi` is an ID or a name."""
-    statement = select(KpiHistory)
-    if benchmark_id is not None:
-        statement = statement.where(KpiHistory.benchmark_id == benchmark_id)
-    if agent_id is not None:
-        statement = statement.where(KpiHistory.agent_id == agent_id)
+    conditions = match_columns(
+        (KpiHistory.benchmark_id, benchmark_id), (KpiHistory.agent_id, agent_id)
+    )
+    statement = select(KpiHistory).where(*conditions)
     if kpi is not None:
         statement = statement.where((KpiHistory.kpi_id == kpi) | (KpiHistory.name == kpi))
     if since is not None:

@@ -8,7 +8,7 @@ from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, select_page
+from app.core.keyset import PageQuery, PageRows, match_columns, select_page
 from app.core.resources import Resources
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.rules import DeliveryStatus
@@ -135,9 +135,7 @@ def list_endpoints(
     channel: str | None = None,
     disabled: bool | None = None,
 ) -> PageRows[Endpoint]:
-    statement = select(Endpoint)
-    if channel is not None:
-        statement = statement.where(Endpoint.channel == channel)
+    statement = select(Endpoint).where(*match_columns((Endpoint.channel, channel)))
     if disabled is not None:
         is_enabled = Endpoint.disabled_at.is_(None)
         statement = statement.where(~is_enabled if disabled else is_enabled)
@@ -186,13 +184,12 @@ def list_deliveries(
     endpoint_id: str | None = None,
 ) -> PageRows[Delivery]:
     """Deliveries, newest first; also those of a deleted endpoint, until a job has deleted them."""
-    statement = select(Delivery)
+    conditions = match_columns(
+        (Delivery.notification_id, notification_id), (Delivery.endpoint_id, endpoint_id)
+    )
+    statement = select(Delivery).where(*conditions)
     if statuses:
         statement = statement.where(Delivery.status.in_(statuses))
-    if notification_id is not None:
-        statement = statement.where(Delivery.notification_id == notification_id)
-    if endpoint_id is not None:
-        statement = statement.where(Delivery.endpoint_id == endpoint_id)
     return select_page(session, statement, keys=[Delivery.created_at, Delivery.id], query=query)
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, select_page
+from app.core.keyset import PageQuery, PageRows, match_columns, select_page
 from app.results.models import BenchmarkRun
 from app.results.rules import FINAL, TriggerType
 from app.schedules.models import ScheduleConfig, ScheduleFire
@@ -73,13 +73,12 @@ def list_schedules(
     enabled: bool | None,
 ) -> PageRows[ScheduleConfig]:
     """Schedules, newest first."""
-    statement = select(ScheduleConfig)
-    if benchmark_id is not None:
-        statement = statement.where(ScheduleConfig.benchmark_id == benchmark_id)
-    if agent_id is not None:
-        statement = statement.where(ScheduleConfig.agent_id == agent_id)
-    if enabled is not None:
-        statement = statement.where(ScheduleConfig.enabled.is_(enabled))
+    conditions = match_columns(
+        (ScheduleConfig.benchmark_id, benchmark_id),
+        (ScheduleConfig.agent_id, agent_id),
+        (ScheduleConfig.enabled, enabled),
+    )
+    statement = select(ScheduleConfig).where(*conditions)
     keys = [ScheduleConfig.created_at, ScheduleConfig.id]
     return select_page(session, statement, keys=keys, query=query)
 

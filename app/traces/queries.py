@@ -12,6 +12,7 @@ from app.core.keyset import (
     PageRows,
     decode_cursor,
     encode_cursor,
+    match_columns,
     select_page,
 )
 from app.harness.transcript import Transcript, parse_transcript
@@ -95,11 +96,8 @@ def list_local_datasets(
     session: Session, query: PageQuery, *, name: str | None, agent_id: str | None
 ) -> PageRows[LocalDataset]:
     """The uploads, newest first; with `name` only those of one dataset, with `agent_id` of one agent."""
-    statement = select(LocalDataset)
-    if name is not None:
-        statement = statement.where(LocalDataset.name == name)
-    if agent_id is not None:
-        statement = statement.where(LocalDataset.agent_id == agent_id)
+    conditions = match_columns((LocalDataset.name, name), (LocalDataset.agent_id, agent_id))
+    statement = select(LocalDataset).where(*conditions)
     keys = [LocalDataset.created_at, LocalDataset.id]
     return select_page(session, statement, keys=keys, query=query)
 

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.alerts.incident_rules import (
-    PagePolicy,
     accept_level,
     advance_series,
     return_runs,
 )
+from app.alerts.series_evidence import PagePolicy
 from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesState, SeriesStatus
 from app.statistics.sequential import MAX_REFERENCE, RunLevel
 

@@ -418,7 +418,8 @@ def test_items__missing_and_replaced_items_page_nobody(
 
 
 def _changing_items(rng: np.random.Generator, missing: float, replaced: float) -> list[int]:
-    from app.alerts.incident_rules import PagePolicy, advance_series
+    from app.alerts.incident_rules import advance_series
+    from app.alerts.series_evidence import PagePolicy
     from app.kpis.series_types import SeriesState
     from app.statistics.run_levels import RunItemValues, fit_levels
 

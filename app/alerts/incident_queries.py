@@ -1,0 +1,119 @@
+"""Reads of incidents, and of the runs that they keep out of a history."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.alerts.models import AlertRule, AlertState, Incident
+from app.alerts.rules import AlertStatus, Condition, IncidentResolution, IncidentState
+from app.alerts.watched_values import RunSpan
+from app.core.errors import NotFound
+from app.core.keyset import PageQuery, PageRows, match_columns, select_page
+
+HISTORY_CONDITIONS = [condition for condition in Condition if condition.excludes_incidents]
+
+
+class IncidentNotFound(NotFound):
+    """No incident has this ID; GET /api/v1/incidents lists them."""
+
+    code = "incident-not-found"
+
+
+class IncidentFilter(NamedTuple):
+    """Which incidents to list; None and no states mean any."""
+
+    benchmark_id: str | None = None
+    agent_id: str | None = None
+    rule_id: str | None = None
+    states: Sequence[str] = ()
+
+
+class ValueSeries(NamedTuple):
+    """What a rule watches of one agent: a KPI by its ID, or a statistic of a metric."""
+
+    benchmark_id: str
+    agent_id: str
+    kpi: str | None
+    metric: str | None
+
+
+def excluded_runs(session: Session, series: ValueSeries) -> list[RunSpan]:
+    """The runs that are no history of a value: those of its incidents, of breaches that have not
+    fired yet, and those before the last accepted level.
+
+    Incidents of every rule about the value count, but those that were noise. Fixed thresholds do not
+    count: they say nothing about what is normal.
+    """
+    spans = _incident_spans(session, series)
+    is_pending = AlertState.state == AlertStatus.PENDING
+    pending = (
+        select(AlertState.breach_seq)
+        .join(AlertRule, AlertRule.id == AlertState.rule_id)
+        .where(
+            AlertState.agent_id == series.agent_id,
+            AlertRule.benchmark_id == series.benchmark_id,
+            AlertRule.kpi.is_not_distinct_from(series.kpi),
+            AlertRule.metric.is_not_distinct_from(series.metric),
+            AlertRule.condition.in_(HISTORY_CONDITIONS),
+            is_pending,
+            AlertState.breach_seq.is_not(None),
+        )
+    )
+    return spans + [RunSpan(first, None) for first in session.scalars(pending) if first is not None]
+
+
+def _incident_spans(session: Session, series: ValueSeries) -> list[RunSpan]:
+    statement = select(Incident).where(
+        Incident.benchmark_id == series.benchmark_id,
+        Incident.agent_id == series.agent_id,
+        Incident.kpi.is_not_distinct_from(series.kpi),
+        Incident.metric.is_not_distinct_from(series.metric),
+        Incident.condition.in_(HISTORY_CONDITIONS),
+        Incident.verdict.is_distinct_from("noise"),
+    )
+    return [
+        # An accepted level is the new normal: what was before it is not.
+        RunSpan(0, incident.started_seq)
+        if incident.resolution == IncidentResolution.ACCEPTED
+        else RunSpan(incident.started_seq, incident.end_seq)
+        for incident in session.scalars(statement.order_by(Incident.started_seq))
+    ]
+
+
+def get_incident(session: Session, incident_id: str, *, for_update: bool = False) -> Incident:
+    incident = session.get(
+        Incident, incident_id, with_for_update=for_update or None, populate_existing=True
+    )
+    if incident is None:
+        raise IncidentNotFound
+    return incident
+
+
+def list_incidents(
+    session: Session, query: PageQuery, incident_filter: IncidentFilter
+) -> PageRows[Incident]:
+    """Incidents, newest first."""
+    conditions = match_columns(
+        (Incident.benchmark_id, incident_filter.benchmark_id),
+        (Incident.agent_id, incident_filter.agent_id),
+        (Incident.rule_id, incident_filter.rule_id),
+    )
+    statement = select(Incident).where(*conditions)
+    if incident_filter.states:
+        statement = statement.where(Incident.state.in_(incident_filter.states))
+    return select_page(session, statement, keys=[Incident.opened_at, Incident.id], query=query)
+
+
+def list_open_incidents_of_run(
+    session: Session, benchmark_id: str, agent_id: str, run_seq: int
+) -> list[Incident]:
+    """The open incidents that a run belongs to, by ID."""
+    statement = select(Incident).where(
+        Incident.benchmark_id == benchmark_id,
+        Incident.agent_id == agent_id,
+        Incident.state == IncidentState.OPEN,
+        Incident.started_seq <= run_seq,
+    )
+    return list(session.scalars(statement.order_by(Incident.id)))

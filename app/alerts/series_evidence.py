@@ -1,0 +1,153 @@
+"""Evidence of a series: the policy it is judged by, its levels, and what windows of them say."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from app.kpis.series_types import OpenIncident, RunsEvidence, SeriesEvent, SeriesStatus
+from app.statistics.sequential import (
+    DEFAULT_FALSE_PAGES,
+    RunLevel,
+    Spread,
+    WindowScore,
+    limit_of,
+    score_effect,
+)
+from app.statistics.verdict_rules import Scale, Side
+
+# Before the runs of a series have shown how they vary: three points of a share, 3 % of other values.
+ORDINARY_CHANGE = 0.03
+# A smaller fall is no reason to wake anybody, however certain it is.
+MIN_EFFECT = 0.01
+
+
+class PagePolicy(NamedTuple):
+    """When a series pages.
+
+    `false_pages_per_month` is the promise per series; `prior_sd` an ordinary change between runs;
+    `falls_harm` says whether a lower level is worse. A fall of less than `min_effect` does not page.
+    More than `keep_firing_for_runs` consecutive runs with evidence of recovery close an incident.
+    """
+
+    false_pages_per_month: float
+    prior_sd: float
+    falls_harm: bool = True
+    min_effect: float = 0.0
+    keep_firing_for_runs: int = 0
+
+
+def page_policy(
+    scale: Scale,
+    side: Side,
+    levels: Mapping[int, RunLevel],
+    *,
+    false_pages_per_month: float = DEFAULT_FALSE_PAGES,
+    min_effect: float | None = None,
+    keep_firing_for_runs: int = 0,
+) -> PagePolicy:
+    """The policy of a series. On the scale NUMBER, fractions are those of the mean level.
+
+    `min_effect` is in the unit of the levels; None: one point of a share, 1 % of any other value.
+    """
+    unit = 1.0
+    if scale is Scale.NUMBER and levels:
+        unit = abs(math.fsum(run.level for run in levels.values()) / len(levels))
+    return PagePolicy(
+        false_pages_per_month=false_pages_per_month,
+        prior_sd=ORDINARY_CHANGE * unit,
+        falls_harm=side is Side.LOW,
+        min_effect=MIN_EFFECT * unit if min_effect is None else min_effect,
+        keep_firing_for_runs=keep_firing_for_runs,
+    )
+
+
+class SeriesView(NamedTuple):
+    """The series as the rules read it: harm is always a fall."""
+
+    levels: Mapping[int, RunLevel]
+    policy: PagePolicy
+
+    @property
+    def limit(self) -> float:
+        return limit_of(self.policy.false_pages_per_month)
+
+    def of(self, runs: Sequence[int]) -> list[RunLevel]:
+        sign = 1.0 if self.policy.falls_harm else -1.0
+        return [
+            level._replace(level=sign * level.level)
+            for run in runs
+            if (level := self.levels.get(run)) is not None
+        ]
+
+    def mean(self, runs: Sequence[int]) -> float:
+        return mean_level(self.of(runs))
+
+
+def mean_level(levels: Sequence[RunLevel]) -> float:
+    return math.fsum(level.level for level in levels) / len(levels)
+
+
+def variance_of_mean(levels: Sequence[RunLevel], spread: Spread) -> float:
+    inverse_traces = math.fsum(1 / level.traces for level in levels)
+    return spread.variance_of_mean(len(levels), inverse_traces)
+
+
+def score_against(
+    view: SeriesView, reference: Sequence[int], runs: Sequence[int], spread: Spread
+) -> WindowScore:
+    """Some runs against a frozen reference."""
+    base, latest = view.of(reference), view.of(runs)
+    effect = mean_level(latest) - mean_level(base)
+    variance = variance_of_mean(latest, spread) + variance_of_mean(base, spread)
+    return score_effect(len(latest), len(base), effect, variance, spread.degrees)
+
+
+def incident_evidence(
+    score: WindowScore,
+    incident: OpenIncident,
+    view: SeriesView,
+    reference: Sequence[int],
+    event: SeriesEvent | None,
+) -> RunsEvidence:
+    latest = view.mean(reference) + score.effect
+    return _numbers(score, latest, view, event, since=incident.started, is_open=True)
+
+
+def window_evidence(
+    score: WindowScore,
+    runs: Sequence[int],
+    view: SeriesView,
+    event: SeriesEvent | None = None,
+    *,
+    is_open: bool = False,
+) -> RunsEvidence:
+    window = runs[len(runs) - score.width :]
+    return _numbers(score, view.mean(window), view, event, since=window[0], is_open=is_open)
+
+
+def _numbers(
+    score: WindowScore,
+    level: float,
+    view: SeriesView,
+    event: SeriesEvent | None,
+    *,
+    since: int,
+    is_open: bool,
+) -> RunsEvidence:
+    sign = 1.0 if view.policy.falls_harm else -1.0
+    half_width = 1.96 * score.standard_error
+    low, high = sorted(sign * (score.effect + side * half_width) for side in (-1, 1))
+    return RunsEvidence(
+        status=SeriesStatus.FIRING if is_open else SeriesStatus.OK,
+        event=event,
+        z=score.z,
+        limit=view.limit,
+        width=score.width,
+        reference=score.reference,
+        level=sign * level,
+        reference_level=sign * (level - score.effect),
+        effect=sign * score.effect,
+        low=low,
+        high=high,
+        since=since,
+    )
