@@ -8,6 +8,8 @@ from typing import Any, Final, Literal, TypeAlias
 from sqlalchemy import ColumnElement, case, func, literal, or_, select, tuple_
 from sqlalchemy.orm import Session
 
+from app.agents.models import Agent
+from app.benchmarks.models import Benchmark
 from app.core.keyset import (
     BadCursor,
     CursorValue,
@@ -29,11 +31,22 @@ _VERDICT: Final = case(
     (BenchmarkRun.validity == Validity.INVALID.value, Verdict.INVALID.value),
     else_=func.coalesce(func.jsonb_extract_path_text(BenchmarkRun.verdict, "verdict"), ""),
 )
+_BENCHMARK_NAME: Final = func.coalesce(
+    func.nullif(func.trim(func.jsonb_extract_path_text(Benchmark.metadata_, "name")), ""),
+    Benchmark.id,
+)
+# Names are sorted as a reader does, without regard to case. A run is never without its agent and benchmark.
+_AGENT_ORDER: Final = (
+    select(func.lower(Agent.name)).where(Agent.id == _RUNS.agent_id).scalar_subquery()
+)
+_BENCHMARK_ORDER: Final = (
+    select(func.lower(_BENCHMARK_NAME)).where(Benchmark.id == _RUNS.benchmark_id).scalar_subquery()
+)
 SORT_KEYS: Final[Mapping[str, ColumnElement[Any]]] = {
     "created": _RUNS.seq,
     "completed": func.coalesce(BenchmarkRun.completed_at, _EPOCH),
-    "benchmark": _RUNS.benchmark_id,
-    "agent": _RUNS.agent_id,
+    "benchmark": _BENCHMARK_ORDER,
+    "agent": _AGENT_ORDER,
     "status": _RUNS.status,
     "verdict": _VERDICT,
     "traces": func.coalesce(BenchmarkRun.traces_total, 0),
@@ -50,7 +63,7 @@ DEFAULT_SORT: Final = "-created"
 class RunListFilter:
     """Which runs to list: those with any value of each list; an empty list does not filter.
 
-    `text` is a part of an ID, a name or an error; `since` and `until` limit the time of creation.
+    `text` is a part of an ID, an error, or the name of a run, its agent or its benchmark; `since` and `until` limit the time of creation.
     """
 
     benchmark_ids: Sequence[str] = ()
@@ -98,8 +111,18 @@ class RunListFilter:
                 BenchmarkRun.agent_id,
                 BenchmarkRun.error_message,
             )
-            matches = (column.icontains(self.text, autoescape=True) for column in searched)
-            conditions.append(or_(*matches))
+            matches = [column.icontains(self.text, autoescape=True) for column in searched]
+            agents = select(Agent.id).where(Agent.name.icontains(self.text, autoescape=True))
+            benchmarks = select(Benchmark.id).where(
+                _BENCHMARK_NAME.icontains(self.text, autoescape=True)
+            )
+            conditions.append(
+                or_(
+                    *matches,
+                    BenchmarkRun.agent_id.in_(agents),
+                    BenchmarkRun.benchmark_id.in_(benchmarks),
+                )
+            )
         return conditions
 
 

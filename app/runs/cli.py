@@ -232,7 +232,9 @@ runs.add_list(
             Verdict | None,
             typer.Option("--verdict", case_sensitive=False, help="Filter by verdict."),
         ],
-        "text": text_filter("--text", "Filter by a part of an ID, a run name or an error."),
+        "text": text_filter(
+            "--text", "Filter by a part of an ID, an error, or a name of a run, agent or benchmark."
+        ),
         "sort": text_filter("--sort", "Order, for example verdict or -completed."),
     },
     help_text="List runs, newest first.",

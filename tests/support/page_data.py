@@ -54,8 +54,12 @@ def write_month(session: Session, *, nights: int = NIGHTS, now: datetime | None 
     """
     write_names(session)
     now = now or datetime.now(UTC)
-    for agent_id, benchmark_id in PAIRS:
-        _write_series(session, agent_id, benchmark_id, nights, now)
+    deviations = {pair: random.Random(" ".join(pair)) for pair in PAIRS}
+    # Night by night: runs that were created later have higher numbers.
+    for back in range(nights - 1, -1, -1):
+        for agent_id, benchmark_id in PAIRS:
+            deviation = deviations[agent_id, benchmark_id].gauss(0, 0.008)
+            _write_night(session, agent_id, benchmark_id, back, nights, now, deviation)
     _write_run_in_progress(session, now)
     write_traces(session, "run-billing-support-0", broken=10)
     write_traces(session, "run-billing-support-1", broken=0)
@@ -108,26 +112,28 @@ def write_names(
     session.flush()
 
 
-def _write_series(
-    session: Session, agent_id: str, benchmark_id: str, nights: int, now: datetime
+def _write_night(
+    session: Session,
+    agent_id: str,
+    benchmark_id: str,
+    back: int,
+    nights: int,
+    now: datetime,
+    deviation: float,
 ) -> None:
-    random_source = random.Random(f"{agent_id} {benchmark_id}")
+    is_last = back == 0
     level = 0.79 + 0.03 * len(agent_id) / 2
-    for back in range(nights - 1, -1, -1):
-        is_last = back == 0
-        value = level + random_source.gauss(0, 0.008)
-        verdict = Verdict.NO_EVIDENCE
-        if is_last and (agent_id, benchmark_id) == ("billing", "support"):
-            value, verdict = level - 0.15, Verdict.REGRESSED
-        elif is_last and (agent_id, benchmark_id) == ("sql", "warehouse"):
-            value, verdict = level + 0.06, Verdict.IMPROVED
-        is_valid = not (is_last and (agent_id, benchmark_id) == ("triage", "tickets"))
-        at = now - timedelta(days=back, hours=2)
-        write_run(
-            session, f"run-{agent_id}-{benchmark_id}-{back}", agent_id, benchmark_id, at,
-            value=value, baseline=level, verdict=verdict, is_valid=is_valid,
-            baseline_id=f"run-{agent_id}-{benchmark_id}-{back + 1}" if back < nights - 1 else None,
-        )  # fmt: skip
+    value, verdict = level + deviation, Verdict.NO_EVIDENCE
+    if is_last and (agent_id, benchmark_id) == ("billing", "support"):
+        value, verdict = level - 0.15, Verdict.REGRESSED
+    elif is_last and (agent_id, benchmark_id) == ("sql", "warehouse"):
+        value, verdict = level + 0.06, Verdict.IMPROVED
+    write_run(
+        session, f"run-{agent_id}-{benchmark_id}-{back}", agent_id, benchmark_id,
+        now - timedelta(days=back, hours=2), value=value, baseline=level, verdict=verdict,
+        is_valid=not (is_last and (agent_id, benchmark_id) == ("triage", "tickets")),
+        baseline_id=f"run-{agent_id}-{benchmark_id}-{back + 1}" if back < nights - 1 else None,
+    )  # fmt: skip
 
 
 def write_run(

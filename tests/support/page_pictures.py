@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 from sqlalchemy.orm import Session
 
 from app.core.db import Database
@@ -37,6 +37,7 @@ from tests.support.service import Service, running_service
 Theme: TypeAlias = Literal["light", "dark"]
 
 WIDTHS: Final = (1440, 390)
+MAX_HEIGHT: Final = 2400
 THEMES: Final[tuple[Theme, ...]] = ("light", "dark")
 RUN: Final = f"/runs/{RUN_ID}"
 DOCS: Final[tuple[tuple[str, str, Theme], ...]] = (
@@ -81,33 +82,36 @@ def served(write: Callable[[Session], None]) -> Iterator[Service]:
         db.dispose()
 
 
-def take_picture(
-    browser: Browser, service: Service, path: str, file: Path, *, width: int, theme: Theme
-) -> int:
-    """Store a page as a picture, in the format that the name of the file says; returns by how many pixels it is too wide."""
+@contextmanager
+def opened_page(browser: Browser, service: Service) -> Iterator[Page]:
+    """A page of a browser that is logged in, and whose zone the service knows."""
     url = str(service.client.base_url).rstrip("/")
-    context = browser.new_context(
-        viewport={"width": width, "height": 900}, color_scheme=theme, timezone_id="Europe/Rome"
-    )
+    context = browser.new_context(base_url=url, timezone_id="Europe/Rome")
     key = service.client.headers["Authorization"].removeprefix("Bearer ")
     context.request.post(f"{url}/login", form={"key": key}, headers={"Origin": url})
     page = context.new_page()
-    page.goto(f"{url}{path}")
     # The browser tells the service its zone with the first page.
-    page.reload()
+    page.goto("/")
+    yield page
+    context.close()
+
+
+def take_picture(page: Page, file: Path, *, width: int, theme: Theme) -> int:
+    """Store the page as a picture, in the format that the name of the file says; returns by how many pixels it is too wide."""
+    page.emulate_media(color_scheme=theme)
+    page.set_viewport_size({"width": width, "height": 900})
     size = page.evaluate(
         "[document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
     )
-    clip = {"x": 0, "y": 0, "width": width, "height": min(size[1], 2400), "scale": 1}
+    clip = {"x": 0, "y": 0, "width": width, "height": min(size[1], MAX_HEIGHT), "scale": 1}
     options = {
         "format": file.suffix[1:],
         "quality": 70,
         "clip": clip,
         "captureBeyondViewport": True,
     }
-    shot = context.new_cdp_session(page).send("Page.captureScreenshot", options)
+    shot = page.context.new_cdp_session(page).send("Page.captureScreenshot", options)
     file.write_bytes(base64.b64decode(shot["data"]))
-    context.close()
     return int(size[0]) - width
 
 
@@ -123,20 +127,22 @@ def main() -> None:
         raise SystemExit(INSTALL_ADVICE)
     with served(DATA[options.data]) as service, sync_playwright() as playwright:
         browser = launch_chromium(playwright, chromium)
-        if options.docs:
-            for name, path, theme in DOCS:
-                take_picture(browser, service, path, DOCS_FOLDER / name, width=1280, theme=theme)
-            return
-        options.folder.mkdir(parents=True, exist_ok=True)
-        for path in options.paths or page_paths():
-            for width in WIDTHS:
-                for theme in THEMES:
-                    name = path.strip("/").translate(str.maketrans("/?&=", "____")) or "morning"
-                    file = options.folder / f"{name}-{width}-{theme}.png"
-                    extra = take_picture(browser, service, path, file, width=width, theme=theme)
-                    sys.stdout.write(
-                        f"{file.name}{f', {extra} px too wide' if extra > 0 else ''}\n"
-                    )
+        with opened_page(browser, service) as page:
+            if options.docs:
+                for name, path, theme in DOCS:
+                    page.goto(path)
+                    take_picture(page, DOCS_FOLDER / name, width=1280, theme=theme)
+                return
+            options.folder.mkdir(parents=True, exist_ok=True)
+            for path in options.paths or page_paths():
+                page.goto(path)
+                for width in WIDTHS:
+                    for theme in THEMES:
+                        name = path.strip("/").translate(str.maketrans("/?&=", "____")) or "morning"
+                        file = options.folder / f"{name}-{width}-{theme}.png"
+                        extra = take_picture(page, file, width=width, theme=theme)
+                        note = f", {extra} px too wide" if extra > 0 else ""
+                        sys.stdout.write(f"{file.name}{note}\n")
 
 
 if __name__ == "__main__":

@@ -49,12 +49,19 @@ def test_list_runs__text_is_a_part_of_an_id_a_name_or_an_error(month: Service) -
         "run-billing-support-1",
     }
     assert ids(month, text="100%") == []
+    assert set(ids(month, text="sql copilot")) == set(ids(month, agentId="sql"))
+    assert set(ids(month, text="Triage, nightly")) == set(ids(month, benchmarkId="tickets"))
 
 
 def test_list_runs__sort_is_kept_over_pages(month: Service) -> None:
     agents = [run["agentId"] for run in month.list_items("/benchmark-runs", limit=4, sort="agent")]
     assert agents == sorted(agents)
     assert len(agents) == 15
+    # Names as they are shown: "Support, nightly" of `support` stands before "Triage, nightly" of `tickets`.
+    benchmarks = [
+        run["benchmarkId"] for run in month.list_items("/benchmark-runs", sort="-benchmark")
+    ]
+    assert list(dict.fromkeys(benchmarks)) == ["tickets", "support", "warehouse"]
     assert ids(month, sort="created") == ids(month)[::-1]
     assert ids(month, sort="-created", text="run") == ids(month)
 
