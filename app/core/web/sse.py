@@ -116,6 +116,8 @@ class EventHub:
     ) -> None:
         self.owners = owners or _OpenToAll()
         self.snapshot_limiter = anyio.CapacityLimiter(SNAPSHOT_THREADS)
+        # A thread of its own: requests that occupy all others must not keep streams open.
+        self._revoke_limiter = anyio.CapacityLimiter(1)
         self.heartbeat_s = heartbeat_s
         self.coalesce_s = coalesce_s
         self.listening = False
@@ -195,15 +197,22 @@ class EventHub:
     async def _revoke_forever(self) -> None:
         while not self.closed:
             await asyncio.sleep(REVOKE_INTERVAL_S)
-            # While the database is unavailable nobody can revoke a key, and no stream gets news.
-            with suppress(Unavailable):
+            try:
                 await self._close_revoked()
+            except Unavailable:
+                # Nobody can revoke a key meanwhile, and no stream gets news.
+                pass
+            except Exception:
+                # The next check must come: without it streams would stay open for ever.
+                log.exception("could not check whose streams must end")
 
     async def _close_revoked(self) -> None:
         owners = {subscription.owner for subscription in self._subscriptions()}
         if not owners:
             return
-        unusable = await anyio.to_thread.run_sync(self.owners.find_unusable, owners)
+        unusable = await anyio.to_thread.run_sync(
+            self.owners.find_unusable, owners, limiter=self._revoke_limiter
+        )
         for subscription in self._subscriptions():
             if subscription.owner in unusable:
                 subscription.is_revoked = True

@@ -5,19 +5,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 
+import anyio
+import anyio.to_thread
 import httpx
 import psycopg
 import pytest
 from fastapi import FastAPI
 
-from app.core.db import Database
+from app.core.db import Database, DatabaseUnavailable
 from app.core.errors import NotFound
 from app.core.postgres_notify import notify_streams
 from app.core.web import sse
 from app.core.web.sse import EventHub, EventSnapshot
 from app.main import Server
-from tests.integration.edge.toy_things import THINGS, ThingStore, ToyOwners, toy_app
+from tests.integration.edge.toy_things import NOWHERE, THINGS, ThingStore, ToyOwners, toy_app
 from tests.support.http import serving
 
 LIVENESS_S = 60
@@ -56,7 +59,7 @@ def service(served: StreamService) -> StreamService:
     eventually(lambda: served.hub.listening and served.hub.open_streams == 0)
     served.hub.heartbeat_s, served.hub.coalesce_s = 60.0, 0.1
     served.thing_store.snapshots = []
-    served.owners.unusable = set()
+    served.owners.unusable, served.owners.errors = set(), []
     return served
 
 
@@ -116,7 +119,7 @@ def test_event_stream__commit_wakes_only_streams_of_its_key(service: StreamServi
         assert service.thing_store.taken == snapshot_count + 1
 
 
-def test_event_stream__ends_when_its_owner_becomes_unusable(service: StreamService) -> None:
+def test_event_stream__only_the_streams_of_an_unusable_owner_end(service: StreamService) -> None:
     service.thing_store.snapshots = [progress(1)]
     opened_by = {"X-Owner": "revoked"}
     with (
@@ -130,6 +133,54 @@ def test_event_stream__ends_when_its_owner_becomes_unusable(service: StreamServi
         service.thing_store.snapshots = [progress(2)]
         service.announce("run-1")
         assert other_events.next()["id"] == "2"
+
+
+def test_event_stream__ends_within_two_seconds_after_its_owner_becomes_unusable(
+    service: StreamService,
+) -> None:
+    def end_stream() -> float:
+        """Seconds between a change right after a check and the end of the stream."""
+        service.owners.unusable = set()
+        with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
+            events = Events(response)
+            events.next()
+            service.owners.checked.clear()
+            assert service.owners.checked.wait(LIVENESS_S)
+            changed_at = time.monotonic()
+            service.owners.unusable = {"anybody"}
+            assert events.next() == {}
+            return time.monotonic() - changed_at
+
+    # A busy machine delays one attempt or another, but not every one.
+    assert any(end_stream() < 2 for _ in range(5))
+
+
+def test_event_hub__closes_streams_while_requests_occupy_every_thread() -> None:
+    owners, release = ToyOwners(), threading.Event()
+    owners.unusable = {"revoked"}
+    hub = EventHub(NOWHERE, owners=owners)
+
+    async def wait_for_end() -> None:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = 1
+        async with anyio.create_task_group() as requests, hub.running():
+            requests.start_soon(partial(anyio.to_thread.run_sync, release.wait))
+            with hub.subscribe("run-1", "revoked") as subscription:
+                with anyio.move_on_after(LIVENESS_S):
+                    await subscription.wakeup.wait()
+                release.set()
+                assert subscription.is_revoked
+
+    anyio.run(wait_for_end)
+
+
+def test_event_stream__ends_after_a_check_that_failed(service: StreamService) -> None:
+    with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
+        events = Events(response)
+        events.next()
+        service.owners.errors = [RuntimeError("unexpected"), DatabaseUnavailable()]
+        service.owners.unusable = {"anybody"}
+        assert events.next() == {}
+    assert service.owners.errors == []
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A small resource with every kind of field, below the real layers of the application."""
 
+import threading
 from base64 import b64encode
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -55,16 +56,25 @@ class ThingStore:
 
 
 class ToyOwners:
-    """Streams belong to the name in the header `X-Owner`."""
+    """Streams belong to the name in the header `X-Owner`.
+
+    `errors` are raised by the next checks, one by each; `checked` is set when a check has ended.
+    """
 
     def __init__(self) -> None:
         self.unusable: set[str] = set()
+        self.errors: list[Exception] = []
+        self.checked = threading.Event()
 
     def owner_of(self, request: Request) -> str:
         return request.headers.get("X-Owner", "anybody")
 
     def find_unusable(self, owners: AbstractSet[str]) -> AbstractSet[str]:
-        return owners & self.unusable
+        if self.errors:
+            raise self.errors.pop()
+        unusable = owners & self.unusable
+        self.checked.set()
+        return unusable
 
 
 def toy_router(thing_store: ThingStore) -> APIRouter:

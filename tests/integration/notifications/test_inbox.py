@@ -1,7 +1,8 @@
 """The inbox: read and unread, the event stream, the command line."""
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -76,22 +77,8 @@ def test_inbox__events_are_streamed(scenario: NotificationScenario) -> None:
         assert (now["unread"], now["newest"]["readAt"] is None) == (0, False)
 
 
-@pytest.mark.parametrize("end_key", ["revoke", "expire"])
-def test_inbox__event_stream_of_an_ended_key_is_closed(
-    scenario: NotificationScenario, end_key: str
-) -> None:
-    service = scenario.service
-    key = service.post("/keys", {"name": "watcher", "role": "read"})
-    headers = {"Authorization": f"Bearer {key['token']}"}
-    address = "/api/v1/notifications/events"
-    with service.client.stream("GET", address, headers=headers) as answer:
-        received_events = events(answer.iter_lines())
-        assert next(received_events)["unread"] == 0
-        if end_key == "revoke":
-            service.delete(f"/keys/{key['id']}")
-        else:
-            expire_key(service, key["id"])
-        assert list(received_events) == []
+def revoke_key(service: Service, key_id: str) -> None:
+    service.delete(f"/keys/{key_id}")
 
 
 def expire_key(service: Service, key_id: str) -> None:
@@ -101,6 +88,27 @@ def expire_key(service: Service, key_id: str) -> None:
             text("UPDATE api_keys SET expires_at = now() - interval '1 s' WHERE id = :id"),
             {"id": key_id},
         )
+
+
+@pytest.mark.parametrize("end_key", [revoke_key, expire_key])
+def test_inbox__event_stream_of_an_ended_key_is_closed_within_two_seconds(
+    scenario: NotificationScenario, end_key: Callable[[Service, str], None]
+) -> None:
+    # A busy machine delays one attempt or another, but not every one.
+    assert any(seconds_until_stream_ends(scenario.service, end_key) < 2 for _ in range(5))
+
+
+def seconds_until_stream_ends(service: Service, end_key: Callable[[Service, str], None]) -> float:
+    key = service.post("/keys", {"name": "watcher", "role": "read"})
+    headers = {"Authorization": f"Bearer {key['token']}"}
+    address = "/api/v1/notifications/events"
+    with service.client.stream("GET", address, headers=headers) as answer:
+        received_events = events(answer.iter_lines())
+        assert next(received_events)["unread"] == 0
+        end_key(service, key["id"])
+        ended_at = time.monotonic()
+        assert list(received_events) == []
+        return time.monotonic() - ended_at
 
 
 def test_delete_old_notifications__pending_ones_stay_and_hold_up_no_others(

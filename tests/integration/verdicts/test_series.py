@@ -1,8 +1,14 @@
 """The verdict over several runs, as it is stored with a run."""
 
+import os
+from collections.abc import Mapping, Sequence
+
 import pytest
 from sqlalchemy import text
 
+from app.results.run_series import ItemIndex, SeriesValues
+from app.runs.series import levels_in_child
+from app.statistics.sequential import RunLevel
 from tests.integration.verdicts.conftest import CompleteRun, traces
 from tests.support.service import JSON, Service
 
@@ -121,3 +127,26 @@ def test_backtest__equals_the_evidence_that_the_runs_stored(
     assert (backtest["fired"], backtest["resolved"]) == (1, 1)
     # Six runs with 4.4 items of noise each: a collapse is visible in one run, five points are not.
     assert 0.05 < backtest["minDetectableEffect"] < 0.4
+
+
+def _levels_unless_metric(
+    items: Mapping[int, ItemIndex], values: Sequence[SeriesValues]
+) -> dict[str, dict[int, RunLevel]]:
+    """Exits the child process for the series of a metric, as a crash in C code would."""
+    if any(value.series.startswith("metric/") for value in values):
+        os._exit(1)
+    return levels_in_child(items, values)
+
+
+def test_over_runs__a_series_that_kills_the_process_costs_no_other_series_its_evidence(
+    service: Service, complete_run: CompleteRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "second", "third"):
+        complete_run(name, traces(GOOD))
+    monkeypatch.setattr("app.runs.series.levels_in_child", _levels_unless_metric)
+    run = complete_run("collapse", traces(BAD))
+    assert run["status"] == "COMPLETED"
+    [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
+    assert (kpi["overRuns"]["status"], kpi["overRuns"]["event"]) == ("FIRING", "OPENED")
+    [metric] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    assert metric["overRuns"] is None
