@@ -301,7 +301,11 @@ def worker(
 
     _show_tracebacks()
     end_with_parent()
-    run_worker(load_settings(), None if queues is None else queues.split(","))
+    run_worker(load_settings(), _split_names(queues))
+
+
+def _split_names(names: str | None) -> list[str] | None:
+    return None if names is None else [name.strip() for name in names.split(",")]
 
 
 @_command("scheduler", Heading.SERVICE)

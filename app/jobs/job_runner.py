@@ -34,6 +34,7 @@ from app.jobs.outcomes import (
     record_outcome,
 )
 from app.jobs.process_pool import ProcessPool
+from app.jobs.queries import has_waiting_short_job
 from app.jobs.queue import queue_of, split_arguments
 from app.jobs.rescue import HEARTBEAT_INTERVAL_S, RESCUE_INTERVAL_S, rescue_jobs
 from app.jobs.silent_sessions import SilentSessions
@@ -48,6 +49,8 @@ SHUTDOWN_GRACE_S = 4.0
 CLOCK_CHECK_INTERVAL_S = 1.0
 CONNECT_TIMEOUT_S = 5
 POLL_INTERVAL_S = 1.0
+# The steps of most runs take less, and go on without a query.
+YIELD_AFTER_S = 2.0
 # A job of a newer version is offered again twice a minute, until a worker knows it.
 UNKNOWN_JOB_DELAY_S = 30.0
 FORGET_WORKER_AFTER_S = 24 * 3600.0
@@ -198,9 +201,22 @@ class Worker:
     def _run(self, context: ProcrastinateContext, /, **_: Any) -> None:
         """Run a job, and the jobs that follow it without the queue."""
         lease: JobLease | None = lease_of(context.job)
+        started_at = time.monotonic()
         while lease is not None:
             with bind_correlation(split_arguments(lease.arguments).correlation):
                 lease = self._run_step(context, lease)
+            if lease is not None and self._must_yield(started_at):
+                self._record_outcome(lease, JobReleased())
+                return
+
+    def _must_yield(self, started_at: float) -> bool:
+        """Whether a short job waits for a slot, while this one is taken for long already."""
+        is_long = time.monotonic() - started_at >= YIELD_AFTER_S
+        try:
+            return is_long and has_waiting_short_job(self._resources.db)
+        except Unavailable:
+            # The next step waits for the database itself.
+            return False
 
     def _run_step(self, context: ProcrastinateContext, lease: JobLease) -> JobLease | None:
         """Run one job; returns the lease of the one that follows."""

@@ -100,12 +100,13 @@ class NextStep:
     The row of the job becomes that of the next one, in the transaction of its cause. So the next job
     exists exactly when that transaction commits, is rescued like any other, and costs one statement
     instead of an outcome, a new row and a fetch. A job with a lock, or of a queue that this worker does
-    not serve (`may_run`), is enqueued.
+    not serve (`may_run`), is enqueued. At most one job follows.
     """
 
     lease: JobLease
     may_run: Callable[[str], bool]
     next_lease: JobLease | None = None
+    _session: Session | None = None
 
     def start(
         self, session: Session, name: str, *, lock: str | None = None, **arguments: Any
@@ -114,6 +115,15 @@ class NextStep:
         if lock is not None or not self.may_run(name):
             enqueue(session, name, lock=lock, **arguments)
             return
+        if self.next_lease is not None or session is self._session:
+            raise RuntimeError(
+                f"{self.lease.name} has its next job already, and cannot start {name}"
+            )
+        if session.in_nested_transaction():
+            # The end of a savepoint would count as the commit.
+            raise RuntimeError(
+                f"{name} is started in a savepoint; start it in the transaction itself"
+            )
         next_lease = replace(self.lease, name=name, arguments=self._arguments(arguments))
         changes = {"name": name, "queue": queue_of(name), "args": json.dumps(next_lease.arguments)}
         changed = cast(
@@ -121,6 +131,7 @@ class NextStep:
         )
         if changed.rowcount == 0:
             raise JobTakenOver
+        self._session = session
         # A rollback leaves the job as it was.
         event.listen(session, "after_commit", lambda _: self._become(next_lease), once=True)
 

@@ -6,6 +6,9 @@ from typing import NamedTuple
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from app.core.db import Database
+from app.jobs.queue import SHORT_JOB_PRIORITY
+
 MAX_WORKERS = 100
 _WORKERS = text(
     """
@@ -17,6 +20,13 @@ _WORKERS = text(
     GROUP BY 1, 2, 3 ORDER BY 3 DESC LIMIT :limit
     """
 )
+
+_SHORT_JOB_WAITS = """
+    SELECT 1 AS waits FROM procrastinate_jobs
+    WHERE status = 'todo' AND priority >= %(priority)s
+      AND (scheduled_at IS NULL OR scheduled_at <= now())
+    LIMIT 1
+"""
 
 
 class WorkerState(NamedTuple):
@@ -32,3 +42,8 @@ def list_workers(session: Session) -> list[WorkerState]:
     """The workers that are registered, the most recently seen first."""
     rows = session.execute(_WORKERS, {"limit": MAX_WORKERS})
     return [WorkerState(*row) for row in rows]
+
+
+def has_waiting_short_job(db: Database) -> bool:
+    """Whether a short job is due, which no worker has fetched yet."""
+    return db.fetch_row(_SHORT_JOB_WAITS, {"priority": SHORT_JOB_PRIORITY}) is not None

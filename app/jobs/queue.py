@@ -20,6 +20,8 @@ CORRELATION = "_correlation"
 # job may have ended its worker.
 RESCUES = "_rescues"
 DEATHS = "_deaths"
+# All other jobs have the priority 0. Higher ones start first.
+SHORT_JOB_PRIORITY = 1
 
 
 class JobCall(NamedTuple):
@@ -40,14 +42,16 @@ def enqueue(
     *,
     lock: str | None = None,
     start_at: datetime | None = None,
+    is_short: bool = False,
     **arguments: Any,
 ) -> None:
     """Enqueue one job, which exists once the transaction of `session` commits.
 
     `name` is `<queue>.<job>`, the name of a handler in any process. Jobs with the same `lock`
-    run one after the other, in the order of their creation. `start_at` is the earliest start.
+    run one after the other, in the order of their creation. `start_at` is the earliest start. Short
+    jobs start before all others, which may take minutes each.
     """
-    enqueue_many(session, name, [arguments], lock=lock, start_at=start_at)
+    enqueue_many(session, name, [arguments], lock=lock, start_at=start_at, is_short=is_short)
 
 
 def enqueue_many(
@@ -57,6 +61,7 @@ def enqueue_many(
     *,
     lock: str | None = None,
     start_at: datetime | None = None,
+    is_short: bool = False,
 ) -> None:
     """Enqueue one job for each set of arguments, in one statement."""
     if not arguments:
@@ -67,6 +72,7 @@ def enqueue_many(
         queue=queue_of(name),
         lock=lock,
         schedule_at=start_at,
+        priority=SHORT_JOB_PRIORITY if is_short else None,
         connection=session.connection().connection.driver_connection,
     )
     correlation_argument = _correlation_argument()

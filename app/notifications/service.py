@@ -323,16 +323,17 @@ def _enqueue(session: Session, delivery_ids: Sequence[str]) -> None:
     # The session may hold these objects with their old `due_at`.
     deliveries = session.scalars(statement, execution_options={"populate_existing": True}).all()
     endpoint_of = queries.endpoints_of(session, deliveries)
-    jobs_by_lock: dict[str, list[dict[str, object]]] = defaultdict(list)
+    jobs_by_lane: dict[tuple[str, bool], list[dict[str, object]]] = defaultdict(list)
     for delivery in deliveries:
         endpoint = endpoint_of.get(delivery.endpoint_id)
         if endpoint is None:  # deleted since the deliveries were listed
             continue
         job = DeliveryJob(delivery_id=delivery.id, fencing_token=delivery.fencing_token)
-        jobs_by_lock[queue_lock(endpoint.host, slow=endpoint.slow_count > 0)].append(asdict(job))
+        is_slow = endpoint.slow_count > 0
+        jobs_by_lane[queue_lock(endpoint.host, slow=is_slow), is_slow].append(asdict(job))
     # One statement per lock instead of one per job: an alert may go to hundreds of endpoints.
-    for lock, jobs in jobs_by_lock.items():
-        enqueue_many(session, DELIVER, jobs, lock=lock)
+    for (lock, is_slow), jobs in jobs_by_lane.items():
+        enqueue_many(session, DELIVER, jobs, lock=lock, is_short=not is_slow)
 
 
 def _restart(

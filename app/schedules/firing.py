@@ -358,7 +358,7 @@ def _enqueue_starts(session: Session, pending: PendingFires) -> None:
     seqs = pending.without_pattern
     batches = [seqs[at : at + FIRES_PER_JOB] for at in range(0, len(seqs), FIRES_PER_JOB)]
     batches += [[seq] for seq in pending.with_pattern]
-    enqueue_many(session, "schedules.start", [{"fires": batch} for batch in batches])
+    enqueue_many(session, "schedules.start", [{"fires": batch} for batch in batches], is_short=True)
 
 
 def _iso(instant: datetime | None) -> str | None:

@@ -185,7 +185,9 @@ def enqueue_due_events(session: Session, now: datetime) -> None:
         # Without its key the event is closed: a later change inserts an event of its own.
         event.due_at = event.dedup_key = None
     session.flush()
-    enqueue_many(session, "triggers.start_runs", [{"event_id": event.id} for event in events])
+    enqueue_many(
+        session, "triggers.start_runs", [{"event_id": event.id} for event in events], is_short=True
+    )
 
 
 def start_event_runs(session: Session, event_id: str, now: datetime) -> None:

@@ -1,0 +1,198 @@
+"""A worker does the next step of a job itself; short jobs start before others."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from app.core.resources import Resources
+from app.jobs import job_runner
+from app.jobs.handlers import MAX_ATTEMPTS, JobContext, JobHandlers
+from app.jobs.job_runner import Worker
+from app.jobs.outcomes import JobLease, NextStep
+from app.jobs.process_pool import ProcessPool
+from app.jobs.queue import DEATHS, RESCUES, enqueue, split_arguments
+from app.jobs.rescue import rescue_jobs
+from app.jobs.silent_sessions import SilentSessions
+from app.jobs.worker_process import ProcessOrigin
+from app.worker import TASKS
+from tests.support.service import Service, pair
+from tests.support.stored import DatabaseReader
+
+ORIGIN = ProcessOrigin(machine="pelican", boot_id="boot-1", supervisor="tree-1")
+
+
+@pytest.fixture
+def session(service_resources: Resources) -> Iterator[Session]:
+    with service_resources.db.begin() as session:
+        yield session
+
+
+def lease_job(session: Session, *, attempts: int = 0, **arguments: Any) -> JobLease:
+    """A running job of a worker that died a minute ago."""
+    enqueue(session, "toys.saw", toy="boat", **arguments)
+    worker_id = session.scalar(
+        text(
+            "INSERT INTO procrastinate_workers (last_heartbeat)"
+            " VALUES (now() - interval '1 minute') RETURNING id"
+        )
+    )
+    session.execute(
+        text(
+            "UPDATE procrastinate_jobs SET status = 'doing', worker_id = :worker, attempts = :attempts"
+        ),
+        {"worker": worker_id, "attempts": attempts},
+    )
+    return stored_lease(session)
+
+
+def stored_lease(session: Session) -> JobLease:
+    """The only job."""
+    query = "SELECT id, task_name, args, attempts, worker_id FROM procrastinate_jobs"
+    job_id, name, arguments, attempts, worker_id = session.execute(text(query)).one()
+    return JobLease(
+        id=job_id, name=name, arguments=arguments, attempts=attempts, worker_id=worker_id
+    )
+
+
+def next_step(lease: JobLease) -> NextStep:
+    return NextStep(lease, lambda _: True)
+
+
+def rescue(session: Session) -> None:
+    rescued = rescue_jobs(
+        session, JobHandlers(), SilentSessions(), ORIGIN, absent_after_s=0, reconnect_s=0
+    )
+    assert rescued == 1
+
+
+def test_next_step__deaths_of_an_earlier_step_do_not_count(session: Session) -> None:
+    lease = lease_job(session, attempts=MAX_ATTEMPTS - 1, **{DEATHS: MAX_ATTEMPTS - 1})
+
+    next_step(lease).start(session, "toys.paint", toy="boat")
+    rescue(session)
+
+    rescued = stored_lease(session)
+    assert (rescued.name, split_arguments(rescued.arguments).deaths) == ("toys.paint", 1)
+    status = session.scalar(text("SELECT status::text FROM procrastinate_jobs"))
+    assert status == "todo"
+
+
+def test_next_step__errors_of_an_earlier_step_do_not_count(session: Session) -> None:
+    # Four attempts: three ended with an error, one with a rescue.
+    lease = lease_job(session, attempts=MAX_ATTEMPTS - 1, **{RESCUES: 1})
+    assert lease.retries == MAX_ATTEMPTS - 2
+
+    next_step(lease).start(session, "toys.paint", toy="boat")
+
+    started = stored_lease(session)
+    assert (started.attempts, started.retries) == (MAX_ATTEMPTS - 1, 0)
+    rescue(session)
+    assert stored_lease(session).retries == 0
+
+
+def test_next_step__second_one_of_a_transaction_is_refused(session: Session) -> None:
+    step = next_step(lease_job(session))
+    step.start(session, "toys.paint", toy="boat")
+
+    with pytest.raises(RuntimeError, match=r"toys\.saw has its next job already.*toys\.wrap"):
+        step.start(session, "toys.wrap", toy="boat")
+
+    assert stored_lease(session).name == "toys.paint"
+
+
+def test_next_step__second_one_after_the_commit_is_refused(service_resources: Resources) -> None:
+    with service_resources.db.begin() as session:
+        step = next_step(lease_job(session))
+        step.start(session, "toys.paint", toy="boat")
+
+    with (
+        pytest.raises(RuntimeError, match="has its next job already"),
+        service_resources.db.begin() as session,
+    ):
+        step.start(session, "toys.wrap", toy="boat")
+
+
+def test_next_step__rolled_back_one_may_be_started_again(service_resources: Resources) -> None:
+    with service_resources.db.begin() as session:
+        step = next_step(lease_job(session))
+
+    with service_resources.db.begin() as session:
+        step.start(session, "toys.paint", toy="boat")
+        session.rollback()
+    assert started_name(step) is None
+    with service_resources.db.begin() as session:
+        step.start(session, "toys.wrap", toy="boat")
+
+    assert started_name(step) == "toys.wrap"
+
+
+def started_name(step: NextStep) -> str | None:
+    return step.next_lease.name if step.next_lease else None
+
+
+def test_next_step__savepoint_is_refused(session: Session) -> None:
+    step = next_step(lease_job(session))
+
+    with pytest.raises(RuntimeError, match="savepoint"), session.begin_nested():
+        step.start(session, "toys.paint", toy="boat")
+
+    assert (stored_lease(session).name, step.next_lease) == ("toys.saw", None)
+
+
+@pytest.mark.parametrize(
+    ("yield_after_s", "expected_order"),
+    [(0.0, ["saw", "ring", "paint"]), (3600.0, ["saw", "paint", "ring"])],
+)
+def test_worker__long_job_lets_a_short_one_pass_before_its_next_step(
+    service_resources: Resources,
+    metric_pool: ProcessPool,
+    monkeypatch: pytest.MonkeyPatch,
+    yield_after_s: float,
+    expected_order: list[str],
+) -> None:
+    monkeypatch.setattr(job_runner, "YIELD_AFTER_S", yield_after_s)
+    handlers, order = JobHandlers(), list[str]()
+
+    @handlers.register("toys.saw")
+    def saw(job: JobContext) -> None:
+        order.append("saw")
+        with job.resources.db.begin() as session:
+            enqueue(session, "bells.ring", is_short=True)
+            job.start_next(session, "toys.paint")
+
+    handlers.register("toys.paint")(lambda _: order.append("paint"))
+    handlers.register("bells.ring")(lambda _: order.append("ring"))
+    with service_resources.db.begin() as session:
+        enqueue(session, "toys.saw")
+
+    asyncio.run(Worker(service_resources, handlers, metric_pool, concurrency=1).drain())
+
+    assert order == expected_order
+    attempts = "SELECT DISTINCT attempts FROM procrastinate_jobs"
+    assert DatabaseReader(service_resources.db.url).all(attempts) == [(1,)]
+
+
+def test_worker__deliveries_are_made_before_runs_that_were_started_earlier(
+    service: Service,
+) -> None:
+    assert TASKS
+    service.create_agent()
+    service.create_benchmark(metrics=["ROUGE"])
+    service.upload([pair(1)])
+    for _ in range(2):
+        service.start_run()
+    endpoint = {"channel": "WEBHOOK", "recipient": "https://127.0.0.1:1/hook"}
+    service.post("/notifications/test", endpoint)
+
+    service.work()
+
+    started = DatabaseReader(service.resources.db.url).all(
+        "SELECT job.task_name FROM procrastinate_events AS event"
+        " JOIN procrastinate_jobs AS job ON job.id = event.job_id"
+        " WHERE event.type = 'started' ORDER BY event.id LIMIT 1"
+    )
+    assert started == [("notifications.deliver",)]
