@@ -2,7 +2,8 @@
 
 import re
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
+from fastapi.params import Depends
 from starlette.types import Scope
 
 from app.access.key_pages import router as key_pages
@@ -23,7 +24,7 @@ from app.benchmarks.router import router as benchmarks
 from app.comparison.router import router as baselines
 from app.core.problem_documents import PROBLEMS
 from app.core.web.query_parameters import reject_wrong_parameters
-from app.core.web.response_headers import serialize_in_threads
+from app.core.web.routes import Router
 from app.kpis.router import router as kpis
 from app.metrics.router import router as metrics
 from app.notifications.pages import router as endpoint_pages
@@ -69,7 +70,7 @@ STREAMED_ROUTES = frozenset[tuple[str, str]](
 # Routes whose signature covers the raw bytes of the body.
 SIGNED_PATHS = re.compile(rf"{PREFIX}/webhooks/(langfuse|benchmarks/[^/]+/runs)")
 
-ROUTERS: tuple[APIRouter, ...] = (
+ROUTERS: tuple[Router, ...] = (
     agents,
     benchmarks,
     baselines,
@@ -98,7 +99,7 @@ ROUTERS: tuple[APIRouter, ...] = (
 
 
 # The routers of pages; see `app.core.web.pages`.
-PAGES: tuple[APIRouter, ...] = (
+PAGES: tuple[Router, ...] = (
     login_pages,
     morning_page,
     comparison_page,
@@ -131,26 +132,23 @@ OPEN_PATHS = (
 )  # fmt: skip
 
 
-def include_pages(router: APIRouter) -> None:
+def include_pages(routes: APIRouter) -> None:
     """Add the routers of pages, which the description of the API leaves out."""
-    for page_router in PAGES:
-        router.include_router(page_router, include_in_schema=False)
+    for router in PAGES:
+        router.add_to(routes, include_in_schema=False)
 
 
-def include_routers(router: APIRouter) -> None:
-    """Add every router below `/api/v1`, with its documented problems, and the receiver of spans.
-
-    The routers are not nested: Starlette would search each level separately for every request.
-    """
-    for domain_router in ROUTERS:
-        router.include_router(
-            serialize_in_threads(domain_router),
+def include_routers(routes: APIRouter) -> None:
+    """Add every router below `/api/v1`, with its documented problems, and the receiver of spans."""
+    for router in ROUTERS:
+        router.add_to(
+            routes,
             prefix=PREFIX,
             responses=PROBLEMS,
             dependencies=[Depends(reject_wrong_parameters)],
         )
     # Exporters append `/v1/traces` to the address of the service.
-    router.include_router(otlp_receiver)
+    otlp_receiver.add_to(routes)
 
 
 def is_streamed(scope: Scope) -> bool:

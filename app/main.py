@@ -193,11 +193,14 @@ def operation_id(route: APIRoute) -> str:
 
 @cache
 def _routes() -> list[BaseRoute]:
-    """All routes, built once per process: building them takes longer than most requests."""
+    """All routes, built once per process: building them takes longer than most requests.
+
+    They are not nested: Starlette would search each level separately for every request.
+    """
     routes = APIRouter(redirect_slashes=False, generate_unique_id_function=operation_id)
     api.include_routers(routes)
-    routes.include_router(health.router)
-    routes.include_router(problem_pages.router)
+    health.router.add_to(routes)
+    problem_pages.router.add_to(routes)
     api.include_pages(routes)
     return routes.routes
 

@@ -93,35 +93,45 @@ def run_to_end(client: httpx.Client, body: dict[str, str]) -> float:
 
 @contextmanager
 def served() -> Iterator[RunningService]:
+    """A service with a new data folder."""
+    with (
+        tempfile.TemporaryDirectory(dir=_reachable()) as folder,
+        served_from(Path(folder) / "data") as service,
+    ):
+        yield service
+
+
+@contextmanager
+def served_from(data_dir: Path, **settings: str) -> Iterator[RunningService]:
+    """A service with this data folder and these variables of the environment."""
     port = free_port()
     key = "a-key-for-the-benchmark-of-memory"
-    with tempfile.TemporaryDirectory(dir=_reachable()) as folder:
-        data_dir = Path(folder) / "data"
-        environment = {
-            **os.environ,
-            "MOSAICO_DATA_DIR": str(data_dir),
-            "MOSAICO_PORT": str(port),
-            "MOSAICO_ADMIN_KEY": key,
-        }
-        environment.pop("DATABASE_URL", None)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "app.cli", "serve"],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            _wait(process)
-            with httpx.Client(
-                base_url=f"http://127.0.0.1:{port}/api/v1",
-                headers={"Authorization": f"Bearer {key}"},
-                trust_env=False,
-                timeout=300,
-            ) as client:
-                yield RunningService(client, process.pid, data_dir)
-        finally:
-            process.terminate()
-            process.communicate(timeout=60)
+    environment = {
+        **os.environ,
+        "MOSAICO_DATA_DIR": str(data_dir),
+        "MOSAICO_PORT": str(port),
+        "MOSAICO_ADMIN_KEY": key,
+        **settings,
+    }
+    environment.pop("DATABASE_URL", None)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app.cli", "serve"],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        _wait(process)
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{port}/api/v1",
+            headers={"Authorization": f"Bearer {key}"},
+            trust_env=False,
+            timeout=300,
+        ) as client:
+            yield RunningService(client, process.pid, data_dir)
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
 
 
 def free_port() -> int:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app.access import queries, service
@@ -16,9 +16,10 @@ from app.core.web.deps import Res
 from app.core.web.form_pages import SEE_OTHER, FormPage, show_form, submit_form
 from app.core.web.forms import SentForm
 from app.core.web.pages import Crumb, build_url, path_of, render_page
+from app.core.web.routes import Router
 from app.core.web.schema_forms import FieldInput, SchemaForm
 
-router = APIRouter()
+router = Router()
 
 NAV = "/keys"
 STEPS = (Crumb("API keys", NAV),)

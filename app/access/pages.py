@@ -4,7 +4,7 @@ from typing import Annotated
 from urllib.parse import parse_qsl, urlencode, urlsplit
 from zoneinfo import available_timezones
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
@@ -20,8 +20,9 @@ from app.core.web.deps import SAFE_METHODS, Res
 from app.core.web.forms import FORM_TYPE, SentForm
 from app.core.web.page_text import find_zone
 from app.core.web.pages import ZONE_COOKIE, build_url, public_url, render_page
+from app.core.web.routes import Router
 
-router = APIRouter()
+router = Router()
 
 A_YEAR_S = 365 * 24 * 3600
 SEE_OTHER = 303

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query, Response
 from sqlalchemy.orm import Session
 
 from app.access import queries, service
@@ -10,16 +10,17 @@ from app.access.deps import ADMIN
 from app.access.idempotency import Idempotent
 from app.access.queries import AuditFilter
 from app.access.schemas import ApiKeyCreate, ApiKeyCreated, ApiKeyPatch, ApiKeyView, AuditEntryView
-from app.core.keyset import PageParams
 from app.core.schemas import Instant, Page
 from app.core.web.deps import Res
+from app.core.web.page_parameters import PageParams
+from app.core.web.routes import Router
 
 PATH = "/keys"
 
 KeyId = Annotated[str, Path(alias="keyId")]
 
-router = APIRouter(prefix=PATH, tags=["access"], dependencies=ADMIN)
-audit_router = APIRouter(prefix="/audit", tags=["access"], dependencies=ADMIN)
+router = Router(prefix=PATH, tags=["access"], dependencies=ADMIN)
+audit_router = Router(prefix="/audit", tags=["access"], dependencies=ADMIN)
 
 
 @router.post("", status_code=201, response_model=ApiKeyCreated)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app.access.deps import ADMIN
@@ -22,9 +22,10 @@ from app.core.web.form_pages import (
 )
 from app.core.web.forms import SentForm
 from app.core.web.pages import Crumb, path_of
+from app.core.web.routes import Router
 from app.core.web.schema_forms import FieldInput, SchemaForm
 
-router = APIRouter()
+router = Router()
 
 NAV = "/agents"
 STEPS = (Crumb("Agents", NAV),)

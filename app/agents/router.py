@@ -2,20 +2,20 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query, Response
 
 from app.access.deps import ADMIN, READ, RUN
 from app.access.idempotency import Idempotent
 from app.agents import queries, service
 from app.agents.schemas import AgentBody, AgentCheck, AgentCreate, AgentPatch, AgentView
 from app.agents.views import agent_view
-from app.core.keyset import PageParams
-from app.core.problem_documents import PROBLEMS
 from app.core.schemas import Page, changed_fields
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch
+from app.core.web.page_parameters import PageParams
+from app.core.web.routes import Router
 
-router = APIRouter(prefix="/agents", tags=["agents"], responses=PROBLEMS)
+router = Router(prefix="/agents", tags=["agents"])
 
 AgentId = Annotated[str, Path(alias="agentId")]
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
@@ -20,10 +20,11 @@ from app.core.web.deps import Res
 from app.core.web.forms import SentForm
 from app.core.web.page_paths import alert_page_path, incident_page_path, rule_page_path
 from app.core.web.pages import Crumb, path_of, render_page
+from app.core.web.routes import Router
 from app.kpis.number_text import format_amount, format_value, format_values
 from app.notifications.delivery_rows import list_delivery_rows
 
-router = APIRouter()
+router = Router()
 
 SEE_OTHER = 303
 AlertId = Annotated[str, Path(alias="alertId")]

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
@@ -16,11 +16,12 @@ from app.core.web.deps import Res
 from app.core.web.forms import FormFields, SentForm
 from app.core.web.page_paths import alert_page_path, rule_page_path
 from app.core.web.pages import build_url, path_of, render_page
+from app.core.web.routes import Router
 from app.notifications.delivery_rows import delivery_rows
 from app.notifications.inbox import announce_inbox, mark_all_read, set_read_at
 from app.notifications.queries import endpoints_of
 
-router = APIRouter()
+router = Router()
 
 SEE_OTHER = 303
 PAGE_SIZE = 25

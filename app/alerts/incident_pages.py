@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
@@ -21,9 +21,10 @@ from app.core.web.deps import Res
 from app.core.web.forms import SentForm, check_form
 from app.core.web.page_paths import alert_page_path, incident_page_path, rule_page_path
 from app.core.web.pages import Crumb, build_url, path_of, reader_zone, render_page
+from app.core.web.routes import Router
 from app.kpis.number_text import format_value
 
-router = APIRouter()
+router = Router()
 
 SEE_OTHER = 303
 PAGE_SIZE = 50

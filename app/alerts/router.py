@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
@@ -32,19 +32,19 @@ from app.alerts.schemas import (
     SilencePatch,
     SilenceView,
 )
-from app.core.keyset import PageParams
-from app.core.problem_documents import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Page, all_fields, changed_fields, view_of_row
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
+from app.core.web.page_parameters import PageParams
+from app.core.web.routes import Router
 from app.notifications.models import Endpoint
 from app.notifications.queries import get_endpoints_by_id
 
-alert_configs = APIRouter(prefix="/alert-configs", tags=["alerts"], responses=PROBLEMS)
-alerts = APIRouter(prefix="/alerts", tags=["alerts"], responses=PROBLEMS)
-incidents = APIRouter(prefix="/incidents", tags=["alerts"], responses=PROBLEMS)
-silences = APIRouter(prefix="/silences", tags=["alerts"], responses=PROBLEMS)
+alert_configs = Router(prefix="/alert-configs", tags=["alerts"])
+alerts = Router(prefix="/alerts", tags=["alerts"])
+incidents = Router(prefix="/incidents", tags=["alerts"])
+silences = Router(prefix="/silences", tags=["alerts"])
 
 RuleId = Annotated[str, Path(alias="alertConfigId")]
 IncidentId = Annotated[str, Path(alias="incidentId")]

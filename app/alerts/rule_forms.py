@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN
@@ -26,11 +26,12 @@ from app.core.web.form_schema import Choices
 from app.core.web.forms import SentForm, check_form
 from app.core.web.page_paths import rule_page_path
 from app.core.web.pages import Crumb, reader_zone
+from app.core.web.routes import Router
 from app.core.web.schema_forms import FieldInput, SchemaForm
 from app.notifications.registry import CHANNELS, IN_APP
 from app.results.run_history import list_agents_with_runs
 
-router = APIRouter()
+router = Router()
 
 NAV = "/alerts"
 STEPS = (Crumb("Alert rules", NAV),)

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Annotated, Any, NamedTuple
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
@@ -32,8 +32,9 @@ from app.core.web.deps import Res
 from app.core.web.forms import SentForm
 from app.core.web.page_paths import alert_page_path, rule_page_path
 from app.core.web.pages import Crumb, build_url, path_of, reader_zone, render_page
+from app.core.web.routes import Router
 
-router = APIRouter()
+router = Router()
 
 SEE_OTHER = 303
 PAGE_SIZE = 50

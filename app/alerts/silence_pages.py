@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
@@ -21,9 +21,10 @@ from app.core.web.form_pages import SEE_OTHER, FormPage, show_form, submit_form
 from app.core.web.form_schema import Choices
 from app.core.web.forms import SentForm
 from app.core.web.pages import Crumb, path_of
+from app.core.web.routes import Router
 from app.core.web.schema_forms import FieldInput, SchemaForm
 
-router = APIRouter()
+router = Router()
 
 NAV: Final = "/inbox"
 SILENCES: Final = "/inbox?tab=silenced"

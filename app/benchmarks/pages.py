@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
@@ -36,10 +36,11 @@ from app.core.web.form_pages import (
 from app.core.web.form_schema import Choices, InputKind
 from app.core.web.forms import SentForm
 from app.core.web.pages import Crumb, path_of
+from app.core.web.routes import Router
 from app.core.web.schema_forms import FieldInput, SchemaForm
 from app.traces.registry import TRACE_SOURCES
 
-router = APIRouter()
+router = Router()
 
 NAV = "/benchmarks"
 STEPS = (Crumb("Benchmarks", NAV),)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query, Response
 
 from app.access.deps import ADMIN, READ
 from app.access.idempotency import Idempotent
@@ -19,14 +19,14 @@ from app.benchmarks.schemas import (
     KpiView,
 )
 from app.benchmarks.views import benchmark_view, benchmark_views
-from app.core.keyset import PageParams
-from app.core.problem_documents import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Page, all_fields, changed_fields
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
+from app.core.web.page_parameters import PageParams
+from app.core.web.routes import Router
 
-router = APIRouter(prefix="/benchmarks", tags=["benchmarks"], responses=PROBLEMS)
+router = Router(prefix="/benchmarks", tags=["benchmarks"])
 
 BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
 KpiId = Annotated[str, Path(alias="kpiId")]

@@ -2,18 +2,18 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 
 from app.access.deps import ADMIN, READ
 from app.benchmarks.queries import get_benchmark
 from app.benchmarks.schemas import BaselineConfig
 from app.comparison import baselines, power
 from app.comparison.schemas import BaselinePin, BaselineView, PinnedView, PowerRequest, PowerView
-from app.core.problem_documents import PROBLEMS
 from app.core.schemas import Page
 from app.core.web.deps import Res
+from app.core.web.routes import Router
 
-router = APIRouter(prefix="/benchmarks", tags=["benchmarks"], responses=PROBLEMS)
+router = Router(prefix="/benchmarks", tags=["benchmarks"])
 
 BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
 

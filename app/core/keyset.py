@@ -9,9 +9,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from fastapi import Depends, Query
 from sqlalchemy import BigInteger, ColumnElement, Integer, Select, bindparam, literal, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.elements import KeyedColumnElement
@@ -45,25 +44,10 @@ class BadCursor(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class PageQuery:
-    """The requested page: `?limit=50&cursor=…`."""
+    """The requested page: at most `limit` items, from `cursor` on; from the first without one."""
 
     limit: int = DEFAULT_LIMIT
     cursor: str | None = None
-
-
-async def _page_params(
-    limit: Annotated[
-        int, Query(ge=1, le=MAX_LIMIT, description="Maximum number of items.")
-    ] = DEFAULT_LIMIT,
-    cursor: Annotated[
-        str | None,
-        Query(max_length=MAX_CURSOR, description="`nextCursor` of the previous page."),
-    ] = None,
-) -> PageQuery:
-    return PageQuery(limit, cursor)
-
-
-PageParams = Annotated[PageQuery, Depends(_page_params)]
 
 
 class PageRows(NamedTuple, Generic[T]):

@@ -2,9 +2,9 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar, cast
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -40,16 +40,23 @@ _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]", re.ASCII)
 
 
 def _iter_nodes(schema: Any) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
-    """Every typed node below a core schema, with its container and key."""
+    """Every typed node below a core schema that is not yet marked, with its container and key."""
     members: Any = ()
     if isinstance(schema, dict):
         members = [(k, v) for k, v in schema.items() if k not in ("metadata", "serialization")]
     elif isinstance(schema, list | tuple):
-        members = list(enumerate(schema))
+        members = enumerate(schema)
     for key, value in members:
-        yield from _iter_nodes(value)
         if isinstance(value, dict) and isinstance(value.get("type"), str):
-            yield schema, key, value
+            if not value.get("metadata", {}).get(_STRICT_MARK):
+                yield from _iter_nodes(value)
+                yield schema, key, value
+        else:
+            yield from _iter_nodes(value)
+
+
+def _marked(node: Mapping[str, Any]) -> dict[str, Any]:
+    return {**node, "metadata": {**node.get("metadata", {}), _STRICT_MARK: True}}
 
 
 def _strict_integer(node: dict[str, Any]) -> dict[str, Any]:
@@ -111,14 +118,16 @@ class WireModel(BaseModel):
         cls, source: type[BaseModel], handler: GetCoreSchemaHandler, /
     ) -> CoreSchema:
         schema = handler(source)
-        for holder, key, node in list(_iter_nodes(schema)):
-            tighten = _STRICTER.get(node["type"])
-            # A nested model appears once per use, already changed after the first: the mark prevents
-            # a second wrapping.
-            if tighten and not node.get("metadata", {}).get(_STRICT_MARK):
-                marked = {**node, "metadata": {**node.get("metadata", {}), _STRICT_MARK: True}}
-                holder[key] = tighten(marked)
-        return schema
+        nodes = list(_iter_nodes(schema))
+        for holder, key, node in nodes:
+            if tighten := _STRICTER.get(node["type"]):
+                holder[key] = tighten(_marked(node))
+        # A nested model appears once per use, already changed after the first: the mark prevents a
+        # second wrapping, and another walk through the model. What the model only refers to is put
+        # in its place later.
+        if any(node["type"] == "definition-ref" for _, _, node in nodes):
+            return schema
+        return cast("CoreSchema", _marked(schema))
 
 
 class Page(WireModel, Generic[T]):

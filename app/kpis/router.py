@@ -3,15 +3,15 @@
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from app.access.deps import READ
 from app.core.errors import ErrorItem, Invalid
-from app.core.keyset import PageParams
-from app.core.problem_documents import PROBLEMS
 from app.core.schemas import Instant, Page
 from app.core.strict_json import escape_pointer_step
 from app.core.web.deps import Res
+from app.core.web.page_parameters import PageParams
+from app.core.web.routes import Router
 from app.formula import (
     by_reference,
     compile_formula,
@@ -31,7 +31,7 @@ from app.kpis.schemas import (
     KpiValueView,
 )
 
-router = APIRouter(tags=["KPIs"], responses=PROBLEMS)
+router = Router(tags=["KPIs"])
 
 
 @router.get("/kpi-history", dependencies=READ)

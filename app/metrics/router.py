@@ -1,13 +1,11 @@
 """HTTP routes of metrics."""
 
-from fastapi import APIRouter
-
 from app.access.deps import READ
-from app.core.problem_documents import PROBLEMS
+from app.core.web.routes import Router
 from app.metrics.registry import METRICS, options_of
 from app.metrics.schemas import BrokenPluginView, MetricCatalogue, MetricOptionView, MetricView
 
-router = APIRouter(prefix="/metrics", tags=["metrics"], responses=PROBLEMS)
+router = Router(prefix="/metrics", tags=["metrics"])
 
 
 @router.get("", dependencies=READ)

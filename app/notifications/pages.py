@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app.access.deps import ADMIN, READ, RUN
@@ -14,6 +14,7 @@ from app.core.web.deps import Res
 from app.core.web.form_pages import SEE_OTHER, FormPage, show_form, submit_form
 from app.core.web.forms import SentForm
 from app.core.web.pages import Crumb, path_of, render_page
+from app.core.web.routes import Router
 from app.core.web.schema_forms import FieldInput, SchemaForm
 from app.notifications import endpoints, queries, service
 from app.notifications.registry import CHANNELS, require_target
@@ -21,7 +22,7 @@ from app.notifications.rules import DeliveryStatus
 from app.notifications.schemas import DAY_S, EndpointBody, EndpointPatch
 from app.notifications.types import DeliveryTarget
 
-router = APIRouter()
+router = Router()
 
 NAV = "/endpoints"
 STEPS = (Crumb("Endpoints", NAV),)

@@ -3,17 +3,18 @@
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN
 from app.access.idempotency import Idempotent
-from app.core.keyset import PageParams, PageQuery
-from app.core.problem_documents import PROBLEMS
+from app.core.keyset import PageQuery
 from app.core.resources import Resources
 from app.core.schemas import Page, view_of_row
 from app.core.web.deps import Hub, Res
+from app.core.web.page_parameters import PageParams
+from app.core.web.routes import Router
 from app.core.web.sse import EventSnapshot, stream_events
 from app.notifications import endpoints, inbox, queries, service
 from app.notifications.models import Delivery, Endpoint, Notification
@@ -37,9 +38,9 @@ EndpointId = Annotated[str, Path(alias="endpointId")]
 DeliveryId = Annotated[str, Path(alias="deliveryId")]
 
 
-inbox_router = APIRouter(prefix="/notifications", tags=["notifications"], responses=PROBLEMS)
-endpoints_router = APIRouter(prefix="/endpoints", tags=["notifications"], responses=PROBLEMS)
-deliveries_router = APIRouter(prefix="/deliveries", tags=["notifications"], responses=PROBLEMS)
+inbox_router = Router(prefix="/notifications", tags=["notifications"])
+endpoints_router = Router(prefix="/endpoints", tags=["notifications"])
+deliveries_router = Router(prefix="/deliveries", tags=["notifications"])
 
 
 @inbox_router.get("", dependencies=READ)

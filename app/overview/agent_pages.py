@@ -5,7 +5,7 @@ The forms of agents are in `app.agents.pages`, which knows no runs.
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 
 from app.access.deps import READ, RUN
 from app.agents import queries
@@ -17,9 +17,10 @@ from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.pages import build_url, path_of, render_page
+from app.core.web.routes import Router
 from app.overview.pages import read_grid_cells
 
-router = APIRouter()
+router = Router()
 
 PAGE_SIZE = 50
 

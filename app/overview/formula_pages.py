@@ -2,7 +2,7 @@
 
 from typing import Annotated, NamedTuple
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from app.access.deps import READ
 from app.agents.queries import list_agents
@@ -12,6 +12,7 @@ from app.benchmarks.rules import name_of_benchmark
 from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.web.deps import Res
 from app.core.web.pages import path_of, render_page
+from app.core.web.routes import Router
 from app.formula import FormulaPart, Reference, compile_formula, explain_parts, help_document
 from app.kpis.number_text import format_number
 from app.metrics.registry import column_of
@@ -20,7 +21,7 @@ from app.results.queries import get_run, list_run_metrics
 from app.results.rules import RunStatus
 from app.results.run_list import DEFAULT_SORT, RunListFilter, search_runs
 
-router = APIRouter()
+router = Router()
 
 LISTED_RUNS = 30
 # The names of formulas that differ from those of the stored aggregates.

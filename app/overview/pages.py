@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from markupsafe import Markup
 from sqlalchemy.orm import Session
 
@@ -12,13 +12,14 @@ from app.comparison.change_text import describe_change, format_amount, format_va
 from app.core.web.charts import sparkline
 from app.core.web.deps import Res
 from app.core.web.pages import render_page
+from app.core.web.routes import Router
 from app.kpis.verdict_types import ValueVerdict
 from app.overview import queries, rules
 from app.overview.router import DAY_HOURS, Hours
 from app.overview.schemas import HeadlineKpi, Overview, OverviewCell
 from app.statistics.verdict_rules import Scale, Verdict
 
-router = APIRouter()
+router = Router()
 
 PERIODS = ((24, "24 h"), (24 * 7, "7 days"), (24 * 30, "30 days"))
 _NEWS = (Verdict.REGRESSED, rules.FAILED, Verdict.INVALID, Verdict.IMPROVED)

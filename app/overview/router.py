@@ -3,16 +3,16 @@
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from app.access.deps import READ
-from app.core.problem_documents import PROBLEMS
 from app.core.web.deps import Res
+from app.core.web.routes import Router
 from app.overview import queries
 from app.overview.schemas import Overview
 from app.overview.system import SystemView, read_system
 
-router = APIRouter(prefix="/overview", tags=["overview"], responses=PROBLEMS)
+router = Router(prefix="/overview", tags=["overview"])
 
 DAY_HOURS, MAX_HOURS = 24, 24 * 366
 

@@ -1,15 +1,16 @@
 """Pages of the service itself: its state, and the plugins that it has."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from app.access.deps import READ
 from app.core.web.deps import Res
 from app.core.web.pages import render_page
+from app.core.web.routes import Router
 from app.metrics.registry import METRICS
 from app.overview.providers import loaded_plugins
 from app.overview.system import read_system
 
-router = APIRouter()
+router = Router()
 
 
 @router.get("/system", dependencies=READ)

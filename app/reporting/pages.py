@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from markupsafe import Markup
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -18,6 +18,7 @@ from app.benchmarks.rules import name_of_benchmark
 from app.core.web.charts import TrendLimit, trend_chart
 from app.core.web.deps import Res
 from app.core.web.pages import Crumb, build_url, path_of, reader_zone, render_page
+from app.core.web.routes import Router
 from app.kpis.models import KpiHistory
 from app.kpis.number_text import format_number
 from app.results.kpi_trend import (
@@ -28,7 +29,7 @@ from app.results.kpi_trend import (
     trend_points,
 )
 
-router = APIRouter()
+router = Router()
 
 BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
 KpiId = Annotated[str, Path(alias="kpi")]

@@ -2,19 +2,19 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query, Response
 from fastapi.responses import HTMLResponse
 
 from app.access.deps import READ
 from app.core.errors import Invalid
-from app.core.problem_documents import PROBLEMS
 from app.core.web.deps import Res
+from app.core.web.routes import Router
 from app.reporting import plots
 from app.reporting.report_data import load_report
 from app.reporting.run_report import html_report
 from app.reporting.stored_api import StoredApi
 
-router = APIRouter(prefix="/benchmark-runs", tags=["benchmark runs"], responses=PROBLEMS)
+router = Router(prefix="/benchmark-runs", tags=["benchmark runs"])
 
 SVG = "image/svg+xml"
 

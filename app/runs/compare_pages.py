@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from app.access.deps import READ
 from app.comparison import stored_run_comparison
@@ -12,11 +12,12 @@ from app.comparison.schemas import Comparison, FlippedItem
 from app.core.errors import Invalid
 from app.core.web.deps import Res
 from app.core.web.pages import build_url, path_of, render_page
+from app.core.web.routes import Router
 from app.kpis.number_text import format_number
 from app.kpis.verdict_types import ValueVerdict
 from app.results.queries import get_run
 
-router = APIRouter()
+router = Router()
 
 PAIR = 2
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
@@ -16,6 +16,7 @@ from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
 from app.core.web.deps import Res
 from app.core.web.forms import SentForm
 from app.core.web.pages import build_url, path_of, render_page
+from app.core.web.routes import Router
 from app.results import run_list
 from app.results.queries import get_run
 from app.results.rules import RunStatus, TriggerType
@@ -23,7 +24,7 @@ from app.results.run_list import DEFAULT_SORT, SORT_KEYS, RunListFilter
 from app.runs import retention, run_page, service
 from app.statistics.verdict_rules import Verdict
 
-router = APIRouter()
+router = Router()
 
 SEE_OTHER = 303
 PAGE_SIZE = 50

@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import Depends, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
 from app.access.idempotency import Idempotent
 from app.comparison import stored_run_comparison
 from app.comparison.schemas import CategoryValues, Comparison
-from app.core.keyset import PageParams
-from app.core.problem_documents import PROBLEMS
 from app.core.schemas import Instant, Page, ShortText
 from app.core.web.deps import Hub, Res
+from app.core.web.page_parameters import PageParams
+from app.core.web.routes import Router
 from app.core.web.sse import EventSnapshot, stream_events
 from app.kpis.queries import get_kpis_of_run
 from app.kpis.schemas import KpiValueView
@@ -42,7 +42,7 @@ from app.runs.schemas import (
 from app.statistics.verdict_rules import Verdict
 from app.traces.models import CollectedTrace
 
-router = APIRouter(prefix="/benchmark-runs", tags=["benchmark runs"], responses=PROBLEMS)
+router = Router(prefix="/benchmark-runs", tags=["benchmark runs"])
 
 COLUMNS = RunView.model_fields.keys() - {"results", "write_back"}
 

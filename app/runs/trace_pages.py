@@ -3,7 +3,7 @@
 import json
 from typing import Annotated, Any, NamedTuple
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from app.access.deps import READ
@@ -13,6 +13,7 @@ from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.text import cut_middle
 from app.core.web.deps import Res
 from app.core.web.pages import Crumb, path_of, render_page
+from app.core.web.routes import Router
 from app.core.web.text_diff import TextDiff, compare_texts
 from app.harness.transcript import Transcript, TranscriptMessage, TranscriptStep
 from app.kpis.number_text import format_number
@@ -22,7 +23,7 @@ from app.results.queries import get_run, get_trace
 from app.results.trace_list import TraceListFilter
 from app.traces.models import CollectedTrace
 
-router = APIRouter()
+router = Router()
 
 PAGE_SIZE = 50
 # A page must stay readable and quick whatever an agent wrote.

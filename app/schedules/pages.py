@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
@@ -24,13 +24,14 @@ from app.core.web.form_pages import (
 )
 from app.core.web.forms import SentForm
 from app.core.web.pages import Crumb, path_of, reader_zone, render_page
+from app.core.web.routes import Router
 from app.core.web.schema_forms import FieldInput, SchemaForm
 from app.schedules import firing, queries, service
 from app.schedules.models import ScheduleConfig
 from app.schedules.schedule_view import preview_of_schedule, preview_typed, show_fires
 from app.schedules.schemas import ScheduleCreate, SchedulePatch, ScheduleView
 
-router = APIRouter()
+router = Router()
 
 NAV = "/schedules"
 STEPS = (Crumb("Schedules", NAV),)

@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query, Response
 
 from app.access.deps import ADMIN, READ, RUN
 from app.access.idempotency import Idempotent
-from app.core.keyset import PageParams
-from app.core.problem_documents import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Page, all_fields, changed_fields, view_of_row
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
+from app.core.web.page_parameters import PageParams
+from app.core.web.routes import Router
 from app.schedules import daily_summary, firing, preview, queries, service
 from app.schedules.models import ScheduleFire
 from app.schedules.rules import SKIP_DETAILS, FireSkipReason, FireStatus
@@ -28,8 +28,8 @@ from app.schedules.schemas import (
     ScheduleView,
 )
 
-router = APIRouter(prefix="/schedule-configs", tags=["schedules"], responses=PROBLEMS)
-summary_router = APIRouter(tags=["schedules"], responses=PROBLEMS)
+router = Router(prefix="/schedule-configs", tags=["schedules"])
+summary_router = Router(tags=["schedules"])
 
 ScheduleId = Annotated[str, Path(alias="scheduleId")]
 

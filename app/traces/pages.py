@@ -2,7 +2,7 @@
 
 from typing import IO, Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 from starlette.datastructures import FormData, UploadFile
@@ -15,12 +15,13 @@ from app.core.web.deps import Res
 from app.core.web.form_pages import SEE_OTHER
 from app.core.web.forms import check_form, errors_by_field
 from app.core.web.pages import path_of, render_page
+from app.core.web.routes import Router
 from app.core.web.uploads import iter_lines
 from app.traces import queries, service
 from app.traces.imports import read_results
 from app.traces.schemas import UploadForm
 
-router = APIRouter()
+router = Router()
 
 NAV = "/datasets"
 PAGE_SIZE = 50

@@ -4,14 +4,14 @@ import json
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query, Response
 
 from app.access.deps import READ, RUN
 from app.access.idempotency import Idempotent, IdempotentCreate
-from app.core.keyset import PageParams
-from app.core.problem_documents import PROBLEMS
 from app.core.schemas import Identifier, Page, ShortText
 from app.core.web.deps import Res
+from app.core.web.page_parameters import PageParams
+from app.core.web.routes import Router
 from app.core.web.uploads import JsonUpload, NdjsonUpload, UploadedBody, iter_lines
 from app.traces import queries, service
 from app.traces.execution.items import item_of
@@ -19,7 +19,7 @@ from app.traces.imports import read_results
 from app.traces.ndjson import parse_trace
 from app.traces.schemas import DatasetItemView, LocalDatasetView
 
-router = APIRouter(prefix="/local-datasets", tags=["local datasets"], responses=PROBLEMS)
+router = Router(prefix="/local-datasets", tags=["local datasets"])
 
 DatasetId = Annotated[str, Path(alias="datasetId")]
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app.access.deps import ADMIN, READ
@@ -15,11 +15,12 @@ from app.core.web.form_pages import SEE_OTHER, FormPage, show_form, submit_form
 from app.core.web.form_schema import InputKind
 from app.core.web.forms import SentForm
 from app.core.web.pages import Crumb, path_of, public_url, render_page
+from app.core.web.routes import Router
 from app.core.web.schema_forms import FieldInput, SchemaForm
 from app.triggers import queries, secrets
 from app.triggers.schemas import LangfuseSecretCreate
 
-router = APIRouter()
+router = Router()
 
 NAV: Final = "/triggers"
 STEPS: Final = (Crumb("Triggers", NAV),)

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import Depends, Path, Query, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
@@ -11,12 +11,13 @@ from sqlalchemy.orm import Session
 from app.access.deps import ADMIN, READ
 from app.access.idempotency import Idempotent
 from app.benchmarks.queries import get_benchmark
-from app.core.keyset import PageParams
 from app.core.problem_documents import PROBLEMS
 from app.core.schemas import Page
 from app.core.strict_json import parse_json
 from app.core.web.deps import Res
+from app.core.web.page_parameters import PageParams
 from app.core.web.request_body import RawBody
+from app.core.web.routes import Router
 from app.triggers import queries, secrets, service
 from app.triggers.rules import TriggerEventStatus, TriggerEventType, parse_langfuse_event
 from app.triggers.schemas import (
@@ -35,17 +36,17 @@ BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
 SecretId = Annotated[str, Path(alias="secretId")]
 
 
-webhooks = APIRouter(prefix="/webhooks", tags=["triggers"], responses=PROBLEMS)
-webhook_secrets = APIRouter(
+webhooks = Router(prefix="/webhooks", tags=["triggers"])
+webhook_secrets = Router(
     prefix="/benchmarks/{benchmarkId}/webhook-secrets",
     tags=["triggers"],
     responses=PROBLEMS,
     dependencies=ADMIN,
 )
-langfuse_secrets = APIRouter(
+langfuse_secrets = Router(
     prefix="/langfuse-secrets", tags=["triggers"], responses=PROBLEMS, dependencies=ADMIN
 )
-events = APIRouter(
+events = Router(
     prefix="/trigger-events",
     tags=["triggers"],
     responses=PROBLEMS,

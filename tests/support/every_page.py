@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Final
 
-from fastapi.routing import APIRoute
 from sqlalchemy.orm import Session
 
 from app.access.models import ApiKey
 from app.alerts.models import AlertSilence
 from app.api import PAGES
+from app.core.web.routes import DeclaredRoute
 from app.results.models import BenchmarkRun
 from app.traces.models import LocalDataset
 from tests.support.page_data import HOSTILE, write_month, write_schedule, write_traces
@@ -50,11 +50,11 @@ STATES: Final = (
 )  # fmt: skip
 
 
-def iter_page_routes(method: str = "GET") -> Iterator[APIRoute]:
-    """The routes of pages, or those of their forms."""
+def iter_page_routes() -> Iterator[DeclaredRoute]:
+    """The routes of pages without their forms."""
     for router in PAGES:
         for route in router.routes:
-            if isinstance(route, APIRoute) and method in (route.methods or ()):
+            if route.method == "GET":
                 yield route
 
 

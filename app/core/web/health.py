@@ -4,11 +4,12 @@ from typing import Any, Literal
 
 import anyio
 import anyio.to_thread
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from app.core.db import Database, DatabaseUnavailable
 from app.core.problem_documents import PROBLEMS
 from app.core.schemas import WireModel
+from app.core.web.routes import Router
 
 READY_TIMEOUT_S = 2.0
 
@@ -45,7 +46,7 @@ class HealthProbe:
         self.db.dispose()
 
 
-router = APIRouter(tags=["service"])
+router = Router(tags=["service"])
 
 
 UNREADY: dict[int | str, dict[str, Any]] = {503: PROBLEMS[503]}

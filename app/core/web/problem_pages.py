@@ -8,14 +8,13 @@ import inspect
 import pkgutil
 import sys
 
-from fastapi import APIRouter
-
 from app.core.errors import AppError, NotFound
 from app.core.problem_documents import PROBLEMS, problem_title
 from app.core.registry import suggest_names
 from app.core.schemas import WireModel
+from app.core.web.routes import Router
 
-router = APIRouter(tags=["service"], responses={404: PROBLEMS[404]})
+router = Router(tags=["service"], responses={404: PROBLEMS[404]})
 
 
 class ProblemKind(WireModel):

@@ -2,18 +2,15 @@
 
 from collections.abc import Callable
 from functools import wraps
-from http import HTTPStatus
 from inspect import iscoroutinefunction
 from typing import Any
 
-from fastapi import APIRouter, Response
-from fastapi.routing import APIRoute
+from fastapi import Response
 from pydantic import BaseModel
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _HEADERS = "mosaico.headers"
-_SERIALIZES = "writes_json"
 
 
 def add_header(scope: Scope, name: str, value: str) -> None:
@@ -42,19 +39,12 @@ class ResponseHeadersMiddleware:
         return await self.app(scope, receive, send_with_headers)
 
 
-def serialize_in_threads(router: APIRouter) -> APIRouter:
-    """Make the routes of a router render their views as JSON in the thread that runs them.
+def serialize_in_thread(endpoint: Callable[..., Any], status: int) -> Callable[..., Any]:
+    """Make an endpoint render its view as JSON in the thread that runs it.
 
-    FastAPI itself would take a second thread to validate each view against the declared type,
-    which the type checker has already done, and render it on the event loop.
+    FastAPI itself would take a second thread to validate the view against the declared type, which
+    the type checker has already done, and render it on the event loop.
     """
-    for route in router.routes:
-        if isinstance(route, APIRoute) and not hasattr(route.endpoint, _SERIALIZES):
-            route.endpoint = _serialize_response(route.endpoint, route.status_code or HTTPStatus.OK)
-    return router
-
-
-def _serialize_response(endpoint: Callable[..., Any], status: int) -> Callable[..., Any]:
     if iscoroutinefunction(endpoint):
         return endpoint
 
@@ -66,5 +56,4 @@ def _serialize_response(endpoint: Callable[..., Any], status: int) -> Callable[.
         body = view.model_dump_json(by_alias=True)
         return Response(body, status_code=status, media_type="application/json")
 
-    setattr(serialize, _SERIALIZES, True)
     return serialize

@@ -5,7 +5,7 @@ import threading
 from typing import Any, Final
 
 import structlog
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
@@ -13,6 +13,7 @@ from app.access.deps import RUN
 from app.core.errors import AppError, NotFound, TooLarge, Unavailable
 from app.core.problem_documents import PROBLEMS, SlowRequest, TooManyRequests
 from app.core.resources import Resources
+from app.core.web.routes import Router
 from app.core.web.uploads import MEMORY_BYTES, read_content_type, receive_body
 from app.traces.otel.decoding import UndecodableBody
 from app.traces.otel.export_body import (
@@ -28,7 +29,7 @@ from app.traces.otel.service import encode_spans, store_spans
 
 log = structlog.stdlib.get_logger(__name__)
 
-router = APIRouter(tags=["opentelemetry"], responses=PROBLEMS)
+router = Router(tags=["opentelemetry"], responses=PROBLEMS)
 
 TRACES_PATH: Final = "/v1/traces"
 UNSUPPORTED_PATHS: Final = ("/v1/logs", "/v1/metrics")

@@ -14,13 +14,14 @@ from sqlalchemy.orm import Session
 
 from app.core.bulk_copy import copy_encoded_file, encode_row
 from app.core.text import replace_unstorable
-from app.core.web.uploads import MEMORY_BYTES
 from app.traces.models import OtelSpan, OtelTrace
 from app.traces.otel.facts import FactReader
 from app.traces.otel.spans import RejectedSpan, Span, dump_content
 
 TRACES_PER_BATCH: Final = 500
 MAX_REASONS: Final = 3
+# An encoded export is in memory up to this size, and in a file above it.
+MEMORY_BYTES: Final = 1024**2
 
 _NANOSECONDS = struct.Struct(">q")
 # The binary form of jsonb is its version and the text.

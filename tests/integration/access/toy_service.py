@@ -100,7 +100,7 @@ def toy_app(resources: Resources, workshop: Workshop) -> FastAPI:
     )
     app.state.resources = resources
     app.include_router(router)
-    app.include_router(api_keys)
+    api_keys.add_to(app.router)
     problem_documents.install(app)
 
     @app.post("/careless")

@@ -15,11 +15,11 @@ from app.api import PREFIX
 from app.core.db import Database, DatabaseUnavailable
 from app.core.encryption import SecretBox
 from app.core.errors import Conflict, ErrorItem, Invalid
-from app.core.keyset import PageParams
 from app.core.problem_documents import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Identifier, JsonObject, Page, ShortText, WireModel
 from app.core.web.deps import Hub
+from app.core.web.page_parameters import PageParams
 from app.core.web.sse import EventSnapshot, stream_events
 from app.main import create_app
 
