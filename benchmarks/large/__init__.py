@@ -5,11 +5,12 @@
 
 from collections.abc import Callable, Iterator
 
-from benchmarks.large import run, start
+from benchmarks.large import run, schedules, start
 from benchmarks.result_rows import BenchRow
 
 # To add a part: a module in this folder with `measure() -> Iterator[BenchRow]`, and a line here.
 PARTS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "run": run.measure,
+    "schedules": schedules.measure,
     "start": start.measure,
 }
