@@ -2,18 +2,15 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine
 from functools import cache
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import NamedTuple, Protocol, Self
 
 import anyio
 
 from app.core.http.throttle import MAX_IN_FLIGHT
 from app.llm.errors import LlmError
 from app.llm.types import BatchResponse, RequestBatch
-
-T = TypeVar("T")
 
 
 class BatchCompleter(Protocol):
@@ -113,11 +110,6 @@ class CompletionPool:
         # The tasks must have ended before their connections are closed.
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._client.close()
-
-
-def run_in_model_loop(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the event loop of model requests and wait for it."""
-    return asyncio.run_coroutine_threadsafe(coroutine, model_event_loop()).result()
 
 
 @cache

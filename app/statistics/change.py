@@ -365,11 +365,3 @@ def satterthwaite(share: FloatArray) -> float:
     """
     weights = share**2 / (1 - share)
     return float(1 / ((share**2).sum() + weights.sum() ** 2 - (weights**2).sum()))
-
-
-def units_to_decide(alpha: float) -> int:
-    """The fewest units of equal size whose largest possible change has p < alpha."""
-    count = 2
-    while 2 * special.stdtr(count - 1, -math.sqrt(count * (count - 1))) >= alpha:
-        count += 1
-    return count

@@ -6,7 +6,6 @@ answer requests and the command line import it.
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,18 +16,11 @@ class Interval:
     high: float
 
 
-def wilson_interval(successes: int, trials: int, *, confidence: float = 0.95) -> Interval:
-    """The score interval of a proportion; [0, 1] without trials.
+def score_interval(share: float, trials: float, quantile: float) -> Interval:
+    """Wilson's interval of a share; `trials` may be an effective number, which is no integer.
 
     Source: Wilson 1927; equals scipy's `proportion_ci(method="wilson")` within 1e-12.
     """
-    if trials == 0:
-        return Interval(low=0.0, high=1.0)
-    return score_interval(successes / trials, trials, NormalDist().inv_cdf((1 + confidence) / 2))
-
-
-def score_interval(share: float, trials: float, quantile: float) -> Interval:
-    """Wilson's interval of a share; `trials` may be an effective number, which is no integer."""
     z2 = quantile**2
     center = (share + z2 / (2 * trials)) / (1 + z2 / trials)
     half_width = math.sqrt(share * (1 - share) / trials * z2 + (z2 / (2 * trials)) ** 2) / (

@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-# "A month" is this number of runs.
-RUNS_PER_MONTH = 30
 # A reference has at most this number of runs.
 MAX_REFERENCE = 60
 WINDOWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 21, 25, 30)

@@ -76,13 +76,6 @@ class Crumb(NamedTuple):
     url: str
 
 
-class ErrorAdvice(NamedTuple):
-    """What the page of an error adds to its message: a link to what the reader can do."""
-
-    text: str
-    url: str
-
-
 # Sets of the application that only its entry point knows.
 InboxCount = Callable[[Resources], int]
 
@@ -138,11 +131,6 @@ def render_page(
     if status == HTTPStatus.OK and request.headers.get("if-none-match") == tag:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     return HTMLResponse(html, status, headers=headers)
-
-
-def render_fragment(template: str, **context: Any) -> Markup:
-    """A part of a page."""
-    return Markup(environment().get_template(template).render(**context))  # noqa: S704 - escaped
 
 
 def render_error(request: Request, error: AppError) -> Response:

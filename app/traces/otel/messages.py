@@ -8,7 +8,6 @@ from app.core.strict_json import parse_finite_json
 
 ASSISTANT_ROLES: Final = frozenset({"assistant", "ai", "model"})
 USER_ROLES: Final = frozenset({"user", "human"})
-TOOL_ROLES: Final = frozenset({"tool", "function"})
 REDACTED: Final = "__REDACTED__"
 
 # Classes of LangChain, whose serialized messages name no role.

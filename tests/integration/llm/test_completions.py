@@ -1,9 +1,10 @@
 """Requests to a model server: request bodies, responses and retries."""
 
+import asyncio
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pytest
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -13,7 +14,7 @@ from app.core.errors import Invalid
 from app.core.http.async_client import outbound_async_client
 from app.core.http.network_policy import PRIVATE_SERVERS, PUBLIC_ONLY, RefusedAddress
 from app.core.http.throttle import AsyncThrottle
-from app.llm.completion_pool import run_in_model_loop
+from app.llm.completion_pool import model_event_loop
 from app.llm.completions import CompletionClient, new_client, open_completions
 from app.llm.conversation import Usage
 from app.llm.errors import (
@@ -77,6 +78,13 @@ class FakeSleep:
 
     def clock(self) -> float:
         return sum(self.seconds)
+
+
+T = TypeVar("T")
+
+
+def run_in_model_loop(coroutine: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run_coroutine_threadsafe(coroutine, model_event_loop()).result()
 
 
 class BlockingClient:

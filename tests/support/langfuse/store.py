@@ -127,10 +127,6 @@ class Store:
         """The real number of rows of a page, which can be smaller than the limit."""
         return max(limit - self.rows_missing_per_page, min(limit, 1))
 
-    def dataset_with_id(self, dataset_id: str) -> Dataset | None:
-        matches = (dataset for dataset in self.datasets.values() if dataset.id == dataset_id)
-        return next(matches, None)
-
     def summaries(self) -> Iterator[ExperimentSummary]:
         """The experiments of OTel spans, without runs that are linked by run items."""
         for runs in self.runs_by_id("otel").values():

@@ -15,7 +15,6 @@ from app.statistics.change import (
     compare_passes,
     paired_change_test,
     satterthwaite,
-    units_to_decide,
     unpaired_change_test,
 )
 from app.statistics.trials import skewness_of_blocks
@@ -138,7 +137,7 @@ def test_paired_change__too_few_units_cannot_decide(units: int) -> None:
 
 
 def test_paired_change__four_units_are_the_fewest_that_decide() -> None:
-    assert units_to_decide(0.05) == MIN_UNITS == 4
+    assert MIN_UNITS == 4
     assert change_of([-0.9, -0.8, -0.85, -0.9]).can_decide
 
 

@@ -6,32 +6,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.statistics.intervals import Interval, unseen_share, wilson_interval
+from app.statistics.intervals import score_interval, unseen_share
 from tests.support.references import IN_ONE_PROCESS, Reference
 
 pytestmark = IN_ONE_PROCESS
 stats = Reference("scipy.stats")
 
 
-def test_wilson_interval__of_one_half() -> None:
+# The 97.5 % quantile of the normal distribution.
+Z = 1.959963984540054
+
+
+def test_score_interval__of_one_half() -> None:
     # p = 1/2: the middle stays 1/2 and half = z / (2 sqrt(n + z²)).
-    z = 1.959963984540054
-    interval = wilson_interval(5, 10)
-    assert interval.low == pytest.approx(0.5 - z / (2 * math.sqrt(10 + z * z)), rel=1e-12)
-    assert interval.high == pytest.approx(0.5 + z / (2 * math.sqrt(10 + z * z)), rel=1e-12)
+    interval = score_interval(0.5, 10, Z)
+    assert interval.low == pytest.approx(0.5 - Z / (2 * math.sqrt(10 + Z * Z)), rel=1e-12)
+    assert interval.high == pytest.approx(0.5 + Z / (2 * math.sqrt(10 + Z * Z)), rel=1e-12)
 
 
-def test_wilson_interval__ends_at_zero_and_one() -> None:
-    assert wilson_interval(0, 10).low == 0.0
-    assert wilson_interval(10, 10).high == 1.0
-    assert wilson_interval(0, 0) == Interval(low=0.0, high=1.0)
+def test_score_interval__ends_at_zero_and_one() -> None:
+    assert score_interval(0.0, 10, Z).low == 0.0
+    assert score_interval(1.0, 10, Z).high == 1.0
 
 
 @given(st.integers(min_value=1, max_value=500), st.data())
-def test_wilson_interval__equals_scipy(n: int, data: st.DataObject) -> None:
+def test_score_interval__equals_scipy(n: int, data: st.DataObject) -> None:
     k = data.draw(st.integers(min_value=0, max_value=n))
     reference = stats.binomtest(k, n).proportion_ci(method="wilson")
-    interval = wilson_interval(k, n)
+    interval = score_interval(k / n, n, Z)
     assert interval.low == pytest.approx(reference.low, abs=1e-12)
     assert interval.high == pytest.approx(reference.high, abs=1e-12)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from app.statistics.change import UnitInfluences
-from app.statistics.intervals import Interval, wilson_interval
+from app.statistics.intervals import Interval, score_interval
 from app.statistics.value_interval import ValueEstimate, estimate_value, resampled_value
 
 
@@ -37,7 +37,7 @@ def interval_of(estimate: ValueEstimate) -> Interval:
 @pytest.mark.parametrize("passed", [23, 29, 32, 37])
 def test_estimate_value__single_passes_have_wilson_intervals(passed: int) -> None:
     interval = interval_of(mean_of([1.0] * passed + [0.0] * (37 - passed), passes=37))
-    expected = wilson_interval(passed, 37)
+    expected = score_interval(passed / 37, 37, 1.959963984540054)
     assert (interval.low, interval.high) == pytest.approx((expected.low, expected.high))
 
 
