@@ -62,7 +62,7 @@ def _purge(older_than: int, benchmark: str | None, *, yes: bool, dry_run: bool) 
     with opened_resources(load_settings(), name="mosaico-purge", pool_size=1) as res:
         with res.db.read() as session:
             cutoff = trusted_now(session, utc_now()) - timedelta(days=older_than)
-            old = count_runs_before(session, cutoff, benchmark_id=benchmark)
+        old = count_runs_before(res.db, cutoff, benchmark_id=benchmark)
         summary = (
             f"{old.runs} runs with {old.traces} traces ended before {cutoff:%Y-%m-%d %H:%M} UTC"
         )

@@ -43,8 +43,8 @@ def status(output: Format = OutputFormat.TABLE) -> None:
     """
     from app.core.key_rotation import count_key_usage
 
-    with _vault() as vault, vault.db.read() as session:
-        uses = count_key_usage(session, vault.columns)
+    with _vault() as vault:
+        uses = count_key_usage(vault.db, vault.columns)
     items = [
         {
             "column": use.column,

@@ -1,4 +1,4 @@
-"""B1-B4: deletions, purges, key rotation and summaries at a million rows.
+"""B1-B6: deletions, purges, key rotation, deliveries and summaries at a million rows.
 
 Each request and each transaction of a batch within 50 ms. The rows are made with SQL. Requests go to the
 service over HTTP; the batches of jobs and purges are called one after the other in this process, the
@@ -25,16 +25,17 @@ from app.core.clock import utc_now
 from app.core.db import Database
 from app.core.encryption import SecretBox
 from app.core.key_rotation import (
-    WINDOW_ROWS,
+    count_key_usage,
     list_encrypted_columns,
     require_known_keys,
     rotate_keys,
 )
 from app.core.migrations import upgrade
+from app.core.row_windows import WINDOW_ROWS
 from app.notifications.models import Delivery
-from app.notifications.service import hold_or_restart
+from app.notifications.service import enqueue_due_deliveries, hold_or_restart
 from app.results.kpi_trend import list_kpi_points
-from app.runs.retention import purge_expired_runs
+from app.runs.retention import count_runs_before, end_link_batch, purge_expired_runs
 from app.schedules.firing import delete_old_fires
 from app.tables import METADATA
 from app.traces.otel.service import delete_expired_traces
@@ -72,6 +73,8 @@ RUN: Final = {
     "triggered_by": "'MANUAL'",
     "validity": "'VALID'",
     "completed_at": TIME,
+    # A source run that was evaluated ten thousand times.
+    "rejudges": "CASE WHEN n BETWEEN 11 AND 10010 THEN 'run-8' END",
 }
 ROWS_OF_TABLES: Final[Mapping[str, Mapping[str, str]]] = {
     "benchmark_runs": RUN,
@@ -108,6 +111,11 @@ JOBS: Final = """
     INSERT INTO procrastinate_jobs (queue_name, task_name, status)
     SELECT 'runs', 'runs.score', CASE WHEN n % 10 = 0 THEN 'todo' ELSE 'succeeded' END::procrastinate_job_status
     FROM generate_series(1, :rows) AS n
+"""
+WAITING_ENDPOINTS: Final = 200
+LET_WAIT: Final = """
+    UPDATE deliveries SET status = 'PENDING', due_at = now() + interval '1 day',
+           endpoint_id = 'waiting-' || (extract(epoch FROM created_at)::bigint % :endpoints)
 """
 JOB_EVENTS: Final = """
     INSERT INTO procrastinate_events (job_id, type, at)
@@ -146,6 +154,7 @@ def measure_database(url: str, token: str, trend_ms: float) -> Iterator[BenchRow
         yield _row("B5 trend", "without statistics", [Timing("kpi trend", trend_ms)])
         yield _row("B2 job batches", "each batch", _time_job_batches(db))
         yield _row("B4 key rotation", "each batch", _time_rotation(db))
+        yield _row("B6 deliveries that wait", "each tick", [_time_tick(db)])
     finally:
         db.dispose()
 
@@ -176,6 +185,7 @@ def _time_requests(client: httpx.Client) -> Iterator[Timing]:
         ("GET", "/api/v1/deliveries?endpointId=endpoint-1"),
         ("DELETE", "/api/v1/alert-configs/rule-1"),
         ("DELETE", "/api/v1/benchmark-runs/run-7"),
+        ("DELETE", "/api/v1/benchmark-runs/run-8"),
     ):
         yield Timing(f"{method} {path}", _time(client, method, path))
 
@@ -193,6 +203,15 @@ def _time_job_batches(db: Database) -> Iterator[Timing]:
     yield _time_batches("notifications.drop_deliveries", db, drop)
     restart = partial(hold_or_restart, endpoint_id="endpoint-2", now=utc_now())
     yield _time_batches("notifications.hold_or_restart", db, restart)
+    yield _time_batches("runs.end_links", db, partial(end_link_batch, run_id="run-8"))
+    started = time.perf_counter()
+    count_runs_before(db, AFTER)
+    yield Timing("purge --dry-run", _milliseconds_per_window(started, ROWS))
+
+
+def _milliseconds_per_window(started: float, rows: int) -> float:
+    seconds = time.perf_counter() - started
+    return seconds * 1000 / max(1, rows / WINDOW_ROWS)
 
 
 def _time_purges(db: Database) -> Iterator[Timing]:
@@ -221,7 +240,7 @@ def _time_batches(name: str, db: Database, process: Callable[[Session], int]) ->
 
 
 def _time_rotation(db: Database) -> Iterator[Timing]:
-    """The mean of a window, for a column of which few texts need another key."""
+    """The means of a window, for a column of which few texts need another key."""
     [column] = [
         column
         for column in list_encrypted_columns(METADATA)
@@ -231,12 +250,37 @@ def _time_rotation(db: Database) -> Iterator[Timing]:
         rows = session.scalar(select(func.count()).select_from(column.table)) or 0
     started = time.perf_counter()
     rotate_keys(db, [column], BOX)
-    seconds = time.perf_counter() - started
-    yield Timing("rotation", seconds * 1000 / max(1, rows / WINDOW_ROWS))
+    yield Timing("rotation", _milliseconds_per_window(started, rows))
+    started = time.perf_counter()
+    count_key_usage(db, [column])
+    yield Timing("secrets status", _milliseconds_per_window(started, rows))
     started = time.perf_counter()
     with db.read() as session:
         require_known_keys(session, [column], BOX)
     yield Timing("check at startup", (time.perf_counter() - started) * 1000)
+
+
+def _time_tick(db: Database) -> Timing:
+    """The tick that starts due deliveries, while all others wait for a later time."""
+    with db.begin() as session:
+        session.execute(text("SET LOCAL statement_timeout = 0"))
+        for number in range(WAITING_ENDPOINTS):
+            recipient = f"'waiting-{number}'"
+            insert_rows(
+                session,
+                "endpoints",
+                {**TABLES["endpoints"], "id": recipient, "recipient_hash": recipient},
+            )
+        session.execute(text(LET_WAIT), {"endpoints": WAITING_ENDPOINTS})
+    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("SET statement_timeout = 0"))
+        connection.execute(text("VACUUM ANALYZE deliveries"))
+
+    def tick(session: Session) -> int:
+        enqueue_due_deliveries(session, utc_now())
+        return 1
+
+    return _time_batches("deliveries", db, tick)
 
 
 def _time_trend(session: Session) -> float:

@@ -12,14 +12,11 @@ from sqlalchemy.orm import Session, aliased
 from app.benchmarks.schemas import BaselineMode
 from app.core.errors import Conflict, Invalid
 from app.kpis.verdict_types import BaselineSelection
-from app.results.models import BenchmarkBaseline, BenchmarkRun
+from app.results.models import POSITION, BenchmarkBaseline, BenchmarkRun
 from app.results.plan import RunPlan
 from app.results.queries import get_run
 from app.results.rules import RunStatus, Validity
 
-# A run over a source run that was judged before takes the position of its first judgement: it is no
-# newer result of the agent.
-_POSITION = func.coalesce(BenchmarkRun.source_seq, BenchmarkRun.seq)
 # Built once: SQLAlchemy builds each column of an alias anew.
 _OTHER_RUN = aliased(BenchmarkRun)
 
@@ -111,27 +108,29 @@ def list_baseline_runs(session: Session, run: BenchmarkRun, limit: int) -> list[
     """The last runs before a run that can be its baseline, newest first, all with the same
     fingerprint and with one level: none is older than the last accepted run.
     """
-    has_same_fingerprint = BenchmarkRun.fingerprint.is_not_distinct_from(run.fingerprint)
     earlier = _valid_runs_before(run).where(~_is_held())
-    newest = session.scalars(
-        earlier.order_by(has_same_fingerprint.desc(), _POSITION.desc()).limit(1)
-    ).first()
+    newest_first = earlier.order_by(POSITION.desc()).limit(1)
+    # Not one statement that sorts by fingerprint first: it would read all earlier runs.
+    newest = (
+        session.scalars(newest_first.where(BenchmarkRun.fingerprint == run.fingerprint)).first()
+        or session.scalars(newest_first).first()
+    )
     if newest is None:
         return []
-    series = earlier.where(BenchmarkRun.fingerprint.is_not_distinct_from(newest.fingerprint))
+    series = earlier.where(BenchmarkRun.fingerprint == newest.fingerprint)
     accepted = series.where(BenchmarkRun.accepted_at.is_not(None)).with_only_columns(
-        func.max(_POSITION)
+        func.max(POSITION)
     )
-    level = series.where((session.scalar(accepted) or 0) <= _POSITION)
+    level = series.where((session.scalar(accepted) or 0) <= POSITION)
     # Of several judgements of one source run the newest counts.
-    judged = level.ext(distinct_on(_POSITION)).order_by(_POSITION.desc(), BenchmarkRun.seq.desc())
+    judged = level.ext(distinct_on(POSITION)).order_by(POSITION.desc(), BenchmarkRun.seq.desc())
     return [_baseline_run(earlier_run) for earlier_run in session.scalars(judged.limit(limit))]
 
 
 def list_last_valid_runs(session: Session, run: BenchmarkRun, limit: int) -> list[BenchmarkRun]:
     """The last valid runs before a run, newest first, with any fingerprint and verdict."""
     statement = _valid_runs_before(run)
-    statement = statement.order_by(_POSITION.desc(), BenchmarkRun.seq.desc()).limit(limit)
+    statement = statement.order_by(POSITION.desc(), BenchmarkRun.seq.desc()).limit(limit)
     return list(session.scalars(statement))
 
 
@@ -144,7 +143,7 @@ def _valid_runs_before(run: BenchmarkRun) -> Select[BenchmarkRun]:
         BenchmarkRun.purged_at.is_(None),
         BenchmarkRun.confirms.is_(None),
         # By position: runs after the first judgement of these traces are no earlier runs.
-        _position(run) > _POSITION,
+        _position(run) > POSITION,
     )
 
 

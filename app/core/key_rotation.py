@@ -5,19 +5,20 @@ table name, the primary key of the row and the column name.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Column, ColumnElement, MetaData, Table, delete, func, select, text, update
+from sqlalchemy import Column, ColumnElement, MetaData, Table, delete, func, select, true, update
 from sqlalchemy.orm import Session
 
 from app.core.db import Database
 from app.core.encryption import CorruptedSecret, SecretBox, UnknownMasterKey, ciphertext_prefix
 from app.core.errors import AppError
+from app.core.row_windows import RowWindow, iter_windows
 
 BATCH_ROWS: Final = 200
-WINDOW_ROWS: Final = 5_000
 MAX_PASSES: Final = 50
 PASS_PAUSE_S: Final = 0.1
 STARTUP_SAMPLE: Final = 10_000
@@ -75,23 +76,39 @@ def _primary_key(table: Table) -> Column[Any]:
     return key
 
 
-def count_key_usage(
-    session: Session, columns: Iterable[EncryptedColumn], *, limit: int | None = None
-) -> list[KeyUsage]:
+def count_key_usage(db: Database, columns: Iterable[EncryptedColumn]) -> list[KeyUsage]:
     """How many stored texts each master key encrypted, per column.
 
-    Cost:    reads the prefix of every encrypted text, or of `limit` texts per column.
+    Cost:    reads the prefix of every encrypted text, in short transactions.
     """
-    # It reads whole tables, which takes longer than a request may.
-    session.execute(text("SET LOCAL statement_timeout = '60s'"))
-    usage = []
-    for column in columns:
-        prefix = func.left(column.value, _PREFIX_CHARS).label("prefix")
-        sample = select(prefix).where(column.value.is_not(None)).limit(limit).subquery()
-        key_id = func.split_part(sample.c.prefix, ".", 2).label("key_id")
-        counts = select(key_id, func.count()).group_by(key_id).order_by(key_id)
-        usage += [KeyUsage(column.name, *row) for row in session.execute(counts)]
-    return usage
+    return [usage for column in columns for usage in _count_column(db, column)]
+
+
+def _count_column(db: Database, column: EncryptedColumn) -> list[KeyUsage]:
+    text_counts: Counter[str] = Counter()
+    for window in iter_windows(db, column.row):
+        with db.read_statement() as session:
+            text_counts.update(_count_keys(session, column, window.contains(column.row)))
+    return _key_usage(column, text_counts)
+
+
+def _count_keys(
+    session: Session,
+    column: EncryptedColumn,
+    condition: ColumnElement[bool],
+    limit: int | None = None,
+) -> dict[str, int]:
+    """The number of texts by ID of their key, of the rows that match, or of `limit` of them."""
+    prefix = func.left(column.value, _PREFIX_CHARS).label("prefix")
+    texts = select(prefix).where(column.value.is_not(None), condition).limit(limit).subquery()
+    key_id = func.split_part(texts.c.prefix, ".", 2).label("key_id")
+    return {
+        row[0]: row[1] for row in session.execute(select(key_id, func.count()).group_by(key_id))
+    }
+
+
+def _key_usage(column: EncryptedColumn, text_counts: Mapping[str, int]) -> list[KeyUsage]:
+    return [KeyUsage(column.name, *item) for item in sorted(text_counts.items())]
 
 
 def require_known_keys(
@@ -102,8 +119,12 @@ def require_known_keys(
     Reads:   at most `STARTUP_SAMPLE` texts per column. Stored idempotent responses may be many,
              and a response whose key is missing raises its own error when it is repeated.
     """
-    usage = count_key_usage(session, columns, limit=STARTUP_SAMPLE)
-    missing = [use for use in usage if use.key_id not in box.key_ids]
+    missing = [
+        usage
+        for column in columns
+        for usage in _key_usage(column, _count_keys(session, column, true(), STARTUP_SAMPLE))
+        if usage.key_id not in box.key_ids
+    ]
     if missing:
         counts = ", ".join(f"{use.text_count} in {use.column}" for use in missing)
         ids = sorted({use.key_id for use in missing})
@@ -143,36 +164,11 @@ def _drop_lost_texts(db: Database, column: EncryptedColumn, key_id: str) -> int:
         else delete(column.table)
     )
     dropped = 0
-    for window in _windows(db, column):
+    for window in iter_windows(db, column.row):
         with db.begin() as session:
             statement = change.where(has_lost_key, window.contains(column.row))
             dropped += session.connection().execute(statement).rowcount
     return dropped
-
-
-class _RowWindow(NamedTuple):
-    """A range of primary keys: `after` is excluded, `last` included."""
-
-    after: str
-    last: str
-
-    def contains(self, row: Column[Any]) -> ColumnElement[bool]:
-        return (row > self.after) & (row <= self.last)
-
-
-def _windows(db: Database, column: EncryptedColumn) -> Iterator[_RowWindow]:
-    """The rows of a table in ranges of `WINDOW_ROWS`: no statement reads a whole table, which would take
-    seconds where most texts need no change.
-    """
-    after = ""
-    while True:
-        keys = select(column.row).where(column.row > after).order_by(column.row)
-        with db.read() as session:
-            last = session.scalar(select(func.max(keys.limit(WINDOW_ROWS).subquery().c[0])))
-        if last is None:
-            return
-        yield _RowWindow(after, last)
-        after = last
 
 
 class _PassResult(NamedTuple):
@@ -190,7 +186,7 @@ def _rotate_column(db: Database, column: EncryptedColumn, box: SecretBox) -> Rot
     reencrypted, rotation = 0, _PassResult()
     for _ in range(MAX_PASSES):
         rotation = _PassResult()
-        for window in _windows(db, column):
+        for window in iter_windows(db, column.row):
             rotation = rotation.plus(_rotate_window(db, column, box, window))
         reencrypted += rotation.reencrypted
         # Processes that were not restarted yet keep writing with the old key, and locked rows were
@@ -206,7 +202,7 @@ def _rotate_column(db: Database, column: EncryptedColumn, box: SecretBox) -> Rot
 
 
 def _rotate_window(
-    db: Database, column: EncryptedColumn, box: SecretBox, window: _RowWindow
+    db: Database, column: EncryptedColumn, box: SecretBox, window: RowWindow
 ) -> _PassResult:
     """Visit the rows of a window once, by primary key."""
     rotation = _PassResult()
@@ -214,7 +210,7 @@ def _rotate_window(
         with db.begin() as session:
             rows = _lock_batch(session, column, box, window)
             is_last = len(rows) < BATCH_ROWS
-            visited = window if is_last else _RowWindow(window.after, rows[-1].row)
+            visited = window if is_last else RowWindow(window.after, rows[-1].row)
             needing = select(func.count()).where(
                 _needs_rotation(column, box), visited.contains(column.row)
             )
@@ -223,7 +219,7 @@ def _rotate_window(
         rotation = rotation.plus(_PassResult(reencrypted, len(rows) - reencrypted, locked))
         if is_last:
             return rotation
-        window = _RowWindow(visited.last, window.last)
+        window = RowWindow(visited.last, window.last)
 
 
 class _EncryptedRow(NamedTuple):
@@ -232,7 +228,7 @@ class _EncryptedRow(NamedTuple):
 
 
 def _lock_batch(
-    session: Session, column: EncryptedColumn, box: SecretBox, window: _RowWindow
+    session: Session, column: EncryptedColumn, box: SecretBox, window: RowWindow
 ) -> list[_EncryptedRow]:
     statement = (
         select(column.row, column.value)

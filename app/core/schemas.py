@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, TypeVar, cast
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -21,6 +20,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from app.core.errors import Invalid
+from app.core.http.url_syntax import find_url_flaw
 from app.core.ids import IDENTIFIER_PATTERN
 from app.core.strict_json import MAX_INTEGER, MIN_INTEGER, reject_unacceptable
 from app.core.text import unstorable_reason
@@ -193,31 +193,12 @@ def _to_utc(instant: datetime) -> datetime:
 
 
 def _require_http_url(url: str) -> str:
-    flaw = _url_flaw(url)
+    flaw = find_url_flaw(url)
     if flaw is not None:
         raise PydanticCustomError(
             "not_an_http_url", "{flaw}; send it as https://host/path", {"flaw": flaw}
         )
     return url
-
-
-def _url_flaw(url: str) -> str | None:
-    """Why a text is not an absolute http or https URL without credentials; None if it is.
-
-    Stricter than parsers, which drop line breaks and repair missing slashes.
-    """
-    if not url.isprintable() or not url.isascii() or any(mark in url for mark in ' \\<>"^`{|}'):
-        return "contains a character that is not allowed in a URL"
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return "is not a URL: its host or port is not valid"
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        return "is not an http or https URL with a host"
-    if "@" in parts.netloc:
-        return "contains a user or password"
-    return None
 
 
 def _reject_oversized_object(value: dict[str, Any]) -> dict[str, Any]:

@@ -127,6 +127,7 @@ class Delivery(Base):
         Index(
             "ix_deliveries_pending",
             "endpoint_id",
+            "due_at",
             "id",
             postgresql_where=text("status = 'PENDING'"),
         ),

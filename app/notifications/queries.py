@@ -37,15 +37,15 @@ _WAITING_ENDPOINTS: Final = text(
     SELECT endpoint_id FROM waiting WHERE endpoint_id IS NOT NULL
     """
 )
-# An index lookup per endpoint, however many deliveries wait for it. Ids are ordered by time (UUIDv7), so
-# the smallest is the oldest. A job clears `due_at`, see `service._enqueue`.
+# An index lookup per endpoint, however many deliveries wait for it, now or for a later time. A job clears
+# `due_at`, see `service._enqueue`.
 _NEXT_DELIVERIES: Final = text(
     """
     SELECT next.id FROM endpoints AS endpoint CROSS JOIN LATERAL (
       SELECT id FROM deliveries
       WHERE endpoint_id = endpoint.id AND status = 'PENDING'
         AND due_at <= coalesce(CAST(:now AS timestamptz), now())
-      ORDER BY id LIMIT 1
+      ORDER BY due_at, id LIMIT 1
     ) AS next
     WHERE endpoint.id = ANY(:endpoint_ids)
       AND endpoint.disabled_at IS NULL
@@ -183,7 +183,11 @@ def list_deliveries(
     notification_id: str | None = None,
     endpoint_id: str | None = None,
 ) -> PageRows[Delivery]:
-    """Deliveries, newest first; also those of a deleted endpoint, until a job has deleted them."""
+    """Deliveries, newest first; with those of deleted endpoints, until a job has deleted them, unless
+    `endpoint_id` is such an endpoint.
+    """
+    if endpoint_id is not None and session.get(Endpoint, endpoint_id) is None:
+        return PageRows(rows=[], next_cursor=None)
     conditions = match_columns(
         (Delivery.notification_id, notification_id), (Delivery.endpoint_id, endpoint_id)
     )
@@ -220,7 +224,8 @@ def get_endpoints_in_order(session: Session, ids: Sequence[str]) -> list[Endpoin
 def list_next_deliveries(
     session: Session, now: datetime | None, endpoint_ids: Sequence[str] | None = None
 ) -> list[str]:
-    """The oldest due delivery of each endpoint, or of these endpoints.
+    """The delivery of each endpoint, or of these endpoints, that is due the longest; of several with the
+    same time the oldest.
 
     Endpoints that have a job, are paused or disabled are left out. `now` None is the transaction's time.
     """

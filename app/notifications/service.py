@@ -229,7 +229,7 @@ def enable_endpoint(session: Session, endpoint_id: str, now: datetime) -> Endpoi
 
 def hold_or_restart(session: Session, endpoint_id: str, now: datetime) -> int:
     """Hold a batch of the pending deliveries of a disabled endpoint, or restart a batch of the held
-    ones of an enabled endpoint, oldest first.
+    ones of an enabled endpoint, the oldest ones first.
 
     Returns: the size of the batch; fewer than `STATE_BATCH` are the last ones.
     """
@@ -242,9 +242,9 @@ def hold_or_restart(session: Session, endpoint_id: str, now: datetime) -> int:
     statement = (
         select(Delivery.id)
         .where(Delivery.endpoint_id == endpoint_id, Delivery.status == outdated)
-        # Ids are ordered by time. Restarted deliveries keep theirs, so they are older than every new
-        # delivery and are sent first.
-        .order_by(Delivery.id)
+        # Each in the order of its index. Ids are ordered by time, so that the oldest held ones restart
+        # first, and are due first.
+        .order_by(*([] if is_enabled else [Delivery.due_at]), Delivery.id)
         .limit(STATE_BATCH)
         .with_for_update()
     )
@@ -347,7 +347,8 @@ def _restart(
             # The person has fixed the cause, so the short first waits are right again.
             attempts=0,
             fencing_token=Delivery.fencing_token + 1,
-            due_at=now,
+            # Before every newer delivery, also one that came since an earlier batch was restarted.
+            due_at=func.least(Delivery.created_at, now),
         )
     )
     _enqueue_next(session, endpoint_ids, now)

@@ -12,6 +12,7 @@ from app.core.errors import Invalid
 from app.core.http.client import outbound_client
 from app.core.http.network_policy import RefusedAddress, check_url, require_callable_host
 from app.core.http.retry import parse_retry_after
+from app.core.http.url_syntax import find_url_flaw
 from app.core.resources import Resources
 from app.notifications.registry import InvalidRecipient, url_host
 from app.notifications.safe_text import ELLIPSIS, MAX_LINK_CHARS, one_line
@@ -72,10 +73,10 @@ def parse_recipient_url(recipient: str) -> httpx.URL:
         raise InvalidRecipient("is shown redacted; send the full URL")
     # httpx accepts and encodes other characters; then the stored text would differ from the URL
     # that is called, and the same endpoint could exist twice.
-    plain = recipient.isascii() and recipient.isprintable() and " " not in recipient
+    flaw = find_url_flaw(recipient)
+    if flaw is not None or len(recipient) > MAX_LINK_CHARS:
+        raise InvalidRecipient(f"{flaw or 'is too long'}; write it as https://server.example/path")
     try:
-        if not plain or len(recipient) > MAX_LINK_CHARS:
-            raise InvalidRecipient("is not a URL; write it as https://server.example/path")
         url = httpx.URL(recipient)
         check_url(url)
         require_callable_host(url.host)

@@ -14,6 +14,9 @@ from app.kpis.verdict_types import RunVerdict, ValueVerdict
 from app.results.write_back_state import WriteBackState
 from app.traces.production import TraceWindow
 
+_SERIES = ("benchmark_id", "agent_id")
+_POSITION = text("COALESCE(source_seq, seq)")
+
 
 class BenchmarkRun(Base):
     """One execution of a benchmark against an agent.
@@ -45,6 +48,22 @@ class BenchmarkRun(Base):
             postgresql_include=["status", "validity"],
         ),
         Index("ix_benchmark_runs_source_seq", "source_seq"),
+        Index("ix_benchmark_runs_source_key", *_SERIES, "source_key", "source_seq", "seq"),
+        Index(
+            "ix_benchmark_runs_held",
+            "source_seq",
+            postgresql_where=text("baseline_hold IS NOT NULL"),
+        ),
+        # The earlier runs of a series, see `app.comparison.baselines`: with its fingerprint or any one.
+        Index("ix_benchmark_runs_series", *_SERIES, "fingerprint", _POSITION, "seq"),
+        Index("ix_benchmark_runs_position", *_SERIES, _POSITION, "seq"),
+        Index(
+            "ix_benchmark_runs_accepted",
+            *_SERIES,
+            "fingerprint",
+            _POSITION,
+            postgresql_where=text("accepted_at IS NOT NULL"),
+        ),
         Index(
             "ix_benchmark_runs_schedule_id_seq",
             "schedule_id",
@@ -98,9 +117,9 @@ class BenchmarkRun(Base):
     source_run_id: Mapped[str | None]
     source_run_at: Mapped[datetime | None]
     source_warning: Mapped[str | None]
-    rejudges: Mapped[str | None] = mapped_column(
-        ForeignKey("benchmark_runs.id", ondelete="SET NULL")
-    )
+    # Without a foreign key: a schedule may evaluate one source run thousands of times, and one statement
+    # would change all of them when the first one is deleted. `runs.end_links` does so in batches.
+    rejudges: Mapped[str | None]
     plan: Mapped[dict[str, Any] | None]
     metric_keys: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
     fencing_token: Mapped[int] = mapped_column(default=0)
@@ -128,6 +147,11 @@ class BenchmarkRun(Base):
     started_at: Mapped[datetime | None]
     completed_at: Mapped[datetime | None]
     purged_at: Mapped[datetime | None]
+
+
+# The position of a run in the history of its agent: a run over a source run that was judged before takes
+# the position of its first judgement, because it is no newer result of the agent.
+POSITION = func.coalesce(BenchmarkRun.source_seq, BenchmarkRun.seq)
 
 
 class BenchmarkBaseline(Base):

@@ -8,21 +8,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from sqlalchemy import Table, func, insert, select
+from sqlalchemy import ScalarSelect, Table, and_, func, insert, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
 from app.kpis.series_types import RunsEvidence, SeriesState
-from app.results.models import BenchmarkRun, RunItems, RunSeries
+from app.results.models import POSITION, BenchmarkRun, RunItems, RunSeries
 from app.results.rules import RunStatus, Validity
 from app.statistics.sequential import MAX_REFERENCE, RunLevel
 from app.statistics.verdict_rules import Scale, Side
 
 _RUN = aliased(BenchmarkRun)
-_IS_SAME_SERIES = (
-    (_RUN.benchmark_id == BenchmarkRun.benchmark_id)
-    & (_RUN.agent_id == BenchmarkRun.agent_id)
-    & (_RUN.fingerprint == BenchmarkRun.fingerprint)
+_SERIES_FIELDS = ("benchmark_id", "agent_id", "fingerprint")
+_IS_SAME_SERIES = and_(
+    *(getattr(_RUN, name) == getattr(BenchmarkRun, name) for name in _SERIES_FIELDS)
 )
 
 
@@ -105,19 +104,26 @@ def list_series_runs(session: Session, run_seq: int) -> list[int]:
     """
     statement = (
         select(BenchmarkRun.seq)
-        .join(_RUN, _IS_SAME_SERIES)
+        # Values and not a join, so that PostgreSQL reads the index of the series backward.
         .where(
-            _RUN.seq == run_seq,
-            BenchmarkRun.seq < run_seq,
+            *(
+                getattr(BenchmarkRun, name) == _field_of_run(run_seq, name)
+                for name in _SERIES_FIELDS
+            ),
+            run_seq > POSITION,
             BenchmarkRun.status == RunStatus.COMPLETED,
             BenchmarkRun.validity == Validity.VALID,
             BenchmarkRun.rescore_of.is_(None),
             BenchmarkRun.source_seq == BenchmarkRun.seq,
         )
-        .order_by(BenchmarkRun.seq.desc())
+        .order_by(POSITION.desc())
         .limit(MAX_REFERENCE)
     )
     return list(session.scalars(statement))[::-1]
+
+
+def _field_of_run(run_seq: int, name: str) -> ScalarSelect[str | None]:
+    return select(getattr(_RUN, name)).where(_RUN.seq == run_seq).scalar_subquery()
 
 
 def find_series_state(session: Session, series: str, runs: Sequence[int]) -> SeriesState:

@@ -28,9 +28,12 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.benchmarks.models import Benchmark
+from app.core.db import Database
 from app.core.errors import Conflict
+from app.core.row_windows import iter_windows
 from app.jobs.handlers import JobContext
 from app.jobs.queue import enqueue
+from app.jobs.row_deletion import repeat_batches
 from app.results import queries
 from app.results.models import BenchmarkBaseline, BenchmarkRun, RunShard, TraceResult
 from app.results.rules import FINAL, IllegalTransition, RunStatus
@@ -42,6 +45,7 @@ from app.traces.service import delete_positions
 # Both limits keep transactions short: a purge must not hold locks that running workers wait for.
 RUNS_PER_BATCH = 10
 RUNS_PER_UNDO = 500
+LINKS_PER_BATCH = 200
 ROWS_PER_BATCH = 10_000
 UNDO_PERIOD = timedelta(days=1)
 A_DAY: ColumnElement[timedelta] = literal_column("INTERVAL '1 day'")
@@ -89,7 +93,7 @@ def purge_runs_before(
 
 
 def count_runs_before(
-    session: Session, cutoff: datetime, *, benchmark_id: str | None = None
+    db: Database, cutoff: datetime, *, benchmark_id: str | None = None
 ) -> PurgeCounts:
     """What `purge_runs_before` would remove in all its batches."""
     traces = func.coalesce(func.sum(BenchmarkRun.traces_processed), 0)
@@ -99,7 +103,14 @@ def count_runs_before(
         .join(Benchmark, Benchmark.id == BenchmarkRun.benchmark_id)
         .where(*_PURGEABLE, _ended_before(cutoff, benchmark_id))
     )
-    return PurgeCounts(*session.execute(counts).one())
+    total = PurgeCounts(runs=0, traces=0)
+    for window in iter_windows(db, BenchmarkRun.seq):
+        with db.read_statement() as session:
+            runs, trace_count = session.execute(
+                counts.where(window.contains(BenchmarkRun.seq))
+            ).one()
+        total = PurgeCounts(total.runs + runs, total.traces + trace_count)
+    return total
 
 
 def _is_expired(now: datetime) -> ColumnElement[bool]:
@@ -210,6 +221,21 @@ def delete_run(session: Session, run_id: str) -> None:
             f" DELETE /api/v1/benchmarks/{benchmark_id}/baseline first, or pin another run"
         ) from None
     _drop(session, seq, collection_id)
+    linked = select(BenchmarkRun.seq).where(BenchmarkRun.rejudges == run_id)
+    if session.scalar(linked.limit(1)) is not None:
+        enqueue(session, "runs.end_links", run_id=run_id)
+
+
+def end_links(job: JobContext, run_id: str) -> None:
+    """End the links of later runs over the same source run to a deleted one."""
+    repeat_batches(job, lambda session: end_link_batch(session, run_id))
+
+
+def end_link_batch(session: Session, run_id: str) -> int:
+    """End a batch of the links to a deleted run; returns its size."""
+    linked = select(BenchmarkRun.seq).where(BenchmarkRun.rejudges == run_id).limit(LINKS_PER_BATCH)
+    ended = update(BenchmarkRun).where(BenchmarkRun.seq.in_(linked)).values(rejudges=None)
+    return len(session.scalars(ended.returning(BenchmarkRun.seq)).all())
 
 
 def _drop_unless_shared(session: Session, collection_id: int) -> None:

@@ -106,6 +106,8 @@ def _find_first_run(session: Session, run: BenchmarkRun) -> tuple[int | None, st
         )
         .order_by(BenchmarkRun.source_seq, BenchmarkRun.seq)
         .limit(1)
+        # Not deleted before its ID is stored: the job that ends links to it comes after its deletion.
+        .with_for_update(read=True, key_share=True)
     )
     row = session.execute(statement).first()
     return None if row is None else (row[0], row[1])

@@ -39,6 +39,7 @@ HANDLERS.register("runs.on_failure")(_unless_ended(pipeline.on_failure))
 HANDLERS.register("runs.drop_purged")(_unless_ended(retention.drop_purged))
 HANDLERS.register("runs.drop_results")(retention.drop_results)
 HANDLERS.register("runs.drop_traces")(retention.drop_traces)
+HANDLERS.register("runs.end_links")(retention.end_links)
 HANDLERS.register("runs.write_back", on_failure="runs.write_back_failed")(
     _unless_ended(write_back.write_back)
 )

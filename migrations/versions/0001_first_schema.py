@@ -531,9 +531,6 @@ def upgrade() -> None:
             ["confirms"], ["benchmark_runs.id"], name="fk_benchmark_runs_confirms", ondelete="SET NULL"
         ),
         sa.ForeignKeyConstraint(
-            ["rejudges"], ["benchmark_runs.id"], name="fk_benchmark_runs_rejudges", ondelete="SET NULL"
-        ),
-        sa.ForeignKeyConstraint(
             ["rescore_of"], ["benchmark_runs.id"], name="fk_benchmark_runs_rescore_of", ondelete="SET NULL"
         ),
         sa.ForeignKeyConstraint(
@@ -580,6 +577,33 @@ def upgrade() -> None:
     )
     op.create_index(
         "ix_benchmark_runs_retry_of", "benchmark_runs", ["retry_of"], postgresql_where=sa.text("retry_of IS NOT NULL")
+    )
+    op.create_index(
+        "ix_benchmark_runs_accepted",
+        "benchmark_runs",
+        ["benchmark_id", "agent_id", "fingerprint", sa.text("COALESCE(source_seq, seq)")],
+        postgresql_where=sa.text("accepted_at IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_benchmark_runs_position",
+        "benchmark_runs",
+        ["benchmark_id", "agent_id", sa.text("COALESCE(source_seq, seq)"), "seq"],
+    )
+    op.create_index(
+        "ix_benchmark_runs_series",
+        "benchmark_runs",
+        ["benchmark_id", "agent_id", "fingerprint", sa.text("COALESCE(source_seq, seq)"), "seq"],
+    )
+    op.create_index(
+        "ix_benchmark_runs_held",
+        "benchmark_runs",
+        ["source_seq"],
+        postgresql_where=sa.text("baseline_hold IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_benchmark_runs_source_key",
+        "benchmark_runs",
+        ["benchmark_id", "agent_id", "source_key", "source_seq", "seq"],
     )
     op.create_index("ix_benchmark_runs_source_seq", "benchmark_runs", ["source_seq"])
     op.create_index("ix_benchmark_runs_status_seq", "benchmark_runs", ["status", "seq"])
@@ -652,7 +676,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_deliveries_pending",
         "deliveries",
-        ["endpoint_id", "id"],
+        ["endpoint_id", "due_at", "id"],
         unique=False,
         postgresql_where=sa.text("status = 'PENDING'"),
     )

@@ -59,6 +59,8 @@ MAY_CATCH_EVERYTHING = {
     "app/core/http/network_policy.py",
     "app/core/problem_documents.py",
     "app/core/registry.py",
+    # Streams of revoked keys must end after any error of a check.
+    "app/core/web/sse.py",
     "app/harness/bash/check_registry.py",
     "app/llm/completion_pool.py",
     "app/harness/mcp/evaluator_registry.py",

@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import os
+import random
 import secrets
 import signal
 import socket
@@ -32,11 +33,17 @@ from tests.support.processes import (
 from tests.support.service import Service
 from tests.support.stored import DatabaseReader
 
+# Not of those that the system gives to outgoing connections (Linux: from 32768): such a connection could
+# take the port before the service does, or, while a test waits for the service, connect to itself.
+PORTS = range(20_000, 32_000)
+
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    """A port of 127.0.0.1 on which nobody listens, for a service that is started soon."""
+    for port in random.sample(PORTS, len(PORTS)):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("every port is in use")
 
 
 @dataclass(slots=True)

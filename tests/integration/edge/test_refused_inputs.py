@@ -1,5 +1,6 @@
 """Inputs that were accepted, misread or answered in the wrong order; sent to the real application."""
 
+import re
 import socket
 from base64 import b64encode
 from collections.abc import Iterator
@@ -15,11 +16,21 @@ from app.core.resources import Resources
 from app.core.web.allowed_hosts import HostPolicy, host_policy
 from app.jobs.process_pool import ProcessPool
 from tests.support.recycling import Databases
-from tests.support.service import Service, pair, pointers, running_service
+from tests.support.service import JSON, Service, pair, pointers, running_service
 
 INT64_MAX = 2**63 - 1
 AGENT = {"id": "agent-002", "name": "Pelican"}
 CRON = {"cronExpression": "0 0 3 * * *"}
+SCHEDULE = {**CRON, "name": "nightly", "benchmarkId": "bench-001", "agentId": "agent-001"}
+WEBHOOK = {"channel": "WEBHOOK"}
+RULE = {
+    "name": "low",
+    "benchmarkId": "bench-001",
+    "metric": "ROUGE",
+    "condition": "LESS_THAN",
+    "threshold": 0.5,
+    "channels": ["WEBHOOK"],
+}
 KEY = {"name": "spare", "role": "read"}
 PROBLEM = "application/problem+json"
 
@@ -46,6 +57,8 @@ def service(
             running.create_benchmark(metrics=["ROUGE"], evaluates=["agent-001"])
             running.upload([pair(1)])
             running.complete_run()
+            running.post("/schedule-configs", {**SCHEDULE, "id": "nightly"})
+            running.post("/alert-configs", {**RULE, "id": "rule-001", "channels": ["IN_APP"]})
             yield running
     finally:
         db.dispose()
@@ -178,60 +191,106 @@ def test_query_parameters__repeated_status_lists_every_status(service: Service) 
     assert ids("?status=FAILED&status=RUNNING") == set()
 
 
-@pytest.mark.parametrize("path", ["/deliveries", "/trigger-events", "/alerts", "/incidents"])
-def test_query_parameters__states_of_other_lists_may_be_repeated(
-    path: str, service: Service
+def query_parameters(service: Service) -> Iterator[tuple[str, str, JSON]]:
+    """Method, path and query parameter of every operation, from the OpenAPI document."""
+    for path, operations in service.client.get("/openapi.json").json()["paths"].items():
+        if not path.startswith("/api/v1/"):
+            continue
+        for method, operation in operations.items():
+            for parameter in operation.get("parameters", []):
+                if parameter["in"] == "query":
+                    yield method.upper(), re.sub(r"{\w+}", "x", path), parameter
+
+
+def list_items_schema(parameter: JSON) -> JSON | None:
+    """The schema of the items of a list parameter; None for a parameter of one value."""
+    schema = parameter["schema"]
+    for member in [schema, *schema.get("anyOf", [])]:
+        if member.get("type") == "array":
+            items: JSON = member["items"]
+            return items
+    return None
+
+
+def test_query_parameters__repeated_parameter_of_one_value_is_refused_everywhere(
+    service: Service,
 ) -> None:
-    name, values = {
-        "/deliveries": ("status", ("PENDING", "DELIVERED")),
-        "/trigger-events": ("type", ("new-run", "agent-updated")),
-        "/alerts": ("state", ("FIRING", "RESOLVED")),
-        "/incidents": ("state", ("OPEN", "RESOLVED")),
-    }[path]
-    query = "&".join(f"{name}={value}" for value in values)
-    assert service.send("GET", f"{path}?{query}").json()["items"] == []
+    accepted, count = [], 0
+    for method, path, parameter in query_parameters(service):
+        if list_items_schema(parameter) is not None:
+            continue
+        count += 1
+        name = parameter["name"]
+        response = service.client.request(method, f"{path}?{name}=1&{name}=2")
+        problem = response.json() if response.status_code == 422 else {}
+        if problem.get("type") != "/problems/repeated-parameter" or pointers(problem) != [name]:
+            accepted.append(f"{method} {path} {name}: {response.status_code}")
+    assert accepted == []
+    assert count > 100
 
 
+def test_query_parameters__list_parameter_takes_every_value(service: Service) -> None:
+    document = service.client.get("/openapi.json").json()["components"]["schemas"]
+    paths = set()
+    for method, path, parameter in query_parameters(service):
+        items = list_items_schema(parameter)
+        # The values of other lists are IDs and names of what must exist.
+        if items is None or "$ref" not in items:
+            continue
+        values = document[items["$ref"].rpartition("/")[2]]["enum"]
+        repeated = [(parameter["name"], value) for value in values]
+        response = service.client.request(method, path, params=repeated)
+        assert response.status_code == 200, f"{method} {path}: {response.text}"
+        paths.add(path.removeprefix("/api/v1"))
+    assert paths >= {"/benchmark-runs", "/deliveries", "/trigger-events", "/alerts", "/incidents"}
+
+
+MALFORMED_URLS = [
+    "https://langfuse.example\r\nX-Injected: 1",
+    "https://langfuse.example\n",
+    "https://lang\tfuse.example",
+    "http:///x",
+    "http:/x",
+    "https://langfuse.example:99999",
+    "https://langfuse.example:0",
+    "https://langfuse.example:-1",
+    "https://langfuse.example\\@evil.example",
+    "https://user:password@langfuse.example",
+    "https://",
+    "https://[::1",
+    "https://lang fuse.example",
+    "https://langfuse.example/\u202e",
+]
+
+
+@pytest.mark.parametrize("url", MALFORMED_URLS)
+@pytest.mark.parametrize("field", ["langfuseUrl", "llangfuseUrl", "runUrl"])
+@pytest.mark.parametrize(("method", "path"), [("POST", "/agents"), ("PATCH", "/agents/agent-001")])
+def test_agent_url__malformed_url_is_refused(
+    method: str, path: str, field: str, url: str, service: Service
+) -> None:
+    body = AGENT if method == "POST" else {}
+    problem = service.expect_problem(422, method, path, {**body, field: url})
+    assert pointers(problem) == [f"/{field}"]
+
+
+@pytest.mark.parametrize("url", MALFORMED_URLS)
 @pytest.mark.parametrize(
-    ("path", "name"),
+    ("method", "path", "body", "field"),
     [
-        ("/benchmark-runs?limit=1&limit=2", "limit"),
-        ("/kpi-history?agentId=a&agentId=b", "agentId"),
-        ("/benchmark-runs?cursor=a&cursor=b", "cursor"),
-        ("/agents?archived=true&archived=false", "archived"),
-        ("/audit?action=a&action=b", "action"),
+        ("POST", "/endpoints", WEBHOOK, "recipient"),
+        ("POST", "/notifications/test", WEBHOOK, "recipient"),
+        ("POST", "/alert-configs", RULE, "recipients"),
+        ("PATCH", "/alert-configs/rule-001", {"channels": ["WEBHOOK"]}, "recipients"),
     ],
 )
-def test_query_parameters__other_repeated_parameter_is_refused(
-    path: str, name: str, service: Service
+def test_recipient__malformed_url_is_refused(
+    method: str, path: str, body: JSON, field: str, url: str, service: Service
 ) -> None:
-    problem = service.expect_problem(422, "GET", path)
-    assert problem["type"] == "/problems/repeated-parameter"
-    assert pointers(problem) == [name]
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "https://langfuse.example\r\nX-Injected: 1",
-        "https://langfuse.example\n",
-        "https://lang\tfuse.example",
-        "http:///x",
-        "http:/x",
-        "https://langfuse.example:99999",
-        "https://langfuse.example:0",
-        "https://langfuse.example:-1",
-        "https://langfuse.example\\@evil.example",
-        "https://user:password@langfuse.example",
-        "https://",
-        "https://[::1",
-        "https://lang fuse.example",
-        "https://langfuse.example/\u202e",
-    ],
-)
-def test_langfuse_url__malformed_url_is_refused(url: str, service: Service) -> None:
-    problem = service.expect_problem(422, "POST", "/agents", {**AGENT, "langfuseUrl": url})
-    assert pointers(problem) == ["/langfuseUrl"]
+    recipients = [url] if field == "recipients" else url
+    problem = service.expect_problem(422, method, path, {**body, field: recipients})
+    # A rule also names the channel that has no recipient then.
+    assert pointers(problem)[0] == (f"/{field}/0" if field == "recipients" else f"/{field}")
 
 
 @pytest.mark.parametrize(
@@ -241,19 +300,31 @@ def test_langfuse_url__valid_url_is_stored_unchanged(url: str, service: Service)
     assert service.create_agent(f"agent-{len(url)}", langfuseUrl=url)["langfuseUrl"] == url
 
 
+# Every request that takes a cron expression or a time zone; `preview` stores nothing.
+CRON_REQUESTS = [
+    ("POST", "/schedule-configs/preview", CRON),
+    ("POST", "/schedule-configs", SCHEDULE),
+    ("PATCH", "/schedule-configs/nightly", {}),
+]
+
+
 @pytest.mark.parametrize("zone", ["localtime", "Factory", "posixrules", "../etc/passwd"])
-def test_time_zone__name_without_a_place_is_refused(zone: str, service: Service) -> None:
-    body = {**CRON, "timezone": zone}
-    problem = service.expect_problem(422, "POST", "/schedule-configs/preview", body)
+@pytest.mark.parametrize(("method", "path", "body"), CRON_REQUESTS)
+def test_time_zone__name_without_a_place_is_refused(
+    method: str, path: str, body: JSON, zone: str, service: Service
+) -> None:
+    problem = service.expect_problem(422, method, path, {**body, "timezone": zone})
     assert pointers(problem) == ["/timezone"]
     service.expect_problem(422, "GET", f"/daily-summary?timezone={zone}")
 
 
 @pytest.mark.parametrize("step", ["99999999999", "2147483648", "9" * 200])
-def test_cron__step_above_every_integer_is_refused(step: str, service: Service) -> None:
-    body = {"cronExpression": f"0 */{step} * * * *"}
-    problem = service.expect_problem(422, "POST", "/schedule-configs/preview", body)
-    assert pointers(problem) == ["/cronExpression"]
+@pytest.mark.parametrize(("method", "path", "body"), CRON_REQUESTS)
+def test_cron__step_above_every_integer_is_refused(
+    method: str, path: str, body: JSON, step: str, service: Service
+) -> None:
+    changed = {**body, "cronExpression": f"0 */{step} * * * *"}
+    assert pointers(service.expect_problem(422, method, path, changed)) == ["/cronExpression"]
 
 
 @pytest.mark.parametrize(

@@ -256,11 +256,27 @@ def test_window__upgraded_server_is_read_through_its_new_api(langfuse: FakeLangf
 
 def test_window__too_large_pages_are_read_in_parts(server: FakeLangfuse) -> None:
     fill(server, 120)
-    path = "/v2/observations" if server.server.mode != "v3" else "/traces"
-    server.inject(
-        RespondsWith(status=422, content={"message": "Request timed out"}), path=path, on={1, 2}
-    )
+    timed_out = RespondsWith(status=422, content={"message": "Request timed out"})
+    server.inject(timed_out, path=list_path(server), on={1, 2})
     assert len(ids(collect_all(server, **window()).traces)) == 120
+
+
+def test_window__malformed_row_is_an_infrastructure_error(server: FakeLangfuse) -> None:
+    fill(server, 3)
+
+    def spoil(document: Any) -> None:
+        document["data"][0] = {**document["data"][0], "id": None}
+
+    server.inject(ModifiedResponse(change=spoil), path=list_path(server), on={1})
+    traces = collect_all(server, **window()).traces
+
+    [failed] = [trace for trace in traces if trace.outcome is TraceOutcome.INFRA_ERROR]
+    assert failed.trace_id.startswith("malformed-")
+    assert len(traces) == 3
+
+
+def list_path(server: FakeLangfuse) -> str:
+    return "/v2/observations" if server.server.mode != "v3" else "/traces"
 
 
 def test_window__foreign_cursor_is_refused(langfuse: FakeLangfuse) -> None:

@@ -6,8 +6,10 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from app.core import row_windows
 from app.core.batch_delete import ClocksDiffer, delete_in_batches, purge_in_batches
 from app.core.clock import utc_now
+from app.runs import retention
 from app.runs.retention import (
     count_runs_before,
     purge_expired_runs,
@@ -83,12 +85,45 @@ def test_purge__removes_collections_without_a_run(
     assert len(runs) == 2
     tomorrow = utc_now() + timedelta(days=1)
     with service.resources.db.begin() as session:
-        assert count_runs_before(session, tomorrow) == (2, 2)
         assert purge_runs_before(session, tomorrow, utc_now()) == 2
-        assert count_runs_before(session, tomorrow) == (0, 0)
     work_a_day_later(service)
 
     assert (count(service, "trace_results"), count(service, "collected_traces")) == (0, 0)
+
+
+@pytest.mark.parametrize("window_rows", [1, 5_000])
+def test_count_runs_before__counts_what_a_purge_would_remove_in_every_window(
+    service: Service,
+    runs: tuple[JSON, JSON],
+    window_rows: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert len(runs) == 2
+    monkeypatch.setattr(row_windows, "WINDOW_ROWS", window_rows)
+    db, tomorrow = service.resources.db, utc_now() + timedelta(days=1)
+    assert count_runs_before(db, tomorrow) == (2, 2)
+    assert count_runs_before(db, tomorrow, benchmark_id="bench-002") == (1, 1)
+    assert count_runs_before(db, tomorrow - timedelta(days=2)) == (0, 0)
+    with db.begin() as session:
+        purge_runs_before(session, tomorrow, utc_now(), benchmark_id="bench-002")
+    assert count_runs_before(db, tomorrow) == (1, 1)
+
+
+def test_delete_run__links_of_later_runs_over_the_source_run_end_in_batches(
+    service: Service, runs: tuple[JSON, JSON], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "LINKS_PER_BATCH", 2)
+    first = runs[0]
+    later = [service.complete_run() for _ in range(5)]
+    assert {run["rejudges"] for run in later} == {first["id"]}
+
+    service.delete(f"/benchmark-runs/{first['id']}")
+    service.work()
+
+    links = [service.get(f"/benchmark-runs/{run['id']}")["rejudges"] for run in later]
+    assert links == [None] * 5
+    # The next run refers to the first one that is left.
+    assert service.complete_run()["rejudges"] == later[0]["id"]
 
 
 def test_purge__can_be_limited_to_one_benchmark(service: Service, runs: tuple[JSON, JSON]) -> None:

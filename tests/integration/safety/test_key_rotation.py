@@ -10,7 +10,7 @@ from sqlalchemy import select, text
 
 from app.agents.models import Agent
 from app.agents.service import reveal_secret
-from app.core import key_rotation
+from app.core import key_rotation, row_windows
 from app.core.db import Database
 from app.core.encryption import SecretBox
 from app.core.errors import Unavailable
@@ -68,8 +68,7 @@ def reveal_secrets(db: Database, box: SecretBox) -> dict[str, str | None]:
 
 
 def count_texts_by_key(db: Database) -> dict[str, int]:
-    with db.read() as session:
-        return {use.key_id: use.text_count for use in count_key_usage(session, COLUMNS)}
+    return {use.key_id: use.text_count for use in count_key_usage(db, COLUMNS)}
 
 
 def test_list_encrypted_columns__finds_the_columns_marked_in_the_models() -> None:
@@ -82,7 +81,7 @@ def test_rotate_keys__reencrypts_everything_so_that_the_old_key_is_unneeded(
     db: Database, window_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one window of three batches, and in windows smaller than a batch."""
-    monkeypatch.setattr(key_rotation, "WINDOW_ROWS", window_rows)
+    monkeypatch.setattr(row_windows, "WINDOW_ROWS", window_rows)
     add_agents(db, BEFORE, 450)
     secrets_before = reveal_secrets(db, BEFORE)
 
@@ -172,7 +171,7 @@ def test_require_known_keys__missing_key_is_refused_with_a_remedy(db: Database) 
 def test_drop_lost_secrets__clears_the_texts_of_one_key(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_rotation, "WINDOW_ROWS", 2)
+    monkeypatch.setattr(row_windows, "WINDOW_ROWS", 2)
     lost_box = SecretBox.from_keys([LOST])
     add_agents(db, BEFORE, 2)
     add_agents(db, lost_box, 3, prefix="lost")

@@ -10,7 +10,12 @@ from app.traces.production import ProductionTraces, ScoreFilter, TraceFilters, i
 from app.traces.sources.langfuse.attributes import has_metadata, metadata_conditions
 from app.traces.sources.langfuse.client import LangfuseClient, Parameters, get_meta
 from app.traces.sources.langfuse.json_fields import JSON, format_time, get_text, parse_number
-from app.traces.sources.langfuse.mapping import RunItem, TraceBundle, map_trace
+from app.traces.sources.langfuse.mapping import (
+    RunItem,
+    TraceBundle,
+    map_malformed_row,
+    map_trace,
+)
 from app.traces.sources.langfuse.pagination import NumberedPage, fetch_page_in_parts, iter_pages
 from app.traces.sources.langfuse.reader import TraceLink, WindowCount, count_requests
 from app.traces.sources.langfuse.v3_requests import ROWS_PER_PAGE, fetch_bundle
@@ -46,7 +51,9 @@ class V3Window:
             page_count += 1
             traces = {str(row["id"]): row for row in page if self._is_selected(row)}
             bundle = fetch_bundle(self.client, list(traces), traces=traces)
-            yield self._map(list(traces), bundle), {"pages": page_count} if following else None
+            malformed = (map_malformed_row(row) for row in page if get_text(row, "id") is None)
+            next_position = {"pages": page_count} if following else None
+            yield (*self._map(list(traces), bundle), *malformed), next_position
             page = following
 
     def iter_ids(self) -> Iterator[str]:
