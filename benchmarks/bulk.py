@@ -32,8 +32,8 @@ from app.core.key_rotation import (
 )
 from app.core.migrations import upgrade
 from app.core.row_windows import WINDOW_ROWS
+from app.notifications.delivery_jobs import enqueue_due_deliveries, hold_or_restart
 from app.notifications.models import Delivery
-from app.notifications.service import enqueue_due_deliveries, hold_or_restart
 from app.results.kpi_trend import list_kpi_points
 from app.runs.retention import count_runs_before, end_link_batch, purge_expired_runs
 from app.schedules.firing import delete_old_fires

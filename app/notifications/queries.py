@@ -38,7 +38,7 @@ _WAITING_ENDPOINTS: Final = text(
     """
 )
 # An index lookup per endpoint, however many deliveries wait for it, now or for a later time. A job clears
-# `due_at`, see `service._enqueue`.
+# `due_at`, see `delivery_jobs._enqueue`.
 _NEXT_DELIVERIES: Final = text(
     """
     SELECT next.id FROM endpoints AS endpoint CROSS JOIN LATERAL (

@@ -1,12 +1,11 @@
 """Publish messages, make delivery attempts, and enable and disable endpoints."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -16,8 +15,13 @@ from app.core.ids import new_id
 from app.core.postgres_notify import notify_streams
 from app.core.text import replace_unstorable
 from app.core.web.page_paths import endpoint_page_path
-from app.jobs.queue import enqueue, enqueue_many
 from app.notifications import queries
+from app.notifications.delivery_jobs import (
+    DeliveryJob,
+    enqueue_next_deliveries,
+    hold_or_restart_all,
+    restart_deliveries,
+)
 from app.notifications.endpoints import decrypt_recipient, get_signing_secrets
 from app.notifications.inbox import INBOX
 from app.notifications.models import Delivery, Endpoint, Notification
@@ -26,7 +30,6 @@ from app.notifications.rules import (
     SLOW_AFTER_S,
     DeliveryStatus,
     pause_s,
-    queue_lock,
     retry_wait_s,
     should_disable,
 )
@@ -42,9 +45,6 @@ from app.notifications.types import (
     RecipientGone,
 )
 
-DELIVER = "notifications.deliver"
-HOLD_OR_RESTART = "notifications.hold_or_restart"
-STATE_BATCH = 250
 ENDPOINT_DISABLED = "endpoint.disabled"
 
 
@@ -52,14 +52,6 @@ class EndpointDisabled(Conflict):
     """The endpoint is disabled; enable it with POST /api/v1/endpoints/{id}/enable first."""
 
     code = "endpoint-disabled"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryJob:
-    """The arguments of a delivery job; an outdated `fencing_token` makes it do nothing."""
-
-    delivery_id: str
-    fencing_token: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +98,7 @@ def publish(
     endpoint_of = queries.lock_endpoints(session, endpoint_ids)
     session.add_all(_new_delivery(notification_id, endpoint) for endpoint in endpoint_of.values())
     session.flush()
-    _enqueue_next(session, list(endpoint_of))
+    enqueue_next_deliveries(session, list(endpoint_of))
     notify_streams(session, INBOX)
     return notification_id
 
@@ -193,12 +185,7 @@ def finish_attempt(session: Session, job: DeliveryJob, result: AttemptResult) ->
             assert_never(result.outcome)
     # The query of the next delivery must see the new due time and the pause.
     session.flush()
-    _enqueue_next(session, [endpoint.id], result.ended_at)
-
-
-def enqueue_due_deliveries(session: Session, now: datetime) -> None:
-    """Enqueue the next due delivery of every endpoint."""
-    _enqueue(session, queries.list_next_deliveries(session, now))
+    enqueue_next_deliveries(session, [endpoint.id], result.ended_at)
 
 
 def redeliver(session: Session, delivery_id: str, now: datetime) -> Delivery:
@@ -213,7 +200,7 @@ def redeliver(session: Session, delivery_id: str, now: datetime) -> Delivery:
     # PENDING without `due_at` means that a job exists; a second one would send the message twice.
     if delivery.status != DeliveryStatus.PENDING or delivery.due_at is not None:
         session.flush()
-        _restart(session, [delivery.id], [endpoint.id], now)
+        restart_deliveries(session, [delivery.id], [endpoint.id], now)
     return delivery
 
 
@@ -223,45 +210,8 @@ def enable_endpoint(session: Session, endpoint_id: str, now: datetime) -> Endpoi
     if endpoint.disabled_at is not None:
         endpoint.disabled_at = endpoint.disabled_reason = endpoint.first_failed_at = None
         endpoint.paused_until, endpoint.slow_count = None, 0
-    _hold_or_restart_all(session, endpoint, now)
+    hold_or_restart_all(session, endpoint, now)
     return endpoint
-
-
-def hold_or_restart(session: Session, endpoint_id: str, now: datetime) -> int:
-    """Hold a batch of the pending deliveries of a disabled endpoint, or restart a batch of the held
-    ones of an enabled endpoint, the oldest ones first.
-
-    Returns: the size of the batch; fewer than `STATE_BATCH` are the last ones.
-    """
-    try:
-        endpoint = queries.get_endpoint(session, endpoint_id, for_update=True)
-    except queries.EndpointNotFound:
-        return 0
-    is_enabled = endpoint.disabled_at is None
-    outdated = DeliveryStatus.HELD if is_enabled else DeliveryStatus.PENDING
-    statement = (
-        select(Delivery.id)
-        .where(Delivery.endpoint_id == endpoint_id, Delivery.status == outdated)
-        # Each in the order of its index. Ids are ordered by time, so that the oldest held ones restart
-        # first, and are due first.
-        .order_by(*([] if is_enabled else [Delivery.due_at]), Delivery.id)
-        .limit(STATE_BATCH)
-        .with_for_update()
-    )
-    delivery_ids = session.scalars(statement).all()
-    if is_enabled:
-        _restart(session, delivery_ids, [endpoint_id], now)
-    else:
-        deliveries = update(Delivery).where(Delivery.id.in_(delivery_ids))
-        session.execute(deliveries.values(status=DeliveryStatus.HELD, due_at=None))
-    return len(delivery_ids)
-
-
-def _hold_or_restart_all(session: Session, endpoint: Endpoint, now: datetime) -> None:
-    """`hold_or_restart` for all deliveries: the first batch now, the others by a job."""
-    session.flush()
-    if hold_or_restart(session, endpoint.id, now) == STATE_BATCH:
-        enqueue(session, HOLD_OR_RESTART, endpoint_id=endpoint.id)
 
 
 def _is_current(delivery: Delivery, job: DeliveryJob) -> bool:
@@ -299,59 +249,6 @@ def _new_delivery(notification_id: str, endpoint: Endpoint) -> Delivery:
         attempts=0,
         fencing_token=0,
     )
-
-
-def _enqueue_next(
-    session: Session, endpoint_ids: Sequence[str], now: datetime | None = None
-) -> None:
-    """Enqueue the next delivery of each endpoint.
-
-    An endpoint has one job at a time; its other due deliveries wait in the table, because hundreds
-    of jobs for one slow host would slow the queue down for everyone. A delivery that is committed
-    at this moment is found by the job's end or by the tick within a second.
-    """
-    if endpoint_ids:
-        _enqueue(session, queries.list_next_deliveries(session, now, endpoint_ids))
-
-
-def _enqueue(session: Session, delivery_ids: Sequence[str]) -> None:
-    """Create a job for each delivery that has none; `rules.queue_lock` serializes jobs."""
-    waiting = update(Delivery).where(Delivery.id.in_(delivery_ids), Delivery.due_at.is_not(None))
-    # The update claims the deliveries: of two concurrent callers, the second one finds `due_at`
-    # empty after the first has committed and creates no job.
-    statement = waiting.values(due_at=None).returning(Delivery)
-    # The session may hold these objects with their old `due_at`.
-    deliveries = session.scalars(statement, execution_options={"populate_existing": True}).all()
-    endpoint_of = queries.endpoints_of(session, deliveries)
-    jobs_by_lane: dict[tuple[str, bool], list[dict[str, object]]] = defaultdict(list)
-    for delivery in deliveries:
-        endpoint = endpoint_of.get(delivery.endpoint_id)
-        if endpoint is None:  # deleted since the deliveries were listed
-            continue
-        job = DeliveryJob(delivery_id=delivery.id, fencing_token=delivery.fencing_token)
-        is_slow = endpoint.slow_count > 0
-        jobs_by_lane[queue_lock(endpoint.host, slow=is_slow), is_slow].append(asdict(job))
-    # One statement per lock instead of one per job: an alert may go to hundreds of endpoints.
-    for (lock, is_slow), jobs in jobs_by_lane.items():
-        enqueue_many(session, DELIVER, jobs, lock=lock, is_short=not is_slow)
-
-
-def _restart(
-    session: Session, delivery_ids: Sequence[str], endpoint_ids: Sequence[str], now: datetime
-) -> None:
-    """Start the retry schedule of deliveries to these endpoints from its first attempt."""
-    restarted = update(Delivery).where(Delivery.id.in_(delivery_ids))
-    session.execute(
-        restarted.values(
-            status=DeliveryStatus.PENDING,
-            # The person has fixed the cause, so the short first waits are right again.
-            attempts=0,
-            fencing_token=Delivery.fencing_token + 1,
-            # Before every newer delivery, also one that came since an earlier batch was restarted.
-            due_at=func.least(Delivery.created_at, now),
-        )
-    )
-    _enqueue_next(session, endpoint_ids, now)
 
 
 def _record_success(delivery: Delivery, endpoint: Endpoint, result: AttemptResult) -> None:
@@ -397,7 +294,7 @@ def _disable(
     # Before the message below is published: a delivery to this endpoint would otherwise be created
     # PENDING.
     endpoint.disabled_at, endpoint.disabled_reason = now, reason
-    _hold_or_restart_all(session, endpoint, now)
+    hold_or_restart_all(session, endpoint, now)
     # To the inbox only: a message to endpoints could make the next one fail and be disabled.
     publish(session, _disabled_message(endpoint, reason))
 

@@ -7,11 +7,12 @@ from typing import Any
 from app.core.resources import Resources
 from app.jobs.handlers import HANDLERS, JobContext
 from app.jobs.row_deletion import delete_rows, repeat_batches
-from app.notifications import service
+from app.notifications import delivery_jobs, service
+from app.notifications.delivery_jobs import DeliveryJob
 from app.notifications.endpoints import DROP_DELIVERIES
 from app.notifications.models import Delivery
 from app.notifications.registry import OutgoingMessage
-from app.notifications.service import AttemptResult, DeliveryAttempt, DeliveryJob
+from app.notifications.service import AttemptResult, DeliveryAttempt
 from app.notifications.types import DeliveryFailed, DeliveryOutcome
 
 # The first retry waits 5 s, so a second is precise enough.
@@ -19,7 +20,7 @@ TICK_S = 1.0
 MAX_DETAIL_CHARS = 400
 
 
-@HANDLERS.register(service.DELIVER, on_failure="notifications.delivery_crashed")
+@HANDLERS.register(delivery_jobs.DELIVER, on_failure="notifications.delivery_crashed")
 def deliver(job: JobContext, **arguments: Any) -> None:
     """Make one attempt.
 
@@ -52,17 +53,19 @@ def drop_deliveries(job: JobContext, endpoint_id: str) -> None:
     delete_rows(job, Delivery, Delivery.endpoint_id == endpoint_id)
 
 
-@HANDLERS.register(service.HOLD_OR_RESTART)
+@HANDLERS.register(delivery_jobs.HOLD_OR_RESTART)
 def hold_or_restart(job: JobContext, endpoint_id: str) -> None:
     """Hold the deliveries of a disabled endpoint, or restart the held ones of an enabled endpoint."""
     clock = job.resources.clock
-    repeat_batches(job, lambda session: service.hold_or_restart(session, endpoint_id, clock()))
+    repeat_batches(
+        job, lambda session: delivery_jobs.hold_or_restart(session, endpoint_id, clock())
+    )
 
 
 def tick(res: Resources) -> None:
     """Enqueue the deliveries that are due."""
     with res.db.begin() as session:
-        service.enqueue_due_deliveries(session, res.clock())
+        delivery_jobs.enqueue_due_deliveries(session, res.clock())
 
 
 def _send(res: Resources, attempt: DeliveryAttempt) -> DeliveryOutcome:

@@ -15,7 +15,7 @@ from standardwebhooks.webhooks import Webhook
 from app.core.errors import Unavailable
 from app.jobs.handlers import JobContext
 from app.jobs.queue import split_arguments
-from app.notifications import service, tasks, webhook_client
+from app.notifications import delivery_jobs, service, tasks, webhook_client
 from app.notifications.endpoints import ensure_endpoints
 from app.notifications.rules import SLOW_LOCK
 from app.notifications.service import publish
@@ -260,7 +260,7 @@ def test_circuit_breaker__gone_recipient_disables_endpoint(scenario: Notificatio
 def test_circuit_breaker__many_deliveries_are_held_and_restarted_in_batches(
     scenario: NotificationScenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "STATE_BATCH", 2)
+    monkeypatch.setattr(delivery_jobs, "STATE_BATCH", 2)
     target = DeliveryTarget("WEBHOOK", scenario.receiver.will("hook", status(410)))
     published = [scenario.publish(target) for _ in range(5)]
 
@@ -283,7 +283,7 @@ def test_circuit_breaker__many_deliveries_are_held_and_restarted_in_batches(
 def test_circuit_breaker__attempt_that_disables_is_sent_if_enabled_before_all_are_held(
     scenario: NotificationScenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "STATE_BATCH", 2)
+    monkeypatch.setattr(delivery_jobs, "STATE_BATCH", 2)
     target = DeliveryTarget("WEBHOOK", scenario.receiver.will("hook", status(410)))
     published = [scenario.publish(target) for _ in range(5)]
     database = scenario.service.resources.db
