@@ -205,6 +205,7 @@ def estimate_run(
     window = estimate["traceWindow"]
     print_status(f"window {format_time(window['from'])} to {format_time(window['to'])}")
     print_status(f"{limit}{estimate['traces']} traces, of which {estimate['selected']} are read")
+    print_status("requests, exact if all traces have as many spans and scores:")
     rows = [{"for": purpose, "requests": count} for purpose, count in estimate["requests"].items()]
     total = {"for": "total", "requests": estimate["totalRequests"]}
     print_table(tabulate([*rows, total], (field("for"), field("requests"))))

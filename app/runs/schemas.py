@@ -47,6 +47,7 @@ class RunEstimate(WireModel):
 class EstimateView(WireModel):
     """What a run over production traces would cost now: `traces` pass the filters, `selected` of them
     are read, with so many `requests` to the source by purpose. `atMost`: the numbers are upper limits.
+    Otherwise they are exact if all traces have as many spans and scores, and close to it if not.
     """
 
     trace_window: TraceWindow

@@ -122,7 +122,8 @@ class RequestEstimate:
     """What the reading of a window of production traces will cost, by what the source counts now.
 
     `traces` is the number of traces in the window that pass the filters, `selected` of them are read.
-    `requests` counts requests by their purpose. With `at_most` the numbers are upper limits.
+    `requests` counts requests by their purpose, as if all traces had as many spans and scores. With
+    `at_most` the numbers are upper limits.
     """
 
     traces: int

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -10,10 +9,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
+from tests.support.import_files import DATA
 from tests.support.service import JSON
 
 PROTOBUF: Final = {"Content-Type": "application/x-protobuf"}
-RECORDED: Final = Path("/work/shared/data/imports/otlp")
+RECORDED: Final = DATA / "otlp"
 START_NS: Final = 1_795_351_438_000_000_000
 needs_recorded = pytest.mark.skipif(not RECORDED.is_dir(), reason="without the recorded exports")
 

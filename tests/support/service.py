@@ -6,11 +6,14 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
+from typer.testing import CliRunner, Result
 
 from app.access.service import create_key
+from app.cli import cli
 from app.core.clock import utc_now
 from app.core.problem_documents import MEDIA_TYPE
 from app.core.resources import Resources
@@ -167,3 +170,12 @@ def working(service: Service) -> Iterator[None]:
     finally:
         worker.stop()
         thread.join()
+
+
+def run_mosaico(service: Service, *words: str | Path) -> Result:
+    """Run a `mosaico` command against the service."""
+    environment = {
+        "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
+        "MOSAICO_API_KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
+    }
+    return CliRunner().invoke(cli, [*map(str, words)], env=environment)

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from app.cli import cli
 from app.core.resources import Resources
-from tests.support.service import JSON, Service, pointers
+from tests.support.service import JSON, Service, pointers, run_mosaico
 
 AGENT = """\
 import json, os, sys
@@ -135,15 +133,6 @@ def test_benchmark__never_contains_a_command_line(service: Service) -> None:
     assert pointers(problem) == ["/harness/environment"]
 
 
-def mosaico(service: Service, *words: str | Path) -> Result:
-    """Run a `mosaico` command against the service."""
-    environment = {
-        "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
-        "MOSAICO_API_KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
-    }
-    return CliRunner().invoke(cli, [*map(str, words)], env=environment)
-
-
 def test_execute__uploads_and_starts_one_run(
     service: Service, operator_folder: Path, tmp_path: Path
 ) -> None:
@@ -156,10 +145,10 @@ def test_execute__uploads_and_starts_one_run(
         "--answer-format", "json", "--save", tmp_path / "results", "--json",
         "--benchmark", "bench-001", "--agent", "agent-001",
     ]  # fmt: skip
-    first = mosaico(service, *words)
+    first = run_mosaico(service, *words)
     assert first.exit_code == 0, first.output
     summary = json.loads(first.stdout)
-    again = mosaico(service, *words, "--resume", summary["file"])
+    again = run_mosaico(service, *words, "--resume", summary["file"])
     assert json.loads(again.stdout)["runId"] == summary["runId"]
     assert len((operator_folder / "asked").read_text().splitlines()) == 2
     service.work()
@@ -181,11 +170,11 @@ def test_execute__items_of_an_upload(
         for n in range(450)
     ]
     service.upload(lines, name="earlier", run_name="r")
-    result = mosaico(
+    result = run_mosaico(
         service, "runs", "execute", "--dataset", "earlier", "--command", "true",
         "--save", tmp_path, "--concurrency", "8", "--json",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["items"] == 300
-    unknown = mosaico(service, "runs", "execute", "--dataset", "none", "--command", "true")
+    unknown = run_mosaico(service, "runs", "execute", "--dataset", "none", "--command", "true")
     assert "no upload of that name" in unknown.stderr

@@ -11,9 +11,7 @@ from urllib.parse import quote
 
 import pytest
 from sqlalchemy import text
-from typer.testing import CliRunner, Result
 
-from app.cli import cli
 from app.core.clock import utc_now
 from app.core.encryption import Secret
 from app.core.http.network_policy import PUBLIC_ONLY
@@ -31,7 +29,7 @@ from tests.support.model_server import (
     recorded_plan,
 )
 from tests.support.processes import LIVENESS_S, until
-from tests.support.service import JSON, Service, pointers
+from tests.support.service import JSON, Service, pointers, run_mosaico
 from tests.support.stored import DatabaseReader
 
 TASKS: list[JSON] = [
@@ -153,31 +151,22 @@ def test_bash_run__trace_shows_what_the_model_did(service: Service) -> None:
     assert missing["type"].endswith("trace-not-found")
 
 
-def mosaico(service: Service, *words: str | Path) -> Result:
-    """Run a `mosaico` command against the service."""
-    env = {
-        "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
-        "MOSAICO_API_KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
-    }
-    return CliRunner().invoke(cli, [*map(str, words)], env=env)
-
-
 def test_trace_commands__print_what_the_model_did(service: Service) -> None:
     benchmark(service, SCRIPTED_MODEL)
     run = service.complete_run()
-    listed = mosaico(service, "runs", "traces", run["id"], "--format", "json")
+    listed = run_mosaico(service, "runs", "traces", run["id"], "--format", "json")
     assert listed.exit_code == 0, listed.output
     assert {item["traceId"] for item in json.loads(listed.stdout)["items"]} == {"good#0", "half#0"}
-    assert "TASK_SCORE 0.25" in mosaico(service, "runs", "traces", run["id"]).stdout
-    result = mosaico(service, "runs", "trace", run["id"], "good#0")
+    assert "TASK_SCORE 0.25" in run_mosaico(service, "runs", "traces", run["id"]).stdout
+    result = run_mosaico(service, "runs", "trace", run["id"], "good#0")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert "    $ cat /none" in lines
     assert any(line.startswith("tool bash, exit code 1, ") for line in lines)
     assert lines[-1] == "    Written."
-    document = mosaico(service, "runs", "trace", run["id"], "good#0", "--format", "json")
+    document = run_mosaico(service, "runs", "trace", run["id"], "good#0", "--format", "json")
     assert json.loads(document.stdout) == trace(service, run, "good#0")
-    missing = mosaico(service, "runs", "trace", run["id"], "nope")
+    missing = run_mosaico(service, "runs", "trace", run["id"], "nope")
     assert missing.exit_code != 0
     assert "nope" in missing.stderr
 
@@ -186,13 +175,13 @@ def test_view_command__writes_a_page_of_one_run_or_of_two(service: Service, tmp_
     benchmark(service, SCRIPTED_MODEL)
     run, other = service.complete_run()["id"], service.complete_run()["id"]
     page = tmp_path / "page.html"
-    single = mosaico(service, "runs", "view", run, "--file", page)
+    single = run_mosaico(service, "runs", "view", run, "--file", page)
     assert single.exit_code == 0, single.output
     html = page.read_text()
     assert html.count('<details class="attempt') == 2
     assert "$ cat /none" in html
     assert '<div class="pair">' not in html
-    assert mosaico(service, "runs", "view", run, other, "--file", page).exit_code == 0
+    assert run_mosaico(service, "runs", "view", run, other, "--file", page).exit_code == 0
     assert page.read_text().count('<div class="pair">') == 2
 
 
@@ -202,7 +191,7 @@ def test_view_command__page_says_that_traces_are_missing(
     monkeypatch.setattr("app.reporting.trace_page.MAX_TRACES", 1)
     benchmark(service, SCRIPTED_MODEL)
     page = tmp_path / "page.html"
-    written = mosaico(service, "runs", "view", service.complete_run()["id"], "--file", page)
+    written = run_mosaico(service, "runs", "view", service.complete_run()["id"], "--file", page)
     assert written.exit_code == 0, written.output
     assert "only the first 1 traces are shown" in page.read_text()
     assert page.read_text().count('<details class="attempt') == 1

@@ -47,6 +47,14 @@ def langfuse_dual(server_dual: FakeLangfuse) -> FakeLangfuse:
     return server_dual
 
 
+@pytest.fixture(params=["v4", "v3"])
+def server(request: pytest.FixtureRequest) -> FakeLangfuse:
+    """An empty server of each API version."""
+    name = "langfuse" if request.param == "v4" else "langfuse_v3"
+    running: FakeLangfuse = request.getfixturevalue(name)
+    return running
+
+
 @pytest.fixture
 def reader(langfuse: FakeLangfuse) -> Iterator[ApiReader]:
     yield from _reader_of(langfuse)

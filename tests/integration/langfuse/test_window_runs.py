@@ -9,7 +9,7 @@ from app.core.clock import utc_now
 from tests.integration.langfuse.test_windows import fill
 from tests.support.langfuse import FakeLangfuse
 from tests.support.langfuse.records import DEFAULT_TIME
-from tests.support.service import JSON, Service, pointers
+from tests.support.service import JSON, Service, pointers, run_mosaico
 
 DAY = timedelta(days=1)
 SCORE = {"key": "SCORE", "options": {"name": "Tone"}}
@@ -74,6 +74,23 @@ def test_window_run__days_are_compared_as_two_samples(
     assert "two independent groups" in comparison["verdict"]["explanation"]
 
 
+def test_window_run__item_key_pairs_the_days(service: Service, langfuse: FakeLangfuse) -> None:
+    for day, tone in enumerate((0.9, 0.5)):
+        for number in range(30):
+            langfuse.production_trace(
+                1000 * day + number,
+                started=DEFAULT_TIME + day * DAY + timedelta(seconds=number),
+                session_id=f"s-{number}",
+                scores={"Tone": tone + number / 1000},
+            )
+    set_up(service, langfuse, itemKey="session")
+    service.complete_run()
+    second = service.complete_run(traceWindow=window_json(1))
+    verdict = second["verdict"]
+    assert verdict["verdict"] == "REGRESSED"
+    assert (verdict["items"]["compared"], verdict["items"]["areSamples"]) == (30, False)
+
+
 def test_window_run__since_ends_before_the_run(service: Service, langfuse: FakeLangfuse) -> None:
     now = utc_now()
     for number, age in enumerate((timedelta(minutes=5), timedelta(hours=2), timedelta(hours=30))):
@@ -112,26 +129,53 @@ def test_window_run__scores_are_read_only_for_metrics_that_use_them(
     assert len(langfuse.requests_for("/v3/scores")) == int(reads)
 
 
+ESTIMATED = {"benchmarkId": "bench-001", "agentId": "agent-001"}
+SCORES = {"Tone": 0.5, "Depth": 0.25, "Topic": "refund"}
+
+
+@pytest.mark.parametrize("count", [0, 350])
+@pytest.mark.parametrize("metrics", [[SCORE, "LATENCY"], ["LATENCY"]], ids=["scores", "no scores"])
 @pytest.mark.parametrize(
     "production",
     [{}, {"sampleSize": 150}, {"sampleSize": 5000}, {"filters": {"tags": ["beta"]}}],
     ids=["all", "sample", "small window", "filter"],
 )
 def test_estimate__is_the_number_of_requests_of_the_run(
-    service: Service, langfuse: FakeLangfuse, production: JSON
+    service: Service, server: FakeLangfuse, production: JSON, metrics: list[JSON], count: int
 ) -> None:
-    fill(langfuse, 1200, calls=2, tags=("beta",))
-    set_up(service, langfuse, **production)
-    body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
-    estimate = service.post("/benchmark-runs/estimate", body)
-    langfuse.clear_requests()
+    fill(server, count, calls=2, tags=("beta",), scores=SCORES)
+    set_up(service, server, **production)
+    service.patch("/benchmarks/bench-001", {"metrics": metrics, "measures": []})
+    estimate = service.post("/benchmark-runs/estimate", ESTIMATED)
+    server.clear_requests()
     run = service.complete_run()
-    assert (
-        estimate["selected"] == run["tracesTotal"] == min(1200, production.get("sampleSize", 1200))
-    )
+    selected = min(count, production.get("sampleSize", count))
+    assert estimate["selected"] == selected == (run["tracesTotal"] or 0)
     # The service knows the server by now: it does not ask for the project and the API again.
-    assert estimate["totalRequests"] - estimate["requests"]["server"] == len(langfuse.requests)
-    assert (estimate["traces"], estimate["atMost"]) == (1200, False)
+    assert estimate["totalRequests"] - estimate["requests"]["server"] == len(server.requests)
+    assert (estimate["traces"], estimate["atMost"]) == (count, False)
+
+
+def test_estimate__traces_of_different_sizes_are_estimated_by_their_mean(
+    service: Service, langfuse_v3: FakeLangfuse
+) -> None:
+    """The first hundred has 2 spans each, the next fifty 6. The mean is 10/3: pages of 333 and 166."""
+    for number in range(150):
+        langfuse_v3.production_trace(
+            number,
+            started=DEFAULT_TIME + timedelta(seconds=number),
+            calls=1 if number < 100 else 5,
+        )
+    set_up(service, langfuse_v3)
+    service.patch("/benchmarks/bench-001", {"metrics": ["LATENCY"], "measures": []})
+    estimate = service.post("/benchmark-runs/estimate", ESTIMATED)
+    langfuse_v3.clear_requests()
+    service.complete_run()
+    assert estimate["requests"]["spans"] == 4 + 2
+    # A list ends with a page that is not full.
+    assert len(langfuse_v3.requests_for("/observations")) == 3 + 4
+    result = run_mosaico(service, "runs", "estimate", "bench-001", "agent-001")
+    assert "if all traces have as many spans and scores" in result.stderr
 
 
 def test_estimate__filter_on_scores_gives_an_upper_limit(
@@ -139,8 +183,7 @@ def test_estimate__filter_on_scores_gives_an_upper_limit(
 ) -> None:
     fill(langfuse, 150, scores={"Tone": 0.5})
     set_up(service, langfuse, filters={"score": {"name": "Tone", "max": 0.1}})
-    body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
-    assert service.post("/benchmark-runs/estimate", body)["atMost"] is True
+    assert service.post("/benchmark-runs/estimate", ESTIMATED)["atMost"] is True
 
 
 def test_estimate__benchmark_of_a_dataset_is_refused(
@@ -148,8 +191,7 @@ def test_estimate__benchmark_of_a_dataset_is_refused(
 ) -> None:
     set_up(service, langfuse)
     service.patch("/benchmarks/bench-001", {"production": None, "datasetRef": "support"})
-    body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
-    problem = service.expect_problem(422, "POST", "/benchmark-runs/estimate", body)
+    problem = service.expect_problem(422, "POST", "/benchmark-runs/estimate", ESTIMATED)
     assert pointers(problem) == ["/traceWindow"]
 
 

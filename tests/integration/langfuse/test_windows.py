@@ -25,14 +25,6 @@ from tests.support.langfuse.records import DEFAULT_TIME
 HOUR = timedelta(hours=1)
 
 
-@pytest.fixture(params=["v4", "v3"])
-def server(request: pytest.FixtureRequest) -> FakeLangfuse:
-    """An empty server of each API version."""
-    name = "langfuse" if request.param == "v4" else "langfuse_v3"
-    running: FakeLangfuse = request.getfixturevalue(name)
-    return running
-
-
 def window(
     *, hours: float = 1, size: int | None = None, key: str | None = None, **filters: Any
 ) -> dict[str, Any]:

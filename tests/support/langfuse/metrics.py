@@ -1,4 +1,4 @@
-"""The metrics endpoint: aggregates of the filtered observations in one row."""
+"""The metrics endpoint: aggregates of the filtered observations in one row, and counts of scores."""
 
 import json
 import math
@@ -15,6 +15,10 @@ from tests.support.langfuse.store import Store
 from tests.support.langfuse.v4 import OBSERVATION_COLUMNS
 
 ROWS_UP_TO: Final = 1000
+SCORE_TYPES: Final = {
+    "scores-numeric": ("NUMERIC", "BOOLEAN"),
+    "scores-categorical": ("CATEGORICAL",),
+}
 
 _MEASURES: Final[Mapping[str, Callable[[Observation], float | None]]] = {
     "count": lambda _: 1,
@@ -27,7 +31,7 @@ _MEASURES: Final[Mapping[str, Callable[[Observation], float | None]]] = {
 
 
 def query_metrics(store: Store, parameters: Parameters) -> JSON:
-    """Aggregate the view `observations`; dimensions are not supported."""
+    """Aggregate the view `observations`, or count scores; dimensions are not supported."""
     text = parameters.required("query")
     parameters.check()
     try:
@@ -39,12 +43,24 @@ def query_metrics(store: Store, parameters: Parameters) -> JSON:
         raise invalid_request(
             "Invalid query: it needs metrics, fromTimestamp and toTimestamp"
         ) from None
-    if query.get("view") != "observations" or query.get("dimensions"):
-        raise invalid_request("The stand-in aggregates whole views of observations only")
+    if query.get("dimensions"):
+        raise invalid_request("The stand-in aggregates whole views only")
+    if query.get("view") in SCORE_TYPES:
+        return {"data": [{"count_count": _count_scores(store, query, since, until)}]}
+    if query.get("view") != "observations":
+        raise invalid_request("Invalid view")
     if (query.get("config") or {}).get("row_limit", 100) > ROWS_UP_TO:
         raise invalid_request("row_limit must be at most 1000")
     spans = _kept(store, query.get("filters") or [], since, until)
     return {"data": [{f"{how}_{what}": _aggregate(spans, what, how) for what, how in metrics}]}
+
+
+def _count_scores(store: Store, query: JSON, since: datetime, until: datetime) -> str:
+    # As a text: the server returns counts in both forms.
+    if query.get("filters") or query["metrics"] != [{"measure": "count", "aggregation": "count"}]:
+        raise invalid_request("The stand-in counts all scores of a view only")
+    scores = newest_first(list(store.all_scores()), since=since, until=until)
+    return str(sum(score.data_type in SCORE_TYPES[query["view"]] for score in scores))
 
 
 def _kept(store: Store, filters: Any, since: datetime, until: datetime) -> list[Observation]:

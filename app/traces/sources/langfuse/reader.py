@@ -150,15 +150,38 @@ class RunReader(Protocol):
 
 
 class WindowCount(NamedTuple):
-    """The number of traces in a window, and of all their spans."""
+    """The number of traces in a window, and of all their spans and scores."""
 
     traces: int
     spans: int
+    scores: int
+
+    @property
+    def spans_per_trace(self) -> float:
+        return self.spans / max(self.traces, 1)
+
+    @property
+    def scores_per_trace(self) -> float:
+        return self.scores / max(self.traces, 1)
 
 
 def count_requests(rows: float, rows_per_request: int) -> int:
     """The number of requests for so many rows; also no rows take one."""
     return max(math.ceil(rows / rows_per_request), 1)
+
+
+def count_part_requests(
+    traces: int, parts_per_trace: float, count_list: Callable[[float], int]
+) -> int:
+    """The number of requests for the parts (spans or scores) of so many traces, which are read for each
+    list of IDs. `count_list` counts those for a list of parts.
+
+    Exact if all traces have as many parts.
+    """
+    full_lists, remainder = divmod(traces, IDS_PER_REQUEST)
+    return full_lists * count_list(IDS_PER_REQUEST * parts_per_trace) + (
+        count_list(remainder * parts_per_trace) if remainder else 0
+    )
 
 
 def split_ids(trace_ids: Sequence[str]) -> list[Sequence[str]]:

@@ -24,24 +24,36 @@ LONG_FIELDS: Final = ("input", "output", "metadata")
 TRACE_FIELDS: Final = "core,io,scores,observations,metrics"
 
 
+def count_pages(rows: float) -> int:
+    """The number of requests for a list of so many rows: it ends with a page that is not full."""
+    return int(rows // ROWS_PER_PAGE) + 1
+
+
 def fetch_bundle(
     client: LangfuseClient,
     trace_ids: Sequence[str],
     linked_spans: frozenset[str | None] = frozenset(),
     traces: Mapping[str, JSON] | None = None,
+    *,
+    reads_scores: bool = True,
 ) -> TraceBundle:
     """Traces with observations and scores; in halves while the response is too large.
 
     `traces` are the traces by ID if they are known already.
     """
     try:
-        return _fetch_bundle_at_once(client, trace_ids, linked_spans, traces)
+        return _fetch_bundle_at_once(
+            client, trace_ids, linked_spans, traces, reads_scores=reads_scores
+        )
     except PageTooLarge as error:
         if len(trace_ids) <= MIN_SPLIT_IDS:
             raise error.final_error from None
-        half = len(trace_ids) // 2
-        first = fetch_bundle(client, trace_ids[:half], linked_spans, traces)
-        return first.merge(fetch_bundle(client, trace_ids[half:], linked_spans, traces))
+        middle = len(trace_ids) // 2
+        first, second = (
+            fetch_bundle(client, half, linked_spans, traces, reads_scores=reads_scores)
+            for half in (trace_ids[:middle], trace_ids[middle:])
+        )
+        return first.merge(second)
 
 
 def _fetch_bundle_at_once(
@@ -49,6 +61,8 @@ def _fetch_bundle_at_once(
     trace_ids: Sequence[str],
     linked_spans: frozenset[str | None],
     known_traces: Mapping[str, JSON] | None,
+    *,
+    reads_scores: bool,
 ) -> TraceBundle:
     if known_traces is None:
         traces = _fetch_traces(client, trace_ids)
@@ -60,6 +74,8 @@ def _fetch_bundle_at_once(
     for row in _iter_filtered(client, "/observations", "traceId", list(traces)):
         slim_row = _drop_long_fields(row, linked_spans)
         observations.setdefault(str(row.get("traceId")), []).append(slim_row)
+    if not reads_scores:
+        return TraceBundle(traces, observations, {})
     scores = group_by_trace(_iter_filtered(client, "/v2/scores", "traceId", list(traces)))
     return TraceBundle(traces, observations, dict(scores))
 

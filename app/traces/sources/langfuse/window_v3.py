@@ -1,7 +1,8 @@
 """Production traces of API v3: numbered pages of traces, then their observations and scores."""
 
 import json
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -17,8 +18,12 @@ from app.traces.sources.langfuse.mapping import (
     map_trace,
 )
 from app.traces.sources.langfuse.pagination import NumberedPage, fetch_page_in_parts, iter_pages
-from app.traces.sources.langfuse.reader import TraceLink, WindowCount, count_requests
-from app.traces.sources.langfuse.v3_requests import ROWS_PER_PAGE, fetch_bundle
+from app.traces.sources.langfuse.reader import (
+    TraceLink,
+    WindowCount,
+    count_part_requests,
+)
+from app.traces.sources.langfuse.v3_requests import ROWS_PER_PAGE, count_pages, fetch_bundle
 from app.traces.types import Trace
 
 # The environment that SDKs give to runs of experiments.
@@ -50,7 +55,7 @@ class V3Window:
             following = next(pages, None) or None
             page_count += 1
             traces = {str(row["id"]): row for row in page if self._is_selected(row)}
-            bundle = fetch_bundle(self.client, list(traces), traces=traces)
+            bundle = self._fetch_bundle(list(traces), traces)
             malformed = (map_malformed_row(row) for row in page if get_text(row, "id") is None)
             next_position = {"pages": page_count} if following else None
             yield (*self._map(list(traces), bundle), *malformed), next_position
@@ -66,31 +71,38 @@ class V3Window:
         )
 
     def read_traces(self, trace_ids: Sequence[str]) -> tuple[Trace, ...]:
-        return self._map(trace_ids, fetch_bundle(self.client, trace_ids))
+        return self._map(trace_ids, self._fetch_bundle(trace_ids))
 
     def count(self) -> WindowCount:
         traces = self._count("/traces", self._parameters("core"))
-        window = self.production.exact_window
-        spans = self._count(
-            "/observations",
-            {
-                "fromStartTime": to_parameter(window.from_),
-                "toStartTime": to_parameter(window.to),
-            },
+        exact_window = self.production.exact_window
+        since, until = to_parameter(exact_window.from_), to_parameter(exact_window.to)
+        spans = self._count("/observations", {"fromStartTime": since, "toStartTime": until})
+        window: Parameters = {"fromTimestamp": since, "toTimestamp": until}
+        scores = self._count("/v2/scores", window) if self.reads_scores else 0
+        # Of all traces of the window: spans and scores have no filter on the fields of a trace.
+        every = max(self._count("/traces", window), 1)
+        return WindowCount(
+            traces=traces, spans=spans * traces // every, scores=scores * traces // every
         )
-        # Of all traces of the window: observations have no filter on the fields of a trace.
-        every = self._count("/traces", {**self._parameters("core"), "filter": "[]"})
-        return WindowCount(traces=traces, spans=spans * traces // max(every, 1))
 
     def estimate(self, count: WindowCount, selected: int) -> dict[str, int]:
-        chunks = count_requests(selected, ROWS_PER_PAGE)
-        spans_per_chunk = ROWS_PER_PAGE * count.spans / max(count.traces, 1)
+        listed = count_pages(count.traces)
         return {
-            "list": count_requests(count.traces, ROWS_PER_PAGE) if self.lists_ids else 0,
-            "traces": chunks,
-            "spans": chunks * count_requests(spans_per_chunk, ROWS_PER_PAGE),
-            "scores": chunks,
+            "list": listed if self.lists_ids else 0,
+            "traces": math.ceil(selected / ROWS_PER_PAGE) if self.lists_ids else listed,
+            "spans": count_part_requests(selected, count.spans_per_trace, count_pages),
+            "scores": (
+                count_part_requests(selected, count.scores_per_trace, count_pages)
+                if self.reads_scores
+                else 0
+            ),
         }
+
+    def _fetch_bundle(
+        self, trace_ids: Sequence[str], traces: Mapping[str, JSON] | None = None
+    ) -> TraceBundle:
+        return fetch_bundle(self.client, trace_ids, traces=traces, reads_scores=self.reads_scores)
 
     def _count(self, path: str, parameters: Parameters) -> int:
         document = self.client.get(path, {**parameters, "page": 1, "limit": 1})
@@ -132,6 +144,9 @@ class V3Window:
     def _map_one(self, trace_id: str, bundle: TraceBundle) -> Trace:
         item = RunItem(item_id=trace_id, trace_id=trace_id, span_id=None)
         trace = map_trace(item, bundle, {}, self.link)
+        if trace.input is None and not trace.output:
+            # Without any text the writer records none, which is no empty answer.
+            trace = replace(trace, output=None)
         name = get_text(bundle.traces[trace_id], "name")
         trace = replace(trace, attributes={**trace.attributes, **({"name": name} if name else {})})
         return replace(trace, item_id=item_id_of(self.production.item_key, trace))

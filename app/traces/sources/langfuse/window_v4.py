@@ -1,6 +1,7 @@
 """Production traces of API v4: root observations with their texts, then all spans by trace."""
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +33,7 @@ from app.traces.sources.langfuse.reader import (
     IDS_PER_REQUEST,
     TraceLink,
     WindowCount,
+    count_part_requests,
     count_requests,
     split_ids,
 )
@@ -45,6 +47,7 @@ from app.traces.sources.langfuse.usage import (
     sum_usage,
 )
 from app.traces.sources.langfuse.v4_requests import (
+    SCORES_PER_PAGE,
     SPANS_PER_PAGE,
     equals,
     filter_parameter,
@@ -55,6 +58,13 @@ from app.traces.sources.langfuse.v4_requests import (
 from app.traces.types import Trace
 
 CONCURRENCY: Final = 4
+SCORE_VIEWS: Final = ("scores-numeric", "scores-categorical")
+IS_ROOT: Final[JSON] = {
+    "type": "boolean",
+    "column": "isRootObservation",
+    "operator": "=",
+    "value": True,
+}
 ID_FIELDS: Final = "core"
 ROOT_FIELDS: Final = "core,basic,time,io,metadata,trace_context"
 
@@ -103,34 +113,50 @@ class V4Window:
         return tuple(sorted(traces, key=lambda trace: order.get(trace.trace_id, len(order))))
 
     def count(self) -> WindowCount:
-        spans = self._count_observations()
-        roots = self._count_observations(
-            {"type": "boolean", "column": "isRootObservation", "operator": "=", "value": True}
-        )
-        return WindowCount(traces=roots, spans=max(spans, roots))
+        conditions = list(filter_conditions(self.production.filters))
+        spans = self._count("observations", *conditions)
+        roots = self._count("observations", *conditions, IS_ROOT)
+        scores = self._count_scores(roots) if self.reads_scores else 0
+        return WindowCount(traces=roots, spans=max(spans, roots), scores=scores)
 
     def estimate(self, count: WindowCount, selected: int) -> dict[str, int]:
         has_score_filter = self.production.filters.score is not None
-        chunks = count_requests(selected, IDS_PER_REQUEST)
         listed = count_requests(
             count.traces, IDS_PER_REQUEST if has_score_filter else SPANS_PER_PAGE
         )
         # A score is listed, and then read again by its ID.
         scored = 2 * count_requests(count.traces, IDS_PER_REQUEST) if has_score_filter else 0
-        spans_per_chunk = IDS_PER_REQUEST * count.spans / max(count.traces, 1)
         return {
             "list": listed + scored if self.lists_ids else 0,
-            "traces": chunks if self.lists_ids else count_requests(selected, SPANS_PER_PAGE),
-            "spans": chunks * count_requests(spans_per_chunk, SPANS_PER_PAGE),
-            "scores": chunks if self.reads_scores else 0,
+            "traces": math.ceil(selected / IDS_PER_REQUEST) if self.lists_ids else listed,
+            "spans": count_part_requests(
+                selected,
+                count.spans_per_trace,
+                partial(count_requests, rows_per_request=SPANS_PER_PAGE),
+            ),
+            "scores": (
+                count_part_requests(
+                    selected,
+                    count.scores_per_trace,
+                    partial(count_requests, rows_per_request=SCORES_PER_PAGE),
+                )
+                if self.reads_scores
+                else 0
+            ),
         }
 
-    def _count_observations(self, *more: JSON) -> int:
+    def _count_scores(self, traces: int) -> int:
+        """The scores of so many traces: their share of all traces of the window."""
+        # The views of scores have no filter on the fields of a trace.
+        scores = sum(self._count(view) for view in SCORE_VIEWS)
+        return scores * traces // max(self._count("observations", IS_ROOT), 1)
+
+    def _count(self, view: str, *conditions: JSON) -> int:
         window = self._whole_window
         query = {
-            "view": "observations",
+            "view": view,
             "metrics": [{"measure": "count", "aggregation": "count"}],
-            "filters": [*filter_conditions(self.production.filters), *more],
+            "filters": conditions,
             "fromTimestamp": format_time(window.start),
             "toTimestamp": format_time(window.end),
         }
