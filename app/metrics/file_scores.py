@@ -20,7 +20,7 @@ from app.metrics.registry import (
 )
 from app.metrics.run_value import StoredSummary, merge_with, run_value, summarize_with
 from app.metrics.types import MetricRef, RunMetric, TraceMeasurements
-from app.traces.import_file import ResultSource
+from app.traces.import_file import STDIN, ResultSource
 from app.traces.trace_file import TraceReader
 from app.traces.types import Trace
 
@@ -44,7 +44,7 @@ def score_file(
     models: OfflineModels | None = None,
 ) -> FileScores:
     """The metrics of a list (`parse_metrics`), by default all that have a value and call no model,
-    and the KPI.
+    with the scores in the file, and the KPI.
 
     The registry of metrics must be loaded. Without any result there are no rows.
     Raises: the errors of `reader`, `NotFound` for an unknown metric, `Invalid` for a wrong option or
@@ -52,6 +52,11 @@ def score_file(
     """
     models = models or OfflineModels()
     refs = _select_metrics(metrics)
+    if metrics is None and source != STDIN:  # which cannot be read twice
+        for name in reader.score_names(source):
+            if name not in plain_keys():
+                ref = MetricRef.of("SCORE", {"name": name})
+                refs[provider_for(ref).spec.key] = ref
     compiled = None if formula is None else compile_formula(formula, names_of(refs.values()))
     for reference in compiled.references if compiled else ():
         # Scores in the traces that only the formula reads.

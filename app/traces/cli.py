@@ -134,8 +134,14 @@ def _parameters(
 
 
 def _print_stored(dataset: JSON, output: OutputFormat) -> None:
+    ignored_keys = dataset["ignoredKeys"]
     lines = [
         f"{dataset['traceCount']} traces ({format_bytes(dataset['sizeBytes'])}) are stored",
+        *(
+            [format_cell(f"warning: keys that nothing reads: {', '.join(ignored_keys)}")]
+            if ignored_keys
+            else []
+        ),
         f"next: `mosaico benchmarks create --dataset {format_cell(dataset['name'])}`",
     ]
     print_change(dataset, output, lines, dataset["id"])

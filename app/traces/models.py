@@ -117,6 +117,7 @@ class LocalDataset(Base):
     )
     trace_count: Mapped[int]
     size_bytes: Mapped[int]
+    ignored_keys: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default="{}")
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
 
 

@@ -11,6 +11,7 @@ from app.core.errors import AppError, Invalid
 from app.core.strict_json import parse_json
 from app.core.text import unstorable_reason
 from app.harness.transcript import Transcript, document_of, parse_transcript
+from app.traces.ignored_fields import IgnoredFields, describe_ignored
 from app.traces.types import ToolCall, Trace, TraceOutcome
 
 T = TypeVar("T")
@@ -20,9 +21,39 @@ MAX_TRIAL: Final = 2**15 - 1
 MAX_TURNS: Final = 2**31 - 1
 MAX_INTEGER: Final = 2**63 - 1
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+TRACE_KEYS: Final = (
+    "traceId", "itemId", "trial", "outcome", "input", "expectedOutput", "output", "error", "tags",
+    "attributes", "url", "inputTokens", "outputTokens", "costUsd", "latencyMs", "toolCalls", "turns",
+    "scores", "transcript",
+)  # fmt: skip
+CALL_KEYS: Final = ("name", "arguments", "ok", "latencyMs")
 
 
-def iter_traces(lines: Iterable[str | bytes]) -> Iterator[Trace]:
+class IgnoredKeys:
+    """Collects the keys of traces and of their tool calls that nothing reads, such as misspelled ones."""
+
+    def __init__(self) -> None:
+        self._of_traces = IgnoredFields(TRACE_KEYS)
+        self._of_calls = IgnoredFields(CALL_KEYS, "toolCalls[].")
+
+    def check(self, document: Mapping[str, Any]) -> None:
+        """Add the keys of a valid trace."""
+        self._of_traces.check(document)
+        for call in document.get("toolCalls") or ():
+            self._of_calls.check(call)
+
+    @property
+    def names(self) -> list[str]:
+        return [*self._of_traces.names, *self._of_calls.names]
+
+    def notes(self) -> Iterator[str]:
+        """A sentence for the user, if there are any."""
+        return describe_ignored("keys", self._of_traces, self._of_calls)
+
+
+def iter_traces(
+    lines: Iterable[str | bytes], ignored_keys: IgnoredKeys | None = None
+) -> Iterator[Trace]:
     """Parse the traces of NDJSON lines one by one; blank lines are skipped.
 
     Memory grows with the IDs, not with the texts.
@@ -33,7 +64,7 @@ def iter_traces(lines: Iterable[str | bytes]) -> Iterator[Trace]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        trace = parse_trace_line(line, number)
+        trace = parse_trace_line(line, number, ignored_keys)
         first_line = first_lines.setdefault(trace.trace_id, number)
         if first_line != number:
             raise Invalid(
@@ -44,8 +75,10 @@ def iter_traces(lines: Iterable[str | bytes]) -> Iterator[Trace]:
         yield trace
 
 
-def parse_trace_line(line: str | bytes, number: int) -> Trace:
-    """Parse one line.
+def parse_trace_line(
+    line: str | bytes, number: int, ignored_keys: IgnoredKeys | None = None
+) -> Trace:
+    """Parse one line; keys that nothing reads are added to `ignored_keys`.
 
     Raises: `Invalid` with a message that starts with `line N:`, or `line N, column M:` where the
             JSON is broken.
@@ -53,11 +86,15 @@ def parse_trace_line(line: str | bytes, number: int) -> Trace:
     if isinstance(line, bytes) and number == 1:
         line = line.removeprefix(BYTE_ORDER_MARK)
     try:
-        return parse_trace(parse_json(line))
+        document = parse_json(line)
+        trace = parse_trace(document)
     except AppError as error:
         raise Invalid(
             f"line {number}{_describe_error(error)}", code="invalid-trace", errors=error.errors
         ) from None
+    if ignored_keys is not None:
+        ignored_keys.check(document)
+    return trace
 
 
 def _describe_error(error: AppError) -> str:

@@ -22,6 +22,7 @@ class LocalDatasetView(WireModel):
     agent_id: str | None
     trace_count: int
     size_bytes: int
+    ignored_keys: list[str]
     created_at: datetime
 
 

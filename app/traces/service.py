@@ -5,7 +5,7 @@ import hashlib
 import re
 import struct
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,7 +24,7 @@ from app.harness.transcript import document_of
 from app.jobs.queue import enqueue
 from app.traces import queries
 from app.traces.models import CollectedTrace, Collection, LocalDataset, TraceTranscript
-from app.traces.ndjson import BYTE_ORDER_MARK, MAX_TRIAL, parse_trace_line
+from app.traces.ndjson import BYTE_ORDER_MARK, MAX_TRIAL, IgnoredKeys, parse_trace_line
 from app.traces.registry import TracePage
 from app.traces.types import ToolCall, Trace
 
@@ -184,11 +184,15 @@ def _number_trials(session: Session, collection: Collection) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedTraces:
-    """The validated traces of an upload as rows of `local_traces`; `rows` is at its beginning."""
+    """The validated traces of an upload as rows of `local_traces`; `rows` is at its beginning.
+
+    `ignored_keys` are the first keys of traces that nothing reads.
+    """
 
     dataset_id: str
     count: int
     rows: IO[bytes]
+    ignored_keys: Sequence[str] = ()
 
 
 @contextmanager
@@ -198,10 +202,10 @@ def encode_traces(numbered_lines: Iterable[tuple[int, bytes]]) -> Iterator[Encod
     Before the transaction that stores them: parsing millions of lines takes minutes.
     Raises:  `Invalid` with the number of a line that is not a trace, or without any line.
     """
-    dataset_id, count = new_id(), 0
+    dataset_id, count, ignored_keys = new_id(), 0, IgnoredKeys()
     with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as rows:
         for number, line in numbered_lines:
-            trace_id = parse_trace_line(line, number).trace_id
+            trace_id = parse_trace_line(line, number, ignored_keys).trace_id
             rows.write(
                 encode_row(
                     dataset_id.encode(),
@@ -216,7 +220,12 @@ def encode_traces(numbered_lines: Iterable[tuple[int, bytes]]) -> Iterator[Encod
                 "the upload has no traces; send one JSON object per line", code="no-traces"
             )
         rows.seek(0)
-        yield EncodedTraces(dataset_id=dataset_id, count=count, rows=rows)
+        yield EncodedTraces(
+            dataset_id=dataset_id,
+            count=count,
+            rows=rows,
+            ignored_keys=ignored_keys.names,
+        )
 
 
 def store_local_dataset(
@@ -250,6 +259,7 @@ def store_local_dataset(
         agent_id=agent_id,
         trace_count=traces.count,
         size_bytes=size_bytes,
+        ignored_keys=list(traces.ignored_keys),
     )
     session.add(dataset)
     try:

@@ -1,5 +1,6 @@
 """Which column of a table holds which field of a trace: named by the user, otherwise guessed; pure."""
 
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,6 +35,7 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "error": ("error", "errormessage", "exception"),
     "passed": ("passed", "pass", "success", "correct", "iscorrect", "taskpassed"),
     "score": ("score", "taskscore", "grade"),
+    "scores": ("scores",),
     "latencyMs": ("latencyms", "durationms", "elapsedms", "responsetimems"),
     "latencySeconds": (
         "latencys", "latencysec", "latencyseconds", "durations", "durationseconds", "seconds",
@@ -71,12 +73,20 @@ class InvalidMapping(Invalid):
 class TableColumns:
     """The column of each field, the columns of further scores, and what was guessed.
 
-    `notes` are sentences about columns that were not used although their names suggest a use.
+    `notes` are sentences about columns that were not used although their names suggest a use; `named`
+    are these columns.
     """
 
     by_field: Mapping[str, str]
     scores: Sequence[str] = ()
     notes: Sequence[str] = ()
+    named: Sequence[str] = ()
+
+    @property
+    def read(self) -> set[str]:
+        """The columns that are read, or that a note names."""
+        heads = {column.partition(".")[0] for column in self.by_field.values()}
+        return {*self.by_field.values(), *heads, *self.scores, *self.named}
 
 
 def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
@@ -122,22 +132,26 @@ def choose_columns(rows: Sequence[Mapping[str, Any]], mapping: Mapping[str, str]
             )
     by_field = {name: column for name, column in mapping.items() if column}
     free = [column for column in columns if column not in by_field.values()]
-    notes: list[str] = []
+    notes: dict[str, str] = {}
     for name, aliases in NAMES.items():
         if name not in mapping:
             guess = _first_alias(free, aliases)
-            if guess is None:
+            if guess is None or (name == "scores" and _is_score(guess, rows)):
                 continue
             misfit = _find_misfit(name, guess, rows)
             if misfit is None:
                 by_field[name] = guess
                 free.remove(guess)
             else:
-                notes.append(f"the column {guess!r} is not used as {name}: it holds {misfit!r:.60}")
+                notes[guess] = (
+                    f"the column {guess!r} is not used as {name}: it holds {misfit!r:.60}"
+                )
+    notes |= _unit_notes(free)
     return TableColumns(
         by_field=by_field,
         scores=[column for column in free if _is_score(column, rows)],
-        notes=[*notes, *_unit_notes(free)],
+        notes=[*notes.values()],
+        named=[*notes],
     )
 
 
@@ -181,6 +195,8 @@ def _fits(name: str, cell: Any) -> bool:
         return number in (0.0, 1.0)
     if name == "score":
         return number is not None and 0.0 <= number <= 1.0
+    if name == "scores":
+        return as_scores(cell) is not None
     return number is not None or name not in _NUMBER_FIELDS
 
 
@@ -206,6 +222,19 @@ def as_number(cell: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def as_scores(cell: Any) -> Mapping[str, float] | None:
+    """The scores in an object of numbers by name, or in its JSON text; None for another cell."""
+    try:
+        values = json.loads(cell) if isinstance(cell, str) else cell
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(values, Mapping):
+        return None
+    numbers = {str(name): as_number(value) for name, value in values.items() if not is_blank(value)}
+    scores = {name: number for name, number in numbers.items() if number is not None}
+    return scores if len(scores) == len(numbers) else None
+
+
 def _is_score(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a column without another use holds numbers only."""
     cells = [cell for row in rows if not is_blank(cell := row.get(column))]
@@ -213,10 +242,10 @@ def _is_score(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
     return is_number and _normalize(column) not in (UNITLESS | _COUNTERS)
 
 
-def _unit_notes(columns: Iterable[str]) -> list[str]:
-    return [
-        f"the column {column!r} has no unit and is not used; add --map latencyMs={column} or"
+def _unit_notes(columns: Iterable[str]) -> dict[str, str]:
+    return {
+        column: f"the column {column!r} has no unit and is not used; add --map latencyMs={column} or"
         f" --map latencySeconds={column}"
         for column in columns
         if _normalize(column) in UNITLESS
-    ]
+    }

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any, Final, NoReturn
 
+from app.traces.ignored_fields import IgnoredFields, describe_ignored
 from app.traces.import_file import ImportFile, InvalidImport, TableRow
 from app.traces.imported_values import (
     TrialCounter,
@@ -18,6 +19,7 @@ from app.traces.ndjson import MAX_TRIAL
 from app.traces.table_columns import (
     TableColumns,
     as_number,
+    as_scores,
     cell_of,
     choose_columns,
     is_blank,
@@ -47,12 +49,27 @@ def read_table(
     columns = choose_columns([row.cells for row in sample], mapping)
     if mapping.get("output") != "":
         _require_content(file, columns, sample)
-    reader = _RowReader(file, columns)
+    ignored = IgnoredFields(columns.read)
+    for row in sample:
+        ignored.check(row.cells)
+    notes = [*_notes(columns), *columns.notes, *describe_ignored("columns", ignored)]
     return ImportedTraces(
-        traces=map(reader.read, chain(sample, remaining)),
+        traces=_iter_traces(_RowReader(file, columns), chain(sample, remaining), ignored, notes),
         columns=dict(columns.by_field) | {f"scores[{column}]": column for column in columns.scores},
-        notes=[*_notes(columns), *columns.notes],
+        notes=notes,
     )
+
+
+def _iter_traces(
+    reader: "_RowReader", rows: Iterable[TableRow], ignored: IgnoredFields, notes: list[str]
+) -> Iterator[Trace]:
+    noted = len(ignored.names)
+    for row in rows:
+        ignored.check(row.cells)
+        yield reader.read(row)
+    if len(ignored.names) > noted:
+        later = ", ".join(ignored.names[noted:])
+        notes.append(f"columns that nothing reads, after the first {SAMPLED_ROWS} rows: {later}")
 
 
 class _RowReader:
@@ -152,7 +169,17 @@ class _RowReader:
             name: self._number_in(row, column, cell_of(row.cells, column))
             for name, column in columns.items()
         }
-        return {name: score for name, score in scores.items() if score is not None}
+        return self._named_scores(row) | {
+            name: score for name, score in scores.items() if score is not None
+        }
+
+    def _named_scores(self, row: TableRow) -> dict[str, float]:
+        """The scores of a column of objects."""
+        cell = self._cell(row, "scores")
+        scores = {} if is_blank(cell) else as_scores(cell)
+        if scores is None:
+            self._reject(row, "scores", "an object of numbers")
+        return dict(scores)
 
     def _number(self, row: TableRow, name: str) -> float | None:
         column = self._columns.get(name)
@@ -192,7 +219,7 @@ class _RowReader:
 
 
 def _require_content(file: ImportFile, columns: TableColumns, sample: list[TableRow]) -> None:
-    if {"output", "passed", "score"} & {*columns.by_field} or columns.scores:
+    if {"output", "passed", "score", "scores"} & {*columns.by_field} or columns.scores:
         return
     names = list(dict.fromkeys(name for row in sample for name in row.cells))
     raise InvalidImport(

@@ -273,6 +273,7 @@ def upgrade() -> None:
         sa.Column("agent_id", sa.Text(), nullable=True),
         sa.Column("trace_count", sa.BigInteger(), nullable=False),
         sa.Column("size_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("ignored_keys", postgresql.ARRAY(sa.Text()), server_default="{}", nullable=False),
         sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
         sa.ForeignKeyConstraint(
             ["agent_id"], ["agents.id"], name="fk_local_datasets_agent_id", ondelete="RESTRICT"

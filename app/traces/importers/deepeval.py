@@ -7,6 +7,7 @@ Source: deepeval 4.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from app.traces.ignored_fields import IgnoredFields, describe_ignored
 from app.traces.import_file import Container, ImportFile
 from app.traces.imported_values import (
     TrialCounter,
@@ -22,6 +23,10 @@ from app.traces.table_columns import as_number
 from app.traces.types import ToolCall, Trace
 
 MILLISECONDS: Final = 1000.0
+CASE_FIELDS: Final = (
+    "name", "input", "expectedOutput", "actualOutput", "turns", "scenario", "expectedOutcome",
+    "toolsCalled", "metricsData", "success", "tokenCost", "completionTime", "tags", "metadata",
+)  # fmt: skip
 
 
 def recognizes_deepeval(file: ImportFile) -> bool:
@@ -42,6 +47,11 @@ def read_deepeval(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
     model = object_of(document.get("hyperparameters")).get("model")
     failed = sum(bool(metric.get("error")) for case in cases for metric in _metrics(case))
     notes = [f"scores that are missing because the metric failed: {failed}"] if failed else []
+    ignored, ignored_metadata = IgnoredFields(CASE_FIELDS), IgnoredFields(["topic"], "metadata.")
+    for case in cases:
+        ignored.check(case)
+        ignored_metadata.check(object_of(case.get("metadata")))
+    notes += describe_ignored("fields of test cases", ignored, ignored_metadata)
     return ImportedTraces(traces=_traces(cases, model), notes=notes)
 
 

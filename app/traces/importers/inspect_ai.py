@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from io import BytesIO
 from typing import IO, Any, Final
 
+from app.traces.ignored_fields import IgnoredFields, describe_ignored
 from app.traces.import_file import Container, ImportFile
 from app.traces.imported_values import (
     amount_of,
@@ -38,6 +39,11 @@ NAME_LENGTH_OFFSET: Final = 26
 # The grades of the scorers of Inspect: correct, incorrect, partial, no answer.
 GRADES: Final = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 MILLISECONDS: Final = 1000.0
+SAMPLE_FIELDS: Final = (
+    "id", "epoch", "input", "target", "messages", "output", "scores", "model_usage", "total_time",
+    "error", "limit", "metadata",
+)  # fmt: skip
+METADATA_FIELDS: Final = ("category", "topic")
 
 
 def recognizes_inspect(file: ImportFile) -> bool:
@@ -64,9 +70,20 @@ def read_inspect(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
     status = log.get("status", "started")
     notes = [] if status == "success" else [f"the status of this log is {status}: it is incomplete"]
     return ImportedTraces(
-        traces=(_trace(sample, evaluation.get("model"), scorer) for sample in samples),
-        notes=notes,
+        traces=_traces(samples, evaluation.get("model"), scorer, notes), notes=notes
     )
+
+
+def _traces(
+    samples: Iterator[Mapping[str, Any]], model: Any, scorer: str | None, notes: list[str]
+) -> Iterator[Trace]:
+    ignored = IgnoredFields(SAMPLE_FIELDS)
+    ignored_metadata = IgnoredFields(METADATA_FIELDS, "metadata.")
+    for sample in samples:
+        ignored.check(sample)
+        ignored_metadata.check(object_of(sample.get("metadata")))
+        yield _trace(sample, model, scorer)
+    notes += describe_ignored("fields of samples", ignored, ignored_metadata)
 
 
 def _trace(sample: Mapping[str, Any], model: Any, scorer: str | None) -> Trace:
@@ -86,7 +103,8 @@ def _trace(sample: Mapping[str, Any], model: Any, scorer: str | None) -> Trace:
         outcome=outcome,
         input=text_of(sample.get("input")),
         expected_output=text_of(sample.get("target")) or None,
-        output=text_of(output.get("completion")) if is_answered else None,
+        # A sample that ended without an answer has an empty one.
+        output=(text_of(output.get("completion")) or "") if is_answered else None,
         error=text_of(error),
         tags=(*model_tags(output.get("model") or model), *_category(sample)),
         input_tokens=_total(usage, "input_tokens"),

@@ -8,6 +8,7 @@ its trials. The file does not name the model. Source: lm-eval 0.4.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from app.traces.ignored_fields import IgnoredFields, describe_ignored
 from app.traces.import_file import Container, ImportFile
 from app.traces.imported_values import object_of, short_id, text_of
 from app.traces.importer_registry import IMPORTERS, ImportedTraces, Importer
@@ -15,6 +16,7 @@ from app.traces.table_columns import as_number
 from app.traces.types import Trace
 
 FIELDS: Final = {"doc_id", "resps", "filtered_resps"}
+SAMPLE_FIELDS: Final = FIELDS | {"doc", "arguments", "target", "filter", "metrics"}
 NO_FILTER: Final = "none"
 LOWER_IS_BETTER: Final = ("perplexity", "bits_per_byte", "ter", "brier_score")
 
@@ -33,10 +35,12 @@ def read_lm_eval(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
 def _traces(file: ImportFile, notes: list[str]) -> Iterator[Trace]:
     samples: dict[str, Mapping[str, Any]] = {}
     scores: dict[str, dict[str, float]] = {}
-    answers, repeats = 1, 1
+    answers, repeats, ignored = 1, 1, IgnoredFields(SAMPLE_FIELDS)
     for row in file.rows():
         if not {*row.cells} >= FIELDS:
             file.reject(f"{row.position}: expected a sample with {', '.join(sorted(FIELDS))}")
+        named = {*map(str, row.cells.get("metrics") or ())}
+        ignored.check({name: cell for name, cell in row.cells.items() if name not in named})
         item = short_id(str(row.cells["doc_id"]))
         first = samples.setdefault(item, row.cells)
         scores.setdefault(item, {}).update(_scores(row.cells, is_first=first is row.cells))
@@ -45,6 +49,7 @@ def _traces(file: ImportFile, notes: list[str]) -> Iterator[Trace]:
         notes.append(
             f"the filter of the task kept {answers} of {repeats} repeats; only those are read"
         )
+    notes += describe_ignored("fields of samples", ignored)
     for item, sample in samples.items():
         for trial, answer in enumerate(_answers(sample)):
             yield Trace(

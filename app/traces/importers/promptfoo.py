@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from app.traces.ignored_fields import IgnoredFields, describe_ignored
 from app.traces.import_file import Container, ImportFile
 from app.traces.imported_values import (
     TrialCounter,
@@ -25,6 +26,10 @@ from app.traces.importer_registry import IMPORTERS, ImportedTraces, Importer
 from app.traces.table_columns import as_number
 from app.traces.types import Trace, TraceOutcome
 
+RESULT_FIELDS: Final = (
+    "vars", "promptIdx", "prompt", "provider", "testCase", "response", "error", "failureReason",
+    "success", "score", "namedScores", "cost", "latencyMs", "tokenUsage",
+)  # fmt: skip
 # `failureReason`: 0 none, 1 an assertion failed, 2 the provider or the test raised an error.
 RAISED: Final = 2
 # Assertions whose value is an answer, the most certain first; other values are code or rubrics.
@@ -44,9 +49,12 @@ def recognizes_promptfoo(file: ImportFile) -> bool:
 
 def read_promptfoo(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
     """The traces of all columns of a result file."""
-    if file.container is Container.JSON:
-        return ImportedTraces(traces=_traces(_results_of(object_of(file.document))))
-    return ImportedTraces(traces=_traces(row.cells for row in file.rows()))
+    is_document = file.container is Container.JSON
+    results: Iterable[Mapping[str, Any]] = (
+        _results_of(object_of(file.document)) if is_document else (row.cells for row in file.rows())
+    )
+    notes: list[str] = []
+    return ImportedTraces(traces=_traces(results, notes), notes=notes)
 
 
 def _results_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -59,9 +67,10 @@ def _is_result(result: Mapping[str, Any]) -> bool:
     return {"promptIdx", "testCase", "vars"} <= {*result}
 
 
-def _traces(results: Iterable[Mapping[str, Any]]) -> Iterator[Trace]:
-    trials = TrialCounter()
+def _traces(results: Iterable[Mapping[str, Any]], notes: list[str]) -> Iterator[Trace]:
+    trials, ignored = TrialCounter(), IgnoredFields(RESULT_FIELDS)
     for result in results:
+        ignored.check(result)
         item = _item_id(result)
         trial = trials.next_trial(item)
         outcome = _outcome(result)
@@ -84,6 +93,7 @@ def _traces(results: Iterable[Mapping[str, Any]]) -> Iterator[Trace]:
             latency_ms=amount_of(result.get("latencyMs")),
             scores=_scores(result, outcome),
         )
+    notes += describe_ignored("fields of results", ignored)
 
 
 def _item_id(result: Mapping[str, Any]) -> str:

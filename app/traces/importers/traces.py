@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from app.core.errors import Invalid
 from app.traces.import_file import Container, ImportFile
 from app.traces.importer_registry import IMPORTERS, ImportedTraces, Importer
-from app.traces.ndjson import iter_traces
+from app.traces.ndjson import IgnoredKeys, iter_traces
 from app.traces.types import Trace
 
 
@@ -14,19 +14,22 @@ def read_traces(file: ImportFile, mapping: Mapping[str, str]) -> ImportedTraces:
     """The traces of the file. Raises: `Invalid` with file and line."""
     if mapping:
         file.reject("the file holds traces, whose keys are fixed; remove --map")
-    return ImportedTraces(traces=_iter_traces(file))
+    notes: list[str] = []
+    return ImportedTraces(traces=_iter_traces(file, notes), notes=notes)
 
 
-def _iter_traces(file: ImportFile) -> Iterator[Trace]:
+def _iter_traces(file: ImportFile, notes: list[str]) -> Iterator[Trace]:
     lines: Iterable[bytes | str] = file.open()
     if file.container is Container.JSON:
         lines = (json.dumps(row.cells) for row in file.rows())
+    ignored_keys = IgnoredKeys()
     try:
-        yield from iter_traces(lines)
+        yield from iter_traces(lines, ignored_keys)
     except Invalid as error:
         raise Invalid(
             f"{file.name}: {error.detail}", code=error.error_code, errors=error.errors
         ) from None
+    notes += ignored_keys.notes()
 
 
 def _recognizes(file: ImportFile) -> bool:

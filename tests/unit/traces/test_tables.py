@@ -236,3 +236,45 @@ def test_upload_lines__are_the_traces_of_a_table_or_a_trace_file_as_it_is(tmp_pa
     # The service checks the lines of a trace file itself.
     with reader.upload_lines(tmp_path / "a.jsonl") as lines:
         assert b"".join(lines) == content
+
+
+def test_scores__of_an_object_are_read_from_json_and_csv(tmp_path: Path) -> None:
+    """A column of objects is read like `scores` of an upload; a column of numbers stays a score."""
+    lines = write_json_lines(
+        tmp_path / "a.jsonl",
+        {"id": 1, "output": "x", "scores": {"Tone": 0.5, "Depth": 1, "Empty": None}},
+        {"id": 2, "output": "y", "scores": None},
+    )
+    table = import_path(lines)
+    assert table.columns["scores"] == "scores"
+    assert (table.of("1").scores, table.of("2").scores) == ({"Tone": 0.5, "Depth": 1.0}, {})
+    cells = write(
+        tmp_path / "a.csv", 'id,output,scores\n1,x,"{""Tone"": 0.5, ""Depth"": 1}"\n2,y,\n'
+    )
+    assert [t.scores for t in import_path(cells).traces] == [t.scores for t in table.traces]
+    numbers = write(tmp_path / "b.csv", "id,output,scores\n1,x,0.5\n")
+    assert import_path(numbers).of("1").scores == {"scores": 0.5}
+    named = write_json_lines(tmp_path / "c.jsonl", {"id": 1, "output": "x", "m": {"Tone": 1}})
+    assert import_path(named, scores="m").of("1").scores == {"Tone": 1.0}
+
+
+def test_scores__that_are_no_numbers_are_named_or_rejected(tmp_path: Path) -> None:
+    rows = [{"id": 1, "output": "x", "scores": {"Tone": "polite"}}]
+    table = import_path(write_json_lines(tmp_path / "a.jsonl", *rows))
+    assert any(
+        "'scores' is not used as scores: it holds {'Tone': 'polite'}" in n for n in table.notes
+    )
+    assert not any("nothing reads" in note for note in table.notes)
+    late = [{"id": n, "output": "x", "scores": {"Tone": 1}} for n in range(100)] + rows
+    with pytest.raises(InvalidImport, match=r"line 101, column 'scores': .* an object of numbers"):
+        import_path(write_json_lines(tmp_path / "b.jsonl", *late))
+
+
+def test_columns__that_nothing_reads_are_named(tmp_path: Path) -> None:
+    row = {"id": 1, "output": "x", "meta": {"key": "i"}, "note": "n", "empty": "", "seed": 7}
+    rows = [row] * 100 + [{**row, "late": "x"}]
+    table = import_path(write_json_lines(tmp_path / "a.jsonl", *rows), item="meta.key")
+    assert [note for note in table.notes if "nothing reads" in note] == [
+        "columns that nothing reads: id, note, seed",
+        "columns that nothing reads, after the first 100 rows: late",
+    ]

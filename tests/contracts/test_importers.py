@@ -1,0 +1,135 @@
+"""What every importer promises: an empty answer is an answer, and no field is ignored silently.
+
+A new importer joins with one file in `FILES`.
+"""
+
+import csv
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from app.traces.importer_registry import IMPORTERS, load_importers
+from app.traces.types import TraceOutcome
+from tests.support.import_files import import_path, refuse_plugin
+
+# The answer is empty, and nothing reads `surprise`.
+ROW: Final = {"id": "q", "question": "1+1?", "expected": "2", "output": "", "surprise": "lost"}
+SAMPLE: Final = {
+    "id": "q",
+    "epoch": 1,
+    "input": "1+1?",
+    "target": "2",
+    "output": {"choices": []},
+    "scores": {},
+    "surprise": "lost",
+}
+
+
+def json_file(document: Any) -> bytes:
+    return json.dumps(document).encode()
+
+
+def json_line(row: Any) -> bytes:
+    return json_file(row) + b"\n"
+
+
+def csv_file(*rows: dict[str, str]) -> bytes:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def parquet_file() -> bytes:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    content = io.BytesIO()
+    pq.write_table(pa.table({name: [cell] for name, cell in ROW.items()}), content)
+    return content.getvalue()
+
+
+def inspect_archive() -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("header.json", json.dumps({"status": "success", "eval": {"model": "m"}}))
+        archive.writestr("samples/q_epoch_1.json", json.dumps(SAMPLE))
+    return content.getvalue()
+
+
+FILES: Final[dict[str, Callable[[], bytes]]] = {
+    "csv": lambda: csv_file(ROW),
+    "jsonl": lambda: json_line(ROW) + json_line({**ROW, "id": "r"}),
+    "json": lambda: json_file({"rows": [ROW]}),
+    "parquet": parquet_file,
+    "ragas": lambda: csv_file(
+        {"user_input": "1+1?", "response": "", "reference": "2", "surprise": "lost"}
+    ),
+    "inspect": inspect_archive,
+    "promptfoo": lambda: json_file(
+        {
+            "results": {
+                "results": [
+                    {
+                        "promptIdx": 0,
+                        "vars": {"q": "1+1?"},
+                        "testCase": {},
+                        "response": {"output": ""},
+                        "success": False,
+                        "surprise": "lost",
+                    }
+                ]
+            }
+        }
+    ),
+    "lm-eval": lambda: (
+        json_line(
+            {
+                "doc_id": 0,
+                "doc": {},
+                "target": "2",
+                "resps": [[""]],
+                "filtered_resps": [""],
+                "metrics": ["exact_match"],
+                "exact_match": 0.0,
+                "surprise": "lost",
+            }
+        )
+        * 2
+    ),
+    "deepeval": lambda: json_file(
+        {"testCases": [{"name": "q", "input": "1+1?", "actualOutput": "", "surprise": "lost"}]}
+    ),
+    "traces": lambda: (
+        json_line({"traceId": "q", "output": "", "surprise": "lost"})
+        + json_line({"traceId": "r", "output": None})
+    ),
+}
+
+
+def test_contract__has_every_importer() -> None:
+    load_importers(refuse_plugin)
+    assert {*FILES} == {*IMPORTERS.names()}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_importer__empty_answer_is_an_answer(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "results"
+    path.write_bytes(FILES[name]())
+    imported = import_path(path)
+    assert imported.format == name
+    assert {(trace.outcome, trace.output) for trace in imported.traces} == {
+        (TraceOutcome.SCORED, "")
+    }
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_importer__names_the_fields_that_nothing_reads(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "results"
+    path.write_bytes(FILES[name]())
+    notes = [note for note in import_path(path).notes if "nothing reads" in note]
+    assert [note.partition(": ")[2] for note in notes] == ["surprise"]
