@@ -3,14 +3,16 @@
 import json
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 from standardwebhooks.webhooks import Webhook
 
+from app.core.resources import Resources
 from app.jobs import outcomes
 from app.jobs.handlers import MAX_ATTEMPTS
 from app.traces.models import CollectedTrace
@@ -33,6 +35,15 @@ class RunUrl:
     status: int = 202
     statuses: list[int] = field(default_factory=list)
     requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+
+
+@pytest.fixture
+def service_resources(service_resources: Resources, tmp_path: Path) -> Resources:
+    """A service that may run a command, which answers with its question."""
+    commands = tmp_path / "commands.json"
+    commands.write_text(json.dumps({"echo": {"command": "cat"}}))
+    options = {**service_resources.options, "agent_commands": str(commands)}
+    return replace(service_resources, options=options)
 
 
 @pytest.fixture
@@ -106,6 +117,19 @@ def test_experiment__nothing_runs_the_agent_is_refused_with_the_reason(
     setup.service.work()
     # The old run is not evaluated in its place.
     assert (setup.list_runs(), setup.list_events(type="remote-experiment")) == ([], [])
+
+
+def test_experiment__harness_runs_the_agent(setup: TriggerSetup, sender: LangfuseSender) -> None:
+    body = {"source": "harness", "datasetRef": "langfuse:support", "harness": {"command": "echo"}}
+    setup.service.patch("/benchmarks/bench-001", body)
+    assert sender.send(EXPERIMENT).status_code == 202
+    setup.service.work()
+    [run] = setup.list_runs()
+    assert (run["status"], run["triggeredBy"], run["tracesTotal"]) == ("COMPLETED", "WEBHOOK", 3)
+    traces = setup.service.list_items(f"/benchmark-runs/{run['id']}/results")
+    # Made now by the command, and not those of the old run.
+    assert {trace["output"] for trace in traces} == {f"question {number}" for number in range(3)}
+    assert only_event(setup)["status"] == "STARTED"
 
 
 def test_experiment__request_is_forwarded_and_the_new_run_is_evaluated(
