@@ -1,4 +1,4 @@
-"""B1-B6: deletions, purges, key rotation, deliveries and summaries at a million rows.
+"""B1-B7: deletions, purges, key rotation, deliveries, histories and summaries at a million rows.
 
 Each request and each transaction of a batch within 50 ms. The rows are made with SQL. Requests go to the
 service over HTTP; the batches of jobs and purges are called one after the other in this process, the
@@ -9,7 +9,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
 from app.access.service import create_key
+from app.comparison.baselines import list_baseline_runs, list_last_valid_runs
 from app.core.batch_delete import delete_batch
 from app.core.clock import utc_now
 from app.core.db import Database
@@ -35,6 +36,8 @@ from app.core.row_windows import WINDOW_ROWS
 from app.notifications.delivery_jobs import enqueue_due_deliveries, hold_or_restart
 from app.notifications.models import Delivery
 from app.results.kpi_trend import list_kpi_points
+from app.results.queries import get_run
+from app.results.run_series import list_series_runs
 from app.runs.retention import count_runs_before, end_link_batch, purge_expired_runs
 from app.schedules.firing import delete_old_fires
 from app.tables import METADATA
@@ -45,6 +48,7 @@ from benchmarks.lists import NAMES, TABLES
 from benchmarks.result_rows import BenchRow
 from benchmarks.table_rows import TIME, insert_rows
 from tests.support.postgres import cluster, drop_database, make_database
+from tests.support.results import PLAN
 
 ROWS: Final = int(os.environ.get("MOSAICO_BENCH_BULK_ROWS", "1000000"))
 GOAL_MS: Final = 50.0
@@ -73,6 +77,8 @@ RUN: Final = {
     "triggered_by": "'MANUAL'",
     "validity": "'VALID'",
     "completed_at": TIME,
+    "fingerprint": "'f'",
+    "source_seq": "n",
     # A source run that was evaluated ten thousand times.
     "rejudges": "CASE WHEN n BETWEEN 11 AND 10010 THEN 'run-8' END",
 }
@@ -117,6 +123,7 @@ LET_WAIT: Final = """
     UPDATE deliveries SET status = 'PENDING', due_at = now() + interval '1 day',
            endpoint_id = 'waiting-' || (extract(epoch FROM created_at)::bigint % :endpoints)
 """
+SET_PLANS: Final = "UPDATE benchmark_runs SET plan = CAST(:plan AS jsonb) WHERE seq >= :from"
 JOB_EVENTS: Final = """
     INSERT INTO procrastinate_events (job_id, type, at)
     SELECT id, 'deferred', timestamptz '2026-01-01' + id * interval '1 second' FROM procrastinate_jobs
@@ -155,6 +162,7 @@ def measure_database(url: str, token: str, trend_ms: float) -> Iterator[BenchRow
         yield _row("B2 job batches", "each batch", _time_job_batches(db))
         yield _row("B4 key rotation", "each batch", _time_rotation(db))
         yield _row("B6 deliveries that wait", "each tick", [_time_tick(db)])
+        yield _row("B7 earlier runs", "each query", _time_history(db))
     finally:
         db.dispose()
 
@@ -281,6 +289,27 @@ def _time_tick(db: Database) -> Timing:
         return 1
 
     return _time_batches("deliveries", db, tick)
+
+
+def _time_history(db: Database) -> Iterator[Timing]:
+    """The queries of the newest of all runs for those that it is compared with."""
+    with db.begin() as session:
+        # Of those that are read: a document in each of a million rows would fill the disk.
+        session.execute(text(SET_PLANS), {"plan": PLAN.model_dump_json(), "from": ROWS - 100})
+    with db.read() as session:
+        run = get_run(session, f"run-{ROWS}")
+        for name, read in (
+            ("baseline", lambda: list_baseline_runs(session, run, 5)),
+            ("last valid runs", lambda: list_last_valid_runs(session, run, 5)),
+            ("series", lambda: list_series_runs(session, run.seq)),
+        ):
+            yield Timing(name, min(_time_read(read) for _ in range(REPEATS)))
+
+
+def _time_read(read: Callable[[], Sequence[object]]) -> float:
+    started = time.perf_counter()
+    assert read()
+    return (time.perf_counter() - started) * 1000
 
 
 def _time_trend(session: Session) -> float:
