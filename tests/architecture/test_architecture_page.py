@@ -1,4 +1,4 @@
-"""The page about the architecture names folders, files and an import order that exist."""
+"""The pages for people who join name folders, files, modules and an import order that exist."""
 
 import re
 import tomllib
@@ -8,12 +8,44 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-NAMED_PATHS = sorted(set(re.findall(r"`((?:app|tests|benchmarks|docs)/[\w/]+(?:\.py)?)/?`", PAGE)))
+# Without the list of changes, which tells of files that are gone.
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
+FOLDERS = ("app", "mosaico", "ci", "migrations", "tests", "benchmarks", "demo", "docs")
+NAMED_PATH = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[^\s`]*)`")
+FILE_NAME = re.compile(r"`([\w-]+\.(?:py|html|css|toml))`")
+MODULE = re.compile(r"python -m ((?:app|demo|benchmarks|tests)[\w.]*)")
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 
 
-@pytest.mark.parametrize("name", NAMED_PATHS)
-def test_architecture_page__named_path_exists(name: str) -> None:
-    assert (ROOT / name).exists()
+def is_there(name: str) -> bool:
+    """Whether a named path exists; `*` and `<name>` stand for any name."""
+    pattern = re.sub(r"<\w+>", "*", re.split("::|#", name)[0].rstrip("/"))
+    return any(ROOT.glob(pattern))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page__names_only_paths_modules_and_pages_that_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    modules = [name.rstrip(".").replace(".", "/") for name in MODULE.findall(text)]
+    wrong = [name for name in NAMED_PATH.findall(text) if not is_there(name)]
+    wrong += [name for name in modules if not (is_there(name) or is_there(f"{name}.py"))]
+    wrong += [link for link in LINK.findall(text) if not (page.parent / link).exists()]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_page__file_name_without_its_folder_exists(page: str) -> None:
+    names = FILE_NAME.findall((ROOT / page).read_text(encoding="utf-8"))
+    existing = {path.name for folder in ("", *FOLDERS) for path in (ROOT / folder).glob("*.*")}
+    existing |= {path.name for path in (ROOT / "app").rglob("*.*")}
+    assert set(names) <= existing
+
+
+def test_contributing__names_commands_of_the_makefile() -> None:
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    commands = re.findall(r"`make (\w+)", (ROOT / "CONTRIBUTING.md").read_text())
+    assert commands
+    assert set(commands) <= targets
 
 
 def test_architecture_page__layout_names_every_folder_of_the_app() -> None:
