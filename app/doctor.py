@@ -177,7 +177,7 @@ def check_database(settings: Settings) -> str:
 
 def check_migrations(settings: Settings) -> str:
     """Whether the schema is that of this program."""
-    external = settings.database_url
+    external = settings.database_direct_url or settings.database_url
     require_current_schema(
         external.get_secret_value() if external else EmbeddedPostgres(settings.data_dir).url()
     )

@@ -109,9 +109,9 @@ def create_app(
     app.state.resources = resources
     app.state.commit_hook = audit_request
     app.state.hub = EventHub(
-        resources.db.url, owners=KeyStreamOwners(resources.db, resources.clock)
+        resources.db.direct_url, owners=KeyStreamOwners(resources.db, resources.clock)
     )
-    app.state.probe = health.HealthProbe(resources.db.url)
+    app.state.probe = health.HealthProbe(resources.db)
     app.state.render_error = render_error
     app.state.count_inbox = count_inbox
     app.mount(static_files.URL, static_files.HashedStaticFiles(directory=static_files.FOLDER))

@@ -115,13 +115,14 @@ def _vault() -> Iterator[Vault]:
     from app.core.key_rotation import list_encrypted_columns
     from app.core.migrations import require_current_schema
     from app.core.settings import load_settings
-    from app.startup import database_url, secret_box
+    from app.startup import database_url, direct_database_url, secret_box
     from app.tables import METADATA
 
     settings = load_settings()
     with database_url(settings) as url:
-        require_current_schema(url)
-        db = Database(url, pool_size=1, name="mosaico-secrets")
+        direct_url = direct_database_url(settings)
+        require_current_schema(direct_url or url)
+        db = Database(url, direct_url=direct_url, pool_size=1, name="mosaico-secrets")
         try:
             yield Vault(db, secret_box(settings), list_encrypted_columns(METADATA))
         finally:

@@ -30,7 +30,7 @@ from app.core.http.network_policy import ALLOW_SETTING, PRIVATE_NETWORKS
 from app.core.migrations import upgrade
 from app.core.settings import Settings
 from app.jobs.worker_process import SUPERVISED
-from app.startup import database_url, master_key, opened_resources, set_up_logs
+from app.startup import database_url, direct_database_url, master_key, opened_resources, set_up_logs
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ def serve_all(settings: Settings, print_line: Callable[[str], None]) -> None:
     master_key(settings)
     with database_url(settings) as url:
         # Once, before the children start, which refuse an old schema.
-        upgrade(url)
+        upgrade(direct_database_url(settings) or url)
         first_key = _first_key(settings)
         with _running_children(local_network_settings(settings), stopping) as children:
             if wait_until_ready(settings, children, stopping):

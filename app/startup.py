@@ -55,6 +55,12 @@ def database_url(settings: Settings) -> Iterator[str]:
             keeper.join()
 
 
+def direct_database_url(settings: Settings) -> str | None:
+    """The server behind the pooler of DATABASE_URL; None without a pooler."""
+    url = settings.database_direct_url
+    return url.get_secret_value() if url else None
+
+
 @contextmanager
 def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterator[Resources]:
     """What a process holds, opened from its settings and closed when the block ends.
@@ -67,8 +73,9 @@ def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterat
     with database_url(settings) as url:
         # Before anything else uses the database: a program of another version could read or write
         # it wrongly.
-        require_current_schema(url)
-        db = Database(url, pool_size=pool_size, name=name)
+        direct_url = direct_database_url(settings)
+        require_current_schema(direct_url or url)
+        db = Database(url, direct_url=direct_url, pool_size=pool_size, name=name)
         try:
             resources = Resources(
                 db=db,

@@ -5,7 +5,7 @@ import os
 from alembic import context
 from sqlalchemy import create_engine, pool, text
 
-from app.core.db import sqlalchemy_url
+from app.core.engine import sqlalchemy_url
 from app.tables import METADATA
 
 # Two processes that migrate at once take turns; the second finds nothing to do.

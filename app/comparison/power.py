@@ -99,7 +99,7 @@ def estimate_power(
     """
     with db.read() as session:
         runs = _newest_runs(session, benchmark_id, agent_id)
-    return run_in_child(_estimate_stored, db.url, runs, size)
+    return run_in_child(_estimate_stored, db.direct_url, runs, size)
 
 
 def _estimate_stored(

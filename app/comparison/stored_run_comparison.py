@@ -82,7 +82,7 @@ def compare_in_child(
         # Invalid requests are refused before a process is started.
         _get_runs(session, baseline_ids, candidate_id)
     return run_in_child(
-        _compare_stored, db.url, list(baseline_ids), candidate_id, metric, list(judged)
+        _compare_stored, db.direct_url, list(baseline_ids), candidate_id, metric, list(judged)
     )
 
 
@@ -132,7 +132,7 @@ def series_levels_in_child(
 
     Raises: `ComparisonBusy`, `ComparisonFailed`.
     """
-    return run_in_child(_load_levels, db.url, series, [list(group) for group in run_groups])
+    return run_in_child(_load_levels, db.direct_url, series, [list(group) for group in run_groups])
 
 
 def _load_levels(url: str, series: str, run_groups: Sequence[Sequence[int]]) -> dict[int, RunLevel]:
@@ -203,7 +203,7 @@ def categories_in_child(db: Database, run_id: str, field: str) -> list[CategoryV
         # Most runs have no categories: they need no process of their own.
         if not has_tag_field(session, run, field):
             return []
-    return run_in_child(_read_stored_categories, db.url, run_id, field)
+    return run_in_child(_read_stored_categories, db.direct_url, run_id, field)
 
 
 def _read_stored_categories(url: str, run_id: str, field: str) -> list[CategoryValues]:

@@ -1,7 +1,6 @@
 """Postgres through SQLAlchemy: connection pool, transactions, errors."""
 
 import copy
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
@@ -15,7 +14,6 @@ from sqlalchemy import (
     TIMESTAMP,
     BigInteger,
     Dialect,
-    Engine,
     Insert,
     MetaData,
     Select,
@@ -23,53 +21,27 @@ from sqlalchemy import (
     Text,
     TextClause,
     TypeDecorator,
-    create_engine,
-    event,
     insert,
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
-from sqlalchemy.engine import make_url
-from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import (
-    ArgumentError,
     DBAPIError,
-    InterfaceError,
-    InvalidatePoolError,
-    OperationalError,
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
-from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.schema import ScalarElementColumnDefault
 
-from app.core.errors import AppError, Unavailable
+from app.core.engine import CONNECTION_ERRORS, Driver, create_direct_engine, create_pooled_engine
+from app.core.errors import Unavailable
 
-# Limits of the server, per connection: they also hold when this process hangs.
-STATEMENT_TIMEOUT_MS = 10_000
-LOCK_TIMEOUT_MS = 2_000
-IDLE_IN_TRANSACTION_TIMEOUT_MS = 15_000
-# An exhausted pool answers 503 after this time instead of letting all requests wait.
-POOL_TIMEOUT_S = 2.0
-PING_AFTER_IDLE_S = 1.0
 STREAMED_ROWS = 2_000
-
-# COPY and single-statement reads bypass SQLAlchemy and raise the errors of the driver.
-CONNECTION_ERRORS = (
-    InterfaceError,
-    OperationalError,
-    psycopg.InterfaceError,
-    psycopg.OperationalError,
-)
 
 # Serialization failure, deadlock, lock timeout, statement timeout: nothing was written, and the
 # same request may succeed later.
 TRANSIENT_STATES = frozenset({"40001", "40P01", "55P03", "57014"})
 
-_USED_AT = "used_at"
-
-Driver: TypeAlias = "psycopg.Connection[Any]"
 Row: TypeAlias = dict[str, Any]
 M = TypeVar("M", bound=BaseModel)
 
@@ -123,13 +95,6 @@ class DatabaseUnavailable(Unavailable):
     code = "database-unavailable"
 
 
-class BadDatabaseUrl(AppError):
-    """DATABASE_URL is not the address of a Postgres; write postgresql://user:password@host/name."""
-
-    code = "bad-database-url"
-    exit_code = 78
-
-
 class Database:
     """The connection pool of one process.
 
@@ -137,16 +102,39 @@ class Database:
     them nothing may wait for the network or compute for long. All raise `DatabaseUnavailable` when
     the server is unreachable or too busy, or aborted the transaction because of a deadlock; then
     nothing was written.
+
+    With a `direct_url`, `url` is a pooler that gives each transaction any connection, such as
+    PgBouncer with `pool_mode = transaction`, and `direct_url` is the server behind it.
     """
 
-    def __init__(self, url: str, *, pool_size: int = 10, name: str = "mosaico") -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        direct_url: str | None = None,
+        pool_size: int = 10,
+        name: str = "mosaico",
+    ) -> None:
         self.url = url
-        self.engine = _create_engine(url, pool_size=pool_size, name=name)
+        self._direct_url = direct_url
+        if direct_url is None:
+            self.engine = create_direct_engine(url, pool_size=pool_size, name=name)
+        else:
+            self.engine = create_pooled_engine(url, pool_size=pool_size, name=name)
         # No expiry: objects are read after the commit, where a reload would need a new transaction.
         # No autoflush: a query must not write, and where one has to see changes, the code says
         # flush().
         self._sessions = sessionmaker(self.engine, expire_on_commit=False, autoflush=False)
         self._commit_hook: Callable[[Session], None] | None = None
+
+    @property
+    def direct_url(self) -> str:
+        """The server itself: for LISTEN, session locks and migrations, which need one session."""
+        return self._direct_url or self.url
+
+    def open_second_pool(self, *, pool_size: int, name: str) -> "Database":
+        """Another connection pool to the same server; the caller closes it."""
+        return Database(self.url, direct_url=self._direct_url, pool_size=pool_size, name=name)
 
     def with_commit_hook(self, hook: Callable[[Session], None]) -> "Database":
         """The same database; `hook` runs before the commit of each transaction of `begin`."""
@@ -305,78 +293,6 @@ def compile_sql(
 
 def _execute(driver: Driver, sql: str, parameters: Mapping[str, object]) -> psycopg.Cursor[Row]:
     return driver.cursor(row_factory=dict_row).execute(sql, parameters)
-
-
-def sqlalchemy_url(url: str) -> str:
-    """The URL with the psycopg 3 driver; also accepts libpq's `postgres://`.
-
-    Raises: `BadDatabaseUrl`.
-    """
-    return _with_driver(url, "postgresql+psycopg")
-
-
-def libpq_url(url: str) -> str:
-    """The URL in the form of libpq and psycopg. Raises `BadDatabaseUrl`."""
-    return _with_driver(url, "postgresql")
-
-
-def _with_driver(url: str, driver: str) -> str:
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError):
-        raise BadDatabaseUrl from None
-    if parsed.get_backend_name() not in ("postgresql", "postgres"):
-        raise BadDatabaseUrl
-    return parsed.set(drivername=driver).render_as_string(hide_password=False)
-
-
-def _create_engine(url: str, *, pool_size: int, name: str) -> Engine:
-    engine = create_engine(
-        sqlalchemy_url(url),
-        pool_size=pool_size,
-        # More connections than planned would exceed the server's limit when all processes are busy.
-        max_overflow=0,
-        pool_timeout=POOL_TIMEOUT_S,
-        skip_autocommit_rollback=True,
-        # Errors with parameters would write secrets and texts of users into logs.
-        hide_parameters=True,
-        connect_args={
-            "application_name": name,
-            "connect_timeout": 5,
-            "options": f"-c statement_timeout={STATEMENT_TIMEOUT_MS}"
-            f" -c lock_timeout={LOCK_TIMEOUT_MS}"
-            f" -c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_TIMEOUT_MS}"
-            " -c timezone=UTC",
-        },
-    )
-    # Several rows in one statement, also without RETURNING; the driver would send one for each row.
-    engine.dialect.use_insertmanyvalues_wo_returning = True
-    _ping_before_use(engine)
-    return engine
-
-
-def _ping_before_use(engine: Engine) -> None:
-    """Replace dead connections of the pool, as `pool_pre_ping` does, except those used within the
-    last second.
-
-    Under load that saves a round trip per use. A request that gets a connection that died within
-    that second is answered with 503 and Retry-After.
-    """
-
-    @event.listens_for(engine, "checkin")
-    def note(_connection: object, record: ConnectionPoolEntry) -> None:
-        record.info[_USED_AT] = time.monotonic()
-
-    @event.listens_for(engine, "checkout")
-    def check(connection: DBAPIConnection, record: ConnectionPoolEntry, _proxy: object) -> None:
-        used_at = record.info.get(_USED_AT)
-        # None: the connection is new.
-        if used_at is None or time.monotonic() - used_at < PING_AFTER_IDLE_S:
-            return
-        try:
-            engine.dialect.do_ping(connection)
-        except CONNECTION_ERRORS as error:
-            raise InvalidatePoolError from error
 
 
 @contextmanager

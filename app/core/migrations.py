@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
-from app.core.db import DatabaseUnavailable, database_errors, sqlalchemy_url
+from app.core.db import DatabaseUnavailable, database_errors
+from app.core.engine import sqlalchemy_url
 from app.core.errors import Unavailable
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.core.errors import AppError
@@ -41,6 +41,13 @@ class Settings(BaseSettings):
             validation_alias="DATABASE_URL",
             description="An external Postgres (16 or newer), as postgresql://user:password@host/name."
             " Empty: the embedded database in the data directory.",
+        ),
+    ] = None
+    database_direct_url: Annotated[
+        SecretStr | None,
+        Field(
+            description="The Postgres server itself, where DATABASE_URL is a pooler that pools"
+            " transactions, such as PgBouncer. Empty: DATABASE_URL is the server.",
         ),
     ] = None
     admin_key: Annotated[
@@ -238,6 +245,13 @@ class Settings(BaseSettings):
     log_format: Annotated[
         str, Field(pattern="^(console|json)$", description="`console` or `json`.")
     ] = "console"
+
+    @field_validator("database_direct_url")
+    @classmethod
+    def _check_pooler(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if value is not None and info.data.get("database_url") is None:
+            raise ValueError("needs DATABASE_URL, the address of the pooler")
+        return value
 
     @field_validator("outbound_allow")
     @classmethod

@@ -14,7 +14,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from procrastinate import JobContext as ProcrastinateContext
 
 from app.core.correlation import bind_correlation
-from app.core.db import libpq_url
+from app.core.engine import libpq_url
 from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
 from app.jobs.clock_watch import ClockWatch, PeriodicTrigger, run_jobs_now
@@ -175,8 +175,10 @@ class Worker:
             log.info("worker stopped")
 
     def _app(self) -> procrastinate.App:
+        # Both need one session: procrastinate listens for new jobs, the presence is a lock.
+        direct_url = libpq_url(self._resources.db.direct_url)
         connector = procrastinate.PsycopgConnector(
-            conninfo=libpq_url(self._resources.db.url),
+            conninfo=direct_url,
             min_size=1,
             max_size=self._concurrency + 3,
             timeout=CONNECT_TIMEOUT_S,
@@ -184,9 +186,7 @@ class Worker:
             kwargs={"application_name": "mosaico-jobs", "connect_timeout": CONNECT_TIMEOUT_S},
         )
         app = procrastinate.App(connector=connector)
-        presence = WorkerPresence(
-            libpq_url(self._resources.db.url), connect_timeout_s=CONNECT_TIMEOUT_S
-        )
+        presence = WorkerPresence(direct_url, connect_timeout_s=CONNECT_TIMEOUT_S)
         app.job_manager = FencedJobManager(
             connector,
             presence,

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.core.db import IDLE_IN_TRANSACTION_TIMEOUT_MS
+from app.core.engine import IDLE_IN_TRANSACTION_TIMEOUT_MS
 
 # `state_change` of a COPY is the time at which the statement began, however much it has copied
 # since; `bytes_processed` is null for every other statement.

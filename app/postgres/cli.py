@@ -109,7 +109,8 @@ def _data_dir() -> Path:
 def _external_url() -> str | None:
     from app.core.settings import load_settings
 
-    secret = load_settings().database_url
+    settings = load_settings()
+    secret = settings.database_direct_url or settings.database_url
     return (secret.get_secret_value() or None) if secret else None
 
 

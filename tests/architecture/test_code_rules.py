@@ -28,7 +28,7 @@ MAY_BE_ASYNC = {
     "app/core/web/deps.py",
     "app/core/web/etag.py",
     "app/core/web/forms.py",
-    "app/core/keyset.py",
+    "app/core/web/page_parameters.py",
     "app/core/web/allowed_hosts.py",
     "app/core/web/query_parameters.py",
     "app/core/web/response_headers.py",

@@ -12,7 +12,7 @@ import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
 
-from app.core.db import libpq_url
+from app.core.engine import libpq_url
 from app.core.migrations import (
     HEAD_REVISION,
     ROOT,

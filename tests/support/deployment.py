@@ -116,17 +116,20 @@ class Deployment:
 @contextmanager
 def deployed_service(service: Service, folder: Path) -> Iterator[Deployment]:
     """A service with its own worker processes, which end with the block."""
-    url = service.resources.db.url
+    db = service.resources.db
+    addresses = {"DATABASE_URL": db.url}
+    if db.direct_url != db.url:
+        addresses["MOSAICO_DATABASE_DIRECT_URL"] = db.direct_url
     with (
         model_server() as models,
         programs(
             folder,
-            DATABASE_URL=url,
             MOSAICO_MASTER_KEY=MASTER_KEY,
+            **addresses,
             **judge_settings(models),
         ) as started,
     ):
-        deployment = Deployment(service, started, DatabaseReader(url))
+        deployment = Deployment(service, started, DatabaseReader(db.direct_url))
         deployment.benchmark()
         yield deployment
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from app.core import db
+from app.core import engine
 from app.core.resources import Resources
 from app.runs import shards
 from app.traces.registry import (
@@ -72,7 +72,7 @@ def _scores_of(folder: Path, run_id: str) -> Path:
 
 def register_sources(register: Callable[[str, SourceSpec], object]) -> None:
     # A test may hold a statement for long, for example on a loaded machine.
-    db.STATEMENT_TIMEOUT_MS = 330_000
+    engine.LIMITS_MS["statement_timeout"] = 330_000
     local.PAGE_SIZE = PAGE_TRACES
     shards.SHARD_TRACES = SHARD_TRACES
     register("gated", SourceSpec(open=_open_gated, write_scores=_write_scores))

@@ -26,8 +26,8 @@ class HealthProbe:
     A busy connection pool or busy threads must not make the service look dead.
     """
 
-    def __init__(self, url: str, *, within_s: float = READY_TIMEOUT_S) -> None:
-        self.db = Database(url, pool_size=1, name="mosaico-probe")
+    def __init__(self, db: Database, *, within_s: float = READY_TIMEOUT_S) -> None:
+        self.db = db.open_second_pool(pool_size=1, name="mosaico-probe")
         self._within_s = within_s
         self._limiter = anyio.CapacityLimiter(1)
 

@@ -27,7 +27,7 @@ from fastapi.responses import Response, StreamingResponse
 from psycopg import sql
 from starlette.types import Receive, Scope, Send
 
-from app.core.db import libpq_url
+from app.core.engine import libpq_url
 from app.core.errors import Unavailable
 from app.core.postgres_notify import CHANNEL
 from app.core.problem_documents import TooManyRequests

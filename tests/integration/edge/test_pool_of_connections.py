@@ -9,7 +9,8 @@ from sqlalchemy import MetaData, Text, bindparam, func, select, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from app.core import db as pool
-from app.core.db import Database, DatabaseUnavailable, compile_sql, insert_row, libpq_url
+from app.core.db import Database, DatabaseUnavailable, compile_sql, insert_row
+from app.core.engine import libpq_url
 
 AN_HOUR_S = 3600.0
 

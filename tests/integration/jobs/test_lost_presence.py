@@ -11,7 +11,7 @@ import pytest
 from procrastinate.exceptions import ConnectorException
 from procrastinate.manager import JobManager
 
-from app.core.db import libpq_url
+from app.core.engine import libpq_url
 from app.core.resources import Resources
 from app.jobs import job_manager, job_runner
 from app.jobs.handlers import JobHandlers

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
-from app.core.db import libpq_url
+from app.core.engine import libpq_url
 from app.core.resources import Resources
 from app.jobs.silent_sessions import SilentSessions
 from tests.support.processes import until

@@ -18,7 +18,7 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from app.core.db import libpq_url
+from app.core.engine import libpq_url
 from app.postgres.external import psql_environment
 from app.postgres.programs import packaged_binaries
 from tests.integration.safety.conftest import PASSWORD

@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from app.core.db import Database, libpq_url
+from app.core.db import Database
 from app.core.encryption import BadMasterKey
+from app.core.engine import libpq_url
 from app.core.http.network_policy import HTTPS_PORT
 from app.core.production_checks import PrivilegedDatabaseRole, require_restricted_role
 from app.core.resources import Resources

@@ -2,7 +2,8 @@
 
 import pytest
 
-from app.core.db import BadDatabaseUrl, DatabaseUnavailable, libpq_url, sqlalchemy_url
+from app.core.db import DatabaseUnavailable
+from app.core.engine import BadDatabaseUrl, libpq_url, sqlalchemy_url
 from app.core.migrations import require_current_schema, upgrade
 
 NOBODY = "postgresql://user:hunter2hunter2@127.0.0.1:1/none"

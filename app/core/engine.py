@@ -1,0 +1,136 @@
+"""Connection pools of SQLAlchemy: addresses, limits of a connection, checks of idle connections."""
+
+import os
+import time
+from typing import Any, TypeAlias, cast
+
+import psycopg
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import ArgumentError, InterfaceError, InvalidatePoolError, OperationalError
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from app.core.errors import AppError
+
+# Limits of the server, per connection: they also hold when this process hangs.
+STATEMENT_TIMEOUT_MS = 10_000
+LOCK_TIMEOUT_MS = 2_000
+IDLE_IN_TRANSACTION_TIMEOUT_MS = 15_000
+LIMITS_MS = {
+    "statement_timeout": STATEMENT_TIMEOUT_MS,
+    "lock_timeout": LOCK_TIMEOUT_MS,
+    "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_TIMEOUT_MS,
+}
+# An exhausted pool answers 503 after this time instead of letting all requests wait.
+POOL_TIMEOUT_S = 2.0
+PING_AFTER_IDLE_S = 1.0
+
+# COPY and single-statement reads bypass SQLAlchemy and raise the errors of the driver.
+CONNECTION_ERRORS = (
+    InterfaceError,
+    OperationalError,
+    psycopg.InterfaceError,
+    psycopg.OperationalError,
+)
+
+_USED_AT = "used_at"
+
+Driver: TypeAlias = "psycopg.Connection[Any]"
+
+
+class BadDatabaseUrl(AppError):
+    """DATABASE_URL is not the address of a Postgres; write postgresql://user:password@host/name."""
+
+    code = "bad-database-url"
+    exit_code = 78
+
+
+def sqlalchemy_url(url: str) -> str:
+    """The URL with the psycopg 3 driver; also accepts libpq's `postgres://`.
+
+    Raises: `BadDatabaseUrl`.
+    """
+    return _with_driver(url, "postgresql+psycopg")
+
+
+def libpq_url(url: str) -> str:
+    """The URL in the form of libpq and psycopg. Raises `BadDatabaseUrl`."""
+    return _with_driver(url, "postgresql")
+
+
+def _with_driver(url: str, driver: str) -> str:
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise BadDatabaseUrl from None
+    if parsed.get_backend_name() not in ("postgresql", "postgres"):
+        raise BadDatabaseUrl
+    return parsed.set(drivername=driver).render_as_string(hide_password=False)
+
+
+def create_direct_engine(url: str, *, pool_size: int, name: str) -> Engine:
+    limits = " ".join(f"-c {setting}={value}" for setting, value in LIMITS_MS.items())
+    return _build_engine(
+        url, pool_size=pool_size, application_name=name, options=f"{limits} -c timezone=UTC"
+    )
+
+
+def create_pooled_engine(url: str, *, pool_size: int, name: str) -> Engine:
+    """The engine for a pooler, which refuses `options` and may answer each transaction on another
+    connection of the server.
+    """
+    # The one setting besides the name that every pooler sets per client; libpq has no parameter for it.
+    os.environ["PGTZ"] = "UTC"
+    engine = _build_engine(url, pool_size=pool_size, application_name=name, prepare_threshold=None)
+    limits = "; ".join(f"SET LOCAL {setting} = {value}" for setting, value in LIMITS_MS.items())
+
+    @event.listens_for(engine, "begin")
+    def limit(connection: Connection) -> None:
+        driver = cast("Driver", connection.connection.driver_connection)
+        if not driver.autocommit:
+            driver.execute(limits.encode())
+
+    return engine
+
+
+def _build_engine(url: str, *, pool_size: int, **connect_args: object) -> Engine:
+    engine = create_engine(
+        sqlalchemy_url(url),
+        pool_size=pool_size,
+        # More connections than planned would exceed the server's limit when all processes are busy.
+        max_overflow=0,
+        pool_timeout=POOL_TIMEOUT_S,
+        skip_autocommit_rollback=True,
+        # Errors with parameters would write secrets and texts of users into logs.
+        hide_parameters=True,
+        connect_args={"connect_timeout": 5, **connect_args},
+    )
+    # Several rows in one statement, also without RETURNING; the driver would send one for each row.
+    engine.dialect.use_insertmanyvalues_wo_returning = True
+    _ping_before_use(engine)
+    return engine
+
+
+def _ping_before_use(engine: Engine) -> None:
+    """Replace dead connections of the pool, as `pool_pre_ping` does, except those used within the
+    last second.
+
+    Under load that saves a round trip per use. A request that gets a connection that died within
+    that second is answered with 503 and Retry-After.
+    """
+
+    @event.listens_for(engine, "checkin")
+    def note(_connection: object, record: ConnectionPoolEntry) -> None:
+        record.info[_USED_AT] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def check(connection: DBAPIConnection, record: ConnectionPoolEntry, _proxy: object) -> None:
+        used_at = record.info.get(_USED_AT)
+        # None: the connection is new.
+        if used_at is None or time.monotonic() - used_at < PING_AFTER_IDLE_S:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except CONNECTION_ERRORS as error:
+            raise InvalidatePoolError from error
