@@ -146,7 +146,7 @@ def langfuse_project(environment: Mapping[str, str]) -> LangfuseProject:
     secret_key = environment.get("LANGFUSE_SECRET_KEY")
     if not public_key or not secret_key:
         raise MissingKey(
-            "--langfuse needs the keys of a Langfuse project",
+            "the keys of a Langfuse project are missing",
             hint="set LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY, and LANGFUSE_BASE_URL unless the"
             f" server is {CLOUD}",
         )

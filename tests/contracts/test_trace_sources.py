@@ -10,7 +10,10 @@ from dataclasses import replace
 import pytest
 
 from app.core.resources import Resources
-from app.traces import queries
+from app.llm.conversation import ChatMessage, MessageRole, TextBlock, user_message
+from app.traces import bash_traces, mcp_traces, queries
+from app.traces.execution.answers import AgentAnswer, trace_of_answer
+from app.traces.execution.items import DatasetItem, ItemAttempt
 from app.traces.models import Collection
 from app.traces.queries import read_traces
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery
@@ -27,6 +30,7 @@ from tests.contracts.source_cases import (
     langfuse_cases,
     store_upload,
 )
+from tests.support import bash_eval, mcp_bench
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
 from tests.support.service import JSON
 
@@ -122,6 +126,20 @@ def test_trace_source__empty_answer_differs_from_one_that_was_not_recorded(
     outputs = {trace.trace_id: trace.output for trace in traces}
     expected = {case.id_of("t-0"): "", case.id_of("t-1"): None}
     assert outputs == expected if case.records_content else [*outputs.values()] == [""]
+
+
+def test_harnesses__agent_that_says_nothing_has_an_empty_answer() -> None:
+    """The source `harness`: ot-bench, bashkit-eval, and a command of the operator."""
+    silence = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text=""),))
+    bench = mcp_bench.run(mcp_bench.harness_task(), model=mcp_bench.scripted(mcp_bench.says("")))
+    attempt = bash_eval.trace(messages=(user_message("Do it."), silence))
+    evaluated = bash_eval.result(bash_eval.task("exit_code:0"), False, trace=attempt)
+    traces = [
+        mcp_traces.trace_of(bench.result),
+        bash_traces.trace_of(evaluated),
+        trace_of_answer(ItemAttempt(DatasetItem(id="q", input="q"), 0), AgentAnswer(), 1.0),
+    ]
+    assert [(t.outcome, t.output) for t in traces] == [(TraceOutcome.SCORED, "")] * 3
 
 
 def test_trace_source__missing_dataset_fails_with_a_code(

@@ -21,6 +21,7 @@ from app.traces.execution.items import ItemAttempt
 from app.traces.imported_values import outcome_of_error
 from app.traces.types import TraceOutcome
 
+SHELL_OPERATORS: Final = frozenset({"|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1"})
 INPUT: Final = "{input}"
 MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024
 ERROR_CHARS: Final = 2_000
@@ -91,7 +92,8 @@ def parse_command(
 ) -> AgentCommand:
     """The command of a text, split as a POSIX shell splits words, without any other meaning.
 
-    Raises: `InvalidAgentCommand` for an unclosed quote and for a program that does not exist.
+    Raises: `InvalidAgentCommand` for an unclosed quote, an operator of a shell, and a program that does
+            not exist.
     """
     try:
         words = tuple(shlex.split(text))
@@ -99,6 +101,13 @@ def parse_command(
         raise InvalidAgentCommand(f"{text!r}: {error}", hint="close the quote") from None
     if not words:
         raise InvalidAgentCommand("the command is empty", hint="write --command './agent {input}'")
+    operator = next((word for word in words if word in SHELL_OPERATORS), None)
+    if operator is not None:
+        # The program would get it as an argument, and its answer would be wrong without an error.
+        raise InvalidAgentCommand(
+            f"{operator!r} is an operator of a shell, and no shell runs the command",
+            hint="put the line into a script that is executable, and name the script",
+        )
     program = words[0]
     is_path = os.sep in program
     path = str((folder or Path()) / program) if is_path else program

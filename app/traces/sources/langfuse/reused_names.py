@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 # The shortest pause after which a run can have ended.
 MIN_PAUSE_MS: Final = 60_000
+INTERVALS_OF_QUIET: Final = 3
 # Evaluations of an item end after its row; the pause has room for them.
 EVALUATION_MS: Final = 30_000
 # A run without activity for so long is complete. A repetition after a shorter pause can be a trial.
@@ -49,7 +50,7 @@ def settle_time_ms(rows: Sequence[RunRow]) -> int:
     intervals = [later - earlier for earlier, later in pairwise(ends)]
     # One row says nothing about an interval, except that it took that long.
     interval = median(intervals) if intervals else max(row.end - row.start for row in rows)
-    return max(MIN_PAUSE_MS, round(3 * interval))
+    return max(MIN_PAUSE_MS, round(INTERVALS_OF_QUIET * interval))
 
 
 def select_newest_run(rows: Iterable[RunRow], settle_ms: int | None = None) -> NewestRun:

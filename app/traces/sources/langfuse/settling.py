@@ -13,6 +13,7 @@ from app.traces.sources.langfuse.client import LangfuseClient
 from app.traces.sources.langfuse.reader import ExperimentRun, RunReader
 from app.traces.sources.langfuse.retry import LangfusePolicy
 from app.traces.sources.langfuse.reused_names import (
+    INTERVALS_OF_QUIET,
     MIN_PAUSE_MS,
     ROWS_OF_PACE,
     settle_time_ms,
@@ -92,6 +93,11 @@ class RunSettler:
                 break
             current = self._look_again(run)
             if current != run:
+                if settle_for_ms(self.query) is None:
+                    # The run may become slower than its first items were.
+                    waited_s = idle_s + self.clock() - changed_s
+                    interval_s = waited_s / max(current.item_count - run.item_count, 1)
+                    quiet_s = max(quiet_s, INTERVALS_OF_QUIET * interval_s)
                 run, changed_s, idle_s = current, self.clock(), 0.0
         return run
 

@@ -159,7 +159,8 @@ def test_command__input_too_long_for_argument_names_stdin(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "text", ["", "  ", "no-such-program {input}", "./missing", "'x", "{input}"]
+    "text",
+    ["", "  ", "no-such-program {input}", "./missing", "'x", "{input}", "cat | sort", "cat > f"],
 )
 def test_command__that_cannot_run_is_refused(text: str) -> None:
     with pytest.raises(InvalidAgentCommand):
