@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from app.core.errors import Invalid
 from app.core.registry import LoadedPlugin
 from app.metrics.registry import load_metrics
+from app.traces.ignored_fields import NOTHING_READS
 from app.traces.import_file import ResultRows, ResultSource
 from app.traces.ndjson import trace_document
 from app.traces.table_columns import require_fields
@@ -68,6 +69,13 @@ def open_reader(
     return TraceReader(
         remarks.append, _warn_failed_plugin, mapping=columns or {}, format_name=input_format
     )
+
+
+def warn_ignored(remarks: Iterable[str]) -> None:
+    """Warn of the columns and keys that nothing reads, where no result has the remarks."""
+    for remark in remarks:
+        if NOTHING_READS in remark:
+            warnings.warn(remark, stacklevel=3)
 
 
 def _frame_rows(frame: Frame) -> Iterable[Any]:

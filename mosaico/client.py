@@ -20,12 +20,14 @@ from app.gate.rules import GateTerms
 from app.gate.stored_gate import gate_run
 from app.reporting.comparison_page import ComparedFiles
 from app.runs.progress import follow_run
+from app.traces.ignored_fields import NOTHING_READS
 from mosaico._inputs import (
     Results,
     load_metric_plugins,
     open_reader,
     require_positive,
     source_of,
+    warn_ignored,
 )
 from mosaico.results import GateReport, ResultComparison
 from mosaico.schemas import (
@@ -123,9 +125,11 @@ class Client:
         """Upload results as a run of a dataset. Results and `columns` as for `mosaico.score`.
 
         With one invalid row, nothing is stored. `agent` is the ID of the agent whose results these
-        are. `replace` replaces an earlier upload of the run.
+        are. `replace` replaces an earlier upload of the run. Columns and keys that nothing reads are
+        warnings.
         """
-        reader = open_reader([], columns, input_format)
+        remarks: list[str] = []
+        reader = open_reader(remarks, columns, input_format)
         parameters = {
             "name": name,
             "runName": run_name,
@@ -134,7 +138,11 @@ class Client:
         }
         with reader.upload_lines(source_of(results, "results")) as lines:
             document = self._api.upload("/local-datasets", lines, parameters)
-        return _parse(LocalDatasetView, document)
+        dataset = _parse(LocalDatasetView, document)
+        if dataset.ignored_keys:
+            remarks.append(f"keys {NOTHING_READS}: {', '.join(dataset.ignored_keys)}")
+        warn_ignored(remarks)
+        return dataset
 
     def start_run(self, benchmark: str, agent: str, *, run_name: str | None = None) -> RunView:
         """Start a run; it proceeds in the background. `run_name` selects a run of the dataset."""

@@ -23,7 +23,7 @@ from app.traces.execution.items import DatasetItem, ItemAttempt, items_of
 from app.traces.execution.runner import ExecutionLimits
 from app.traces.imported_values import outcome_of_error, text_of
 from app.traces.types import Trace, TraceOutcome
-from mosaico._inputs import Results, open_reader, source_of
+from mosaico._inputs import Results, open_reader, source_of, warn_ignored
 from mosaico.tables import html_of
 
 __all__ = ("Experiment", "run_experiment")
@@ -107,14 +107,19 @@ def run_experiment(
 def _items_of(
     dataset: Results | Sequence[DatasetItem], name: str, columns: Mapping[str, str] | None
 ) -> Sequence[DatasetItem]:
-    reader = open_reader([], columns, None)
+    remarks: list[str] = []
+    reader = open_reader(remarks, columns, None)
+    items: Sequence[DatasetItem]
     if isinstance(dataset, str | os.PathLike):
-        return load_items(name, reader)
-    if isinstance(dataset, Sequence) and all(isinstance(item, DatasetItem) for item in dataset):
-        return [item for item in dataset if isinstance(item, DatasetItem)]
-    rows: Any = dataset
-    with reader.open_items(source_of(rows, name)) as traces:
-        return items_of(traces, name)
+        items = load_items(name, reader)
+    elif isinstance(dataset, Sequence) and all(isinstance(item, DatasetItem) for item in dataset):
+        items = [item for item in dataset if isinstance(item, DatasetItem)]
+    else:
+        rows: Any = dataset
+        with reader.open_items(source_of(rows, name)) as traces:
+            items = items_of(traces, name)
+    warn_ignored(remarks)
+    return items
 
 
 def _exporter() -> Callable[[Sequence[Trace], ExecutionPlan], None]:

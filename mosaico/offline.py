@@ -123,8 +123,9 @@ def gate(
         non_inferiority_margins=require_positive(non_inferiority_margins or {}),
         inconclusive_passes=inconclusive_passes,
     )
-    reader = open_reader([], columns, input_format)
+    remarks: list[str] = []
+    reader = open_reader(remarks, columns, input_format)
     selected = select_gated(metrics_text(metrics), kpis or {}, terms, OfflineModels(llm))
     sources = source_of(baseline, "baseline"), source_of(candidate, "candidate")
     result = gate_files(*sources, selected, terms, reader)
-    return GateReport(result=result, llm_usage=selected.models.usage)
+    return GateReport(result=result, remarks=remarks, llm_usage=selected.models.usage)

@@ -167,10 +167,11 @@ class ResultComparison:
 class GateReport:
     """The outcome of a gate: whether a candidate passes, and why.
 
-    `llm_usage` is what metrics that call a model took.
+    `remarks` say how the results were read. `llm_usage` is what metrics that call a model took.
     """
 
     result: GateResult
+    remarks: Sequence[str] = ()
     llm_usage: LlmUsage = field(default_factory=LlmUsage)
 
     @property

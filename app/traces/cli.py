@@ -21,6 +21,7 @@ from app.core.console.terminal import (
     OutputFormat,
 )
 from app.traces.file_options import InputFormat, MapColumns, open_reader
+from app.traces.ignored_fields import NOTHING_READS
 
 PATH = "/local-datasets"
 
@@ -138,7 +139,7 @@ def _print_stored(dataset: JSON, output: OutputFormat) -> None:
     lines = [
         f"{dataset['traceCount']} traces ({format_bytes(dataset['sizeBytes'])}) are stored",
         *(
-            [format_cell(f"warning: keys that nothing reads: {', '.join(ignored_keys)}")]
+            [format_cell(f"warning: keys {NOTHING_READS}: {', '.join(ignored_keys)}")]
             if ignored_keys
             else []
         ),

@@ -7,6 +7,7 @@ from typing import Any, Final
 # A file can have a new name on every line.
 MAX_NAMES: Final = 20
 _MAX_NAME_CHARS: Final = 80
+NOTHING_READS: Final = "that nothing reads"
 
 
 class IgnoredFields:
@@ -35,7 +36,7 @@ def describe_ignored(noun: str, *found: IgnoredFields) -> Iterator[str]:
     names = [name for fields in found for name in fields.names]
     if names:
         more = "" if len(names) < MAX_NAMES else " …"
-        yield f"{noun} that nothing reads: {', '.join(islice(names, MAX_NAMES))}{more}"
+        yield f"{noun} {NOTHING_READS}: {', '.join(islice(names, MAX_NAMES))}{more}"
 
 
 def _has_content(value: Any) -> bool:

@@ -23,6 +23,7 @@ MAX_DOCUMENT_BYTES: Final = 512 * 1024**2
 MAX_CELL_CHARS: Final = 16 * 1024**2
 MAX_LINE_BYTES: Final = 64 * 1024**2
 DELIMITERS: Final = (",", ";", "\t", "|")
+GZIP_MARK: Final = b"\x1f\x8b"
 UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 LINE_SUFFIXES: Final = frozenset({".jsonl", ".ndjson"})
 # A cell of a table may begin with a bracket, so the suffix precedes the content.
@@ -48,8 +49,10 @@ class Container(StrEnum):
 
 
 MAGIC_BYTES: Final = {b"PK\x03\x04": Container.ZIP, b"PAR1": Container.PARQUET}
+SPREADSHEETS: Final = frozenset({".xlsx", ".xls", ".ods"})
 SUFFIXES: Final = {
     ".json": Container.JSON,
+    ".parquet": Container.PARQUET,
     **dict.fromkeys(LINE_SUFFIXES, Container.JSON_LINES),
 }
 
@@ -81,13 +84,17 @@ class ImportFile:
     def container(self) -> Container:
         """The outer form by content; the suffix decides for content without a clear form."""
         start = self.open().read(CHUNK_BYTES)
+        suffix = Path(self.name).suffix.lower()
+        if suffix in SPREADSHEETS:
+            self.reject("a spreadsheet; save the sheet as CSV")
         for magic, container in MAGIC_BYTES.items():
             if start.startswith(magic):
                 return container
+        if start.startswith(GZIP_MARK):
+            self.reject("the file is compressed; unpack it with gunzip")
         if start.startswith(UTF16_MARKS):
             self.reject("line 1: the file is UTF-16 text; save it as UTF-8")
         text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
-        suffix = Path(self.name).suffix.lower()
         if suffix not in TABLE_SUFFIXES and text.startswith(b"{"):
             return Container.JSON_LINES if self._has_lines() else Container.JSON
         if suffix not in TABLE_SUFFIXES and text.startswith(b"["):

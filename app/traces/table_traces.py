@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any, Final, NoReturn
 
-from app.traces.ignored_fields import IgnoredFields, describe_ignored
+from app.traces.ignored_fields import NOTHING_READS, IgnoredFields, describe_ignored
 from app.traces.import_file import ImportFile, InvalidImport, TableRow
 from app.traces.imported_values import (
     TrialCounter,
@@ -69,7 +69,7 @@ def _iter_traces(
         yield reader.read(row)
     if len(ignored.names) > noted:
         later = ", ".join(ignored.names[noted:])
-        notes.append(f"columns that nothing reads, after the first {SAMPLED_ROWS} rows: {later}")
+        notes.append(f"columns {NOTHING_READS}, after the first {SAMPLED_ROWS} rows: {later}")
 
 
 class _RowReader:

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 import mosaico
 from app.cli import cli
+from tests.support.service import Service
 
 COMMANDS = [
     ["score", "FILE"],
@@ -34,9 +35,34 @@ def test_command__names_what_nothing_reads(tmp_path: Path, command: list[str], f
     assert "remark" not in result.stdout
 
 
+ROWS = [{"id": "q", "output": "2", "expected": "2", "remark": "lost"}]
+IGNORED = "columns that nothing reads: remark"
+
+
 def test_python__remarks_name_what_nothing_reads() -> None:
-    rows = [{"id": "q", "output": "2", "expected": "2", "remark": "lost"}]
-    assert "columns that nothing reads: remark" in " ".join(mosaico.score(rows).remarks)
+    for result in (
+        mosaico.score(ROWS),
+        mosaico.compare(ROWS, ROWS),
+        mosaico.gate(ROWS, baseline=ROWS),
+    ):
+        assert IGNORED in " ".join(result.remarks)
+
+
+def test_python__upload_and_experiment_warn_of_what_nothing_reads(
+    service: Service, tmp_path: Path
+) -> None:
+    key = service.client.headers["Authorization"].removeprefix("Bearer ")
+    with mosaico.Client(str(service.client.base_url), key) as client:
+        with pytest.warns(UserWarning, match=IGNORED):
+            client.upload(ROWS, name="rows", run_name="r")
+        file = tmp_path / "traces.jsonl"
+        file.write_text('{"traceId": "a", "remark": 1}\n{"traceId": "b"}\n')
+        with pytest.warns(UserWarning, match="keys that nothing reads: remark"):
+            client.upload(file, name="traces", run_name="r")
+    with pytest.warns(UserWarning, match="columns that nothing reads: remark"):
+        mosaico.run_experiment(
+            lambda item: item.input, [{"id": "q", "input": "2", "remark": "lost"}], save=tmp_path
+        )
 
 
 def test_score__shows_the_scores_of_the_file(tmp_path: Path) -> None:

@@ -142,7 +142,10 @@ def test_promptfoo__failed_assertion_is_an_answer(tmp_path: Path) -> None:
 def test_lm_eval__recorded_texts_and_choices() -> None:
     texts = import_path(recorded("lm_eval/samples_demo_arith_2026-11-22T12-53-16.315204.jsonl"))
     assert texts.format == "lm-eval"
-    assert texts.notes == ["the filter of the task kept 1 of 2 repeats; only those are read"]
+    assert texts.notes == [
+        "the filter of the task kept 1 of 2 repeats; only those are read",
+        "fields of samples that nothing reads: doc_hash, prompt_hash, target_hash",
+    ]
     assert (texts.of("1").output, texts.of("1").expected_output) == ("lol", "4")
     choices = import_path(recorded("lm_eval/samples_demo_mc_2026-11-22T12-53-16.315204.jsonl"))
     for trace in choices.traces:
@@ -186,7 +189,13 @@ def test_deepeval__recorded_run() -> None:
     assert "model:gpt-4o-mini" in first.tags
     # The metric failed, not the agent: the score is missing, and the answer stays.
     assert (failed.outcome, failed.output, failed.scores) == (TraceOutcome.SCORED, "10", {})
-    assert run.notes == ["scores that are missing because the metric failed: 1"]
+    assert run.notes == [
+        "scores that are missing because the metric failed: 1",
+        (
+            "fields of test cases that nothing reads: context, retrievalContext, expectedTools, flaky,"
+            " runDuration, order"
+        ),
+    ]
 
 
 def test_deepeval__conversation_is_its_last_answer(tmp_path: Path) -> None:

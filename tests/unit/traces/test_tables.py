@@ -146,6 +146,30 @@ def test_csv__text_that_is_not_utf8_names_the_line(tmp_path: Path) -> None:
         import_path(path)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv.gz", b"\x1f\x8b\x08\x00", "the file is compressed; unpack it with gunzip"),
+        ("a.xlsx", b"PK\x03\x04", "a spreadsheet; save the sheet as CSV"),
+    ],
+)
+def test_format__of_another_kind_says_what_to_do(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InvalidImport, match=message):
+        import_path(path)
+
+
+def test_parquet__broken_file_is_named_so(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "a.parquet"
+    path.write_bytes(b"\xff" * 100)
+    with pytest.raises(InvalidImport, match="not a valid Parquet file"):
+        import_path(path)
+
+
 def test_csv__cell_of_a_megabyte_is_read(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", f'id,output\n1,"{"x" * 2**20}"\n')
     assert len(import_path(path).of("1").output or "") == 2**20
@@ -275,6 +299,6 @@ def test_columns__that_nothing_reads_are_named(tmp_path: Path) -> None:
     rows = [row] * 100 + [{**row, "late": "x"}]
     table = import_path(write_json_lines(tmp_path / "a.jsonl", *rows), item="meta.key")
     assert [note for note in table.notes if "nothing reads" in note] == [
-        "columns that nothing reads: id, note, seed",
+        "columns that nothing reads: note, seed",
         "columns that nothing reads, after the first 100 rows: late",
     ]
