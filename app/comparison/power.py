@@ -58,13 +58,13 @@ class PowerEstimate:
 
     kind: PowerSubjectKind
     name: str
-    basis: VarianceBasis | None
     items: int
     trials: int
-    min_detectable_effect: float | None
-    trials_needed: int | None
-    items_needed: int | None
     explanation: str
+    basis: VarianceBasis | None = None
+    min_detectable_effect: float | None = None
+    trials_needed: int | None = None
+    items_needed: int | None = None
 
 
 class _PowerSubject(NamedTuple):
@@ -232,15 +232,7 @@ def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -
 
 def _unknown_power(subject: _PowerSubject, items: int, trials: int, reason: str) -> PowerEstimate:
     return PowerEstimate(
-        kind=subject.kind,
-        name=subject.name,
-        basis=None,
-        items=items,
-        trials=trials,
-        min_detectable_effect=None,
-        trials_needed=None,
-        items_needed=None,
-        explanation=reason,
+        kind=subject.kind, name=subject.name, items=items, trials=trials, explanation=reason
     )
 
 

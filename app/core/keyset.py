@@ -80,7 +80,12 @@ def select_page(
 
 def match_columns(*filters: tuple[Key, object]) -> list[ColumnElement[bool]]:
     """The conditions of a list's filters: each column equals its value; None is any value."""
-    return [column == value for column, value in filters if value is not None]
+    return [
+        # A partial index on `IS false` serves this condition, and not `= false`.
+        column.is_(value) if isinstance(value, bool) else column == value
+        for column, value in filters
+        if value is not None
+    ]
 
 
 def build_page_sql(
