@@ -149,6 +149,11 @@ COMMANDS = {
         "Check the installation: database, ports, clock, worker, keys and more.",
         Heading.ADMINISTRATION,
     ),
+    "size": Entry(
+        "app.sizing_cli:cli",
+        "Estimate the size of an installation: cores, connections, bytes and Langfuse requests.",
+        Heading.ADMINISTRATION,
+    ),
     "purge": Entry(
         "app.purge_cli:cli",
         "Delete the traces of old runs. Their history is kept.",

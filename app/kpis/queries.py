@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, exists, select
 from sqlalchemy.orm import Session
 
 from app.core.keyset import PageQuery, PageRows, match_columns, select_page
@@ -19,13 +19,13 @@ def list_kpi_history(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> PageRows[KpiHistory]:
-    """KPI values, newest first; `kpi` is an ID or a name."""
+    """KPI values, newest first; `kpi` is an ID or a name. A name that is also an ID is an ID."""
     conditions = match_columns(
         (KpiHistory.benchmark_id, benchmark_id), (KpiHistory.agent_id, agent_id)
     )
     statement = select(KpiHistory).where(*conditions)
     if kpi is not None:
-        statement = statement.where((KpiHistory.kpi_id == kpi) | (KpiHistory.name == kpi))
+        statement = statement.where(_kpi_condition(session, kpi))
     if since is not None:
         statement = statement.where(KpiHistory.recorded_at >= since)
     if until is not None:
@@ -34,6 +34,12 @@ def list_kpi_history(
     in_period = since is not None or until is not None
     keys = [KpiHistory.recorded_at, KpiHistory.id] if in_period else [KpiHistory.id]
     return select_page(session, statement, keys=keys, query=query)
+
+
+def _kpi_condition(session: Session, kpi: str) -> ColumnElement[bool]:
+    # One column in the condition: with OR no index fits, and PostgreSQL reads the values of other KPIs.
+    has_id = KpiHistory.kpi_id == kpi
+    return has_id if session.scalar(select(exists().where(has_id))) else KpiHistory.name == kpi
 
 
 def get_kpis_of_run(session: Session, run_seq: int) -> list[KpiHistory]:

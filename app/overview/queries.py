@@ -28,14 +28,27 @@ HISTORY_RUNS = 14
 MAX_ACTIVE = 20
 
 # The last ended run of each agent on each benchmark; repetitions and rescored runs repeat another one.
+# From pair to pair of the index (benchmark_id, agent_id, seq): a GROUP BY reads every run of the history.
 LAST_RUNS = text(
     """
-    SELECT max(run.seq) AS seq
-    FROM benchmark_runs AS run
-    JOIN benchmarks AS benchmark ON benchmark.id = run.benchmark_id AND NOT benchmark.archived
-    JOIN agents AS agent ON agent.id = run.agent_id AND NOT agent.archived
-    WHERE run.status IN ('COMPLETED', 'FAILED') AND run.confirms IS NULL AND run.rescore_of IS NULL
-    GROUP BY run.benchmark_id, run.agent_id
+    WITH RECURSIVE pair AS (
+        (SELECT benchmark_id, agent_id FROM benchmark_runs ORDER BY benchmark_id, agent_id LIMIT 1)
+        UNION ALL
+        SELECT following.benchmark_id, following.agent_id FROM pair CROSS JOIN LATERAL (
+            SELECT run.benchmark_id, run.agent_id FROM benchmark_runs AS run
+            WHERE (run.benchmark_id, run.agent_id) > (pair.benchmark_id, pair.agent_id)
+            ORDER BY run.benchmark_id, run.agent_id LIMIT 1
+        ) AS following
+    )
+    SELECT last.seq FROM pair
+    JOIN benchmarks AS benchmark ON benchmark.id = pair.benchmark_id AND NOT benchmark.archived
+    JOIN agents AS agent ON agent.id = pair.agent_id AND NOT agent.archived
+    CROSS JOIN LATERAL (
+        SELECT run.seq FROM benchmark_runs AS run
+        WHERE run.benchmark_id = pair.benchmark_id AND run.agent_id = pair.agent_id
+          AND run.status IN ('COMPLETED', 'FAILED') AND run.confirms IS NULL AND run.rescore_of IS NULL
+        ORDER BY run.seq DESC LIMIT 1
+    ) AS last
     """
 )
 # The last values of one KPI of an agent, newest first, for each of the given pairs.

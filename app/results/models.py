@@ -3,7 +3,19 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Identity, Index, Integer, LargeBinary, SmallInteger, func, text
+from sqlalchemy import (
+    TIMESTAMP,
+    BigInteger,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    SmallInteger,
+    func,
+    literal_column,
+    text,
+)
 from sqlalchemy.dialects.postgresql import ARRAY, DOUBLE_PRECISION, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 from sqlalchemy.types import Text
@@ -16,6 +28,18 @@ from app.traces.production import TraceWindow
 
 _SERIES = ("benchmark_id", "agent_id")
 _POSITION = text("COALESCE(source_seq, seq)")
+# Orders of the list of runs, each with an index. As SQL text in the spelling of PostgreSQL: an index serves
+# the same expression only, without parameters in it.
+# Not measured enough is a verdict of its own for a reader.
+VERDICT_KEY = literal_column(
+    "COALESCE(NULLIF(validity, 'VALID'::text), verdict ->> 'verdict'::text, ''::text)",
+    Text(),
+)
+COMPLETED_KEY = literal_column(
+    "COALESCE(completed_at, '1970-01-01 00:00:00+00'::timestamp with time zone)",
+    TIMESTAMP(timezone=True),
+)
+TRACES_KEY = literal_column("COALESCE(traces_total, '0'::bigint)", BigInteger())
 
 
 class BenchmarkRun(Base):
@@ -39,6 +63,8 @@ class BenchmarkRun(Base):
     __table_args__ = (
         Index("ix_benchmark_runs_benchmark_id_seq", "benchmark_id", "seq"),
         Index("ix_benchmark_runs_agent_id_seq", "agent_id", "seq"),
+        # The runs of an agent on a benchmark: the last one, and baselines.
+        Index("ix_benchmark_runs_benchmark_id_agent_id_seq", "benchmark_id", "agent_id", "seq"),
         Index("ix_benchmark_runs_status_seq", "status", "seq"),
         # The daily summary counts by these columns without reading the wide rows.
         Index(
@@ -47,6 +73,9 @@ class BenchmarkRun(Base):
             "seq",
             postgresql_include=["status", "validity"],
         ),
+        Index("ix_benchmark_runs_verdict_seq", VERDICT_KEY, "seq"),
+        Index("ix_benchmark_runs_completed_at_seq", COMPLETED_KEY, "seq"),
+        Index("ix_benchmark_runs_traces_total_seq", TRACES_KEY, "seq"),
         Index("ix_benchmark_runs_source_seq", "source_seq"),
         Index("ix_benchmark_runs_source_key", *_SERIES, "source_key", "source_seq", "seq"),
         Index(

@@ -46,7 +46,7 @@ from app.traces.service import delete_positions
 RUNS_PER_BATCH = 10
 RUNS_PER_UNDO = 500
 LINKS_PER_BATCH = 100
-ROWS_PER_BATCH = 10_000
+ROWS_PER_BATCH = 2_000
 UNDO_PERIOD = timedelta(days=1)
 A_DAY: ColumnElement[timedelta] = literal_column("INTERVAL '1 day'")
 

@@ -17,6 +17,7 @@ from app.metrics.engine import score_chunk
 from app.metrics.registry import default_refs, load_metrics
 from app.postgres.server import EmbeddedPostgres
 from app.traces.ndjson import iter_traces
+from benchmarks.large.growth_plot import write_growth_plot
 from benchmarks.large.processes import cpu_seconds_by_role, peak_mib_by_role
 from benchmarks.memory import RunningService, run_to_end, served
 from benchmarks.result_rows import BenchRow
@@ -25,6 +26,7 @@ from benchmarks.traces import long_pair
 SIZES: Final = tuple(
     int(size) for size in os.environ.get("MOSAICO_BENCH_SIZES", "10000,100000").split(",")
 )
+PLOT: Final = os.environ.get("MOSAICO_BENCH_PLOT")  # the file of the growth plot, an SVG
 METRICS: Final = ("ROUGE", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE")
 PROCESSES: Final = 2  # metric processes of the service, and processes of the peer
 WARM_UP: Final = 2_000
@@ -197,6 +199,10 @@ def _rows(run: LargeRun, metrics_cpu_s: float, peer_s: float) -> Iterator[BenchR
 
 def _growth(runs: list[LargeRun]) -> BenchRow:
     per_trace = [(run.upload_s + run.run_s) / run.size * 1e6 for run in runs]
+    if PLOT is not None:
+        values = {run.size: micros for run, micros in zip(runs, per_trace, strict=True)}
+        title = "Time per trace from upload to KPI, by traces of the run"
+        write_growth_plot(Path(PLOT), title, "µs", values)
     ratio = max(per_trace) / min(per_trace)
     sizes = ", ".join(
         f"{micros:.0f} at {run.size}" for micros, run in zip(per_trace, runs, strict=True)

@@ -13,6 +13,13 @@ depends_on = None
 JSON = postgresql.JSONB(none_as_null=True)
 TIMESTAMP = sa.TIMESTAMP(timezone=True)
 
+# The orders of the list of runs.
+VERDICT_KEY = (
+    "COALESCE(NULLIF(validity, 'VALID'::text), verdict ->> 'verdict'::text, ''::text)"
+)
+COMPLETED_KEY = "COALESCE(completed_at, '1970-01-01 00:00:00+00'::timestamp with time zone)"
+TRACES_KEY = "COALESCE(traces_total, '0'::bigint)"
+
 # The owner of the table can drop the trigger; a role that only uses the table cannot.
 CREATE_APPEND_ONLY_FUNCTION = """
 CREATE FUNCTION audit_log_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -542,6 +549,9 @@ def upgrade() -> None:
     )
     op.create_index("ix_benchmark_runs_agent_id_seq", "benchmark_runs", ["agent_id", "seq"])
     op.create_index(
+        "ix_benchmark_runs_benchmark_id_agent_id_seq", "benchmark_runs", ["benchmark_id", "agent_id", "seq"]
+    )
+    op.create_index(
         "ix_benchmark_runs_schedule_id_seq",
         "benchmark_runs",
         ["schedule_id", "seq"],
@@ -607,6 +617,9 @@ def upgrade() -> None:
         ["benchmark_id", "agent_id", "source_key", "source_seq", "seq"],
     )
     op.create_index("ix_benchmark_runs_source_seq", "benchmark_runs", ["source_seq"])
+    op.create_index("ix_benchmark_runs_verdict_seq", "benchmark_runs", [sa.text(VERDICT_KEY), "seq"])
+    op.create_index("ix_benchmark_runs_completed_at_seq", "benchmark_runs", [sa.text(COMPLETED_KEY), "seq"])
+    op.create_index("ix_benchmark_runs_traces_total_seq", "benchmark_runs", [sa.text(TRACES_KEY), "seq"])
     op.create_index("ix_benchmark_runs_status_seq", "benchmark_runs", ["status", "seq"])
     op.create_table(
         "collected_traces",
@@ -1003,6 +1016,11 @@ def upgrade() -> None:
     op.create_index("ix_kpi_history_name_id", "kpi_history", ["name", "id"])
     op.create_index("ix_kpi_history_recorded_at_id", "kpi_history", ["recorded_at", "id"])
     op.create_index("ix_kpi_history_trend", "kpi_history", ["benchmark_id", "agent_id", "kpi_id", "id"])
+    op.create_index(
+        "ix_kpi_history_trend_recorded_at",
+        "kpi_history",
+        ["benchmark_id", "agent_id", "kpi_id", "recorded_at", "id"],
+    )
     op.create_index("ix_kpi_history_benchmark_id_id", "kpi_history", ["benchmark_id", "id"])
     op.create_index("ix_kpi_history_kpi_id_kpi_revision", "kpi_history", ["kpi_id", "kpi_revision"])
     op.create_index("uq_kpi_history_run_seq_kpi_id", "kpi_history", ["run_seq", "kpi_id"], unique=True)

@@ -58,9 +58,9 @@ def iter_page_routes() -> Iterator[DeclaredRoute]:
                 yield route
 
 
-def fill_path(path: str) -> str:
+def fill_path(path: str, examples: Mapping[str, str] = EXAMPLES) -> str:
     """The path of a route with the examples of its parameters. Raises: `KeyError` without an example."""
-    return re.sub(r"\{(\w+)(?::path)?\}", lambda match: EXAMPLES[match[1]], path)
+    return re.sub(r"\{(\w+)(?::path)?\}", lambda match: examples[match[1]], path)
 
 
 def write_every_page(session: Session) -> None:

@@ -7,6 +7,7 @@ Each page is taken at 1440 and 390 pixels, light and dark, with the data of a mo
 
 import argparse
 import base64
+import importlib
 import secrets
 import sys
 import tempfile
@@ -61,6 +62,7 @@ DATA: Final[Mapping[str, Callable[[Session], None]]] = MappingProxyType(
 def served(write: Callable[[Session], None]) -> Iterator[Service]:
     """The service on a server of its own, with the rows that `write` adds."""
     load_plugins()
+    importlib.import_module("app.worker")  # declares the handlers of jobs
     with (
         tempfile.TemporaryDirectory() as folder,
         cluster(Path(folder)) as lease,
@@ -76,6 +78,7 @@ def served(write: Callable[[Session], None]) -> Iterator[Service]:
             secrets=SecretBox.from_keys([base64.b64encode(secrets.token_bytes(32)).decode()]),
             data_dir=Path(folder),
             outbound=PRIVATE_SERVERS,
+            options={"langfuse_default_url": "https://cloud.langfuse.com"},
         )
         with running_service(resources, pool) as service:
             yield service

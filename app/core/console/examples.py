@@ -150,6 +150,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "formula check": ("mosaico formula check 'AVERAGE(ROUGE, BLEU.p95)'",),
     "formula eval": ("mosaico formula eval 'ROUGE * 100' --values '{\"ROUGE\": 0.5}'",),
     "doctor": ("mosaico doctor", "mosaico doctor --json"),
+    "size": (
+        "mosaico size --traces 1000000 --runs 200",
+        "mosaico size --traces 50000 --runs 10 --metrics ROUGE,BLEU --json",
+    ),
     "purge": ("mosaico purge --older-than 90 --dry-run",),
     "secrets status": ("mosaico secrets status",),
     "secrets rotate": ("mosaico secrets rotate",),

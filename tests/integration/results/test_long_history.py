@@ -1,0 +1,131 @@
+"""What pages read of a long history: as many rows as they show, not as many as there are."""
+
+from datetime import UTC, datetime
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from app.core.db import Database
+from app.core.keyset import PageQuery
+from app.kpis.queries import list_kpi_history
+from app.overview.queries import read_overview
+from app.results.run_list import SORT_KEYS, RunListFilter, search_runs
+from benchmarks.table_rows import TIME, insert_rows
+
+RUNS = 3_000
+BENCHMARKS = 3
+PAGE = PageQuery(limit=10, cursor=None)
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+ROWS_READ = text(
+    "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables WHERE relname = :name"
+)
+
+
+@pytest.fixture
+def long_history(migrated_database: Database) -> Database:
+    """`RUNS` runs of one agent on three benchmarks; the KPI `rare` belongs to every hundredth."""
+    with migrated_database.begin() as session:
+        insert_rows(session, "agents", {"id": "'a'"})
+        insert_rows(session, "benchmarks", {"id": "'b-' || n", "metrics": "'[]'"}, BENCHMARKS)
+        for kpi in ("rare", "common"):
+            insert_rows(
+                session,
+                "kpi_definitions",
+                {"id": f"'{kpi}'", "benchmark_id": "'b-1'", "revision": "1", "name": f"'{kpi}'"},
+            )
+        insert_rows(
+            session,
+            "benchmark_runs",
+            {
+                "id": "'run-' || n",
+                "benchmark_id": f"'b-' || 1 + n % {BENCHMARKS}",
+                "agent_id": "'a'",
+                "status": "'COMPLETED'",
+                "triggered_by": "'MANUAL'",
+                "validity": "'VALID'",
+                "verdict": "jsonb_build_object('explanation', 'x', 'verdict', CASE WHEN n % 2 = 0 THEN 'IMPROVED' ELSE 'REGRESSED' END)",
+                "completed_at": TIME,
+                "traces_total": "n",
+            },
+            RUNS,
+        )
+        insert_rows(
+            session,
+            "kpi_history",
+            {
+                "run_seq": "n",
+                "run_id": "'run-' || n",
+                "kpi_id": "CASE WHEN n % 100 = 0 THEN 'rare' ELSE 'common' END",
+                "name": "CASE WHEN n % 100 = 0 THEN 'rare' ELSE 'common' END",
+                "benchmark_id": f"'b-' || 1 + n % {BENCHMARKS}",
+                "agent_id": "'a'",
+                "direction": "'HIGHER_IS_BETTER'",
+                "validity": "'VALID'",
+                "recorded_at": TIME,
+            },
+            RUNS,
+        )
+        session.execute(text("ANALYZE"))
+    return migrated_database
+
+
+def test_overview__reads_the_last_run_of_each_agent_only(long_history: Database) -> None:
+    with long_history.read() as session:
+        before = _rows_read(session, "benchmark_runs")
+        overview = read_overview(session, NOW, NOW)
+        rows = _rows_read(session, "benchmark_runs") - before
+
+    assert sorted(cell.run_id for cell in overview.cells) == ["run-2998", "run-2999", "run-3000"]
+    assert rows <= 10 * BENCHMARKS
+
+
+def test_overview__passes_over_runs_that_have_not_ended(long_history: Database) -> None:
+    with long_history.begin() as session:
+        session.execute(text("UPDATE benchmark_runs SET status = 'RUNNING' WHERE id = 'run-3000'"))
+        session.execute(text("UPDATE benchmark_runs SET confirms = 'run-1' WHERE id = 'run-2999'"))
+        session.execute(text("UPDATE benchmarks SET archived = true WHERE id = 'b-2'"))
+    with long_history.read() as session:
+        overview = read_overview(session, NOW, NOW)
+
+    # The runs 2998, 2999 and 3000 are of the second, third and first benchmark.
+    assert sorted(cell.run_id for cell in overview.cells) == ["run-2996", "run-2997"]
+
+
+# Names are sorted as a reader does: that reads the names of all runs.
+INDEXED = SORT_KEYS.keys() - {"agent", "benchmark"}
+
+
+@pytest.mark.parametrize("sort", sorted([*INDEXED, *(f"-{name}" for name in INDEXED)]))
+def test_run_list__reads_one_page_in_any_order(long_history: Database, sort: str) -> None:
+    with long_history.read() as session:
+        before = _rows_read(session, "benchmark_runs")
+        page = search_runs(session, RunListFilter(), sort, PAGE)
+        rows = _rows_read(session, "benchmark_runs") - before
+        following = search_runs(
+            session, RunListFilter(), sort, PageQuery(limit=10, cursor=page.next_cursor)
+        )
+
+    ids = [run["id"] for run in (*page.rows, *following.rows)]
+    assert len(set(ids)) == 20
+    assert rows <= 5 * PAGE.limit
+
+
+@pytest.mark.parametrize("until", [None, NOW])
+def test_kpi_history__of_a_rare_kpi_reads_its_own_values_only(
+    long_history: Database, until: datetime | None
+) -> None:
+    with long_history.read() as session:
+        before = _rows_read(session, "kpi_history")
+        page = list_kpi_history(
+            session, PAGE, benchmark_id="b-1", agent_id="a", kpi="rare", until=until
+        )
+        rows = _rows_read(session, "kpi_history") - before
+
+    assert [entry.run_id for entry in page.rows][:2] == ["run-3000", "run-2700"]
+    assert rows <= 3 * PAGE.limit
+
+
+def _rows_read(session: Session, table: str) -> int:
+    """The rows of a table that this session has read lately, this transaction included."""
+    return int(session.execute(ROWS_READ, {"name": table}).scalar_one())
