@@ -108,10 +108,10 @@ def create_app(
     )
     app.state.resources = resources
     app.state.commit_hook = audit_request
-    app.state.hub = EventHub(
-        resources.db.direct_url, owners=KeyStreamOwners(resources.db, resources.clock)
-    )
     app.state.probe = health.HealthProbe(resources.db)
+    # With the reserved connection: requests that occupy all others must not keep streams open.
+    owners = KeyStreamOwners(app.state.probe.db, resources.clock)
+    app.state.hub = EventHub(resources.db.direct_url, owners=owners)
     app.state.render_error = render_error
     app.state.count_inbox = count_inbox
     app.mount(static_files.URL, static_files.HashedStaticFiles(directory=static_files.FOLDER))

@@ -3,12 +3,13 @@
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import QueuePool, text
 from typer.testing import CliRunner
 
 from app.cli import cli
@@ -19,6 +20,7 @@ from app.notifications.types import DeliveryTarget, MessageFact, MessageItem, No
 from tests.integration.notifications.conftest import NotificationScenario, status
 from tests.support.service import JSON, Service, pointers
 
+END_KEY = text("UPDATE api_keys SET expires_at = now() - interval '1 s' WHERE id = :id")
 LONG = NotificationMessage(
     topic="test.long",
     title="Two \x1b[31mrules",
@@ -84,10 +86,7 @@ def revoke_key(service: Service, key_id: str) -> None:
 def expire_key(service: Service, key_id: str) -> None:
     # The API refuses a time in the past.
     with service.resources.db.begin() as session:
-        session.execute(
-            text("UPDATE api_keys SET expires_at = now() - interval '1 s' WHERE id = :id"),
-            {"id": key_id},
-        )
+        session.execute(END_KEY, {"id": key_id})
 
 
 @pytest.mark.parametrize("end_key", [revoke_key, expire_key])
@@ -109,6 +108,27 @@ def seconds_until_stream_ends(service: Service, end_key: Callable[[Service, str]
         ended_at = time.monotonic()
         assert list(received_events) == []
         return time.monotonic() - ended_at
+
+
+def test_inbox__event_stream_of_an_ended_key_is_closed_while_requests_have_every_connection(
+    scenario: NotificationScenario,
+) -> None:
+    service = scenario.service
+    engine = service.resources.db.engine
+    key = service.post("/keys", {"name": "watcher", "role": "read"})
+    headers = {"Authorization": f"Bearer {key['token']}"}
+    with (
+        service.client.stream("GET", "/api/v1/notifications/events", headers=headers) as answer,
+        ExitStack() as requests,
+    ):
+        received_events = events(answer.iter_lines())
+        assert next(received_events)["unread"] == 0
+        pool = engine.pool
+        assert isinstance(pool, QueuePool)
+        connections = [requests.enter_context(engine.connect()) for _ in range(pool.size())]
+        connections[0].execute(END_KEY, {"id": key["id"]})
+        connections[0].commit()
+        assert list(received_events) == []
 
 
 def test_delete_old_notifications__pending_ones_stay_and_hold_up_no_others(
