@@ -268,13 +268,26 @@ def show_help(
 
 
 @_command("serve", Heading.SERVICE)
-def serve() -> None:
+def serve(
+    api_processes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=64,
+            help="Number of API processes on the port. Default: MOSAICO_API_PROCESSES, or 1.",
+        ),
+    ] = None,
+) -> None:
     """Run everything on this machine: embedded database, API, worker and scheduler."""
     from app.core.settings import load_settings
     from app.serve import serve_all
 
     _show_tracebacks()
-    serve_all(load_settings(), print_status)
+    settings = load_settings()
+    if api_processes is not None:
+        settings = settings.model_copy(update={"api_processes": api_processes})
+    serve_all(settings, print_status)
 
 
 @_command("api", Heading.SERVICE)

@@ -46,6 +46,7 @@ from app.core.web.http_protocol import (
     collapse_accept_errors,
     raise_descriptor_limit,
 )
+from app.core.web.listener import inherited_listener
 from app.core.web.request_body import RequestBodyMiddleware
 from app.core.web.response_headers import ResponseHeadersMiddleware
 from app.core.web.security_headers import SecurityHeadersMiddleware
@@ -55,7 +56,9 @@ from app.plugins import load_plugins
 from app.startup import opened_resources, set_up_logs
 
 SHUTDOWN_GRACE_S = 2
+# Of all API processes together, and at least of each.
 API_THREADS = 40
+MIN_API_THREADS = 10
 GC_THRESHOLD = 10_000
 
 DESCRIPTIONS = Path(__file__).parent / "api_descriptions.toml"
@@ -131,8 +134,10 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(app: FastAPI, *, host: str, port: int) -> None:
+def serve(app: FastAPI, *, host: str, port: int, listener: socket.socket | None = None) -> None:
     """Serve requests until SIGTERM or SIGINT, then finish running requests within two seconds.
+
+    `listener` is a socket that is bound to the address already; without one it is opened.
 
     Raises: `SystemExit` at the end, so that the caller's context managers release their resources.
     """
@@ -154,7 +159,7 @@ def serve(app: FastAPI, *, host: str, port: int) -> None:
     )
     tune_garbage_collector()
     raise_descriptor_limit()
-    Server(config).run()
+    Server(config).run(sockets=[listener] if listener else None)
 
 
 def tune_garbage_collector() -> None:
@@ -171,7 +176,8 @@ def serve_api(settings: Settings) -> None:
     """The API process: logs, plugins, resources, the first admin key, server."""
     set_up_logs(settings)
     load_plugins()
-    with opened_resources(settings, name="mosaico-api", pool_size=API_THREADS) as resources:
+    pool_size = max(API_THREADS // settings.api_processes, MIN_API_THREADS)
+    with opened_resources(settings, name="mosaico-api", pool_size=pool_size) as resources:
         key = settings.admin_key
         ensure_first_admin_key(
             resources.db, settings.data_dir, Secret(key.get_secret_value()) if key else None
@@ -182,7 +188,7 @@ def serve_api(settings: Settings) -> None:
             public_host=urlsplit(settings.public_url or "").hostname,
         )
         app = create_app(resources, show_docs=settings.shows_docs, hosts=hosts)
-        serve(app, host=settings.host, port=settings.port)
+        serve(app, host=settings.host, port=settings.port, listener=inherited_listener())
 
 
 def operation_id(route: APIRoute) -> str:

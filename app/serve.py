@@ -1,7 +1,7 @@
 """`mosaico serve`: the whole service as one process tree.
 
-The parent process supervises the embedded database and three child processes: the API, a worker
-and a scheduler. It restarts a child that ends. When the parent ends, even by SIGKILL, its children
+The parent process supervises the embedded database and its child processes: the API, a worker and a
+scheduler. It restarts a child that ends. When the parent ends, even by SIGKILL, its children
 end too: each child watches its end of a pipe from the parent.
 """
 
@@ -17,6 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import httpx
@@ -29,6 +30,7 @@ from app.core.errors import AppError, Unavailable
 from app.core.http.network_policy import ALLOW_SETTING, PRIVATE_NETWORKS
 from app.core.migrations import upgrade
 from app.core.settings import Settings
+from app.core.web.listener import LISTENER_FD, bind_listener
 from app.jobs.worker_process import SUPERVISED
 from app.startup import database_url, direct_database_url, master_key, opened_resources, set_up_logs
 
@@ -79,13 +81,18 @@ def serve_all(settings: Settings, print_line: Callable[[str], None]) -> None:
     stopping = threading.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: stopping.set())
-    require_free_port(settings)
     master_key(settings)
-    with database_url(settings) as url:
+    with closing(_bind_port(settings)) as listener, database_url(settings) as url:
         # Once, before the children start, which refuse an old schema.
         upgrade(direct_database_url(settings) or url)
         first_key = _first_key(settings)
-        with _running_children(local_network_settings(settings), stopping) as children:
+        environment = {
+            **local_network_settings(settings),
+            "MOSAICO_API_PROCESSES": str(settings.api_processes),
+        }
+        apis = [ServiceProcess("api", environment, listener) for _ in range(settings.api_processes)]
+        others = [ServiceProcess(command, environment) for command in ("worker", "scheduler")]
+        with _running([*apis, *others], stopping) as children:
             if wait_until_ready(settings, children, stopping):
                 for line in _start_message(settings, first_key, _login_url(settings)):
                     print_line(line)
@@ -93,20 +100,19 @@ def serve_all(settings: Settings, print_line: Callable[[str], None]) -> None:
     print_line("stopped")
 
 
-def require_free_port(settings: Settings) -> None:
-    """Raise `PortInUse` before anything starts: the readiness check would reach the other program."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((settings.host, settings.port))
-            probe.listen()
-        except OSError as error:
-            raise PortInUse(
-                f"cannot listen on {settings.host} port {settings.port}"
-                f" ({os.strerror(error.errno or 0)}); stop the program that uses the port, for example"
-                " another `mosaico serve`, or set MOSAICO_PORT"
-            ) from None
+def _bind_port(settings: Settings) -> socket.socket:
+    """The socket of all API processes: one that is restarted loses no connection that waits.
+
+    Raises `PortInUse` before anything starts: the readiness check would reach the other program.
+    """
+    try:
+        return bind_listener(settings.host, settings.port)
+    except OSError as error:
+        raise PortInUse(
+            f"cannot listen on {settings.host} port {settings.port}"
+            f" ({os.strerror(error.errno or 0)}); stop the program that uses the port, for example"
+            " another `mosaico serve`, or set MOSAICO_PORT"
+        ) from None
 
 
 def local_network_settings(settings: Settings) -> Mapping[str, str]:
@@ -147,14 +153,21 @@ class ServiceProcess:
 
     command: str
     environment: Mapping[str, str]
+    listener: socket.socket | None = None
     process: subprocess.Popen[bytes] = field(init=False)
 
     def start(self) -> None:
+        environment = {**os.environ, **self.environment, SUPERVISED: SUPERVISOR_ID}
+        descriptors = []
+        if self.listener is not None:
+            descriptors = [self.listener.fileno()]
+            environment[LISTENER_FD] = str(self.listener.fileno())
         self.process = subprocess.Popen(  # noqa: S603 - our own program
             # -P: the current folder may hold another package named `app`; never import it.
             [sys.executable, "-P", "-m", "app.cli", self.command],
             stdin=subprocess.PIPE,
-            env={**os.environ, **self.environment, SUPERVISED: SUPERVISOR_ID},
+            env=environment,
+            pass_fds=descriptors,
             # Ctrl-C in the terminal reaches the parent only, which stops its children in order.
             start_new_session=True,
         )
@@ -178,10 +191,9 @@ class ServiceProcess:
 
 
 @contextlib.contextmanager
-def _running_children(
-    environment: Mapping[str, str], stopping: threading.Event
+def _running(
+    children: list[ServiceProcess], stopping: threading.Event
 ) -> Iterator[list[ServiceProcess]]:
-    children = [ServiceProcess(command, environment) for command in ("api", "worker", "scheduler")]
     try:
         for child in children:
             child.start()

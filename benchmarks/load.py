@@ -70,7 +70,7 @@ def measure() -> Iterator[BenchRow]:
     with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as lease:
         drop_database(lease.url, "bench_load")
         url = make_database(lease.url, "bench_load")
-        tokens = _fill(url)
+        tokens = fill_database(url)
         with (
             _open_api(url, Path(folder)) as ours,
             # It logs a traceback for each request that waits too long for a connection.
@@ -232,14 +232,14 @@ def _open_api(url: str, folder: Path) -> Iterator[Contender]:
     }
     process = subprocess.Popen([sys.executable, "-m", "app.cli", "api"], env=environment)
     try:
-        _wait_until_ready(port)
+        wait_until_ready(port)
         yield Contender(port, process.pid, LoadResult())
     finally:
         process.terminate()
         process.wait()
 
 
-def _wait_until_ready(port: int) -> None:
+def wait_until_ready(port: int) -> None:
     deadline = time.monotonic() + STARTS_WITHIN_S
     while time.monotonic() < deadline:
         with suppress(httpx.HTTPError):
@@ -249,7 +249,7 @@ def _wait_until_ready(port: int) -> None:
     raise RuntimeError("`mosaico api` did not start")
 
 
-def _fill(url: str) -> list[str]:
+def fill_database(url: str) -> list[str]:
     """Store runs that are read and runs that are followed; returns the API keys."""
     upgrade(url)
     db = Database(url, pool_size=1, name="bench-load")

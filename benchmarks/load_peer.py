@@ -15,13 +15,14 @@ from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
 from app.access.models import ApiKey
 from app.access.rules import hash_token, parse_token
 from app.core.ids import new_id
+from app.core.schemas import Page
 from app.results.models import BenchmarkRun
 from app.runs.router import run_view
 from app.runs.schemas import RunCreate, RunView
@@ -73,6 +74,12 @@ async def get_run(run_id: str, session: Opened) -> Any:
     if run is None:
         raise HTTPException(404)
     return run_view(run)
+
+
+@router.get("/benchmark-runs", response_model=Page[RunView])
+async def list_runs(session: Opened, limit: int = 50) -> Any:
+    newest = select(BenchmarkRun).order_by(BenchmarkRun.created_at.desc()).limit(limit)
+    return {"items": [run_view(run) for run in await session.scalars(newest)]}
 
 
 @router.post("/benchmark-runs", status_code=201, response_model=RunView)

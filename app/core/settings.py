@@ -35,6 +35,15 @@ class Settings(BaseSettings):
         str, Field(description="Address that the API listens on; 0.0.0.0 for every interface.")
     ] = "127.0.0.1"
     port: Annotated[int, Field(ge=1, le=65535, description="Port of the API.")] = 8080
+    api_processes: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=64,
+            description="API processes of `mosaico serve`. They share the port, and forty connections"
+            " to the database.",
+        ),
+    ] = 1
     database_url: Annotated[
         SecretStr | None,
         Field(

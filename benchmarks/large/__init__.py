@@ -5,11 +5,12 @@
 
 from collections.abc import Callable, Iterator
 
-from benchmarks.large import history, partitions, run, schedules, size, start
+from benchmarks.large import api, history, partitions, run, schedules, size, start
 from benchmarks.result_rows import BenchRow
 
 # To add a part: a module in this folder with `measure() -> Iterator[BenchRow]`, and a line here.
 PARTS: dict[str, Callable[[], Iterator[BenchRow]]] = {
+    "api": api.measure,
     "run": run.measure,
     "schedules": schedules.measure,
     "history": history.measure,

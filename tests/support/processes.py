@@ -177,12 +177,18 @@ def children_of(pid: int) -> list[int]:
 
 def child_named(pid: int, command: str) -> int:
     """The child process that runs this command of the service; 0 when there is none."""
+    return next(iter(children_named(pid, command)), 0)
+
+
+def children_named(pid: int, command: str) -> list[int]:
+    """The child processes that run this command of the service."""
+    children = []
     for child in children_of(pid):
         with contextlib.suppress(OSError):
             words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
             if command.encode() in words:
-                return child
-    return 0
+                children.append(child)
+    return children
 
 
 def lives(pid: int) -> bool:
