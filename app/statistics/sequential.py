@@ -31,7 +31,7 @@ DEFAULT_FALSE_PAGES = 0.25
 MAX_FALSE_PAGES = 2.0
 # The limit that keeps this promise in the worst simulated series (see `docs/alerts.md`), and how its
 # square grows as pages become rarer.
-DEFAULT_LIMIT = 2.85
+DEFAULT_LIMIT = 2.9
 LIMIT_SLOPE = 2.15
 
 # The variance between runs is shrunk to this prior: it counts as so many runs, in which the level

@@ -281,14 +281,11 @@ def test_recovery__resolves_on_evidence(show: Show) -> None:
                 float(np.mean(column)) for column in zip(*recoveries, strict=True)
             )
             show(f"  {multiple} SD for {bad_runs:2} runs: {mean}")
+            assert mean.false < (2 if multiple >= 3 else 6)
+            assert mean.by_10 >= 75
             if multiple >= 3:
-                assert mean.false < 3
-                # The goal of 90 % is missed where the incident lasted for three runs only.
-                assert mean.by_3 >= (80 if bad_runs == 30 or multiple > 3 else 60)
-            else:
-                # The goals are 6 % and 75 %.
-                assert mean.false < 8
-                assert mean.by_10 >= (65 if bad_runs == 30 else 60)
+                # The goal is 90 %. It is missed where the incident lasted for three runs only.
+                assert mean.by_3 >= (88 if bad_runs == 30 else 65 if multiple == 3 else 82)
 
 
 @pytest.mark.prove
@@ -441,4 +438,4 @@ def _changing_items(rng: np.random.Generator, missing: float, replaced: float) -
 
 def test_limit__is_that_of_the_documentation() -> None:
     limits = [limit_of(promise) for promise in (0.25, 0.05, 1 / 600)]
-    assert limits == pytest.approx([2.85, 3.40, 4.35], abs=0.01)
+    assert limits == pytest.approx([2.90, 3.45, 4.38], abs=0.01)
