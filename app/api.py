@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from fastapi.params import Depends
 from starlette.types import Scope
 
+from app.access.audit_pages import router as audit_page
 from app.access.key_pages import router as key_pages
 from app.access.pages import router as login_pages
 from app.access.router import audit_router as audit
@@ -21,6 +22,7 @@ from app.alerts.rule_pages import router as rule_pages
 from app.alerts.silence_pages import router as silence_pages
 from app.benchmarks.pages import router as benchmark_forms
 from app.benchmarks.router import router as benchmarks
+from app.comparison.pages import router as power_page
 from app.comparison.router import router as baselines
 from app.core.problem_documents import PROBLEMS
 from app.core.web.query_parameters import reject_wrong_parameters
@@ -33,6 +35,7 @@ from app.notifications.router import endpoints_router as endpoints
 from app.notifications.router import inbox_router as notifications
 from app.overview.agent_pages import router as agent_pages
 from app.overview.benchmark_pages import router as benchmark_pages
+from app.overview.dataset_pages import router as dataset_pages
 from app.overview.formula_pages import router as formula_page
 from app.overview.pages import router as morning_page
 from app.overview.router import router as overview
@@ -40,6 +43,7 @@ from app.overview.system_pages import router as system_pages
 from app.reporting.pages import router as trend_page
 from app.reporting.router import router as run_pictures
 from app.runs.compare_pages import router as comparison_page
+from app.runs.estimate_pages import router as estimate_page
 from app.runs.pages import router as run_pages
 from app.runs.router import router as benchmark_runs
 from app.runs.trace_pages import router as trace_pages
@@ -49,7 +53,6 @@ from app.schedules.router import summary_router as daily_summary
 from app.traces.otel.router import PATHS as OTLP_PATHS
 from app.traces.otel.router import TRACES_PATH
 from app.traces.otel.router import router as otlp_receiver
-from app.traces.pages import router as dataset_pages
 from app.traces.router import router as local_datasets
 from app.triggers.pages import router as trigger_pages
 from app.triggers.router import events as trigger_events
@@ -112,6 +115,8 @@ PAGES: tuple[Router, ...] = (
     agent_forms,
     benchmark_pages,
     benchmark_forms,
+    power_page,
+    estimate_page,
     schedule_pages,
     alert_page,
     rule_pages,
@@ -119,6 +124,7 @@ PAGES: tuple[Router, ...] = (
     incident_pages,
     endpoint_pages,
     key_pages,
+    audit_page,
     formula_page,
     system_pages,
     dataset_pages,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from sqlalchemy import select, text
+from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
 from app.comparison.item_attributes import AttributeRow, ItemAttributes, attributes_of_rows
@@ -17,6 +17,7 @@ from app.traces.types import TraceOutcome
 # More items do not change a verdict: with 20,000 a difference of half a point is detectable.
 MAX_ITEMS = 20_000
 MAX_LINKS_PER_ITEM = 3
+INPUT_CHARS = 160
 
 # The digest of an item's task: its expected output, and the `task:` tags in which the harnesses put
 # a digest of everything that the model sees and that is checked. An item with another digest is
@@ -159,3 +160,23 @@ def _attribute_row(
     item_id: str, revision: str, tags: list[str], outcome: str, tools: Any, *usage: float | None
 ) -> AttributeRow:
     return AttributeRow(item_id, revision, tags, TraceOutcome(outcome), tools or [], usage)
+
+
+def read_item_inputs(
+    session: Session, run: BenchmarkRun, item_ids: Sequence[str]
+) -> dict[str, str]:
+    """The beginnings of the inputs of items, by item; items without an input are left out."""
+    statement = (
+        # The trials of an item have one input.
+        select(
+            CollectedTrace.item_id,
+            func.min(func.left(CollectedTrace.input, INPUT_CHARS)).label("beginning"),
+        )
+        .where(
+            CollectedTrace.collection_id == run.collection_id,
+            CollectedTrace.item_id.in_(item_ids),
+            CollectedTrace.input.is_not(None),
+        )
+        .group_by(CollectedTrace.item_id)
+    )
+    return {row.item_id: row.beginning for row in session.execute(statement)}

@@ -13,6 +13,7 @@ HTTP, one line and an exit code on a terminal.
     └── Unavailable      503   exit 75   temporary; the only kind that is retried
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -112,3 +113,14 @@ class Unavailable(AppError):
     code = "unavailable"
     status = 503
     exit_code = 75
+
+
+# The end of a message that names a request of the API; a command or a page offers its own remedy.
+_REQUEST_REMEDY = re.compile(
+    r"; (?:(?:GET|POST|PUT|PATCH|DELETE) /api/v1/|PATCH it with |list the .* at `/api/v1/)\S*[^;]*$"
+)
+
+
+def without_request(detail: str) -> str:
+    """The detail of an error for a reader who sends no requests: without the one that it advises."""
+    return _REQUEST_REMEDY.sub("", detail)

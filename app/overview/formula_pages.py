@@ -54,7 +54,6 @@ def show_formulas(
         for row in list_benchmarks(session, first, archived=False).rows:
             names[row.id] = name_of_benchmark(row.id, row.metadata_)
         metrics = list_run_metrics(session, get_run(session, run).seq) if run else []
-    document = help_document()
     return render_page(
         request,
         "formulas.html",
@@ -75,7 +74,7 @@ def show_formulas(
         ],
         result=_evaluate(check.text, metrics) if run and check and check.text else None,
         run_url=path_of("runs", run),
-        functions=document["functions"],
+        help=help_document(),
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from app.core.keyset import (
 from app.harness.transcript import Transcript
 from app.results.models import BenchmarkRun, RunMetricAggregate, RunShard, TraceResult
 from app.results.rules import RunStatus
+from app.results.trace_list import TraceListFilter, trace_conditions
 from app.traces.models import CollectedTrace
 from app.traces.queries import find_collected_trace, find_transcript
 from app.traces.types import TraceOutcome
@@ -247,16 +248,22 @@ def list_run_metrics(session: Session, run_seq: int) -> list[RunMetricAggregate]
 
 
 def list_trace_results(
-    session: Session, run: BenchmarkRun, query: PageQuery
+    session: Session, run: BenchmarkRun, query: PageQuery, trace_filter: TraceListFilter
 ) -> PageRows[TraceWithResult]:
-    """The collected traces of a run, in the order of the source. A page is shorter than requested when
+    """The collected traces of a run that pass a filter, in the order of the source. A page is shorter than requested when
     its texts exceed `PAGE_BYTES`.
     """
     traces = select(CollectedTrace).where(CollectedTrace.collection_id == run.collection_id)
+    selected = traces
+    if conditions := trace_conditions(run.metric_keys or [], trace_filter):
+        result_of_trace = (TraceResult.run_seq == run.seq) & (
+            TraceResult.position == CollectedTrace.position
+        )
+        selected = traces.outerjoin(TraceResult, result_of_trace).where(*conditions)
     # Positions and sizes first: the texts of a page could have gigabytes together.
     page = select_page(
         session,
-        traces.options(load_only(CollectedTrace.position)),
+        selected.options(load_only(CollectedTrace.position)),
         keys=[CollectedTrace.position],
         query=query,
         descending=False,

@@ -26,6 +26,7 @@ class TraceListFilter:
     below: float | None = None
     state: str = ""
     text: str | None = None
+    item_id: str | None = None
 
 
 class ListedTrace(NamedTuple):
@@ -65,7 +66,7 @@ def search_traces(
         )
         .where(
             CollectedTrace.collection_id == run.collection_id,
-            *_conditions(run.metric_keys or [], trace_filter),
+            *trace_conditions(run.metric_keys or [], trace_filter),
         )
     )  # fmt: skip
     if query.cursor is not None:
@@ -108,8 +109,15 @@ def list_traces_of_item(
     return [(trace, result) for trace, result in session.execute(statement)]
 
 
-def _conditions(columns: Sequence[str], trace_filter: TraceListFilter) -> list[ColumnElement[bool]]:
+def trace_conditions(
+    columns: Sequence[str], trace_filter: TraceListFilter
+) -> list[ColumnElement[bool]]:
+    """The conditions of the given filters, on collected traces joined with their results; `columns` are
+    the metrics of the run. Raises: `Invalid` for an unknown metric.
+    """
     conditions: list[ColumnElement[bool]] = []
+    if trace_filter.item_id:
+        conditions.append(CollectedTrace.item_id == trace_filter.item_id)
     if trace_filter.state == "failed":
         conditions.append(CollectedTrace.outcome != TraceOutcome.SCORED)
     if trace_filter.text:

@@ -6,6 +6,9 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 
 from app.access.deps import READ
+from app.agents.queries import get_agent
+from app.benchmarks.queries import get_benchmark
+from app.benchmarks.rules import name_of_benchmark
 from app.comparison import stored_run_comparison
 from app.comparison.change_text import describe_change
 from app.comparison.schemas import Comparison, FlippedItem
@@ -39,11 +42,19 @@ def show_comparison(
             "a comparison needs two runs; select two runs of one benchmark in the list of runs"
         )
     with res.db.read() as session:
-        ids = [base, *runs] if base else sorted(runs, key=lambda id_: get_run(session, id_).seq)
+        pair = [get_run(session, id_) for id_ in (base, *runs) if id_]
+        if not base:
+            pair.sort(key=lambda one: one.seq)
+        ids = [one.id for one in pair]
+        agents = dict.fromkeys(get_agent(session, one.agent_id).name for one in pair)
+        benchmark = get_benchmark(session, pair[1].benchmark_id)
+        benchmark_name = name_of_benchmark(benchmark.id, benchmark.metadata_)
     comparison = stored_run_comparison.compare_in_child(
         res.db, [ids[0]], ids[1], metric=metric or None
     )
     flips = comparison.flipped_items
+    with res.db.read() as session:
+        peers = [(get_agent(session, peer.agent_id).name, peer) for peer in comparison.peers]
     return render_page(
         request,
         "compare.html",
@@ -52,6 +63,8 @@ def show_comparison(
         api=build_url(
             "/benchmark-runs/compare", baseline=ids[0], candidate=ids[1], metric=metric or None
         ),
+        agents=list(agents),
+        benchmark=benchmark_name,
         comparison=comparison,
         base=ids[0],
         run=ids[1],
@@ -61,6 +74,8 @@ def show_comparison(
             _row(metric.metric, metric.verdict)
             for metric in (*comparison.metrics, *comparison.usage)
         ],
+        categories=_category_rows(comparison),
+        peers=peers,
         flips=flips,
         items=_items(comparison, flips.items if flips else ()),
         metric_names=[metric.metric for metric in comparison.metrics],
@@ -78,6 +93,18 @@ def _row(name: str, verdict: ValueVerdict) -> dict[str, Any]:
         "delta": text.delta if text else None,
         "evidence": ", ".join(filter(None, (text.interval, text.p))) if text else None,
     }
+
+
+def _category_rows(comparison: Comparison) -> list[tuple[str, int, dict[str, Any]]]:
+    """Each category with its items and the change of each KPI, or of each metric without KPIs."""
+    return [
+        (category.category, category.items, row)
+        for category in comparison.categories
+        for row in (
+            [_row(kpi.name, kpi.verdict) for kpi in category.kpis]
+            or [_row(one.metric, one.verdict) for one in category.metrics]
+        )
+    ]
 
 
 def _items(comparison: Comparison, items: Sequence[FlippedItem]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from app.comparison import baselines
 from app.core.errors import Invalid
 from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
 from app.core.web.deps import Res
-from app.core.web.forms import SentForm
+from app.core.web.forms import FormFields, SentForm, check_form
 from app.core.web.pages import build_url, path_of, render_page
 from app.core.web.routes import Router
 from app.results import run_list
@@ -22,7 +22,9 @@ from app.results.queries import get_run
 from app.results.rules import RunStatus, TriggerType
 from app.results.run_list import DEFAULT_SORT, SORT_KEYS, RunListFilter
 from app.runs import retention, run_page, service
+from app.runs.estimate_pages import window_of
 from app.statistics.verdict_rules import Verdict
+from app.traces.production import TraceWindow
 
 router = Router()
 
@@ -95,6 +97,7 @@ def start_run(form: SentForm, res: Res) -> Response:
             form.text("agent"),
             trigger=TriggerType.MANUAL,
             run_name=form.text("runName") or None,
+            window=_window(form),
         )
     return _to_run(run.id)
 
@@ -171,6 +174,17 @@ def delete_run(run_id: RunId, res: Res) -> Response:
     with res.db.begin() as session:
         retention.delete_run(session, run_id)
     return RedirectResponse("/runs", SEE_OTHER)
+
+
+def _window(form: FormFields) -> TraceWindow | None:
+    """The sent range of production traces. Raises: `Invalid`."""
+    window = window_of(form)
+    if window is None:
+        return None
+    checked = check_form(TraceWindow, window)
+    if checked.body is None:
+        raise Invalid(f"the range of the traces is not valid: {'; '.join(checked.errors.values())}")
+    return checked.body
 
 
 def _to_run(run_id: str) -> Response:

@@ -1,7 +1,7 @@
 """HTTP routes of benchmark runs."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -22,6 +22,7 @@ from app.results.models import BenchmarkRun, TraceResult
 from app.results.queries import TraceDetail, TraceWithResult
 from app.results.rules import RunStatus, TriggerType, Validity
 from app.results.run_list import DEFAULT_SORT, RunListFilter, SortOrder, search_runs
+from app.results.trace_list import TraceListFilter
 from app.results.write_back_state import WriteBackState
 from app.runs import estimates, retention, service
 from app.runs.llm_cache import list_llm_usage
@@ -234,7 +235,25 @@ def rescore_run(run_id: RunId, once: Idempotent) -> Response:
 
 
 @router.get("/{runId}/results", dependencies=READ)
-def list_run_results(run_id: RunId, res: Res, page: PageParams) -> Page[TraceResultView]:
+def list_run_results(
+    run_id: RunId,
+    res: Res,
+    page: PageParams,
+    item_id: Annotated[str | None, Query(alias="itemId", description="Filter by item.")] = None,
+    text: Annotated[
+        str | None, Query(max_length=200, description="Filter by a part of an ID or of the output.")
+    ] = None,
+    state: Annotated[
+        Literal["failed", "missing"] | None,
+        Query(description="`failed`: without an answer; `missing`: without a value of `metric`."),
+    ] = None,
+    metric: Annotated[
+        str | None, Query(description="The metric of the filters `below` and `missing`.")
+    ] = None,
+    below: Annotated[
+        float | None, Query(description="Filter by values of `metric` below this limit.")
+    ] = None,
+) -> Page[TraceResultView]:
     """List the traces with their values, in the order of the source.
 
     While a run is in progress, the values of a trace are empty until it is measured.
@@ -242,7 +261,10 @@ def list_run_results(run_id: RunId, res: Res, page: PageParams) -> Page[TraceRes
     with res.db.read() as session:
         run = queries.get_run(session, run_id)
         rules.require_traces(run.id, run.purged_at)
-        rows = queries.list_trace_results(session, run, page)
+        trace_filter = TraceListFilter(
+            metric=metric, below=below, state=state or "", text=text, item_id=item_id
+        )
+        rows = queries.list_trace_results(session, run, page, trace_filter)
         return rows.to_page(lambda row: trace_result_view(run.metric_keys or [], row))
 
 

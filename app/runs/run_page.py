@@ -18,10 +18,11 @@ from app.comparison.change_text import describe_change, format_amount, format_va
 from app.comparison.comparison_rules import metric_rule
 from app.comparison.flipped_items import find_flips, item_means
 from app.comparison.item_matrix import pair_items
-from app.comparison.item_queries import read_items
+from app.comparison.item_queries import read_item_inputs, read_items
 from app.core.keyset import PageQuery
 from app.core.web.charts import ChangeBar, TrendLimit, interval_bar, trend_chart
 from app.core.web.page_paths import alert_page_path
+from app.core.web.page_text import format_duration
 from app.core.web.pages import Crumb, build_url, path_of, reader_zone
 from app.kpis.models import KpiHistory
 from app.kpis.number_text import format_number
@@ -119,6 +120,9 @@ def _stages(run: BenchmarkRun) -> list[RunStage]:
     is_running, is_done = status is RunStatus.RUNNING, status is RunStatus.COMPLETED
     is_collected = run.traces_total is not None
     collected = run.traces_total if is_collected else run.traces_collected
+    took = ""
+    if run.started_at and run.completed_at:
+        took = f"in {format_duration(run.completed_at - run.started_at)} ·"
     waits = "now" if status is RunStatus.PENDING else "done"
     return [
         RunStage("Created", "", waits, run.created_at),
@@ -129,7 +133,7 @@ def _stages(run: BenchmarkRun) -> list[RunStage]:
         RunStage("Scored", f"{run.metrics_computed + run.metrics_reused} values"
                  if run.traces_processed else "",
                  "done" if is_done else "now" if is_running and is_collected else ""),
-        RunStage(status.capitalize() if status.is_final else "Completed", "",
+        RunStage(status.capitalize() if status.is_final else "Completed", took,
                  "done" if is_done else "now" if status.is_final else "", run.completed_at),
     ]  # fmt: skip
 
@@ -273,6 +277,7 @@ def _flips(
         less_is_better=spec.direction is Direction.LOWER_IS_BETTER,
     )
     fell = sum(flip.harm > 0 for flip in flips)
+    inputs = read_item_inputs(session, run, [flip.item_id for flip in flips[:MAX_FLIPS]])
     return (
         {
             "metric": metric,
@@ -282,6 +287,7 @@ def _flips(
             "rows": [
                 {
                     "item_id": flip.item_id,
+                    "input": inputs.get(flip.item_id),
                     "before": format_number(flip.baseline),
                     "now": format_number(flip.candidate),
                     "verdict": "REGRESSED" if flip.harm > 0 else "IMPROVED",

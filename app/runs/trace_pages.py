@@ -12,7 +12,7 @@ from app.core.errors import Invalid
 from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.text import cut_middle
 from app.core.web.deps import Res
-from app.core.web.pages import Crumb, path_of, render_page
+from app.core.web.pages import Crumb, build_url, path_of, render_page
 from app.core.web.routes import Router
 from app.core.web.text_diff import TextDiff, compare_texts
 from app.harness.transcript import Transcript, TranscriptMessage, TranscriptStep
@@ -76,7 +76,14 @@ def show_traces(
         "traces.html",
         title="Traces",
         nav="/runs",
-        api=f"/benchmark-runs{path_of(run_id)}/results",
+        api=build_url(
+            f"/benchmark-runs{path_of(run_id)}/results",
+            metric=trace_filter.metric,
+            below=trace_filter.below,
+            state=state,
+            text=trace_filter.text,
+            limit=PAGE_SIZE,
+        ),
         run=run,
         steps=steps,
         columns=columns,
@@ -150,7 +157,7 @@ def show_item(
         "item.html",
         title=item,
         nav="/runs",
-        api=f"/benchmark-runs{path_of(run_id)}/results",
+        api=build_url(f"/benchmark-runs{path_of(run_id)}/results", itemId=item),
         run=run,
         baseline=baseline,
         steps=steps,

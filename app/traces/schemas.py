@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from app.core.schemas import ShortText, StoredText, WireModel
+from app.core.schemas import Identifier, ShortText, StoredText, WireModel
 
 
 class UploadForm(WireModel):
@@ -10,6 +10,7 @@ class UploadForm(WireModel):
 
     name: ShortText
     run_name: ShortText | None = None
+    agent_id: Identifier | None = None
     replace: bool = False
 
 

@@ -120,6 +120,26 @@ class TraceReader:
             self._announce(line)
 
 
+def read_upload_lines(
+    name: str, file: IO[bytes], mapping: Mapping[str, str]
+) -> Iterator[tuple[int, bytes]]:
+    """A file in the upload format with its lines numbered: traces as they are, another format by its
+    importer. `name` is the file in messages.
+
+    Raises: `InvalidImport` with the line, `InvalidMapping`, `TooLarge` for a line above 16 MiB.
+    """
+    from app.core.web.uploads import iter_lines
+    from app.traces.storable_traces import make_storable
+
+    load_importers(lambda _: None)
+    import_file = ImportFile(name, file)
+    format_name, importer = find_importer(import_file)
+    if format_name == TRACES and import_file.container is Container.JSON_LINES and not mapping:
+        return iter_lines(import_file.open())
+    traces = importer.read(import_file, mapping).traces
+    return enumerate((format_trace_line(make_storable(trace)) for trace in traces), start=1)
+
+
 def read_items(name: str, file: IO[bytes]) -> Iterator[Trace]:
     """The items of a file as traces, its format by content; `name` is the file in messages.
 

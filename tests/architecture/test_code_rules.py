@@ -22,7 +22,7 @@ MAY_BE_ASYNC = {
     "app/access/idempotency.py",
     "app/access/authentication.py",
     "app/access/pages.py",
-    "app/traces/pages.py",
+    "app/overview/dataset_pages.py",
     "app/core/http/async_client.py",
     "app/core/http/throttle.py",
     "app/core/web/deps.py",

@@ -97,6 +97,13 @@ class Site:
             self.problems.append(f"request to {url}")
 
 
+def error_of(page: Page, name: str) -> str:
+    """The text that `aria-describedby` ties to a field."""
+    field = page.locator(f"[name={name}]")
+    expect(field).to_have_attribute("aria-invalid", "true")
+    return page.locator(f"#{field.get_attribute('aria-describedby')}").inner_text()
+
+
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
     path = find_chromium()

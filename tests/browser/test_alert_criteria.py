@@ -1,6 +1,7 @@
 """Acceptance criteria of the pages of alerts; the docstring of a test names its criterion of issue 20."""
 
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from playwright.sync_api import expect
@@ -75,7 +76,12 @@ def test_rule__backtest_is_shown_before_a_revision_is_saved(month: Site, site: S
 def test_silence__is_shown_everywhere_and_ends_by_itself(month: Site, site: Site) -> None:
     """Criterion 20: on the alert, the rule and the inbox, with its end; in the audit log."""
     page = site.open("/inbox")
-    page.locator("article").first.get_by_role("button", name="Silence").click()
+    message = page.locator("article").first
+    message.get_by_label("Silence for").select_option("1 h")
+    message.get_by_role("button", name="Silence").click()
+    [silence] = site.service.list_items("/silences")
+    ends_in = datetime.fromisoformat(silence["endsAt"]) - datetime.now(UTC)
+    assert timedelta(minutes=50) < ends_in <= timedelta(hours=1)
     expect(page.locator("article")).to_contain_text("until")
     for path in (ALERT, RULE, "/inbox?tab=silenced"):
         page.goto(f"{site.url}{path}")

@@ -4,9 +4,10 @@ The docstring of a test names its criterion of issue 20.
 """
 
 import re
+from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Request, expect
 
 from tests.browser.conftest import Site
 from tests.support.page_data import write_month, write_traces
@@ -15,6 +16,10 @@ RUN, BASE = "run-billing-support-0", "run-billing-support-1"
 TABS = 10
 DARK, LIGHT = "rgb(15, 18, 22)", "rgb(251, 251, 250)"
 HIDE_PAGE = "Object.defineProperty(document, 'hidden', {get: () => window.isHidden ?? true})"
+SHOW_PAGE = """isHidden => {
+  window.isHidden = isHidden;
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
 pytestmark = pytest.mark.xdist_group("browser")
 
 
@@ -122,27 +127,34 @@ def test_page__fits_at_double_size_and_rests(path: str, month: Site, site: Site)
 
 
 def test_tabs__only_the_visible_one_streams(month: Site, site: Site) -> None:
-    """Criterion 36: ten tabs of a live run load, and a hidden one asks for no events."""
-    run_id = site.service.post("/benchmark-runs", {"benchmarkId": "support", "agentId": "triage"})[
-        "id"
-    ]
+    """Criterion 36: ten tabs of ten live runs load, and the stream follows the visible one."""
+    body = {"benchmarkId": "support", "agentId": "triage"}
+    runs = [site.service.post("/benchmark-runs", body)["id"] for _ in range(TABS)]
     context = site.context()
     context.add_init_script(HIDE_PAGE)
     streams: list[Page] = []
-    context.on(
-        "request",
-        lambda request: streams.append(request.frame.page) if "/events" in request.url else None,
-    )
-    tabs = [site.open(f"/runs/{run_id}", context=context) for _ in range(TABS)]
+
+    def note(request: Request, change: Callable[[Page], None]) -> None:
+        if "/events" in request.url:
+            change(request.frame.page)
+
+    context.on("request", lambda request: note(request, streams.append))
+    context.on("requestfailed", lambda request: note(request, streams.remove))
+    tabs = [site.open(f"/runs/{run_id}", context=context) for run_id in runs]
     for tab in tabs:
         expect(tab.locator("#state")).to_contain_text("PENDING")
     assert streams == []
-    show = "isHidden => { window.isHidden = isHidden; document.dispatchEvent(new Event('visibilitychange')); }"
-    with tabs[3].expect_request("**/events"):
-        tabs[3].evaluate(show, False)
-    with tabs[3].expect_event("requestfailed"):
-        tabs[3].evaluate(show, True)
-    assert streams == [tabs[3]]
+    for tab in tabs:
+        with tab.expect_request("**/events"):
+            tab.evaluate(SHOW_PAGE, False)
+        assert streams == [tab]
+        with tab.expect_event("requestfailed"):
+            tab.evaluate(SHOW_PAGE, True)
+        assert streams == []
+    # What happened to a run while its tab was hidden is shown with the tab.
+    site.service.post(f"/benchmark-runs/{runs[0]}/cancel")
+    tabs[0].evaluate(SHOW_PAGE, False)
+    expect(tabs[0].locator("#state")).to_contain_text("CANCELLED")
 
 
 @pytest.mark.parametrize("path", ["/swagger-ui.html", "/docs"])

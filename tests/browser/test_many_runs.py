@@ -1,5 +1,7 @@
 """Acceptance criterion 15 of issue 20: pages at 10,000 runs. `python -m benchmarks pages` measures times."""
 
+import gzip
+
 import pytest
 from sqlalchemy import text
 
@@ -7,6 +9,7 @@ from tests.browser.conftest import Site
 from tests.support.many_runs import write_many_runs
 
 MAX_NODES, MAX_REQUESTS, MAX_POINTS, MAX_LIST_BYTES = 2000, 6, 180, 60_000
+MAX_COMPRESSED_BYTES, MAX_HEAP_BYTES = 12_000, 6_000_000
 TREND = "/benchmarks/support/kpis/support-pass?agent=billing&days=3660"
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -27,7 +30,9 @@ def test_page__of_ten_thousand_runs_stays_small(path: str, many_runs: Site, site
     page.wait_for_load_state("load")
     assert page.evaluate("document.getElementsByTagName('*').length") <= MAX_NODES
     assert page.evaluate("performance.getEntriesByType('resource').length") + 1 <= MAX_REQUESTS
+    assert page.evaluate("performance.memory.usedJSHeapSize") <= MAX_HEAP_BYTES
     assert page.locator("svg.chart [data-point]").count() <= MAX_POINTS
     if path != TREND:
         html = site.service.client.get(path, headers={"Accept": "text/html"}).content
         assert len(html) <= MAX_LIST_BYTES
+        assert len(gzip.compress(html)) <= MAX_COMPRESSED_BYTES

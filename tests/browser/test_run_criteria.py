@@ -16,7 +16,7 @@ RUN, BASE = "run-billing-support-0", "run-billing-support-1"
 TREND = "/benchmarks/support/kpis/support-pass"
 FAILED_RUN = "run-failed"
 SHORT_SERIES: dict[str, list[float | None]] = {
-    "one": [0.8], "two": [0.8, 0.9], "equal": [0.5] * 5, "null": [None, 0.7, None],
+    "gap": [0.8, 0.82, None, 0.81, 0.8], "one": [0.8], "two": [0.8, 0.9], "equal": [0.5] * 5, "null": [None, 0.7, None],
 }  # fmt: skip
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -39,7 +39,10 @@ def month(module_site: Site) -> Site:
         for agent, values in SHORT_SERIES.items():
             for number, value in enumerate(values):
                 at = now - timedelta(days=9 - number)
-                write_run(session, f"run-{agent}-{number}", agent, "support", at, value=value)
+                is_valid = value is not None or agent != "gap"
+                write_run(
+                    session, f"run-{agent}-{number}", agent, "support", at, value=value, is_valid=is_valid
+                )  # fmt: skip
     return module_site
 
 
@@ -125,12 +128,19 @@ def test_trend__shows_the_gap_the_fall_and_the_threshold(month: Site, site: Site
     expect(line).to_have_count(1)
     assert len((line.get_attribute("points") or "").split()) == 29
     expect(page.locator("svg.chart .m-invalid")).to_contain_text("×")
+    page.goto(f"{site.url}{TREND}?agent=gap")
+    lines = page.locator("svg.chart polyline.line")
+    assert [len((line.get_attribute("points") or "").split()) for line in lines.all()] == [2, 2]
     page.goto(f"{site.url}{TREND}?agent=billing")
     expect(page.locator("svg.chart .m-regressed")).to_contain_text("▼")
     expect(page.locator("svg.chart .limit")).to_have_count(1)
     chart = page.locator("[data-chart]")
     chart.focus()
-    chart.press("End")
+    points = [point.text_content() for point in page.locator("[data-point] > title").all()]
+    assert len(points) == 30
+    for text_of_point in points:
+        page.keyboard.press("ArrowRight")
+        expect(page.locator("output")).to_have_text(str(text_of_point))
     expect(page.locator("output")).to_contain_text("regressed")
     page.keyboard.press("ArrowLeft")
     expect(page.locator("output")).to_contain_text("no evidence")

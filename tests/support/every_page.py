@@ -3,6 +3,7 @@
 A new page is tested without being listed here; only a new parameter of a route needs an example.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,7 @@ from app.alerts.models import AlertSilence
 from app.api import PAGES
 from app.core.web.routes import DeclaredRoute
 from app.results.models import BenchmarkRun
-from app.traces.models import LocalDataset
+from app.traces.models import LocalDataset, LocalTrace
 from tests.support.page_data import HOSTILE, write_month, write_schedule, write_traces
 
 RUN: Final = "run-billing-support-0"
@@ -24,8 +25,10 @@ BASE: Final = "run-billing-support-1"
 # The parameters of routes.
 EXAMPLES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "agentId": "billing", "alertId": "alert-0", "benchmarkId": "support", "endpointId": "endpoint-1",
+        "agentId": "billing", "alertId": "alert-0", "benchmarkId": "support", "datasetId": "upload-1",
+        "endpointId": "endpoint-1",
         "incidentId": "alert-0", "keyId": "key-1", "kpi": "support-pass", "kpiId": "support-pass",
+        "deliveryId": "delivery-1", "notificationId": "note-0",
         "ruleId": "rule-1", "runId": RUN, "scheduleId": "nightly",
         "secretId": "secret-1", "silenceId": "silence-1", "traceId": f"{RUN}/t-0",
     }
@@ -38,6 +41,7 @@ QUERIES: Final[Mapping[str, str]] = MappingProxyType(
         "/benchmarks/{benchmarkId}/kpis/{kpi}": "agent=billing",
         "/alerts/{ruleId}": "days=90&agent=billing",
         "/new/alert-rule": "benchmark=support",
+        "/benchmarks/{benchmarkId}/power": "drop=0.05",
         "/formulas": f"formula=AVERAGE(EXACT_MATCH,ROUGE)&run={RUN}",
     }
 )
@@ -80,9 +84,16 @@ def write_every_page(session: Session) -> None:
     session.add(ApiKey(id="key-1", name="nightly CI", role="run", digest=b"key-1", created_at=now))
     session.add(
         LocalDataset(
-            id="upload-1", name="support", run_name="2026-11-20", trace_count=174, size_bytes=90_112
+            id="upload-1", name="support", run_name="2026-11-20", trace_count=2, size_bytes=90_112
         )
     )
+    for position, output in enumerate(("12 EUR", HOSTILE)):
+        line = json.dumps({"traceId": f"u-{position}", "input": "How much?", "output": output})
+        session.add(
+            LocalTrace(
+                dataset_id="upload-1", position=position, trace_id=f"u-{position}", line=line
+            )
+        )
     session.add(
         AlertSilence(
             id="silence-1", matchers={"benchmarkId": "warehouse", "name": "cost*"},
@@ -114,5 +125,5 @@ def is_form(path: str) -> bool:
     """Whether a page has no data of its own, and so no twin in the API."""
     return (
         path.startswith(("/new/", "/login", "/time-zone"))
-        or re.search("/(edit|new-[a-z]+)$", path) is not None
+        or re.search("/(edit|estimate|new-[a-z]+)$", path) is not None
     )

@@ -1,7 +1,6 @@
 """Client of the service's REST API for the command line: address, key, responses and errors."""
 
 import http
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from app.core.errors import (
     TooLarge,
     Unauthorized,
     Unavailable,
+    without_request,
 )
 from app.core.http.client import own_service_client
 
@@ -41,10 +41,6 @@ API_PREFIX = "/api/v1"
 MAX_PAGE_SIZE = 200
 # A short ID is one that a table showed: it is among the newest.
 SEARCHED_IDS = 1000
-# The end of a message that names a request of the API; on the command line the hint names a command.
-_REQUEST_REMEDY = re.compile(
-    r"; (?:(?:GET|POST|PUT|PATCH|DELETE) /api/v1/|PATCH it with |list the .* at `/api/v1/)\S*[^;]*$"
-)
 RESPONSE_TIMEOUT_S = 60.0
 # The shell waits for a completion: no IDs are better than a delay.
 COMPLETION_TIMEOUT_S = 0.3
@@ -315,7 +311,7 @@ class ApiClient:
         hint = self._hint(response.status_code, code)
         if hint:
             members["hint"] = hint
-            detail = _REQUEST_REMEDY.sub("", detail)
+            detail = without_request(detail)
         error_class = _ERROR_CLASSES.get(response.status_code, AppError)
         raise error_class(detail, code=code, errors=items, **members)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
 
-from app.core.errors import Conflict, Invalid, NotFound
+from app.core.errors import Conflict, Invalid, NotFound, without_request
 from app.core.web.etag import PreconditionFailed
 from app.core.web.form_body import read_form_body
 from app.core.web.form_schema import Choices, InputKind
@@ -129,9 +129,11 @@ def submit_form(
             message="Nothing was saved: somebody changed this since you opened the form.",
         )  # fmt: skip
     except (Invalid, Conflict, NotFound) as error:
+        # The errors of fields say more than the sentence above them.
+        reason = "correct the marked fields." if error.errors else without_request(error.detail)
         return show_form(
             request, page, typed=typed.document, errors=errors_by_field(error.errors),
-            message=f"Nothing was saved: {error.detail}", status=error.status,
+            message=f"Nothing was saved: {reason}", status=error.status,
         )  # fmt: skip
 
 

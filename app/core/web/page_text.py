@@ -28,6 +28,11 @@ def show_text(value: Any) -> Any:
     return value
 
 
+def break_at_underscores(text: str) -> Markup:
+    """A name such as EXACT_MATCH whose line may break after each underscore, and not inside a word."""
+    return Markup("_<wbr>").join(show_text(text).split("_"))
+
+
 class TextPart(NamedTuple):
     """A piece of a text; a marked one is underlined."""
 

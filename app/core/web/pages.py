@@ -5,6 +5,7 @@ and shows characters that change the reading direction.
 """
 
 import hashlib
+import json
 import shlex
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -22,11 +23,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from app.core.errors import AppError
+from app.core.errors import AppError, without_request
 from app.core.problem_documents import problem_title, request_id
 from app.core.resources import Resources
 from app.core.web import charts
 from app.core.web.page_text import (
+    break_at_underscores,
     date_element,
     find_zone,
     format_duration,
@@ -64,6 +66,7 @@ NAVIGATION: Final = (
     NavItem("Endpoints", "/endpoints", is_main=False),
     NavItem("Triggers", "/triggers", is_main=False),
     NavItem("API keys", "/keys", is_main=False),
+    NavItem("Audit log", "/audit", is_main=False),
     NavItem("Providers", "/providers", is_main=False),
     NavItem("System", "/system", is_main=False),
 )
@@ -99,6 +102,7 @@ def environment() -> Environment:
         "exact": _exact_filter,
         "local": _local_filter,
         "duration": format_duration,
+        "breakable": break_at_underscores,
     }
     return env
 
@@ -110,6 +114,7 @@ def render_page(
     title: str,
     nav: str = "",
     api: str | None = None,
+    sent: Mapping[str, Any] | None = None,
     has_secrets: bool = False,
     status: int = HTTPStatus.OK,
     **context: Any,
@@ -117,12 +122,15 @@ def render_page(
     """A page as a response.
 
     `nav` is the address of its entry in the navigation. `api` is the path below `/api/v1` that returns
-    the same data as JSON. A page with secrets is never stored; another one has an ETag.
+    the same data as JSON, to a POST with the body `sent` if that is set. A page with secrets is never stored; another one has an ETag.
     """
     html = (
         environment()
         .get_template(template)
-        .render(frame=_frame(request, title=title, nav=nav, api=api, status=status), **context)
+        .render(
+            frame=_frame(request, title=title, nav=nav, api=api, sent=sent, status=status),
+            **context,
+        )
     )
     if has_secrets:
         return HTMLResponse(html, status, headers={"Cache-Control": "no-store"})
@@ -141,12 +149,20 @@ def render_error(request: Request, error: AppError) -> Response:
         title=problem_title(error.error_code),
         status=error.status,
         error=error,
+        detail=without_request(error.detail),
+        section=_section(request),
         request_id=request_id(request.scope) or "",
         has_secrets=True,
     )
     for name, value in error.extra.get("headers", {}).items():
         response.headers[name] = value
     return response
+
+
+def _section(request: Request) -> NavItem | None:
+    """The entry of the navigation that a page belongs to by its address; None for Morning and others."""
+    path = "/" + request.url.path.split("/")[1]
+    return next((item for item in NAVIGATION[1:] if item.url == path), None)
 
 
 def build_url(path: str, parameters: Mapping[str, Any] | None = None, **changes: Any) -> str:
@@ -188,7 +204,15 @@ class _Frame(NamedTuple):
     curl: str | None
 
 
-def _frame(request: Request, *, title: str, nav: str, api: str | None, status: int) -> _Frame:
+def _frame(
+    request: Request,
+    *,
+    title: str,
+    nav: str,
+    api: str | None,
+    sent: Mapping[str, Any] | None,
+    status: int,
+) -> _Frame:
     resources: Resources = request.app.state.resources
     caller = getattr(request.state, "caller", None)
     count_inbox: InboxCount | None = getattr(request.app.state, "count_inbox", None)
@@ -206,8 +230,9 @@ def _frame(request: Request, *, title: str, nav: str, api: str | None, status: i
         address=request.url.path + query,
         role=caller.role if caller else None,
         version=_version(),
-        api=f"/api/v1{api}" if api else None,
-        curl=_curl(api_url) if api_url else None,
+        # A link is followed with GET.
+        api=f"/api/v1{api}" if api and sent is None else None,
+        curl=_curl(api_url, sent) if api_url else None,
     )
 
 
@@ -216,8 +241,9 @@ def _version() -> str:
     return version("mosaico")
 
 
-def _curl(url: str) -> str:
-    return f'curl -H "Authorization: Bearer $MOSAICO_API_KEY" {shlex.quote(url)}'
+def _curl(url: str, sent: Mapping[str, Any] | None) -> str:
+    body = f"--json {shlex.quote(json.dumps(sent))} " if sent is not None else ""
+    return f'curl -H "Authorization: Bearer $MOSAICO_API_KEY" {body}{shlex.quote(url)}'
 
 
 @pass_context

@@ -78,6 +78,21 @@ def test_list_runs__of_a_schedule(service: Service) -> None:
     assert service.get("/benchmark-runs/run-0")["scheduleId"] == "nightly"
 
 
+def test_list_results__filters_select_items_texts_and_values(month: Service) -> None:
+    path = "/benchmark-runs/run-billing-support-0/results"
+
+    def items(**filters: object) -> list[str]:
+        return [row["itemId"] for row in month.list_items(path, limit=20, **filters)]
+
+    # Ten items fail in each of three trials.
+    assert items(metric="EXACT_MATCH", below=0.5) == [f"case-{n // 3:03}" for n in range(30)]
+    assert items(itemId="case-003") == ["case-003"] * 3
+    assert items(text="CASE-05", metric="EXACT_MATCH", below=0.5) == []
+    assert set(items(text="CASE-05")) == {f"case-05{n}" for n in range(8)}
+    assert items(metric="EXACT_MATCH", state="missing") == items(state="failed") == []
+    month.expect_problem(422, "GET", path, params={"metric": "NO_METRIC", "below": 1})
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("sort", "loudness"), ("verdict", "BAD"), ("triggeredBy", "MOON"), ("validity", "MAYBE")],

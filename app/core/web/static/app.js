@@ -138,12 +138,10 @@ function show(state) {
   const element = document.querySelector("[data-events]");
   if (!element) return;
   const bar = element.querySelector("progress");
-  if (bar && state.tracesTotal) {
-    bar.max = state.tracesTotal;
-    const value = Math.min(state.tracesProcessed, state.tracesTotal);
-    if (value > bar.value) bar.value = value;
-    const text = element.querySelector("[data-progress-text]");
-    if (text) text.textContent = `${bar.value} of ${bar.max} traces`;
+  if (bar) {
+    const { tracesTotal: total, tracesProcessed: done, tracesCollected } = state;
+    if (total) { bar.max = total; bar.value = Math.max(bar.value, Math.min(done, total)); }
+    element.querySelector("[data-progress-text]").textContent = total ? `${bar.value} of ${total} traces` : `${tracesCollected} traces collected`;
   }
   const now = `${state.status ?? state.unread}`;
   if (now === element.dataset.state) return;

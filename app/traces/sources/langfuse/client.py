@@ -67,11 +67,11 @@ def require_credentials(
     if not public_key or secret_key is None:
         missing = "public" if not public_key else "secret"
         raise LangfuseAuthError(
-            f"the agent has no {missing} key of Langfuse; PATCH it with langfusePublicKey and"
+            f"the agent has no {missing} key of Langfuse; set langfusePublicKey and"
             " langfuseSecretKey of the project that holds its traces"
         )
     if not url:
-        raise LangfuseUnavailable("the agent has no langfuseUrl; PATCH it with the server's URL")
+        raise LangfuseUnavailable("the agent has no langfuseUrl; set it to the server's URL")
     return LangfuseCredentials(host=url.rstrip("/"), public_key=public_key, secret_key=secret_key)
 
 

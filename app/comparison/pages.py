@@ -1,0 +1,71 @@
+"""The page of a benchmark's power: the drop that so many items and trials detect."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import Path, Query, Request, Response
+
+from app.access.deps import READ
+from app.agents.queries import list_agents
+from app.benchmarks.pages import NAV, STEPS
+from app.benchmarks.queries import get_benchmark
+from app.benchmarks.rules import name_of_benchmark
+from app.comparison import power
+from app.comparison.schemas import PowerRequest
+from app.core.keyset import MAX_LIMIT, PageQuery
+from app.core.web.deps import Res
+from app.core.web.forms import check_form, number_or_text
+from app.core.web.pages import Crumb, path_of, render_page
+from app.core.web.routes import Router
+from app.kpis.number_text import format_number
+
+router = Router()
+
+Typed = Annotated[str, Query(max_length=200)]
+
+
+@router.get("/benchmarks/{benchmarkId}/power", dependencies=READ)
+def show_power(
+    request: Request,
+    benchmark_id: Annotated[str, Path(alias="benchmarkId")],
+    res: Res,
+    agent: Typed = "",
+    items: Typed = "",
+    trials: Typed = "",
+    drop: Typed = "",
+) -> Response:
+    """What a run of so many items and trials detects; empty fields are those of the newest valid run."""
+    with res.db.read() as session:
+        benchmark = get_benchmark(session, benchmark_id)
+        name = name_of_benchmark(benchmark_id, benchmark.metadata_)
+        agents = list_agents(session, PageQuery(MAX_LIMIT), archived=False).rows
+        choices = [(row.id, row.name) for row in agents]
+    numbers = {"items": items, "trials": trials, "drop": drop}
+    document = {
+        "agentId": agent or None,
+        **{
+            key: int(text) if text.isdecimal() else number_or_text(text.strip())
+            for key, text in numbers.items()
+        },
+    }
+    checked = check_form(PowerRequest, document)
+    estimates, is_measured = [], True
+    if body := checked.body:
+        size = power.BenchmarkSize(body.items, body.trials, body.drop)
+        try:
+            estimates = list(power.estimate_power(res.db, benchmark_id, body.agent_id, size))
+        except power.NoValidRun:
+            is_measured = False
+    return render_page(
+        request, "power.html", title=f"Power of {name}", nav=NAV,
+        status=HTTPStatus.OK if body else HTTPStatus.UNPROCESSABLE_ENTITY,
+        api=path_of("benchmarks", benchmark_id, "power"),
+        sent={key: value for key, value in document.items() if value is not None},
+        steps=[*STEPS, Crumb(name, path_of("benchmarks", benchmark_id))],
+        benchmark_id=benchmark_id, agents=[("", "of the newest run"), *choices],
+        typed={"agent": agent, **numbers}, errors=checked.errors, is_measured=is_measured,
+        rows=[
+            (row, None if row.min_detectable_effect is None else format_number(row.min_detectable_effect))
+            for row in estimates
+        ],
+    )  # fmt: skip

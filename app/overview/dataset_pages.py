@@ -1,0 +1,178 @@
+"""Pages of uploaded datasets: the list, the form that uploads a file, and one upload with its traces."""
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Annotated, Final
+
+from fastapi import Path as PathParameter
+from fastapi import Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import RedirectResponse
+from starlette.datastructures import FormData, UploadFile
+
+from app.access.deps import READ, RUN
+from app.agents.queries import get_agent, list_agents
+from app.core.errors import Conflict, Invalid, TooLarge, without_request
+from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
+from app.core.resources import Resources
+from app.core.web.deps import Res
+from app.core.web.form_pages import SEE_OTHER
+from app.core.web.forms import check_form, errors_by_field
+from app.core.web.pages import Crumb, path_of, render_page
+from app.core.web.routes import Router
+from app.harness.result_file import InvalidResultFile
+from app.traces import queries, service
+from app.traces.imports import read_results
+from app.traces.ndjson import parse_trace
+from app.traces.schemas import UploadForm
+from app.traces.table_columns import InvalidMapping, parse_mapping
+from app.traces.trace_file import read_upload_lines
+
+router = Router()
+
+DatasetId = Annotated[str, PathParameter(alias="datasetId")]
+
+NAV = "/datasets"
+PAGE_SIZE = 50
+TYPED_FIELDS: Final = ("name", "runName", "agentId", "columns")
+# A browser sends the file and its form as one body, which is kept on disk while it is read.
+MAX_FORM_BYTES = 256 * 1024**2
+
+
+@router.get("/datasets", dependencies=READ)
+def show_datasets(
+    request: Request, res: Res, cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = ""
+) -> Response:
+    """The uploads, newest first."""
+    return _render(request, res, cursor=cursor)
+
+
+@router.post("/datasets", dependencies=RUN)
+async def upload_traces(request: Request, res: Res) -> Response:
+    """Store the file of a form, in any format of `docs/import.md`, and show its traces."""
+    # The role is checked by now: nobody else may fill the disk.
+    size = request.headers.get("content-length", "")
+    if not size.isdecimal() or int(size[:20]) > MAX_FORM_BYTES:
+        raise TooLarge(
+            f"a form takes files of up to {MAX_FORM_BYTES // 1024**2} MiB;"
+            " upload a larger one with `mosaico datasets upload`"
+        )
+    async with request.form(max_files=1, max_fields=10) as form:
+        return await run_in_threadpool(_upload, request, res, form)
+
+
+@router.get("/datasets/{datasetId}", dependencies=READ)
+def show_dataset(
+    request: Request,
+    dataset_id: DatasetId,
+    res: Res,
+    cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "",
+) -> Response:
+    """One upload and its traces, as they were read from the file."""
+    with res.db.read() as session:
+        dataset = queries.get_local_dataset(session, dataset_id)
+        page = queries.list_local_items(session, dataset_id, PageQuery(PAGE_SIZE, cursor or None))
+        agent = get_agent(session, dataset.agent_id).name if dataset.agent_id else ""
+    return render_page(
+        request, "dataset.html", title=f"{dataset.name}, {dataset.run_name}", nav=NAV,
+        api=f"/local-datasets{path_of(dataset_id)}", steps=(Crumb("Datasets", NAV),),
+        dataset=dataset, agent=agent, traces=[parse_trace(json.loads(line)) for line in page.rows],
+        params=dict(request.query_params), next_cursor=page.next_cursor,
+    )  # fmt: skip
+
+
+@router.post("/datasets/{datasetId}/delete", dependencies=RUN)
+def delete_local_dataset(dataset_id: DatasetId, res: Res) -> Response:
+    """Delete an upload; runs keep their copies."""
+    with res.db.begin() as session:
+        service.delete_local_dataset(session, dataset_id)
+    return RedirectResponse(NAV, SEE_OTHER)
+
+
+def _upload(request: Request, res: Resources, form: FormData) -> Response:
+    file = form.get("file")
+    typed = {name: str(form.get(name) or "").strip() for name in TYPED_FIELDS}
+    checked = check_form(
+        UploadForm,
+        {
+            "name": typed["name"],
+            "runName": typed["runName"] or None,
+            "agentId": typed["agentId"] or None,
+            "replace": "replace" in form,
+        },
+    )
+    if checked.body is None or not isinstance(file, UploadFile) or not file.filename:
+        errors = {**checked.errors}
+        if not isinstance(file, UploadFile) or not file.filename:
+            errors["file"] = "is missing; choose a file"
+        return _render(request, res, typed=typed, errors=errors, status=422)
+    try:
+        mapping = parse_mapping([typed["columns"]])
+        dataset_id = _store(
+            request, res, checked.body, file.filename, file.file, file.size or 0, mapping
+        )
+    except InvalidMapping as error:
+        return _render(
+            request, res, typed=typed, errors={"columns": error.detail}, status=error.status
+        )
+    except (Invalid, Conflict, TooLarge) as error:
+        errors = {**errors_by_field(error.errors), "file": without_request(error.detail)}
+        return _render(request, res, typed=typed, errors=errors, status=error.status)
+    return RedirectResponse(path_of("datasets", dataset_id), SEE_OTHER)
+
+
+def _store(
+    request: Request,
+    res: Resources,
+    body: UploadForm,
+    filename: str,
+    file: IO[bytes],
+    size: int,
+    mapping: Mapping[str, str],
+) -> str:
+    """Store a file; returns the ID of the upload. Raises: `Invalid`, `Conflict`, `TooLarge`."""
+    run_name, lines = _read_file(filename, file, mapping)
+    with service.encode_traces(lines) as traces, res.db.begin() as session:
+        dataset = service.store_local_dataset(
+            session, body.name, body.run_name or run_name, traces, agent_id=body.agent_id,
+            size_bytes=size, replace=body.replace,
+        )  # fmt: skip
+        request.state.created = f"/api/v1/local-datasets{path_of(dataset.id)}"
+        return dataset.id
+
+
+def _read_file(
+    filename: str, file: IO[bytes], mapping: Mapping[str, str]
+) -> tuple[str, Iterable[tuple[int, bytes]]]:
+    """The name of the run in a file, and the numbered lines of its upload."""
+    if filename.lower().endswith(".json"):
+        # A result of a harness names its run; any other document is read by an importer.
+        with suppress(InvalidResultFile):
+            recording = read_results(file.read())
+            return recording.run_name, enumerate(recording.lines, start=1)
+    return Path(filename).stem or filename, read_upload_lines(filename, file, mapping)
+
+
+def _render(
+    request: Request,
+    res: Resources,
+    *,
+    cursor: str = "",
+    typed: dict[str, str] | None = None,
+    errors: dict[str, str] | None = None,
+    status: int = 200,
+) -> Response:
+    with res.db.read() as session:
+        page = queries.list_local_datasets(
+            session, PageQuery(PAGE_SIZE, cursor or None), name=None, agent_id=None
+        )
+        agents = list_agents(session, PageQuery(MAX_LIMIT), archived=False).rows
+        choices = [(row.id, row.name) for row in agents]
+    return render_page(
+        request, "datasets.html", title="Datasets", nav=NAV, status=status,
+        api=f"/local-datasets?limit={PAGE_SIZE}", datasets=page.rows,
+        typed={**dict.fromkeys(TYPED_FIELDS, ""), **(typed or {})}, agents=[("", "any"), *choices],
+        errors=errors or {}, params=dict(request.query_params), next_cursor=page.next_cursor,
+    )  # fmt: skip

@@ -1,0 +1,46 @@
+"""Forms that another site sends; the docstring of a test names its criterion of issue 20."""
+
+from typing import Final
+
+import pytest
+from sqlalchemy import text
+
+from app.api import PAGES
+from app.tables import METADATA
+from tests.browser.conftest import Site
+from tests.support.every_page import fill_path, write_every_page
+
+# The service notes its callers there, also those whom it refuses.
+NOTES: Final = frozenset({"api_keys", "audit_log", "browser_sessions", "rate_windows"})
+pytestmark = pytest.mark.xdist_group("browser")
+
+
+def test_every_form__of_another_site_changes_nothing(site: Site) -> None:
+    """Criterion 28: each form that changes something, of rows that exist, with the session of an admin."""
+    with site.service.resources.db.begin() as session:
+        write_every_page(session)
+    context = site.context()
+    before = read_tables(site)
+    routes = [route for router in PAGES for route in router.routes if route.method == "POST"]
+    paths = sorted({fill_path(route.path) for route in routes})
+    assert len(paths) > 60
+    for path in paths:
+        for headers in (
+            {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"},
+            {"Origin": "https://evil.example"},
+        ):
+            response = context.request.post(f"{site.url}{path}", headers=headers, max_redirects=0)
+            assert response.status == 403, path
+    assert read_tables(site) == before
+
+
+def read_tables(site: Site) -> dict[str, str]:
+    """A digest of each table, besides those with notes of the service."""
+    with site.service.resources.db.read() as session:
+        return {
+            name: session.execute(
+                text(f"SELECT md5(string_agg(t::text, ' ' ORDER BY t::text)) FROM {name} AS t")
+            ).scalar_one()
+            for name in METADATA.tables
+            if name not in NOTES
+        }
