@@ -21,6 +21,7 @@ from sqlalchemy import QueuePool
 from starlette.routing import BaseRoute
 
 from app import api
+from app.access import idempotency
 from app.access.audit_middleware import audit_request
 from app.access.authentication import AuthenticationMiddleware
 from app.access.pages import render_error
@@ -37,6 +38,7 @@ from app.core.web import (
     openapi_document,
     problem_pages,
     prometheus,
+    request_body,
     static_files,
 )
 from app.core.web.allowed_hosts import AllowedHostsMiddleware, HostPolicy, host_policy
@@ -47,7 +49,6 @@ from app.core.web.http_protocol import (
     raise_descriptor_limit,
 )
 from app.core.web.listener import inherited_listener
-from app.core.web.request_body import RequestBodyMiddleware
 from app.core.web.response_headers import ResponseHeadersMiddleware
 from app.core.web.security_headers import SecurityHeadersMiddleware
 from app.core.web.sse import EventHub
@@ -80,8 +81,10 @@ class Application(FastAPI):
             document = super().openapi()
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             schemas["Problem"] = problem_documents.PROBLEM_SCHEMA
-            for operation, _ in openapi_document.iter_operations(document):
+            for operation in openapi_document.iter_operations(document):
                 etag.document_conditions(operation, problem_documents.document_problem)
+                idempotency.document_conflict(operation)
+                request_body.document_problems(operation)
             texts = openapi_document.read_texts(DESCRIPTIONS, EXAMPLES)
             openapi_document.complete_document(document, texts)
         return super().openapi()
@@ -215,7 +218,9 @@ def _add_middleware(app: FastAPI, hosts: HostPolicy) -> None:
     """Add the middleware from the inside to the outside: the request id is outermost."""
     problem_documents.install(app)
     etag.install(app)
-    app.add_middleware(RequestBodyMiddleware, is_streamed=api.is_streamed, is_signed=api.is_signed)
+    app.add_middleware(
+        request_body.RequestBodyMiddleware, is_streamed=api.is_streamed, is_signed=api.is_signed
+    )
     app.add_middleware(
         AuthenticationMiddleware, requires_key=api.requires_key, accepts_key=api.accepts_key
     )

@@ -21,6 +21,7 @@ from app.access.deps import get_caller
 from app.access.models import IdempotencyKey
 from app.core.encryption import Secret
 from app.core.errors import Conflict, Invalid
+from app.core.problem_documents import CONFLICT
 from app.core.resources import Resources
 from app.core.web.deps import get_resources
 from app.core.web.etag import find_etag
@@ -40,6 +41,12 @@ KeyHeader = Annotated[
         " A repeated request with the same key within 24 hours gets the first response again.",
     ),
 ]
+
+
+def document_conflict(operation: dict[str, Any]) -> None:
+    """Add the conflict of parallel requests with one key to the description of an operation."""
+    if any(parameter["name"] == "Idempotency-Key" for parameter in operation.get("parameters", ())):
+        operation["responses"]["409"] = CONFLICT[409]
 
 
 class IdempotencyKeyReused(Invalid):

@@ -10,6 +10,7 @@ from app.access.deps import ADMIN
 from app.access.idempotency import Idempotent
 from app.access.queries import AuditFilter
 from app.access.schemas import ApiKeyCreate, ApiKeyCreated, ApiKeyPatch, ApiKeyView, AuditEntryView
+from app.core.problem_documents import CONFLICT
 from app.core.schemas import Instant, Page
 from app.core.web.deps import Res
 from app.core.web.page_parameters import PageParams
@@ -51,7 +52,7 @@ def get_api_key(key_id: KeyId, res: Res) -> ApiKeyView:
         return queries.get_key(session, key_id)
 
 
-@router.patch("/{keyId}")
+@router.patch("/{keyId}", responses=CONFLICT)
 def change_api_key(key_id: KeyId, body: ApiKeyPatch, res: Res) -> ApiKeyView:
     """Change the given fields of an API key that is not revoked. Its role never changes."""
     with res.db.begin() as session:
@@ -59,7 +60,7 @@ def change_api_key(key_id: KeyId, body: ApiKeyPatch, res: Res) -> ApiKeyView:
         return queries.get_key(session, key_id)
 
 
-@router.delete("/{keyId}", status_code=204)
+@router.delete("/{keyId}", status_code=204, responses=CONFLICT)
 def revoke_api_key(key_id: KeyId, res: Res) -> None:
     """Revoke an API key. It stays in the list and stops working within a second."""
     with res.db.begin() as session:

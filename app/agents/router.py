@@ -9,6 +9,7 @@ from app.access.idempotency import Idempotent
 from app.agents import queries, service
 from app.agents.schemas import AgentBody, AgentCheck, AgentCreate, AgentPatch, AgentView
 from app.agents.views import agent_view
+from app.core.problem_documents import CONFLICT
 from app.core.schemas import Page, changed_fields
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch
@@ -80,7 +81,7 @@ def check_agent(agent_id: AgentId, res: Res) -> AgentCheck:
     return check
 
 
-@router.delete("/{agentId}", status_code=204, dependencies=ADMIN)
+@router.delete("/{agentId}", status_code=204, dependencies=ADMIN, responses=CONFLICT)
 def delete_agent(agent_id: AgentId, res: Res, match: IfMatch) -> None:
     """Delete an agent that no run, benchmark or schedule refers to; otherwise archive it."""
     with res.db.begin() as session:

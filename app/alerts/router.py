@@ -32,6 +32,7 @@ from app.alerts.schemas import (
     SilencePatch,
     SilenceView,
 )
+from app.core.problem_documents import CONFLICT
 from app.core.resources import Resources
 from app.core.schemas import Page, all_fields, changed_fields, view_of_row
 from app.core.web.deps import Res
@@ -157,7 +158,7 @@ def get_alert(alert_id: AlertId, res: Res) -> AlertView:
         return event_view(queries.get_event(session, alert_id))
 
 
-@alerts.post("/{alertId}/ack", dependencies=RUN)
+@alerts.post("/{alertId}/ack", dependencies=RUN, responses=CONFLICT)
 def acknowledge_alert(
     alert_id: AlertId, body: Acknowledgement, request: Request, res: Res
 ) -> AlertView:
@@ -205,7 +206,7 @@ def dismiss_incident(incident_id: IncidentId, request: Request, res: Res) -> Inc
     return _acknowledge_incident(incident_id, "noise", request, res)
 
 
-@incidents.post("/{incidentId}/accept", dependencies=ADMIN)
+@incidents.post("/{incidentId}/accept", dependencies=ADMIN, responses=CONFLICT)
 def accept_incident(
     incident_id: IncidentId, body: IncidentAcceptance, request: Request, res: Res
 ) -> IncidentView:

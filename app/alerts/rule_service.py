@@ -17,7 +17,7 @@ from app.alerts.service import reset_states
 from app.benchmarks.models import Benchmark
 from app.benchmarks.queries import get_benchmark, get_kpis_by_benchmark, lock_against_edits
 from app.core.encryption import SecretBox
-from app.core.errors import AppError, Conflict, ErrorItem, Invalid, NotFound
+from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
 from app.core.registry import suggest_names
 from app.core.schemas import all_fields
@@ -55,7 +55,11 @@ def create_rule(session: Session, body: AlertConfigCreate, box: SecretBox) -> Al
     try:
         session.flush()
     except IntegrityError as error:
-        raise _translate_integrity_error(error, rule.id) from None
+        if _is_foreign_key(error):
+            raise _target_deleted() from None
+        raise Conflict(
+            f"the alert rule ID {rule.id!r} is taken; choose another or PATCH that rule"
+        ) from None
     session.refresh(rule)
     return rule
 
@@ -93,7 +97,9 @@ def update_rule(
             rule.updated_at = now
         session.flush()
     except IntegrityError as error:  # the queries of the validation flush what was set before
-        raise _translate_integrity_error(error, rule_id) from None
+        if not _is_foreign_key(error):
+            raise
+        raise _target_deleted() from None
     return rule
 
 
@@ -127,11 +133,12 @@ def validate_rule(session: Session, rule: AlertRule, recipients: Sequence[str]) 
         raise Invalid("the alert rule is not valid; see `errors`", errors=errors)
 
 
-def _translate_integrity_error(error: IntegrityError, rule_id: str) -> AppError:
-    """The error of a write that lost against another one after the validation."""
-    if getattr(error.orig, "sqlstate", None) == "23503":  # foreign key
-        return NotFound("the benchmark or the agent was deleted in the meantime; choose another")
-    return Conflict(f"the alert rule ID {rule_id!r} is taken; choose another or PATCH that rule")
+def _is_foreign_key(error: IntegrityError) -> bool:
+    return getattr(error.orig, "sqlstate", None) == "23503"
+
+
+def _target_deleted() -> NotFound:
+    return NotFound("the benchmark or the agent was deleted in the meantime; choose another")
 
 
 def _endpoint_ids(

@@ -19,6 +19,7 @@ from app.benchmarks.schemas import (
     KpiView,
 )
 from app.benchmarks.views import benchmark_view, benchmark_views
+from app.core.problem_documents import CONFLICT
 from app.core.resources import Resources
 from app.core.schemas import Page, all_fields, changed_fields
 from app.core.web.deps import Res
@@ -61,7 +62,7 @@ def get_benchmark(benchmark_id: BenchmarkId, res: Res, tagged: IfNoneMatch) -> B
         return tagged(benchmark_view(session, queries.get_benchmark(session, benchmark_id)))
 
 
-@router.patch("/{benchmarkId}", dependencies=ADMIN)
+@router.patch("/{benchmarkId}", dependencies=ADMIN, responses=CONFLICT)
 def change_benchmark(
     benchmark_id: BenchmarkId, body: BenchmarkPatch, res: Res, match: IfMatch
 ) -> BenchmarkView:
@@ -69,7 +70,7 @@ def change_benchmark(
     return _edit_benchmark(benchmark_id, changed_fields(body), res, match)
 
 
-@router.put("/{benchmarkId}", dependencies=ADMIN)
+@router.put("/{benchmarkId}", dependencies=ADMIN, responses=CONFLICT)
 def replace_benchmark(
     benchmark_id: BenchmarkId, body: BenchmarkBody, res: Res, match: IfMatch
 ) -> BenchmarkView:
@@ -77,7 +78,7 @@ def replace_benchmark(
     return _edit_benchmark(benchmark_id, all_fields(body), res, match)
 
 
-@router.delete("/{benchmarkId}", status_code=204, dependencies=ADMIN)
+@router.delete("/{benchmarkId}", status_code=204, dependencies=ADMIN, responses=CONFLICT)
 def delete_benchmark(benchmark_id: BenchmarkId, res: Res, match: IfMatch) -> None:
     """Delete a benchmark without runs and schedules; otherwise archive it."""
     with res.db.begin() as session:
@@ -112,7 +113,7 @@ def get_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res, tagged: IfNoneMa
         return tagged(KpiView.model_validate(queries.get_kpi(session, benchmark_id, kpi_id)))
 
 
-@router.patch("/{benchmarkId}/kpis/{kpiId}", dependencies=ADMIN)
+@router.patch("/{benchmarkId}/kpis/{kpiId}", dependencies=ADMIN, responses=CONFLICT)
 def change_kpi(
     benchmark_id: BenchmarkId, kpi_id: KpiId, body: KpiPatch, res: Res, match: IfMatch
 ) -> KpiView:
@@ -120,7 +121,7 @@ def change_kpi(
     return _edit_kpi(benchmark_id, kpi_id, changed_fields(body), res, match)
 
 
-@router.put("/{benchmarkId}/kpis/{kpiId}", dependencies=ADMIN)
+@router.put("/{benchmarkId}/kpis/{kpiId}", dependencies=ADMIN, responses=CONFLICT)
 def replace_kpi(
     benchmark_id: BenchmarkId, kpi_id: KpiId, body: KpiBody, res: Res, match: IfMatch
 ) -> KpiView:
@@ -128,7 +129,9 @@ def replace_kpi(
     return _edit_kpi(benchmark_id, kpi_id, all_fields(body), res, match)
 
 
-@router.delete("/{benchmarkId}/kpis/{kpiId}", status_code=204, dependencies=ADMIN)
+@router.delete(
+    "/{benchmarkId}/kpis/{kpiId}", status_code=204, dependencies=ADMIN, responses=CONFLICT
+)
 def delete_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res, match: IfMatch) -> None:
     """Remove a KPI from later runs; its history stays."""
     with res.db.begin() as session:

@@ -9,6 +9,7 @@ from app.benchmarks.queries import get_benchmark
 from app.benchmarks.schemas import BaselineConfig
 from app.comparison import baselines, power
 from app.comparison.schemas import BaselinePin, BaselineView, PinnedView, PowerRequest, PowerView
+from app.core.problem_documents import CONFLICT
 from app.core.schemas import Page
 from app.core.web.deps import Res
 from app.core.web.routes import Router
@@ -32,7 +33,7 @@ def get_baseline(benchmark_id: BenchmarkId, res: Res) -> BaselineView:
         )
 
 
-@router.put("/{benchmarkId}/baseline", dependencies=ADMIN)
+@router.put("/{benchmarkId}/baseline", dependencies=ADMIN, responses=CONFLICT)
 def pin_baseline(benchmark_id: BenchmarkId, body: BaselinePin, res: Res) -> PinnedView:
     """Pin a completed, valid run as the baseline of later runs of its agent."""
     with res.db.begin() as session:
@@ -56,7 +57,7 @@ def unpin_baseline(
         baselines.unpin_baseline(session, benchmark_id, agent_id)
 
 
-@router.post("/{benchmarkId}/power", dependencies=READ)
+@router.post("/{benchmarkId}/power", dependencies=READ, responses=CONFLICT)
 def estimate_power(benchmark_id: BenchmarkId, body: PowerRequest, res: Res) -> Page[PowerView]:
     """The minimum detectable effect of each KPI and metric, estimated from stored runs, and the
     trials or items that detect a smaller drop.

@@ -130,24 +130,33 @@ def document_problem(status: int, description: str) -> dict[str, Any]:
     return {"description": f"{HTTPStatus(status).phrase}: {description}", "content": content}
 
 
-PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: document_problem(status, description)
-    for status, description in {
+def _document_problems(descriptions: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
+    return {status: document_problem(status, text) for status, text in descriptions.items()}
+
+
+# Any request may have them.
+PROBLEMS = _document_problems(
+    {
         400: "the body or a parameter cannot be read",
         401: "no valid API key",
         403: "the API key lacks the role",
         404: "the resource does not exist",
-        405: "the path does not support this method",
-        408: "the body did not arrive in time",
-        409: "the request conflicts with the current state",
-        413: "the body is too large",
-        415: "the body is not JSON",
         421: "the service is not reached under this host name",
         422: "a field is wrong; `errors` names it",
         429: "too many requests",
         503: "try again in a few seconds",
-    }.items()
-}
+    }
+)
+# A route that reads JSON has all of them; a route that reads its body itself declares its own.
+BODY_PROBLEMS = _document_problems(
+    {
+        408: "the body did not arrive in time",
+        413: "the body is too large",
+        415: "the body is not of the documented type",
+    }
+)
+# Declared by each route that can raise a `Conflict`.
+CONFLICT = _document_problems({409: "the request conflicts with the current state"})
 
 _DEFAULT_HEADERS: Mapping[int, Mapping[str, str]] = {
     401: {"WWW-Authenticate": "Bearer"},

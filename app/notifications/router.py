@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from app.access.deps import ADMIN, READ, RUN
 from app.access.idempotency import Idempotent
 from app.core.keyset import PageQuery
+from app.core.problem_documents import CONFLICT
 from app.core.resources import Resources
 from app.core.schemas import Page, view_of_row
 from app.core.web.deps import Hub, Res
@@ -158,7 +159,7 @@ def change_endpoint(endpoint_id: EndpointId, body: EndpointPatch, res: Res) -> E
         return endpoint_view(endpoints.update_endpoint(session, endpoint_id, body))
 
 
-@endpoints_router.delete("/{endpointId}", status_code=204, dependencies=ADMIN)
+@endpoints_router.delete("/{endpointId}", status_code=204, dependencies=ADMIN, responses=CONFLICT)
 def delete_endpoint(endpoint_id: EndpointId, res: Res) -> None:
     """Delete an endpoint that no alert rule notifies; messages that wait for it are not sent."""
     with res.db.begin() as session:
@@ -221,7 +222,7 @@ def get_delivery(delivery_id: DeliveryId, res: Res) -> DeliveryView:
         return delivery_view(loaded.delivery, loaded.endpoint)
 
 
-@deliveries_router.post("/{deliveryId}/redeliver", dependencies=RUN)
+@deliveries_router.post("/{deliveryId}/redeliver", dependencies=RUN, responses=CONFLICT)
 def redeliver_message(delivery_id: DeliveryId, res: Res) -> DeliveryView:
     """Send a message again now; its id stays the same."""
     with res.db.begin() as session:

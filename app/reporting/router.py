@@ -7,6 +7,7 @@ from fastapi.responses import HTMLResponse
 
 from app.access.deps import READ
 from app.core.errors import Invalid
+from app.core.problem_documents import CONFLICT
 from app.core.web.deps import Res
 from app.core.web.routes import Router
 from app.reporting import plots
@@ -21,7 +22,7 @@ SVG = "image/svg+xml"
 RunId = Annotated[str, Path(alias="runId")]
 
 
-@router.get("/{runId}/report", response_class=HTMLResponse, dependencies=READ)
+@router.get("/{runId}/report", response_class=HTMLResponse, dependencies=READ, responses=CONFLICT)
 def report_run(run_id: RunId, res: Res) -> HTMLResponse:
     """A run as an HTML page: KPIs with their history, metrics, alerts and the worst traces."""
     return HTMLResponse(html_report(load_report(StoredApi(res), run_id)))
@@ -30,7 +31,7 @@ def report_run(run_id: RunId, res: Res) -> HTMLResponse:
 @router.get(
     "/{runId}/plot",
     response_class=Response,
-    responses={200: {"content": {SVG: {"schema": {"type": "string"}}}}},
+    responses={**CONFLICT, 200: {"content": {SVG: {"schema": {"type": "string"}}}}},
     dependencies=READ,
 )
 def plot_run(

@@ -10,6 +10,7 @@ from app.access.deps import ADMIN, READ, RUN, get_caller
 from app.access.idempotency import Idempotent
 from app.comparison import stored_run_comparison
 from app.comparison.schemas import CategoryValues, Comparison
+from app.core.problem_documents import CONFLICT
 from app.core.schemas import Instant, Page, ShortText
 from app.core.web.deps import Hub, Res
 from app.core.web.page_parameters import PageParams
@@ -113,7 +114,7 @@ def start_run(body: RunCreate, once: Idempotent) -> Response:
     )
 
 
-@router.post("/estimate", dependencies=RUN)
+@router.post("/estimate", dependencies=RUN, responses=CONFLICT)
 def estimate_run(body: RunEstimate, res: Res) -> EstimateView:
     """Count the requests that a run over production traces would send to its source; no run is started."""
     return estimates.estimate_run(res, body)
@@ -144,7 +145,7 @@ def list_runs(
         return search_runs(session, run_filter, sort, page).to_page(run_columns_view)
 
 
-@router.get("/compare", dependencies=READ)
+@router.get("/compare", dependencies=READ, responses=CONFLICT)
 def compare_runs(
     res: Res,
     baseline: Annotated[
@@ -179,7 +180,7 @@ def get_run(run_id: RunId, res: Res) -> RunView:
     return run_columns_view(queries.get_run_columns(res.db, run_id))
 
 
-@router.get("/{runId}/categories", dependencies=READ)
+@router.get("/{runId}/categories", dependencies=READ, responses=CONFLICT)
 def list_categories(
     run_id: RunId,
     res: Res,
@@ -197,14 +198,14 @@ def list_categories(
     return Page(items=stored_run_comparison.categories_in_child(res.db, run_id, field))
 
 
-@router.post("/{runId}/cancel", dependencies=RUN)
+@router.post("/{runId}/cancel", dependencies=RUN, responses=CONFLICT)
 def cancel_run(run_id: RunId, res: Res) -> RunView:
     """Cancel a pending or running run; its workers stop at their next checkpoint."""
     with res.db.begin() as session:
         return run_view(service.cancel_run(session, run_id, res.clock()))
 
 
-@router.post("/{runId}/accept", dependencies=ADMIN)
+@router.post("/{runId}/accept", dependencies=ADMIN, responses=CONFLICT)
 def accept_run(
     run_id: RunId, request: Request, res: Res, body: RunAcceptance | None = None
 ) -> RunView:
@@ -313,7 +314,7 @@ def follow_run(run_id: RunId, request: Request, res: Res, hub: Hub) -> Streaming
     return stream_events(request, hub, run_id, snapshot)
 
 
-@router.delete("/{runId}", status_code=204, dependencies=ADMIN)
+@router.delete("/{runId}", status_code=204, dependencies=ADMIN, responses=CONFLICT)
 def delete_run(run_id: RunId, res: Res) -> None:
     """Delete a run that has ended, with its values and its KPI history."""
     with res.db.begin() as session:

@@ -8,6 +8,7 @@ from fastapi import Path, Query, Response
 
 from app.access.deps import ADMIN, READ, RUN
 from app.access.idempotency import Idempotent
+from app.core.problem_documents import CONFLICT
 from app.core.resources import Resources
 from app.core.schemas import Page, all_fields, changed_fields, view_of_row
 from app.core.web.deps import Res
@@ -74,7 +75,7 @@ def get_schedule(schedule_id: ScheduleId, res: Res, tagged: IfNoneMatch) -> Sche
         return tagged(ScheduleView.model_validate(queries.get_schedule(session, schedule_id)))
 
 
-@router.patch("/{scheduleId}", dependencies=ADMIN)
+@router.patch("/{scheduleId}", dependencies=ADMIN, responses=CONFLICT)
 def change_schedule(
     schedule_id: ScheduleId, body: SchedulePatch, res: Res, match: IfMatch
 ) -> ScheduleView:
@@ -82,7 +83,7 @@ def change_schedule(
     return _edit_schedule(schedule_id, changed_fields(body), res, match)
 
 
-@router.put("/{scheduleId}", dependencies=ADMIN)
+@router.put("/{scheduleId}", dependencies=ADMIN, responses=CONFLICT)
 def replace_schedule(
     schedule_id: ScheduleId, body: ScheduleBody, res: Res, match: IfMatch
 ) -> ScheduleView:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.access.deps import ADMIN, READ
 from app.access.idempotency import Idempotent
 from app.benchmarks.queries import get_benchmark
-from app.core.problem_documents import PROBLEMS
+from app.core.problem_documents import BODY_PROBLEMS, CONFLICT, PROBLEMS
 from app.core.schemas import Page
 from app.core.strict_json import parse_json
 from app.core.web.deps import Res
@@ -54,6 +54,10 @@ events = Router(
 )
 
 
+# The signature decides, not the type of the body.
+CALL_PROBLEMS = {**CONFLICT, 408: BODY_PROBLEMS[408], 413: BODY_PROBLEMS[413]}
+
+
 def _json_body(schema: dict[str, Any]) -> dict[str, Any]:
     return {"requestBody": {"content": {"application/json": {"schema": schema}}}}
 
@@ -62,6 +66,7 @@ def _json_body(schema: dict[str, Any]) -> dict[str, Any]:
     "/benchmarks/{benchmarkId}/runs",
     status_code=202,
     openapi_extra=_json_body(WebhookRunRequest.model_json_schema()),
+    responses=CALL_PROBLEMS,
 )
 def start_runs_by_webhook(
     benchmark_id: BenchmarkId,
@@ -76,7 +81,12 @@ def start_runs_by_webhook(
         return TriggerEventView.model_validate(event)
 
 
-@webhooks.post("/langfuse", status_code=202, openapi_extra=_json_body({"type": "object"}))
+@webhooks.post(
+    "/langfuse",
+    status_code=202,
+    openapi_extra=_json_body({"type": "object"}),
+    responses=CALL_PROBLEMS,
+)
 def receive_langfuse_event(
     call: Annotated[VerifiedCall, Depends(verify_langfuse_signature)], body: RawBody, res: Res
 ) -> TriggerEventView:

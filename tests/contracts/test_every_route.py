@@ -12,14 +12,23 @@ import pytest
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 
 from app.access.deps import RoleRequirement
+from app.access.idempotency import IdempotencyKeyInFlight
+from app.agents.router import create_agent, delete_agent, list_agents
 from app.api import PREFIX
+from app.comparison.stored_run_comparison import RunNotComparable
 from app.core.db import Database
 from app.core.encryption import SecretBox
-from app.core.problem_documents import MEDIA_TYPE, PROBLEMS
+from app.core.errors import Conflict
+from app.core.problem_documents import MEDIA_TYPE, PROBLEMS, UnsupportedMediaType
 from app.core.resources import Resources
+from app.core.web.etag import PreconditionFailed
 from app.core.web.problem_pages import render_errors_page
 from app.main import create_app
+from app.runs.router import compare_runs
+from app.traces.otel.router import TRACES_PATH
+from app.traces.router import upload_traces
 from app.triggers.signatures import verify_langfuse_signature, verify_standard_signature
+from tests.support.call_graph import raised_errors
 from tests.support.http import serving
 
 CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
@@ -107,15 +116,35 @@ def test_route__missing_key_gives_401(route: RouteContext, client: httpx.Client)
 
 
 @every_route
-def test_route__documents_its_problems(route: RouteContext, document: dict[str, Any]) -> None:
+def test_route__documents_the_problems_that_can_come(
+    route: RouteContext, document: dict[str, Any]
+) -> None:
+    assert isinstance(route.original_route, APIRoute)
+    raised = {error.status for error in raised_errors(route.original_route.endpoint)}
     for operation in operations(document, route):
-        # Those that cannot come are left out: tests/contracts/test_openapi_document.py.
-        impossible = {409} if "GET" in (route.methods or ()) else set()
-        if "requestBody" not in operation:
-            impossible |= {408, 413, 415}
-        for status in PROBLEMS.keys() - impossible:
-            documented = operation["responses"][str(status)]
-            assert list(documented["content"]) == [MEDIA_TYPE]
+        possible = {*PROBLEMS, *({409, 412, 428} & raised)}
+        if "requestBody" in operation:
+            possible |= {408, 413} if is_signed(route.dependant) else {408, 413, 415}
+        documented = {
+            int(status): response
+            for status, response in operation["responses"].items()
+            if int(status) >= 400
+        }
+        assert documented.keys() == possible, "see `responses=` of the route"
+        assert all(list(problem["content"]) == [MEDIA_TYPE] for problem in documented.values())
+
+
+def test_raised_errors__follow_services_dependencies_and_classes() -> None:
+    assert IdempotencyKeyInFlight in raised_errors(create_agent)
+    assert PreconditionFailed in raised_errors(delete_agent)
+    assert RunNotComparable in raised_errors(compare_runs)
+    assert UnsupportedMediaType in raised_errors(upload_traces)
+    assert Conflict not in raised_errors(list_agents)
+
+
+def test_export_of_spans__documents_the_problems_that_can_come(document: dict[str, Any]) -> None:
+    responses = document["paths"][TRACES_PATH]["post"]["responses"]
+    assert set(responses) == {"200", "400", "401", "403", "413", "421", "429", "503"}
 
 
 @every_route

@@ -16,9 +16,6 @@ JSON: TypeAlias = dict[str, Any]
 
 _SCHEMA_ENDING = re.compile(r"(View|Body|Create|Created|Patch)$")
 _REF = re.compile(r'"#/components/schemas/([^"]+)"')
-# Problems of a body: a request without one cannot have them.
-_BODY_PROBLEMS = ("408", "413", "415")
-_CONFLICT = "409"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +47,10 @@ def complete_document(document: JSON, texts: DocumentTexts) -> None:
     """Complete a document of FastAPI in place."""
     schemas = document["components"]["schemas"]
     _describe_fields(schemas, texts.fields)
-    for operation, method in iter_operations(document):
+    for operation in iter_operations(document):
         _describe_parameters(operation, texts)
-        _drop_impossible_problems(operation, method)
+        _drop_validation_error(operation)
+        operation["responses"] = dict(sorted(operation["responses"].items()))
         operation.setdefault("description", f"{operation['summary']}.")
         example = texts.examples.get(operation["operationId"])
         if example is not None:
@@ -61,11 +59,10 @@ def complete_document(document: JSON, texts: DocumentTexts) -> None:
     document["tags"] = _list_tags(document)
 
 
-def iter_operations(document: JSON) -> Iterator[tuple[JSON, str]]:
-    """Each operation with its method in lower case."""
+def iter_operations(document: JSON) -> Iterator[JSON]:
+    """The operations of all paths."""
     for path in document["paths"].values():
-        for method, operation in path.items():
-            yield operation, method
+        yield from path.values()
 
 
 def _describe_fields(schemas: JSON, descriptions: Mapping[str, str]) -> None:
@@ -105,15 +102,9 @@ def _describe_parameters(operation: JSON, texts: DocumentTexts) -> None:
             parameter.setdefault("description", text)
 
 
-def _drop_impossible_problems(operation: JSON, method: str) -> None:
+def _drop_validation_error(operation: JSON) -> None:
+    """Drop the error that FastAPI adds to operations that declare none."""
     responses = operation["responses"]
-    if "requestBody" not in operation:
-        for status in _BODY_PROBLEMS:
-            responses.pop(status, None)
-    # A conflict is one with what is stored; a request that only reads has none.
-    if method == "get":
-        responses.pop(_CONFLICT, None)
-    # FastAPI adds its own error to operations that declare none.
     if "HTTPValidationError" in json.dumps(responses.get("422", {})):
         del responses["422"]
 
@@ -135,5 +126,5 @@ def _drop_unused_schemas(document: JSON) -> None:
 
 
 def _list_tags(document: JSON) -> list[JSON]:
-    names = {tag for operation, _ in iter_operations(document) for tag in operation.get("tags", ())}
+    names = {tag for operation in iter_operations(document) for tag in operation.get("tags", ())}
     return [{"name": name, "description": f"Operations of {name}."} for name in sorted(names)]

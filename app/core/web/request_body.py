@@ -6,7 +6,7 @@ JSON never reaches a route, so that nothing is left half-written.
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
 import anyio.to_thread
@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.core.errors import AppError, Invalid, TooLarge
 from app.core.problem_documents import (
+    BODY_PROBLEMS,
     SlowRequest,
     UnsupportedMediaType,
     problem_response,
@@ -111,6 +112,16 @@ class RequestBodyMiddleware:
                 headers.get("content-type", ""), body
             )
         return _replay_body(body, receive)
+
+
+def document_problems(operation: dict[str, Any]) -> None:
+    """Add the problems of a body to the description of an operation that has one, unless its route
+    reads the body itself and declares them.
+    """
+    problems = {str(status): problem for status, problem in BODY_PROBLEMS.items()}
+    responses = operation["responses"]
+    if "requestBody" in operation and not problems.keys() & responses.keys():
+        responses.update(problems)
 
 
 async def read_raw_body(request: Request) -> bytes:

@@ -29,7 +29,17 @@ from app.traces.otel.service import encode_spans, store_spans
 
 log = structlog.stdlib.get_logger(__name__)
 
-router = Router(tags=["opentelemetry"], responses=PROBLEMS)
+_STATUS = "a `google.rpc.Status` in the encoding of the export says why"
+router = Router(
+    tags=["opentelemetry"],
+    responses={
+        **{status: PROBLEMS[status] for status in (401, 403, 421)},
+        400: {"description": f"Bad Request: {_STATUS}"},
+        413: {"description": f"Content Too Large: {_STATUS}"},
+        429: {"description": f"Too Many Requests: {_STATUS}; send the export again"},
+        503: {"description": f"Service Unavailable: {_STATUS}; send the export again"},
+    },
+)
 
 TRACES_PATH: Final = "/v1/traces"
 UNSUPPORTED_PATHS: Final = ("/v1/logs", "/v1/metrics")
@@ -111,13 +121,13 @@ def _store_export(resources: Resources, body: bytes, content_type: str) -> Respo
         return success_response(spans, content_type)
 
 
-@router.post("/v1/logs", dependencies=RUN)
+@router.post("/v1/logs", dependencies=RUN, include_in_schema=False)
 def export_logs() -> Response:
     """Refuse log records: content of prompts and answers is read from spans."""
     raise _unsupported("log records", "OTEL_LOGS_EXPORTER=none")
 
 
-@router.post("/v1/metrics", dependencies=RUN)
+@router.post("/v1/metrics", dependencies=RUN, include_in_schema=False)
 def export_metrics() -> Response:
     """Refuse metrics: tokens and durations are read from spans."""
     raise _unsupported("metrics", "OTEL_METRICS_EXPORTER=none")

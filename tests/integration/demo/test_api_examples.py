@@ -64,7 +64,7 @@ def test_api_examples__of_lines_and_results_are_accepted(demo: Service) -> None:
     document = create_app(demo.resources).openapi()
     examples = {
         operation["operationId"]: body["example"]
-        for operation, _ in iter_operations(document)
+        for operation in iter_operations(document)
         for media_type, body in operation.get("requestBody", {}).get("content", {}).items()
         if media_type in {"application/x-ndjson", "application/json"} and "example" in body
     }

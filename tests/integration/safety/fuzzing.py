@@ -37,8 +37,6 @@ SIGNED = {
 }
 # Operations that refuse every request here, and the reason.
 REFUSING = {
-    "POST /v1/logs": "only spans are received",
-    "POST /v1/metrics": "only spans are received",
     "POST /api/v1/benchmark-runs/estimate": "asks a Langfuse server, which this service has not;"
     " tests/integration/langfuse/test_window_runs.py has one",
 }

@@ -1,0 +1,105 @@
+"""Which errors a function can raise: the names that it and what it refers to refer to.
+
+Read from the sources, so it finds too much rather than too little: a function counts as called when
+its name occurs. Methods of objects are found through their class.
+"""
+
+import ast
+import importlib
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from app.core.errors import AppError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class _Name(NamedTuple):
+    """A name at the top of a module."""
+
+    module: str
+    name: str
+
+
+class _Module(NamedTuple):
+    """The top-level definitions of a module, and what its names stand for: a name or a module."""
+
+    definitions: dict[str, ast.AST]
+    meanings: dict[str, _Name | str]
+
+
+def raised_errors(function: Callable[..., Any]) -> set[type[AppError]]:
+    """The error classes that a function of `app` or what it calls refers to."""
+    errors: set[type[AppError]] = set()
+    seen: set[_Name] = set()
+    waiting = [_Name(function.__module__, function.__name__)]
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        value = getattr(importlib.import_module(name.module), name.name, None)
+        if isinstance(value, type) and issubclass(value, AppError):
+            errors.add(value)
+        else:
+            waiting += _references(name)
+    return errors
+
+
+def _references(name: _Name) -> Iterator[_Name]:
+    module = _modules()[name.module]
+    for node in ast.walk(module.definitions[name.name]):
+        if isinstance(node, ast.Name):
+            meaning, member = module.meanings.get(node.id), None
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            meaning, member = module.meanings.get(node.value.id), node.attr
+        else:
+            continue
+        if isinstance(meaning, str):
+            meaning = _Name(meaning, member) if member else None
+        definition = _definition(meaning)
+        if definition is not None:
+            yield definition
+
+
+def _definition(name: _Name | str | None) -> _Name | None:
+    """Where a name is defined; a package may only pass it on."""
+    while isinstance(name, _Name) and name.module in _modules():
+        module = _modules()[name.module]
+        if name.name in module.definitions:
+            return name
+        name = module.meanings.get(name.name)
+    return None
+
+
+@cache
+def _modules() -> dict[str, _Module]:
+    paths = {_module_name(path): path for path in (ROOT / "app").rglob("*.py")}
+    return {name: _read_module(name, path, paths.keys()) for name, path in paths.items()}
+
+
+def _module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _read_module(module: str, path: Path, modules: Any) -> _Module:
+    tree = ast.parse(path.read_text())
+    definitions: dict[str, ast.AST] = {}
+    for node in tree.body:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                definitions[node.name] = node
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                definitions[name] = node
+    meanings: dict[str, _Name | str] = {name: _Name(module, name) for name in definitions}
+    for imported in ast.walk(tree):
+        if isinstance(imported, ast.ImportFrom) and (imported.module or "").startswith("app"):
+            for alias in imported.names:
+                full_name = f"{imported.module}.{alias.name}"
+                meanings[alias.asname or alias.name] = (
+                    full_name if full_name in modules else _Name(imported.module or "", alias.name)
+                )
+    return _Module(definitions, meanings)
