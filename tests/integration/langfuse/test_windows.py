@@ -182,10 +182,10 @@ def test_window__failed_root_is_an_agent_error(server: FakeLangfuse) -> None:
     )
 
 
-def test_window__texts_of_the_calls_replace_missing_ones(langfuse: FakeLangfuse) -> None:
-    langfuse.production_trace(1, texts_on_calls=True, calls=2)
-    langfuse.production_trace(2, texts_on_calls=True, calls=0)
-    traces = collect_all(langfuse, **window()).by_item
+def test_window__texts_of_the_calls_replace_missing_ones(server: FakeLangfuse) -> None:
+    server.production_trace(1, texts_on_calls=True, calls=2)
+    server.production_trace(2, texts_on_calls=True, calls=0)
+    traces = collect_all(server, **window()).by_item
     assert (traces[f"{1:032x}"].input, traces[f"{1:032x}"].output) == ("question 1", "answer 1")
     # No text is recorded at all: that is no empty answer.
     assert (traces[f"{2:032x}"].input, traces[f"{2:032x}"].output) == (None, None)

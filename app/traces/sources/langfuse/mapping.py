@@ -221,6 +221,17 @@ def map_trace(
     )
 
 
+def select_texts(
+    calls: Iterable[tuple[str | None, str | None]],
+) -> tuple[str | None, str | None]:
+    """The first input and the last output of calls, given both texts of each in order of time."""
+    first_input = last_output = None
+    for input_text, output in calls:
+        first_input = input_text if first_input is None else first_input
+        last_output = last_output if output is None else output
+    return first_input, last_output
+
+
 def _answer(output: str | None, task: TaskSpan | None) -> str | None:
     """The output of a task that did not fail: "" when the task ended without one, None when it has not
     ended.

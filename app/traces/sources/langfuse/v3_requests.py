@@ -72,12 +72,20 @@ def _fetch_bundle_at_once(
         return TraceBundle({}, {}, {})
     observations: dict[str, list[JSON]] = {}
     for row in _iter_filtered(client, "/observations", "traceId", list(traces)):
-        slim_row = _drop_long_fields(row, linked_spans)
-        observations.setdefault(str(row.get("traceId")), []).append(slim_row)
+        trace_id = str(row.get("traceId"))
+        # The texts of its calls take the place of those that a trace lacks.
+        is_needed = row.get("type") == "GENERATION" and has_no_texts(traces.get(trace_id, {}))
+        kept_row = row if is_needed else _drop_long_fields(row, linked_spans)
+        observations.setdefault(trace_id, []).append(kept_row)
     if not reads_scores:
         return TraceBundle(traces, observations, {})
     scores = group_by_trace(_iter_filtered(client, "/v2/scores", "traceId", list(traces)))
     return TraceBundle(traces, observations, dict(scores))
+
+
+def has_no_texts(trace: JSON) -> bool:
+    """Whether the writer recorded neither an input nor an output of a trace."""
+    return trace.get("input") is None and trace.get("output") is None
 
 
 def _fetch_traces(client: LangfuseClient, trace_ids: Sequence[str]) -> dict[str, JSON]:

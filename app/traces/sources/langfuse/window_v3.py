@@ -10,12 +10,20 @@ from typing import Any, Final
 from app.traces.production import ProductionTraces, ScoreFilter, TraceFilters, item_id_of
 from app.traces.sources.langfuse.attributes import has_metadata, metadata_conditions
 from app.traces.sources.langfuse.client import LangfuseClient, Parameters, get_meta
-from app.traces.sources.langfuse.json_fields import JSON, format_time, get_text, parse_number
+from app.traces.sources.langfuse.json_fields import (
+    JSON,
+    format_time,
+    get_text,
+    get_time_ms,
+    normalize_json_value,
+    parse_number,
+)
 from app.traces.sources.langfuse.mapping import (
     RunItem,
     TraceBundle,
     map_malformed_row,
     map_trace,
+    select_texts,
 )
 from app.traces.sources.langfuse.pagination import NumberedPage, fetch_page_in_parts, iter_pages
 from app.traces.sources.langfuse.reader import (
@@ -23,8 +31,13 @@ from app.traces.sources.langfuse.reader import (
     WindowCount,
     count_part_requests,
 )
-from app.traces.sources.langfuse.v3_requests import ROWS_PER_PAGE, count_pages, fetch_bundle
-from app.traces.types import Trace
+from app.traces.sources.langfuse.v3_requests import (
+    ROWS_PER_PAGE,
+    count_pages,
+    fetch_bundle,
+    has_no_texts,
+)
+from app.traces.types import Trace, TraceOutcome
 
 # The environment that SDKs give to runs of experiments.
 EXPERIMENT_ENVIRONMENT: Final = "sdk-experiment"
@@ -144,12 +157,22 @@ class V3Window:
     def _map_one(self, trace_id: str, bundle: TraceBundle) -> Trace:
         item = RunItem(item_id=trace_id, trace_id=trace_id, span_id=None)
         trace = map_trace(item, bundle, {}, self.link)
-        if trace.input is None and not trace.output:
+        if has_no_texts(bundle.traces[trace_id]) and trace.input is None and not trace.output:
+            input_text, output = select_texts(
+                _texts_of_calls(bundle.observations.get(trace_id, ()))
+            )
+            failed = trace.outcome is TraceOutcome.AGENT_ERROR
             # Without any text the writer records none, which is no empty answer.
-            trace = replace(trace, output=None)
+            trace = replace(trace, input=input_text, output=None if failed else output)
         name = get_text(bundle.traces[trace_id], "name")
         trace = replace(trace, attributes={**trace.attributes, **({"name": name} if name else {})})
         return replace(trace, item_id=item_id_of(self.production.item_key, trace))
+
+
+def _texts_of_calls(rows: Sequence[JSON]) -> Iterator[tuple[str | None, str | None]]:
+    calls = [row for row in rows if row.get("type") == "GENERATION"]
+    for call in sorted(calls, key=lambda row: get_time_ms(row, "startTime") or 0):
+        yield normalize_json_value(call.get("input")), normalize_json_value(call.get("output"))
 
 
 def to_parameter(time: datetime) -> str:

@@ -20,7 +20,12 @@ from app.traces.sources.langfuse.json_fields import (
     parse_embedded_json,
     parse_number,
 )
-from app.traces.sources.langfuse.mapping import is_task_row, map_malformed_row, map_root
+from app.traces.sources.langfuse.mapping import (
+    is_task_row,
+    map_malformed_row,
+    map_root,
+    select_texts,
+)
 from app.traces.sources.langfuse.pagination import (
     RowPage,
     TimeWindow,
@@ -297,16 +302,11 @@ class V4Window:
             "fromStartTime": format_time(since),
             "limit": SPANS_PER_PAGE,
         }
-        texts: dict[str, tuple[str | None, str | None]] = {}
-        calls = list(iter_all(self.client, "/v2/observations", parameters))
-        for call in sorted(calls, key=lambda row: get_time_ms(row, "startTime") or 0):
-            first_input, last_output = texts.get(str(call.get("traceId")), (None, None))
-            call_input, call_output = _texts(call)
-            texts[str(call.get("traceId"))] = (
-                first_input if first_input is not None else call_input,
-                call_output if call_output is not None else last_output,
-            )
-        return dict.fromkeys(trace_ids, (None, None)) | texts
+        calls: dict[str, list[tuple[str | None, str | None]]] = {name: [] for name in trace_ids}
+        rows = iter_all(self.client, "/v2/observations", parameters)
+        for row in sorted(rows, key=lambda row: get_time_ms(row, "startTime") or 0):
+            calls.setdefault(str(row.get("traceId")), []).append(_texts(row))
+        return {trace_id: select_texts(texts) for trace_id, texts in calls.items()}
 
 
 def filter_conditions(filters: TraceFilters) -> Iterator[JSON]:
