@@ -31,9 +31,9 @@ class IgnoredFields:
         del self.names[MAX_NAMES:]
 
 
-def describe_ignored(noun: str, *found: IgnoredFields) -> Iterator[str]:
+def describe_ignored(noun: str, *ignored: IgnoredFields) -> Iterator[str]:
     """A sentence about all fields that nothing reads; none without such a field."""
-    names = [name for fields in found for name in fields.names]
+    names = [name for fields in ignored for name in fields.names]
     if names:
         more = "" if len(names) < MAX_NAMES else " …"
         yield f"{noun} {NOTHING_READS}: {', '.join(islice(names, MAX_NAMES))}{more}"

@@ -73,20 +73,20 @@ class InvalidMapping(Invalid):
 class TableColumns:
     """The column of each field, the columns of further scores, and what was guessed.
 
-    `notes` are sentences about columns that were not used although their names suggest a use; `named`
-    are these columns.
+    `notes` are sentences about columns that were not used although their names suggest a use;
+    `noted_columns` are these columns.
     """
 
     by_field: Mapping[str, str]
     scores: Sequence[str] = ()
     notes: Sequence[str] = ()
-    named: Sequence[str] = ()
+    noted_columns: Sequence[str] = ()
 
     @property
-    def read(self) -> set[str]:
+    def read_columns(self) -> set[str]:
         """The columns that are read, or that a note names."""
         heads = {column.partition(".")[0] for column in self.by_field.values()}
-        return {*self.by_field.values(), *heads, *self.scores, *self.named}
+        return {*self.by_field.values(), *heads, *self.scores, *self.noted_columns}
 
 
 def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
@@ -151,7 +151,7 @@ def choose_columns(rows: Sequence[Mapping[str, Any]], mapping: Mapping[str, str]
         by_field=by_field,
         scores=[column for column in free if _is_score(column, rows)],
         notes=[*notes.values()],
-        named=[*notes],
+        noted_columns=[*notes],
     )
 
 

@@ -49,7 +49,7 @@ def read_table(
     columns = choose_columns([row.cells for row in sample], mapping)
     if mapping.get("output") != "":
         _require_content(file, columns, sample)
-    ignored = IgnoredFields(columns.read)
+    ignored = IgnoredFields(columns.read_columns)
     for row in sample:
         ignored.check(row.cells)
     notes = [*_notes(columns), *columns.notes, *describe_ignored("columns", ignored)]
@@ -63,12 +63,12 @@ def read_table(
 def _iter_traces(
     reader: "_RowReader", rows: Iterable[TableRow], ignored: IgnoredFields, notes: list[str]
 ) -> Iterator[Trace]:
-    noted = len(ignored.names)
+    noted_count = len(ignored.names)
     for row in rows:
         ignored.check(row.cells)
         yield reader.read(row)
-    if len(ignored.names) > noted:
-        later = ", ".join(ignored.names[noted:])
+    if len(ignored.names) > noted_count:
+        later = ", ".join(ignored.names[noted_count:])
         notes.append(f"columns {NOTHING_READS}, after the first {SAMPLED_ROWS} rows: {later}")
 
 

@@ -39,8 +39,8 @@ def _traces(file: ImportFile, notes: list[str]) -> Iterator[Trace]:
     for row in file.rows():
         if not {*row.cells} >= FIELDS:
             file.reject(f"{row.position}: expected a sample with {', '.join(sorted(FIELDS))}")
-        named = {*map(str, row.cells.get("metrics") or ())}
-        ignored.check({name: cell for name, cell in row.cells.items() if name not in named})
+        metric_names = {*map(str, row.cells.get("metrics") or ())}
+        ignored.check({name: cell for name, cell in row.cells.items() if name not in metric_names})
         item = short_id(str(row.cells["doc_id"]))
         first = samples.setdefault(item, row.cells)
         scores.setdefault(item, {}).update(_scores(row.cells, is_first=first is row.cells))

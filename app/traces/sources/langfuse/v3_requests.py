@@ -75,8 +75,8 @@ def _fetch_bundle_at_once(
         trace_id = str(row.get("traceId"))
         # The texts of its calls take the place of those that a trace lacks.
         is_needed = row.get("type") == "GENERATION" and has_no_texts(traces.get(trace_id, {}))
-        kept_row = row if is_needed else _drop_long_fields(row, linked_spans)
-        observations.setdefault(trace_id, []).append(kept_row)
+        slim_row = row if is_needed else _drop_long_fields(row, linked_spans)
+        observations.setdefault(trace_id, []).append(slim_row)
     if not reads_scores:
         return TraceBundle(traces, observations, {})
     scores = group_by_trace(_iter_filtered(client, "/v2/scores", "traceId", list(traces)))
