@@ -2,8 +2,6 @@
 
 import csv
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ from typer.testing import CliRunner
 
 from app.cli import cli
 from mosaico.pytest_plugin import UPDATE
+from tests.support.inner_pytest import run_inner_pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "ci.md"
@@ -45,16 +44,10 @@ def test_ci_page__settings_are_those_of_the_files() -> None:
     assert [name for name in gitlab["mosaico-gate"]["variables"] if name not in job_file] == []
 
 
-def test_ci_page__example_tests_pass(tmp_path: Path) -> None:
+def test_ci_page__example_tests_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [block] = blocks("python")
     (tmp_path / "test_bot.py").write_text(block)
-    for option in ([UPDATE], []):
-        plugin = ["-p", "no:mosaico", "-p", "mosaico.pytest_plugin"]
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "--rootdir", ".", *plugin, *option],
-            cwd=tmp_path,
-            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
-            capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout
+    monkeypatch.chdir(tmp_path)
+    assert run_inner_pytest(UPDATE) == 0
+    assert run_inner_pytest() == 0
     assert (tmp_path / "mosaico_baselines" / "test_bot.test_support_bot.jsonl").exists()

@@ -10,9 +10,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from mosaico.pytest_plugin import UPDATE
+from tests.support.inner_pytest import PLUGIN, run_inner_pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-PLUGIN = ("-p", "no:mosaico", "-p", "mosaico.pytest_plugin")
 
 EVALUATION = """
 import asyncio
@@ -46,13 +46,12 @@ Run = Callable[..., tuple[int, str]]
 def run_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Run:
-    """Run pytest in this process, which has loaded the statistics: exit code and output."""
+    """Run pytest in this process: exit code and output."""
     monkeypatch.chdir(tmp_path)
 
     def run_here(*options: str) -> tuple[int, str]:
-        sys.modules.pop("test_bot", None)  # the next run reads the file of that name again
-        code = pytest.main(["--rootdir", ".", "--import-mode=importlib", *PLUGIN, *options])
-        return int(code), capsys.readouterr().out
+        code = run_inner_pytest(*options)
+        return code, capsys.readouterr().out
 
     return run_here
 
