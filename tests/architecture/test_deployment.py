@@ -47,7 +47,7 @@ def test_compose__every_named_setting_exists() -> None:
 def test_compose__every_setting_reaches_the_containers() -> None:
     """Apart from those that the image decides."""
     of_the_image = {"MOSAICO_DATA_DIR", "MOSAICO_HOST", "MOSAICO_PORT", "MOSAICO_LOG_FORMAT"}
-    of_one_machine = {"MOSAICO_MASTER_KEY_FILE"}
+    of_one_machine = {"MOSAICO_MASTER_KEY_FILE", "MOSAICO_API_PROCESSES"}
     for service in OURS.values():
         assert set(service["environment"]) == VARIABLES - of_the_image - of_one_machine
 
