@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Iterator
 
-from benchmarks.large import api, history, partitions, run, schedules, size, start
+from benchmarks.large import api, history, partitions, run, schedules, size, start, workers
 from benchmarks.result_rows import BenchRow
 
 # To add a part: a module in this folder with `measure() -> Iterator[BenchRow]`, and a line here.
@@ -17,4 +17,5 @@ PARTS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "partitions": partitions.measure,
     "size": size.measure,
     "start": start.measure,
+    "workers": workers.measure,
 }

@@ -60,9 +60,9 @@ class Network:
 
 
 @contextmanager
-def network_to(host: str, port: int) -> Iterator[Network]:
+def network_to(host: str, port: int, *, own_host: str = "127.0.0.1") -> Iterator[Network]:
     """A network to this server, as a port of this machine."""
-    network = Network((host, port), socket.create_server(("127.0.0.1", 0)))
+    network = Network((host, port), socket.create_server((own_host, 0)))
     network.mend()
     accepting = threading.Thread(target=network.accept_all)
     accepting.start()

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -92,11 +92,12 @@ class Programs:
     environment: Mapping[str, str]
     processes: list[Program] = field(default_factory=list)
 
-    def start(self, *command: str, **environment: str) -> Program:
+    def start(self, *command: str, launcher: Sequence[str] = (), **environment: str) -> Program:
+        """Start a command of the service; `launcher` is a program that becomes it, with arguments."""
         log_file = self.folder / f"{'-'.join(command)}-{len(self.processes)}.log"
         with log_file.open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "app.cli", *command],
+                [*launcher, sys.executable, "-m", "app.cli", *command],
                 cwd=self.folder,
                 env={**self.environment, **environment, SUPERVISED: "1"},
                 stdin=subprocess.PIPE,  # closes when the tests are killed, and the process exits

@@ -1,0 +1,213 @@
+"""1 to 8 workers on one database, and eight in networks of their own of which one dies and one is cut off.
+
+Each worker has one metric process. `MOSAICO_BENCH_WORKER_TRACES` sets the size of a run.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import psycopg
+from sqlalchemy.engine import make_url
+
+from benchmarks.deployment import deployment_with_workers, pooled_deployment
+from benchmarks.result_rows import BenchRow
+from benchmarks.scale import SCORING_S
+from benchmarks.traces import long_pair
+from tests.support.deployment import Deployment
+from tests.support.network import network_to
+from tests.support.processes import ROOT, Program, until
+
+TRACES: Final = int(os.environ.get("MOSAICO_BENCH_WORKER_TRACES", "50000"))
+COUNTS: Final = (1, 2, 4, 8)
+WARM_UP: Final = 500
+# A metric that reads one number of a trace: what is left is the queue and the database.
+METRICS: Final = {"six": None, "free": ["TOOL_CALL_SUCCESS_RATE"]}
+POOL_SIZE: Final = 12
+NAMESPACED_WORKERS: Final = 8
+SAMPLE_S: Final = 0.05
+# Workers of the product: without the plugins of the tests, which make shards small.
+PLAIN: Final = {"PYTHONPATH": str(ROOT), "MOSAICO_METRIC_PROCESSES": "1"}
+
+ACTIVE_MS: Final = "SELECT active_time FROM pg_stat_database WHERE datname = current_database()"
+WAITING: Final = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+SHARDS: Final = "SELECT shards_total FROM benchmark_runs WHERE id = %s"
+STORED: Final = """
+    SELECT count(*), count(DISTINCT position) FROM trace_results JOIN benchmark_runs ON seq = run_seq
+    WHERE id = %s
+"""
+BUSY: Final = "SELECT count(DISTINCT worker_id) FROM procrastinate_jobs WHERE status = 'doing'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersRun:
+    """One run: seconds of its scoring, and of database time and waiting for locks over all sessions."""
+
+    scoring_s: float
+    shards: int
+    database_s: float
+    lock_wait_s: float
+
+
+def measure() -> Iterator[BenchRow]:
+    with deployment_with_workers() as deployment:
+        for name, metrics in METRICS.items():
+            fields = {} if metrics is None else {"metrics": metrics}
+            deployment.service.create_benchmark(name, **fields)
+        for name in METRICS:
+            runs = {count: _measured_run(deployment, name, count) for count in COUNTS}
+            yield from (_row(name, count, run, runs[COUNTS[0]]) for count, run in runs.items())
+    yield _namespaced()
+
+
+def _measured_run(deployment: Deployment, benchmark: str, count: int) -> WorkersRun:
+    """A run of new traces with so many warm workers."""
+    workers = deployment.programs.workers(count, **PLAIN)
+    _complete(deployment, benchmark, f"{benchmark}-{count}-warm", WARM_UP)
+    with _sampled_locks(deployment.database.url) as waits:
+        before = float(deployment.database.value(ACTIVE_MS))
+        run_id = _complete(deployment, benchmark, f"{benchmark}-{count}", TRACES)
+    for worker in workers:
+        worker.send(signal.SIGTERM)
+    for worker in workers:
+        worker.wait_for_exit()
+    # A session reports its time at its end at the latest.
+    active_ms = float(deployment.database.value(ACTIVE_MS)) - before
+    return WorkersRun(
+        scoring_s=float(deployment.database.value(SCORING_S, run_id)),
+        shards=int(deployment.database.value(SHARDS, run_id)),
+        database_s=active_ms / 1000,
+        lock_wait_s=sum(waits) * SAMPLE_S,
+    )
+
+
+def _complete(deployment: Deployment, benchmark: str, name: str, count: int) -> str:
+    traces = ({**long_pair(number), "input": name} for number in range(count))
+    deployment.service.upload(traces, run_name=name)
+    run = deployment.service.start_run(benchmarkId=benchmark, runName=name)
+    return str(deployment.completed_run(run["id"])["id"])
+
+
+@contextmanager
+def _sampled_locks(url: str) -> Iterator[list[int]]:
+    """The number of sessions that wait for a lock, every `SAMPLE_S` seconds until the block ends."""
+    counts: list[int] = []
+    stopping = threading.Event()
+
+    def sample() -> None:
+        with psycopg.connect(url, autocommit=True) as connection:
+            while not stopping.wait(SAMPLE_S):
+                counts.append(int(connection.execute(WAITING).fetchone()[0]))  # type: ignore[index]
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield counts
+    finally:
+        stopping.set()
+        thread.join()
+
+
+def _row(benchmark: str, count: int, run: WorkersRun, one: WorkersRun) -> BenchRow:
+    return BenchRow(
+        f"{benchmark} {count}",
+        f"throughput of {count} workers on {os.cpu_count()} cores is printed",
+        one.scoring_s / run.scoring_s,
+        holds=True,
+        note=f"{TRACES / run.scoring_s:,.0f} traces/s, {run.shards / run.scoring_s:.1f} shards/s;"
+        f" of the whole run per shard: database {run.database_s / run.shards * 1000:.0f} ms,"
+        f" lock waits {run.lock_wait_s / run.shards * 1000:.1f} ms",
+    )
+
+
+def _namespaced() -> BenchRow:
+    """Runs of eight workers behind PgBouncer; one worker is killed, the network of one goes down."""
+    goal = "one killed and one cut off behind PgBouncer: no row is lost or doubled"
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        return BenchRow("namespaces", goal, 0.0, holds=False, note="needs root and iproute2")
+    with pooled_deployment(POOL_SIZE) as deployment, ExitStack() as networks:
+        deployment.service.create_benchmark("large")
+        workers = [
+            networks.enter_context(_namespaced_worker(deployment, number))
+            for number in range(NAMESPACED_WORKERS)
+        ]
+        size = TRACES // NAMESPACED_WORKERS
+        runs = []
+        for number in range(NAMESPACED_WORKERS):
+            traces = ({**long_pair(place), "input": f"run {number}"} for place in range(size))
+            deployment.service.upload(traces, run_name=f"run-{number}")
+        for number in range(NAMESPACED_WORKERS):
+            body = {"benchmarkId": "large", "runName": f"run-{number}"}
+            runs.append(str(deployment.service.start_run(**body)["id"]))
+        # A run and a job for each worker.
+        until(lambda: bool(deployment.database.value(BUSY) == NAMESPACED_WORKERS))
+        began = time.perf_counter()
+        workers[0].kill()
+        _ip("link", "set", _link(1), "down")
+        for run_id in runs:
+            deployment.completed_run(run_id)
+        seconds = time.perf_counter() - began
+        _ip("link", "set", _link(1), "up")
+        stored = [deployment.database.all(STORED, run_id)[0] for run_id in runs]
+    exact = all(row == (size, size) for row in stored)
+    return BenchRow(
+        "namespaces",
+        goal,
+        seconds,
+        exact,
+        f"{len(runs)} runs of {size} traces, {NAMESPACED_WORKERS} workers in network namespaces,"
+        f" {POOL_SIZE} connections of the server for transactions: {seconds:.1f} s after the faults;"
+        f" rows {', '.join(str(rows) for rows, _ in stored)}",
+    )
+
+
+@contextmanager
+def _namespaced_worker(deployment: Deployment, number: int) -> Iterator[Program]:
+    """A worker in a network namespace, whose only link leads to the pooler and the server."""
+    namespace, link = f"mosaico-{os.getpid()}-{number}", _link(number)
+    inner, own_host = f"{link}i", f"10.213.{number}.1"
+    db = deployment.service.resources.db
+    with ExitStack() as stack:
+        _ip("netns", "add", namespace)
+        stack.callback(_ip, "netns", "delete", namespace)
+        _ip("link", "add", link, "type", "veth", "peer", "name", inner, "netns", namespace)
+        _ip("address", "add", f"{own_host}/30", "dev", link)
+        _ip("link", "set", link, "up")
+        _ip("-n", namespace, "address", "add", f"10.213.{number}.2/30", "dev", inner)
+        _ip("-n", namespace, "link", "set", inner, "up")
+        _ip("-n", namespace, "link", "set", "lo", "up")
+        addresses = {}
+        for name, url in (("DATABASE_URL", db.url), ("MOSAICO_DATABASE_DIRECT_URL", db.direct_url)):
+            server = make_url(url)
+            network = stack.enter_context(
+                network_to(str(server.host), int(server.port or 0), own_host=own_host)
+            )
+            address = server.set(host=own_host, port=network.port)
+            addresses[name] = address.render_as_string(hide_password=False)
+        worker = deployment.programs.start(
+            "worker",
+            launcher=("ip", "netns", "exec", namespace),
+            **PLAIN,
+            **addresses,
+            MOSAICO_WORKER_CONCURRENCY="1",
+        )
+        worker.wait_for_output("worker is ready")
+        yield worker
+        if worker.is_running:
+            worker.kill()
+
+
+def _link(number: int) -> str:
+    """The name of the outer end of a link: at most 15 characters."""
+    return f"mos{os.getpid() % 100_000}-{number}"
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True)
