@@ -8,7 +8,7 @@ from psycopg.pq import TransactionStatus
 from sqlalchemy import MetaData, Text, bindparam, func, select, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from app.core import db as pool
+from app.core import engine as pool
 from app.core.db import Database, DatabaseUnavailable, compile_sql, insert_row
 from app.core.engine import libpq_url
 
