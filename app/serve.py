@@ -91,8 +91,8 @@ def serve_all(settings: Settings, print_line: Callable[[str], None]) -> None:
             "MOSAICO_API_PROCESSES": str(settings.api_processes),
         }
         apis = [ServiceProcess("api", environment, listener) for _ in range(settings.api_processes)]
-        others = [ServiceProcess(command, environment) for command in ("worker", "scheduler")]
-        with _running([*apis, *others], stopping) as children:
+        programs = [ServiceProcess(command, environment) for command in ("worker", "scheduler")]
+        with _running([*apis, *programs], stopping) as children:
             if wait_until_ready(settings, children, stopping):
                 for line in _start_message(settings, first_key, _login_url(settings)):
                     print_line(line)

@@ -107,6 +107,6 @@ def _is_unconfirmed(
     if len(runs) < UNCONFIRMED_RUNS or not is_first_level:
         return False
     latest = _Level.of(view.of(runs), spread)
-    whole = _Level.of(view.of(incident.runs), spread)
+    incident_level = _Level.of(view.of(incident.runs), spread)
     is_near = latest.distance(old_level, spread) > -NEAR
-    return is_near and whole.distance(old_level, spread) > -UNCONFIRMED_Z
+    return is_near and incident_level.distance(old_level, spread) > -UNCONFIRMED_Z

@@ -44,9 +44,9 @@ def show_comparison(
     with res.db.read() as session:
         pair = [get_run(session, id_) for id_ in (base, *runs) if id_]
         if not base:
-            pair.sort(key=lambda one: one.seq)
-        ids = [one.id for one in pair]
-        agents = dict.fromkeys(get_agent(session, one.agent_id).name for one in pair)
+            pair.sort(key=lambda run: run.seq)
+        ids = [run.id for run in pair]
+        agents = dict.fromkeys(get_agent(session, run.agent_id).name for run in pair)
         benchmark = get_benchmark(session, pair[1].benchmark_id)
         benchmark_name = name_of_benchmark(benchmark.id, benchmark.metadata_)
     comparison = stored_run_comparison.compare_in_child(
@@ -102,7 +102,7 @@ def _category_rows(comparison: Comparison) -> list[tuple[str, int, dict[str, Any
         for category in comparison.categories
         for row in (
             [_row(kpi.name, kpi.verdict) for kpi in category.kpis]
-            or [_row(one.metric, one.verdict) for one in category.metrics]
+            or [_row(metric.metric, metric.verdict) for metric in category.metrics]
         )
     ]
 

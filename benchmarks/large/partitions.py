@@ -87,8 +87,8 @@ def _lookup_us(connection: psycopg.Connection, name: str) -> float:
     statement = LOOK_UP.format(name=name).encode()
     began = time.perf_counter()
     for number in range(LOOKUPS):
-        place = [1 + number % COLLECTIONS, number * 7 % TRACES]
-        assert connection.execute(statement, place).fetchone() is not None
+        key = [1 + number % COLLECTIONS, number * 7 % TRACES]
+        assert connection.execute(statement, key).fetchone() is not None
     return (time.perf_counter() - began) / LOOKUPS * 1e6
 
 

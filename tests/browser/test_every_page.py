@@ -152,8 +152,8 @@ def test_page__json_twin_has_its_data(visit: Visit, module_site: Site) -> None:
         return
     command = str(visit.page.locator("[data-copy^=curl]").get_attribute("data-copy"))
     names = list_names(run_command(command, key=module_site.key))
-    shown = unquote(unescape(visit.html))
-    assert [name for name in names if name not in shown] == []
+    page_text = unquote(unescape(visit.html))
+    assert [name for name in names if name not in page_text] == []
     twins = re.findall(r'<link rel="alternate" type="application/json" href="([^"]+)"', visit.html)
     # A link is followed with GET, which a question with a body is not.
     assert len(twins) == ("--json" not in command)

@@ -167,9 +167,9 @@ def test_trace__with_every_hostile_text_is_shown_as_text(month: Site, site: Site
             text("UPDATE collected_traces SET url = 'javascript:alert(3)' WHERE trace_id = 't-1'")
         )
     page.goto(f"{site.url}/runs/{run_id}/traces/t-1")
-    shown = page.locator("main").inner_text()
-    assert "<script>alert(1)</script>[U+202E]" in shown
-    assert "<img src=x onerror=alert(2)>" in shown
+    content = page.locator("main").inner_text()
+    assert "<script>alert(1)</script>[U+202E]" in content
+    assert "<img src=x onerror=alert(2)>" in content
     assert "\0" not in page.content()
     expect(page.locator("a[href^='javascript']")).to_have_count(0)
     expect(page.locator("main img, main script")).to_have_count(0)
