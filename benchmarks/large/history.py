@@ -153,7 +153,10 @@ def _measure_statements(service: Service, log: StatementLog, ids: JSON) -> Itera
 def _api_paths(ids: JSON) -> list[str]:
     """Each GET route of the API that answers with JSON."""
     paths = sorted(
-        route.path for router in ROUTERS for route in router.routes if route.method == "GET"
+        f"{router.prefix}{route.path}"
+        for router in ROUTERS
+        for route in router.routes
+        if route.method == "GET"
     )
     return [_filled(path, ids) for path in paths if path not in EXCLUDED]
 
