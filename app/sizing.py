@@ -46,7 +46,7 @@ TRACE_CPU: Final = Measured(
 DATABASE_SHARE: Final = Measured(
     0.3, "of the CPU beside the metrics, in the database", "python -m benchmarks large run"
 )
-RUN_CPU: Final = Measured(156, "ms of CPU per run", "tests/integration/runs/test_run_statements.py")
+RUN_CPU: Final = Measured(156, "ms of CPU per run", "python -m benchmarks large schedules")
 TRACE_BYTES: Final = Measured(
     970, "bytes per trace with its texts and indexes", "python -m benchmarks large history"
 )
