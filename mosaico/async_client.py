@@ -1,6 +1,7 @@
 """The client for async code: the requests of `Client`, in threads, so that the event loop goes on."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from typing import Any, ParamSpec, Self, TypeVar
@@ -123,9 +124,18 @@ class AsyncClient:
         return await _in_thread(self._client.kpis, run_id)
 
     def kpi_history(
-        self, *, benchmark: str | None = None, agent: str | None = None
+        self,
+        *,
+        benchmark: str | None = None,
+        agent: str | None = None,
+        kpi: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
     ) -> AsyncIterator[KpiValueView]:
-        return _iterate(self._client.kpi_history(benchmark=benchmark, agent=agent))
+        history = self._client.kpi_history(
+            benchmark=benchmark, agent=agent, kpi=kpi, since=since, until=until
+        )
+        return _iterate(history)
 
     async def compare(
         self, base: str, candidate: str, *, metric: str | None = None

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -195,10 +196,25 @@ class Client:
         return [_parse(KpiValueView, item) for item in items]
 
     def kpi_history(
-        self, *, benchmark: str | None = None, agent: str | None = None
+        self,
+        *,
+        benchmark: str | None = None,
+        agent: str | None = None,
+        kpi: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
     ) -> Iterator[KpiValueView]:
-        """The KPI values of all completed runs, newest first."""
-        filters = {"benchmarkId": benchmark, "agentId": agent}
+        """The KPI values of completed runs, newest first; `kpi` is an ID or a name.
+
+        `since` and `until` limit the time at which the run ended.
+        """
+        filters = {
+            "benchmarkId": benchmark,
+            "agentId": agent,
+            "kpi": kpi,
+            "from": since.isoformat() if since else None,
+            "to": until.isoformat() if until else None,
+        }
         return _flatten(self._pages(KpiValueView, "/kpi-history", **filters))
 
     def compare(self, base: str, candidate: str, *, metric: str | None = None) -> ResultComparison:

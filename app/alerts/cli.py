@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from app.alerts.rules import AlertEventState
 from app.core.console.input_files import read_object
 from app.core.console.resource import (
     FieldOption,
@@ -14,6 +15,7 @@ from app.core.console.resource import (
     id_argument,
     id_filter,
     print_change,
+    text_filter,
 )
 from app.core.console.shell_completion import complete_ids
 from app.core.console.table import JSON, field, format_cell, print_page, time_field
@@ -145,7 +147,23 @@ def report_trial(trial: JSON) -> None:
 
 alerts.add_list(
     ALERT_COLUMNS,
-    filters={**FILTERS, "runId": id_filter("run", "/benchmark-runs")},
+    filters={
+        **FILTERS,
+        "runId": id_filter("run", "/benchmark-runs"),
+        "alertConfigId": id_filter("rule", "/alert-configs"),
+        "state": Annotated[
+            AlertEventState | None,
+            typer.Option(
+                "--state",
+                metavar="STATE",
+                case_sensitive=False,
+                help="Filter by state, such as FIRING or RESOLVED.",
+            ),
+        ],
+        "text": text_filter("--text", "Filter by a part of the ID, the name or the explanation."),
+        "from": text_filter("--from", "Only alerts at or after this time."),
+        "to": text_filter("--to", "Only alerts before this time."),
+    },
     help_text="List alerts, newest first.",
     limit=20,
 )

@@ -4,7 +4,13 @@ from typing import Annotated, Literal
 
 import typer
 
-from app.core.console.resource import Resource, id_argument, id_filter, print_change
+from app.core.console.resource import (
+    Resource,
+    id_argument,
+    id_filter,
+    print_change,
+    text_filter,
+)
 from app.core.console.table import JSON, field, format_cell, time_field
 from app.core.console.terminal import CommandGroup, Format, OutputFormat
 
@@ -36,6 +42,9 @@ incidents.add_list(
             Literal["OPEN", "RESOLVED"] | None,
             typer.Option("--state", help="Filter by state."),
         ],
+        "text": text_filter("--text", "Filter by a part of the ID, the name or the explanation."),
+        "from": text_filter("--from", "Only incidents opened at or after this time."),
+        "to": text_filter("--to", "Only incidents opened before this time."),
     },
     help_text="List incidents, newest first.",
     limit=20,

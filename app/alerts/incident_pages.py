@@ -42,7 +42,7 @@ def show_incidents(
     cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "",
 ) -> Response:
     """Incidents, newest first."""
-    selected = IncidentFilter(rule_id=rule or None, states=[state] if state else ())
+    selected = IncidentFilter(rule_ids=[rule] if rule else (), states=[state] if state else ())
     with res.db.read() as session:
         page = incident_queries.list_incidents(
             session, PageQuery(PAGE_SIZE, cursor or None), selected

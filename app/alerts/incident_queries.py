@@ -1,6 +1,7 @@
 """Reads of incidents, and of the runs that they keep out of a history."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from sqlalchemy import select
@@ -10,7 +11,7 @@ from app.alerts.models import AlertRule, AlertState, Incident
 from app.alerts.rules import AlertStatus, Condition, IncidentResolution, IncidentState
 from app.alerts.watched_values import RunSpan
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, match_columns, select_page
+from app.core.keyset import PageQuery, PageRows, match_any, match_period, match_text, select_page
 
 HISTORY_CONDITIONS = [condition for condition in Condition if condition.excludes_incidents]
 
@@ -22,12 +23,19 @@ class IncidentNotFound(NotFound):
 
 
 class IncidentFilter(NamedTuple):
-    """Which incidents to list; None and no states mean any."""
+    """Which incidents to list: those with any value of each list; an empty list does not filter.
 
-    benchmark_id: str | None = None
-    agent_id: str | None = None
-    rule_id: str | None = None
+    `text` is a part of the ID, the name or the explanation; `since` and `until` limit the time at
+    which the incident was opened.
+    """
+
+    benchmark_ids: Sequence[str] = ()
+    agent_ids: Sequence[str] = ()
+    rule_ids: Sequence[str] = ()
     states: Sequence[str] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    text: str | None = None
 
 
 class ValueSeries(NamedTuple):
@@ -95,14 +103,16 @@ def list_incidents(
     session: Session, query: PageQuery, incident_filter: IncidentFilter
 ) -> PageRows[Incident]:
     """Incidents, newest first."""
-    conditions = match_columns(
-        (Incident.benchmark_id, incident_filter.benchmark_id),
-        (Incident.agent_id, incident_filter.agent_id),
-        (Incident.rule_id, incident_filter.rule_id),
+    statement = select(Incident).where(
+        *match_any(
+            (Incident.benchmark_id, incident_filter.benchmark_ids),
+            (Incident.agent_id, incident_filter.agent_ids),
+            (Incident.rule_id, incident_filter.rule_ids),
+            (Incident.state, incident_filter.states),
+        ),
+        *match_period(Incident.opened_at, incident_filter.since, incident_filter.until),
+        *match_text(incident_filter.text, Incident.id, Incident.name, Incident.explanation),
     )
-    statement = select(Incident).where(*conditions)
-    if incident_filter.states:
-        statement = statement.where(Incident.state.in_(incident_filter.states))
     return select_page(session, statement, keys=[Incident.opened_at, Incident.id], query=query)
 
 

@@ -15,7 +15,15 @@ from app.alerts.rules import (
 )
 from app.benchmarks.kpi_watchers import KPI_WATCHERS, KpiWatcher
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, match_columns, select_page
+from app.core.keyset import (
+    PageQuery,
+    PageRows,
+    match_any,
+    match_columns,
+    match_period,
+    match_text,
+    select_page,
+)
 from app.notifications.endpoint_users import ENDPOINT_USERS, EndpointUser
 from app.results.models import BenchmarkRun
 
@@ -49,14 +57,21 @@ class AcknowledgedCount(NamedTuple):
 
 
 class AlertFilter(NamedTuple):
-    """Which alerts to list; None and no states mean any."""
+    """Which alerts to list: those with any value of each list; an empty list does not filter.
 
-    benchmark_id: str | None = None
-    agent_id: str | None = None
-    run_id: str | None = None
-    rule_id: str | None = None
+    `text` is a part of the ID, the name or the explanation; `since` and `until` limit the time of
+    the alert.
+    """
+
+    benchmark_ids: Sequence[str] = ()
+    agent_ids: Sequence[str] = ()
+    run_ids: Sequence[str] = ()
+    rule_ids: Sequence[str] = ()
     states: Sequence[str] = ()
     incident_id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    text: str | None = None
 
 
 def get_rule(session: Session, rule_id: str, *, for_update: bool = False) -> AlertRule:
@@ -234,16 +249,18 @@ def list_events(
     session: Session, query: PageQuery, alert_filter: AlertFilter
 ) -> PageRows[AlertEvent]:
     """Alerts, newest first."""
-    conditions = match_columns(
-        (AlertEvent.benchmark_id, alert_filter.benchmark_id),
-        (AlertEvent.agent_id, alert_filter.agent_id),
-        (AlertEvent.run_id, alert_filter.run_id),
-        (AlertEvent.rule_id, alert_filter.rule_id),
-        (AlertEvent.incident_id, alert_filter.incident_id),
+    statement = select(AlertEvent).where(
+        *match_any(
+            (AlertEvent.benchmark_id, alert_filter.benchmark_ids),
+            (AlertEvent.agent_id, alert_filter.agent_ids),
+            (AlertEvent.run_id, alert_filter.run_ids),
+            (AlertEvent.rule_id, alert_filter.rule_ids),
+            (AlertEvent.state, alert_filter.states),
+        ),
+        *match_columns((AlertEvent.incident_id, alert_filter.incident_id)),
+        *match_period(AlertEvent.created_at, alert_filter.since, alert_filter.until),
+        *match_text(alert_filter.text, AlertEvent.id, AlertEvent.name, AlertEvent.explanation),
     )
-    statement = select(AlertEvent).where(*conditions)
-    if alert_filter.states:
-        statement = statement.where(AlertEvent.state.in_(alert_filter.states))
     return select_page(session, statement, keys=[AlertEvent.created_at, AlertEvent.id], query=query)
 
 

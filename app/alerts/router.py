@@ -34,10 +34,10 @@ from app.alerts.schemas import (
 )
 from app.core.problem_documents import CONFLICT
 from app.core.resources import Resources
-from app.core.schemas import Page, all_fields, changed_fields, view_of_row
+from app.core.schemas import Instant, Page, ShortText, all_fields, changed_fields, view_of_row
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
-from app.core.web.page_parameters import PageParams
+from app.core.web.page_parameters import FilterValues, PageParams
 from app.core.web.routes import Router
 from app.notifications.models import Endpoint
 from app.notifications.queries import get_endpoints_by_id
@@ -53,6 +53,11 @@ AlertId = Annotated[str, Path(alias="alertId")]
 SilenceId = Annotated[str, Path(alias="silenceId")]
 BenchmarkFilter = Annotated[str | None, Query(alias="benchmarkId")]
 AgentFilter = Annotated[str | None, Query(alias="agentId")]
+TextFilter = Annotated[
+    ShortText | None, Query(description="Part of the ID, the name or the explanation.")
+]
+Since = Annotated[Instant | None, Query(alias="from", description="Created at or after.")]
+Until = Annotated[Instant | None, Query(alias="to", description="Created before.")]
 
 # A rule is proposed for review below this precision, once this many alerts were acknowledged.
 REVIEW_PRECISION = 0.5
@@ -138,16 +143,26 @@ def test_alert_config(rule_id: RuleId, res: Res) -> RuleTestView:
 def list_alerts(
     res: Res,
     page: PageParams,
-    benchmark_id: BenchmarkFilter = None,
-    agent_id: AgentFilter = None,
-    run_id: Annotated[str | None, Query(alias="runId")] = None,
-    rule_id: Annotated[str | None, Query(alias="alertConfigId")] = None,
-    state: Annotated[
-        list[AlertEventState] | None, Query(description="Filter by state; repeat it for several.")
-    ] = None,
+    benchmark_id: Annotated[FilterValues, Query(alias="benchmarkId")] = [],  # noqa: B006 - never changed
+    agent_id: Annotated[FilterValues, Query(alias="agentId")] = [],  # noqa: B006
+    run_id: Annotated[FilterValues, Query(alias="runId")] = [],  # noqa: B006
+    rule_id: Annotated[FilterValues, Query(alias="alertConfigId")] = [],  # noqa: B006
+    state: Annotated[list[AlertEventState], Query(description="Filter by state.")] = [],  # noqa: B006
+    text: TextFilter = None,
+    since: Since = None,
+    until: Until = None,
 ) -> Page[AlertView]:
-    """List alerts, newest first."""
-    alert_filter = AlertFilter(benchmark_id, agent_id, run_id, rule_id, state or ())
+    """List alerts, newest first. A repeated filter lists those with any of its values."""
+    alert_filter = AlertFilter(
+        benchmark_ids=benchmark_id,
+        agent_ids=agent_id,
+        run_ids=run_id,
+        rule_ids=rule_id,
+        states=state,
+        since=since,
+        until=until,
+        text=text,
+    )
     with res.db.read() as session:
         return queries.list_events(session, page, alert_filter).to_page(event_view)
 
@@ -172,15 +187,24 @@ def acknowledge_alert(
 def list_incidents(
     res: Res,
     page: PageParams,
-    benchmark_id: BenchmarkFilter = None,
-    agent_id: AgentFilter = None,
-    rule_id: Annotated[str | None, Query(alias="alertConfigId")] = None,
-    state: Annotated[
-        list[IncidentState] | None, Query(description="Filter by state; repeat it for several.")
-    ] = None,
+    benchmark_id: Annotated[FilterValues, Query(alias="benchmarkId")] = [],  # noqa: B006 - never changed
+    agent_id: Annotated[FilterValues, Query(alias="agentId")] = [],  # noqa: B006
+    rule_id: Annotated[FilterValues, Query(alias="alertConfigId")] = [],  # noqa: B006
+    state: Annotated[list[IncidentState], Query(description="Filter by state.")] = [],  # noqa: B006
+    text: TextFilter = None,
+    since: Since = None,
+    until: Until = None,
 ) -> Page[IncidentView]:
-    """List incidents, newest first."""
-    incident_filter = IncidentFilter(benchmark_id, agent_id, rule_id, state or ())
+    """List incidents, newest first. A repeated filter lists those with any of its values."""
+    incident_filter = IncidentFilter(
+        benchmark_ids=benchmark_id,
+        agent_ids=agent_id,
+        rule_ids=rule_id,
+        states=state,
+        since=since,
+        until=until,
+        text=text,
+    )
     with res.db.read() as session:
         return incident_queries.list_incidents(session, page, incident_filter).to_page(
             incident_view

@@ -92,11 +92,11 @@ def show_rule(
             for agent_row in list_agents(session, PageQuery(MAX_LIMIT), archived=False).rows
         }
         incidents = incident_queries.list_incidents(
-            session, PageQuery(SHOWN_EVENTS), IncidentFilter(rule_id=rule_id)
+            session, PageQuery(SHOWN_EVENTS), IncidentFilter(rule_ids=[rule_id])
         ).rows
         incident_rows = [incident_row(session, incident) for incident in incidents]
         alerts = queries.list_events(
-            session, PageQuery(SHOWN_EVENTS), AlertFilter(rule_id=rule_id)
+            session, PageQuery(SHOWN_EVENTS), AlertFilter(rule_ids=[rule_id])
         ).rows
         silences = [
             silence_row(session, silence)

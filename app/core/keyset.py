@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from sqlalchemy import BigInteger, ColumnElement, Integer, Select, bindparam, literal, tuple_
+from sqlalchemy import BigInteger, ColumnElement, Integer, Select, bindparam, literal, or_, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.elements import KeyedColumnElement
 from sqlalchemy.types import TypeEngine
@@ -76,6 +76,34 @@ def select_page(
     """
     rows = session.scalars(_order_and_limit(statement, keys, query, descending=descending))
     return _cut_page(list(rows), query, lambda row: [getattr(row, key.key) for key in keys])
+
+
+def match_any(
+    *filters: tuple[ColumnElement[Any] | Key, Sequence[str]],
+) -> list[ColumnElement[bool]]:
+    """The conditions of a list's filters: each column has one of its values; no values are any."""
+    return [column.in_(values) for column, values in filters if values]
+
+
+def match_period(
+    column: Key, since: datetime | None, until: datetime | None
+) -> list[ColumnElement[bool]]:
+    """The conditions of a time at or after `since` and before `until`; None is no limit."""
+    conditions = []
+    if since is not None:
+        conditions.append(column >= since)
+    if until is not None:
+        conditions.append(column < until)
+    return conditions
+
+
+def match_text(
+    text: str | None, *columns: ColumnElement[Any] | InstrumentedAttribute[Any]
+) -> list[ColumnElement[bool]]:
+    """The condition that a column contains a text, in any case; no text is any value."""
+    if not text:
+        return []
+    return [or_(*(column.icontains(text, autoescape=True) for column in columns))]
 
 
 def match_columns(*filters: tuple[Key, object]) -> list[ColumnElement[bool]]:

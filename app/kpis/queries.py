@@ -1,11 +1,12 @@
 """Reads of KPI values."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, exists, select
+from sqlalchemy import ColumnElement, exists, or_, select
 from sqlalchemy.orm import Session
 
-from app.core.keyset import PageQuery, PageRows, match_columns, select_page
+from app.core.keyset import PageQuery, PageRows, match_any, match_period, select_page
 from app.kpis.models import KpiHistory
 
 
@@ -13,23 +14,21 @@ def list_kpi_history(
     session: Session,
     query: PageQuery,
     *,
-    benchmark_id: str | None = None,
-    agent_id: str | None = None,
-    kpi: str | None = None,
+    benchmark_ids: Sequence[str] = (),
+    agent_ids: Sequence[str] = (),
+    kpis: Sequence[str] = (),
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> PageRows[KpiHistory]:
-    """KPI values, newest first; `kpi` is an ID or a name. A name that is also an ID is an ID."""
-    conditions = match_columns(
-        (KpiHistory.benchmark_id, benchmark_id), (KpiHistory.agent_id, agent_id)
+    """KPI values, newest first, with any value of each list. `kpis` are IDs or names; a name that is
+    also an ID is an ID.
+    """
+    statement = select(KpiHistory).where(
+        *match_any((KpiHistory.benchmark_id, benchmark_ids), (KpiHistory.agent_id, agent_ids)),
+        *match_period(KpiHistory.recorded_at, since, until),
     )
-    statement = select(KpiHistory).where(*conditions)
-    if kpi is not None:
-        statement = statement.where(_kpi_condition(session, kpi))
-    if since is not None:
-        statement = statement.where(KpiHistory.recorded_at >= since)
-    if until is not None:
-        statement = statement.where(KpiHistory.recorded_at < until)
+    if kpis:
+        statement = statement.where(or_(*(_kpi_condition(session, kpi) for kpi in kpis)))
     # In the order of the index on the time, which finds the period at once.
     in_period = since is not None or until is not None
     keys = [KpiHistory.recorded_at, KpiHistory.id] if in_period else [KpiHistory.id]

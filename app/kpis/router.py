@@ -10,7 +10,7 @@ from app.core.errors import ErrorItem, Invalid
 from app.core.schemas import Instant, Page
 from app.core.strict_json import escape_pointer_step
 from app.core.web.deps import Res
-from app.core.web.page_parameters import PageParams
+from app.core.web.page_parameters import FilterValues, PageParams
 from app.core.web.routes import Router
 from app.formula import (
     by_reference,
@@ -38,20 +38,22 @@ router = Router(tags=["KPIs"])
 def list_kpi_history(
     res: Res,
     page: PageParams,
-    benchmark_id: Annotated[str | None, Query(alias="benchmarkId")] = None,
-    agent_id: Annotated[str | None, Query(alias="agentId")] = None,
-    kpi: Annotated[str | None, Query(description="ID or name of a KPI.")] = None,
+    benchmark_id: Annotated[FilterValues, Query(alias="benchmarkId")] = [],  # noqa: B006 - never changed
+    agent_id: Annotated[FilterValues, Query(alias="agentId")] = [],  # noqa: B006
+    kpi: Annotated[FilterValues, Query(description="ID or name of a KPI.")] = [],  # noqa: B006
     since: Annotated[Instant | None, Query(alias="from")] = None,
     until: Annotated[Instant | None, Query(alias="to")] = None,
 ) -> Page[KpiValueView]:
-    """List KPI values, newest first, each with the revision of its formula."""
+    """List KPI values, newest first, each with the revision of its formula. A repeated filter lists
+    those with any of its values.
+    """
     with res.db.read() as session:
         rows = queries.list_kpi_history(
             session,
             page,
-            benchmark_id=benchmark_id,
-            agent_id=agent_id,
-            kpi=kpi,
+            benchmark_ids=benchmark_id,
+            agent_ids=agent_id,
+            kpis=kpi,
             since=since,
             until=until,
         )

@@ -63,15 +63,15 @@ class StoredApi:
 
     def _list(self, path: str, page: PageQuery, parameters: dict[str, str]) -> JSON:
         if path == "/alerts":
-            return _document(list_alerts(self._resources, page, run_id=parameters["runId"]))
+            return _document(list_alerts(self._resources, page, run_id=[parameters["runId"]]))
         if path == "/kpi-history":
             return _document(
                 list_kpi_history(
                     self._resources,
                     page,
-                    benchmark_id=parameters["benchmarkId"],
-                    agent_id=parameters["agentId"],
-                    kpi=parameters["kpi"],
+                    benchmark_id=[parameters["benchmarkId"]],
+                    agent_id=[parameters["agentId"]],
+                    kpi=[parameters["kpi"]],
                     until=datetime.fromisoformat(parameters["to"]),
                 )
             )

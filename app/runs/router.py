@@ -13,7 +13,7 @@ from app.comparison.schemas import CategoryValues, Comparison
 from app.core.problem_documents import CONFLICT
 from app.core.schemas import Instant, Page, ShortText
 from app.core.web.deps import Hub, Res
-from app.core.web.page_parameters import PageParams
+from app.core.web.page_parameters import FilterValues, PageParams
 from app.core.web.routes import Router
 from app.core.web.sse import EventSnapshot, stream_events
 from app.kpis.queries import get_kpis_of_run
@@ -52,21 +52,17 @@ SVG = "image/svg+xml"
 # The largest number of runs that the baseline mode MEAN_OF_LAST averages.
 MAX_BASELINE_RUNS = 30
 MAX_JUDGED = 100
-MAX_FILTER_VALUES = 100
 
 RunId = Annotated[str, Path(alias="runId")]
 TraceId = Annotated[str, Path(alias="traceId", description="ID that the source gave the trace.")]
 
 
-Ids = Annotated[list[str], Query(max_length=MAX_FILTER_VALUES)]
-
-
 async def _run_filter(
-    benchmark_id: Annotated[Ids, Query(alias="benchmarkId")] = [],  # noqa: B006 - never changed
-    agent_id: Annotated[Ids, Query(alias="agentId")] = [],  # noqa: B006
+    benchmark_id: Annotated[FilterValues, Query(alias="benchmarkId")] = [],  # noqa: B006 - never changed
+    agent_id: Annotated[FilterValues, Query(alias="agentId")] = [],  # noqa: B006
     status: Annotated[list[RunStatus], Query()] = [],  # noqa: B006
     triggered_by: Annotated[list[TriggerType], Query(alias="triggeredBy")] = [],  # noqa: B006
-    schedule_id: Annotated[Ids, Query(alias="scheduleId")] = [],  # noqa: B006
+    schedule_id: Annotated[FilterValues, Query(alias="scheduleId")] = [],  # noqa: B006
     validity: Annotated[list[Validity], Query()] = [],  # noqa: B006
     verdict: Annotated[list[Verdict], Query()] = [],  # noqa: B006
     text: Annotated[

@@ -223,7 +223,7 @@ def _metric_row(metric: RunMetricAggregate) -> dict[str, Any]:
 
 
 def _alerts(session: Session, run_id: str) -> list[dict[str, Any]]:
-    page = list_events(session, PageQuery(MAX_ALERTS), AlertFilter(run_id=run_id))
+    page = list_events(session, PageQuery(MAX_ALERTS), AlertFilter(run_ids=[run_id]))
     return [_alert(session, event) for event in page.rows]
 
 

@@ -7,6 +7,7 @@ option, without any change here or in the domain's `cli` module.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from keyword import iskeyword
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -76,6 +77,11 @@ def id_argument(noun: str, path: str) -> Any:
     )
 
 
+def _filter_name(key: str) -> str:
+    """The name of the option of a query parameter: no word of Python, such as `from`."""
+    return f"{key}_" if iskeyword(key) else key
+
+
 def id_filter(noun: str, path: str) -> Any:
     """An option of a list command that filters by the ID of another resource."""
     option = typer.Option(
@@ -142,7 +148,9 @@ class Resource:
 
         def run(values: Values) -> None:
             # A flag that is not set is not sent: `false` would filter as well.
-            parameters: dict[str, QueryValue] = {key: values[key] or None for key in filters}
+            parameters: dict[str, QueryValue] = {
+                key: values[_filter_name(key)] or None for key in filters
+            }
             with _open_api() as api:
                 page = api.page(self.path, limit=values["limit"], **parameters)
             print_page(page, columns, values["output"], values["fields"])
@@ -150,7 +158,7 @@ class Resource:
         self._add(
             name,
             run,
-            *(CommandParameter(key, annotation) for key, annotation in filters.items()),
+            *(CommandParameter(_filter_name(key), option) for key, option in filters.items()),
             CommandParameter("limit", Limit, limit),
             CommandParameter("fields", Fields),
             OUTPUT,

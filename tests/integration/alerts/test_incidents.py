@@ -43,6 +43,26 @@ def open_incident(service: Service) -> JSON:
     return incident
 
 
+@pytest.mark.parametrize("path", ["/alerts", "/incidents"])
+def test_list__filters_by_several_values_text_and_time(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker, path: str
+) -> None:
+    create_regressed(name="Quality of nightly runs")
+    complete(*GOOD, 0.57, 0.56)
+    [incident] = benchmark_service.list_items("/incidents")
+
+    def count(**filters: Any) -> int:
+        return len(benchmark_service.list_items(path, **filters))
+
+    assert count() == count(benchmarkId=[incident["benchmarkId"], "another"]) == 1
+    assert count(agentId=["another", "third"]) == 0
+    assert count(text="NIGHTLY RUNS") == 1
+    assert count(text="nothing%") == 0
+    [entry] = benchmark_service.list_items(path)
+    time = entry["createdAt"] if path == "/alerts" else entry["openedAt"]
+    assert (count(**{"from": time}), count(to=time)) == (1, 0)
+
+
 def holds(rows: DatabaseReader) -> list[Any]:
     return [row[0] for row in rows.all("SELECT baseline_hold FROM benchmark_runs ORDER BY seq")]
 
