@@ -150,10 +150,12 @@ def get_run(session: Session, run_id: str, *, for_update: bool = False) -> Bench
     The lock is FOR NO KEY UPDATE: rows that refer to the run, such as those of its shards, can still
     be inserted in parallel.
     """
-    statement = select(BenchmarkRun).where(BenchmarkRun.id == run_id)
     if for_update:
-        statement = statement.with_for_update(key_share=True)
-    run = session.scalars(statement).one_or_none()
+        statement = select(BenchmarkRun).where(BenchmarkRun.id == run_id)
+        run = session.scalars(statement.with_for_update(key_share=True)).one_or_none()
+    else:
+        # Without a statement for a run that the transaction has read already.
+        run = session.get(BenchmarkRun, run_id)
     if run is None:
         raise _not_found(run_id)
     return run
@@ -203,12 +205,6 @@ def _build_list_sql(filter_names: tuple[str, ...], *, after_cursor: bool) -> str
 
 def _list_keys(filter_names: Collection[str]) -> list[KeyedColumnElement[Any]]:
     return _NEWEST_IN_PERIOD if {"since", "until"} & set(filter_names) else _NEWEST
-
-
-def find_shard(session: Session, run_seq: int, shard: int) -> RunShard | None:
-    """The shard, locked until the transaction ends; None when its run was deleted."""
-    statement = select(RunShard).where(RunShard.run_seq == run_seq, RunShard.shard == shard)
-    return session.scalars(statement.with_for_update()).one_or_none()
 
 
 def lock_shards(session: Session, run_seq: int) -> None:

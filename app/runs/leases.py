@@ -6,14 +6,17 @@ Therefore a job can be killed at any point and be repeated by another worker. Ev
 row first and compares its token with the token of the lease.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from app.core.db import Database
 from app.core.errors import Conflict
 from app.jobs.handlers import HOLDS_JOB, JobToken
+from app.metrics.run_value import StoredSummary
 from app.results import queries
 from app.results.models import BenchmarkRun, RunShard
 from app.results.plan import RunPlan
@@ -129,9 +132,23 @@ def require_shard_lease(session: Session, lease: ShardLease) -> None:
         raise RunEnded
 
 
-def lock_leased_shard(session: Session, lease: ShardLease) -> RunShard:
-    """The shard, locked for writing. Raises: `RunEnded` when the lease is void or it is done."""
-    row = queries.find_shard(session, lease.run_seq, lease.shard)
-    if row is None or row.fencing_token != lease.fencing_token or row.done_at is not None:
+def complete_shard(
+    session: Session,
+    lease: ShardLease,
+    now: datetime,
+    summaries: Mapping[str, StoredSummary] | None,
+) -> None:
+    """Mark the shard as done, which locks it. Raises: `RunEnded` when the lease is void or it is done."""
+    completed = (
+        update(RunShard)
+        .where(
+            RunShard.run_seq == lease.run_seq,
+            RunShard.shard == lease.shard,
+            RunShard.fencing_token == lease.fencing_token,
+            RunShard.done_at.is_(None),
+        )
+        .values(done_at=now, summaries=dict(summaries) if summaries else None)
+        .returning(RunShard.shard)
+    )
+    if session.scalar(completed) is None:
         raise RunEnded
-    return row

@@ -25,8 +25,8 @@ from app.runs.leases import (
     RunEnded,
     RunLease,
     ShardLease,
+    complete_shard,
     lock_leased_run,
-    lock_leased_shard,
 )
 from app.traces.queries import has_attribute
 from app.traces.registry import CollectionFailed
@@ -92,17 +92,35 @@ def create_shards(
 
     Raises: `CollectionFailed` when there is no trace to score.
     """
-    run = lock_leased_run(session, lease)
-    # A repeated job: its worker died after the commit.
-    if run.shards_total is not None:
-        return
     if not ranges:
         raise CollectionFailed(_no_traces(lease.plan), code="NO_TRACES")
+    # Positions begin at 0, so the last one tells the number of traces.
+    traces = ranges[-1].last + 1
+    planned = (
+        update(BenchmarkRun)
+        .where(
+            BenchmarkRun.id == lease.run_id,
+            BenchmarkRun.status == RunStatus.RUNNING,
+            BenchmarkRun.fencing_token == lease.fencing_token,
+            BenchmarkRun.shards_total.is_(None),
+        )
+        .values(
+            traces_total=traces,
+            traces_collected=traces,
+            shards_total=len(ranges),
+            fingerprint=fingerprint,
+        )
+        .returning(BenchmarkRun.seq)
+    )
+    if session.scalar(planned) is None:
+        # Raises, unless the job is repeated because its worker died after the commit.
+        lock_leased_run(session, lease)
+        return
     session.execute(
         insert(RunShard),
         [
             {
-                "run_seq": run.seq,
+                "run_seq": lease.run_seq,
                 "shard": shard,
                 "first": shard_range.first,
                 "last": shard_range.last,
@@ -110,15 +128,10 @@ def create_shards(
             for shard, shard_range in enumerate(ranges)
         ],
     )
-    # Positions begin at 0, so the last one tells the number of traces.
-    run.traces_total = run.traces_collected = ranges[-1].last + 1
-    run.shards_total = len(ranges)
-    run.fingerprint = fingerprint
     # Rows and jobs become visible with the same commit: no worker can look for a missing shard.
-    session.flush()
-    later_shards = [{"run_id": run.id, "shard": shard} for shard in range(1, run.shards_total)]
+    later_shards = [{"run_id": lease.run_id, "shard": shard} for shard in range(1, len(ranges))]
     enqueue_many(session, SCORE_JOB, later_shards)
-    start_next(session, SCORE_JOB, run_id=run.id, shard=0)
+    start_next(session, SCORE_JOB, run_id=lease.run_id, shard=0)
 
 
 def store_shard(
@@ -138,10 +151,8 @@ def store_shard(
     """
     # The shard is locked before the run, here and in `retention._lock_ended`; the other order could
     # deadlock.
-    row = lock_leased_shard(session, lease)
+    complete_shard(session, lease, now, summaries)
     copy_encoded_rows(session, "trace_results", RESULT_COLUMNS, _result_rows(lease, measured))
-    row.done_at, row.summaries = now, dict(summaries) if summaries else None
-    session.flush()
     # The run is updated in the same transaction without having been locked before: shards that are
     # stored at the same time only wait here, and exactly one of them sees the last count.
     progress = session.execute(

@@ -7,8 +7,8 @@ from tests.support.service import Service
 from tests.support.statement_log import StatementLog, logged_statements
 from tests.support.stored import varied_pairs
 
-# A limit against growth, without those that begin and end transactions; 75 were counted on a busy machine.
-STATEMENTS_PER_RUN = 80
+# A limit against growth, without those that begin and end transactions; 70 were counted on a busy machine.
+STATEMENTS_PER_RUN = 75
 TRACES = 50
 
 
