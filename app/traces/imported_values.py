@@ -12,11 +12,15 @@ from app.traces.types import TraceOutcome
 
 _READABLE_CHARS: Final = 80
 _DIGEST_CHARS: Final = 12
-# What a model's provider, the network or a rate limit causes; the agent is not responsible.
+# What a model's provider, the network or a rate limit causes; the agent is not responsible. Messages
+# and names of exceptions, among them the time-outs of HTTP clients and of the SDKs of providers.
 _INFRASTRUCTURE: Final = re.compile(
-    r"rate.?limit|too many requests|overloaded|quota|insufficient.credits|connection|network"
+    r"rate.?limit|too many requests|throttl|overloaded|quota|resource.?exhausted|insufficient.credits"
+    r"|connection|network"
     r"|ECONN|ENOTFOUND|getaddrinfo|unauthorized|authentication|api.?key"
-    r"|\b(?:401|402|403|408|429|5\d\d)\b|service unavailable|bad gateway|internal server error",
+    r"|\b(?:401|402|403|408|429|5\d\d)\b|service.?unavailable|bad.?gateway|internal.?server.?error"
+    r"|api.?timeout|request timed out(?:\.| or interrupted)"
+    r"|\b(?:read|write|connect|pool)(?: operation)?.?timed?.?out",
     re.IGNORECASE,
 )
 _TIMEOUT: Final = re.compile(r"time.?out|timed out", re.IGNORECASE)
@@ -64,8 +68,8 @@ class TrialCounter:
 def outcome_of_error(message: str) -> TraceOutcome:
     """The outcome of a result that ended with an error message.
 
-    Errors of the provider and the network are `infra_error`, all others `agent_error`: a result
-    file does not say who is responsible.
+    Errors of the provider and the network are `infra_error`, other time-outs `timeout`, all others
+    `agent_error`: a result does not say who is responsible.
     """
     if _INFRASTRUCTURE.search(message):
         return TraceOutcome.INFRA_ERROR

@@ -212,7 +212,7 @@ def fill_langfuse_window(
             started=NOW + timedelta(seconds=number),
             question=line.get("input"),
             answer=line.get("output"),
-            failed="error" in line,
+            failure="the tool broke" if "error" in line else None,
             texts_on_calls=not has_texts,
             calls=2 if has_texts else 0,
             session_id=line.get("itemId"),

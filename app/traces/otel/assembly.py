@@ -11,6 +11,7 @@ from app.harness.transcript import (
     TranscriptStep,
     TranscriptToolCall,
 )
+from app.traces.imported_values import outcome_of_error
 from app.traces.ndjson import MAX_TRIAL
 from app.traces.otel.facts import FactReader, ItemKey, merge_facts
 from app.traces.otel.messages import RequestedCall, canonical_text
@@ -43,24 +44,6 @@ _TRANSCRIPT_ROLES: Final[Mapping[str, Literal["system", "user"]]] = {
     "user": "user",
     "human": "user",
 }
-
-# Errors of a model server that say nothing about the agent.
-INFRA_ERRORS: Final = frozenset(
-    {
-        "RateLimitError",
-        "APIConnectionError",
-        "APITimeoutError",
-        "InternalServerError",
-        "ServiceUnavailableError",
-        "OverloadedError",
-        "429",
-        "500",
-        "502",
-        "503",
-        "504",
-        "529",
-    }
-)
 
 
 def assemble_trace(spans: Sequence[Span]) -> Trace:
@@ -227,9 +210,9 @@ def _find_output(root: SpanReading, chats: Sequence[_ReadSpan]) -> str | None:
 def _find_outcome(root: Span, error: str | None) -> TraceOutcome:
     if error is None:
         return TraceOutcome.SCORED
-    if find_error_type(root) in INFRA_ERRORS:
-        return TraceOutcome.INFRA_ERROR
-    return TraceOutcome.AGENT_ERROR
+    # The last line only: the numbers of a traceback would be read as statuses of HTTP.
+    last_line = error.strip().rpartition("\n")[2]
+    return outcome_of_error(f"{find_error_type(root) or ''}: {last_line}")
 
 
 def _find_expected_output(root: Span, spans: Sequence[Span]) -> str | None:

@@ -161,6 +161,14 @@ def test_source__failed_task_is_an_agent_error(langfuse: FakeLangfuse) -> None:
     assert (failed.output, failed.error) == (None, "the agent gave up")
 
 
+def test_source__error_of_a_model_provider_is_none_of_the_agent(langfuse: FakeLangfuse) -> None:
+    message = "Error code: 429 - rate limit reached"
+    langfuse.experiment(items=2, errors={1}, failure=message)
+    failed = collect_all(langfuse).by_item["dataset-1-1"]
+    assert failed.outcome is TraceOutcome.INFRA_ERROR
+    assert (failed.output, failed.error) == (None, message)
+
+
 @pytest.mark.parametrize("nothing", [None, ""])
 def test_source__task_without_output_answered_nothing(
     langfuse: FakeLangfuse, nothing: str | None

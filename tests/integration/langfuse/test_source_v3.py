@@ -94,6 +94,14 @@ def test_v3__failed_task_is_an_agent_error(langfuse_v3: FakeLangfuse) -> None:
     assert (failed.output, failed.error) == (None, "the agent gave up")
 
 
+def test_v3__error_of_a_model_provider_is_none_of_the_agent(langfuse_v3: FakeLangfuse) -> None:
+    message = "Error code: 429 - rate limit reached"
+    langfuse_v3.experiment(items=2, errors={1}, failure=message)
+    failed = collect_all(langfuse_v3).by_item["dataset-1-1"]
+    assert failed.outcome is TraceOutcome.INFRA_ERROR
+    assert (failed.output, failed.error) == (None, message)
+
+
 def test_v3__item_deleted_after_the_run_keeps_its_expected_output(
     langfuse_v3: FakeLangfuse,
 ) -> None:

@@ -172,14 +172,19 @@ def test_window__item_key_names_the_items(server: FakeLangfuse) -> None:
     assert {trace.item_id for trace in traces} == {long_key}
 
 
-def test_window__failed_root_is_an_agent_error(server: FakeLangfuse) -> None:
-    server.production_trace(1, failed=True)
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        ("the tool broke", TraceOutcome.AGENT_ERROR),
+        ("Error code: 503 - the model is overloaded", TraceOutcome.INFRA_ERROR),
+    ],
+)
+def test_window__failed_root_is_an_error_of_the_agent_or_of_a_server(
+    server: FakeLangfuse, error: str, outcome: TraceOutcome
+) -> None:
+    server.production_trace(1, failure=error)
     [trace] = collect_all(server, **window()).traces
-    assert (trace.outcome, trace.output, trace.error) == (
-        TraceOutcome.AGENT_ERROR,
-        None,
-        "the tool broke",
-    )
+    assert (trace.outcome, trace.output, trace.error) == (outcome, None, error)
 
 
 def test_window__texts_of_the_calls_replace_missing_ones(server: FakeLangfuse) -> None:

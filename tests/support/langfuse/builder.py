@@ -80,12 +80,13 @@ class FakeLangfuse:
         metadata: dict[str, Any] | None = None,
         description: str | None = None,
         first_item: int = 0,
+        failure: str = "the agent gave up",
     ) -> Experiment:
         """Add a finished run over a dataset, which is created if it is missing.
 
         Items are numbered from the oldest. `calls_per_item` generations and `tools_per_item`
         tools lie under the task, one span deeper when `nested`; `judged` adds an evaluator with a
-        costly call beside the task. `errors` are numbers of items whose task raised; `input_of`
+        costly call beside the task. `errors` are numbers of items whose task raised `failure`; `input_of`
         and `expected_of` get the number of the dataset item, `output_of` that of the row, and
         None is a missing output. `linked_by` is `otel` (SDK 5) or `run_items` (older harnesses).
         See `Experiment` for the rest.
@@ -117,6 +118,7 @@ class FakeLangfuse:
             metadata=metadata or {},
             description=description,
             first_item=first_item,
+            failure=failure,
         )
         self.store.experiments.append(experiment)
         return experiment
@@ -129,7 +131,7 @@ class FakeLangfuse:
         question: str | None = None,
         answer: str | None = None,
         calls: int = 1,
-        failed: bool = False,
+        failure: str | None = None,
         texts_on_calls: bool = False,
         metadata: dict[str, Any] | None = None,
         scores: dict[str, float | str] | None = None,
@@ -151,8 +153,8 @@ class FakeLangfuse:
             name="agent",
             start=started,
             end=started + timedelta(seconds=2),
-            level="ERROR" if failed else "DEFAULT",
-            status_message="the tool broke" if failed else None,
+            level="ERROR" if failure else "DEFAULT",
+            status_message=failure,
             input=None if texts_on_calls else question,
             output=None if texts_on_calls else answer,
             metadata={name: json.dumps(value) for name, value in (metadata or {}).items()},

@@ -10,7 +10,6 @@ from tests.support.langfuse.pagination import NewestFirst
 from tests.support.langfuse.records import Key, Membership, Observation, Score
 
 PACE: Final = timedelta(seconds=5)
-_FAILURE: Final = "the agent gave up"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +112,7 @@ class Experiment:
     metadata: dict[str, Any]
     description: str | None
     first_item: int = 0
+    failure: str = "the agent gave up"
     looks: int = 0
     visible_count: int = field(init=False)
     raw_metadata: dict[str, str] = field(init=False)
@@ -237,7 +237,7 @@ class Experiment:
             start=begins,
             end=begins + self._paced(span.lasts),
             level="ERROR" if failed and shows else "DEFAULT",
-            status_message=_FAILURE if failed and shows else None,
+            status_message=self.failure if failed and shows else None,
             environment="sdk-experiment",
             input=raw_text(self.input_of(self.item_number(number))) if shows else None,
             output=self._output(number) if shows else "",
@@ -255,7 +255,7 @@ class Experiment:
 
     def _output(self, number: int) -> str:
         if number in self.errors:
-            return f"Error: {_FAILURE}"
+            return f"Error: {self.failure}"
         return raw_text(self.output_of(number)) or ""
 
     def _metadata(self, number: int) -> dict[str, str]:

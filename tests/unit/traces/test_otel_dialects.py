@@ -199,8 +199,25 @@ def test_error__of_a_call_that_the_agent_handled_is_none_of_the_trace() -> None:
     assert (handled.outcome, handled.output) == (TraceOutcome.SCORED, "Rome")
     ended = assemble(span("agent", span_id="1", failed="it broke"), failed)
     assert (ended.outcome, ended.error) == (TraceOutcome.AGENT_ERROR, "it broke")
-    limited = span("agent", span_id="1", failed="too many", error__type="RateLimitError")
-    assert assemble(limited, failed).outcome is TraceOutcome.INFRA_ERROR
+
+
+@pytest.mark.parametrize(
+    ("message", "error_type", "outcome"),
+    [
+        ("too many", "openai.RateLimitError", TraceOutcome.INFRA_ERROR),
+        ("it took too long", "openai.APITimeoutError", TraceOutcome.INFRA_ERROR),
+        ("it took too long", "httpx.ReadTimeout", TraceOutcome.INFRA_ERROR),
+        ("upstream", "InternalServerError", TraceOutcome.INFRA_ERROR),
+        # pydantic-ai raises an exception of its own for every status.
+        ("status_code: 429, model_name: small", "ModelHTTPError", TraceOutcome.INFRA_ERROR),
+        ("status_code: 400, model_name: small", "ModelHTTPError", TraceOutcome.AGENT_ERROR),
+        ("Traceback:\n  line 503, in run\nKeyError: 'x'", "KeyError", TraceOutcome.AGENT_ERROR),
+    ],
+)
+def test_error__of_a_model_server_is_none_of_the_agent(
+    message: str, error_type: str, outcome: TraceOutcome
+) -> None:
+    assert assemble(span(failed=message, error__type=error_type)).outcome is outcome
 
 
 class RecordedTrace(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from app.traces.imported_values import outcome_of_error
 from app.traces.production import item_id_of
 from app.traces.sources.langfuse.attributes import parse_fields, parse_metadata
 from app.traces.sources.langfuse.json_fields import (
@@ -106,21 +107,22 @@ def map_row(
 ) -> Trace:
     """Map a row of `/experiment-items` to a trace.
 
-    A task that raised an exception is an agent error; its output is the error and not an answer.
+    A task that raised an exception has an error, which decides the outcome, and no answer.
     """
     output = normalize_raw_text(row.get("output"))
     failed = row.get("level") == "ERROR"
+    error = error_text(output) if failed else None
     metadata = get_object(row, "metadata")
     scores = [*(row.get("scores") or ()), *late_scores]
     return Trace(
         trace_id=task.trace_id,
         item_id=get_text(row, "experimentItemId") or task.trace_id,
         trial=parse_trial(metadata),
-        outcome=TraceOutcome.AGENT_ERROR if failed else TraceOutcome.SCORED,
+        outcome=_outcome(error),
         input=normalize_raw_text(row.get("input")),
         expected_output=normalize_raw_text(row.get("expectedOutput")),
         output=None if failed else _answer(output, task),
-        error=error_text(output) if failed else None,
+        error=error,
         # Writers put tags on the row, into its metadata, or on the calls.
         tags=first_tags(row.get("tags"), metadata.get("tags")) or usage.tags,
         # Later ones win: the fields of the trace, then the item, then what the writer added.
@@ -155,16 +157,17 @@ def map_root(
     task = parse_task(root)
     input_text, output = texts
     failed, metadata = root.get("level") == "ERROR", get_object(root, "metadata")
+    error = error_text(get_text(root, "statusMessage") or output) if failed else None
     name = get_text(root, "traceName") or get_text(root, "name")
     is_recorded = input_text is not None or output is not None
     trace = Trace(
         trace_id=task.trace_id,
         item_id=task.trace_id,
-        outcome=TraceOutcome.AGENT_ERROR if failed else TraceOutcome.SCORED,
+        outcome=_outcome(error),
         input=input_text,
         # Without any text the writer records none, which is no empty answer.
         output=None if failed or not is_recorded else _answer(output, task),
-        error=error_text(get_text(root, "statusMessage") or output) if failed else None,
+        error=error,
         tags=first_tags(root.get("tags"), metadata.get("tags")) or usage.tags,
         attributes=parse_metadata(metadata)
         | ({"name": name} if name else {})
@@ -192,6 +195,7 @@ def map_trace(
     task = _find_task(item, spans)
     task_row = next((row for row in rows if task is not None and row.get("id") == task.id), {})
     output, failed = _task_text(task_row, trace, "output"), task_row.get("level") == "ERROR"
+    error = error_text(get_text(task_row, "statusMessage") or output) if failed else None
     usage = sum_usage(_select_agent_calls(task, spans))
     tags = first_tags(trace.get("tags"))
     scores = [*bundle.scores.get(item.trace_id, ()), *(trace.get("scores") or ())]
@@ -200,11 +204,11 @@ def map_trace(
         trace_id=item.trace_id,
         item_id=item.item_id,
         trial=parse_trial(get_object(trace, "metadata")),
-        outcome=TraceOutcome.AGENT_ERROR if failed else TraceOutcome.SCORED,
+        outcome=_outcome(error),
         input=_task_text(task_row, trace, "input"),
         expected_output=normalize_json_value((dataset_item or {}).get("expectedOutput")),
         output=None if failed else _answer(output, task),
-        error=error_text(get_text(task_row, "statusMessage") or output) if failed else None,
+        error=error,
         tags=tags if dataset_item is not None else (*tags, TAG_EXPECTED_OUTPUT_GONE),
         attributes=parse_metadata(get_object(trace, "metadata"))
         | parse_metadata(get_object(dataset_item or {}, "metadata"))
@@ -230,6 +234,11 @@ def select_texts(
         first_input = input_text if first_input is None else first_input
         last_output = last_output if output is None else output
     return first_input, last_output
+
+
+def _outcome(error: str | None) -> TraceOutcome:
+    """Of a failed task by its error: an outage of a provider is no failure of the agent."""
+    return TraceOutcome.SCORED if error is None else outcome_of_error(error)
 
 
 def _answer(output: str | None, task: TaskSpan | None) -> str | None:

@@ -37,7 +37,7 @@ from app.traces.sources.langfuse.v3_requests import (
     fetch_bundle,
     has_no_texts,
 )
-from app.traces.types import Trace, TraceOutcome
+from app.traces.types import Trace
 
 # The environment that SDKs give to runs of experiments.
 EXPERIMENT_ENVIRONMENT: Final = "sdk-experiment"
@@ -161,7 +161,7 @@ class V3Window:
             input_text, output = select_texts(
                 _texts_of_calls(bundle.observations.get(trace_id, ()))
             )
-            failed = trace.outcome is TraceOutcome.AGENT_ERROR
+            failed = trace.error is not None
             # Without any text the writer records none, which is no empty answer.
             trace = replace(trace, input=input_text, output=None if failed else output)
         name = get_text(bundle.traces[trace_id], "name")
