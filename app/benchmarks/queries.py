@@ -9,6 +9,7 @@ from app.agents.models import Agent
 from app.benchmarks.models import Benchmark, BenchmarkAgent, KpiDefinition
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
+from app.traces.production import ProductionTraces
 
 
 class BenchmarkNotFound(NotFound):
@@ -30,6 +31,11 @@ def get_benchmark(session: Session, benchmark_id: str, *, for_update: bool = Fal
             f"the benchmark {benchmark_id!r} does not exist; GET /api/v1/benchmarks lists all benchmarks"
         )
     return benchmark
+
+
+def find_production(session: Session, benchmark_id: str) -> ProductionTraces | None:
+    """The production traces that a benchmark reads; None for another one, or one that does not exist."""
+    return session.scalar(select(Benchmark.production).where(Benchmark.id == benchmark_id))
 
 
 def lock_against_edits(session: Session, benchmark_id: str) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.access.audit import AuditActor, AuditResource, record_action
+from app.benchmarks.queries import find_production
 from app.core.batch_delete import delete_batch
 from app.core.errors import AppError, Conflict, Invalid, Unavailable
 from app.jobs.handlers import describe_error
@@ -32,6 +33,7 @@ from app.schedules.rules import (
     TickPlan,
 )
 from app.schedules.service import disable, timing_error_message, timing_of
+from app.traces.production import TraceWindow
 
 # More than a year: a yearly schedule still shows its previous instant.
 FIRES_RETENTION = timedelta(days=400)
@@ -236,6 +238,7 @@ def start_fire(
                 trigger=TriggerType(fire.triggered_by),
                 schedule_id=schedule.id,
                 run_name=source_run.selector if source_run else None,
+                window=_due_window(session, plan.benchmark_id, fire.due_at),
             )
     except Unavailable:
         raise
@@ -254,6 +257,16 @@ def start_fire(
     fire.status, fire.run_id = FireStatus.STARTED, run.id
     schedule.last_run_at = now
     session.flush()
+
+
+def _due_window(session: Session, benchmark_id: str, due_at: datetime) -> TraceWindow | None:
+    """The window of production traces of a due instant; None for a benchmark that reads a run.
+
+    It ends with the instant and not with the start of its run: late runs leave no trace out between two
+    instants and read none twice, and each missed instant reads its own window.
+    """
+    production = find_production(session, benchmark_id)
+    return None if production is None else production.frozen(None, due_at).exact_window
 
 
 def skip_fire(session: Session, seq: int, reason: FireSkipReason) -> None:
