@@ -20,6 +20,7 @@ from app.traces.otel.span_reader import (
     SpanReading,
     ToolReading,
     find_error_type,
+    hides_output,
     read_error,
     read_kind,
     read_span,
@@ -141,7 +142,10 @@ def _assemble(tree: _SpanTree, root: Span, spans: Sequence[Span]) -> Trace:
         for call in message.tool_calls
     ]
     input_text, output_text = _find_input(root_reading, chats), _find_output(root_reading, chats)
-    is_recorded = input_text is not None or output_text is not None
+    is_hidden = output_text is None and any(
+        map(hides_output, (root, *(chat.span for chat in chats)))
+    )
+    is_recorded = not is_hidden and (input_text is not None or output_text is not None)
     error = read_error(root)
     facts = merge_facts(tree.facts[span.span_id].facts for span in _root_first(root, agent_spans))
     return Trace(

@@ -175,6 +175,11 @@ def read_span(span: Span) -> SpanReading:
     )
 
 
+def hides_output(span: Span) -> bool:
+    """Whether the writer replaced the output, as OpenInference does with OPENINFERENCE_HIDE_OUTPUTS."""
+    return any(span.attributes.get(name) == REDACTED for name in _LAST_VALUES["output"])
+
+
 def read_kind(span: Span) -> SpanKind:
     """The kind of a span, by the first attribute that says so."""
     for name, kinds in _KINDS.items():

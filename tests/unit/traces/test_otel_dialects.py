@@ -220,6 +220,13 @@ def test_error__of_a_model_server_is_none_of_the_agent(
     assert assemble(span(failed=message, error__type=error_type)).outcome is outcome
 
 
+def test_output__that_is_hidden_is_no_empty_answer() -> None:
+    hidden = assemble(span(input__value=QUESTION, output__value="__REDACTED__"))
+    assert (hidden.input, hidden.output, hidden.tags) == (QUESTION, None, ("content-not-recorded",))
+    silent = assemble(span(input__value=QUESTION))
+    assert (silent.output, silent.tags) == ("", ())
+
+
 class RecordedTrace(NamedTuple):
     """What a library recorded of an agent that asks about the weather and then streams a greeting."""
 
