@@ -14,11 +14,15 @@ _READABLE_CHARS: Final = 80
 _DIGEST_CHARS: Final = 12
 # What a model's provider, the network or a rate limit causes; the agent is not responsible. Messages
 # and names of exceptions, among them the time-outs of HTTP clients and of the SDKs of providers.
+_STATUS: Final = r"(?:40[1238]|429|50[0-478]|52\d|530)\b"
 _INFRASTRUCTURE: Final = re.compile(
     r"rate.?limit|too many requests|throttl|overloaded|quota|resource.?exhausted|insufficient.credits"
     r"|connection|network"
     r"|ECONN|ENOTFOUND|getaddrinfo|unauthorized|authentication|api.?key"
-    r"|\b(?:401|402|403|408|429|5\d\d)\b|service.?unavailable|bad.?gateway|internal.?server.?error"
+    # A number alone may be one of the agent's own: "ValueError: expected 503 tokens".
+    rf"|(?:status|code|error|exception|https?(?:/[\d.]+)?)[\W_]{{0,4}}{_STATUS}"
+    rf"|^\W{{0,4}}{_STATUS}(?=\W*$|\W*[\]:({{-]|\s+(?-i:[A-Z]))"
+    r"|service.?unavailable|bad.?gateway|internal.?server.?error"
     r"|api.?timeout|request timed out(?:\.| or interrupted)"
     r"|\b(?:read|write|connect|pool)(?: operation)?.?timed?.?out",
     re.IGNORECASE,
