@@ -59,6 +59,7 @@ _TRUTH: Final = {
 _BLANKS: Final = frozenset({"", "nan", "none", "null", "n/a", "<na>"})
 # Columns of numbers that are no scores.
 _COUNTERS: Final = frozenset({"index", "row", "rowid", "unnamed0", "seed", "timestamp", "column1"})
+MAX_LISTED: Final = 12
 _SEPARATORS: Final = re.compile(r"[^a-z0-9]")
 
 
@@ -128,7 +129,7 @@ def choose_columns(rows: Sequence[Mapping[str, Any]], mapping: Mapping[str, str]
         if column and not any(has_cell(row, column) for row in rows):
             raise InvalidMapping(
                 f"the table has no column {column!r} for {name}.{suggest_names(column, columns)}"
-                f" Columns: {', '.join(columns)}."
+                f" Columns: {list_columns(columns)}."
             )
     by_field = {name: column for name, column in mapping.items() if column}
     free = [column for column in columns if column not in by_field.values()]
@@ -153,6 +154,12 @@ def choose_columns(rows: Sequence[Mapping[str, Any]], mapping: Mapping[str, str]
         notes=[*notes.values()],
         noted_columns=[*notes],
     )
+
+
+def list_columns(names: Sequence[str]) -> str:
+    """The first names, and how many more there are: a table can have a thousand columns."""
+    more = len(names) - MAX_LISTED
+    return ", ".join(names[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def has_cell(row: Mapping[str, Any], column: str) -> bool:

@@ -23,6 +23,7 @@ from app.traces.table_columns import (
     cell_of,
     choose_columns,
     is_blank,
+    list_columns,
 )
 from app.traces.types import Trace, TraceOutcome
 
@@ -224,7 +225,7 @@ def _require_content(file: ImportFile, columns: TableColumns, sample: list[Table
     names = list(dict.fromkeys(name for row in sample for name in row.cells))
     raise InvalidImport(
         f"{file.name}: {sample[0].position}: no column holds the output of the agent; its columns are"
-        f" {', '.join(names)}. Name the column: --map output=COLUMN"
+        f" {list_columns(names)}. Name the column: --map output=COLUMN"
     )
 
 

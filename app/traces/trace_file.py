@@ -16,6 +16,7 @@ from app.traces.importer_registry import (
     load_importers,
 )
 from app.traces.ndjson import format_trace_line
+from app.traces.table_columns import list_columns
 from app.traces.types import Trace
 
 TRACES: Final = "traces"
@@ -58,6 +59,7 @@ class TraceReader:
         """
         with open_import(path) as file:
             name, importer = find_importer(file, self._format_name)
+            file.require_rows()
             imported = importer.read(file, self._mapping)
             self._announce_once(file, name, importer.summary, imported)
             yield self._read(file, imported)
@@ -109,7 +111,7 @@ class TraceReader:
     ) -> None:
         if name == TRACES:
             return
-        columns = ", ".join(f"{field}={column}" for field, column in imported.columns.items())
+        columns = list_columns([f"{field}={column}" for field, column in imported.columns.items()])
         self._announce_line(f"{file.name}: {summary}{f'; {columns}' if columns else ''}")
         for note in imported.notes:
             self._announce_line(f"{file.name}: {note}")

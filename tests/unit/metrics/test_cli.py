@@ -161,7 +161,7 @@ def test_file__without_traces_exits_2_with_no_output(tmp_path: Path) -> None:
     empty.write_text("\n\n", encoding="utf-8")
     result = run(empty)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "has no traces" in result.stderr
+    assert "empty.jsonl: the file is empty; expected" in result.stderr
 
 
 def test_file__missing_exits_2(tmp_path: Path) -> None:

@@ -110,7 +110,10 @@ def test_compare__files_without_common_items_name_the_remedy(folder: Path) -> No
     ("arguments", "code", "message"),
     [
         (("last-week.csv", "none.csv"), 2, "none.csv: No such file"),
-        (("last-week.csv", "empty.csv"), 2, "empty.csv has no results"),
+        (("last-week.csv", "empty.csv"), 2, "empty.csv: the file is empty; expected results"),
+        (("last-week.csv", "header.csv"), 2, "header.csv: line 1 is the header, and no row"),
+        (("last-week.csv", "none.json"), 2, "none.json has no results"),
+        (("last-week.csv", "wide.csv"), 65, "c10, c11 and 988 more. Name the column"),
         (("last-week.csv", "today.csv", "--map", "output=reply"), 2, "has no column 'reply'"),
         (("last-week.csv", "today.csv", "--html", "today.csv"), 2, "is an input file"),
         (("last-week.csv", "today.csv", "--input-format", "xlsx"), 66, "Known: "),
@@ -120,7 +123,11 @@ def test_compare__files_without_common_items_name_the_remedy(folder: Path) -> No
 def test_compare__errors_say_what_to_do(
     folder: Path, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
-    (folder / "empty.csv").write_text("id,gold,answer\n")
+    (folder / "empty.csv").write_text("")
+    (folder / "header.csv").write_text("id,gold,answer\n")
+    (folder / "none.json").write_text("[]")
+    names = ",".join(f"c{number}" for number in range(1_000))
+    (folder / "wide.csv").write_text(f"{names}\n{names}\n")
     (folder / "broken.csv").write_text("id,gold,answer\n1,x,x\n2\n")
     result = run(*arguments)
     assert (result.exit_code, message in result.stderr) == (code, True), result.stderr
