@@ -68,6 +68,17 @@ class TrialCounter:
         self._counts[item] += 1
         return trial
 
+    def describe(self) -> str | None:
+        """How many items have several trials, such as `37 items, 2 trials each`; None without any."""
+        repeated = [count for count in self._counts.values() if count > 1]
+        if not repeated:
+            return None
+        fewest, most = min(repeated), max(repeated)
+        if len(repeated) == 1:
+            return f"1 item with {most} trials"
+        trials = f"{most}" if fewest == most else f"{fewest} to {most}"
+        return f"{len(repeated)} items, {trials} trials each"
+
 
 def outcome_of_error(message: str) -> TraceOutcome:
     """The outcome of a result that ended with an error message.

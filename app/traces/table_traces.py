@@ -68,6 +68,9 @@ def _iter_traces(
     for row in rows:
         ignored.check(row.cells)
         yield reader.read(row)
+    trials = reader.describe_trials()
+    if trials is not None:
+        notes.append(f"rows of the same item are its trials: {trials}")
     if len(ignored.names) > noted_count:
         later = ", ".join(ignored.names[noted_count:])
         notes.append(f"columns {NOTHING_READS}, after the first {SAMPLED_ROWS} rows: {later}")
@@ -107,6 +110,10 @@ class _RowReader:
             latency_ms=self._latency(row),
             scores=self._all_scores(row),
         )
+
+    def describe_trials(self) -> str | None:
+        """The trials among the rows so far, unless a column names them; None without any."""
+        return None if "trial" in self._columns else self._trials.describe()
 
     def _cell(self, row: TableRow, name: str) -> Any:
         column = self._columns.get(name)

@@ -302,3 +302,22 @@ def test_columns__that_nothing_reads_are_named(tmp_path: Path) -> None:
         "columns that nothing reads: note, seed",
         "columns that nothing reads, after the first 100 rows: late",
     ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "trials"),
+    [
+        ("a,x\na,y\nb,z\n", "1 item with 2 trials"),
+        ("a,x\na,y\nb,z\nb,z\nc,x\n", "2 items, 2 trials each"),
+        ("a,x\na,y\na,z\nb,z\nb,x\n", "2 items, 2 to 3 trials each"),
+    ],
+)
+def test_rows_of_the_same_item__are_counted_as_its_trials(
+    tmp_path: Path, rows: str, trials: str
+) -> None:
+    path = tmp_path / "repeated.csv"
+    path.write_text(f"id,output\n{rows}")
+    lines: list[str] = []
+    with TraceReader(lines.append, lambda _: None, mapping={}).open(path) as traces:
+        list(traces)
+    assert f"{path}: rows of the same item are its trials: {trials}" in lines
