@@ -17,6 +17,7 @@ from app.core.console.api_client import (
 )
 from app.core.console.service_address import find_service
 from app.core.http.client import own_service_client
+from app.core.parameter_names import python_parameters
 from app.gate.rules import GateTerms
 from app.gate.stored_gate import gate_run
 from app.reporting.comparison_page import ComparedFiles
@@ -112,6 +113,7 @@ class Client:
         """Create a benchmark, with the body of `POST /benchmarks`."""
         return _parse(BenchmarkView, self.post("/benchmarks", dict(body)))
 
+    @python_parameters()
     def upload(
         self,
         results: Results,

@@ -7,6 +7,7 @@ traces, or a data frame of pandas.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from app.core.parameter_names import python_parameters
 from app.gate.file_gate import gate_files, select_gated
 from app.gate.rules import GateTerms
 from app.metrics.aggregate import reason_name
@@ -26,6 +27,7 @@ from mosaico.results import GateReport, ResultComparison, ScoredRow, Scores
 __all__ = ("Metrics", "Results", "compare", "gate", "score")
 
 
+@python_parameters()
 def score(
     results: Results,
     *,
@@ -71,6 +73,7 @@ def score(
     )
 
 
+@python_parameters()
 def compare(
     base: Results,
     candidate: Results,
@@ -96,6 +99,7 @@ def compare(
     )
 
 
+@python_parameters()
 def gate(
     candidate: Results,
     *,

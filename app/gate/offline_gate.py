@@ -13,6 +13,7 @@ from app.comparison.item_matrix import ItemMatrix, ItemRow, LabelCounts, matrix_
 from app.comparison.pair_comparison import ComparisonSide, RunPair
 from app.comparison.schemas import ComparedRun
 from app.core.errors import Invalid
+from app.core.parameter_names import parameter_name
 from app.formula import compile_formula
 from app.gate.rules import NothingToGate
 from app.kpis.evaluate import PlannedKpi, evaluate_kpis
@@ -129,7 +130,9 @@ def select_metrics(
     """
     named = {} if metrics is None else parse_metrics(metrics)
     if metrics is not None and not named:
-        raise NothingToGate("--metrics is empty; leave it out to judge one primary metric")
+        raise NothingToGate(
+            f"{parameter_name('--metrics')} is empty; leave it out to judge one primary metric"
+        )
     columns = {name: provider_for(ref).spec.key for name, ref in named.items()}
     requested = [columns[name] for name in named if name not in kpis]
     refs = {columns[name]: ref for name, ref in named.items()}

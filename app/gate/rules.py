@@ -8,6 +8,7 @@ from app.comparison.change_text import format_limit
 from app.comparison.schemas import Comparison
 from app.comparison.verdict_text import NOT_COMPARABLE
 from app.core.errors import AppError
+from app.core.parameter_names import parameter_name
 from app.gate.reasons import (
     describe_drop,
     describe_missing,
@@ -249,9 +250,10 @@ def _figures(verdicts: Mapping[str, ValueVerdict], judged: Sequence[str]) -> lis
 def _choice(comparison: Comparison, judged: Sequence[str]) -> str | None:
     """Why these are judged, when nobody named any."""
     if judged == [comparison.primary_metric]:
+        names = [parameter_name(option) for option in ("--metrics", "--kpi", "--max-drop")]
         return (
             f"{judged[0]} is the primary metric of these runs and decides; name others with"
-            " --metrics, --kpi or --max-drop"
+            f" {', '.join(names[:-1])} or {names[-1]}"
         )
     return None
 

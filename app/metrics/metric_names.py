@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 
 from app.core.errors import Invalid
+from app.core.parameter_names import parameter_name
 from app.metrics.registry import default_refs, parse_ref, provider_for, ref_of_column
 from app.metrics.types import MetricRef
 
@@ -48,7 +49,9 @@ def _parse_name(text: str) -> tuple[str, MetricRef]:
     for part in parts:
         option, equals, value = (word.strip() for word in part.partition("="))
         if not (option and equals and value):
-            raise Invalid(f"--metrics {text}: {part!r} does not have the form OPTION=VALUE")
+            raise Invalid(
+                f"{parameter_name('--metrics')} {text}: {part!r} does not have the form OPTION=VALUE"
+            )
         options[option] = _parse_value(value)
     ref = parse_ref({"key": column_of_name(name), "options": options})
     return provider_for(ref).spec.key, ref
@@ -72,7 +75,8 @@ def _parse_list(text: str) -> Iterable[object]:
     try:
         values = json.loads(text)
     except ValueError as error:
-        raise Invalid(f"--metrics starts like a JSON list and is none: {error}") from error
+        name = parameter_name("--metrics")
+        raise Invalid(f"{name} starts like a JSON list and is none: {error}") from error
     return values if isinstance(values, list) else [values]
 
 

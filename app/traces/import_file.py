@@ -15,6 +15,7 @@ from typing import IO, Any, Final, NamedTuple, NoReturn, TypeAlias
 
 from app.core.console.input_files import CHUNK_BYTES, open_input
 from app.core.errors import Invalid
+from app.core.parameter_names import parameter_name
 
 STDIN: Final = Path("-")
 MEMORY_BYTES: Final = 1024**2
@@ -138,7 +139,8 @@ class ImportFile:
             case Container.JSON:
                 yield from self._json_rows()
             case _:
-                self.reject(f"a {self.container} file has no rows of text; name its --input-format")
+                name = parameter_name("--input-format")
+                self.reject(f"a {self.container} file has no rows of text; name its {name}")
 
     def require_rows(self) -> None:
         """Raise `EmptyImport` for an empty file, and for the header of a table without a row."""

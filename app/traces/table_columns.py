@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from app.core.errors import Invalid
+from app.core.parameter_names import mapped_column
 from app.core.registry import suggest_names
 
 # The names of a column that holds a field, the most certain first. A column holds one field.
@@ -251,8 +252,8 @@ def _is_score(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
 
 def _unit_notes(columns: Iterable[str]) -> dict[str, str]:
     return {
-        column: f"the column {column!r} has no unit and is not used; add --map latencyMs={column} or"
-        f" --map latencySeconds={column}"
+        column: f"the column {column!r} has no unit and is not used; add"
+        f" {mapped_column('latencyMs', column)} or {mapped_column('latencySeconds', column)}"
         for column in columns
         if _normalize(column) in UNITLESS
     }

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any, Final, NoReturn
 
+from app.core.parameter_names import mapped_column, parameter_name
 from app.traces.ignored_fields import NOTHING_READS, IgnoredFields, describe_ignored
 from app.traces.import_file import ImportFile, InvalidImport, TableRow
 from app.traces.imported_values import (
@@ -222,7 +223,7 @@ class _RowReader:
         cell_text = "empty" if is_blank(cell) else f"{cell!r:.60}"
         self._file.reject(
             f"{row.position}, column {column!r}: {cell_text}, but {expected} is expected; correct the cell,"
-            " or map another column with --map"
+            f" or map another column with {parameter_name('--map')}"
         )
 
 
@@ -232,7 +233,7 @@ def _require_content(file: ImportFile, columns: TableColumns, sample: list[Table
     names = list(dict.fromkeys(name for row in sample for name in row.cells))
     raise InvalidImport(
         f"{file.name}: {sample[0].position}: no column holds the output of the agent; its columns are"
-        f" {list_columns(names)}. Name the column: --map output=COLUMN"
+        f" {list_columns(names)}. Name the column: {mapped_column('output', 'COLUMN')}"
     )
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 
 from app.core.errors import Invalid
+from app.core.parameter_names import parameter_name
 from app.traces.import_file import Container, ImportFile
 from app.traces.importer_registry import IMPORTERS, ImportedTraces, Importer
 from app.traces.ndjson import IgnoredKeys, iter_traces
@@ -13,7 +14,8 @@ from app.traces.types import Trace
 def read_traces(file: ImportFile, mapping: Mapping[str, str]) -> ImportedTraces:
     """The traces of the file. Raises: `Invalid` with file and line."""
     if mapping:
-        file.reject("the file holds traces, whose keys are fixed; remove --map")
+        name = parameter_name("--map")
+        file.reject(f"the file holds traces, whose keys are fixed; remove {name}")
     notes: list[str] = []
     return ImportedTraces(traces=_iter_traces(file, notes), notes=notes)
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import mosaico
 from app.gate.cli import cli as gate_cli
+from app.gate.rules import NothingToGate
 from app.metrics.cli import cli as score_cli
 from app.reporting.compare_cli import cli as compare_cli
 from mosaico import Trace
@@ -248,3 +249,20 @@ def test_wrong_use__says_what_to_do(call: Callable[[], object], message: str) ->
 def test_unknown_metric__suggests_a_name() -> None:
     with pytest.raises(NotFound, match="Did you mean ROUGE"):
         mosaico.score(BASE, metrics=["RUOGE"])
+
+
+def test_errors__name_parameters_here_and_options_on_the_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "notes.csv"
+    path.write_text("id,note\nq1,x\n")
+    with pytest.raises(Invalid, match=r"Name the column: columns=\{'output': 'COLUMN'\}$"):
+        mosaico.score(path)
+    assert (
+        "Name the column: --map output=COLUMN" in CliRunner().invoke(score_cli, [str(path)]).stderr
+    )
+    path.write_text("id,output,expected\nq1,x,x\n")
+    with pytest.raises(Invalid, match=r"^metrics ROUGE:useStemmer: "):
+        mosaico.score(path, metrics="ROUGE:useStemmer")
+    options = ["--metrics", "ROUGE:useStemmer"]
+    assert "--metrics ROUGE:" in CliRunner().invoke(score_cli, [str(path), *options]).stderr
+    with pytest.raises(NothingToGate, match=r"^metrics is empty"):
+        mosaico.gate(path, baseline=path, metrics=[])
