@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from app.comparison.pair_comparison import compare
-from app.gate.offline_gate import OfflineMetrics, pair_files, select_metrics
+from app.gate.offline_gate import pair_files
+from app.gate.offline_metrics import OfflineMetrics, select_metrics
 from app.gate.rules import GateResult, GateTerms, decide
 from app.metrics.offline_models import OfflineModels
 from app.traces.import_file import ResultSource

@@ -33,7 +33,7 @@ from app.traces.file_options import InputFormat, MapColumns, open_reader
 
 if TYPE_CHECKING:
     from app.comparison.schemas import Comparison
-    from app.gate.offline_gate import OfflineMetrics
+    from app.gate.offline_metrics import OfflineMetrics
     from app.metrics.offline_models import OfflineModels
     from app.reporting.comparison_page import ComparedFiles
     from app.traces.trace_file import TraceReader

@@ -6,7 +6,8 @@ from dataclasses import replace
 from app.comparison.pair_comparison import compare, paired_means
 from app.comparison.schemas import Comparison
 from app.core.web.charts import ItemChange
-from app.gate.offline_gate import OfflineMetrics, add_scores, pair_files, select_metrics
+from app.gate.offline_gate import pair_files
+from app.gate.offline_metrics import OfflineMetrics, add_scores, select_metrics
 from app.gate.rules import NothingToGate
 from app.metrics.offline_models import OfflineModels
 from app.metrics.registry import provider_for, ref_of_column

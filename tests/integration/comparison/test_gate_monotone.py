@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.comparison.pair_comparison import compare
-from app.gate.offline_gate import pair_files, select_metrics
+from app.gate.offline_gate import pair_files
+from app.gate.offline_metrics import select_metrics
 from app.gate.rules import GateOutcome, GateTerms, decide
 from app.traces.trace_file import TraceReader
 
