@@ -34,6 +34,11 @@ def test_kpi_history__is_listed_newest_first_and_filtered(service: Service) -> N
     assert found(agentId="agent-002") == [(run, name) for run in (3, 1) for name in names]
     assert found(kpi="quality", benchmarkId="bench-002") == [(3, "quality"), (2, "quality")]
     assert found(kpi="q1") == [(1, "quality"), (0, "quality")]
+    assert found(benchmarkId=["bench-001", "bench-002"], agentId=["agent-002"]) == found(
+        agentId="agent-002"
+    )
+    assert found(kpi=["q1", "q2"]) == [(run, "quality") for run in (3, 2, 1, 0)]
+    assert found(kpi=["q2", "nobody"]) == found(kpi="q2") == [(3, "quality"), (2, "quality")]
     assert found(kpi="nobody") == found(benchmarkId="' OR 1=1 --") == []
     entries = service.get(HISTORY)["items"]
     middle = entries[4]["recordedAt"]
