@@ -23,6 +23,7 @@ from app.traces.table_columns import (
     as_scores,
     cell_of,
     choose_columns,
+    has_cell,
     is_blank,
     list_columns,
 )
@@ -137,9 +138,11 @@ class _RowReader:
 
     def _output(self, row: TableRow, outcome: TraceOutcome) -> str | None:
         """The answer. An item that was asked and not answered has an empty answer, not a missing
-        one; a failed attempt may have none.
+        one; a failed attempt may have none. As in an upload, a row without the key has no answer
+        recorded.
         """
-        if "output" not in self._columns:
+        column = self._columns.get("output")
+        if column is None or not has_cell(row.cells, column):
             return None
         cell = self._cell(row, "output")
         if cell is None or cell != cell:  # noqa: PLR0124 - NaN

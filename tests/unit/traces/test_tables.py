@@ -321,3 +321,17 @@ def test_rows_of_the_same_item__are_counted_as_its_trials(
     with TraceReader(lines.append, lambda _: None, mapping={}).open(path) as traces:
         list(traces)
     assert f"{path}: rows of the same item are its trials: {trials}" in lines
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json"])
+def test_answer__is_missing_only_where_none_was_recorded(tmp_path: Path, suffix: str) -> None:
+    rows = [
+        {"id": "answered", "question": "q", "answer": "x"},
+        {"id": "empty", "question": "q", "answer": ""},
+        {"id": "said nothing", "question": "q", "answer": None},
+        {"id": "never asked"},
+    ]
+    text = "\n".join(map(json.dumps, rows)) if suffix == ".jsonl" else json.dumps(rows)
+    traces = import_path(write(tmp_path / f"a{suffix}", text)).traces
+    answers = {trace.item_id: trace.output for trace in traces}
+    assert answers == {"answered": "x", "empty": "", "said nothing": "", "never asked": None}
