@@ -142,22 +142,6 @@ class ImportFile:
                 name = parameter_name("--input-format")
                 self.reject(f"a {self.container} file has no rows of text; name its {name}")
 
-    def require_rows(self) -> None:
-        """Raise `EmptyImport` for an empty file, and for the header of a table without a row."""
-        if self.container not in (Container.CSV, Container.JSON_LINES):
-            return
-        if any(True for _ in self.rows()):
-            return
-        if self.container is Container.CSV:
-            raise EmptyImport(
-                f"{self.name}: line 1 is the header, and no row follows it; expected a row for each"
-                " answer"
-            )
-        raise EmptyImport(
-            f"{self.name}: the file is empty; expected results as CSV with a header, JSON Lines, JSON"
-            " or Parquet"
-        )
-
     def parse(self, raw: bytes, line: int = 0) -> Any:
         """The value of a JSON text; `line` is its line in the file, 0 for the whole file.
 

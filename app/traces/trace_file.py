@@ -8,7 +8,7 @@ from typing import IO, Final
 
 from app.core.console.input_files import iter_chunks
 from app.core.registry import LoadedPlugin
-from app.traces.import_file import Container, ImportFile, ResultSource, open_import
+from app.traces.import_file import Container, EmptyImport, ImportFile, ResultSource, open_import
 from app.traces.importer_registry import (
     ImportedTraces,
     Importer,
@@ -59,7 +59,7 @@ class TraceReader:
         """
         with open_import(path) as file:
             name, importer = find_importer(file, self._format_name)
-            file.require_rows()
+            _require_rows(file)
             imported = importer.read(file, self._mapping)
             self._announce_once(file, name, importer.summary, imported)
             yield self._read(file, imported)
@@ -150,6 +150,22 @@ def read_items(name: str, file: IO[bytes]) -> Iterator[Trace]:
     load_importers(lambda _: None)
     import_file = ImportFile(name, file)
     return _import_items(import_file, find_importer(import_file)[1], {}).traces
+
+
+def _require_rows(file: ImportFile) -> None:
+    """Raise `EmptyImport` for an empty file, and for the header of a table without a row."""
+    if file.container not in (Container.CSV, Container.JSON_LINES):
+        return
+    if any(True for _ in file.rows()):
+        return
+    if file.container is Container.CSV:
+        raise EmptyImport(
+            f"{file.name}: line 1 is the header, and no row follows it; expected a row for each answer"
+        )
+    raise EmptyImport(
+        f"{file.name}: the file is empty; expected results as CSV with a header, JSON Lines, JSON or"
+        " Parquet"
+    )
 
 
 def _import_items(
