@@ -73,19 +73,25 @@ def hold_or_restart_all(session: Session, endpoint: Endpoint, now: datetime) -> 
 
 
 def enqueue_next_deliveries(
-    session: Session, endpoint_ids: Sequence[str], now: datetime | None = None
+    session: Session,
+    endpoint_ids: Sequence[str],
+    now: datetime | None = None,
+    *,
+    is_backlog: bool = False,
 ) -> None:
-    """Enqueue the next delivery of each endpoint.
+    """Enqueue the next delivery of each endpoint. One of a backlog, which follows another delivery
+    at once, is no short job: a long backlog would hold up all runs.
 
     An endpoint has one job at a time; its other due deliveries wait in the table, because hundreds
     of jobs for one slow host would slow the queue down for everyone. A delivery that is committed
     at this moment is found by the job's end or by the tick within a second.
     """
     if endpoint_ids:
-        _enqueue(session, queries.list_next_deliveries(session, now, endpoint_ids))
+        delivery_ids = queries.list_next_deliveries(session, now, endpoint_ids)
+        _enqueue(session, delivery_ids, is_backlog=is_backlog)
 
 
-def _enqueue(session: Session, delivery_ids: Sequence[str]) -> None:
+def _enqueue(session: Session, delivery_ids: Sequence[str], *, is_backlog: bool = False) -> None:
     """Create a job for each delivery that has none; `rules.queue_lock` serializes jobs."""
     waiting = update(Delivery).where(Delivery.id.in_(delivery_ids), Delivery.due_at.is_not(None))
     # The update claims the deliveries: of two concurrent callers, the second one finds `due_at`
@@ -104,7 +110,8 @@ def _enqueue(session: Session, delivery_ids: Sequence[str]) -> None:
         jobs_by_lane[queue_lock(endpoint.host, slow=is_slow), is_slow].append(asdict(job))
     # One statement per lock instead of one per job: an alert may go to hundreds of endpoints.
     for (lock, is_slow), jobs in jobs_by_lane.items():
-        enqueue_many(session, DELIVER, jobs, lock=lock, is_short=not is_slow)
+        is_short = not is_slow and not is_backlog
+        enqueue_many(session, DELIVER, jobs, lock=lock, is_short=is_short)
 
 
 def restart_deliveries(

@@ -185,7 +185,7 @@ def finish_attempt(session: Session, job: DeliveryJob, result: AttemptResult) ->
             assert_never(result.outcome)
     # The query of the next delivery must see the new due time and the pause.
     session.flush()
-    enqueue_next_deliveries(session, [endpoint.id], result.ended_at)
+    enqueue_next_deliveries(session, [endpoint.id], result.ended_at, is_backlog=True)
 
 
 def redeliver(session: Session, delivery_id: str, now: datetime) -> Delivery:

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from fastapi import Path, Query, Request, Response
 from markupsafe import Markup
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from app.access.deps import READ
@@ -22,6 +22,7 @@ from app.core.web.routes import Router
 from app.kpis.models import KpiHistory
 from app.kpis.number_text import format_number
 from app.results.kpi_trend import (
+    MAX_POINTS,
     KpiPoint,
     describe_point,
     list_kpi_points,
@@ -81,6 +82,7 @@ def show_trend(
         periods=DAYS,
         chart=Markup(chart) if points else None,  # noqa: S704 - our own SVG, which escapes its texts
         rows=[_row(point) for point in reversed(points)],
+        is_cut=len(points) == MAX_POINTS,
         limits=[limit.text for limit in _limits(kpi)],
     )
 
@@ -91,8 +93,8 @@ def _list_agents(session: Session, benchmark_id: str, kpi_id: str) -> Mapping[st
         select(Agent.id, Agent.name)
         .join(KpiHistory, KpiHistory.agent_id == Agent.id)
         .where(KpiHistory.benchmark_id == benchmark_id, KpiHistory.kpi_id == kpi_id)
-        .distinct()
-        .order_by(Agent.name)
+        .group_by(Agent.id, Agent.name)
+        .order_by(func.max(KpiHistory.id).desc())
     )
     return {row.id: row.name for row in rows}
 

@@ -72,7 +72,7 @@ def show_runs(
         "runs.html",
         title="Runs",
         nav="/runs",
-        api=_api_path(run_filter),
+        api=_api_path(run_filter, sort),
         runs=[_row(run, benchmarks, agents) for run in page.rows],
         count=_count_text(count),
         newest=page.rows[0]["id"] if page.rows and not cursor and sort == DEFAULT_SORT else "",
@@ -191,7 +191,7 @@ def _to_run(run_id: str) -> Response:
     return RedirectResponse(path_of("runs", run_id), SEE_OTHER)
 
 
-def _api_path(run_filter: RunListFilter) -> str:
+def _api_path(run_filter: RunListFilter, sort: str) -> str:
     """The same list in the API."""
     return build_url(
         "/benchmark-runs",
@@ -200,6 +200,7 @@ def _api_path(run_filter: RunListFilter) -> str:
         status=list(run_filter.statuses),
         verdict=list(run_filter.verdicts),
         text=run_filter.text,
+        sort=None if sort == DEFAULT_SORT else sort,
         limit=PAGE_SIZE,
     )
 

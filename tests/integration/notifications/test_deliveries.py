@@ -421,6 +421,18 @@ def test_queue_lock__slow_endpoints_of_all_hosts_share_one_lock(
     assert rows.all(lanes) == [(SLOW_LOCK,)]
 
 
+def test_short_job__is_the_first_delivery_of_a_backlog_only(scenario: NotificationScenario) -> None:
+    """Otherwise a long backlog of many endpoints would hold up all runs."""
+    target = DeliveryTarget("WEBHOOK", scenario.receiver.at("hook"))
+    for _ in range(3):
+        scenario.publish(target)
+    scenario.work()
+    assert len(scenario.receiver.calls) == 3
+    jobs = "SELECT priority FROM procrastinate_jobs WHERE task_name = 'notifications.deliver'"
+    rows = DatabaseReader(scenario.service.resources.db.url)
+    assert rows.all(f"{jobs} ORDER BY id") == [(1,), (0,), (0,)]
+
+
 def test_pause__hanging_endpoint_is_paused(
     scenario: NotificationScenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,7 +82,7 @@ async function main(): Promise<void> {
     run = (await getRun({ ...options, path: { runId: run.id } })).data;
   }
   if (run.status !== "COMPLETED") throw new Error(JSON.stringify(run));
-  const history = await listKpiHistory({ ...options, query: { benchmarkId: "nightly" } });
+  const history = await listKpiHistory({ ...options, query: { benchmarkId: ["nightly"] } });
   console.log(history.data.items[0].value);
 }
 

@@ -81,8 +81,13 @@ async function refresh(url, { remember = false, ...request } = {}) {
   if (mine !== latest) return;
   for (const old of document.querySelectorAll("[data-fragment]")) {
     const fresh = page.getElementById(old.id);
-    // The focus stays where it is: a part that holds it is left alone.
-    if (fresh && !(old.contains(document.activeElement) && !remember)) old.replaceWith(fresh);
+    // The focus stays: a part with an open field or menu waits until that is left.
+    const active = old.contains(document.activeElement) && document.activeElement;
+    if (active && !remember && active.matches("input, select, textarea, details[open] *")) active.onblur = () => refresh(location.href);
+    else if (fresh) {
+      old.replaceWith(fresh);
+      if (active) [...fresh.querySelectorAll("a, button, [tabindex]")].find((part) => part.textContent === active.textContent)?.focus();
+    }
   }
   document.title = page.title;
   const count = document.querySelector("[data-count]");
@@ -166,9 +171,9 @@ on("click", "[data-insert]", (event, link) => {
 setInterval(() => !document.hidden && document.querySelector("[data-poll]") && refresh(location.href).catch(() => {}), 1000);
 
 // Lists that grow: a link offers the new rows; nothing moves by itself.
-const list = document.querySelector("[data-newest]");
-if (list) setInterval(async () => {
-  if (document.hidden) return;
+setInterval(async () => {
+  const list = document.querySelector("[data-newest]");
+  if (document.hidden || !list) return;
   const response = await fetch(list.dataset.newest, { headers: { Accept: "application/json" } }).catch(() => null);
   if (!response?.ok) return;
   const { items } = await response.json();

@@ -1,0 +1,35 @@
+"""URLs that people enter: what is refused before anything is stored or called."""
+
+import pytest
+
+from app.core.http.url_syntax import find_url_flaw
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://hooks.example.com/services/T/B?x=1",
+        "http://localhost:8080",
+        "http://10.0.0.1/",
+        "http://[::1]:80/",
+        "https://my_host.internal./",
+        "https://xn--bcher-kva.example/",
+    ],
+)
+def test_url__that_a_client_can_call_has_no_flaw(url: str) -> None:
+    assert find_url_flaw(url) is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://xn--a/hook",
+        "https://a..b/",
+        "http://%31/",
+        "http://h*/",
+        "http://-a.example/",
+        f"https://{'a' * 64}.example/",
+    ],
+)
+def test_url__with_a_host_that_no_client_can_call_is_refused(url: str) -> None:
+    assert find_url_flaw(url) == "has a host that is not valid"
