@@ -4,8 +4,6 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-import httpx
-
 _REFUSED_CHARACTERS = ' \\<>"^`{|}'
 # RFC 1123, section 2.1: labels of letters, digits and hyphens; or an IPv6 address.
 _HOST: Final = re.compile(
@@ -30,16 +28,17 @@ def find_url_flaw(url: str) -> str | None:
         return "is not a URL: its host or port is not valid"
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         return "is not an http or https URL with a host"
-    if not _is_host(url, parts.hostname):
+    if not _is_host(parts.hostname):
         return "has a host that is not valid"
     if "@" in parts.netloc:
         return "contains a user or password"
     return None
 
 
-def _is_host(url: str, host: str) -> bool:
+def _is_host(host: str) -> bool:
     try:
-        # The client decodes `xn--` labels, and raises for those that are not valid.
-        return bool(httpx.URL(url).host) and _HOST.fullmatch(host) is not None
-    except (ValueError, httpx.InvalidURL):
+        # Clients decode `xn--` labels, and fail at those that are not valid.
+        host.encode().decode("idna")
+    except UnicodeError:
         return False
+    return _HOST.fullmatch(host) is not None
