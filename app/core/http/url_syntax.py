@@ -4,6 +4,8 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
+import idna
+
 _REFUSED_CHARACTERS = ' \\<>"^`{|}'
 # RFC 1123, section 2.1: labels of letters, digits and hyphens; or an IPv6 address.
 _HOST: Final = re.compile(
@@ -37,8 +39,9 @@ def find_url_flaw(url: str) -> str | None:
 
 def _is_host(host: str) -> bool:
     try:
-        # Clients decode `xn--` labels, and fail at those that are not valid.
-        host.encode().decode("idna")
-    except UnicodeError:
+        # As the HTTP client does, which fails at labels that are not valid.
+        if "xn--" in host:
+            idna.decode(host)
+    except idna.IDNAError:
         return False
     return _HOST.fullmatch(host) is not None

@@ -252,6 +252,7 @@ MALFORMED_URLS = [
     "http:///x",
     "http:/x",
     "https://langfuse.example:99999",
+    "https://xn--a.example",
     "https://langfuse.example:0",
     "https://langfuse.example:-1",
     "https://langfuse.example\\@evil.example",

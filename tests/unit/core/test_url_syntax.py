@@ -24,6 +24,7 @@ def test_url__that_a_client_can_call_has_no_flaw(url: str) -> None:
     "url",
     [
         "https://xn--a/hook",
+        "https://xn--ls8h.la/",
         "https://a..b/",
         "http://%31/",
         "http://h*/",
