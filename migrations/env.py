@@ -35,6 +35,9 @@ def run() -> None:
             compare_server_default=False,
         )
         with context.begin_transaction():
+            # A role may have limits for the service; an index of a large table takes longer.
+            connection.execute(text("SET LOCAL statement_timeout = 0"))
+            connection.execute(text("SET LOCAL lock_timeout = 0"))
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
             context.run_migrations()
 

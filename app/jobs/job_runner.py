@@ -213,7 +213,7 @@ class Worker:
         """Whether a short job waits for a slot, while this one is taken for long already."""
         is_long = time.monotonic() - started_at >= YIELD_AFTER_S
         try:
-            return is_long and has_waiting_short_job(self._resources.db)
+            return is_long and has_waiting_short_job(self._resources.db, self._queues)
         except Unavailable:
             # The next step waits for the database itself.
             return False

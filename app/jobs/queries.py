@@ -1,5 +1,6 @@
 """Reads of the job engine: its workers."""
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import NamedTuple
 
@@ -22,9 +23,14 @@ _WORKERS = text(
 )
 
 _SHORT_JOB_WAITS = """
-    SELECT 1 AS waits FROM procrastinate_jobs
+    SELECT 1 AS waits FROM procrastinate_jobs AS job
     WHERE status = 'todo' AND priority >= %(priority)s
       AND (scheduled_at IS NULL OR scheduled_at <= now())
+      AND (%(queues)s::text[] IS NULL OR queue_name = ANY(%(queues)s))
+      AND NOT EXISTS (
+        SELECT FROM procrastinate_jobs AS running
+        WHERE running.lock = job.lock AND running.status = 'doing'
+      )
     LIMIT 1
 """
 
@@ -44,6 +50,10 @@ def list_workers(session: Session) -> list[WorkerState]:
     return [WorkerState(*row) for row in rows]
 
 
-def has_waiting_short_job(db: Database) -> bool:
-    """Whether a short job is due, which no worker has fetched yet."""
-    return db.fetch_row(_SHORT_JOB_WAITS, {"priority": SHORT_JOB_PRIORITY}) is not None
+def has_waiting_short_job(db: Database, queues: Collection[str] | None) -> bool:
+    """Whether a short job of these queues (None: of any) could start now."""
+    parameters = {
+        "priority": SHORT_JOB_PRIORITY,
+        "queues": None if queues is None else list(queues),
+    }
+    return db.fetch_row(_SHORT_JOB_WAITS, parameters) is not None

@@ -106,7 +106,7 @@ class RevisionCheck:
 
     with res.db.begin() as session:
         match(queries.get_agent(session, agent_id, for_update=True).revision)
-        return match.tagged(view(service.change_agent(…)))
+        return match.etag(view(service.change_agent(…)))
     """
 
     if_match: str | None

@@ -14,6 +14,7 @@ from app.jobs.handlers import MAX_ATTEMPTS, JobContext, JobHandlers
 from app.jobs.job_runner import Worker
 from app.jobs.outcomes import JobLease, NextStep
 from app.jobs.process_pool import ProcessPool
+from app.jobs.queries import has_waiting_short_job
 from app.jobs.queue import DEATHS, RESCUES, enqueue, split_arguments
 from app.jobs.rescue import rescue_jobs
 from app.jobs.silent_sessions import SilentSessions
@@ -174,6 +175,25 @@ def test_worker__long_job_lets_a_short_one_pass_before_its_next_step(
     assert order == expected_order
     attempts = "SELECT DISTINCT attempts FROM procrastinate_jobs"
     assert DatabaseReader(service_resources.db.url).all(attempts) == [(1,)]
+
+
+def test_waiting_short_job__is_one_that_this_worker_could_start(
+    service_resources: Resources,
+) -> None:
+    db = service_resources.db
+    with db.begin() as session:
+        enqueue(session, "toys.saw")
+    assert not has_waiting_short_job(db, None)
+    with db.begin() as session:
+        enqueue(session, "bells.ring", lock="tower", is_short=True)
+    assert has_waiting_short_job(db, None)
+    assert has_waiting_short_job(db, ["bells"])
+    assert not has_waiting_short_job(db, ["toys"])
+    rows = DatabaseReader(db.url)
+    rows.execute("UPDATE procrastinate_jobs SET status = 'doing' WHERE lock = 'tower'")
+    with db.begin() as session:
+        enqueue(session, "bells.ring", lock="tower", is_short=True)
+    assert not has_waiting_short_job(db, None)
 
 
 def test_worker__deliveries_are_made_before_runs_that_were_started_earlier(
