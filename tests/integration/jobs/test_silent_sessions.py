@@ -74,18 +74,17 @@ def test_silent_sessions__copy_with_progress_is_left_alone(
 ) -> None:
     silent_sessions = SilentSessions(silent_s=0)
     progress = text("SELECT bytes_processed FROM pg_stat_progress_copy WHERE pid = :pid")
-    copied = 0
     with silent_session.cursor().copy("COPY numbers FROM STDIN") as copy:
-        for _ in range(5):
+        pid = copy.connection.info.backend_pid
+        for blocks in range(1, 6):
             copy.write(COPIED_BLOCK)
 
-            def has_progressed(before: int = copied) -> bool:
-                nonlocal copied
+            def is_read(size: int = blocks * len(COPIED_BLOCK)) -> bool:
+                """The server reads a block in parts: only a whole one is progress to the next look."""
                 with service_resources.db.begin() as session:
-                    copied = session.scalar(progress, {"pid": copy.connection.info.backend_pid})
-                return bool(copied > before)
+                    return bool(session.scalar(progress, {"pid": pid}) == size)
 
-            until(has_progressed)
+            until(is_read)
             assert terminate_silent(service_resources, silent_sessions) == 0
 
     assert silent_session.execute("SELECT count(*) FROM numbers").fetchone() == (500_000,)

@@ -83,7 +83,7 @@ async function refresh(url, { remember = false, ...request } = {}) {
     const fresh = page.getElementById(old.id);
     // The focus stays: a part with an open field or menu waits until that is left.
     const active = old.contains(document.activeElement) && document.activeElement;
-    if (active && !remember && active.matches("input, select, textarea, details[open] *")) active.onblur = () => refresh(location.href);
+    if (active && !remember && active.matches("input, select, textarea, details[open] *")) active.onblur = () => setTimeout(refresh, 1000, location.href);
     else if (fresh) {
       old.replaceWith(fresh);
       if (active) [...fresh.querySelectorAll("a, button, [tabindex]")].find((part) => part.textContent === active.textContent)?.focus();
