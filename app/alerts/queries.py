@@ -9,10 +9,7 @@ from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from app.alerts.models import AlertEvent, AlertRule, AlertSilence, AlertState
-from app.alerts.rules import (
-    AlertStatus,
-    Condition,
-)
+from app.alerts.rules import AlertStatus, Condition
 from app.benchmarks.kpi_watchers import KPI_WATCHERS, KpiWatcher
 from app.core.errors import NotFound
 from app.core.keyset import (

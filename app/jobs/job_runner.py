@@ -330,7 +330,8 @@ def _log_outcome(lease: JobLease, outcome: JobOutcome, error: Exception) -> None
     if isinstance(error, WorkerStopping):
         log.info("job %s (%d) is released", lease.name, lease.id)
     elif isinstance(error, JobTakenOver):
-        log.warning("job %s (%d) belongs to another worker now", lease.name, lease.id)
+        # The refusal of the outcome is logged.
+        return
     elif isinstance(outcome, JobFailed):
         is_expected = isinstance(error, AppError)
         log.error(
