@@ -71,17 +71,20 @@ def delete_old_notifications(session: Session, now: datetime) -> int:
     is_pending = exists().where(
         Delivery.notification_id == Notification.id, Delivery.status == DeliveryStatus.PENDING
     )
-    position = tuple_(Notification.created_at, Notification.id)
-    old = select(Notification.created_at, Notification.id, is_pending.label("is_pending")).where(
-        Notification.created_at < now - RETENTION
+    columns = (Notification.created_at, Notification.id)
+    oldest_first = (
+        select(*columns, is_pending.label("is_pending"))
+        .where(Notification.created_at < now - RETENTION)
+        # By columns: PostgreSQL finds no index for the order of a row value, and sorts the table.
+        .order_by(*columns)
+        .limit(PURGE_BATCH)
     )
-    expired_ids = list[str]()
-    page = session.execute(old.order_by(position).limit(PURGE_BATCH)).all()
+    page = session.execute(oldest_first).all()
     # Pending ones are few at this age, but the purge must get past them.
-    while page and not expired_ids:
-        expired_ids = [row.id for row in page if not row.is_pending]
-        after = position > tuple_(page[-1].created_at, page[-1].id)
-        page = session.execute(old.where(after).order_by(position).limit(PURGE_BATCH)).all()
+    while page and all(row.is_pending for row in page):
+        after = tuple_(*columns) > tuple_(page[-1].created_at, page[-1].id)
+        page = session.execute(oldest_first.where(after)).all()
+    expired_ids = [row.id for row in page if not row.is_pending]
     # First: a message may have gone to thousands of endpoints, which is too much for a cascade.
     deleted = delete_batch(session, Delivery, Delivery.notification_id.in_(expired_ids))
     if deleted < BATCH_ROWS:

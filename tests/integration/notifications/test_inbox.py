@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import QueuePool, text
+from sqlalchemy import QueuePool, event, text
 from typer.testing import CliRunner
 
 from app.cli import cli
@@ -140,6 +140,23 @@ def test_delete_old_notifications__pending_ones_stay_and_hold_up_no_others(
     with scenario.service.resources.db.begin() as session:
         delete_old_notifications(session, scenario.clock() + timedelta(days=91))
     assert [message["id"] for message in scenario.inbox()] == [waiting]
+
+
+def test_delete_old_notifications__reads_the_oldest_by_the_order_of_an_index(
+    scenario: NotificationScenario,
+) -> None:
+    db = scenario.service.resources.db
+    statements: list[str] = []
+
+    def keep_statement(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        statements.append(statement)
+
+    event.listen(db.engine, "before_cursor_execute", keep_statement)
+    with db.begin() as session:
+        delete_old_notifications(session, scenario.clock() + timedelta(days=91))
+    event.remove(db.engine, "before_cursor_execute", keep_statement)
+    # An index gives the order of columns, and not that of a row value, `(created_at, id)`.
+    assert "ORDER BY notifications.created_at, notifications.id" in statements[0]
 
 
 def test_delete_old_notifications__many_deliveries_are_deleted_before_their_message(
