@@ -54,7 +54,7 @@ def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cas
     servers: dict[str, FakeLangfuse] = request.getfixturevalue("langfuse_servers")
     servers[api].reset()
     # Otherwise a thousand traces are one page of API v4.
-    monkeypatch.setattr("app.traces.sources.langfuse.window_v4.SPANS_PER_PAGE", 100)
+    monkeypatch.setattr("app.traces.sources.langfuse.v4_windows.SPANS_PER_PAGE", 100)
     return langfuse_cases(servers[api])[kind]
 
 

@@ -12,7 +12,7 @@ from app.core.http.network_policy import PRIVATE_SERVERS
 from app.core.resources import Resources
 from app.traces.registry import TracePage, TraceQuery
 from app.traces.sources.langfuse.catalog import SERVER_CACHE
-from app.traces.sources.langfuse.retry import LangfusePolicy
+from app.traces.sources.langfuse.failures import LangfusePolicy
 from app.traces.sources.langfuse.source import LangfuseSource
 from app.traces.storable_traces import collect
 from app.traces.types import Trace

@@ -11,7 +11,7 @@ from app.traces.circuit_breaker import FAILURES_TO_OPEN, FIRST_OPEN_S, MAX_OPEN_
 from app.traces.registry import CollectionFailed
 from app.traces.sources.langfuse.catalog import check_server
 from app.traces.sources.langfuse.client import throttle_name
-from app.traces.sources.langfuse.retry import COLLECTION_POLICY, LangfusePolicy
+from app.traces.sources.langfuse.failures import COLLECTION_POLICY, LangfusePolicy
 from app.traces.sources.langfuse.source import LangfuseSource
 from app.traces.storable_traces import collect
 from tests.integration.langfuse.collection import FAST_POLICY, make_query, make_resources

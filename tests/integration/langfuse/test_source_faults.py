@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from app.core.encryption import Secret
+from app.core.http.threads import HEARTBEAT_S
 from app.traces.registry import CollectionFailed
-from app.traces.sources.langfuse.threads import HEARTBEAT_S
 from app.traces.types import TraceOutcome
 from tests.integration.langfuse.collection import FAST_POLICY, collect_all, read_pages
 from tests.support.langfuse import FakeLangfuse

@@ -212,7 +212,7 @@ def test_window__without_traces_is_one_empty_page(server: FakeLangfuse) -> None:
 def test_window__resumes_after_any_page_with_the_same_traces(
     server: FakeLangfuse, size: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.traces.sources.langfuse.window_v4.SPANS_PER_PAGE", 100)
+    monkeypatch.setattr("app.traces.sources.langfuse.v4_windows.SPANS_PER_PAGE", 100)
     fill(server, 250)
     query = window(size=size)
     pages = collect_all(server, **query).pages

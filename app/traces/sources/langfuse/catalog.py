@@ -13,22 +13,24 @@ from app.core.clock import utc_now
 from app.core.http.throttle import CancelToken
 from app.core.resources import Resources
 from app.traces.execution.items import DatasetItem, item_of_document
-from app.traces.production import parse_duration
 from app.traces.registry import SourceCheck, SourceRun, TraceQuery
 from app.traces.sources.langfuse.client import (
     LangfuseClient,
     Parameters,
-    get_meta,
+    fetch_page,
+    fetch_page_in_parts,
     get_rows,
     is_path_segment,
+    iter_pages,
     open_client,
     quote_segment,
     require_credentials,
 )
-from app.traces.sources.langfuse.errors import (
+from app.traces.sources.langfuse.failures import (
     BadResponse,
     DatasetNotFound,
     LangfuseAuthError,
+    LangfusePolicy,
     NotFoundError,
     PageTooLarge,
     SourceRunNotFound,
@@ -37,10 +39,8 @@ from app.traces.sources.langfuse.json_fields import (
     JSON,
     format_time,
     get_text,
-    parse_number,
     require_text,
 )
-from app.traces.sources.langfuse.pagination import fetch_page, fetch_page_in_parts, iter_pages
 from app.traces.sources.langfuse.reader import (
     ApiVersionMismatch,
     ExperimentRun,
@@ -48,26 +48,21 @@ from app.traces.sources.langfuse.reader import (
     RunReader,
     make_trace_link,
 )
-from app.traces.sources.langfuse.retry import LangfusePolicy
-from app.traces.sources.langfuse.v3 import V3Reader
-from app.traces.sources.langfuse.v4 import V4Reader
+from app.traces.sources.langfuse.settling import settle_for_ms
+from app.traces.sources.langfuse.v3_runs import V3Reader
+from app.traces.sources.langfuse.v4_runs import V4Reader
 
 # An upgrade within this time is noticed by a 404, which removes the entry.
 TTL_S: Final = 3600.0
-
 # A person waits for the check and can repeat it, so the waits are short.
 CHECK_POLICY: Final = LangfusePolicy(request_s=8.0, retries=1, first_wait_s=0.5, rate_limit_s=3.0)
-
-
 # In the order in which they are tried.
 API_VERSIONS: Final = ("v4", "v3")
 DATASETS_PER_PAGE: Final = 100
-
 # A poll for new runs is repeated anyway, so it does not wait long.
 LISTING_POLICY: Final = LangfusePolicy(
     request_s=20.0, retries=2, first_wait_s=0.5, rate_limit_s=30.0
 )
-
 ITEMS_PER_PAGE: Final = 50
 ACTIVE: Final = "ACTIVE"
 ITEM_FIELDS: Final = ("id", "input", "expectedOutput", "metadata", "status")
@@ -188,21 +183,6 @@ def find_dataset(client: LangfuseClient, name: str) -> LangfuseDataset:
             " that holds the dataset."
         ) from None
     return LangfuseDataset(id=require_text(document, "id", "a dataset"), name=name)
-
-
-def count_dataset_items(client: LangfuseClient, dataset_name: str, at_ms: int) -> int | None:
-    """The number of active items of a dataset at a time; None when the server does not tell."""
-    parameters: Parameters = {
-        "datasetName": dataset_name,
-        "version": format_time(at_ms),
-        "limit": 1,
-    }
-    try:
-        meta = get_meta(client.get("/dataset-items", parameters))
-    except NotFoundError:
-        return None
-    count = parse_number(meta.get("totalItems"))
-    return int(count) if count else None
 
 
 def _fetch_dataset(client: LangfuseClient, name: str) -> JSON:
@@ -353,13 +333,6 @@ def _to_source_run(run: ExperimentRun, *, complete: bool) -> SourceRun:
         items=run.item_count,
         complete=complete and run.item_count > 0,
     )
-
-
-def settle_for_ms(query: TraceQuery) -> int | None:
-    """The pause in milliseconds after which a run has ended, if the benchmark sets one."""
-    if query.settle_for is None:
-        return None
-    return round(parse_duration(query.settle_for).total_seconds() * 1000)
 
 
 def _to_datetime(milliseconds: int) -> datetime:

@@ -1,23 +1,45 @@
-"""Fields of Langfuse's JSON: lenient readers, and texts in one form for both API versions.
+"""Fields of Langfuse's JSON: lenient readers, texts in one form for both API versions, attributes.
 
-API v3 sends inputs and outputs as JSON values, API v4 as raw text, in which the text `1` and the
-number 1 look the same. A raw text is therefore parsed as JSON only if it starts like an object or
-an array, and objects and arrays are written in one canonical form: equal values give equal texts.
-
-The readers treat a value of an unexpected type as missing, because one bad row must not reject a
-whole page.
+Attributes of a trace are its session, user, release, version, environment and metadata. Texts are
+compared by metrics: the answer of a chat, and no references to media.
 """
 
 import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
+
+import jmespath
+from jmespath.exceptions import JMESPathError
 
 from app.core.strict_json import parse_finite_json
-from app.traces.sources.langfuse.errors import BadResponse
+from app.traces.otel.messages import last_text, parse_value, read_messages
+from app.traces.production import TraceFilters
+from app.traces.registry import TraceQuery
+from app.traces.sources.langfuse.failures import BadResponse
+from app.traces.types import Trace
 
 JSON = dict[str, Any]
+FIELDS: Final = {
+    "userId": "user",
+    "sessionId": "session",
+    "release": "release",
+    "version": "version",
+    "environment": "environment",
+}
+# Written by SDKs into the metadata of every span, or read elsewhere.
+_TECHNICAL_KEYS: Final = frozenset(
+    {
+        *("experiment_name", "experiment_run_name", "dataset_id", "dataset_item_id"),
+        *("resourceAttributes", "scope", "attributes", "trial", "tags"),
+    }
+)
+ANSWER_ROLES: Final = ("assistant", "ai", "model")
+MEDIA_ATTRIBUTE: Final = "media"
+_MEDIA: Final = re.compile(r"@@@langfuseMedia:type=([^|@]*)\|id=([^|@]*)\|source=[^@]*@@@")
 
 
 def normalize_raw_text(value: Any) -> str | None:
@@ -122,3 +144,119 @@ def parse_embedded_json(value: object) -> object:
     except (ValueError, RecursionError):
         return value
     return parsed
+
+
+def parse_fields(row: Mapping[str, Any]) -> dict[str, str]:
+    """The attributes that an observation or a trace has as fields of its own."""
+    return {
+        attribute: text
+        for name, attribute in FIELDS.items()
+        if (text := get_text(row, name)) is not None
+    }
+
+
+def parse_metadata(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Metadata as attributes: nested objects get names with dots, lists are left out."""
+    own = {name: value for name, value in metadata.items() if name not in _TECHNICAL_KEYS}
+    return dict(_flatten("", own))
+
+
+def has_metadata(row: Mapping[str, Any], expected: Mapping[str, str]) -> bool:
+    """Whether the metadata of an observation or a trace has these values, whatever their JSON types."""
+    if not expected:
+        return True
+    attributes = parse_metadata(get_object(row, "metadata"))
+    return all(attributes.get(name) == value for name, value in expected.items())
+
+
+def metadata_conditions(filters: TraceFilters) -> Iterator[dict[str, str]]:
+    """Conditions that let every value of `has_metadata` pass, and similar values too."""
+    for key, value in filters.metadata.items():
+        # Values are stored as JSON or as plain text: `=` would miss one of them, and `contains` a text
+        # that JSON escapes.
+        if json.dumps(value, ensure_ascii=False) == f'"{value}"':
+            yield {
+                "type": "stringObject",
+                "column": "metadata",
+                "key": key,
+                "operator": "contains",
+                "value": value,
+            }
+
+
+def _flatten(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, raw_value in values.items():
+        # Twice: API v4 returns metadata values as JSON in a string, and SDKs write a JSON string.
+        value = parse_embedded_json(parse_embedded_json(raw_value))
+        match value:
+            case dict():
+                yield from _flatten(f"{prefix}{name}.", value)
+            case bool():
+                yield f"{prefix}{name}", str(value).lower()
+            case str() | int() | float() if value != "":
+                yield f"{prefix}{name}", str(value)
+            case _:
+                pass
+
+
+def clean_texts(trace: Trace, query: TraceQuery) -> Trace:
+    """The trace with the texts that the paths of the query select, and with its media named. Without
+    a path, the last answer takes the place of a list of chat messages.
+
+    References to media are not compared as text: they leave the output and the expected output, and
+    are named in the attribute `media` and in the input. An output of nothing but media is missing.
+    """
+    output = _select(trace.output, query.output_path, otherwise=_answer_text)
+    if output is None and trace.output is not None:
+        # The agent was asked, and its answer lacks the text: an empty answer, not a missing one.
+        output = ""
+    expected = _select(trace.expected_output, query.expected_path, otherwise=_answer_text)
+    input_text = _select(trace.input, query.input_path, otherwise=lambda text: text)
+    media = [*_names_of_media(trace.output), *_names_of_media(trace.expected_output)]
+    attributes = {**trace.attributes, MEDIA_ATTRIBUTE: ", ".join(media)} if media else None
+    return replace(
+        trace,
+        input=input_text and _MEDIA.sub(lambda match: f"[{match[1]} {match[2]}]", input_text),
+        output=_without_media(output),
+        expected_output=_without_media(expected),
+        attributes=attributes or trace.attributes,
+    )
+
+
+def _select(
+    text: str | None, path: str | None, *, otherwise: Callable[[str | None], str | None]
+) -> str | None:
+    """What a path selects in the JSON text of an object or a list: a text, or the canonical JSON text
+    of any other value. None if it selects nothing. A text that is no such JSON stays as it is.
+    """
+    if path is None:
+        return otherwise(text)
+    if text is None or text[:1] not in ("{", "["):
+        return text
+    try:
+        value = parse_finite_json(text)
+    except (ValueError, RecursionError):
+        return text
+    try:
+        return normalize_json_value(jmespath.search(path, value))
+    # A function that does not accept the type or the size of a value selects nothing.
+    except (JMESPathError, ArithmeticError):
+        return None
+
+
+def _answer_text(text: str | None) -> str | None:
+    """The last answer in the JSON text of chat messages; any other text unchanged."""
+    if text is None or text[:1] not in ("{", "["):
+        return text
+    answer = last_text(read_messages(parse_value(text)), ANSWER_ROLES)
+    return text if answer is None else answer
+
+
+def _without_media(text: str | None) -> str | None:
+    if text is None or not _MEDIA.search(text):
+        return text
+    return _MEDIA.sub("", text).strip() or None
+
+
+def _names_of_media(text: str | None) -> Iterator[str]:
+    return (f"{match[1]} {match[2]}" for match in _MEDIA.finditer(text or ""))

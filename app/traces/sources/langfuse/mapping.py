@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 
 from app.traces.imported_values import outcome_of_error
 from app.traces.production import item_id_of
-from app.traces.sources.langfuse.attributes import parse_fields, parse_metadata
 from app.traces.sources.langfuse.json_fields import (
     JSON,
     first_tags,
@@ -18,6 +17,8 @@ from app.traces.sources.langfuse.json_fields import (
     normalize_json_value,
     normalize_raw_text,
     parse_embedded_json,
+    parse_fields,
+    parse_metadata,
     parse_number,
     require_text,
 )

@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 from app.traces.registry import CollectionFailed
 from app.traces.sources.langfuse.json_fields import JSON, format_time, parse_time_ms
-from app.traces.sources.langfuse.reused_names import RunRow
 from app.traces.types import Trace
 
 # The cursor of a collection that has read nothing yet.
@@ -26,6 +25,15 @@ class ApiVersionMismatch(Exception):
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
         self.detail = detail
+
+
+class RunRow(NamedTuple):
+    """One answer to an item; times in milliseconds since 1970."""
+
+    item_id: str
+    start: int
+    end: int
+    trial: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from app.core.http.threads import HEARTBEAT_S, run_in_order, with_heartbeat
 from app.core.http.throttle import CancelToken, Pause
 from app.core.resources import Resources
 from app.traces.registry import NewScore, TraceQuery
@@ -15,7 +16,13 @@ from app.traces.sources.langfuse.client import (
     open_client,
     require_credentials,
 )
-from app.traces.sources.langfuse.errors import BadResponse, NotFoundError, PageTooLarge
+from app.traces.sources.langfuse.failures import (
+    COLLECTION_POLICY,
+    BadResponse,
+    LangfusePolicy,
+    NotFoundError,
+    PageTooLarge,
+)
 from app.traces.sources.langfuse.json_fields import (
     JSON,
     format_time,
@@ -24,8 +31,6 @@ from app.traces.sources.langfuse.json_fields import (
     parse_number,
 )
 from app.traces.sources.langfuse.reader import split_source_id
-from app.traces.sources.langfuse.retry import COLLECTION_POLICY, LangfusePolicy
-from app.traces.sources.langfuse.threads import HEARTBEAT_S, run_in_order, with_heartbeat
 
 # Marks the IDs of scores that this service wrote; it must not measure with its own results.
 OWN_SCORE_PREFIX: Final = "mosaico-"

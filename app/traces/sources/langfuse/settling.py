@@ -1,25 +1,201 @@
-"""Waits until a run can be read: it has all items, or gets no new ones, and is told apart from earlier
-runs of its name.
+"""Which rows of a run belong to its newest run, and when that run can be read.
+
+An experiment is one run name of one dataset: runs that repeat the name add their rows to it. Runs are
+told apart by time: the rows after a pause are a new run if they repeat items.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, pairwise
+from statistics import median
+from typing import Final, NamedTuple
 
+from app.traces.production import parse_duration
 from app.traces.registry import TraceQuery
-from app.traces.sources.langfuse.catalog import count_dataset_items, settle_for_ms
-from app.traces.sources.langfuse.client import LangfuseClient
-from app.traces.sources.langfuse.reader import ExperimentRun, RunReader
-from app.traces.sources.langfuse.retry import LangfusePolicy
-from app.traces.sources.langfuse.reused_names import (
-    INTERVALS_OF_QUIET,
-    MIN_PAUSE_MS,
-    ROWS_OF_PACE,
-    settle_time_ms,
+from app.traces.sources.langfuse.client import (
+    LangfuseClient,
+    Parameters,
+    get_meta,
+)
+from app.traces.sources.langfuse.failures import (
+    LangfusePolicy,
+    NotFoundError,
+)
+from app.traces.sources.langfuse.json_fields import (
+    format_time,
+    parse_number,
+)
+from app.traces.sources.langfuse.reader import (
+    ExperimentRun,
+    RunReader,
+    RunRow,
 )
 
+# The shortest pause after which a run can have ended.
+MIN_PAUSE_MS: Final = 60_000
+INTERVALS_OF_QUIET: Final = 3
+# Evaluations of an item end after its row; the pause has room for them.
+EVALUATION_MS: Final = 30_000
+# A run without activity for so long is complete. A repetition after a shorter pause can be a trial.
+COMPLETE_MS: Final = 900_000
+# Intervals between more rows than these say nothing more about a run.
+ROWS_OF_PACE: Final = 100
+# A run may be slower at its beginning than at its end, without another run before it.
+PACE_TOLERANCE: Final = 3
+# One repeated item is a trial that a pause has interrupted; a new run repeats most of its items.
+MIN_REPEATED_SHARE: Final = 0.5
+MAX_ITEMS_SHOWN: Final = 3
 log = logging.getLogger(__name__)
+
+
+class NewestRun(NamedTuple):
+    """The rows of the newest run in order of time; `earlier_end` is when the run before it ended, None
+    if there is none.
+    """
+
+    rows: list[RunRow]
+    earlier_end: int | None
+    earlier_rows: int = 0
+
+
+def settle_time_ms(rows: Sequence[RunRow]) -> int:
+    """How long a run with these rows is waited for after its newest row: three usual intervals."""
+    ends = sorted(row.end for row in rows)[-ROWS_OF_PACE:]
+    intervals = [later - earlier for earlier, later in pairwise(ends)]
+    # One row says nothing about an interval, except that it took that long.
+    interval = median(intervals) if intervals else max(row.end - row.start for row in rows)
+    return max(MIN_PAUSE_MS, round(INTERVALS_OF_QUIET * interval))
+
+
+def select_newest_run(rows: Iterable[RunRow], settle_ms: int | None = None) -> NewestRun:
+    """The newest run among the rows of an experiment, in any order.
+
+    Parameters: `settle_ms` is the pause after which a run has ended; None: `settle_time_ms`.
+    """
+    current: list[RunRow] = []
+    earlier_end, earlier_rows = None, 0
+    for burst in _iter_bursts(rows, settle_ms):
+        if _repeats_most_items(burst, current):
+            earlier_end, earlier_rows = max(row.end for row in current), len(current)
+            current = []
+        current += burst
+    return NewestRun(current, earlier_end, earlier_rows)
+
+
+def leaves_room(
+    start: int, row_count: int, newest_rows: Sequence[RunRow], expected_items: int | None
+) -> bool:
+    """Whether an experiment can have an earlier run before its newest rows: it has more rows than
+    items, or the pace of the newest rows leaves time for a pause.
+    """
+    first, last = min(row.start for row in newest_rows), max(row.start for row in newest_rows)
+    unread_ms, unread_rows = first - start, max(row_count - len(newest_rows), 0)
+    if unread_ms <= MIN_PAUSE_MS:
+        return False
+    if expected_items is not None and row_count > expected_items:
+        return True
+    interval_ms = (last - first) / len(newest_rows)
+    return unread_ms > MIN_PAUSE_MS + PACE_TOLERANCE * interval_ms * unread_rows
+
+
+def first_time_ms(earlier_end: int, settle_ms: int | None = None) -> int:
+    """A time between two runs: the first one has ended, and the second one has not begun.
+
+    It depends on the end of the first run only, so that it identifies the second one while that grows.
+    """
+    pause_ms = MIN_PAUSE_MS if settle_ms is None else settle_ms
+    return earlier_end + 1 + min(EVALUATION_MS, pause_ms // 2)
+
+
+def find_newest_links(
+    created: int, links: Sequence[RunRow], settle_ms: int | None = None
+) -> int | None:
+    """When the newest run of a name began in API v3; None if it is the first one.
+
+    A dataset run has the newest link of each item only. It was created with its first link: if that is
+    gone, a later run has replaced it, and links before the last pause are what it has not replaced.
+    """
+    starts = sorted(row.start for row in links)
+    if not starts or starts[0] - created <= MIN_PAUSE_MS:
+        return None
+    pause_ms = settle_time_ms(links) if settle_ms is None else settle_ms
+    ends = [later for earlier, later in pairwise(starts) if later - earlier > pause_ms]
+    return max(ends, default=starts[0])
+
+
+def describe_old_links(links: Sequence[RunRow]) -> str | None:
+    """What is uncertain about a run of API v3 that is not told apart from an earlier one."""
+    starts = sorted(row.start for row in links)
+    pauses = [(later - earlier, later) for earlier, later in pairwise(starts)]
+    pause_ms, end = max(pauses, default=(0, 0))
+    if pause_ms < COMPLETE_MS:
+        return None
+    old_count = sum(start < end for start in starts)
+    return (
+        f"{old_count} of {len(starts)} traces are older than a pause of {pause_ms // 60_000} minutes. API v3"
+        " does not tell whether they belong to an earlier run of the same name: give each run its own name"
+    )
+
+
+def describe_doubts(newest: NewestRun) -> str | None:
+    """What is uncertain about a run that shares its name with others; None without doubts."""
+    if repeated := _find_repeated_items(newest.rows):
+        examples = ", ".join(map(repr, repeated[:MAX_ITEMS_SHOWN]))
+        return (
+            f"{len(repeated)} items occur more than once in the run of the source without a number in"
+            f" `trial` of their metadata ({examples}{', …' if repeated[MAX_ITEMS_SHOWN:] else ''}), and count"
+            " as trials. Runs with one name that overlap in time look the same: give each run its own name"
+        )
+    if newest.earlier_end is None:
+        return None
+    pause_ms = newest.rows[0].start - newest.earlier_end
+    if pause_ms >= COMPLETE_MS:
+        return None
+    return (
+        f"{newest.earlier_rows} traces are left out as an earlier run of the same name, because their items"
+        f" come again after a pause of {pause_ms // 1000} s. If they are trials, set settleFor to more than"
+        " that; otherwise give each run its own name"
+    )
+
+
+def _iter_bursts(rows: Iterable[RunRow], settle_ms: int | None) -> Iterator[list[RunRow]]:
+    """The rows between two pauses, in order of time."""
+    burst: list[RunRow] = []
+    last_end = 0
+    for row in sorted(rows, key=lambda row: (row.start, row.end)):
+        pause_ms = row.start - last_end
+        if burst and _has_ended(burst, pause_ms, settle_ms):
+            yield burst
+            burst = []
+        burst.append(row)
+        last_end = max(last_end, row.end)
+    if burst:
+        yield burst
+
+
+def _has_ended(burst: Sequence[RunRow], pause_ms: int, settle_ms: int | None) -> bool:
+    if settle_ms is not None:
+        return pause_ms > settle_ms
+    # The pace is computed for long pauses only: it costs a sort.
+    return pause_ms > MIN_PAUSE_MS and pause_ms > settle_time_ms(burst[-ROWS_OF_PACE:])
+
+
+def _repeats_most_items(burst: Sequence[RunRow], earlier: Sequence[RunRow]) -> bool:
+    earlier_keys = {(row.item_id, row.trial) for row in earlier}
+    keys = {(row.item_id, row.trial) for row in burst}
+    return bool(earlier_keys) and len(keys & earlier_keys) >= MIN_REPEATED_SHARE * len(keys)
+
+
+def _find_repeated_items(rows: Iterable[RunRow]) -> list[str]:
+    """The items with two rows of one trial number, each once."""
+    keys: set[tuple[str, int]] = set()
+    repeated: dict[str, None] = {}
+    for row in rows:
+        if (row.item_id, row.trial) in keys:
+            repeated[row.item_id] = None
+        keys.add((row.item_id, row.trial))
+    return list(repeated)
 
 
 def is_active(now_ms: Callable[[], int], policy: LangfusePolicy, run: ExperimentRun) -> bool:
@@ -120,3 +296,25 @@ class RunSettler:
     def _look_again(self, run: ExperimentRun) -> ExperimentRun:
         self.pause(self.policy.poll_s)
         return self.find_again(run)
+
+
+def count_dataset_items(client: LangfuseClient, dataset_name: str, at_ms: int) -> int | None:
+    """The number of active items of a dataset at a time; None when the server does not tell."""
+    parameters: Parameters = {
+        "datasetName": dataset_name,
+        "version": format_time(at_ms),
+        "limit": 1,
+    }
+    try:
+        meta = get_meta(client.get("/dataset-items", parameters))
+    except NotFoundError:
+        return None
+    count = parse_number(meta.get("totalItems"))
+    return int(count) if count else None
+
+
+def settle_for_ms(query: TraceQuery) -> int | None:
+    """The pause in milliseconds after which a run has ended, if the benchmark sets one."""
+    if query.settle_for is None:
+        return None
+    return round(parse_duration(query.settle_for).total_seconds() * 1000)

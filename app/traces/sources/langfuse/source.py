@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
+from app.core.http.threads import HEARTBEAT_S, with_heartbeat
 from app.core.http.throttle import CancelToken
 from app.core.resources import Resources
 from app.traces.registry import TRACE_SOURCES, SourceSpec, TracePage, TraceQuery
@@ -35,12 +36,15 @@ from app.traces.sources.langfuse.client import (
     require_credentials,
     throttle_name,
 )
-from app.traces.sources.langfuse.errors import (
+from app.traces.sources.langfuse.failures import (
+    COLLECTION_POLICY,
     BadResponse,
     DatasetNotFound,
+    LangfusePolicy,
     SourceRunEmpty,
     SourceRunNotFound,
 )
+from app.traces.sources.langfuse.json_fields import clean_texts
 from app.traces.sources.langfuse.reader import (
     INITIAL_CURSOR,
     ApiVersionMismatch,
@@ -50,12 +54,9 @@ from app.traces.sources.langfuse.reader import (
     RunReader,
     parse_cursor,
 )
-from app.traces.sources.langfuse.retry import COLLECTION_POLICY, LangfusePolicy
 from app.traces.sources.langfuse.scores import write_scores
 from app.traces.sources.langfuse.settling import RunSettler, is_active
-from app.traces.sources.langfuse.texts import clean_texts
-from app.traces.sources.langfuse.threads import HEARTBEAT_S, with_heartbeat
-from app.traces.sources.langfuse.window_reader import WindowReader, estimate_requests
+from app.traces.sources.langfuse.windows import WindowReader, estimate_requests
 from app.traces.types import Trace
 
 log = logging.getLogger(__name__)

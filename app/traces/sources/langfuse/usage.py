@@ -1,4 +1,4 @@
-"""What the agent used in a trace: the stream of its calls, and sums of tokens, cost and tool calls.
+"""What the agent used in a trace: sums of tokens, cost and tool calls.
 
 The usage of judges is never counted.
 """
@@ -8,16 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from app.traces.sources.langfuse.attributes import parse_fields
-from app.traces.sources.langfuse.errors import BadResponse
 from app.traces.sources.langfuse.json_fields import (
     first_tags,
     get_object,
     get_text,
     get_time_ms,
+    parse_fields,
     parse_number,
 )
-from app.traces.sources.langfuse.pagination import RowPage
 from app.traces.types import ToolCall
 
 MODEL_TYPES: Final = ("GENERATION", "EMBEDDING")
@@ -277,65 +275,3 @@ def _parse_cost(row: Mapping[str, Any]) -> float | None:
         total = parse_number(details.get("total"))
         total = sum(filter(None, amounts)) if total is None else total
     return total if total >= 0 else None
-
-
-class CallStream:
-    """The model and tool calls of an experiment, read in step with its rows.
-
-    Rows and calls both come newest first, and a call starts after its task. So when all calls since
-    the start of a row are read, the calls of that row are complete. Calls of traces whose rows have
-    not come yet are kept until then. `start` and `end` limit the start times of the calls, in
-    milliseconds since 1970.
-    """
-
-    def __init__(self, pages: Iterator[RowPage], *, start: int, end: int) -> None:
-        self._pages = pages
-        self._start = start
-        self._oldest_read = end
-        self._unclaimed = defaultdict[str, list[ObservedSpan]](list)
-
-    def read_since(self, start_ms: int) -> None:
-        """Read on until every call that started at `start_ms` or later is read.
-
-        Raises: `BadResponse` when the server repeats a page: no count reveals what is missing.
-        """
-        while self._oldest_read > start_ms - ORDER_SLACK_MS:
-            page = next(self._pages, None)
-            if page is None:
-                self._mark_complete()
-                return
-            self._store(page)
-
-    def take(self, trace_id: str) -> list[ObservedSpan]:
-        """Remove and return the calls of a trace."""
-        return self._unclaimed.pop(trace_id, [])
-
-    @property
-    def resume_before_ms(self) -> int:
-        """Every call that later rows need started before this time.
-
-        A collection that resumes reads the calls again from here, unclaimed ones included.
-        """
-        # A dictionary keeps the order of insertion, so the first unclaimed call is the newest.
-        newest = next((spans[0].start for spans in self._unclaimed.values()), self._oldest_read)
-        return max(newest, self._oldest_read) + ORDER_SLACK_MS
-
-    def _store(self, page: RowPage) -> None:
-        if page.loop_detected:
-            raise BadResponse(
-                "Langfuse returned the same page of calls twice, so tokens and costs cannot be"
-                " summed; report it to the operator of the server, then retry"
-            )
-        spans = [span for span in map(parse_span, page.rows) if span is not None]
-        for span in spans:
-            self._unclaimed[span.trace_id].append(span)
-        if not page.remaining:
-            self._mark_complete()
-        elif page.remaining[0].cursor is None:
-            # The next window is untouched, so everything after its end is read.
-            self._oldest_read = page.remaining[0].end
-        elif spans:
-            self._oldest_read = min(span.start for span in spans)
-
-    def _mark_complete(self) -> None:
-        self._oldest_read = self._start - ORDER_SLACK_MS

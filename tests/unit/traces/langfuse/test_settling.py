@@ -1,20 +1,163 @@
-"""How long a run that lacks items is waited for."""
+"""Which rows belong to the newest run, and how long a run that lacks items is waited for."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.traces.registry import TraceQuery
-from app.traces.sources.langfuse.reader import ExperimentRun
-from app.traces.sources.langfuse.retry import LangfusePolicy
-from app.traces.sources.langfuse.reused_names import RunRow
-from app.traces.sources.langfuse.settling import RunSettler
+from app.traces.sources.langfuse.failures import LangfusePolicy
+from app.traces.sources.langfuse.reader import ExperimentRun, RunRow
+from app.traces.sources.langfuse.settling import (
+    MIN_PAUSE_MS,
+    RunSettler,
+    describe_doubts,
+    first_time_ms,
+    select_newest_run,
+    settle_time_ms,
+)
 
+HOUR = 3_600_000
 RUN = ExperimentRun(
     id="e", name="night", dataset_name="support", start=0, end=0, item_count=0, dataset_items=8
 )
+
+
+def night(
+    start: int, items: int = 5, *, every: int = 5000, trials: int = 1, numbered: bool = False
+) -> list[RunRow]:
+    """A run over the items, one after the other, each for a second; the trials in passes."""
+    return [
+        RunRow(
+            f"item-{n % items}", start + n * every, start + n * every + 1000, n // items * numbered
+        )
+        for n in range(items * trials)
+    ]
+
+
+def test_select_newest_run__repeated_items_after_a_pause_are_a_new_run() -> None:
+    first, second = night(0), night(24 * HOUR)
+    newest = select_newest_run([*first, *second])
+    assert (newest.rows, newest.earlier_end, newest.earlier_rows) == (second, 21_000, 5)
+    assert describe_doubts(newest) is None
+    # Evaluators of the last item have 30 seconds.
+    assert first_time_ms(21_000) == 51_001
+
+
+def test_select_newest_run__new_items_after_a_pause_continue_the_run() -> None:
+    rows = [
+        RunRow(f"item-{n}", (n // 3) * HOUR + n * 1000, (n // 3) * HOUR + n * 1000)
+        for n in range(9)
+    ]
+    assert select_newest_run(rows).rows == rows
+    # A provider was away in the middle of the trials of one item: that is one repeated item of four.
+    resumed = [*rows[:4], *(RunRow(f"item-{n}", 5 * HOUR, 5 * HOUR) for n in (3, 4, 5, 6))]
+    assert select_newest_run(resumed).earlier_end is None
+
+
+def test_select_newest_run__overlapping_runs_are_trials_with_a_doubt() -> None:
+    rows = [*night(0), *night(7000)]
+    newest = select_newest_run(rows)
+    assert (len(newest.rows), newest.earlier_end) == (10, None)
+    doubt = describe_doubts(newest)
+    assert doubt is not None
+    assert doubt.startswith("5 items occur more than once")
+    assert "'item-0', 'item-1', 'item-2', …" in doubt
+
+
+def test_select_newest_run__passes_without_a_pause_are_trials() -> None:
+    assert len(select_newest_run(night(0, trials=3)).rows) == 15
+    assert describe_doubts(select_newest_run(night(0, trials=3))) is not None
+    assert describe_doubts(select_newest_run(night(0, trials=3, numbered=True))) is None
+
+
+def test_select_newest_run__short_pause_is_a_doubt_and_settle_for_decides() -> None:
+    rows = [*night(0), *night(5 * 60_000)]
+    newest = select_newest_run(rows)
+    assert len(newest.rows) == 5
+    # The first run ends after 21 s, the second one begins after 300 s.
+    doubt = describe_doubts(newest)
+    assert doubt is not None
+    assert doubt.startswith("5 traces are left out")
+    assert "279 s" in doubt
+    assert len(select_newest_run(rows, settle_ms=279_000).rows) == 10
+    assert len(select_newest_run(rows, settle_ms=278_999).rows) == 5
+
+
+def test_select_newest_run__numbered_trials_may_come_after_a_pause() -> None:
+    second = [row._replace(trial=1) for row in night(24 * HOUR)]
+    assert len(select_newest_run([*night(0), *second]).rows) == 10
+
+
+def test_settle_time__three_usual_intervals() -> None:
+    assert settle_time_ms(night(0, items=9, every=40_000)) == 120_000
+    assert settle_time_ms(night(0)) == MIN_PAUSE_MS
+    assert settle_time_ms([RunRow("slow", 0, 100_000)]) == 300_000
+
+
+nights = st.lists(
+    st.tuples(
+        st.integers(1, 8),  # items
+        st.integers(1, 20_000),  # milliseconds between two items
+        st.integers(400_000, 10**8),  # pause before the run
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(nights, st.randoms(use_true_random=False))
+def test_select_newest_run__is_the_last_of_separate_runs(
+    runs: list[tuple[int, int, int]], random: object
+) -> None:
+    rows, clock, last, before = list[RunRow](), 10**9, list[RunRow](), None
+    for items, every, pause in runs:
+        before = max((row.end for row in last), default=None)
+        clock += pause
+        # All items of a run are in the run before it, or the other way round: most of them repeat.
+        last = night(clock, items=items, every=every)
+        clock = last[-1].end
+        rows += last
+    random.shuffle(rows)  # type: ignore[attr-defined]  # Hypothesis gives a random.Random
+    newest = select_newest_run(rows)
+    shifted = [row._replace(start=row.start + 7, end=row.end + 7) for row in rows]
+    assert [row.start + 7 for row in newest.rows] == [
+        row.start for row in select_newest_run(shifted).rows
+    ]
+    if all(later <= 2 * earlier for (earlier, *_), (later, *_) in pairwise(runs)):
+        assert (newest.rows, newest.earlier_end) == (last, before)
+
+
+rows_of_any_kind = st.lists(
+    st.builds(
+        lambda item, start, length: RunRow(f"item-{item}", start, start + length),
+        st.integers(0, 6),
+        st.integers(0, 10**7),
+        st.integers(0, 10**6),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(rows_of_any_kind)
+def test_select_newest_run__earlier_rows_have_ended_before_it(rows: list[RunRow]) -> None:
+    newest = select_newest_run(rows)
+    earlier = list(rows)
+    for row in newest.rows:
+        earlier.remove(row)
+    if newest.earlier_end is None:
+        assert earlier == []
+        return
+    assert max(row.end for row in earlier) == newest.earlier_end
+    since = first_time_ms(newest.earlier_end)
+    assert newest.earlier_end < since <= min(row.start for row in newest.rows)
+    # What is read again since then is the same run.
+    assert select_newest_run([row for row in rows if row.start >= since]).rows == newest.rows
 
 
 @dataclass

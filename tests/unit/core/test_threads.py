@@ -1,12 +1,12 @@
-"""Background threads: heartbeats for the consumer, and an end with the consumer."""
+"""Work in threads: order, heartbeats, and exceptions."""
 
 import threading
 from collections.abc import Generator
 
 import pytest
 
+from app.core.http.threads import run_in_thread, with_heartbeat
 from app.core.http.throttle import Cancelled, CancelToken
-from app.traces.sources.langfuse.threads import run_in_thread, with_heartbeat
 
 
 def test_with_heartbeat__yields_items_in_order_and_none_while_waiting() -> None:

@@ -12,7 +12,6 @@ from typing import Any, Final, Generic, TypeVar
 from app.core.http.throttle import CancelToken
 
 T = TypeVar("T")
-
 # The consumer is called this often while it waits, so that it sees a cancel within two seconds.
 HEARTBEAT_S: Final = 1.0
 
@@ -26,7 +25,7 @@ def run_in_thread(work: Callable[[], T]) -> "Future[T]":
         with _FutureGuard(future):
             future.set_result(work())
 
-    threading.Thread(target=context.run, args=(run,), name="langfuse", daemon=True).start()
+    threading.Thread(target=context.run, args=(run,), name="network", daemon=True).start()
     return future
 
 

@@ -10,13 +10,8 @@ from typing import Final, NamedTuple
 
 from app.core.http.throttle import MAX_IN_FLIGHT
 from app.traces.sources.langfuse.client import LangfuseClient, Parameters, get_meta, get_rows
-from app.traces.sources.langfuse.errors import NotFoundError, PageTooLarge
-from app.traces.sources.langfuse.json_fields import (
-    JSON,
-    format_time,
-    get_object,
-    get_text,
-)
+from app.traces.sources.langfuse.failures import NotFoundError, PageTooLarge
+from app.traces.sources.langfuse.json_fields import JSON, format_time, get_object, get_text
 from app.traces.sources.langfuse.mapping import (
     is_task_row,
     map_malformed_row,
@@ -24,34 +19,25 @@ from app.traces.sources.langfuse.mapping import (
     parse_task,
     parse_trial,
 )
-from app.traces.sources.langfuse.pagination import (
-    RowPage,
-    TimeWindow,
-    WindowRows,
-    WindowSizer,
-    fetch_with_splitting,
-    iter_newest_first,
-)
 from app.traces.sources.langfuse.reader import (
     ApiVersionMismatch,
     ExperimentRun,
     LangfuseDataset,
+    RunRow,
     TraceBatch,
     TraceLink,
     split_source_id,
 )
-from app.traces.sources.langfuse.reused_names import (
+from app.traces.sources.langfuse.scores import group_by_trace
+from app.traces.sources.langfuse.settling import (
     MIN_PAUSE_MS,
-    RunRow,
     describe_doubts,
     first_time_ms,
     leaves_room,
     select_newest_run,
 )
-from app.traces.sources.langfuse.scores import group_by_trace
 from app.traces.sources.langfuse.usage import (
     CALL_TYPES,
-    CallStream,
     ObservedSpan,
     TaskSpan,
     select_descendants,
@@ -61,9 +47,16 @@ from app.traces.sources.langfuse.usage import (
 from app.traces.sources.langfuse.v4_requests import (
     SPAN_FIELDS,
     SPANS_PER_PAGE,
+    CallStream,
+    RowPage,
+    TimeWindow,
+    WindowRows,
+    WindowSizer,
     equals,
+    fetch_with_splitting,
     filter_parameter,
     iter_all,
+    iter_newest_first,
     iter_scores,
     iter_spans,
     parse_experiment,
@@ -74,7 +67,6 @@ ROWS_PER_PAGE: Final = 100
 # The server's maximum.
 SCORES_PER_ROW: Final = 50
 MAX_NAMES_SHOWN: Final = 10
-
 # A smaller run is read as one chain of pages: time windows would only add requests.
 MIN_ROWS_TO_SPLIT: Final = 1000
 # Below the page size, so that most windows fit into one page although rows come unevenly.
@@ -82,7 +74,6 @@ TARGET_ROWS_PER_WINDOW: Final = 80
 CALLS_PER_ROW: Final = 2
 # Pages of calls are ten times as large as those of rows and are needed at the same pace.
 CALL_CONCURRENCY: Final = 2
-
 # `fromStartTime` is required; nothing in Langfuse is older than Langfuse.
 EARLIEST_MS: Final = 1_577_836_800_000  # 2020-01-01
 DAY_MS: Final = 86_400_000

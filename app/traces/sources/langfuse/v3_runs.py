@@ -9,15 +9,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from app.core.http.threads import run_in_order
 from app.core.http.throttle import MAX_IN_FLIGHT
 from app.traces.sources.langfuse.client import (
     LangfuseClient,
+    NumberedPage,
     Parameters,
+    fetch_page,
+    fetch_page_in_parts,
     get_rows,
     is_path_segment,
+    iter_pages,
     quote_segment,
 )
-from app.traces.sources.langfuse.errors import BadResponse, NotFoundError, PageTooLarge
+from app.traces.sources.langfuse.failures import BadResponse, NotFoundError, PageTooLarge
 from app.traces.sources.langfuse.json_fields import (
     JSON,
     format_time,
@@ -31,27 +36,17 @@ from app.traces.sources.langfuse.mapping import (
     malformed_trace,
     map_trace,
 )
-from app.traces.sources.langfuse.pagination import (
-    NumberedPage,
-    fetch_page,
-    fetch_page_in_parts,
-    iter_pages,
-)
 from app.traces.sources.langfuse.reader import (
     ApiVersionMismatch,
     ExperimentRun,
     LangfuseDataset,
+    RunRow,
     TraceBatch,
     TraceLink,
     split_source_id,
 )
-from app.traces.sources.langfuse.reused_names import (
-    RunRow,
-    describe_old_links,
-    find_newest_links,
-)
-from app.traces.sources.langfuse.threads import run_in_order
-from app.traces.sources.langfuse.v3_requests import ROWS_PER_PAGE, fetch_bundle
+from app.traces.sources.langfuse.settling import describe_old_links, find_newest_links
+from app.traces.sources.langfuse.v3_windows import ROWS_PER_PAGE, fetch_bundle
 from app.traces.types import Trace
 
 MAX_NAMES_SHOWN: Final = 10

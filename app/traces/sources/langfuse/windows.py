@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
+from app.core.http.threads import run_in_order
 from app.core.http.throttle import CancelToken
 from app.core.resources import Resources
 from app.traces.production import ProductionTraces, draw_sample, sampling_rank
@@ -24,7 +25,12 @@ from app.traces.sources.langfuse.client import (
     open_client,
     require_credentials,
 )
-from app.traces.sources.langfuse.errors import BadResponse, NotFoundError, PageTooLarge
+from app.traces.sources.langfuse.failures import (
+    BadResponse,
+    LangfusePolicy,
+    NotFoundError,
+    PageTooLarge,
+)
 from app.traces.sources.langfuse.json_fields import JSON
 from app.traces.sources.langfuse.reader import (
     INITIAL_CURSOR,
@@ -33,10 +39,8 @@ from app.traces.sources.langfuse.reader import (
     make_trace_link,
     split_ids,
 )
-from app.traces.sources.langfuse.retry import LangfusePolicy
-from app.traces.sources.langfuse.threads import run_in_order
-from app.traces.sources.langfuse.window_v3 import V3Window
-from app.traces.sources.langfuse.window_v4 import V4Window
+from app.traces.sources.langfuse.v3_windows import V3Window
+from app.traces.sources.langfuse.v4_windows import V4Window
 from app.traces.types import Trace
 
 CONCURRENCY: Final = 4

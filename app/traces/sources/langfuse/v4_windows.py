@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from app.core.http.threads import run_in_order
 from app.traces.production import METADATA_PREFIX, ProductionTraces, ScoreFilter, TraceFilters
-from app.traces.sources.langfuse.attributes import has_metadata, metadata_conditions
 from app.traces.sources.langfuse.client import LangfuseClient, Parameters, get_meta, get_rows
-from app.traces.sources.langfuse.errors import BadResponse
+from app.traces.sources.langfuse.failures import BadResponse
 from app.traces.sources.langfuse.json_fields import (
     JSON,
     format_time,
     get_text,
     get_time_ms,
+    has_metadata,
+    metadata_conditions,
     normalize_raw_text,
     parse_embedded_json,
     parse_number,
@@ -26,14 +28,6 @@ from app.traces.sources.langfuse.mapping import (
     map_root,
     select_texts,
 )
-from app.traces.sources.langfuse.pagination import (
-    RowPage,
-    TimeWindow,
-    WindowRows,
-    WindowSizer,
-    fetch_with_splitting,
-    iter_newest_first,
-)
 from app.traces.sources.langfuse.reader import (
     IDS_PER_REQUEST,
     TraceLink,
@@ -43,7 +37,6 @@ from app.traces.sources.langfuse.reader import (
     split_ids,
 )
 from app.traces.sources.langfuse.scores import group_by_trace
-from app.traces.sources.langfuse.threads import run_in_order
 from app.traces.sources.langfuse.usage import (
     CALL_TYPES,
     ORDER_SLACK_MS,
@@ -54,9 +47,15 @@ from app.traces.sources.langfuse.usage import (
 from app.traces.sources.langfuse.v4_requests import (
     SCORES_PER_PAGE,
     SPANS_PER_PAGE,
+    RowPage,
+    TimeWindow,
+    WindowRows,
+    WindowSizer,
     equals,
+    fetch_with_splitting,
     filter_parameter,
     iter_all,
+    iter_newest_first,
     iter_scores,
     iter_spans,
 )
