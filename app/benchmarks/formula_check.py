@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from app.core.web.page_text import TextPart, mark_spans
 from app.formula import format_formula, validate
-from app.formula.tag_filter import split_filter
+from app.formula.ast import split_filter
 
 
 class FormulaCheck(NamedTuple):

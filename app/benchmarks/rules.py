@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from app.core.errors import AppError, ErrorItem
 from app.core.strict_json import escape_pointer_step
 from app.formula import validate
-from app.formula.tag_filter import split_filter
+from app.formula.ast import split_filter
 from app.metrics.registry import METRICS, option_errors, options_of, plain_keys, provider_for
 from app.metrics.types import MetricRef
 

@@ -19,7 +19,7 @@ from app.comparison.schemas import (
     KpiComparison,
     MetricComparison,
 )
-from app.formula.tag_filter import split_filter
+from app.formula.ast import split_filter
 from app.kpis.verdict_types import RunVerdicts
 from app.statistics.multiplicity import benjamini_hochberg
 

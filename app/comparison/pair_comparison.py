@@ -47,7 +47,7 @@ from app.results.plan import RunPlan
 from app.statistics.verdict_rules import Scale, Side, Verdict, VerdictRule, decide_verdict
 
 if TYPE_CHECKING:
-    from app.statistics.enrichment import FeatureEnrichment
+    from app.statistics.multiplicity import FeatureEnrichment
 
 MAX_FLIPS = 50
 MAX_CONSTANT_ITEMS = 50
@@ -97,7 +97,7 @@ class RunPair:
 def compare(pair: RunPair) -> Comparison:
     """The comparison of the candidate with the baseline. Imports numpy and scipy."""
     from app.comparison.child_computation import compute
-    from app.statistics.enrichment import enriched_features
+    from app.statistics.multiplicity import enriched_features
 
     baseline, candidate = pair.baseline, pair.candidate
     baseline_runs = [BaselineRun(0, baseline.run.id, baseline.plan), *baseline.further_runs]

@@ -10,8 +10,7 @@ from app.formula.ast import Expr, FormulaSpan, Reference, format_expression
 from app.formula.check import check_formula, parse_expression
 from app.formula.compile import CompiledFormula, compile_formula
 from app.formula.errors import DslParseException, InvalidFormula, Mistake, UndefinedFormula
-from app.formula.evaluate import FormulaValue
-from app.formula.explanation import FormulaPart, explain_parts
+from app.formula.evaluate import FormulaPart, FormulaValue, explain_parts
 from app.formula.functions import help_document
 from app.formula.handover import (
     AverageFormula,

@@ -19,11 +19,11 @@ from app.formula.ast import (
     Number,
     Relation,
     format_expression,
+    split_filter,
     walk,
 )
 from app.formula.errors import InvalidFormula, Mistake, mistake_at
 from app.formula.functions import FUNCTIONS, MAX_MISTAKES, STATISTICS, FormulaFunction
-from app.formula.tag_filter import split_filter
 
 _STATISTICS_OF_ALL_TRACES = frozenset({"coverage"})
 _MAX_LISTED_NAMES = 20

@@ -28,11 +28,14 @@ from app.formula.ast import (
     Number,
     Reference,
     Relation,
+    filtered_key,
+    literals_of_filter,
     named_key,
+    tags_of_filter,
+    unquote,
 )
 from app.formula.errors import Mistake, mistake_at
 from app.formula.functions import MAX_BYTES, MAX_DEPTH, MAX_MISTAKES
-from app.formula.tag_filter import filtered_key, literals_of_filter, tags_of_filter, unquote
 
 # What people write from other languages or copy from documents; each has exactly one meaning here,
 # so the parser goes on with it after the mistake is reported.

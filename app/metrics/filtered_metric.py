@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from app.formula.tag_filter import filtered_key
+from app.formula.ast import filtered_key
 from app.llm.types import ModelAnswer, ModelKind, ModelRequest
 from app.metrics.types import (
     BatchMetric,

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, get_args, get_origin
 
 from app.core.errors import Invalid
 from app.core.registry import LoadedPlugin, Registry, suggest_names
-from app.formula.tag_filter import filtered_key, split_filter
+from app.formula.ast import filtered_key, split_filter
 from app.metrics.filtered_metric import filter_metric
 from app.metrics.types import MetricFactory, MetricProvider, MetricRef, MetricSpec, OptionValue
 

@@ -4,7 +4,7 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 
-from app.formula.tag_filter import split_filter
+from app.formula.ast import split_filter
 from app.metrics.aggregate import Aggregate, aggregate
 from app.metrics.types import MetricFailureKind, MetricSkipReason
 from app.results.queries import ScoredTrace

@@ -14,7 +14,7 @@ from app.benchmarks.service import metric_refs, source_of
 from app.core.llm_server import LlmServer
 from app.core.resources import Resources
 from app.formula import compile_formula
-from app.formula.tag_filter import filtered_key, split_filter
+from app.formula.ast import filtered_key, split_filter
 from app.harness.harness_config import parse_harness
 from app.kpis.evaluate import PlannedKpi
 from app.metrics.model_metrics import is_remote

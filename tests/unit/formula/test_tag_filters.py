@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.formula import Reference, check_formula, compile_formula, format_formula
-from app.formula.tag_filter import filtered_key, split_filter
+from app.formula.ast import filtered_key, split_filter
 
 TEXT = 'TASK_PASSED{category="text"}'
 
