@@ -5,6 +5,7 @@ import os
 import sys
 
 import pytest
+from _pytest.nodeid import NodeId
 from hypothesis import HealthCheck, settings
 
 # A hundred processes of the service start during the tests: what the first one compiles, tests
@@ -24,6 +25,21 @@ def pytest_configure(config: pytest.Config) -> None:
     """Load the fixtures, and with them the service, unless this process only hands out tests."""
     if config.getoption("dist", "no") == "no":
         config.pluginmanager.import_plugin("tests.support.fixtures")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Name the group of a test in its ID, by which pytest-xdist keeps a group in one process.
+
+    pytest-xdist 3.8 sets an attribute that pytest 9.2 does not read any more: without this hook
+    every group is torn over all processes, and each of them starts its servers and browsers.
+    """
+    if not getattr(config.option, "loadgroup", False):
+        return
+    for item in items:
+        group = item.get_closest_marker("xdist_group")
+        if group and not item.nodeid.endswith(f"@{group.args[0]}"):
+            item._id = NodeId.parse(f"{item.nodeid}@{group.args[0]}")
 
 
 def pytest_collection_finish() -> None:

@@ -60,7 +60,7 @@ VISITS: Final = [
     *(("empty", path) for path in page_paths_without_data()),
     *(("data", path) for path in page_paths()),
 ]
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = pytest.mark.xdist_group("every page")
 
 
 class Visit(NamedTuple):
