@@ -123,6 +123,8 @@ def retry_run(session: Session, run_id: str) -> BenchmarkRun:
         run_name=run.run_name,
         window=run.trace_window,
         retry_of=run,
+        # Without it, the retry of a repetition would be a run of its own in the KPI history.
+        confirms=queries.get_run(session, run.confirms) if run.confirms else None,
     )
 
 

@@ -74,6 +74,16 @@ def test_confirmation__of_a_failed_repetition_the_run_alone_decides(
     assert "FIRING" in notified_states(benchmark_service)
 
 
+def test_confirmation__retry_of_a_failed_repetition_is_a_repetition(
+    benchmark_service: Service, complete: RunHistoryMaker
+) -> None:
+    run = repetition(benchmark_service)
+    with benchmark_service.resources.db.begin() as session:
+        fail_run(session, run["id"], "BUDGET", "no money is left", datetime.now(UTC))
+    retried = benchmark_service.post(f"/benchmark-runs/{run['id']}/retry")
+    assert (retried["retryOf"], retried["confirms"]) == (run["id"], "run-6")
+
+
 def test_confirmation__a_late_repetition_is_not_awaited(
     benchmark_service: Service, complete: RunHistoryMaker
 ) -> None:
