@@ -38,7 +38,7 @@ METRIC_CPU: Final[Mapping[str, Measured]] = MappingProxyType(
         )
     }
 )
-# A metric that is not in the table: the dearest of them.
+# A metric that is not in the table: it counts like the most expensive one.
 OTHER_METRIC_CPU: Final = METRIC_CPU["BLEU"]
 TRACE_CPU: Final = Measured(
     330, "µs of CPU per trace beside its metrics", "python -m benchmarks large run"

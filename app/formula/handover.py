@@ -1,9 +1,12 @@
 """The formula language under the Python names of the original system.
 
-result = parser.parse("WEIGHTED_SUM(ACCURACY:0.4, PRECISION:0.3, RECALL:0.3)")
-if not result.success:
-    raise DslParseException(result.errors_as_string())
-result.formula.evaluate({"ACCURACY": 0.9, "PRECISION": 0.8, "RECALL": 0.7})
+>>> from app.formula import DslParseException, KpiFormulaParser
+>>> parser = KpiFormulaParser(["ACCURACY", "PRECISION", "RECALL"])
+>>> result = parser.parse("WEIGHTED_SUM(ACCURACY:0.5, PRECISION:0.25, RECALL:0.25)")
+>>> if not result.success:
+...     raise DslParseException(result.errors_as_string())
+>>> result.formula.evaluate({"ACCURACY": 0.5, "PRECISION": 1.0, "RECALL": 0.0})
+0.5
 
 Wherever a metric is named, its class is accepted too: `WeightedSumFormula({Accuracy: 0.5, Rouge: 0.5})`.
 """

@@ -28,7 +28,7 @@ class RequestBudget:
     """Counts requests and dollars against limits; None is no limit.
 
     A request that would exceed a limit is not sent. The cost of a request is known only after it, so
-    each is expected to cost as much as the dearest so far, and the first is sent alone.
+    each is expected to cost as much as the most expensive one so far, and the first is sent alone.
     """
 
     max_requests: int | None = None
@@ -37,7 +37,7 @@ class RequestBudget:
     sent_count: int = 0
     spent_usd: float = 0.0
     _pending: int = field(default=0, init=False)
-    _dearest_usd: float | None = field(default=None, init=False)
+    _highest_cost_usd: float | None = field(default=None, init=False)
     _model_without_price: str | None = field(default=None, init=False)
     _settled: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
@@ -74,7 +74,7 @@ class RequestBudget:
                 self._model_without_price = model
             return response
         self.spent_usd += cost
-        self._dearest_usd = max(cost, self._dearest_usd or 0.0)
+        self._highest_cost_usd = max(cost, self._highest_cost_usd or 0.0)
         return response._replace(cost_usd=cost)
 
     def _fits(self) -> bool:
@@ -82,9 +82,9 @@ class RequestBudget:
             return False
         if self.max_usd is None:
             return True
-        if self._dearest_usd is None:
+        if self._highest_cost_usd is None:
             return not self._pending
-        return self.spent_usd + (self._pending + 1) * self._dearest_usd <= self.max_usd
+        return self.spent_usd + (self._pending + 1) * self._highest_cost_usd <= self.max_usd
 
     def _is_request_limit_reached(self) -> bool:
         return self.max_requests is not None and self.sent_count >= self.max_requests
@@ -95,7 +95,7 @@ class RequestBudget:
         else:
             limit = f"${self.max_usd:g}"
         requests = "request was" if self.sent_count == 1 else "requests were"
-        cost = f" for ${self.spent_usd:.4g}" if self._dearest_usd is not None else ""
+        cost = f" for ${self.spent_usd:.4g}" if self._highest_cost_usd is not None else ""
         return (
             f"the limit of {limit} does not suffice: {self.sent_count:,} {requests} sent{cost}. Their"
             " answers are in the cache and cost nothing again"

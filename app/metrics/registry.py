@@ -150,9 +150,10 @@ def options_of(factory: Callable[..., MetricProvider]) -> tuple[MetricOption, ..
 
 
 def version_with(version: str, **options: OptionValue) -> str:
-    """A version that contains the options in use: `1`, `1+useStemmer`, `1+beta=2`.
+    """The version of a built-in metric: a number, then each option that is in use.
 
-    Options that are False, empty or zero are omitted, so these must be the defaults.
+    `1`, `1+useStemmer`, `1+beta=2`. An option that is False, empty or zero is omitted, so that must be
+    its default.
     """
     marks = (
         f"+{_camel(name)}" if value is True else f"+{_camel(name)}={value}"

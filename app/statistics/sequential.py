@@ -39,9 +39,9 @@ LIMIT_SLOPE = 2.15
 PRIOR_RUNS = 4
 MAX_DEGREES = 300.0
 # Of the correlation of neighboring runs, so many standard errors are taken for chance.
-LAG_CHANCE = 0.2
+CHANCE_ERRORS = 0.2
 # How fast the correlation of run effects decays with the distance between two runs.
-LAG_DECAY = 0.7
+CORRELATION_DECAY = 0.7
 MAX_CORRELATION = 0.8
 MIN_PAIRS = 3
 # Correlated runs wander off and come back, which is more than the variance of a mean: standard errors
@@ -85,21 +85,23 @@ class Spread(NamedTuple):
     """How levels of unchanged runs vary.
 
     `variance` is that of one ordinary run and `per_trace` the item noise of a run times its traces;
-    `between` is the variance between runs beyond the items. `lag` is the covariance of neighbors,
-    `widening` the factor by which their correlation widens standard errors.
+    `between` is the variance between runs beyond the items. `neighbor_covariance` is that of
+    neighboring runs, `widening` the factor by which their correlation widens standard errors.
     """
 
     variance: float
     between: float
     per_trace: float
-    lag: float
+    neighbor_covariance: float
     widening: float
     degrees: float
 
     def variance_of_mean(self, runs: int, inverse_traces: float) -> float:
         """The variance of the mean of consecutive runs; `inverse_traces` is the sum of 1/traces."""
         independent = (runs * self.between + self.per_trace * inverse_traces) / runs**2
-        correlated = independent + self.lag * _LAG_SUMS[min(runs, MAX_REFERENCE)]
+        correlated = (
+            independent + self.neighbor_covariance * _NEIGHBOR_SHARES[min(runs, MAX_REFERENCE)]
+        )
         return self.widening**2 * correlated
 
 
@@ -111,13 +113,16 @@ class Scan:
     rise: WindowScore | None = None
 
 
-def _lag_sum(runs: int) -> float:
-    """2 Σ (runs − k) decay^(k−1) / runs²: the share of correlation in the variance of a mean."""
-    terms = ((runs - k) * LAG_DECAY ** (k - 1) for k in range(1, runs))
+def _neighbor_share(runs: int) -> float:
+    """How much of the covariance of neighbors is in the variance of the mean of so many runs.
+
+    2 Σ (runs − distance) decay^(distance−1) / runs², over all distances between two of the runs.
+    """
+    terms = ((runs - distance) * CORRELATION_DECAY ** (distance - 1) for distance in range(1, runs))
     return 2 * math.fsum(terms) / runs**2
 
 
-_LAG_SUMS = (0.0, *(_lag_sum(runs) for runs in range(1, MAX_REFERENCE + 1)))
+_NEIGHBOR_SHARES = (0.0, *(_neighbor_share(runs) for runs in range(1, MAX_REFERENCE + 1)))
 
 
 def limit_of(false_pages_per_month: float) -> float:
@@ -127,16 +132,18 @@ def limit_of(false_pages_per_month: float) -> float:
 
 
 class _Sums:
-    """Prefix sums of levels, so that each window takes constant time."""
+    """Sums over the first n runs of a series, for every n, so that each window takes constant time.
+
+    `deviations` are the levels minus that of the first run: numbers near zero, because differences
+    of large squares would lose their digits. `products` are those of neighboring deviations.
+    """
 
     def __init__(self, levels: Sequence[RunLevel]) -> None:
-        # Numbers near zero: differences of large squares would lose their digits.
-        self.offset = levels[0].level
-        x = [run.level - self.offset for run in levels]
-        self.x = x
-        self.total = [0.0, *accumulate(x)]
-        self.squares = [0.0, *accumulate(v * v for v in x)]
-        self.products = [0.0, 0.0, *accumulate(a * b for a, b in pairwise(x))]
+        self.deviations = [run.level - levels[0].level for run in levels]
+        self.total = [0.0, *accumulate(self.deviations)]
+        self.squares = [0.0, *accumulate(deviation**2 for deviation in self.deviations)]
+        neighbors = pairwise(self.deviations)
+        self.products = [0.0, 0.0, *accumulate(first * second for first, second in neighbors)]
         self.per_trace = [
             0.0,
             *accumulate(0.0 if run.noise is None else run.noise * run.traces for run in levels),
@@ -166,10 +173,12 @@ def scan_levels(
     sums = _Sums(levels)
     pooled = _pool(earlier)
     for width in windows:
-        m = len(levels) - width
-        if m < min_reference or (width > 1 and m < min(width, REFERENCE_FOR_LONG_WINDOWS)):
+        reference = len(levels) - width
+        needed = min(width, REFERENCE_FOR_LONG_WINDOWS) if width > 1 else 1
+        if reference < max(min_reference, needed):
             continue
-        score = _score(sums, m, width, spread or _estimate(sums, m, pooled, prior_sd))
+        ordinary = spread or _estimate(sums, reference, pooled, prior_sd)
+        score = _score(sums, reference, width, ordinary)
         if fall is None or score.z > fall.z:
             fall = score
         if rise is None or score.z < rise.z:
@@ -177,12 +186,14 @@ def scan_levels(
     return Scan(fall=fall, rise=rise)
 
 
-def _score(sums: _Sums, m: int, width: int, spread: Spread) -> WindowScore:
-    total, inverse = sums.total, sums.inverse_traces
-    effect = (total[m + width] - total[m]) / width - total[m] / m
-    variance = spread.variance_of_mean(width, inverse[m + width] - inverse[m])
-    variance += spread.variance_of_mean(m, inverse[m])
-    return score_effect(width, m, effect, variance, spread.degrees)
+def _score(sums: _Sums, reference: int, width: int, spread: Spread) -> WindowScore:
+    """The score of the `width` runs after the first `reference` runs."""
+    end, inverse = reference + width, sums.inverse_traces
+    window_mean = (sums.total[end] - sums.total[reference]) / width
+    effect = window_mean - sums.total[reference] / reference
+    variance = spread.variance_of_mean(width, inverse[end] - inverse[reference])
+    variance += spread.variance_of_mean(reference, inverse[reference])
+    return score_effect(width, reference, effect, variance, spread.degrees)
 
 
 def score_effect(
@@ -202,7 +213,7 @@ def to_normal(t: float, degrees: float) -> float:
 
 
 class _Pooled(NamedTuple):
-    """Sums over series on other levels: squares about their means, degrees, lag products, noise."""
+    """Sums over series on other levels, each about its own mean: see `_Sums`."""
 
     squares: float = 0.0
     degrees: int = 0
@@ -216,47 +227,49 @@ def _pool(series: Sequence[Sequence[RunLevel]]) -> _Pooled:
     pooled = _Pooled()
     for levels in series:
         if len(levels) > 1:
-            sums, m = _Sums(levels), len(levels)
-            squares, products = _squares(sums, m), _products(sums, m)
+            sums, runs = _Sums(levels), len(levels)
             pooled = _Pooled(
-                pooled.squares + squares,
-                pooled.degrees + m - 1,
-                pooled.products + products,
-                pooled.pairs + m - 1,
-                pooled.per_trace + sums.per_trace[m],
-                pooled.noises + sums.noises[m],
+                squares=pooled.squares + _squares(sums, runs),
+                degrees=pooled.degrees + runs - 1,
+                products=pooled.products + _products(sums, runs),
+                pairs=pooled.pairs + runs - 1,
+                per_trace=pooled.per_trace + sums.per_trace[runs],
+                noises=pooled.noises + sums.noises[runs],
             )
     return pooled
 
 
-def _squares(sums: _Sums, m: int) -> float:
-    return max(0.0, sums.squares[m] - sums.total[m] ** 2 / m)
+def _squares(sums: _Sums, runs: int) -> float:
+    """The sum of the squares of the first runs about their mean."""
+    return max(0.0, sums.squares[runs] - sums.total[runs] ** 2 / runs)
 
 
-def _products(sums: _Sums, m: int) -> float:
-    """Σ (x_t − mean)(x_{t+1} − mean) over the first m runs."""
-    mean, total = sums.total[m] / m, sums.total[m]
-    inner = 2 * total - sums.x[0] - sums.x[m - 1]
-    return sums.products[m] - mean * inner + (m - 1) * mean * mean
+def _products(sums: _Sums, runs: int) -> float:
+    """The sum of the products of neighbors among the first runs, about their mean."""
+    mean, total = sums.total[runs] / runs, sums.total[runs]
+    # Each run has two neighbors, except for the first and the last one.
+    neighbors_total = 2 * total - sums.deviations[0] - sums.deviations[runs - 1]
+    return sums.products[runs] - mean * neighbors_total + (runs - 1) * mean**2
 
 
-def _estimate(sums: _Sums, m: int, pooled: _Pooled, prior_sd: float) -> Spread:
-    noises = sums.noises[m] + pooled.noises
+def _estimate(sums: _Sums, runs: int, pooled: _Pooled, prior_sd: float) -> Spread:
+    """How unchanged runs vary, from the first runs of a series and from series on other levels."""
+    noises = sums.noises[runs] + pooled.noises
     if noises:
-        per_trace = (sums.per_trace[m] + pooled.per_trace) / noises
+        per_trace = (sums.per_trace[runs] + pooled.per_trace) / noises
     else:
         # With one reference run, the only change of items is that of the window.
         seen_count = max(1, sums.noises[-1])
         per_trace = sums.per_trace[-1] / seen_count
-    item_variance = per_trace * sums.inverse_traces[m] / m
-    squares = _squares(sums, m) + pooled.squares
-    degrees = m - 1 + pooled.degrees
+    item_variance = per_trace * sums.inverse_traces[runs] / runs
+    squares = _squares(sums, runs) + pooled.squares
+    degrees = runs - 1 + pooled.degrees
     counted = PRIOR_RUNS + degrees
     variance = (PRIOR_RUNS * (item_variance + prior_sd**2) + squares) / counted
-    correlation = _estimate_lag(sums, m, pooled, squares) / variance if variance else 0.0
+    correlation = _neighbor_covariance(sums, runs, pooled, squares) / variance if variance else 0.0
     correlation = min(MAX_CORRELATION, max(0.0, correlation))
     # Correlated runs deviate less from their own mean than from the true level.
-    variance *= 1 + correlation * _LAG_SUMS[min(m, MAX_REFERENCE)]
+    variance *= 1 + correlation * _NEIGHBOR_SHARES[min(runs, MAX_REFERENCE)]
     variance = max(item_variance, variance)
     between = variance - item_variance
     share = 2.0 if between <= variance / 2 else variance / between
@@ -264,20 +277,20 @@ def _estimate(sums: _Sums, m: int, pooled: _Pooled, prior_sd: float) -> Spread:
         variance=variance,
         between=between,
         per_trace=per_trace,
-        lag=correlation * variance,
+        neighbor_covariance=correlation * variance,
         widening=1 + CORRELATION_WIDENING * correlation,
         degrees=min(MAX_DEGREES, max(1.0, counted * share**2)),
     )
 
 
-def _estimate_lag(sums: _Sums, m: int, pooled: _Pooled, squares: float) -> float:
+def _neighbor_covariance(sums: _Sums, runs: int, pooled: _Pooled, squares: float) -> float:
     """The covariance of neighboring runs beyond chance."""
-    pairs = m - 1 + pooled.pairs
+    pairs = runs - 1 + pooled.pairs
     if pairs < MIN_PAIRS:
         return 0.0
-    # The mean is estimated from the same runs: that alone makes neighbors look opposed, by 1/m.
-    products = _products(sums, m) + pooled.products + squares / m
-    return products / pairs - LAG_CHANCE * squares / (pairs * math.sqrt(pairs))
+    # The mean is estimated from the same runs: that alone makes neighbors look opposed, by 1/runs.
+    products = _products(sums, runs) + pooled.products + squares / runs
+    return products / pairs - CHANCE_ERRORS * squares / (pairs * math.sqrt(pairs))
 
 
 def estimate_spread(

@@ -56,7 +56,7 @@ def test_size__limits_are_sorted_and_outgrown_ones_are_named() -> None:
     assert {limit.part for limit in size.limits} == set(Part) == set(REMEDIES)
 
 
-def test_size__unknown_metric_counts_as_the_dearest() -> None:
+def test_size__unknown_metric_counts_as_the_most_expensive() -> None:
     unknown = size_installation(LOAD._replace(metrics=("MINE",)))
 
     assert unknown.metric_cores == pytest.approx(0.073)

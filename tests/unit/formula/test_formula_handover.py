@@ -1,5 +1,7 @@
 """The Python interface of the handover: parser, module functions and strategies."""
 
+import doctest
+
 import pytest
 
 from app.core.errors import Invalid
@@ -11,6 +13,7 @@ from app.formula import (
     ThresholdFormula,
     UndefinedFormula,
     WeightedSumFormula,
+    handover,
     known_metric_keys,
     parse,
     register_metric_keys,
@@ -31,6 +34,11 @@ def test_handover_formula__snippet_runs() -> None:
     assert result.referenced_metrics == {"ACCURACY", "PRECISION", "RECALL"}
     assert result.errors == ()
     assert result.errors_as_string() == ""
+
+
+def test_handover_formula__example_of_the_module_runs() -> None:
+    tried = doctest.testmod(handover)
+    assert (tried.failed, tried.attempted) == (0, 5)
 
 
 def test_kpi_formula_parser__failed_parse_lists_every_error() -> None:

@@ -232,6 +232,7 @@ class RunSettler:
         return replace(current, dataset_items=items)
 
     def _narrow(self, run: ExperimentRun) -> ExperimentRun:
+        """The newest of the runs that share the name of a run."""
         counted_run = self._count_items(run)
         expected = self._expected_items(counted_run)
         newest_run = self.reader.narrow(counted_run, expected)
@@ -246,12 +247,13 @@ class RunSettler:
         return replace(run, dataset_items=items)
 
     def _wait_until_stable(self, run: ExperimentRun) -> ExperimentRun:
+        """Poll a run with recent activity until it is unchanged for some polls."""
         deadline_s, equal_polls = self.clock() + self.policy.stable_deadline_s, 1
         while is_active(self.now_ms, self.policy, run) and equal_polls < self.policy.stable_polls:
             if self.clock() >= deadline_s:
                 log.warning("the run %r is still growing; it is read as it is now", run.name)
                 break
-            current = self._look_again(run)
+            current = self._poll(run)
             equal_polls = equal_polls + 1 if current == run else 1
             run = current
         return run
@@ -261,20 +263,18 @@ class RunSettler:
         if not self._lacks_items(run):
             return run
         quiet_s = self._quiet_s(run)
-        started_s = changed_s = self.clock()
-        idle_s = (self.now_ms() - run.end) / 1000
-        limit_s = max(self.policy.settle_limit_s, quiet_s)
-        while self._lacks_items(run) and idle_s + self.clock() - changed_s < quiet_s:
-            if self.clock() - started_s >= limit_s:
-                break
-            current = self._look_again(run)
-            if current != run:
-                if settle_for_ms(self.query) is None:
-                    # The run may become slower than its first items were.
-                    waited_s = idle_s + self.clock() - changed_s
-                    interval_s = waited_s / max(current.item_count - run.item_count, 1)
-                    quiet_s = max(quiet_s, INTERVALS_OF_QUIET * interval_s)
-                run, changed_s, idle_s = current, self.clock(), 0.0
+        ends_s = self.clock() + max(self.policy.settle_limit_s, quiet_s)
+        newest_item_s = self.clock() - (self.now_ms() - run.end) / 1000
+        while self._lacks_items(run) and self.clock() < min(newest_item_s + quiet_s, ends_s):
+            current = self._poll(run)
+            if current == run:
+                continue
+            if settle_for_ms(self.query) is None:
+                # The run may become slower than its first items were.
+                new_items = max(current.item_count - run.item_count, 1)
+                interval_s = (self.clock() - newest_item_s) / new_items
+                quiet_s = max(quiet_s, INTERVALS_OF_QUIET * interval_s)
+            run, newest_item_s = current, self.clock()
         return run
 
     def _expected_items(self, run: ExperimentRun) -> int | None:
@@ -293,7 +293,7 @@ class RunSettler:
             settle_ms = settle_time_ms(rows) if rows else MIN_PAUSE_MS
         return settle_ms / 1000
 
-    def _look_again(self, run: ExperimentRun) -> ExperimentRun:
+    def _poll(self, run: ExperimentRun) -> ExperimentRun:
         self.pause(self.policy.poll_s)
         return self.find_again(run)
 
