@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from app.core.web.static_files import FOLDER
+from app.core.web.static_files import read_asset
 from benchmarks.result_rows import BenchRow
 from tests.support.chromium import INSTALL_ADVICE, find_chromium, launch_chromium
 from tests.support.many_runs import write_many_runs
@@ -139,7 +139,7 @@ def _size_row(sizes: dict[str, PageSize]) -> BenchRow:
 
 
 def _asset_row() -> BenchRow:
-    contents = [(FOLDER / name).read_bytes() for name in ("app.css", "app.js", "theme.js")]
+    contents = [read_asset(name) for name in ("app.css", "app.js", "theme.js")]
     raw, compressed = (
         sum(map(len, contents)),
         sum(len(gzip.compress(content)) for content in contents),

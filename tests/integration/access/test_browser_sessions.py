@@ -1,5 +1,6 @@
 """Browser sessions: login by key or link, the role and end of the key, and requests of other sites."""
 
+import hashlib
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -7,7 +8,7 @@ import httpx
 import pytest
 
 from app.access.sessions import create_login_link
-from app.core.web.static_files import asset_url
+from app.core.web.static_files import FOLDER, HASH_CHARS, asset_url
 from tests.support.service import Service
 
 HTML = {"Accept": "text/html"}
@@ -141,3 +142,15 @@ def test_static_files__are_kept_forever_under_the_hash_of_their_content(service:
     assert "immutable" not in service.client.get("/static/app.css").headers["cache-control"]
     names = ("app.css", "app.js", "theme.js")
     assert sum(len(service.client.get(asset_url(name)).content) for name in names) <= 24 * 1024
+
+
+def test_static_files__are_sent_small_by_their_hash_and_as_written_without(
+    service: Service,
+) -> None:
+    for name in ("app.css", "app.js"):
+        small = service.client.get(asset_url(name))
+        written = service.client.get(f"/static/{name}")
+        assert small.headers["content-type"] == written.headers["content-type"]
+        assert written.text == (FOLDER / name).read_text()
+        assert len(small.content) < 0.9 * len(written.content)
+        assert hashlib.sha256(small.content).hexdigest().startswith(asset_url(name)[-HASH_CHARS:])
