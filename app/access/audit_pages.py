@@ -10,7 +10,7 @@ from app.access.deps import ADMIN
 from app.access.queries import AuditFilter
 from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
 from app.core.web.deps import Res
-from app.core.web.pages import build_url, render_page
+from app.core.web.pages import list_in_api, render_page
 from app.core.web.routes import Router
 
 router = Router()
@@ -39,8 +39,8 @@ def show_audit_log(
         keys = queries.list_keys(session, PageQuery(MAX_LIMIT)).items
     return render_page(
         request, "audit.html", title="Audit log", nav="/audit",
-        api=build_url(
-            "/audit", actorId=filters.actor_id, action=filters.action, outcome=outcome, limit=PAGE_SIZE
+        api=list_in_api(
+            request, "/audit", PAGE_SIZE, {"actor": "actorId", "action": "action", "outcome": "outcome"}
         ),
         entries=page.items, actors=[(key.id, key.name) for key in keys],
         is_filtered=filters != AuditFilter(), params=dict(request.query_params),

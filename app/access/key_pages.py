@@ -15,7 +15,7 @@ from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.form_pages import SEE_OTHER, FormPage, show_form, submit_form
 from app.core.web.forms import SentForm
-from app.core.web.pages import Crumb, build_url, path_of, render_page
+from app.core.web.pages import Crumb, build_url, list_in_api, path_of, render_page
 from app.core.web.routes import Router
 from app.core.web.schema_forms import FieldInput, SchemaForm
 
@@ -53,7 +53,7 @@ def show_keys(
         "keys.html",
         title="API keys",
         nav=NAV,
-        api=f"/keys?limit={PAGE_SIZE}",
+        api=list_in_api(request, "/keys", PAGE_SIZE),
         keys=page.items,
         params=dict(request.query_params),
         next_cursor=page.next_cursor,

@@ -11,11 +11,11 @@ from app.alerts import inbox
 from app.alerts.models import AlertRule, AlertSilence
 from app.alerts.publishing import DisplayNameReader
 from app.core.errors import Invalid
-from app.core.keyset import MAX_CURSOR, PageQuery
+from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
 from app.core.web.deps import Res
 from app.core.web.forms import FormFields, SentForm
 from app.core.web.page_paths import alert_page_path, rule_page_path
-from app.core.web.pages import build_url, path_of, render_page
+from app.core.web.pages import build_url, list_in_api, path_of, render_page
 from app.core.web.routes import Router
 from app.notifications.delivery_rows import delivery_rows
 from app.notifications.inbox import announce_inbox, mark_all_read, set_read_at
@@ -53,8 +53,8 @@ def show_inbox(
         "inbox.html",
         title="Inbox",
         nav="/inbox",
-        api="/silences?active=true" if tab == "silenced" else build_url(
-            "/notifications", unread="true" if tab == "open" else None, limit=PAGE_SIZE
+        api=build_url("/silences", active="true", limit=MAX_LIMIT) if tab == "silenced" else list_in_api(
+            request, "/notifications", PAGE_SIZE, unread="true" if tab == "open" else None
         ),
         tab=tab,
         entries=entries,

@@ -20,7 +20,7 @@ from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.web.deps import Res
 from app.core.web.forms import SentForm, check_form
 from app.core.web.page_paths import alert_page_path, incident_page_path, rule_page_path
-from app.core.web.pages import Crumb, build_url, path_of, reader_zone, render_page
+from app.core.web.pages import Crumb, list_in_api, path_of, reader_zone, render_page
 from app.core.web.routes import Router
 from app.kpis.number_text import format_value
 
@@ -53,7 +53,9 @@ def show_incidents(
         "incidents.html",
         title="Incidents",
         nav="/alerts",
-        api=build_url("/incidents", state=state, alertConfigId=rule, limit=PAGE_SIZE),
+        api=list_in_api(
+            request, "/incidents", PAGE_SIZE, {"state": "state", "rule": "alertConfigId"}
+        ),
         rows=rows,
         tabs=TABS,
         params={"state": state, "rule": rule, "cursor": cursor},

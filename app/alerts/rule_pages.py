@@ -31,7 +31,7 @@ from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms import SentForm
 from app.core.web.page_paths import alert_page_path, rule_page_path
-from app.core.web.pages import Crumb, build_url, path_of, reader_zone, render_page
+from app.core.web.pages import Crumb, list_in_api, path_of, reader_zone, render_page
 from app.core.web.routes import Router
 
 router = Router()
@@ -66,7 +66,7 @@ def show_rules(
         "rules.html",
         title="Alert rules",
         nav="/alerts",
-        api=build_url("/alert-configs", benchmarkId=benchmark, limit=PAGE_SIZE),
+        api=list_in_api(request, "/alert-configs", PAGE_SIZE, {"benchmark": "benchmarkId"}),
         rows=rows,
         benchmarks=benchmarks,
         params={"benchmark": benchmark, "cursor": cursor},

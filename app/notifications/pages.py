@@ -13,7 +13,7 @@ from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.web.deps import Res
 from app.core.web.form_pages import SEE_OTHER, FormPage, show_form, submit_form
 from app.core.web.forms import SentForm
-from app.core.web.pages import Crumb, path_of, render_page
+from app.core.web.pages import Crumb, list_in_api, path_of, render_page
 from app.core.web.routes import Router
 from app.core.web.schema_forms import FieldInput, SchemaForm
 from app.notifications import endpoints, queries, service
@@ -55,7 +55,7 @@ def show_endpoints(
         "endpoints.html",
         title="Endpoints",
         nav=NAV,
-        api=f"/endpoints?limit={PAGE_SIZE}",
+        api=list_in_api(request, "/endpoints", PAGE_SIZE),
         endpoints=page.rows,
         params=dict(request.query_params),
         next_cursor=page.next_cursor,

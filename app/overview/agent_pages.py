@@ -16,7 +16,7 @@ from app.agents.views import agent_view
 from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
-from app.core.web.pages import build_url, path_of, render_page
+from app.core.web.pages import list_in_api, path_of, render_page
 from app.core.web.routes import Router
 from app.overview.pages import read_grid_cells
 
@@ -44,7 +44,7 @@ def show_agents(
         "agents.html",
         title="Agents",
         nav=NAV,
-        api=build_url("/agents", archived="true" if archived else None, limit=PAGE_SIZE),
+        api=list_in_api(request, "/agents", PAGE_SIZE, {"archived": "archived"}),
         agents=page.rows,
         cells=cells,
         archived=archived,

@@ -16,7 +16,7 @@ from app.benchmarks.views import benchmark_view, benchmark_views
 from app.comparison.baselines import list_pinned_baselines
 from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
 from app.core.web.deps import Res
-from app.core.web.pages import build_url, path_of, render_page
+from app.core.web.pages import list_in_api, path_of, render_page
 from app.core.web.routes import Router
 from app.overview.pages import read_grid_cells
 
@@ -45,7 +45,7 @@ def show_benchmarks(
         "benchmarks.html",
         title="Benchmarks",
         nav=NAV,
-        api=build_url("/benchmarks", archived="true" if archived else None, limit=PAGE_SIZE),
+        api=list_in_api(request, "/benchmarks", PAGE_SIZE, {"archived": "archived"}),
         benchmarks=[(name_of_benchmark(view.id, view.metadata), view) for view in views],
         cells=cells,
         archived=archived,

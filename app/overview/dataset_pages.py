@@ -20,7 +20,7 @@ from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.form_pages import SEE_OTHER
 from app.core.web.forms import check_form, errors_by_field
-from app.core.web.pages import Crumb, path_of, render_page
+from app.core.web.pages import Crumb, list_in_api, path_of, render_page
 from app.core.web.routes import Router
 from app.harness.result_file import InvalidResultFile
 from app.traces import queries, service
@@ -77,7 +77,7 @@ def show_dataset(
         agent = get_agent(session, dataset.agent_id).name if dataset.agent_id else ""
     return render_page(
         request, "dataset.html", title=f"{dataset.name}, {dataset.run_name}", nav=NAV,
-        api=f"/local-datasets{path_of(dataset_id)}", steps=(Crumb("Datasets", NAV),),
+        api=list_in_api(request, f"/local-datasets{path_of(dataset_id)}/items", PAGE_SIZE), steps=(Crumb("Datasets", NAV),),
         dataset=dataset, agent=agent, traces=[parse_trace(json.loads(line)) for line in page.rows],
         params=dict(request.query_params), next_cursor=page.next_cursor,
     )  # fmt: skip
@@ -172,7 +172,7 @@ def _render(
         choices = [(row.id, row.name) for row in agents]
     return render_page(
         request, "datasets.html", title="Datasets", nav=NAV, status=status,
-        api=f"/local-datasets?limit={PAGE_SIZE}", datasets=page.rows,
+        api=list_in_api(request, "/local-datasets", PAGE_SIZE), datasets=page.rows,
         typed={**dict.fromkeys(TYPED_FIELDS, ""), **(typed or {})}, agents=[("", "any"), *choices],
         errors=errors or {}, params=dict(request.query_params), next_cursor=page.next_cursor,
     )  # fmt: skip

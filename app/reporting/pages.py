@@ -48,15 +48,15 @@ def show_trend(
     days: Annotated[int, Query(ge=1, le=3660)] = 90,
 ) -> Response:
     """The values of a KPI for one agent; without one, for the agent with the newest value."""
-    zone, now = reader_zone(request), res.clock()
+    zone = reader_zone(request)
+    # Of whole hours, so that the page is the same until the next one.
+    since = res.clock().replace(minute=0, second=0, microsecond=0) - timedelta(days=days)
     with res.db.read() as session:
         benchmark = get_benchmark(session, benchmark_id)
         kpi = get_kpi(session, benchmark_id, kpi_id)
         agents = _list_agents(session, benchmark_id, kpi_id)
         agent_id = agent or next(iter(agents), "")
-        points = list_kpi_points(
-            session, benchmark_id, agent_id, kpi_id, since=now - timedelta(days=days)
-        )
+        points = list_kpi_points(session, benchmark_id, agent_id, kpi_id, since=since)
     name = name_of_benchmark(benchmark_id, benchmark.metadata_)
     labels = {point.kpi.id: _label(point, zone) for point in points}
     urls = {point.kpi.id: path_of("runs", point.kpi.run_id) for point in points}
@@ -69,7 +69,14 @@ def show_trend(
         "trend.html",
         title=f"{kpi.name}, {name}",
         nav="/benchmarks",
-        api=build_url("/kpi-history", benchmarkId=benchmark_id, agentId=agent_id, kpi=kpi_id),
+        api=build_url(
+            "/kpi-history",
+            benchmarkId=benchmark_id,
+            agentId=agent_id,
+            kpi=kpi_id,
+            limit=MAX_POINTS,
+            **{"from": since.isoformat()},
+        ),
         steps=[
             Crumb("Runs", build_url("/runs", benchmark=benchmark_id)),
             Crumb(name, build_url("/runs", benchmark=benchmark_id, agent=agent_id)),

@@ -127,22 +127,23 @@ def search_runs(
     Raises: `BadCursor` when the cursor is of another order.
     """
     key, descending = SORT_KEYS[sort.removeprefix("-")], sort.startswith("-")
-    seq = _RUNS.seq
+    # The order of creation is that of `seq` alone, with the cursors of `queries.list_runs`.
+    keys = (_RUNS.seq,) if key is _RUNS.seq else (key, _RUNS.seq)
     statement = RUN_COLUMNS.add_columns(key.label("sort_key")).where(*run_filter.conditions())
     if query.cursor is not None:
-        values = _cursor_values(query.cursor, key)
+        values = _cursor_values(query.cursor, keys)
         after = tuple_(
-            *(literal(value, column.type) for value, column in zip(values, (key, seq), strict=True))
+            *(literal(value, column.type) for value, column in zip(values, keys, strict=True))
         )
-        statement = statement.where(
-            tuple_(key, seq) < after if descending else tuple_(key, seq) > after
-        )
-    order = [key.desc(), seq.desc()] if descending else [key.asc(), seq.asc()]
+        statement = statement.where(tuple_(*keys) < after if descending else tuple_(*keys) > after)
+    order = [column.desc() if descending else column.asc() for column in keys]
     page_query = statement.order_by(*order).limit(query.limit + 1)
     rows: list[Mapping[str, Any]] = [dict(row) for row in session.execute(page_query).mappings()]
     page = rows[: query.limit]
     last = page[-1] if len(rows) > query.limit else None
-    cursor = None if last is None else encode_cursor([last["sort_key"], last["seq"]])
+    cursor = None
+    if last is not None:
+        cursor = encode_cursor([last["sort_key"], last["seq"]][-len(keys) :])
     return PageRows(page, cursor)
 
 
@@ -152,9 +153,9 @@ def count_runs(session: Session, run_filter: RunListFilter) -> int:
     return session.scalar(statement) or 0
 
 
-def _cursor_values(cursor: str, key: ColumnElement[Any]) -> list[CursorValue]:
+def _cursor_values(cursor: str, keys: Sequence[ColumnElement[Any]]) -> list[CursorValue]:
     values = decode_cursor(cursor)
-    types = (key.type.python_type, int)
+    types = [key.type.python_type for key in keys]
     fits = len(values) == len(types) and all(map(isinstance, values, types))
     if not fits:
         raise BadCursor

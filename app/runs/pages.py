@@ -15,7 +15,7 @@ from app.core.errors import Invalid
 from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
 from app.core.web.deps import Res
 from app.core.web.forms import FormFields, SentForm, check_form
-from app.core.web.pages import build_url, path_of, render_page
+from app.core.web.pages import list_in_api, path_of, render_page
 from app.core.web.routes import Router
 from app.results import run_list
 from app.results.queries import get_run
@@ -30,6 +30,11 @@ router = Router()
 
 SEE_OTHER = 303
 PAGE_SIZE = 50
+# What the parameters of the list are called in the API.
+IN_API = {
+    "benchmark": "benchmarkId", "agent": "agentId", "status": "status", "verdict": "verdict",
+    "text": "text", "sort": "sort",
+}  # fmt: skip
 
 RunId = Annotated[str, Path(alias="runId")]
 Filter = Annotated[str, Query(max_length=200)]
@@ -72,7 +77,7 @@ def show_runs(
         "runs.html",
         title="Runs",
         nav="/runs",
-        api=_api_path(run_filter, sort),
+        api=list_in_api(request, "/benchmark-runs", PAGE_SIZE, IN_API),
         runs=[_row(run, benchmarks, agents) for run in page.rows],
         count=_count_text(count),
         newest=page.rows[0]["id"] if page.rows and not cursor and sort == DEFAULT_SORT else "",
@@ -189,20 +194,6 @@ def _window(form: FormFields) -> TraceWindow | None:
 
 def _to_run(run_id: str) -> Response:
     return RedirectResponse(path_of("runs", run_id), SEE_OTHER)
-
-
-def _api_path(run_filter: RunListFilter, sort: str) -> str:
-    """The same list in the API."""
-    return build_url(
-        "/benchmark-runs",
-        benchmarkId=list(run_filter.benchmark_ids),
-        agentId=list(run_filter.agent_ids),
-        status=list(run_filter.statuses),
-        verdict=list(run_filter.verdicts),
-        text=run_filter.text,
-        sort=None if sort == DEFAULT_SORT else sort,
-        limit=PAGE_SIZE,
-    )
 
 
 def _row(

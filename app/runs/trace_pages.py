@@ -12,7 +12,7 @@ from app.core.errors import Invalid
 from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.text import cut_middle
 from app.core.web.deps import Res
-from app.core.web.pages import Crumb, build_url, path_of, render_page
+from app.core.web.pages import Crumb, build_url, list_in_api, path_of, render_page
 from app.core.web.routes import Router
 from app.core.web.text_diff import TextDiff, compare_texts
 from app.harness.transcript import Transcript, TranscriptMessage, TranscriptStep
@@ -76,13 +76,12 @@ def show_traces(
         "traces.html",
         title="Traces",
         nav="/runs",
-        api=build_url(
+        api=list_in_api(
+            request,
             f"/benchmark-runs{path_of(run_id)}/results",
+            PAGE_SIZE,
+            {"below": "below", "state": "state", "text": "text"},
             metric=trace_filter.metric,
-            below=trace_filter.below,
-            state=state,
-            text=trace_filter.text,
-            limit=PAGE_SIZE,
         ),
         run=run,
         steps=steps,

@@ -23,7 +23,7 @@ from app.core.web.form_pages import (
     submit_form,
 )
 from app.core.web.forms import SentForm
-from app.core.web.pages import Crumb, path_of, reader_zone, render_page
+from app.core.web.pages import Crumb, list_in_api, path_of, reader_zone, render_page
 from app.core.web.routes import Router
 from app.core.web.schema_forms import FieldInput, SchemaForm
 from app.schedules import firing, queries, service
@@ -81,7 +81,7 @@ def show_schedules(
         "schedules.html",
         title="Schedules",
         nav=NAV,
-        api=f"/schedule-configs?limit={PAGE_SIZE}",
+        api=list_in_api(request, "/schedule-configs", PAGE_SIZE),
         schedules=[
             (schedule, preview_of_schedule(schedule, res.clock(), count=1))
             for schedule in page.rows

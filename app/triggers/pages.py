@@ -14,7 +14,7 @@ from app.core.web.deps import Res
 from app.core.web.form_pages import SEE_OTHER, FormPage, show_form, submit_form
 from app.core.web.form_schema import InputKind
 from app.core.web.forms import SentForm
-from app.core.web.pages import Crumb, path_of, public_url, render_page
+from app.core.web.pages import Crumb, list_in_api, path_of, public_url, render_page
 from app.core.web.routes import Router
 from app.core.web.schema_forms import FieldInput, SchemaForm
 from app.triggers import queries, secrets
@@ -55,7 +55,7 @@ def show_triggers(
         "triggers.html",
         title="Triggers",
         nav=NAV,
-        api=f"/trigger-events?limit={PAGE_SIZE}",
+        api=list_in_api(request, "/trigger-events", PAGE_SIZE),
         events=page.rows,
         secrets=stored,
         langfuse_url=f"{public_url(request)}/api/v1/webhooks/langfuse",

@@ -20,6 +20,7 @@ from playwright.sync_api import Page, Response
 from app.agents.models import Agent
 from app.core.web.security_headers import CONTENT_SECURITY_POLICY
 from tests.browser.conftest import NARROW, WIDE, Site
+from tests.browser.identities import list_names
 from tests.support.every_page import (
     EXAMPLES,
     is_form,
@@ -42,18 +43,6 @@ SMALLEST_CHART_TEXT: Final = """() => Math.min(...[...document.querySelectorAll(
 CUT_TABLES: Final = """width => [...document.querySelectorAll("table")].filter(table =>
   table.getBoundingClientRect().right > width && !["auto", "scroll"].includes(getComputedStyle(table.parentElement).overflowX)
 ).length"""
-# What names a row of the API, the first that it has.
-IDENTITIES: Final = (
-    "id",
-    "runId",
-    "traceId",
-    "itemId",
-    "key",
-    "name",
-    "signature",
-    "version",
-    "seq",
-)
 # Pages that have content in an empty database.
 NEVER_EMPTY: Final = ("/audit", "/keys", "/providers", "/system", "/formulas")
 VISITS: Final = [
@@ -171,18 +160,3 @@ def run_command(command: str, *, key: str) -> Any:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
-
-
-def list_names(document: Any) -> list[str]:
-    """The names of the rows of a list or of a document; those of its parts where it has none."""
-    rows = document.get("items", [document])
-    return [name for row in rows for name in names_of(row)]
-
-
-def names_of(value: Any) -> list[str]:
-    if isinstance(value, list):
-        return [name for part in value for name in names_of(part)]
-    if not isinstance(value, dict):
-        return []
-    name = next((str(value[key]) for key in IDENTITIES if value.get(key) is not None), None)
-    return [name] if name else [name for part in value.values() for name in names_of(part)]

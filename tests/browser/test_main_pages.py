@@ -227,7 +227,7 @@ def test_formulas__mistake_is_underlined_and_a_missing_metric_is_named(
     expect(page.locator("#preview mark")).to_have_text("ROUG")
     expect(page.locator("#preview .error")).to_contain_text("1:22: unknown metric ROUG")
     page.get_by_label("Formula").fill("AVERAGE(EXACT_MATCH, ROUGE)")
-    page.get_by_label("In the run").select_option(index=1)
+    page.get_by_label("In the run").select_option("run-billing-support-0")
     expect(page.locator("#result")).to_contain_text("undefined: ROUGE has no value")
     page.get_by_label("Formula").fill("EXACT_MATCH")
     expect(page).to_have_url(re.compile("formula=EXACT_MATCH&"))

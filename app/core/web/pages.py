@@ -172,6 +172,19 @@ def build_url(path: str, parameters: Mapping[str, Any] | None = None, **changes:
     return f"{path}?{query}" if query else path
 
 
+def list_in_api(
+    request: Request, path: str, limit: int, names: Mapping[str, str] | None = None, **fixed: Any
+) -> str:
+    """The path in the API of the rows that a list page shows: the page's own query, its cursor included.
+
+    `names` gives the API's name of each parameter of the page; `fixed` are the API's own parameters.
+    """
+    sent = {api: request.query_params.get(page, "").strip() for page, api in (names or {}).items()}
+    return build_url(
+        path, {**sent, **fixed}, cursor=request.query_params.get("cursor"), limit=limit
+    )
+
+
 def path_of(*segments: str) -> str:
     """A path of escaped segments: `path_of("runs", "a/b")` is `/runs/a%2Fb`."""
     return "/" + "/".join(quote(segment, safe="") for segment in segments)

@@ -1,0 +1,134 @@
+"""Pages over HTTP, without a browser: their links into the API, and what each role is shown."""
+
+import inspect
+import json
+import re
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from html import unescape
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+import httpx
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from app.triggers.models import TriggerEvent
+from tests.browser.identities import list_names
+from tests.support.every_page import fill_path, iter_page_routes, write_every_page
+from tests.support.service import Service, pair
+
+# Filters of a list that has pages, besides none.
+FILTERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "/runs": ("agent=billing", "verdict=NO_EVIDENCE", "sort=agent", "sort=created", "agent=sql&text=support-2&sort=-agent"),
+        "/runs/{runId}/traces": ("state=failed", "metric=LATENCY_MS&below=900", "below=0.5", "text=order"),
+        "/audit": ("outcome=done", "action=create_agent"), "/inbox": ("tab=all",), "/alerts": ("benchmark=support",),
+        "/incidents": ("state=OPEN", "rule=rule-1"), "/agents": ("archived=true",), "/benchmarks": ("archived=true",),
+    }
+)  # fmt: skip
+LISTS: Final = [
+    f"{fill_path(route.path)}{'?' if query else ''}{query}"
+    for route in iter_page_routes()
+    if "cursor" in inspect.signature(route.endpoint).parameters
+    for query in ("", *FILTERS.get(route.path, ()))
+]
+# Silences and the last 30 fires of a schedule are shown whole.
+ROWS: Final = re.compile(r"<(?:tr|article)[^>]* data-row")
+PAGES: Final = 3
+COPIED_TABLES: Final = ("alert_rules", "incidents", "endpoints")
+
+
+class ListPage(NamedTuple):
+    """A page of a list: its HTML, the addresses in it, and the rows that it shows."""
+
+    html: str
+    api: str
+    following: str | None
+    rows: int
+
+
+@pytest.fixture(scope="module")
+def rows(module_service: Service) -> Service:
+    """At least two rows in each list."""
+    service = module_service
+    with service.resources.db.begin() as session:
+        write_every_page(session)
+        for table in COPIED_TABLES:
+            copy_row(session, table)
+        session.execute(
+            text("UPDATE collected_traces SET outcome = 'agent_error' WHERE position < 4")
+        )
+        session.add_all(
+            TriggerEvent(
+                id=f"event-{number}", type="webhook", details={}, status="IGNORED",
+                benchmark_ids=[], run_ids=[], received_at=datetime.now(UTC),
+            )
+            for number in range(PAGES)
+        )  # fmt: skip
+    for number in range(PAGES):
+        service.create_agent(f"heron-{number}")
+        service.create_benchmark(f"herons-{number}", metrics=["ROUGE"])
+        service.upload([pair(number)], "herons", f"night-{number}")
+        service.post(
+            "/schedule-configs",
+            {"name": f"night {number}", "benchmarkId": "support", "cronExpression": "0 0 6 * * *", "agentId": "sql"},
+        )  # fmt: skip
+        for path in (f"/agents/heron-{number}", f"/benchmarks/herons-{number}"):
+            service.patch(path, {"archived": True}) if number else None
+    return service
+
+
+def copy_row(session: Session, table: str) -> None:
+    """A second row like the first one."""
+    [row] = session.execute(text(f"SELECT to_jsonb(t) FROM {table} t LIMIT 1")).scalars()
+    copied = json.dumps(
+        {**row, **{name: "copy" for name in ("id", "recipient_hash") if name in row}}
+    )
+    session.execute(
+        text(f"INSERT INTO {table} SELECT * FROM jsonb_populate_record(NULL::{table}, CAST(:row AS jsonb))"),
+        {"row": copied},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def one_row_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page of a list shows one row, so that few rows make many pages."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("app.") and name.endswith("pages") and hasattr(module, "PAGE_SIZE"):
+            monkeypatch.setattr(module, "PAGE_SIZE", 1)
+
+
+def read_list(client: httpx.Client, path: str) -> ListPage:
+    response = client.get(path, headers={"Accept": "text/html"})
+    assert response.status_code == 200, response.text
+    html = response.text
+    [api] = re.findall(r'<link rel="alternate" type="application/json" href="([^"]+)"', html)
+    following = re.search(r'href="([^"]+)" rel="next"', html)
+    return ListPage(
+        html, unescape(api), unescape(following[1]) if following else None, len(ROWS.findall(html))
+    )
+
+
+@pytest.mark.usefixtures("one_row_pages")
+@pytest.mark.parametrize("path", LISTS)
+def test_list__each_page_links_to_its_rows_in_the_api(path: str, rows: Service) -> None:
+    """Criterion 39: the JSON has the rows that the page shows, on later pages and with filters too."""
+    seen: list[str] = []
+    following: str | None = path
+    for _ in range(PAGES):
+        assert following is not None
+        page = read_list(rows.client, following)
+        items: list[dict[str, Any]] = rows.client.get(page.api).json()["items"]
+        assert len(items) == page.rows == 1
+        [name] = list_names({"items": items})
+        assert name in unquote(unescape(page.html))
+        assert name not in seen, "the JSON of this page has a row of an earlier page"
+        seen.append(name)
+        following = page.following
+        if following is None:
+            break
+    assert len(seen) >= 2
