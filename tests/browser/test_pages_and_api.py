@@ -4,9 +4,10 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from html import unescape
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -16,9 +17,17 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from app.access.deps import READ, RUN
+from app.api import PAGES
 from app.triggers.models import TriggerEvent
 from tests.browser.identities import list_names
-from tests.support.every_page import fill_path, iter_page_routes, write_every_page
+from tests.support.every_page import (
+    fill_path,
+    iter_page_routes,
+    page_paths,
+    page_paths_without_data,
+    write_every_page,
+)
 from tests.support.service import Service, pair
 
 # Filters of a list that has pages, besides none.
@@ -38,7 +47,7 @@ LISTS: Final = [
 ]
 # Silences and the last 30 fires of a schedule are shown whole.
 ROWS: Final = re.compile(r"<(?:tr|article)[^>]* data-row")
-PAGES: Final = 3
+ROWS_OF_LIST: Final = 3
 COPIED_TABLES: Final = ("alert_rules", "incidents", "endpoints")
 
 
@@ -67,9 +76,9 @@ def rows(module_service: Service) -> Service:
                 id=f"event-{number}", type="webhook", details={}, status="IGNORED",
                 benchmark_ids=[], run_ids=[], received_at=datetime.now(UTC),
             )
-            for number in range(PAGES)
+            for number in range(ROWS_OF_LIST)
         )  # fmt: skip
-    for number in range(PAGES):
+    for number in range(ROWS_OF_LIST):
         service.create_agent(f"heron-{number}")
         service.create_benchmark(f"herons-{number}", metrics=["ROUGE"])
         service.upload([pair(number)], "herons", f"night-{number}")
@@ -119,7 +128,7 @@ def test_list__each_page_links_to_its_rows_in_the_api(path: str, rows: Service) 
     """Criterion 39: the JSON has the rows that the page shows, on later pages and with filters too."""
     seen: list[str] = []
     following: str | None = path
-    for _ in range(PAGES):
+    for _ in range(ROWS_OF_LIST):
         assert following is not None
         page = read_list(rows.client, following)
         items: list[dict[str, Any]] = rows.client.get(page.api).json()["items"]
@@ -132,3 +141,44 @@ def test_list__each_page_links_to_its_rows_in_the_api(path: str, rows: Service) 
         if following is None:
             break
     assert len(seen) >= 2
+
+
+@pytest.mark.parametrize("role", ["read", "run"])
+def test_role__sees_no_link_or_form_that_is_refused(role: str, service: Service) -> None:
+    """Criterion 21: nothing on a page answers 403 to its reader, without data and with data."""
+    token = service.post("/keys", {"name": role, "role": role})["token"]
+    headers = {"Authorization": f"Bearer {token}", "Accept": "text/html"}
+    with httpx.Client(base_url=service.client.base_url, headers=headers, timeout=60) as client:
+        refused = find_refused(client, role, page_paths_without_data())
+        with service.resources.db.begin() as session:
+            write_every_page(session)
+        refused |= find_refused(client, role, page_paths())
+    assert refused == set()
+
+
+def find_refused(client: httpx.Client, role: str, paths: Iterable[str]) -> set[str]:
+    """Links and forms of the pages that a role may open, each with its page, that need another role."""
+    allowed = {"read": (READ,), "run": (READ, RUN)}[role]
+    refused = set()
+    for path in paths:
+        page = client.get(path)
+        if page.status_code == HTTPStatus.FORBIDDEN:
+            continue
+        for attributes in re.findall(r"<(?:a|form)\b([^>]*)", page.text):
+            target = re.search(r'(?:href|action)="(/[^"#?]*)', attributes)
+            method = "POST" if 'method="post"' in attributes else "GET"
+            needed = target and needed_role(method, unquote(unescape(target[1])))
+            if target and needed and needed not in allowed:
+                refused.add(f"{path}: {method} {target[1]}")
+    return refused
+
+
+def needed_role(method: str, path: str) -> Any:
+    """The dependencies of the first route of a path; None if everybody may call it."""
+    for router in PAGES:
+        for route in router.routes:
+            pattern = re.sub(r"\\{\w+:path\\}", ".+", re.escape(route.path))
+            pattern = re.sub(r"\\{\w+\\}", "[^/]+", pattern)
+            if route.method == method and re.fullmatch(pattern, path):
+                return route.options.get("dependencies")
+    return None

@@ -43,14 +43,17 @@ TEMPLATES: Final = Path(__file__).parent / "templates"
 ZONE_COOKIE: Final = "mosaico_zone"
 DEFAULT_ZONE: Final = ZoneInfo("UTC")
 PRIVATE: Final = "private, no-cache"
+# How somebody judged an alert: the words of the API, and those of the pages.
+VERDICT_WORDS: Final = {"true": "it was real", "noise": "a false alarm"}
 
 
 class NavItem(NamedTuple):
-    """An entry of the navigation: its text, its address, and whether it is in the main row."""
+    """An entry of the navigation: its text, its address, whether it is in the main row, and for admins only."""
 
     text: str
     url: str
     is_main: bool = True
+    is_admin: bool = False
 
 
 NAVIGATION: Final = (
@@ -65,8 +68,8 @@ NAVIGATION: Final = (
     NavItem("Formulas", "/formulas", is_main=False),
     NavItem("Endpoints", "/endpoints", is_main=False),
     NavItem("Triggers", "/triggers", is_main=False),
-    NavItem("API keys", "/keys", is_main=False),
-    NavItem("Audit log", "/audit", is_main=False),
+    NavItem("API keys", "/keys", is_main=False, is_admin=True),
+    NavItem("Audit log", "/audit", is_main=False, is_admin=True),
     NavItem("Providers", "/providers", is_main=False),
     NavItem("System", "/system", is_main=False),
 )
@@ -95,7 +98,12 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    env.globals |= {"asset": asset_url, "charts": charts, "url": build_url}
+    env.globals |= {
+        "asset": asset_url,
+        "charts": charts,
+        "url": build_url,
+        "verdict_words": VERDICT_WORDS,
+    }
     env.filters |= {
         "time": _time_filter,
         "instant": _instant_filter,
@@ -229,6 +237,7 @@ def _frame(
     resources: Resources = request.app.state.resources
     caller = getattr(request.state, "caller", None)
     count_inbox: InboxCount | None = getattr(request.app.state, "count_inbox", None)
+    is_admin = caller is not None and caller.role == "admin"
     # The page of an outage must not ask the database again.
     counts = caller and count_inbox and status < HTTPStatus.INTERNAL_SERVER_ERROR
     query = f"?{request.url.query}" if request.url.query else ""
@@ -236,7 +245,7 @@ def _frame(
     return _Frame(
         title=title,
         nav=nav,
-        navigation=NAVIGATION,
+        navigation=tuple(item for item in NAVIGATION if is_admin or not item.is_admin),
         inbox=count_inbox(resources) if counts and count_inbox else 0,
         zone=reader_zone(request),
         now=resources.clock(),
