@@ -71,11 +71,11 @@ def show_trend(
         nav="/benchmarks",
         api=build_url(
             "/kpi-history",
+            {"from": since.isoformat()},
             benchmarkId=benchmark_id,
             agentId=agent_id,
             kpi=kpi_id,
             limit=MAX_POINTS,
-            **{"from": since.isoformat()},
         ),
         steps=[
             Crumb("Runs", build_url("/runs", benchmark=benchmark_id)),

@@ -6,6 +6,7 @@ and shows characters that change the reading direction.
 
 import hashlib
 import json
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -27,6 +28,7 @@ from app.core.errors import AppError, without_request
 from app.core.problem_documents import problem_title, request_id
 from app.core.resources import Resources
 from app.core.web import charts
+from app.core.web.form_schema import words_of
 from app.core.web.page_text import (
     break_at_underscores,
     date_element,
@@ -111,6 +113,7 @@ def environment() -> Environment:
         "local": _local_filter,
         "duration": format_duration,
         "breakable": break_at_underscores,
+        "words": lambda name: words_of(re.sub(r"[._]", " ", name)),
     }
     return env
 

@@ -72,8 +72,9 @@ for (const button of document.querySelectorAll("[data-back]")) {
 }
 
 // Fragments: the parts of the page with [data-fragment] are replaced by those of a fetched page.
-let latest = 0;
-async function refresh(url, { remember = false, ...request } = {}) {
+// `remember` is the field whose change made the address; changes of one field are one step back.
+let latest = 0, edited;
+async function refresh(url, { remember, ...request } = {}) {
   const mine = ++latest;
   const response = await fetch(url, { headers: { Accept: "text/html" }, ...request });
   if (response.redirected && new URL(response.url).pathname === "/login") return location.reload();
@@ -92,7 +93,8 @@ async function refresh(url, { remember = false, ...request } = {}) {
   document.title = page.title;
   const count = document.querySelector("[data-count]");
   if (count && remember) say(count.textContent);
-  if (remember) history.pushState({}, "", url);
+  if (remember) history[remember === edited ? "replaceState" : "pushState"]({}, "", url);
+  edited = remember ?? edited;
   address = location.pathname + location.search;
   follow();
 }
@@ -101,7 +103,7 @@ on("input", "form[data-filter]", (event, form) => {
   clearTimeout(typing);
   typing = setTimeout(() => {
     const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== ""));
-    refresh(`${form.getAttribute("action")}${query.size ? `?${query}` : ""}`, { remember: true });
+    refresh(`${form.getAttribute("action")}${query.size ? `?${query}` : ""}`, { remember: event.target.name });
   }, 150);
 });
 on("input", "form[data-preview]", (event, form) => {
@@ -116,12 +118,15 @@ on("input", "form[data-preview]", (event, form) => {
 let address = location.pathname + location.search;
 addEventListener("popstate", () => address === location.pathname + location.search || location.reload());
 
-// Live: one stream, in the visible tab only. An event carries the state of one run.
-let source, failures = 0, poll;
+// Live: one stream, in the visible tab only. An event carries the state of the run that the page shows, else of the inbox.
+let source, streamed, failures = 0, poll;
+const followed = () => document.querySelector("main [data-events]") ?? document.querySelector("[data-events]");
 function follow() {
-  const run = document.querySelector("[data-events]");
+  const run = followed();
   if (document.hidden || !run) return stop();
+  if (source && streamed !== run.dataset.events) stop();
   if (source || poll) return;
+  streamed = run.dataset.events;
   source = new EventSource(run.dataset.events);
   const note = (text) => document.querySelectorAll("[data-live-note]").forEach((element) => (element.textContent = text));
   source.onopen = () => { failures = 0; note(""); };
@@ -140,7 +145,7 @@ function stop() {
   source = poll = undefined;
 }
 function show(state) {
-  const element = document.querySelector("[data-events]");
+  const element = followed();
   if (!element) return;
   const bar = element.querySelector("progress");
   if (bar) {
@@ -151,6 +156,12 @@ function show(state) {
   const now = `${state.status ?? state.unread}`;
   if (now === element.dataset.state) return;
   element.dataset.state = now;
+  if (element.id === "inbox-count") {
+    element.firstChild.data = now;
+    element.hidden = now === "0";
+    document.title = (element.hidden ? "" : `(${now}) `) + document.title.replace(/^\(\d+\) /, "");
+    return;
+  }
   stop();
   if (state.status) say(`Run ${state.status.toLowerCase()}`);
   refresh(location.href).catch(() => {});
