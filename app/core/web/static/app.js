@@ -136,7 +136,9 @@ function follow() {
     if (source.readyState !== EventSource.CLOSED && ++failures < 3) return;
     stop();
     note("live updates off: the page asks every 10 s");
-    poll = setTimeout(() => { poll = undefined; refresh(location.href).catch(() => {}).then(follow); }, failures < 3 ? 1000 : 10000);
+    // The inbox alone is no reason to replace parts of the page, such as a form that is being filled in.
+    const isInbox = run.id === "inbox-count";
+    poll = setTimeout(() => { poll = undefined; (isInbox ? Promise.resolve() : refresh(location.href).catch(() => {})).then(follow); }, failures < 3 && !isInbox ? 1000 : 10000);
   };
 }
 function stop() {
