@@ -43,14 +43,14 @@ def database_url(settings: Settings) -> Iterator[str]:
         yield settings.database_url.get_secret_value()
         return
     leaving = threading.Event()
-    with EmbeddedPostgres(settings.data_dir).acquire() as lease:
-        keeper = threading.Thread(target=lease.keep_alive, args=(leaving,), name="keep database")
+    with EmbeddedPostgres(settings.data_dir).acquire() as running:
+        keeper = threading.Thread(target=running.keep_alive, args=(leaving,), name="keep database")
         keeper.start()
         try:
-            yield lease.url
+            yield running.url
         finally:
             leaving.set()
-            # Before the lease is released: the thread must not restart a server that is being
+            # Before the database is released: the thread must not restart a server that is being
             # stopped.
             keeper.join()
 

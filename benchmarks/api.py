@@ -100,9 +100,9 @@ class Load(NamedTuple):
 
 
 def measure() -> Iterator[BenchRow]:
-    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as lease:
-        drop_database(lease.url, "bench_api")
-        url = make_database(lease.url, "bench_api")
+    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as running:
+        drop_database(running.url, "bench_api")
+        url = make_database(running.url, "bench_api")
         token = _filled(url)
         with (
             open_server("service", url) as ours,

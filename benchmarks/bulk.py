@@ -138,9 +138,9 @@ class Timing(NamedTuple):
 
 
 def measure() -> Iterator[BenchRow]:
-    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as lease:
-        drop_database(lease.url, "bench_bulk")
-        url = make_database(lease.url, "bench_bulk")
+    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as running:
+        drop_database(running.url, "bench_bulk")
+        url = make_database(running.url, "bench_bulk")
         yield from measure_database(url, *fill(url))
 
 

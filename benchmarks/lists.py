@@ -242,9 +242,9 @@ class PageTime(NamedTuple):
 
 
 def measure() -> Iterator[BenchRow]:
-    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as lease:
-        drop_database(lease.url, "bench_lists")
-        url = make_database(lease.url, "bench_lists")
+    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as running:
+        drop_database(running.url, "bench_lists")
+        url = make_database(running.url, "bench_lists")
         token = _fill(url)
         with (
             open_server("service", url) as server,

@@ -67,9 +67,9 @@ class Contender(NamedTuple):
 
 
 def measure() -> Iterator[BenchRow]:
-    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as lease:
-        drop_database(lease.url, "bench_load")
-        url = make_database(lease.url, "bench_load")
+    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as running:
+        drop_database(running.url, "bench_load")
+        url = make_database(running.url, "bench_load")
         tokens = fill_database(url)
         with (
             _open_api(url, Path(folder)) as ours,

@@ -177,9 +177,9 @@ def _whole_second(instant: datetime) -> datetime:
 
 @contextmanager
 def _database() -> Iterator[Database]:
-    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as lease:
-        drop_database(lease.url, "bench")
-        url = make_database(lease.url, "bench")
+    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as running:
+        drop_database(running.url, "bench")
+        url = make_database(running.url, "bench")
         upgrade(url)
         db = Database(url, pool_size=4, name="bench")
         with db.begin() as session:

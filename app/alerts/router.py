@@ -132,11 +132,7 @@ def delete_alert_config(rule_id: RuleId, res: Res, match: IfMatch) -> None:
 @alert_configs.post("/{alertConfigId}/test", dependencies=RUN)
 def test_alert_config(rule_id: RuleId, res: Res) -> RuleTestView:
     """Assess the newest run of each agent, and send a test message to the recipients of the rule."""
-    with res.db.read() as session:
-        histories = rule_tests.newest_histories(session, queries.get_rule(session, rule_id))
-    assessments = rule_tests.assess_newest(histories, res.db)
-    with res.db.begin() as session:
-        return rule_tests.send_test(session, queries.get_rule(session, rule_id), assessments)
+    return rule_tests.try_rule(res.db, rule_id)
 
 
 @alerts.get("", dependencies=READ)

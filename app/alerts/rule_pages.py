@@ -131,11 +131,7 @@ def show_rule(
 @router.post("/alerts/{ruleId}/test", dependencies=RUN)
 def test_rule(rule_id: RuleId, res: Res) -> Response:
     """Send a test message to the recipients of a rule, and show it in the inbox."""
-    with res.db.read() as session:
-        histories = rule_tests.newest_histories(session, queries.get_rule(session, rule_id))
-    assessments = rule_tests.assess_newest(histories, res.db)
-    with res.db.begin() as session:
-        rule_tests.send_test(session, queries.get_rule(session, rule_id), assessments)
+    rule_tests.try_rule(res.db, rule_id)
     return RedirectResponse("/inbox", SEE_OTHER)
 
 

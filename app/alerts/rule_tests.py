@@ -146,7 +146,16 @@ def backtest_start(body: BacktestRequest, now: datetime) -> datetime:
     return now - timedelta(days=body.days)
 
 
-def newest_histories(session: Session, rule: AlertRule) -> list[RuleHistory]:
+def try_rule(db: Database, rule_id: str) -> RuleTestView:
+    """Assess the newest run of each agent, and send the recipients of the rule a test message."""
+    with db.read() as session:
+        histories = _newest_histories(session, queries.get_rule(session, rule_id))
+    assessments = _assess_newest(histories, db)
+    with db.begin() as session:
+        return _send_test(session, queries.get_rule(session, rule_id), assessments)
+
+
+def _newest_histories(session: Session, rule: AlertRule) -> list[RuleHistory]:
     """The history of each agent that a rule judges."""
     agent_ids = (
         [rule.agent_id] if rule.agent_id else list_agents_with_runs(session, rule.benchmark_id)
@@ -154,7 +163,7 @@ def newest_histories(session: Session, rule: AlertRule) -> list[RuleHistory]:
     return [RuleHistory(session, rule, agent_id) for agent_id in agent_ids]
 
 
-def assess_newest(histories: Sequence[RuleHistory], db: Database) -> list[RuleTestAssessment]:
+def _assess_newest(histories: Sequence[RuleHistory], db: Database) -> list[RuleTestAssessment]:
     """The assessment of the newest valid run of each agent."""
     assessments = []
     for history in histories:
@@ -173,7 +182,7 @@ def assess_newest(histories: Sequence[RuleHistory], db: Database) -> list[RuleTe
     return assessments
 
 
-def send_test(
+def _send_test(
     session: Session, rule: AlertRule, assessments: list[RuleTestAssessment]
 ) -> RuleTestView:
     """Send a test message with the current assessments to the recipients of a rule."""

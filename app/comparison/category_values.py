@@ -167,12 +167,7 @@ def _category_comparison(
         category=changes.name,
         items=len(changes.pairing.candidate.items),
         kpis=[
-            KpiComparison(
-                kpi_id=value.kpi.id,
-                name=value.kpi.name,
-                gate=value.kpi.gate,
-                verdict=verdicts.kpis[value.kpi.id],
-            )
+            KpiComparison.of(value.kpi, verdicts.kpis[value.kpi.id])
             for value in comparison.kpis
             if value.kpi.id in changes.result.kpis
         ],

@@ -135,15 +135,7 @@ def compare(pair: RunPair) -> Comparison:
         baseline_run_ids=[run.id for run in baseline_runs],
         candidate=candidate.run,
         verdict=verdicts.run,
-        kpis=[
-            KpiComparison(
-                kpi_id=value.kpi.id,
-                name=value.kpi.name,
-                gate=value.kpi.gate,
-                verdict=verdicts.kpis[value.kpi.id],
-            )
-            for value in pair.kpis
-        ],
+        kpis=[KpiComparison.of(value.kpi, verdicts.kpis[value.kpi.id]) for value in pair.kpis],
         metrics=[
             MetricComparison(metric=name, verdict=verdict)
             for name, verdict in verdicts.metrics.items()

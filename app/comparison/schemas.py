@@ -2,13 +2,14 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field
 
 from app.benchmarks.schemas import BaselineMode
 from app.comparison.flipped_items import FlipCause
 from app.core.schemas import Identifier, StoredText, WireModel
+from app.kpis.evaluate import PlannedKpi
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
 from app.results.rules import Validity
 
@@ -46,6 +47,10 @@ class KpiComparison(WireModel):
     name: str
     gate: bool
     verdict: ValueVerdict
+
+    @classmethod
+    def of(cls, kpi: PlannedKpi, verdict: ValueVerdict) -> Self:
+        return cls(kpi_id=kpi.id, name=kpi.name, gate=kpi.gate, verdict=verdict)
 
 
 class MetricComparison(WireModel):

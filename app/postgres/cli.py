@@ -95,8 +95,8 @@ def upgrade() -> None:
     database: AbstractContextManager[Any] = (
         nullcontext() if external else _embedded("upgrade").acquire()
     )
-    with database as lease:
-        run_migrations(external or lease.url)
+    with database as running:
+        run_migrations(external or running.url)
     print_status("the schema is up to date")
 
 

@@ -87,7 +87,7 @@ class DatabaseOwner:
 
     def __init__(self, folder: Path) -> None:
         self._process = os.getpid()
-        # The suffix allows several leases in one process.
+        # The suffix allows several owners in one process.
         self._path = folder / f"{self._process}-{secrets.token_hex(4)}"
         self._descriptor = _open_lock_file(self._path)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
@@ -106,7 +106,7 @@ class DatabaseOwner:
 
 
 def owner_pids(folder: Path) -> tuple[int, ...]:
-    """The IDs of the processes that use the server, one entry per lease."""
+    """The IDs of the processes that use the server, one entry per owner."""
     return tuple(sorted(_pid(path) for path in folder.glob("*-*") if _is_held(path)))
 
 

@@ -42,8 +42,8 @@ class ServerStatus:
     """The state of the embedded server.
 
     `url` contains no password. `version` is the version of the running server, else the major version
-    that wrote the data. `owners` are the processes that hold a lease. A `detached` server keeps
-    running without a lease.
+    that wrote the data. `owners` are the processes that use it. A `detached` server keeps
+    running without an owner.
     """
 
     running: bool
@@ -58,19 +58,19 @@ class ServerStatus:
 
 
 class EmbeddedPostgres:
-    """A Postgres 18 server in a folder: the first lease starts it, the last one stops it.
+    """A Postgres 18 server in a folder: the first owner starts it, the last one stops it.
 
-    Any number of processes can use one folder at once. The lease of a killed process ends with it,
-    because its file lock does. The next `acquire`, `start` or `DatabaseLease.revive` recovers a
-    killed server. `durable=False` gives up the safety of committed data for speed, for tests.
+    Any number of processes can use one folder at once. A killed process is no owner any more,
+    because its file lock ends with it. The next `acquire`, `start` or `RunningPostgres.revive`
+    recovers a killed server. `durable=False` gives up the safety of committed data for speed, for tests.
     """
 
     def __init__(self, data_dir: Path, *, durable: bool = True) -> None:
         self._folder = DatabaseFolder(path=embedded_postgres_dir(data_dir))
         self._durable = durable
 
-    def acquire(self) -> "DatabaseLease":
-        """Start the server if needed, and keep it running until the lease is released.
+    def acquire(self) -> "RunningPostgres":
+        """Start the server if needed, and keep it running until it is released.
 
         Raises: `DatabaseStartError`, `DiskFull`, `FolderNotOwned`, `DataVersionMismatch`, `WrongOwner`.
         Locks:  the folder, so that only one of two concurrent callers starts the server.
@@ -80,9 +80,9 @@ class EmbeddedPostgres:
         with self._decision(claim=True):
             owner = DatabaseOwner(self._folder.owners)
             try:
-                return DatabaseLease(self, owner, self._url_of(self._ensure_running()))
-            # Also Ctrl-C: a lease without a holder would keep the server running until this process
-            # ends.
+                return RunningPostgres(self, owner, self._url_of(self._ensure_running()))
+            # Also Ctrl-C: an owner that nobody can release would keep the server running until this
+            # process ends.
             except BaseException:
                 owner.leave()
                 raise
@@ -137,7 +137,7 @@ class EmbeddedPostgres:
         return f"postgresql://{SUPERUSER}:{password}@{HOST}:{port}/{SUPERUSER}"
 
     def _leave(self, owner: DatabaseOwner) -> None:
-        """End a lease; the last one stops the server unless it is detached."""
+        """Release an owner; the last one stops the server unless it is detached."""
         if not self._folder.path.exists():  # the folder was deleted: the server ends by itself
             return
         with self._decision():
@@ -296,7 +296,7 @@ class EmbeddedPostgres:
         return f"postgresql://{APP_ROLE}:{password}@{HOST}:{server.port}/{DATABASE}"
 
 
-class DatabaseLease:
+class RunningPostgres:
     """Keeps a server running until `release` or the end of the `with` block."""
 
     def __init__(self, server: EmbeddedPostgres, owner: DatabaseOwner, url: str) -> None:
@@ -328,7 +328,7 @@ class DatabaseLease:
                 log.warning("the database could not be restarted", exc_info=True)
 
     def release(self) -> None:
-        """End the lease; the last one stops the server. Does nothing in a forked child."""
+        """Stop using the server; its last owner stops it. Does nothing in a forked child."""
         if self._owner.is_mine:
             self._server._leave(self._owner)  # noqa: SLF001 - one module
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import select, update
+from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
 from app.core.db import Database
@@ -122,14 +122,21 @@ def require_shard_lease(session: Session, lease: ShardLease) -> None:
         select(RunShard.shard)
         .join(BenchmarkRun, BenchmarkRun.seq == RunShard.run_seq)
         .where(
-            RunShard.run_seq == lease.run_seq,
-            RunShard.shard == lease.shard,
-            RunShard.fencing_token == lease.fencing_token,
+            *_is_held(lease),
             BenchmarkRun.status == RunStatus.RUNNING,
         )
     )
     if session.scalar(current) is None:
         raise RunEnded
+
+
+def _is_held(lease: ShardLease) -> tuple[ColumnElement[bool], ...]:
+    """The conditions on the row of a shard whose lease is not void."""
+    return (
+        RunShard.run_seq == lease.run_seq,
+        RunShard.shard == lease.shard,
+        RunShard.fencing_token == lease.fencing_token,
+    )
 
 
 def complete_shard(
@@ -142,9 +149,7 @@ def complete_shard(
     completed = (
         update(RunShard)
         .where(
-            RunShard.run_seq == lease.run_seq,
-            RunShard.shard == lease.shard,
-            RunShard.fencing_token == lease.fencing_token,
+            *_is_held(lease),
             RunShard.done_at.is_(None),
         )
         .values(done_at=now, summaries=dict(summaries) if summaries else None)

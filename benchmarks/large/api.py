@@ -34,9 +34,9 @@ _numbers = count()
 
 
 def measure() -> Iterator[BenchRow]:
-    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as lease:
-        drop_database(lease.url, "bench_api")
-        url = make_database(lease.url, "bench_api")
+    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as running:
+        drop_database(running.url, "bench_api")
+        url = make_database(running.url, "bench_api")
         requests = _requests(fill_database(url)[0])
         with open_module("benchmarks.load_peer", url=url, log_errors=False) as server:
             peer = _load(server.port, requests)

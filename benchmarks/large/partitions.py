@@ -35,9 +35,9 @@ LOOK_UP: Final = "SELECT trace_id FROM {name} WHERE collection_id = %s AND posit
 
 
 def measure() -> Iterator[BenchRow]:
-    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as lease:
-        drop_database(lease.url, "bench_partitions")
-        url = make_database(lease.url, "bench_partitions")
+    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as running:
+        drop_database(running.url, "bench_partitions")
+        url = make_database(running.url, "bench_partitions")
         upgrade(url)
         with psycopg.connect(url, autocommit=True) as connection:
             fills = _fill(connection)

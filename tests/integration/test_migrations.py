@@ -23,7 +23,7 @@ from app.core.migrations import (
     require_current_schema,
     upgrade,
 )
-from app.postgres.server import DatabaseLease
+from app.postgres.server import RunningPostgres
 from tests.support.postgres import drop_database, make_database
 from tests.support.service import Service, pair
 
@@ -33,7 +33,7 @@ _numbers = count()
 
 
 @contextmanager
-def empty_database(server: DatabaseLease, worker_id: str) -> Iterator[str]:
+def empty_database(server: RunningPostgres, worker_id: str) -> Iterator[str]:
     name = f"migrations_{worker_id}_{next(_numbers)}"
     drop_database(server.url, name)
     try:
@@ -88,7 +88,7 @@ def test_migrations__downgrade_to_base_removes_everything(fresh_database_url: st
 
 
 def test_migrations__concurrent_upgrades_run_one_after_the_other(
-    postgres_server: DatabaseLease, worker_id: str
+    postgres_server: RunningPostgres, worker_id: str
 ) -> None:
     with empty_database(postgres_server, worker_id) as url:
         migrators = [
@@ -110,7 +110,7 @@ def test_migrations__concurrent_upgrades_run_one_after_the_other(
 
 
 def test_migrations__unknown_schema_is_refused_with_a_remedy(
-    fresh_database_url: str, postgres_server: DatabaseLease, worker_id: str
+    fresh_database_url: str, postgres_server: RunningPostgres, worker_id: str
 ) -> None:
     require_current_schema(fresh_database_url)
     with psycopg.connect(libpq_url(fresh_database_url), autocommit=True) as connection:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from app.postgres.server import DatabaseLease
+from app.postgres.server import RunningPostgres
 from tests.support.recycling import Databases
 
 A_FEW, MANY = 3, 5000
@@ -18,7 +18,7 @@ WRITE = """
 
 @pytest.fixture
 def recycled_databases(
-    postgres_server: DatabaseLease, superuser_url: str, migrated_template: str, worker_id: str
+    postgres_server: RunningPostgres, superuser_url: str, migrated_template: str, worker_id: str
 ) -> Iterator[Databases]:
     """Databases beside those of the other tests; all are gone afterwards."""
     prefix = f"recycled_{worker_id}_"

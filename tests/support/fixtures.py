@@ -15,7 +15,7 @@ from app.core.resources import Resources
 from app.jobs.process_pool import ProcessPool
 from app.metrics.registry import load_metrics
 from app.plugins import load_plugins
-from app.postgres.server import DatabaseLease
+from app.postgres.server import RunningPostgres
 from tests.support.postgres import cluster, drop_database, make_migrated_database, server_below
 from tests.support.recycling import Databases
 from tests.support.service import Service, running_service
@@ -29,19 +29,19 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path
 
 
 @pytest.fixture(scope="session")
-def postgres_server(run_folder: Path) -> Iterator[DatabaseLease]:
-    with cluster(run_folder) as lease:
-        yield lease
+def postgres_server(run_folder: Path) -> Iterator[RunningPostgres]:
+    with cluster(run_folder) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
-def superuser_url(postgres_server: DatabaseLease, run_folder: Path) -> str:
+def superuser_url(postgres_server: RunningPostgres, run_folder: Path) -> str:
     return server_below(run_folder).superuser_url()
 
 
 @pytest.fixture(scope="session")
 def migrated_template(
-    postgres_server: DatabaseLease, superuser_url: str, worker_id: str
+    postgres_server: RunningPostgres, superuser_url: str, worker_id: str
 ) -> Iterator[str]:
     """The name of a migrated database that nobody uses, to be copied."""
     name = f"template_{worker_id}"
@@ -52,7 +52,7 @@ def migrated_template(
 
 @pytest.fixture(scope="session")
 def databases(
-    postgres_server: DatabaseLease, superuser_url: str, migrated_template: str, worker_id: str
+    postgres_server: RunningPostgres, superuser_url: str, migrated_template: str, worker_id: str
 ) -> Iterator[Databases]:
     databases = Databases(
         postgres_server.url, superuser_url, migrated_template, prefix=f"test_{worker_id}_"

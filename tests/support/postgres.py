@@ -8,26 +8,26 @@ from psycopg import sql
 
 from app.core.migrations import upgrade
 from app.postgres.launch import APP_ROLE
-from app.postgres.server import DatabaseLease, EmbeddedPostgres
+from app.postgres.server import EmbeddedPostgres, RunningPostgres
 
 ONE_AT_A_TIME = 7_202_611
 MIGRATED = "migrated"
 
 
-def cluster(tmp_root: Path) -> DatabaseLease:
+def cluster(tmp_root: Path) -> RunningPostgres:
     """The server below `tmp_root`, shared by every test process that names the same folder.
 
     Each process is an owner and the last one stops the server. Nothing in it survives a crash of
     the machine, which makes it fast. Its role `mosaico` may create databases.
     """
     server = server_below(tmp_root)
-    lease = server.acquire()
+    running = server.acquire()
     try:
-        _prepare_role(server.superuser_url(), lease.url)
+        _prepare_role(server.superuser_url(), running.url)
     except BaseException:
-        lease.release()
+        running.release()
         raise
-    return lease
+    return running
 
 
 def server_below(tmp_root: Path) -> EmbeddedPostgres:
@@ -35,43 +35,45 @@ def server_below(tmp_root: Path) -> EmbeddedPostgres:
     return EmbeddedPostgres(tmp_root / "postgres-of-tests", durable=False)
 
 
-def make_database(lease_url: str, name: str, template: str | None = None) -> str:
+def make_database(server_url: str, name: str, template: str | None = None) -> str:
     """A new database, empty or a copy of `template` (which nobody may be using); its URL."""
     _run(
-        lease_url,
+        server_url,
         sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
             sql.Identifier(name), sql.Identifier(template or "template1")
         ),
     )
-    return url_of(lease_url, name)
+    return url_of(server_url, name)
 
 
-def make_migrated_database(lease_url: str, name: str) -> None:
+def make_migrated_database(server_url: str, name: str) -> None:
     """A new database of our schema: the first process that asks migrates one, and each copies it."""
-    with psycopg.connect(lease_url, autocommit=True) as connection:
+    with psycopg.connect(server_url, autocommit=True) as connection:
         # Nobody may use a database while it is copied.
         connection.execute("SELECT pg_advisory_lock(%s)", [ONE_AT_A_TIME])
         cursor = connection.execute("SELECT FROM pg_database WHERE datname = %s", [MIGRATED])
         if cursor.fetchone() is None:
-            drop_database(lease_url, "migrating")
-            upgrade(make_database(lease_url, "migrating"))
+            drop_database(server_url, "migrating")
+            upgrade(make_database(server_url, "migrating"))
             rename = sql.SQL("ALTER DATABASE {} RENAME TO {}")
             connection.execute(rename.format(sql.Identifier("migrating"), sql.Identifier(MIGRATED)))
-        drop_database(lease_url, name)
-        make_database(lease_url, name, template=MIGRATED)
+        drop_database(server_url, name)
+        make_database(server_url, name, template=MIGRATED)
 
 
-def drop_database(lease_url: str, name: str) -> None:
+def drop_database(server_url: str, name: str) -> None:
     """Drop a database with all sessions in it; nothing happens when there is none."""
-    _run(lease_url, sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+    _run(
+        server_url, sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
+    )
 
 
-def url_of(lease_url: str, name: str) -> str:
+def url_of(server_url: str, name: str) -> str:
     """The URL of another database on the same server."""
-    return urlunsplit(urlsplit(lease_url)._replace(path=f"/{quote(name)}"))
+    return urlunsplit(urlsplit(server_url)._replace(path=f"/{quote(name)}"))
 
 
-def _prepare_role(superuser_url: str, lease_url: str) -> None:
+def _prepare_role(superuser_url: str, server_url: str) -> None:
     with psycopg.connect(superuser_url, autocommit=True) as connection:
         # Two processes that alter one role at once disturb each other.
         connection.execute("SELECT pg_advisory_lock(%s)", [ONE_AT_A_TIME])
@@ -79,11 +81,11 @@ def _prepare_role(superuser_url: str, lease_url: str) -> None:
         connection.execute("SET scram_iterations = 1")
         connection.execute(
             sql.SQL("ALTER ROLE {} CREATEDB PASSWORD {}").format(
-                sql.Identifier(APP_ROLE), sql.Literal(urlsplit(lease_url).password)
+                sql.Identifier(APP_ROLE), sql.Literal(urlsplit(server_url).password)
             ),
         )
 
 
-def _run(lease_url: str, statement: sql.Composed) -> None:
-    with psycopg.connect(lease_url, autocommit=True) as connection:
+def _run(server_url: str, statement: sql.Composed) -> None:
+    with psycopg.connect(server_url, autocommit=True) as connection:
         connection.execute(statement)

@@ -7,6 +7,7 @@ option, without any change here or in the domain's `cli` module.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from keyword import iskeyword
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -121,9 +122,7 @@ class FieldOption(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A REST resource whose commands go into `group`. Schemas are named as `module:class`. `page` is the path
-    below which each resource has a page for people, which the commands then name.
-    """
+    """A REST resource: its commands go into `group`, its pages for people are below `page`."""
 
     group: CommandGroup
     noun: str
@@ -177,9 +176,7 @@ class Resource:
                 (print_one or print_resource)(resource)
                 self._print_page(pages_url, values["id"])
 
-        self._add(
-            "show", run, CommandParameter("id", self.argument, ...), OUTPUT, help_text=help_text
-        )
+        self._add("show", run, self._id, OUTPUT, help_text=help_text)
 
     def add_create(
         self,
@@ -231,8 +228,8 @@ class Resource:
             with _open_api() as api, name_options(fields, values["output"]):
                 updated = api.patch(self._path_of(values["id"]), body)
                 pages_url = api.pages_url
-            label = f"{self.noun} {format_cell(values['id'])}"
-            print_change(updated, values["output"], [f"{label} is updated", *describe(updated)])
+            lines = [f"{self._label(values)} is updated", *describe(updated)]
+            print_change(updated, values["output"], lines)
             self._print_page(pages_url, values["id"])
 
         def load() -> Any:
@@ -240,7 +237,7 @@ class Resource:
             from app.core.console.schema_options import clear_option, update_options
 
             fields = update_options(import_object(schema), self.noun, options)
-            parameters = [CommandParameter("id", self.argument, ...)]
+            parameters = [self._id]
             parameters += [field.parameter for field in fields]
             parameters += [*clear_option(fields), self._file, OUTPUT]
             return build_command(
@@ -268,8 +265,7 @@ class Resource:
                 # Read first: a missing resource is reported before the question, and the ETag makes
                 # the deletion fail if somebody changes the resource while the question stands.
                 resource, etag = api.get_with_etag(path)
-                label = f"{self.noun} {format_cell(values['id'])}"
-                label += f" ({describe(resource)})" if describe else ""
+                label = self._label(values) + (f" ({describe(resource)})" if describe else "")
                 if values["dry_run"]:
                     print_status(f"would {verb} {label}; nothing was changed")
                     return
@@ -280,7 +276,7 @@ class Resource:
         self._add(
             verb,
             run,
-            CommandParameter("id", self.argument, ...),
+            self._id,
             CommandParameter("yes", Yes, default=False),
             CommandParameter("dry_run", DryRun, default=False),
             help_text=help_text,
@@ -289,9 +285,18 @@ class Resource:
     def add_switches(
         self, *, enable: str, disable: str, describe: Callable[[JSON], Sequence[str]] = lambda _: ()
     ) -> None:
-        """Add `enable` and `disable`, whose help texts are given."""
+        """Add `enable` and `disable`, with their help texts."""
         for name, help_text, enabled in (("enable", enable, True), ("disable", disable, False)):
-            self._add_switch(name, help_text, describe, enabled=enabled)
+            run = partial(self._switch, name, {"enabled": enabled}, describe)
+            self._add(name, run, self._id, OUTPUT, help_text=help_text)
+
+    def _switch(
+        self, name: str, body: JSON, describe: Callable[[JSON], Sequence[str]], values: Values
+    ) -> None:
+        with _open_api() as api:
+            updated = api.patch(self._path_of(values["id"]), body)
+        lines = [f"{self._label(values)} is {name}d", *describe(updated)]
+        print_change(updated, values["output"], lines)
 
     def add_action(
         self,
@@ -321,28 +326,10 @@ class Resource:
         self._add(
             name,
             run,
-            CommandParameter("id", self.argument, ...),
+            self._id,
             *(CommandParameter(key, annotation) for key, annotation in parameters.items()),
             OUTPUT,
             help_text=help_text,
-        )
-
-    def _add_switch(
-        self,
-        name: str,
-        help_text: str,
-        describe: Callable[[JSON], Sequence[str]],
-        *,
-        enabled: bool,
-    ) -> None:
-        def run(values: Values) -> None:
-            with _open_api() as api:
-                updated = api.patch(self._path_of(values["id"]), {"enabled": enabled})
-            label = f"{self.noun} {format_cell(values['id'])}"
-            print_change(updated, values["output"], [f"{label} is {name}d", *describe(updated)])
-
-        self._add(
-            name, run, CommandParameter("id", self.argument, ...), OUTPUT, help_text=help_text
         )
 
     def _add(
@@ -366,6 +353,14 @@ class Resource:
         from app.core.console.api_client import quote_segment
 
         return f"{self.path}/{quote_segment(resource_id)}"
+
+    def _label(self, values: Values) -> str:
+        """The resource that a command names, for its messages."""
+        return f"{self.noun} {format_cell(values['id'])}"
+
+    @property
+    def _id(self) -> CommandParameter:
+        return CommandParameter("id", self.argument, ...)
 
     @property
     def _file(self) -> CommandParameter:

@@ -82,17 +82,17 @@ class ServerPool:
     async def servers_for(self, attempt: PlannedAttempt) -> AsyncIterator[list[McpServer]]:
         """The servers of an attempt in the order of its task. Raises ServerError."""
         if attempt.task.share_servers:
-            leased: list[McpServer] = []
+            borrowed: list[McpServer] = []
             try:
                 for planned in attempt.task.servers:
-                    leased += [await self._lease(attempt, planned)]
-                yield leased
+                    borrowed += [await self._borrow(attempt, planned)]
+                yield borrowed
             except TimeoutError:
                 # A server that hangs must not slow down the next attempt that shares it.
-                await self._discard_hanging(attempt, leased)
+                await self._discard_hanging(attempt, borrowed)
                 raise
             finally:
-                await self._release(attempt, leased)
+                await self._release(attempt, borrowed)
             return
         task = attempt.task
         async with running_servers(task.servers, task.file, self._environment) as servers:
@@ -106,7 +106,7 @@ class ServerPool:
             if shared.server is not None:
                 await shared.server.stop(immediately=True)
 
-    async def _lease(self, attempt: PlannedAttempt, planned: PlannedServer) -> McpServer:
+    async def _borrow(self, attempt: PlannedAttempt, planned: PlannedServer) -> McpServer:
         shared = self._shared_servers[_shared_key(attempt, planned)]
         # Attempts run concurrently: only one of them starts the server, the others wait for it.
         async with shared.lock:
@@ -130,15 +130,17 @@ class ServerPool:
             shared.user_counts[shared.server] += 1
             return shared.server
 
-    async def _discard_hanging(self, attempt: PlannedAttempt, leased: Sequence[McpServer]) -> None:
+    async def _discard_hanging(
+        self, attempt: PlannedAttempt, borrowed: Sequence[McpServer]
+    ) -> None:
         """Stop handing out a server that does not respond; attempts that already use it continue."""
-        for key, server in zip(_shared_keys(attempt), leased, strict=True):
+        for key, server in zip(_shared_keys(attempt), borrowed, strict=True):
             shared = self._shared_servers[key]
             if await server.is_hanging() and shared.server is server:
                 shared.server = None
 
-    async def _release(self, attempt: PlannedAttempt, leased: Sequence[McpServer]) -> None:
-        for key, server in zip(_shared_keys(attempt), leased, strict=False):
+    async def _release(self, attempt: PlannedAttempt, borrowed: Sequence[McpServer]) -> None:
+        for key, server in zip(_shared_keys(attempt), borrowed, strict=False):
             shared = self._shared_servers[key]
             shared.user_counts[server] -= 1
             # A server that was replaced ends with the last attempt that still uses it.

@@ -30,11 +30,11 @@ from tests.support.postgres import cluster, drop_database, make_database
 def database_url(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[str]:
     base = tmp_path_factory.getbasetemp()
     name = f"access_{worker_id}"
-    with cluster(base if worker_id == "master" else base.parent) as lease:
-        drop_database(lease.url, name)
-        url = make_database(lease.url, name)
+    with cluster(base if worker_id == "master" else base.parent) as running:
+        drop_database(running.url, name)
+        url = make_database(running.url, name)
         yield url
-        drop_database(lease.url, name)
+        drop_database(running.url, name)
 
 
 @pytest.fixture(scope="session")

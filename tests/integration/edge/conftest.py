@@ -37,7 +37,7 @@ def client(served_thing_store: ThingStore) -> Iterator[httpx.Client]:
 def database_url(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[str]:
     base = tmp_path_factory.getbasetemp()
     name = f"edge_{worker_id}"
-    with cluster(base if worker_id == "master" else base.parent) as lease:
-        drop_database(lease.url, name)
-        yield make_database(lease.url, name)
-        drop_database(lease.url, name)
+    with cluster(base if worker_id == "master" else base.parent) as running:
+        drop_database(running.url, name)
+        yield make_database(running.url, name)
+        drop_database(running.url, name)

@@ -11,22 +11,22 @@ from typing import IO
 
 import pytest
 
-from app.postgres.server import DatabaseLease, EmbeddedPostgres
+from app.postgres.server import EmbeddedPostgres, RunningPostgres
 from tests.support.postgres import cluster
 
 OWNER = """
 import sys
 from pathlib import Path
 from app.postgres.server import EmbeddedPostgres
-with EmbeddedPostgres(Path(sys.argv[1]), durable=False).acquire() as lease:
-    print(lease.url, flush=True)
+with EmbeddedPostgres(Path(sys.argv[1]), durable=False).acquire() as running:
+    print(running.url, flush=True)
     sys.stdin.readline()
 """
 LIVENESS_SECONDS = 300
 
 
 class OwnerProcess:
-    """Another process that holds a lease until it is released or killed."""
+    """Another process that uses the server until it releases it or is killed."""
 
     def __init__(self, data_dir: Path, program: str = OWNER) -> None:
         self.process = subprocess.Popen(
@@ -38,7 +38,7 @@ class OwnerProcess:
         )
 
     def read_line(self) -> str:
-        """The next line of its output; an owner prints the URL of its lease."""
+        """The next line of its output; an owner prints the URL of the server."""
         return _pipe(self.process.stdout).readline().strip()
 
     def release(self) -> None:
@@ -125,7 +125,7 @@ def start_owner(data_dir: Path) -> Iterator[Callable[..., OwnerProcess]]:
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[DatabaseLease]:
+def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[RunningPostgres]:
     base = tmp_path_factory.getbasetemp()
-    with cluster(base if worker_id == "master" else base.parent) as lease:
-        yield lease
+    with cluster(base if worker_id == "master" else base.parent) as running:
+        yield running

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.postgres.cli import cli
-from app.postgres.server import DatabaseLease, EmbeddedPostgres
+from app.postgres.server import EmbeddedPostgres, RunningPostgres
 
 SECRETLESS = "postgresql://mosaico@127.0.0.1:"
 
@@ -61,7 +61,7 @@ def test_db_url__stopped_database_is_an_error() -> None:
     assert "mosaico db start" in refused.stderr
 
 
-def test_db_psql__password_is_not_an_argument(shared: DatabaseLease, data_dir: Path) -> None:
+def test_db_psql__password_is_not_an_argument(shared: RunningPostgres, data_dir: Path) -> None:
     done = subprocess.run(
         [
             *(sys.executable, "-c", "from app.postgres.cli import cli; cli()"),
@@ -89,7 +89,7 @@ def test_db_start__external_server_is_neither_started_nor_stopped(
 
 
 def test_db_status__external_server_is_printed_without_its_password(
-    monkeypatch: pytest.MonkeyPatch, shared: DatabaseLease
+    monkeypatch: pytest.MonkeyPatch, shared: RunningPostgres
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", shared.url)
     status = json.loads(run("status", "--format", "json").stdout)

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from app.postgres.server import DatabaseLease
+from app.postgres.server import RunningPostgres
 from tests.support.postgres import drop_database, make_database, url_of
 
 
@@ -15,7 +15,7 @@ def query_value(url: str, query: bytes) -> object:
         return row[0]
 
 
-def test_role__owns_its_database_and_is_not_a_superuser(shared: DatabaseLease) -> None:
+def test_role__owns_its_database_and_is_not_a_superuser(shared: RunningPostgres) -> None:
     assert query_value(shared.url, b"SELECT current_user") == "mosaico"
     assert query_value(shared.url, b"SELECT current_database()") == "mosaico"
     assert (
@@ -41,27 +41,27 @@ def test_role__owns_its_database_and_is_not_a_superuser(shared: DatabaseLease) -
     ],
 )
 def test_server__is_configured_for_a_small_service(
-    shared: DatabaseLease, setting: str, value: str
+    shared: RunningPostgres, setting: str, value: str
 ) -> None:
     with psycopg.connect(shared.url) as connection:
         assert connection.execute("SELECT current_setting(%s)", [setting]).fetchone() == (value,)
 
 
-def test_server__collation_does_not_depend_on_the_machine(shared: DatabaseLease) -> None:
+def test_server__collation_does_not_depend_on_the_machine(shared: RunningPostgres) -> None:
     assert query_value(
         shared.url, b"SELECT datlocale FROM pg_database WHERE datname = 'mosaico'"
     ) == ("C.UTF-8")
     assert query_value(shared.url, "SELECT lower('ÀÉ')".encode()) == "àé"
 
 
-def test_server__connection_needs_the_password(shared: DatabaseLease) -> None:
+def test_server__connection_needs_the_password(shared: RunningPostgres) -> None:
     parts = conninfo_to_dict(shared.url)
     for password in ("wrong", ""):
         with pytest.raises(psycopg.OperationalError, match=r"password|supplied"):
             psycopg.connect(**{**parts, "password": password})  # type: ignore[arg-type]
 
 
-def test_make_database__copies_a_template(shared: DatabaseLease) -> None:
+def test_make_database__copies_a_template(shared: RunningPostgres) -> None:
     original = make_database(shared.url, "original of a copy")
     with psycopg.connect(original) as connection:
         connection.execute("CREATE TABLE kept (number int)")

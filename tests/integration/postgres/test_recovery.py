@@ -27,8 +27,8 @@ from pathlib import Path
 from app.postgres.server import EmbeddedPostgres
 PR_SET_CHILD_SUBREAPER = 36
 assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-lease = EmbeddedPostgres(Path(sys.argv[1]), durable=False).acquire()
-print(lease.url, flush=True)
+running = EmbeddedPostgres(Path(sys.argv[1]), durable=False).acquire()
+print(running.url, flush=True)
 sys.stdin.readline()
 """
 
@@ -50,10 +50,12 @@ def insert(connection: psycopg.Connection, number: int) -> None:
     connection.commit()
 
 
-def test_lease__restarts_a_killed_server_with_every_committed_row(data_dir: Path) -> None:
+def test_running_postgres__restarts_a_killed_server_with_every_committed_row(
+    data_dir: Path,
+) -> None:
     postgres = EmbeddedPostgres(data_dir)  # durable, as users have it
-    with postgres.acquire() as lease:
-        with psycopg.connect(lease.url) as connection:
+    with postgres.acquire() as running:
+        with psycopg.connect(running.url) as connection:
             assert connection.execute("SHOW fsync").fetchone() == ("on",)
             connection.execute("CREATE TABLE numbers (number int)")
             for number in range(20):
@@ -61,29 +63,29 @@ def test_lease__restarts_a_killed_server_with_every_committed_row(data_dir: Path
             connection.execute("INSERT INTO numbers VALUES (99)")  # never committed
             kill_server(postgres)
             connection.close()
-        url = lease.url
-        until(lease.revive)
-        assert lease.url == url
-        with psycopg.connect(lease.url) as connection:
+        url = running.url
+        until(running.revive)
+        assert running.url == url
+        with psycopg.connect(running.url) as connection:
             rows = connection.execute("SELECT number FROM numbers ORDER BY number").fetchall()
         assert rows == [(number,) for number in range(20)]
-        assert not lease.revive()
+        assert not running.revive()
 
 
 def test_acquire__restarts_a_server_that_was_just_killed(postgres: EmbeddedPostgres) -> None:
-    with postgres.acquire() as lease, psycopg.connect(lease.url):
+    with postgres.acquire() as running, psycopg.connect(running.url):
         killed = kill_server(postgres)
         with postgres.acquire() as second:
             assert postgres.status().pid != killed
-            assert second.url == lease.url
+            assert second.url == running.url
 
 
 def test_acquire__ends_sessions_that_outlive_the_killed_server(
     postgres: EmbeddedPostgres,
 ) -> None:
     hour = "DO $$ BEGIN LOOP END LOOP; END $$"  # never looks up by itself
-    with postgres.acquire() as lease:
-        connection = psycopg.connect(lease.url)
+    with postgres.acquire() as running:
+        connection = psycopg.connect(running.url)
         connection.pgconn.send_query(hour.encode())
         connection.pgconn.flush()
         with psycopg.connect(postgres.superuser_url()) as watcher:
@@ -107,10 +109,10 @@ def test_acquire__ends_sessions_that_outlive_the_killed_server(
 def test_keep_alive__restarts_a_server_that_a_signal_ended(
     postgres: EmbeddedPostgres, number: signal.Signals
 ) -> None:
-    with postgres.acquire() as lease:
+    with postgres.acquire() as running:
         enough = threading.Event()
         watch = threading.Thread(
-            target=lease.keep_alive, args=(enough,), kwargs={"every_seconds": 0.05}
+            target=running.keep_alive, args=(enough,), kwargs={"every_seconds": 0.05}
         )
         watch.start()
         try:
@@ -121,14 +123,14 @@ def test_keep_alive__restarts_a_server_that_a_signal_ended(
             watch.join()
 
 
-def test_lease__does_not_restart_a_stopped_server(postgres: EmbeddedPostgres) -> None:
-    with postgres.acquire() as lease:
+def test_running_postgres__does_not_restart_a_stopped_server(postgres: EmbeddedPostgres) -> None:
+    with postgres.acquire() as running:
         postgres.stop()
-        assert not lease.revive()
+        assert not running.revive()
         assert not postgres.status().running
         postgres.start()
         kill_server(postgres, signal.SIGINT)
-        until(lease.revive)  # the earlier stop is over
+        until(running.revive)  # the earlier stop is over
         assert postgres.stop()
 
 
@@ -140,9 +142,9 @@ def test_find_postmaster__zombie_is_not_a_running_server(
     owner = start_owner(OWNER_THAT_KEEPS_ZOMBIES)
     url = owner.read_line()
     zombie = kill_server(postgres)
-    with postgres.acquire() as lease:
+    with postgres.acquire() as running:
         os.kill(zombie, 0)  # its number is still taken
-        assert lease.url == url
+        assert running.url == url
         postmaster = find_postmaster(folder.cluster)
         assert postmaster is not None
         assert postmaster.pid != zombie
@@ -182,7 +184,7 @@ def test_acquire__copy_of_a_running_cluster_gets_its_own_server(
     postgres.stop()
     copied = DatabaseFolder(path=tmp_path / "copy" / "postgres")
     shutil.copytree(folder.path, copied.path)
-    with postgres.acquire() as lease:
+    with postgres.acquire() as running:
         shutil.copy(lock_file(folder.cluster), lock_file(copied.cluster))
         account = folder.cluster.stat().st_uid
         for path in (copied.cluster, *copied.cluster.rglob("*"), copied.log):
@@ -190,7 +192,7 @@ def test_acquire__copy_of_a_running_cluster_gets_its_own_server(
         shutil.rmtree(copied.log)
         copy = EmbeddedPostgres(tmp_path / "copy", durable=False)
         with copy.acquire() as other:
-            assert other.url != lease.url
+            assert other.url != running.url
             assert copy.status().pid != postgres.status().pid
 
 
@@ -213,7 +215,7 @@ def test_acquire__completes_a_start_that_was_killed(
     owner = start_owner()
     until((folder.path / moment).exists)
     owner.kill()
-    with new_server.acquire() as lease, psycopg.connect(lease.url):
+    with new_server.acquire() as running, psycopg.connect(running.url):
         assert len(new_server.status().owners) == 1
     assert not new_server.status().running
 
@@ -226,7 +228,7 @@ def test_acquire__port_in_use_is_replaced(postgres: EmbeddedPostgres) -> None:
         squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         squatter.bind(("127.0.0.1", port))
         squatter.listen()
-        with postgres.acquire() as lease, psycopg.connect(lease.url):
+        with postgres.acquire() as running, psycopg.connect(running.url):
             assert postgres.status().port != port
 
 

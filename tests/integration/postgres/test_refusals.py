@@ -76,10 +76,10 @@ def test_acquire__created_files_are_private(
 
 def test_acquire__deep_folder_works_without_unix_sockets(data_dir: Path) -> None:
     deep = data_dir / ("d" * 120) / ("e" * 120) / "with a space and a 'quote'"
-    with EmbeddedPostgres(deep, durable=False).acquire() as lease:
+    with EmbeddedPostgres(deep, durable=False).acquire() as running:
         lock_file_lines = lock_file(embedded_postgres_dir(deep) / "data").read_text().splitlines()
         assert lock_file_lines[4] == ""  # the folder of its sockets: there are none
-        assert ":" + lock_file_lines[3] + "/" in lease.url
+        assert ":" + lock_file_lines[3] + "/" in running.url
 
 
 def test_acquire__data_of_another_postgres_version_is_refused(

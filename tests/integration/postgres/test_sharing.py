@@ -19,9 +19,9 @@ OWNER_WITH_A_FORKED_CHILD = """
 import os, sys
 from pathlib import Path
 from app.postgres.server import EmbeddedPostgres
-lease = EmbeddedPostgres(Path(sys.argv[1]), durable=False).acquire()
+running = EmbeddedPostgres(Path(sys.argv[1]), durable=False).acquire()
 if os.fork() == 0:
-    lease.release()                         # not its lease: nothing happens
+    running.release()                         # not its owner: nothing happens
     print("child", os.getpid(), flush=True)
     sys.stdin.readline()
     os._exit(0)
@@ -32,7 +32,7 @@ OWNER_WITH_SPAWNED_CHILD = """
 import subprocess, sys
 from pathlib import Path
 from app.postgres.server import EmbeddedPostgres
-lease = EmbeddedPostgres(Path(sys.argv[1]), durable=False).acquire()
+running = EmbeddedPostgres(Path(sys.argv[1]), durable=False).acquire()
 child = subprocess.Popen(["cat"], close_fds=False)
 print("child", child.pid, flush=True)
 child.wait()
@@ -49,9 +49,9 @@ def test_release__last_owner_stops_the_server(postgres: EmbeddedPostgres) -> Non
 
 
 def test_release__second_call_has_no_effect(postgres: EmbeddedPostgres) -> None:
-    with postgres.acquire() as lease, postgres.acquire():
-        lease.release()
-        lease.release()
+    with postgres.acquire() as running, postgres.acquire():
+        running.release()
+        running.release()
         assert postgres.status().running
 
 
@@ -75,8 +75,8 @@ def test_acquire__next_owner_adopts_and_stops_the_server_of_a_killed_owner(
     pid = postgres.status().pid
     owner.kill()
     assert postgres.status().owners == ()
-    with postgres.acquire() as lease:
-        assert (lease.url, postgres.status().pid) == (url, pid)
+    with postgres.acquire() as running:
+        assert (running.url, postgres.status().pid) == (url, pid)
     assert not postgres.status().running
 
 
@@ -84,12 +84,12 @@ def test_acquire__next_owner_adopts_and_stops_the_server_of_a_killed_owner(
 def test_server__survives_a_terminal_signal_to_an_owner(
     postgres: EmbeddedPostgres, start_owner: StartOwner, number: signal.Signals
 ) -> None:
-    with postgres.acquire() as lease:  # so that an owner that unwinds on Ctrl-C is not the last
+    with postgres.acquire() as running:  # so that an owner that unwinds on Ctrl-C is not the last
         owner = start_owner()
         owner.read_line()
         os.killpg(owner.process.pid, number)
         owner.process.communicate(timeout=60)
-        with psycopg.connect(lease.url) as connection:
+        with psycopg.connect(running.url) as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
@@ -137,7 +137,7 @@ def test_start__detached_server_runs_until_it_is_stopped(
 def test_stop__ends_a_server_in_use_and_logs_its_owners(
     postgres: EmbeddedPostgres, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with postgres.acquire() as lease, psycopg.connect(lease.url) as connection:
+    with postgres.acquire() as running, psycopg.connect(running.url) as connection:
         assert postgres.stop()
         assert str(os.getpid()) in caplog.text
         with pytest.raises(psycopg.OperationalError):
@@ -173,9 +173,9 @@ def test_status__contains_everything_but_the_password(
     before = new_server.status()
     assert (before.running, before.pid, before.url, before.version) == (False, None, None, None)
     assert not data_dir.exists()  # asking makes nothing
-    with new_server.acquire() as lease:
+    with new_server.acquire() as running:
         status = new_server.status()
-        port = psycopg.conninfo.conninfo_to_dict(lease.url)["port"]
+        port = psycopg.conninfo.conninfo_to_dict(running.url)["port"]
     assert status.url == f"postgresql://mosaico@127.0.0.1:{port}/mosaico"
     assert status.port == int(str(port))
     assert (status.version or "").startswith("18.")
@@ -194,11 +194,11 @@ def test_url__stopped_server_is_an_error_with_a_remedy(
 def test_release__deleted_folder_is_not_an_error(
     copied_server: EmbeddedPostgres, data_dir: Path
 ) -> None:
-    lease = copied_server.acquire()
+    running = copied_server.acquire()
     pid = copied_server.status().pid
     assert pid is not None
     data_dir.rename(data_dir.with_name("elsewhere"))
-    lease.release()
+    running.release()
     os.kill(pid, signal.SIGINT)
     until(lambda: not _lives(pid))
 
