@@ -19,6 +19,7 @@ from app.alerts import confirmations, missing_runs
 from app.core.batch_delete import delete_in_batches, purge_in_batches, trusted_now
 from app.core.clock import utc_now
 from app.core.errors import AppError
+from app.core.malloc import limit_arenas
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.jobs.handlers import HANDLERS
@@ -73,6 +74,8 @@ def run_worker(settings: Settings, queues: Collection[str] | None = None) -> Non
 
     Raises: `UnknownQueue`.
     """
+    # First: arenas that exist are not given back.
+    limit_arenas()
     set_up_logs(settings)
     require_known_queues(queues or ())
     load_plugins()
