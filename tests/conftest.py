@@ -16,9 +16,13 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Modules and tests stay as long as the process: they are not searched for garbage again and again.
 gc.set_threshold(50_000, 20, 20)
 
-# How long an example takes says how busy the machine is, and nothing about the code.
-settings.register_profile("deployment", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("deployment")
+# How long an example takes says how busy the machine is, and nothing about the code. Each run makes
+# other examples; `make prove` makes many at once.
+settings.register_profile(
+    "tests", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("prove", parent=settings.get_profile("tests"), max_examples=500)
+settings.load_profile("tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -9,10 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from app.jobs.worker_process import SUPERVISED
 from tests.support import gates
+from tests.support.warm_processes import WarmProcess, WarmProcesses
 
 ROOT = Path(__file__).resolve().parents[2]
 LIVENESS_S = 300.0  # generous: other test processes load the machine, too
@@ -38,7 +40,7 @@ def until(condition: Callable[[], bool], *, within_s: float = LIVENESS_S, what: 
 class Program:
     """A process of the service and its log."""
 
-    process: "subprocess.Popen[bytes]"
+    process: "subprocess.Popen[bytes] | WarmProcess"
     log_file: Path
 
     @property
@@ -95,16 +97,22 @@ class Programs:
     def start(self, *command: str, launcher: Sequence[str] = (), **environment: str) -> Program:
         """Start a command of the service; `launcher` is a program that becomes it, with arguments."""
         log_file = self.folder / f"{'-'.join(command)}-{len(self.processes)}.log"
+        variables = {**self.environment, **environment, SUPERVISED: "1"}
         with log_file.open("wb") as log:
-            process = subprocess.Popen(
-                [*launcher, sys.executable, "-m", "app.cli", *command],
-                cwd=self.folder,
-                env={**self.environment, **environment, SUPERVISED: "1"},
-                stdin=subprocess.PIPE,  # closes when the tests are killed, and the process exits
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            if command[0] == "worker" and not launcher:
+                process: subprocess.Popen[bytes] | WarmProcess = warm_processes().start(
+                    command, folder=self.folder, environment=variables, log=log.fileno()
+                )
+            else:
+                process = subprocess.Popen(
+                    [*launcher, sys.executable, "-m", "app.cli", *command],
+                    cwd=self.folder,
+                    env=variables,
+                    stdin=subprocess.PIPE,  # closes when the tests are killed: the process exits
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
         self.processes.append(Program(process, log_file))
         return self.processes[-1]
 
@@ -133,6 +141,12 @@ class Programs:
                 program.process.wait(LIVENESS_S)
             if program.process.stdin is not None:
                 program.process.stdin.close()
+
+
+@cache
+def warm_processes() -> WarmProcesses:
+    """The process of this test process that forks workers."""
+    return WarmProcesses.launch()
 
 
 @contextlib.contextmanager

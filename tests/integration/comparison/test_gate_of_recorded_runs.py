@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scipy.stats import binomtest
 from typer.testing import CliRunner
 
 from app.cli import cli
 from tests.support.bash_eval import DATA
+from tests.support.references import Reference
 from tests.support.service import ndjson
+
+stats = Reference("scipy.stats")
 
 RUNS = DATA / "runs"
 HAIKU = "eval-anthropic-claude-haiku-4-5-20251001-2026-02-09-054558"
@@ -67,7 +69,7 @@ def test_gate__models_differ_where_the_exact_mcnemar_test_says_so(tmp_path: Path
         before, after = passes_of(baseline), passes_of(candidate)
         falls = sum(before[task] and not after[task] for task in before)
         rises = sum(after[task] and not before[task] for task in before)
-        is_worse = falls > rises and binomtest(falls, falls + rises).pvalue < 0.05
+        is_worse = falls > rises and stats.binomtest(falls, falls + rises).pvalue < 0.05
         code, _ = gate(tmp_path, baseline, candidate)
         assert code == int(is_worse), (baseline, candidate, falls, rises)
 

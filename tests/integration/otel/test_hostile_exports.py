@@ -150,7 +150,7 @@ def read_as_traces(spans: list[Span]) -> None:
 
 
 @given(body=bodies)
-@settings(max_examples=1500, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6 * settings().max_examples, suppress_health_check=[HealthCheck.too_slow])
 def test_decoder__any_body_is_spans_or_a_400(body: tuple[bytes, str]) -> None:
     try:
         spans = list(decode_body(*body))
@@ -166,7 +166,6 @@ def test_receiver__any_body_gets_200_400_or_413(service: Service) -> None:
     headers: dict[str, Any] = dict(service.client.headers)
 
     @given(body=bodies, packed=st.sampled_from(["", "gzip", "cut"]))
-    @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
     def send(body: tuple[bytes, str], packed: str) -> None:
         content, content_type = body
         if packed:

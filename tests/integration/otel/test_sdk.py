@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import openai
 import pytest
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -29,7 +28,10 @@ from app.traces.sources.otel import OtelSource
 from app.traces.types import ToolCall, Trace
 from tests.integration.docs.test_examples import blocks
 from tests.support.model_server import ReceivedRequest, ScriptedReply, model_server
+from tests.support.references import Reference
 from tests.support.service import Service
+
+openai = Reference("openai")
 
 MESSAGES = [{"role": "user", "content": "What is the capital of Italy?"}]
 
@@ -90,9 +92,9 @@ def test_instrumented_agent__is_received_as_one_trace(service: Service) -> None:
                     "answer", attributes={"session.id": "s-1"}
                 ),
             ):
-                call = client.chat.completions.create(model="m", messages=MESSAGES)  # type: ignore[arg-type]
+                call = client.chat.completions.create(model="m", messages=MESSAGES)
                 history = [*MESSAGES, call.choices[0].message, _tool_result()]
-                client.chat.completions.create(model="m", messages=history)  # type: ignore[arg-type]
+                client.chat.completions.create(model="m", messages=history)
         finally:
             instrumentor.uninstrument()
     [trace] = received_traces(service)

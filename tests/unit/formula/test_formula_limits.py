@@ -86,7 +86,7 @@ def test_parse__any_text_gives_a_formula_or_errors(text: str) -> None:
     assert_formula_or_errors(text)
 
 
-@settings(without_deadline, max_examples=300)
+@settings(without_deadline, max_examples=3 * settings().max_examples)
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
 def test_parse__any_short_text_gives_a_formula_or_errors(text: str) -> None:
     assert_formula_or_errors(text)

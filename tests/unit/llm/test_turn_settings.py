@@ -2,8 +2,6 @@
 
 import pytest
 
-from app.llm.anthropic_messages import read_message, wire_message
-from app.llm.anthropic_messages import write_request as write_messages
 from app.llm.conversation import (
     Provider,
     ReasoningEffort,
@@ -11,11 +9,14 @@ from app.llm.conversation import (
     TurnSettings,
     unsupported_reason,
 )
-from app.llm.openai_chat import write_request as write_chat
-from app.llm.openai_responses import wire_items
-from app.llm.openai_responses import write_request as write_responses
 from app.llm.providers import UnsupportedSetting, open_llm
 from app.llm.sdk import TurnRequest
+from tests.support.references import Reference
+
+pytestmark = pytest.mark.xdist_group("sdks of models")
+messages = Reference("app.llm.anthropic_messages")
+chat = Reference("app.llm.openai_chat")
+responses = Reference("app.llm.openai_responses")
 
 
 def request(model: str = "m", **settings: object) -> TurnRequest:
@@ -23,25 +24,29 @@ def request(model: str = "m", **settings: object) -> TurnRequest:
 
 
 def test_anthropic_request__has_thinking_budget_and_effort() -> None:
-    body = write_messages(request(thinking_tokens=4096, reasoning_effort=ReasoningEffort.HIGH))
+    body = messages.write_request(
+        request(thinking_tokens=4096, reasoning_effort=ReasoningEffort.HIGH)
+    )
     assert body["thinking"] == {"type": "enabled", "budget_tokens": 4096}
     assert body["output_config"] == {"effort": "high"}
     assert body["max_tokens"] == 21_333
-    assert write_messages(request())["max_tokens"] == 16_000
-    assert {"thinking", "output_config", "temperature"}.isdisjoint(write_messages(request()))
+    assert messages.write_request(request())["max_tokens"] == 16_000
+    assert {"thinking", "output_config", "temperature"}.isdisjoint(
+        messages.write_request(request())
+    )
 
 
 def test_chat_request__has_effort_and_seed() -> None:
-    body = write_chat(
+    body = chat.write_request(
         "max_tokens", request(reasoning_effort=ReasoningEffort.LOW, seed=7, temperature=0.0)
     )
     assert (body["reasoning_effort"], body["seed"], body["temperature"]) == ("low", 7, 0.0)
-    assert {"reasoning_effort", "seed"}.isdisjoint(write_chat("max_tokens", request()))
+    assert {"reasoning_effort", "seed"}.isdisjoint(chat.write_request("max_tokens", request()))
 
 
 def test_responses_request__effort_does_not_depend_on_model_name() -> None:
-    assert "reasoning" not in write_responses(request("gpt-5-codex"))
-    body = write_responses(request("any", reasoning_effort=ReasoningEffort.MEDIUM))
+    assert "reasoning" not in responses.write_request(request("gpt-5-codex"))
+    body = responses.write_request(request("any", reasoning_effort=ReasoningEffort.MEDIUM))
     assert body["reasoning"] == {"effort": "medium"}
 
 
@@ -51,13 +56,13 @@ def test_anthropic_thinking__is_sent_back_unchanged_before_the_tool_calls() -> N
         {"type": "redacted_thinking", "data": "opaque"},
         {"type": "tool_use", "id": "call_1", "name": "bash", "input": {"commands": "ls"}},
     ]
-    turn = read_message({"content": blocks, "stop_reason": "tool_use"})
+    turn = messages.read_message({"content": blocks, "stop_reason": "tool_use"})
     first = turn.message.content[0]
     assert isinstance(first, ThinkingBlock)
     assert first.text == "First list the files."
-    assert wire_message(turn.message)["content"] == blocks
+    assert messages.wire_message(turn.message)["content"] == blocks
     assert turn.message.text() == ""
-    assert [item["type"] for item in wire_items(turn.message)] == ["function_call"]
+    assert [item["type"] for item in responses.wire_items(turn.message)] == ["function_call"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.metrics.registry import load_metrics, provider_for
@@ -92,7 +92,6 @@ def test_text_metrics__adversarial_pairs_equal_the_references(expected: str) -> 
         assert_bleu_is_equal(expected, output)
 
 
-@settings(max_examples=300, deadline=None)
 @given(texts, texts)
 @example("a.b", "a .b")
 def test_text_metrics__random_pairs_equal_the_references(expected: str, output: str) -> None:
@@ -101,7 +100,6 @@ def test_text_metrics__random_pairs_equal_the_references(expected: str, output: 
     assert_bleu_is_equal(expected, output)
 
 
-@settings(max_examples=500, deadline=None)
 @given(texts)
 def test_tokenizers__tokens_equal_the_references(text: str) -> None:
     assert [

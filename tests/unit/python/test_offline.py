@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -20,6 +19,9 @@ from mosaico import Trace
 from mosaico.errors import Invalid, NotFound
 from mosaico.results import GateOutcome, Verdict
 from mosaico.tables import PandasMissing
+from tests.support.references import Reference
+
+pandas = Reference("pandas")
 
 Row = dict[str, Any]
 
@@ -47,6 +49,10 @@ def write_csv(path: Path, rows: list[Row]) -> Path:
     return path
 
 
+def to_frame(rows: list[Row]) -> Any:
+    return pandas.DataFrame(rows)
+
+
 def to_traces(rows: list[Row]) -> list[Trace]:
     return [
         Trace(
@@ -66,7 +72,7 @@ FORMS: dict[str, Callable[[list[Row]], Any]] = {
     "rows": lambda rows: rows,
     "iterator": iter,
     "traces": to_traces,
-    "data frame": pd.DataFrame,
+    "data frame": to_frame,
 }
 each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
@@ -116,7 +122,7 @@ def test_score__without_results_has_no_rows() -> None:
 
 
 def test_score__scalars_of_numpy_and_missing_cells_are_read() -> None:
-    frame = pd.DataFrame({"id": ["a", "b"], "output": ["x", None], "latency_ms": [3, None]})
+    frame = pandas.DataFrame({"id": ["a", "b"], "output": ["x", None], "latency_ms": [3, None]})
     scores = mosaico.score(frame, metrics=["LATENCY_MS"])
     assert [row.values["LATENCY_MS"] for row in scores.rows] == [3.0, None]
     rows = frame.iloc[:1].to_dict("records")

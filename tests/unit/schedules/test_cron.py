@@ -266,21 +266,18 @@ def test_cron__instants_before_next_have_same_next(
             assert expression.next(between, zone) == following
 
 
-@settings(max_examples=100, deadline=None)
 @given(expressions(numbers(0, 59), numbers(0, 59), numbers(0, 23)))
 def test_cron__normal_form_parses_to_same_expression(sample: FieldSample) -> None:
     expression = CronExpression.parse(sample.text)
     assert CronExpression.parse(str(expression)) == expression
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.text(max_size=1000) | st.text("0123456789*/,-LW?#@ JANMOFRI", max_size=60))
 def test_cron_parser__any_text_is_parsed_or_rejected(text: str) -> None:
     with suppress(InvalidCron):
         CronExpression.parse(text)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from(["0 30 2 * * *", "0 15,45 1,2 * * *", "0 0 0 ? * SUN"]), ZONES, NEAR_A_CHANGE
 )

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from app.statistics.change import (
@@ -217,7 +217,6 @@ def test_paired_change__skewed_interval_agrees_with_its_p(
 
 
 @given(st.integers(4, 60), st.data())
-@settings(max_examples=100)
 def test_paired_change__one_more_failed_item_never_undoes_a_call(
     items: int, data: st.DataObject
 ) -> None:
@@ -240,7 +239,6 @@ CHANGES = st.lists(
 
 
 @given(CHANGES, st.data())
-@settings(max_examples=100)
 def test_paired_change__a_larger_fall_of_an_item_never_undoes_a_call(
     changes: list[float], data: st.DataObject
 ) -> None:

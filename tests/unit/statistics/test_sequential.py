@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from app.statistics.sequential import RunLevel, Scan, WindowScore, limit_of, scan_levels, to_normal
+from tests.support.references import Reference
+
+stats = Reference("scipy.stats")
 
 
 def scan(levels: Sequence[RunLevel], **options: Any) -> WindowScore:
