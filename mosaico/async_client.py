@@ -10,7 +10,7 @@ from anyio import to_thread
 
 from app.core.console.api_client import MAX_PAGE_SIZE, QueryValue
 from mosaico._inputs import Results
-from mosaico.client import JSON, TIMEOUT_S, Client
+from mosaico.client import JSON, TIMEOUT_S, Client, FilterValue
 from mosaico.results import GateReport, ResultComparison
 from mosaico.schemas import (
     AgentView,
@@ -104,7 +104,11 @@ class AsyncClient:
         return await _in_thread(self._client.run, run_id)
 
     def runs(
-        self, *, benchmark: str | None = None, agent: str | None = None, status: str | None = None
+        self,
+        *,
+        benchmark: FilterValue = None,
+        agent: FilterValue = None,
+        status: FilterValue = None,
     ) -> AsyncIterator[RunView]:
         return _iterate(self._client.runs(benchmark=benchmark, agent=agent, status=status))
 
@@ -126,9 +130,9 @@ class AsyncClient:
     def kpi_history(
         self,
         *,
-        benchmark: str | None = None,
-        agent: str | None = None,
-        kpi: str | None = None,
+        benchmark: FilterValue = None,
+        agent: FilterValue = None,
+        kpi: FilterValue = None,
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> AsyncIterator[KpiValueView]:

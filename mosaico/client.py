@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -45,6 +45,7 @@ from mosaico.schemas import (
 __all__ = ("Client",)
 
 JSON = dict[str, Any]
+FilterValue: TypeAlias = str | list[str] | None
 M = TypeVar("M", bound=BaseModel)
 
 # The comparison of two large runs takes minutes.
@@ -160,10 +161,18 @@ class Client:
         return _parse(RunView, self.get(_run_path(run_id)))
 
     def runs(
-        self, *, benchmark: str | None = None, agent: str | None = None, status: str | None = None
+        self,
+        *,
+        benchmark: FilterValue = None,
+        agent: FilterValue = None,
+        status: FilterValue = None,
     ) -> Iterator[RunView]:
-        """The runs, newest first."""
-        filters = {"benchmarkId": benchmark, "agentId": agent, "status": status}
+        """The runs, newest first. A filter is a value or a list of values."""
+        filters: dict[str, QueryValue] = {
+            "benchmarkId": benchmark,
+            "agentId": agent,
+            "status": status,
+        }
         return _flatten(self._pages(RunView, "/benchmark-runs", **filters))
 
     def wait(self, run_id: str, *, timeout_s: float | None = None) -> RunView:
@@ -200,17 +209,18 @@ class Client:
     def kpi_history(
         self,
         *,
-        benchmark: str | None = None,
-        agent: str | None = None,
-        kpi: str | None = None,
+        benchmark: FilterValue = None,
+        agent: FilterValue = None,
+        kpi: FilterValue = None,
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> Iterator[KpiValueView]:
         """The KPI values of completed runs, newest first; `kpi` is an ID or a name.
 
-        `since` and `until` limit the time at which the run ended.
+        A filter is a value or a list of values; `since` and `until` limit the time at which the
+        run ended.
         """
-        filters = {
+        filters: dict[str, QueryValue] = {
             "benchmarkId": benchmark,
             "agentId": agent,
             "kpi": kpi,

@@ -11,6 +11,7 @@ from app.core.console.input_files import read_object
 from app.core.console.resource import (
     FieldOption,
     Resource,
+    choice_filter,
     flag_filter,
     id_argument,
     id_filter,
@@ -28,6 +29,7 @@ from app.core.console.terminal import (
     print_result,
     print_status,
 )
+from app.notifications.types import MessageSeverity
 
 RULES = "/alert-configs"
 
@@ -151,18 +153,12 @@ alerts.add_list(
         **FILTERS,
         "runId": id_filter("run", "/benchmark-runs"),
         "alertConfigId": id_filter("rule", "/alert-configs"),
-        "state": Annotated[
-            AlertEventState | None,
-            typer.Option(
-                "--state",
-                metavar="STATE",
-                case_sensitive=False,
-                help="Filter by state, such as FIRING or RESOLVED.",
-            ),
-        ],
+        "state": choice_filter("--state", AlertEventState, "Filter by state."),
+        "severity": choice_filter("--severity", MessageSeverity, "Filter by severity."),
         "text": text_filter("--text", "Filter by a part of the ID, the name or the explanation."),
         "from": text_filter("--from", "Only alerts at or after this time."),
         "to": text_filter("--to", "Only alerts before this time."),
+        "sort": text_filter("--sort", "Order, for example agent or -created."),
     },
     help_text="List alerts, newest first.",
     limit=20,

@@ -1,11 +1,13 @@
 """`mosaico incidents`: read incidents, acknowledge them, and accept new levels."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from app.alerts.rules import IncidentState
 from app.core.console.resource import (
     Resource,
+    choice_filter,
     id_argument,
     id_filter,
     print_change,
@@ -13,6 +15,7 @@ from app.core.console.resource import (
 )
 from app.core.console.table import JSON, field, format_cell, time_field
 from app.core.console.terminal import CommandGroup, Format, OutputFormat
+from app.notifications.types import MessageSeverity
 
 cli = CommandGroup("incidents", help="Read incidents; acknowledge them; accept new levels.")
 incidents = Resource(group=cli, noun="incident", path="/incidents", page="/incidents")
@@ -38,13 +41,12 @@ incidents.add_list(
         "benchmarkId": id_filter("benchmark", "/benchmarks"),
         "agentId": id_filter("agent", "/agents"),
         "alertConfigId": id_filter("rule", "/alert-configs"),
-        "state": Annotated[
-            Literal["OPEN", "RESOLVED"] | None,
-            typer.Option("--state", help="Filter by state."),
-        ],
+        "state": choice_filter("--state", IncidentState, "Filter by state."),
+        "severity": choice_filter("--severity", MessageSeverity, "Filter by severity."),
         "text": text_filter("--text", "Filter by a part of the ID, the name or the explanation."),
         "from": text_filter("--from", "Only incidents opened at or after this time."),
         "to": text_filter("--to", "Only incidents opened before this time."),
+        "sort": text_filter("--sort", "Order, for example agent or -opened."),
     },
     help_text="List incidents, newest first.",
     limit=20,

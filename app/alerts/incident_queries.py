@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -11,9 +11,30 @@ from app.alerts.models import AlertRule, AlertState, Incident
 from app.alerts.rules import AlertStatus, Condition, IncidentResolution, IncidentState
 from app.alerts.watched_values import RunSpan
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, match_any, match_period, match_text, select_page
+from app.core.keyset import (
+    PageQuery,
+    PageRows,
+    match_any,
+    match_period,
+    match_text,
+    select_sorted_page,
+)
 
 HISTORY_CONDITIONS = [condition for condition in Condition if condition.excludes_incidents]
+
+SORT_KEYS: Final = {
+    "opened": (Incident.opened_at, Incident.id),
+    "benchmark": (Incident.benchmark_id, Incident.opened_at, Incident.id),
+    "agent": (Incident.agent_id, Incident.opened_at, Incident.id),
+    "name": (Incident.name, Incident.opened_at, Incident.id),
+    "state": (Incident.state, Incident.opened_at, Incident.id),
+}
+IncidentOrder: TypeAlias = Literal[
+    "opened", "benchmark", "agent", "name", "state",
+    "-opened", "-benchmark", "-agent", "-name", "-state",
+]  # fmt: skip
+"""A name of `SORT_KEYS`; with "-" for the descending order."""
+DEFAULT_SORT: Final = "-opened"
 
 
 class IncidentNotFound(NotFound):
@@ -33,6 +54,7 @@ class IncidentFilter(NamedTuple):
     agent_ids: Sequence[str] = ()
     rule_ids: Sequence[str] = ()
     states: Sequence[str] = ()
+    severities: Sequence[str] = ()
     since: datetime | None = None
     until: datetime | None = None
     text: str | None = None
@@ -100,20 +122,24 @@ def get_incident(session: Session, incident_id: str, *, for_update: bool = False
 
 
 def list_incidents(
-    session: Session, query: PageQuery, incident_filter: IncidentFilter
+    session: Session,
+    query: PageQuery,
+    incident_filter: IncidentFilter,
+    sort: IncidentOrder = DEFAULT_SORT,
 ) -> PageRows[Incident]:
-    """Incidents, newest first."""
+    """One page of incidents."""
     statement = select(Incident).where(
         *match_any(
             (Incident.benchmark_id, incident_filter.benchmark_ids),
             (Incident.agent_id, incident_filter.agent_ids),
             (Incident.rule_id, incident_filter.rule_ids),
             (Incident.state, incident_filter.states),
+            (Incident.severity, incident_filter.severities),
         ),
         *match_period(Incident.opened_at, incident_filter.since, incident_filter.until),
         *match_text(incident_filter.text, Incident.id, Incident.name, Incident.explanation),
     )
-    return select_page(session, statement, keys=[Incident.opened_at, Incident.id], query=query)
+    return select_sorted_page(session, statement, SORT_KEYS, sort, query)
 
 
 def list_open_incidents_of_run(

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session, aliased
@@ -20,12 +20,27 @@ from app.core.keyset import (
     match_period,
     match_text,
     select_page,
+    select_sorted_page,
 )
 from app.notifications.endpoint_users import ENDPOINT_USERS, EndpointUser
 from app.results.models import BenchmarkRun
 
 # Built once: SQLAlchemy builds each column of an alias anew.
 _OTHER_RUN = aliased(BenchmarkRun)
+
+SORT_KEYS: Final = {
+    "created": (AlertEvent.created_at, AlertEvent.id),
+    "benchmark": (AlertEvent.benchmark_id, AlertEvent.created_at, AlertEvent.id),
+    "agent": (AlertEvent.agent_id, AlertEvent.created_at, AlertEvent.id),
+    "name": (AlertEvent.name, AlertEvent.created_at, AlertEvent.id),
+    "state": (AlertEvent.state, AlertEvent.created_at, AlertEvent.id),
+}
+AlertOrder: TypeAlias = Literal[
+    "created", "benchmark", "agent", "name", "state",
+    "-created", "-benchmark", "-agent", "-name", "-state",
+]  # fmt: skip
+"""A name of `SORT_KEYS`; with "-" for the descending order."""
+DEFAULT_SORT: Final = "-created"
 
 
 class AlertConfigNotFound(NotFound):
@@ -65,6 +80,7 @@ class AlertFilter(NamedTuple):
     run_ids: Sequence[str] = ()
     rule_ids: Sequence[str] = ()
     states: Sequence[str] = ()
+    severities: Sequence[str] = ()
     incident_id: str | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -86,15 +102,17 @@ def list_rules(
     session: Session,
     query: PageQuery,
     *,
-    benchmark_id: str | None = None,
-    agent_id: str | None = None,
+    benchmark_ids: Sequence[str] = (),
+    agent_ids: Sequence[str] = (),
     enabled: bool | None = None,
 ) -> PageRows[AlertRule]:
-    """Alert rules, newest first; `agent_id` includes the rules that judge every agent."""
-    conditions = match_columns((AlertRule.benchmark_id, benchmark_id), (AlertRule.enabled, enabled))
-    statement = select(AlertRule).where(*conditions)
-    if agent_id is not None:
-        statement = statement.where(_judges(agent_id))
+    """Alert rules, newest first; `agent_ids` include the rules that judge every agent."""
+    statement = select(AlertRule).where(
+        *match_any((AlertRule.benchmark_id, benchmark_ids)),
+        *match_columns((AlertRule.enabled, enabled)),
+    )
+    if agent_ids:
+        statement = statement.where(_judges(*agent_ids))
     return select_page(session, statement, keys=[AlertRule.created_at, AlertRule.id], query=query)
 
 
@@ -243,9 +261,12 @@ def get_event(session: Session, event_id: str, *, for_update: bool = False) -> A
 
 
 def list_events(
-    session: Session, query: PageQuery, alert_filter: AlertFilter
+    session: Session,
+    query: PageQuery,
+    alert_filter: AlertFilter,
+    sort: AlertOrder = DEFAULT_SORT,
 ) -> PageRows[AlertEvent]:
-    """Alerts, newest first."""
+    """One page of alerts."""
     statement = select(AlertEvent).where(
         *match_any(
             (AlertEvent.benchmark_id, alert_filter.benchmark_ids),
@@ -253,12 +274,13 @@ def list_events(
             (AlertEvent.run_id, alert_filter.run_ids),
             (AlertEvent.rule_id, alert_filter.rule_ids),
             (AlertEvent.state, alert_filter.states),
+            (AlertEvent.severity, alert_filter.severities),
         ),
         *match_columns((AlertEvent.incident_id, alert_filter.incident_id)),
         *match_period(AlertEvent.created_at, alert_filter.since, alert_filter.until),
         *match_text(alert_filter.text, AlertEvent.id, AlertEvent.name, AlertEvent.explanation),
     )
-    return select_page(session, statement, keys=[AlertEvent.created_at, AlertEvent.id], query=query)
+    return select_sorted_page(session, statement, SORT_KEYS, sort, query)
 
 
 def list_silenced_events(session: Session, event_ids: Sequence[str]) -> list[AlertEvent]:
@@ -295,8 +317,8 @@ def list_active_silences(session: Session, now: datetime) -> list[AlertSilence]:
     return list(session.scalars(statement.order_by(AlertSilence.id)))
 
 
-def _judges(agent_id: str) -> ColumnElement[bool]:
-    return or_(AlertRule.agent_id.is_(None), AlertRule.agent_id == agent_id)
+def _judges(*agent_ids: str) -> ColumnElement[bool]:
+    return or_(AlertRule.agent_id.is_(None), AlertRule.agent_id.in_(agent_ids))
 
 
 def _is_active(now: datetime) -> list[ColumnElement[bool]]:

@@ -41,6 +41,7 @@ from app.core.web.page_parameters import FilterValues, PageParams
 from app.core.web.routes import Router
 from app.notifications.models import Endpoint
 from app.notifications.queries import get_endpoints_by_id
+from app.notifications.types import MessageSeverity
 
 alert_configs = Router(prefix="/alert-configs", tags=["alerts"])
 alerts = Router(prefix="/alerts", tags=["alerts"])
@@ -51,13 +52,16 @@ RuleId = Annotated[str, Path(alias="alertConfigId")]
 IncidentId = Annotated[str, Path(alias="incidentId")]
 AlertId = Annotated[str, Path(alias="alertId")]
 SilenceId = Annotated[str, Path(alias="silenceId")]
-BenchmarkFilter = Annotated[str | None, Query(alias="benchmarkId")]
-AgentFilter = Annotated[str | None, Query(alias="agentId")]
+BenchmarkFilter = Annotated[FilterValues, Query(alias="benchmarkId")]
+AgentFilter = Annotated[FilterValues, Query(alias="agentId")]
+RuleFilter = Annotated[FilterValues, Query(alias="alertConfigId")]
+SeverityFilter = Annotated[list[MessageSeverity], Query(description="Filter by severity.")]
 TextFilter = Annotated[
     ShortText | None, Query(description="Part of the ID, the name or the explanation.")
 ]
 Since = Annotated[Instant | None, Query(alias="from", description="Created at or after.")]
 Until = Annotated[Instant | None, Query(alias="to", description="Created before.")]
+SORT = Query(description="Order of the list; `-` is the descending order.")
 
 # A rule is proposed for review below this precision, once this many alerts were acknowledged.
 REVIEW_PRECISION = 0.5
@@ -77,14 +81,16 @@ def create_alert_config(body: AlertConfigCreate, once: Idempotent, res: Res) -> 
 def list_alert_configs(
     res: Res,
     page: PageParams,
-    benchmark_id: BenchmarkFilter = None,
-    agent_id: AgentFilter = None,
+    benchmark_id: BenchmarkFilter = [],  # noqa: B006 - never changed
+    agent_id: AgentFilter = [],  # noqa: B006
     enabled: Annotated[bool | None, Query()] = None,
 ) -> Page[AlertConfigView]:
-    """List alert rules with their states, newest first."""
+    """List alert rules with their states, newest first. A repeated filter lists those with any of
+    its values.
+    """
     with res.db.read() as session:
         rows = queries.list_rules(
-            session, page, benchmark_id=benchmark_id, agent_id=agent_id, enabled=enabled
+            session, page, benchmark_ids=benchmark_id, agent_ids=agent_id, enabled=enabled
         )
         return Page(items=rule_views(session, rows.rows), next_cursor=rows.next_cursor)
 
@@ -139,28 +145,31 @@ def test_alert_config(rule_id: RuleId, res: Res) -> RuleTestView:
 def list_alerts(
     res: Res,
     page: PageParams,
-    benchmark_id: Annotated[FilterValues, Query(alias="benchmarkId")] = [],  # noqa: B006 - never changed
-    agent_id: Annotated[FilterValues, Query(alias="agentId")] = [],  # noqa: B006
+    benchmark_id: BenchmarkFilter = [],  # noqa: B006
+    agent_id: AgentFilter = [],  # noqa: B006
     run_id: Annotated[FilterValues, Query(alias="runId")] = [],  # noqa: B006
-    rule_id: Annotated[FilterValues, Query(alias="alertConfigId")] = [],  # noqa: B006
+    rule_id: RuleFilter = [],  # noqa: B006
     state: Annotated[list[AlertEventState], Query(description="Filter by state.")] = [],  # noqa: B006
+    severity: SeverityFilter = [],  # noqa: B006
     text: TextFilter = None,
     since: Since = None,
     until: Until = None,
+    sort: Annotated[queries.AlertOrder, SORT] = queries.DEFAULT_SORT,
 ) -> Page[AlertView]:
-    """List alerts, newest first. A repeated filter lists those with any of its values."""
+    """List alerts, newest first unless sorted. A repeated filter lists those with any of its values."""
     alert_filter = AlertFilter(
         benchmark_ids=benchmark_id,
         agent_ids=agent_id,
         run_ids=run_id,
         rule_ids=rule_id,
         states=state,
+        severities=severity,
         since=since,
         until=until,
         text=text,
     )
     with res.db.read() as session:
-        return queries.list_events(session, page, alert_filter).to_page(event_view)
+        return queries.list_events(session, page, alert_filter, sort).to_page(event_view)
 
 
 @alerts.get("/{alertId}", dependencies=READ)
@@ -183,26 +192,29 @@ def acknowledge_alert(
 def list_incidents(
     res: Res,
     page: PageParams,
-    benchmark_id: Annotated[FilterValues, Query(alias="benchmarkId")] = [],  # noqa: B006 - never changed
-    agent_id: Annotated[FilterValues, Query(alias="agentId")] = [],  # noqa: B006
-    rule_id: Annotated[FilterValues, Query(alias="alertConfigId")] = [],  # noqa: B006
+    benchmark_id: BenchmarkFilter = [],  # noqa: B006
+    agent_id: AgentFilter = [],  # noqa: B006
+    rule_id: RuleFilter = [],  # noqa: B006
     state: Annotated[list[IncidentState], Query(description="Filter by state.")] = [],  # noqa: B006
+    severity: SeverityFilter = [],  # noqa: B006
     text: TextFilter = None,
     since: Since = None,
     until: Until = None,
+    sort: Annotated[incident_queries.IncidentOrder, SORT] = incident_queries.DEFAULT_SORT,
 ) -> Page[IncidentView]:
-    """List incidents, newest first. A repeated filter lists those with any of its values."""
+    """List incidents, newest first unless sorted. A repeated filter lists those with any of its values."""
     incident_filter = IncidentFilter(
         benchmark_ids=benchmark_id,
         agent_ids=agent_id,
         rule_ids=rule_id,
         states=state,
+        severities=severity,
         since=since,
         until=until,
         text=text,
     )
     with res.db.read() as session:
-        return incident_queries.list_incidents(session, page, incident_filter).to_page(
+        return incident_queries.list_incidents(session, page, incident_filter, sort).to_page(
             incident_view
         )
 

@@ -54,7 +54,9 @@ def show_rules(
     """Alert rules with their states, newest first."""
     with res.db.read() as session:
         page = queries.list_rules(
-            session, PageQuery(PAGE_SIZE, cursor or None), benchmark_id=benchmark or None
+            session,
+            PageQuery(PAGE_SIZE, cursor or None),
+            benchmark_ids=[benchmark] if benchmark else [],
         )
         rows = [_row(session, view) for view in rule_views(session, page.rows)]
         benchmarks = [

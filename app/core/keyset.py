@@ -78,6 +78,22 @@ def select_page(
     return _cut_page(list(rows), query, lambda row: [getattr(row, key.key) for key in keys])
 
 
+def select_sorted_page(
+    session: Session,
+    statement: Select[T],
+    sort_keys: Mapping[str, Sequence[Key]],
+    sort: str,
+    query: PageQuery,
+) -> PageRows[T]:
+    """One page in the order `sort`: a name of `sort_keys`, with "-" for the descending order.
+
+    Reads:  sort keys as the keys of `select_page`.
+    Raises: `BadCursor` when the cursor does not fit the keys.
+    """
+    keys = sort_keys[sort.removeprefix("-")]
+    return select_page(session, statement, keys=keys, query=query, descending=sort.startswith("-"))
+
+
 def match_any(
     *filters: tuple[ColumnElement[Any] | Key, Sequence[str]],
 ) -> list[ColumnElement[bool]]:

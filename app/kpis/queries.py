@@ -2,12 +2,34 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Final, Literal, TypeAlias
 
 from sqlalchemy import ColumnElement, exists, or_, select
 from sqlalchemy.orm import Session
 
-from app.core.keyset import PageQuery, PageRows, match_any, match_period, select_page
+from app.core.keyset import (
+    Key,
+    PageQuery,
+    PageRows,
+    match_any,
+    match_period,
+    select_sorted_page,
+)
 from app.kpis.models import KpiHistory
+
+SORT_KEYS: Final[dict[str, Sequence[Key]]] = {
+    "recorded": (KpiHistory.id,),
+    "benchmark": (KpiHistory.benchmark_id, KpiHistory.id),
+    "agent": (KpiHistory.agent_id, KpiHistory.id),
+    "kpi": (KpiHistory.name, KpiHistory.id),
+}
+KpiOrder: TypeAlias = Literal[
+    "recorded", "benchmark", "agent", "kpi", "-recorded", "-benchmark", "-agent", "-kpi"
+]
+"""A name of `SORT_KEYS`; with "-" for the descending order."""
+DEFAULT_SORT: Final = "-recorded"
+# In the order of the index on the time, which finds a period at once.
+_PERIOD_SORT_KEYS: Final = SORT_KEYS | {"recorded": (KpiHistory.recorded_at, KpiHistory.id)}
 
 
 def list_kpi_history(
@@ -19,8 +41,9 @@ def list_kpi_history(
     kpis: Sequence[str] = (),
     since: datetime | None = None,
     until: datetime | None = None,
+    sort: KpiOrder = DEFAULT_SORT,
 ) -> PageRows[KpiHistory]:
-    """KPI values, newest first, with any value of each list. `kpis` are IDs or names; a name that is
+    """One page of KPI values, with any value of each list. `kpis` are IDs or names; a name that is
     also an ID is an ID.
     """
     statement = select(KpiHistory).where(
@@ -29,10 +52,9 @@ def list_kpi_history(
     )
     if kpis:
         statement = statement.where(or_(*(_kpi_condition(session, kpi) for kpi in kpis)))
-    # In the order of the index on the time, which finds the period at once.
     in_period = since is not None or until is not None
-    keys = [KpiHistory.recorded_at, KpiHistory.id] if in_period else [KpiHistory.id]
-    return select_page(session, statement, keys=keys, query=query)
+    sort_keys = _PERIOD_SORT_KEYS if in_period else SORT_KEYS
+    return select_sorted_page(session, statement, sort_keys, sort, query)
 
 
 def _kpi_condition(session: Session, kpi: str) -> ColumnElement[bool]:

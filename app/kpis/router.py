@@ -43,9 +43,12 @@ def list_kpi_history(
     kpi: Annotated[FilterValues, Query(description="ID or name of a KPI.")] = [],  # noqa: B006
     since: Annotated[Instant | None, Query(alias="from")] = None,
     until: Annotated[Instant | None, Query(alias="to")] = None,
+    sort: Annotated[
+        queries.KpiOrder, Query(description="Order of the list; `-` is the descending order.")
+    ] = queries.DEFAULT_SORT,
 ) -> Page[KpiValueView]:
-    """List KPI values, newest first, each with the revision of its formula. A repeated filter lists
-    those with any of its values.
+    """List KPI values, newest first unless sorted, each with the revision of its formula. A repeated
+    filter lists those with any of its values.
     """
     with res.db.read() as session:
         rows = queries.list_kpi_history(
@@ -56,6 +59,7 @@ def list_kpi_history(
             kpis=kpi,
             since=since,
             until=until,
+            sort=sort,
         )
         return rows.to_page(KpiValueView.model_validate)
 

@@ -6,7 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from app.core.console.resource import FieldOption, Resource, flag_filter, print_change, text_filter
+from app.core.console.resource import (
+    FieldOption,
+    Resource,
+    choice_filter,
+    flag_filter,
+    print_change,
+)
 from app.core.console.shell_completion import complete_ids
 from app.core.console.table import JSON, Column, field, format_cell, format_time, time_field
 from app.core.console.terminal import (
@@ -17,6 +23,7 @@ from app.core.console.terminal import (
     print_result,
     print_status,
 )
+from app.notifications.rules import DeliveryStatus
 
 INBOX = "/notifications"
 DELIVERIES = "/deliveries"
@@ -126,9 +133,7 @@ def print_notification(notification: JSON) -> None:
 
 deliveries.add_list(
     DELIVERY_COLUMNS,
-    filters={
-        "status": text_filter("--status", "Filter by status: PENDING, DELIVERED, FAILED or HELD.")
-    },
+    filters={"status": choice_filter("--status", DeliveryStatus, "Filter by status.")},
     help_text="List deliveries, newest first.",
     limit=20,
 )

@@ -17,6 +17,9 @@ from app.core.keyset import (
     PageRows,
     decode_cursor,
     encode_cursor,
+    match_any,
+    match_period,
+    match_text,
 )
 from app.results.models import COMPLETED_KEY, TRACES_KEY, VERDICT_KEY, BenchmarkRun
 from app.results.queries import RUN_COLUMNS
@@ -80,22 +83,16 @@ class RunListFilter:
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """The conditions of the given filters."""
-        columns: dict[ColumnElement[Any], Sequence[str]] = {
-            _RUNS.benchmark_id: self.benchmark_ids,
-            _RUNS.agent_id: self.agent_ids,
-            _RUNS.status: self.statuses,
-            _RUNS.triggered_by: self.triggers,
-            _RUNS.schedule_id: self.schedule_ids,
-            _RUNS.validity: self.validities,
-            VERDICT_KEY: self.verdicts,
-        }
-        conditions: list[ColumnElement[bool]] = [
-            column.in_(values) for column, values in columns.items() if values
-        ]
-        if self.since is not None:
-            conditions.append(_RUNS.created_at >= self.since)
-        if self.until is not None:
-            conditions.append(_RUNS.created_at < self.until)
+        conditions = match_any(
+            (_RUNS.benchmark_id, self.benchmark_ids),
+            (_RUNS.agent_id, self.agent_ids),
+            (_RUNS.status, self.statuses),
+            (_RUNS.triggered_by, self.triggers),
+            (_RUNS.schedule_id, self.schedule_ids),
+            (_RUNS.validity, self.validities),
+            (VERDICT_KEY, self.verdicts),
+        )
+        conditions += match_period(_RUNS.created_at, self.since, self.until)
         if self.text:
             searched = (
                 BenchmarkRun.id,
@@ -104,14 +101,11 @@ class RunListFilter:
                 BenchmarkRun.agent_id,
                 BenchmarkRun.error_message,
             )
-            matches = [column.icontains(self.text, autoescape=True) for column in searched]
-            agents = select(Agent.id).where(Agent.name.icontains(self.text, autoescape=True))
-            benchmarks = select(Benchmark.id).where(
-                _BENCHMARK_NAME.icontains(self.text, autoescape=True)
-            )
+            agents = select(Agent.id).where(*match_text(self.text, Agent.name))
+            benchmarks = select(Benchmark.id).where(*match_text(self.text, _BENCHMARK_NAME))
             conditions.append(
                 or_(
-                    *matches,
+                    *match_text(self.text, *searched),
                     BenchmarkRun.agent_id.in_(agents),
                     BenchmarkRun.benchmark_id.in_(benchmarks),
                 )

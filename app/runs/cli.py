@@ -9,6 +9,7 @@ from app.comparison.cli import COMPARISON_TIMEOUT_S, print_explanations
 from app.comparison.trial_statistics import list_trial_statistics
 from app.core.console.resource import (
     Resource,
+    choice_filter,
     id_argument,
     id_filter,
     print_change,
@@ -216,23 +217,11 @@ runs.add_list(
     filters={
         "benchmarkId": id_filter("benchmark", "/benchmarks"),
         "agentId": id_filter("agent", "/agents"),
-        "status": Annotated[
-            RunStatus | None,
-            typer.Option("--status", case_sensitive=False, help="Filter by status."),
-        ],
-        "triggeredBy": Annotated[
-            TriggerType | None,
-            typer.Option("--trigger", case_sensitive=False, help="Filter by what started the run."),
-        ],
+        "status": choice_filter("--status", RunStatus, "Filter by status."),
+        "triggeredBy": choice_filter("--trigger", TriggerType, "Filter by what started the run."),
         "scheduleId": id_filter("schedule", "/schedule-configs"),
-        "validity": Annotated[
-            Validity | None,
-            typer.Option("--validity", case_sensitive=False, help="Filter by validity."),
-        ],
-        "verdict": Annotated[
-            Verdict | None,
-            typer.Option("--verdict", case_sensitive=False, help="Filter by verdict."),
-        ],
+        "validity": choice_filter("--validity", Validity, "Filter by validity."),
+        "verdict": choice_filter("--verdict", Verdict, "Filter by verdict."),
         "text": text_filter(
             "--text", "Filter by a part of an ID, an error, or a name of a run, agent or benchmark."
         ),

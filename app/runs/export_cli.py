@@ -1,21 +1,23 @@
 """`mosaico runs export` and `mosaico history`: traces and KPI values as rows for other programs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app.core.console.resource import (
+    REPEAT,
     Fields,
     Limit,
     id_argument,
+    id_option,
 )
 from app.core.console.row_export import STDOUT, ExportAs, ExportFile, export_rows
 from app.core.console.table import Column, field, print_page, time_field
 from app.core.console.terminal import CommandGroup, Format, OutputFormat, print_status
 
 if TYPE_CHECKING:
-    from app.core.console.api_client import ApiClient
+    from app.core.console.api_client import ApiClient, QueryValue
 
 PATH = "/benchmark-runs"
 HISTORY = "/kpi-history"
@@ -25,11 +27,14 @@ export = CommandGroup("export", help="Write the traces of a run as rows.")
 history = CommandGroup("history", help="Read and export the history of KPIs.")
 
 RunId = Annotated[str, id_argument("run", PATH)]
-BenchmarkFilter = Annotated[str | None, typer.Option("--benchmark", help="Filter by benchmark ID.")]
-AgentFilter = Annotated[str | None, typer.Option("--agent", help="Filter by agent ID.")]
-KpiFilter = Annotated[str | None, typer.Option("--kpi", help="Filter by the ID or name of a KPI.")]
+BenchmarkFilter = Annotated[list[str] | None, id_option("benchmark", "/benchmarks")]
+AgentFilter = Annotated[list[str] | None, id_option("agent", "/agents")]
+KpiFilter = Annotated[
+    list[str] | None, typer.Option("--kpi", help=f"Filter by the ID or name of a KPI. {REPEAT}")
+]
 Since = Annotated[str | None, typer.Option("--from", help="Only runs that ended at or after it.")]
 Until = Annotated[str | None, typer.Option("--to", help="Only runs that ended before this time.")]
+Sort = Annotated[str | None, typer.Option("--sort", help="Order, for example recorded or -agent.")]
 
 TRACE_COLUMNS: dict[str, type] = {
     "itemId": str, "trial": int, "traceId": str, "outcome": str, "input": str,
@@ -81,15 +86,16 @@ def list_history(
     kpi: KpiFilter = None,
     since: Since = None,
     until: Until = None,
+    sort: Sort = None,
     limit: Limit = 50,
     fields: Fields = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """List the values of KPIs, newest first."""
+    """List the values of KPIs, newest first unless sorted."""
     from app.core.console.api_client import open_api
 
     with open_api() as api:
-        filters = _filters(benchmark, agent, kpi, since, until)
+        filters = _filters(benchmark, agent, kpi, since, until, sort)
         page = api.page(HISTORY, limit=limit, **filters)
     print_page(page, TABLE_COLUMNS, output, fields)
 
@@ -103,25 +109,38 @@ def export_history(
     kpi: KpiFilter = None,
     since: Since = None,
     until: Until = None,
+    sort: Sort = None,
     export_as: ExportAs = None,
 ) -> None:
-    """Write the values of KPIs as rows, newest first."""
+    """Write the values of KPIs as rows, newest first unless sorted."""
     from app.core.console.api_client import open_api
 
     with open_api() as api:
-        filters = _filters(benchmark, agent, kpi, since, until)
+        filters = _filters(benchmark, agent, kpi, since, until, sort)
         export_rows(_history_rows(api, filters), HISTORY_COLUMNS, file, export_as)
     if file != STDOUT:
         print_status(f"the history is written to {file}")
 
 
-def _history_rows(api: "ApiClient", filters: dict[str, str | None]) -> Iterator[JSON]:
+def _history_rows(api: "ApiClient", filters: "Mapping[str, QueryValue]") -> Iterator[JSON]:
     for row in api.items(HISTORY, **filters):
         verdict = row["verdict"] or {}
         yield row | {"verdict": verdict.get("verdict"), "effect": verdict.get("effect")}
 
 
 def _filters(
-    benchmark: str | None, agent: str | None, kpi: str | None, since: str | None, until: str | None
-) -> dict[str, str | None]:
-    return {"benchmarkId": benchmark, "agentId": agent, "kpi": kpi, "from": since, "to": until}
+    benchmarks: list[str] | None,
+    agents: list[str] | None,
+    kpis: list[str] | None,
+    since: str | None,
+    until: str | None,
+    sort: str | None,
+) -> "dict[str, QueryValue]":
+    return {
+        "benchmarkId": benchmarks,
+        "agentId": agents,
+        "kpi": kpis,
+        "from": since,
+        "to": until,
+        "sort": sort,
+    }

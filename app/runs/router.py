@@ -125,7 +125,7 @@ def list_runs(
         SortOrder, Query(description="Order of the list; `-` is the descending order.")
     ] = DEFAULT_SORT,
 ) -> Page[RunView]:
-    """List runs, newest first. A repeated filter lists the runs with any of its values."""
+    """List runs, newest first unless sorted. A repeated filter lists the runs with any of its values."""
     if run_filter.is_plain and sort == DEFAULT_SORT:
         rows = queries.list_runs(
             res.db,

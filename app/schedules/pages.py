@@ -72,9 +72,7 @@ def show_schedules(
 ) -> Response:
     """The schedules with their next and last fire."""
     with res.db.read() as session:
-        page = queries.list_schedules(
-            session, PageQuery(PAGE_SIZE, cursor or None), benchmark_id=None, agent_id=None, enabled=None
-        )  # fmt: skip
+        page = queries.list_schedules(session, PageQuery(PAGE_SIZE, cursor or None))
         targets = _target_names(session)
     return render_page(
         request,

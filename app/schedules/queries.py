@@ -9,7 +9,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, match_columns, select_page
+from app.core.keyset import PageQuery, PageRows, match_any, match_columns, select_page
 from app.results.models import BenchmarkRun
 from app.results.rules import FINAL, TriggerType
 from app.schedules.models import ScheduleConfig, ScheduleFire
@@ -68,17 +68,17 @@ def list_schedules(
     session: Session,
     query: PageQuery,
     *,
-    benchmark_id: str | None,
-    agent_id: str | None,
-    enabled: bool | None,
+    benchmark_ids: Sequence[str] = (),
+    agent_ids: Sequence[str] = (),
+    enabled: bool | None = None,
 ) -> PageRows[ScheduleConfig]:
     """Schedules, newest first."""
-    conditions = match_columns(
-        (ScheduleConfig.benchmark_id, benchmark_id),
-        (ScheduleConfig.agent_id, agent_id),
-        (ScheduleConfig.enabled, enabled),
+    statement = select(ScheduleConfig).where(
+        *match_any(
+            (ScheduleConfig.benchmark_id, benchmark_ids), (ScheduleConfig.agent_id, agent_ids)
+        ),
+        *match_columns((ScheduleConfig.enabled, enabled)),
     )
-    statement = select(ScheduleConfig).where(*conditions)
     keys = [ScheduleConfig.created_at, ScheduleConfig.id]
     return select_page(session, statement, keys=keys, query=query)
 

@@ -39,6 +39,8 @@ QueryParameters: TypeAlias = Mapping[str, QueryValue]
 
 API_PREFIX = "/api/v1"
 MAX_PAGE_SIZE = 200
+# The parameters that name resources, with the list of the resource.
+ID_PARAMETERS = {"runId": "/benchmark-runs", "alertConfigId": "/alert-configs"}
 # A short ID is one that a table showed: it is among the newest.
 SEARCHED_IDS = 1000
 RESPONSE_TIMEOUT_S = 60.0
@@ -265,7 +267,11 @@ class ApiClient:
         self, method: str, path: str, parameters: QueryParameters, **content: Any
     ) -> httpx.Response:
         # httpx would send None as an empty parameter, which the service rejects.
-        present = {name: value for name, value in parameters.items() if value is not None}
+        present = {
+            name: self._full_ids(name, value)
+            for name, value in parameters.items()
+            if value is not None
+        }
         url = self._url(path)
         with self._translate_errors():
             return self.client.request(method, url, params=present, **content)
@@ -279,6 +285,13 @@ class ApiClient:
             if full_id != text:
                 segments[0] = quote_segment(full_id)
         return "/".join((API_PREFIX, resource, *segments))
+
+    def _full_ids(self, parameter: str, value: QueryValue) -> QueryValue:
+        """The value of a parameter; if it names resources, with their full IDs."""
+        path = ID_PARAMETERS.get(parameter)
+        if path is None or not isinstance(value, str | list):
+            return value
+        return [self.full_id(path, text) for text in ([value] if isinstance(value, str) else value)]
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ option, without any change here or in the domain's `cli` module.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from keyword import iskeyword
 from types import MappingProxyType
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
     from app.core.console.api_client import ApiClient, QueryValue
     from app.core.console.schema_options import SchemaOption
 
+# The end of the help of an option that may be given several times.
+REPEAT = "Repeatable."
+MAX_CHOICES_WIDTH = 64
 # Immutable, because it is the default of parameters.
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -83,12 +87,31 @@ def _filter_name(key: str) -> str:
     return f"{key}_" if iskeyword(key) else key
 
 
+def id_option(noun: str, path: str) -> Any:
+    """The option that filters a list by IDs of another resource, in `Annotated[list[str] | None, …]`."""
+    help_text = f"Filter by {noun} ID. {REPEAT}"
+    return typer.Option(f"--{noun}", help=help_text, autocompletion=complete_ids(path))
+
+
 def id_filter(noun: str, path: str) -> Any:
-    """An option of a list command that filters by the ID of another resource."""
-    option = typer.Option(
-        f"--{noun}", help=f"Filter by {noun} ID.", autocompletion=complete_ids(path)
+    """An option of a list command that filters by IDs of another resource."""
+    return Annotated[list[str] | None, id_option(noun, path)]
+
+
+def choice_filter(option: str, choices: type[Enum], help_text: str) -> Any:
+    """An option of a list command that filters by some of a few values."""
+    names = ", ".join(choice.name.lower() for choice in choices)
+    # A line of help has 80 columns: many values stand in the text, where lines can break.
+    is_long = len(names) > MAX_CHOICES_WIDTH
+    typer_option = typer.Option(
+        option,
+        case_sensitive=False,
+        metavar=option.removeprefix("--").upper() if is_long else None,
+        help=f"{help_text.removesuffix('.')}: {names}. {REPEAT}"
+        if is_long
+        else f"{help_text} {REPEAT}",
     )
-    return Annotated[str | None, option]
+    return Annotated[list[choices] | None, typer_option]  # type: ignore[valid-type]
 
 
 def text_filter(option: str, help_text: str) -> Any:

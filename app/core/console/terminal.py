@@ -29,6 +29,7 @@ EXIT_UNSUCCESSFUL = 3
 _NAMES_ERRORS = re.compile(r"; (?:see `errors`|`errors` lists each field to correct)\.?$")
 EXIT_INTERRUPTED = 130
 HELP_OPTIONS = ("-h", "--help")
+_TYPE_NAMES = {"str": "text", "int": "integer", "float": "number", "Path": "path"}
 
 
 class WrongUsage(AppError):
@@ -77,6 +78,14 @@ class Command(TyperCommand):
             options = ["--format=json" if word == "--json" else word for word in args[:end]]
             args = options + args[end:]
         return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """The options and arguments, without the names that Python has for their types."""
+        for param in self.get_params(ctx):
+            # A flag has no value, and the metavar of an argument is its name.
+            if param.param_type_name == "option" and not param.is_flag and param.metavar is None:
+                param.metavar = name_type(param.display_type(ctx))
+        super().format_options(ctx, formatter)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """The examples of the command end its help."""
@@ -166,6 +175,15 @@ class CommandGroup(typer.Typer):
     def add_group(self, group: "CommandGroup") -> None:
         """Add a nested group under its own name."""
         self.add_typer(group)
+
+
+def name_type(label: str) -> str:
+    """The type of an option as help shows it, from the name that typer gives it.
+
+    An option that is repeated has the type of one value: `<list[str]>` is `<text>`.
+    """
+    name = label.strip("<>").removeprefix("list[").removesuffix("]").removesuffix(" range")
+    return f"<{_TYPE_NAMES.get(name, name)}>"
 
 
 def first_sentence(text: str) -> str:

@@ -61,6 +61,30 @@ def test_list__filters_by_several_values_text_and_time(
     [entry] = benchmark_service.list_items(path)
     time = entry["createdAt"] if path == "/alerts" else entry["openedAt"]
     assert (count(**{"from": time}), count(to=time)) == (1, 0)
+    severities = {severity: count(severity=severity) for severity in ("INFO", entry["severity"])}
+    assert severities == {"INFO": 0, entry["severity"]: 1}
+
+
+@pytest.mark.parametrize(("path", "time"), [("/alerts", "createdAt"), ("/incidents", "openedAt")])
+def test_list__is_sorted_by_the_asked_field_page_by_page(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker,
+    path: str, time: str,
+) -> None:  # fmt: skip
+    for name in ("b", "a", "c"):
+        create_regressed(id=name, name=name)
+    complete(*GOOD, 0.57, 0.56)
+
+    def names(**parameters: Any) -> list[str]:
+        return [entry["name"] for entry in benchmark_service.list_items(path, **parameters)]
+
+    newest_first = benchmark_service.list_items(path)
+    assert names(sort="name", limit=1) == ["a", "b", "c"]
+    assert names(sort="-name", limit=2) == ["c", "b", "a"]
+    oldest_first = benchmark_service.list_items(path, sort=time.removesuffix("At"))
+    assert oldest_first == newest_first[::-1]
+    for sort in ("benchmark", "-agent", "state"):
+        assert sorted(names(sort=sort, limit=1)) == ["a", "b", "c"]
+    benchmark_service.expect_problem(422, "GET", path, params={"sort": "id"})
 
 
 def holds(rows: DatabaseReader) -> list[Any]:

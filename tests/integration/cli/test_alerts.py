@@ -29,6 +29,12 @@ def test_alert_rule__is_created_tested_replayed_silenced_and_deleted(
 
     [alert] = json.loads(mosaico.ok("alerts", "list", "--run", run["id"], "--json").stdout)["items"]
     assert (alert["state"], alert["value"]) == ("FIRING", 0.0)
+    for filters in (["--run", "latest"], ["--run", run["id"][:13], "--state", "firing"]):
+        assert (
+            len(mosaico.ok("alerts", "list", *filters, "--sort", "created").stdout.splitlines())
+            == 2
+        )
+    assert len(mosaico.ok("alerts", "list", "--severity", "info").stdout.splitlines()) == 1
     details = mosaico.ok("alerts", "show", alert["id"]).stdout
     assert "EXACT_MATCH is 0.000, below the threshold of 0.500." in details
     mosaico.ok("alerts", "ack", alert["id"], "--verdict", "noise")

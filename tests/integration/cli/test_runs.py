@@ -146,6 +146,10 @@ def test_list__filters_by_benchmark_agent_and_status(
     assert listed("--status", "completed") == [done["id"]]
     assert listed("--benchmark", "bench-001", "--agent", "agent-001") == listed()
     assert listed("--agent", "nobody") == []
+    assert listed("--agent", "nobody", "--agent", "agent-001") == listed()
+    assert listed("--status", "completed", "--status", "PENDING", "--sort", "created") == [
+        done["id"], waiting["id"]
+    ]  # fmt: skip
     page = json.loads(mosaico.ok("runs", "list", "--json").stdout)
     assert page == service.get("/benchmark-runs")
     assert mosaico("runs", "list", "--status", "SLEEPING").exit_code == 2

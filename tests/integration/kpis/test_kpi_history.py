@@ -40,7 +40,14 @@ def test_kpi_history__is_listed_newest_first_and_filtered(service: Service) -> N
     assert found(kpi=["q1", "q2"]) == [(run, "quality") for run in (3, 2, 1, 0)]
     assert found(kpi=["q2", "nobody"]) == found(kpi="q2") == [(3, "quality"), (2, "quality")]
     assert found(kpi="nobody") == found(benchmarkId="' OR 1=1 --") == []
+    assert found(sort="recorded") == found(sort="recorded", limit=3) == found()[::-1]
+    by_agent = found(sort="agent", limit=3)
+    assert [run for run, _ in by_agent] == [0, 0, 2, 2, 1, 1, 3, 3]
+    assert found(sort="-agent") == by_agent[::-1]
+    assert [name for _, name in found(sort="kpi")] == ["quality"] * 4 + ["twice"] * 4
+    assert [run for run, _ in found(sort="-benchmark")] == [3, 3, 2, 2, 1, 1, 0, 0]
     entries = service.get(HISTORY)["items"]
+    assert found(sort="recorded", to="2100-01-01T00:00:00Z") == found()[::-1]
     middle = entries[4]["recordedAt"]
     assert found(**{"from": middle}) == found()[: 6 if entries[5]["recordedAt"] == middle else 5]
     assert len(found(to=middle)) + len(found(**{"from": middle})) == 8
@@ -60,5 +67,5 @@ def test_kpi_history__is_listed_newest_first_and_filtered(service: Service) -> N
         }.items()
     )
     assert (entries[1]["value"], entries[1]["unit"]) == (0.5, "ratio")
-    for parameters in ({"from": "soon"}, {"cursor": "x"}, {"limit": -1}):
+    for parameters in ({"from": "soon"}, {"cursor": "x"}, {"limit": -1}, {"sort": "value"}):
         service.expect_problem(422, "GET", HISTORY, params=parameters)

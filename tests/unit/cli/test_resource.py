@@ -227,10 +227,10 @@ def test_update__without_a_field_or_with_an_unknown_one_exits_2(
 
 def test_list__sends_the_given_filters(widgets_cli: CommandGroup, api: RecordingApi) -> None:
     assert run(widgets_cli, "list").exit_code == 0
-    assert run(widgets_cli, "list", "--agent", "a", "--old", "--limit", "3").exit_code == 0
+    assert run(widgets_cli, "list", "--agent", "a", "--agent", "b", "--old").exit_code == 0
     unfiltered, filtered = (parameters for _, _, parameters in api.requests)
     assert unfiltered == {"limit": 50, "agentId": None, "old": None}
-    assert filtered == {"limit": 3, "agentId": "a", "old": True}
+    assert filtered == {"limit": 50, "agentId": ["a", "b"], "old": True}
 
 
 def test_delete__dry_run_deletes_nothing_and_yes_deletes_with_the_etag(
