@@ -25,7 +25,7 @@ class Price:
 
 
 class NoPrice(AppError):
-    """A limit in dollars requires a price; add the model to the file of --prices."""
+    """A limit in dollars requires a price; add the model to the table of prices."""
 
     code = "no-price"
     status = 400

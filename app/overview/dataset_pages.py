@@ -16,6 +16,7 @@ from app.access.deps import READ, RUN
 from app.agents.queries import get_agent, list_agents
 from app.core.errors import Conflict, Invalid, TooLarge, without_request
 from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
+from app.core.parameter_names import Caller, messages_for
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.form_pages import SEE_OTHER
@@ -109,10 +110,11 @@ def _upload(request: Request, res: Resources, form: FormData) -> Response:
             errors["file"] = "is missing; choose a file"
         return _render(request, res, typed=typed, errors=errors, status=422)
     try:
-        mapping = parse_mapping([typed["columns"]])
-        dataset_id = _store(
-            request, res, checked.body, file.filename, file.file, file.size or 0, mapping
-        )
+        with messages_for(Caller.UPLOAD_FORM):
+            mapping = parse_mapping([typed["columns"]])
+            dataset_id = _store(
+                request, res, checked.body, file.filename, file.file, file.size or 0, mapping
+            )
     except InvalidMapping as error:
         return _render(
             request, res, typed=typed, errors={"columns": error.detail}, status=error.status

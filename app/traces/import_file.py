@@ -71,6 +71,13 @@ class TableRow(NamedTuple):
     position: str
     cells: Mapping[str, Any]
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether no cell holds a text; spreadsheets write such rows at the end of a table."""
+        return not any(
+            cell.strip() if isinstance(cell, str) else True for cell in self.cells.values()
+        )
+
 
 class ImportFile:
     """A file that can be read several times, and what its content shows about its form.

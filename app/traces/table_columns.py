@@ -65,7 +65,7 @@ _SEPARATORS: Final = re.compile(r"[^a-z0-9]")
 
 
 class InvalidMapping(Invalid):
-    """`--map` does not fit the file; write FIELD=COLUMN with a column of the file."""
+    """The named columns do not fit the file; write FIELD=COLUMN with a column of the file."""
 
     code = "invalid-mapping"
     exit_code = 2
@@ -101,7 +101,7 @@ def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
         name, equals, column = (part.strip() for part in pair.partition("="))
         if not equals:
             raise InvalidMapping(
-                f"{pair.strip()!r} does not have the form FIELD=COLUMN; write --map output=answer"
+                f"{pair.strip()!r} does not have the form FIELD=COLUMN, such as output=answer"
             )
         require_fields([name])
         if name in mapping:

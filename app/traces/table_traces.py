@@ -67,9 +67,15 @@ def _iter_traces(
     reader: "_RowReader", rows: Iterable[TableRow], ignored: IgnoredFields, notes: list[str]
 ) -> Iterator[Trace]:
     noted_count = len(ignored.names)
+    blank_rows: list[str] = []
     for row in rows:
+        if row.is_blank:
+            blank_rows.append(row.position)
+            continue
         ignored.check(row.cells)
         yield reader.read(row)
+    if blank_rows:
+        notes.append(f"rows without any text are skipped: {list_columns(blank_rows)}")
     trials = reader.describe_trials()
     if trials is not None:
         notes.append(f"rows of the same item are its trials: {trials}")
@@ -95,6 +101,9 @@ class _RowReader:
         occurrence = self._trials.next_trial(item)
         error = None if is_blank(self._cell(row, "error")) else text_of(self._cell(row, "error"))
         outcome = self._outcome(row, error)
+        output = self._output(row, outcome)
+        if output == "" and outcome is TraceOutcome.SCORED:
+            self._require_input(row)
         trace_id = self._cell(row, "traceId")
         return Trace(
             trace_id=short_id(f"{item}#{occurrence}" if is_blank(trace_id) else str(trace_id)),
@@ -103,7 +112,7 @@ class _RowReader:
             outcome=outcome,
             input=text_of(self._cell(row, "input")),
             expected_output=self._expected(row),
-            output=self._output(row, outcome),
+            output=output,
             error=error,
             tags=self._tags(row),
             input_tokens=self._whole_number(row, "inputTokens"),
@@ -130,6 +139,17 @@ class _RowReader:
             self._reject(row, "item", "an ID")
         question = self._cell(row, "input")
         return row.position if is_blank(question) else id_of(question)
+
+    def _require_input(self, row: TableRow) -> None:
+        """Refuse a row without a question and without an answer: nothing was asked, so an empty answer
+        would be counted against the agent.
+        """
+        if "input" in self._columns and is_blank(self._cell(row, "input")):
+            columns = f"{self._columns['input']!r} and {self._columns['output']!r}"
+            self._file.reject(
+                f"{row.position}: the columns {columns} are empty; write the question and the answer,"
+                f" delete the row, or ignore the column of questions: {mapped_column('input', '')}"
+            )
 
     def _expected(self, row: TableRow) -> str | None:
         cell = self._cell(row, "expected")

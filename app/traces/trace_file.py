@@ -72,6 +72,7 @@ class TraceReader:
         """
         with open_import(path) as file:
             name, importer = find_importer(file, self._format_name)
+            _require_rows(file)
             imported = _import_items(file, importer, self._mapping)
             self._announce_once(file, name, importer.summary, imported)
             yield self._read(file, imported)
@@ -84,6 +85,7 @@ class TraceReader:
 
         with open_import(path) as file:
             name, importer = find_importer(file, self._format_name)
+            _require_rows(file)
             if name == TRACES and file.container is Container.JSON_LINES:
                 yield iter_chunks(file.open())
                 return
@@ -136,6 +138,7 @@ def read_upload_lines(
     load_importers(lambda _: None)
     import_file = ImportFile(name, file)
     format_name, importer = find_importer(import_file)
+    _require_rows(import_file)
     if format_name == TRACES and import_file.container is Container.JSON_LINES and not mapping:
         return iter_lines(import_file.open())
     traces = importer.read(import_file, mapping).traces
@@ -149,6 +152,7 @@ def read_items(name: str, file: IO[bytes]) -> Iterator[Trace]:
     """
     load_importers(lambda _: None)
     import_file = ImportFile(name, file)
+    _require_rows(import_file)
     return _import_items(import_file, find_importer(import_file)[1], {}).traces
 
 
@@ -156,7 +160,7 @@ def _require_rows(file: ImportFile) -> None:
     """Raise `EmptyImport` for an empty file, and for the header of a table without a row."""
     if file.container not in (Container.CSV, Container.JSON_LINES):
         return
-    if any(True for _ in file.rows()):
+    if any(not row.is_blank for row in file.rows()):
         return
     if file.container is Container.CSV:
         raise EmptyImport(

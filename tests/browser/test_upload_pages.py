@@ -53,6 +53,8 @@ def test_dataset__tables_and_results_of_other_tools_are_imported(
     page = site.open("/datasets")
     upload(page, "run.csv", b"id,question,reply,gold\n1,How high?,3 m,3 m\n2,How low?\n")
     assert "line 3: 2 cells, but the header has 4 columns" in error_of(page, "file")
+    upload(page, "run.csv", b"id,note\n1,x\n")
+    assert "output=COLUMN in the field Columns" in error_of(page, "file")
     page.get_by_label("Columns").fill("output=answer")
     upload(page, "run.csv", b"id,question,reply,gold\n1,How high?,3 m,4 m\n")
     assert "answer" in error_of(page, "columns")

@@ -14,7 +14,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from app.core.errors import AppError
 
@@ -83,7 +83,7 @@ class Command(TyperCommand):
         """The options and arguments, without the names that Python has for their types."""
         for param in self.get_params(ctx):
             # A flag has no value, and the metavar of an argument is its name.
-            if param.param_type_name == "option" and not param.is_flag and param.metavar is None:
+            if isinstance(param, TyperOption) and not param.is_flag and param.metavar is None:
                 param.metavar = name_type(param.display_type(ctx))
         super().format_options(ctx, formatter)
 

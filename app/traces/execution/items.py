@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple
 
 from app.core.errors import Invalid
+from app.core.parameter_names import mapped_column
 from app.core.text import replace_unstorable_in_json
 from app.traces.imported_values import short_id
 from app.traces.types import Trace, TraceOutcome
@@ -93,7 +94,7 @@ def unique_items(items: Iterable[DatasetItem], name: str) -> list[DatasetItem]:
             )
     if not by_id:
         raise UnusableDataset(
-            f"{name} has no item with an input; name its column with --map input=COLUMN"
+            f"{name} has no item with an input; name the column: {mapped_column('input', 'COLUMN')}"
         )
     return list(by_id.values())
 

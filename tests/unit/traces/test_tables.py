@@ -4,15 +4,17 @@ import csv
 import json
 import re
 import tracemalloc
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.traces.import_file import InvalidImport
+from app.core.parameter_names import Caller, messages_for
+from app.traces.import_file import EmptyImport, InvalidImport
 from app.traces.ndjson import iter_traces
 from app.traces.table_columns import InvalidMapping, choose_columns, parse_mapping
-from app.traces.trace_file import TraceReader
+from app.traces.trace_file import TraceReader, read_upload_lines
 from app.traces.types import TraceOutcome
 from tests.support.import_files import import_path, refuse_plugin, write_json_lines
 
@@ -97,6 +99,57 @@ def test_csv__rows_of_one_item_are_its_trials(tmp_path: Path) -> None:
     traces = import_path(path).traces
     assert [(t.item_id, t.trial) for t in traces] == [("q", 0), ("r", 0), ("q", 1)]
     assert len({trace.trace_id for trace in traces}) == 3
+
+
+def test_csv__rows_without_any_text_are_skipped_and_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "id,question,answer\n1,q,a\n,,\n2,r,\n , ,\n")
+    table = import_path(path)
+    assert [(trace.item_id, trace.output) for trace in table.traces] == [("1", "a"), ("2", "")]
+    assert "rows without any text are skipped: line 3, line 5" in table.notes
+
+
+def test_csv__question_and_answer_are_both_empty(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "question,expected,answer\nq,e,a\n,e,\n")
+    with pytest.raises(InvalidImport) as refused:
+        import_path(path)
+    assert str(refused.value) == (
+        f"{path}: line 3: the columns 'question' and 'answer' are empty; write the question and the"
+        " answer, delete the row, or ignore the column of questions: --map input="
+    )
+    # An error or a score says what happened to the question that the file does not have.
+    write(path, "id,question,answer,error\n1,,,TimeoutError\n")
+    assert import_path(path).of("1").error == "TimeoutError"
+
+
+@pytest.mark.parametrize(
+    ("caller", "named"),
+    [
+        (Caller.COMMAND, "Name the column: --map output=COLUMN"),
+        (Caller.PYTHON, "Name the column: columns={'output': 'COLUMN'}"),
+        (Caller.UPLOAD_FORM, "Name the column: output=COLUMN in the field Columns"),
+        (Caller.SERVICE, "Name the column: output as its name in the file"),
+    ],
+)
+def test_error__names_parameters_as_its_reader_knows_them(caller: Caller, named: str) -> None:
+    with messages_for(caller), pytest.raises(InvalidImport, match=re.escape(named)):
+        list(read_upload_lines("run.csv", BytesIO(b"id,note\n1,x\n"), {}))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "run.csv: the file is empty; expected"), (b"id,answer\n,\n", "no row follows it")],
+)
+def test_upload__empty_file_has_the_error_of_score(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    path = tmp_path / "run.csv"
+    path.write_bytes(content)
+    reader = TraceReader(print, refuse_plugin, mapping={})
+    for open_file in (reader.open, reader.upload_lines, reader.open_items):
+        with pytest.raises(EmptyImport, match=message), open_file(path) as rows:
+            list(rows)
+    with pytest.raises(EmptyImport, match=message):
+        list(read_upload_lines("run.csv", BytesIO(content), {}))
 
 
 def test_csv__scores_and_outcomes(tmp_path: Path) -> None:
