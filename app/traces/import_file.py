@@ -214,8 +214,8 @@ class ImportFile:
         repeated = next((name for name in header if name and header.count(name) > 1), None)
         if repeated is not None:
             self.reject(
-                f"line 1: the column {repeated!r} occurs {header.count(repeated)} times; rename the"
-                " columns so that each name occurs once"
+                f"line 1: the column {repeated!r} occurs {header.count(repeated)} times; the first"
+                " line names the columns, each by a name of its own"
             )
         # Spreadsheets write empty columns, which have no name.
         return [name or f"column {index}" for index, name in enumerate(header, start=1)]

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -62,6 +62,9 @@ _BLANKS: Final = frozenset({"", "nan", "none", "null", "n/a", "<na>"})
 _COUNTERS: Final = frozenset({"index", "row", "rowid", "unnamed0", "seed", "timestamp", "column1"})
 MAX_LISTED: Final = 12
 _SEPARATORS: Final = re.compile(r"[^a-z0-9]")
+_DECIMAL_POINT: Final = re.compile(r"[+-]?\d+\.\d+")
+_COMMA_NUMBER: Final = re.compile(r"[+-]?\d+,\d+")
+_THOUSANDS: Final = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 
 
 class InvalidMapping(Invalid):
@@ -76,13 +79,14 @@ class TableColumns:
     """The column of each field, the columns of further scores, and what was guessed.
 
     `notes` are sentences about columns that were not used although their names suggest a use;
-    `noted_columns` are these columns.
+    `noted_columns` are these columns. Numbers of a table with a decimal comma are written `0,5`.
     """
 
     by_field: Mapping[str, str]
     scores: Sequence[str] = ()
     notes: Sequence[str] = ()
     noted_columns: Sequence[str] = ()
+    has_decimal_comma: bool = False
 
     @property
     def read_columns(self) -> set[str]:
@@ -130,17 +134,19 @@ def choose_columns(rows: Sequence[Mapping[str, Any]], mapping: Mapping[str, str]
         if column and not any(has_cell(row, column) for row in rows):
             raise InvalidMapping(
                 f"the table has no column {column!r} for {name}.{suggest_names(column, columns)}"
-                f" Columns: {list_columns(columns)}."
+                f" Columns: {list_columns(nested_columns(rows))}."
             )
+    comma_number = _find_comma_number(rows)
+    has_comma = comma_number is not None
     by_field = {name: column for name, column in mapping.items() if column}
     free = [column for column in columns if column not in by_field.values()]
     notes: dict[str, str] = {}
     for name, aliases in NAMES.items():
         if name not in mapping:
             guess = _first_alias(free, aliases)
-            if guess is None or (name == "scores" and _is_score(guess, rows)):
+            if guess is None or (name == "scores" and _is_score(guess, rows, has_comma=has_comma)):
                 continue
-            misfit = _find_misfit(name, guess, rows)
+            misfit = _find_misfit(name, guess, rows, has_comma=has_comma)
             if misfit is None:
                 by_field[name] = guess
                 free.remove(guess)
@@ -151,9 +157,10 @@ def choose_columns(rows: Sequence[Mapping[str, Any]], mapping: Mapping[str, str]
     notes |= _unit_notes(free)
     return TableColumns(
         by_field=by_field,
-        scores=[column for column in free if _is_score(column, rows)],
-        notes=[*notes.values()],
+        scores=[column for column in free if _is_score(column, rows, has_comma=has_comma)],
+        notes=[*notes.values(), *_comma_notes(comma_number)],
         noted_columns=[*notes],
+        has_decimal_comma=has_comma,
     )
 
 
@@ -161,6 +168,17 @@ def list_columns(names: Sequence[str]) -> str:
     """The first names, and how many more there are: a table can have a thousand columns."""
     more = len(names) - MAX_LISTED
     return ", ".join(names[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def nested_columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The columns of rows; a column that holds objects by its members, as `--map` names them."""
+    names = (
+        f"{column}.{member}" if member else column
+        for row in rows
+        for column, cell in row.items()
+        for member in (cell if isinstance(cell, Mapping) and cell else ("",))
+    )
+    return list(dict.fromkeys(names))
 
 
 def has_cell(row: Mapping[str, Any], column: str) -> bool:
@@ -189,16 +207,34 @@ def _normalize(column: str) -> str:
     return _SEPARATORS.sub("", column.casefold())
 
 
-def _find_misfit(name: str, column: str, rows: Sequence[Mapping[str, Any]]) -> Any:
+def _find_comma_number(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """A number with a decimal comma, if all numbers of a table have one: none has a point, and one
+    comma does not separate thousands.
+    """
+    cells = [cell.strip() for row in rows for cell in row.values() if isinstance(cell, str)]
+    if any(_DECIMAL_POINT.fullmatch(cell) for cell in cells):
+        return None
+    numbers = (cell for cell in cells if _COMMA_NUMBER.fullmatch(cell))
+    return next((cell for cell in numbers if not _THOUSANDS.fullmatch(cell)), None)
+
+
+def _comma_notes(comma_number: str | None) -> Iterator[str]:
+    if comma_number is not None:
+        yield f"numbers have a decimal comma: {comma_number} is read as {comma_number.replace(',', '.')}"
+
+
+def _find_misfit(
+    name: str, column: str, rows: Sequence[Mapping[str, Any]], *, has_comma: bool
+) -> Any:
     """The first cell that has not the type of the field, None without one: a guess must not fail
     on the type of a cell.
     """
     cells = (cell for row in rows if not is_blank(cell := row.get(column)))
-    return next((cell for cell in cells if not _fits(name, cell)), None)
+    return next((cell for cell in cells if not _fits(name, cell, has_comma=has_comma)), None)
 
 
-def _fits(name: str, cell: Any) -> bool:
-    number = as_number(cell)
+def _fits(name: str, cell: Any, *, has_comma: bool) -> bool:
+    number = as_number(cell, has_decimal_comma=has_comma)
     if name == "passed":
         return number in (0.0, 1.0)
     if name == "score":
@@ -215,12 +251,14 @@ def is_blank(cell: Any) -> bool:
     return cell is None or cell != cell  # noqa: PLR0124 - NaN differs from itself
 
 
-def as_number(cell: Any) -> float | None:
+def as_number(cell: Any, *, has_decimal_comma: bool = False) -> float | None:
     """The finite number of a cell, 1 or 0 for words such as true and fail; None for another text."""
     if isinstance(cell, str):
         word = cell.strip().casefold()
         if word in _TRUTH:
             return _TRUTH[word]
+        if has_decimal_comma and _COMMA_NUMBER.fullmatch(word):
+            cell = word.replace(",", ".")
     elif not isinstance(cell, bool | int | float):
         return None
     try:
@@ -243,10 +281,12 @@ def as_scores(cell: Any) -> Mapping[str, float] | None:
     return scores if len(scores) == len(numbers) else None
 
 
-def _is_score(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+def _is_score(column: str, rows: Sequence[Mapping[str, Any]], *, has_comma: bool) -> bool:
     """Whether a column without another use holds numbers only."""
     cells = [cell for row in rows if not is_blank(cell := row.get(column))]
-    is_number = bool(cells) and all(as_number(cell) is not None for cell in cells)
+    is_number = bool(cells) and all(
+        as_number(cell, has_decimal_comma=has_comma) is not None for cell in cells
+    )
     return is_number and _normalize(column) not in (UNITLESS | _COUNTERS)
 
 

@@ -26,6 +26,7 @@ from app.traces.table_columns import (
     has_cell,
     is_blank,
     list_columns,
+    nested_columns,
 )
 from app.traces.types import Trace, TraceOutcome
 
@@ -91,6 +92,7 @@ class _RowReader:
         self._file = file
         self._columns = columns.by_field
         self._scores = columns.scores
+        self._has_decimal_comma = columns.has_decimal_comma
         self._trials = TrialCounter()
 
     def read(self, row: TableRow) -> Trace:
@@ -220,7 +222,7 @@ class _RowReader:
     def _number_in(self, row: TableRow, column: str, cell: Any) -> float | None:
         if is_blank(cell):
             return None
-        number = as_number(cell)
+        number = as_number(cell, has_decimal_comma=self._has_decimal_comma)
         if number is None:
             self._reject_cell(row, column, cell, "a number")
         return number
@@ -253,7 +255,7 @@ class _RowReader:
 def _require_content(file: ImportFile, columns: TableColumns, sample: list[TableRow]) -> None:
     if {"output", "passed", "score", "scores"} & {*columns.by_field} or columns.scores:
         return
-    names = list(dict.fromkeys(name for row in sample for name in row.cells))
+    names = nested_columns(row.cells for row in sample)
     raise InvalidImport(
         f"{file.name}: {sample[0].position}: no column holds the output of the agent; its columns are"
         f" {list_columns(names)}. Name the column: {mapped_column('output', 'COLUMN')}"

@@ -166,3 +166,25 @@ def test_gitlab_job__without_a_token_only_prints(folder: Path) -> None:
     done = run_shell(script, folder, GATE_RUN="base.csv", GATE_BASELINE="base.csv")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("### ✅ PASS: ")
+
+
+@pytest.mark.parametrize(
+    ("schema", "file", "required"),
+    [
+        ("vendor.github-actions", "ci/github/action.yml", "      shell: bash\n"),
+        ("vendor.gitlab-ci", "ci/gitlab.yml", "  script:\n"),
+    ],
+)
+def test_file__fits_the_schema_of_its_server(
+    tmp_path: Path, schema: str, file: str, required: str
+) -> None:
+    def validate(path: Path) -> int:
+        tool = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(path)]
+        return subprocess.run(tool, capture_output=True, timeout=60, check=False).returncode
+
+    assert validate(ROOT / file) == 0
+    content = (ROOT / file).read_text(encoding="utf-8")
+    assert required in content
+    broken = tmp_path / Path(file).name
+    broken.write_text(content.replace(required, required.replace(":", "s:")), encoding="utf-8")
+    assert validate(broken) == 1

@@ -152,6 +152,33 @@ def test_upload__empty_file_has_the_error_of_score(
         list(read_upload_lines("run.csv", BytesIO(content), {}))
 
 
+def test_csv__decimal_commas_are_read_as_numbers(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "id;answer;punteggio;cost\n1;3,14;0,812;1,250\n2;b;1;0,5\n")
+    table = import_path(path)
+    assert [trace.scores for trace in table.traces] == [{"punteggio": 0.812}, {"punteggio": 1.0}]
+    assert (table.of("1").output, table.of("1").cost_usd) == ("3,14", 1.25)
+    assert "numbers have a decimal comma: 3,14 is read as 3.14" in table.notes
+
+
+@pytest.mark.parametrize(
+    "rows", ['1,x,"1,250",0.5', '1,x,"1,250",1'], ids=["points elsewhere", "thousands"]
+)
+def test_csv__comma_that_may_separate_thousands_is_no_decimal_comma(
+    tmp_path: Path, rows: str
+) -> None:
+    table = import_path(write(tmp_path / "a.csv", f"id,answer,cost,tone\n{rows}\n"))
+    assert table.of("1").cost_usd is None
+    assert "the column 'cost' is not used as cost: it holds '1,250'" in table.notes
+
+
+def test_json_lines__error_names_nested_columns_as_the_mapping_does(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", '{"meta": {"id": 1}, "result": {"text": "x"}, "n": {}}\n')
+    with pytest.raises(InvalidImport, match=re.escape("are meta.id, result.text, n. Name")):
+        import_path(path)
+    with pytest.raises(InvalidMapping, match=re.escape("Columns: meta.id, result.text, n.")):
+        import_path(path, output="result.txt")
+
+
 def test_csv__scores_and_outcomes(tmp_path: Path) -> None:
     path = write(
         tmp_path / "a.csv",
