@@ -48,7 +48,7 @@ FINISH_LEASED_JOB = """
 _BECOME = text(
     """
     UPDATE procrastinate_jobs
-    SET task_name = :name, queue_name = :queue, args = CAST(:args AS jsonb), lock = NULL
+    SET task_name = :name, queue_name = :queue, args = CAST(:args AS jsonb), lock = NULL, priority = 0
     WHERE id = :job_id AND status = 'doing' AND worker_id = :job_worker_id AND attempts = :job_attempts
     """
 )

@@ -16,8 +16,8 @@ _DEFERRER = procrastinate.App(connector=procrastinate.SyncPsycopgConnector())
 
 # The job argument that holds the correlation ids of the request that enqueued the job.
 CORRELATION = "_correlation"
-# The job arguments that hold the number of attempts that ended with a rescue, and of those in which the
-# job may have ended its worker.
+# The job arguments that hold the number of attempts that ended with a rescue, and the deaths of workers
+# that the job may have caused.
 RESCUES = "_rescues"
 DEATHS = "_deaths"
 # All other jobs have the priority 0. Higher ones start first.
@@ -27,13 +27,14 @@ SHORT_JOB_PRIORITY = 1
 class JobCall(NamedTuple):
     """The arguments of a job, and what the queue adds to them.
 
-    `correlation`: see `app.core.correlation`; `rescues` and `deaths`: see `app.jobs.rescue`.
+    `correlation`: see `app.core.correlation`; `rescues`: see `app.jobs.rescue`; `deaths`: see
+    `app.jobs.deaths.read_deaths`.
     """
 
     arguments: dict[str, Any]
     correlation: dict[str, str]
     rescues: int
-    deaths: int
+    deaths: list[dict[str, Any]]
 
 
 def enqueue(
@@ -104,7 +105,7 @@ def split_arguments(job_arguments: Mapping[str, Any]) -> JobCall:
         {name: job_arguments[name] for name in job_arguments if name not in reserved},
         job_arguments.get(CORRELATION, {}),
         job_arguments.get(RESCUES, 0),
-        job_arguments.get(DEATHS, 0),
+        job_arguments.get(DEATHS, []),
     )
 
 

@@ -5,7 +5,7 @@ no longer record an outcome (see `app.jobs.outcomes`).
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,12 +13,21 @@ from sqlalchemy import Row, text
 from sqlalchemy.orm import Session
 
 from app.core.batch_delete import BATCH_ROWS
-from app.jobs.handlers import MAX_ATTEMPTS, JobHandlers
+from app.jobs.deaths import (
+    Sighting,
+    Suspicion,
+    WorkerDeath,
+    judge_deaths,
+    read_deaths,
+    review_deaths,
+    write_deaths,
+)
+from app.jobs.handlers import JobHandlers
 from app.jobs.outcomes import JobFailed, JobLease, fail_job
 from app.jobs.queue import DEATHS, RESCUES, split_arguments
 from app.jobs.silent_sessions import SilentSessions
 from app.jobs.worker_presence import PRESENCE_LOCK
-from app.jobs.worker_process import ProcessOrigin, is_death_counted
+from app.jobs.worker_process import ProcessOrigin
 
 # A killed worker's jobs run again within 10 s: one missed heartbeat, one tick of the rescue, and the
 # start.
@@ -33,12 +42,16 @@ SUSPENDED_AFTER_S = 15.0
 # time to connect again.
 RECONNECT_S = 6.0
 
+# The lock of jobs (`enqueue`) that all suspects get instead of their own: at most one of them runs.
+SUSPECTS_LOCK = "suspects"
 _RESCUE_LOCK = 0x4D4F5341  # advisory lock of the rescue; any constant that nothing else uses
 
 _SELECT_STALLED = text(
     """
-    SELECT job.id, job.task_name, job.args, job.attempts, job.worker_id,
-           process.machine, process.boot_id, process.supervisor,
+    SELECT job.id, job.task_name, job.args, job.attempts, job.worker_id, job.lock,
+           process.machine, process.boot_id, process.supervisor, now() AS rescued_at,
+           (SELECT count(*) FROM procrastinate_jobs AS neighbor
+            WHERE neighbor.worker_id = job.worker_id AND neighbor.status = 'doing') AS job_count,
            pg_postmaster_start_time() > (
                SELECT max(event.at) FROM procrastinate_events AS event
                WHERE event.job_id = job.id AND event.type = 'started'
@@ -60,8 +73,14 @@ _SELECT_STALLED = text(
     FOR UPDATE OF job SKIP LOCKED
     """
 )
+_SIGHTINGS = text(
+    """
+    SELECT worker.id, process.machine, process.boot_id, process.supervisor, worker.last_heartbeat
+    FROM procrastinate_workers AS worker JOIN worker_processes AS process ON process.worker_id = worker.id
+    """
+)
 _SET_COUNTS = text("UPDATE procrastinate_jobs SET args = args || :counts ::jsonb WHERE id = :id")
-_RETRY_JOB = text("SELECT procrastinate_retry_job_v2(:id, now(), NULL, NULL, NULL)")
+_RETRY_JOB = text("SELECT procrastinate_retry_job_v2(:id, now(), NULL, NULL, :lock)")
 _DELETE_FINISHED = text(
     """
     DELETE FROM procrastinate_jobs WHERE id IN (
@@ -91,8 +110,8 @@ def rescue_jobs(
 ) -> int:
     """Return the jobs of dead workers to the queue; returns how many.
 
-    A job during which `MAX_ATTEMPTS` workers died fails for good: it probably crashes every worker that
-    runs it. `own_worker_ids` are those of this process, which did not die when it lost its connection.
+    A job that ends every worker that runs it fails for good: see `app.jobs.deaths`. `own_worker_ids` are
+    those of this process, which did not die when it lost its connection.
     Locks:   one rescue at a time; concurrent ones return 0 at once.
     """
     # An advisory lock of the transaction ends with its process: a killed rescuer blocks nobody.
@@ -102,15 +121,46 @@ def rescue_jobs(
     silent_sessions.terminate(session)
     limits = {"absent": absent_after_s, "suspended": suspended_after_s, "reconnect": reconnect_s}
     stalled = session.execute(_SELECT_STALLED, {**limits, "presence": PRESENCE_LOCK}).all()
+    sightings = _read_sightings(session, rescuer) if stalled else []
     for job in stalled:
-        has_died = job.worker_id not in own_worker_ids and is_death_counted(
-            _origin_of(job), rescuer, database_restarted=bool(job.database_restarted)
-        )
-        _rescue_job(session, handlers, job, has_died=has_died)
+        new_death = None if job.worker_id in own_worker_ids else _find_death(job)
+        _rescue_job(session, handlers, job, new_death, sightings)
     return len(stalled)
 
 
-def _rescue_job(session: Session, handlers: JobHandlers, job: Row[Any], *, has_died: bool) -> None:
+def _read_sightings(session: Session, rescuer: ProcessOrigin) -> list[Sighting]:
+    now = session.scalar(text("SELECT now()"))
+    assert now is not None
+    workers = session.execute(_SIGHTINGS)
+    seen_workers = [
+        Sighting(worker.id, _origin_of(worker).root, worker.last_heartbeat) for worker in workers
+    ]
+    return [Sighting(None, rescuer.root, now), *seen_workers]
+
+
+def _find_death(job: Row[Any]) -> WorkerDeath | None:
+    """The death of the worker of a job; None where the job cannot be its cause.
+
+    A job that ends its worker restarts no database, and leaves the row of that worker.
+    """
+    if job.machine is None or job.database_restarted:
+        return None
+    return WorkerDeath(
+        worker_id=job.worker_id,
+        root=_origin_of(job).root,
+        rescued_at=job.rescued_at,
+        # One suspect at a time: the others are innocent until they have as many deaths.
+        is_own=job.job_count == 1 or job.lock == SUSPECTS_LOCK,
+    )
+
+
+def _rescue_job(
+    session: Session,
+    handlers: JobHandlers,
+    job: Row[Any],
+    new_death: WorkerDeath | None,
+    sightings: Sequence[Sighting],
+) -> None:
     lease = JobLease(
         id=job.id,
         name=job.task_name,
@@ -119,24 +169,27 @@ def _rescue_job(session: Session, handlers: JobHandlers, job: Row[Any], *, has_d
         worker_id=job.worker_id,
     )
     job_call = split_arguments(lease.arguments)
-    deaths = job_call.deaths + has_died
+    new_deaths = [] if new_death is None else [new_death]
+    deaths = review_deaths([*read_deaths(job_call.deaths), *new_deaths], sightings)
+    suspicion = judge_deaths(deaths)
     # Also for jobs without `on_failure`: a job that kills its workers must not go on for ever.
-    if deaths >= MAX_ATTEMPTS:
-        fail_job(session, lease, _fail_after_deaths(lease), handlers)
+    if suspicion is Suspicion.POISON:
+        fail_job(session, lease, _fail_after_deaths(lease, len(deaths)), handlers)
         return
-    counts = {RESCUES: job_call.rescues + 1, DEATHS: deaths}
+    counts = {RESCUES: job_call.rescues + 1, DEATHS: write_deaths(deaths)}
     session.execute(_SET_COUNTS, {"id": lease.id, "counts": json.dumps(counts)})
-    session.execute(_RETRY_JOB, {"id": lease.id})
+    lock = SUSPECTS_LOCK if suspicion is Suspicion.SUSPECT else None
+    session.execute(_RETRY_JOB, {"id": lease.id, "lock": lock})
 
 
-def _origin_of(job: Row[Any]) -> ProcessOrigin | None:
-    if job.machine is None:
-        return None
-    return ProcessOrigin(machine=job.machine, boot_id=job.boot_id, supervisor=job.supervisor)
+def _origin_of(process: Row[Any]) -> ProcessOrigin:
+    return ProcessOrigin(
+        machine=process.machine, boot_id=process.boot_id, supervisor=process.supervisor
+    )
 
 
-def _fail_after_deaths(lease: JobLease) -> JobFailed:
-    message = f"{MAX_ATTEMPTS} workers died while running the job {lease.name}; read their logs"
+def _fail_after_deaths(lease: JobLease, death_count: int) -> JobFailed:
+    message = f"{death_count} workers died while running the job {lease.name}; read their logs"
     return JobFailed(code="POISON", message=message)
 
 

@@ -1,4 +1,4 @@
-"""The identity of a worker process, and what its death says about the jobs that it ran."""
+"""The identity of a worker process."""
 
 import os
 import platform
@@ -20,6 +20,11 @@ class ProcessOrigin:
     boot_id: str
     supervisor: str
 
+    @property
+    def root(self) -> str:
+        """What goes on when only this process dies: its supervisor, else the boot of its machine."""
+        return self.supervisor or self.boot_id or self.machine
+
 
 def read_process_origin() -> ProcessOrigin:
     """The origin of this process."""
@@ -27,18 +32,3 @@ def read_process_origin() -> ProcessOrigin:
     return ProcessOrigin(
         machine=platform.node(), boot_id=boot_id, supervisor=os.environ.get(SUPERVISED, "")
     )
-
-
-def is_death_counted(
-    dead: ProcessOrigin | None, rescuer: ProcessOrigin, *, database_restarted: bool
-) -> bool:
-    """Whether the job may have ended its worker, so that the attempt counts towards poison.
-
-    Not counted: the database, the machine or the whole process tree of `mosaico serve` was restarted
-    since the job was started. A job that ends its worker ends neither of them.
-    """
-    if database_restarted:
-        return False
-    if dead is None or dead.machine != rescuer.machine:
-        return True
-    return (dead.boot_id, dead.supervisor) == (rescuer.boot_id, rescuer.supervisor)

@@ -1,11 +1,16 @@
 """A worker that is killed or frozen in any step loses and duplicates no row."""
 
+import json
 import os
 import random
 import signal
+import time
+from datetime import UTC, datetime
 
 import pytest
 
+from app.jobs.deaths import WorkerDeath, write_deaths
+from app.jobs.handlers import MAX_ATTEMPTS
 from app.jobs.queue import DEATHS
 from tests.support.deployment import TRACES, Deployment
 from tests.support.kills import (
@@ -18,6 +23,9 @@ from tests.support.kills import (
 from tests.support.processes import LIVENESS_S, children_of, until
 
 ROUNDS = 25
+PROVED_DEATH = WorkerDeath(
+    worker_id=-1, root="1", rescued_at=datetime.now(UTC), is_own=True, is_proved=True
+)
 
 
 def test_killed_worker__its_run_completes(
@@ -87,9 +95,9 @@ def test_poison_job__fails_its_run_and_the_queue_continues(
     until(deployment.programs.gate("poison").is_reached)
     # As if four workers had been killed before: the test need not kill five of them.
     deployment.database.execute(
-        "UPDATE procrastinate_jobs SET args = args || jsonb_build_object(%s::text, 4)"
+        "UPDATE procrastinate_jobs SET args = args || %s::jsonb"
         " WHERE task_name = 'score.shard' AND status = 'doing'",
-        DEATHS,
+        json.dumps({DEATHS: write_deaths([PROVED_DEATH] * (MAX_ATTEMPTS - 1))}),
     )
 
     worker.kill()
@@ -100,6 +108,33 @@ def test_poison_job__fails_its_run_and_the_queue_continues(
     assert (run["status"], run["errorCode"]) == ("FAILED", "POISON")
     assert "read their logs" in run["errorMessage"]
     deployment.completed_run(deployment.start("after"))
+
+
+@pytest.mark.prove
+def test_poison_job__does_not_fail_the_long_run_beside_it(deployment: Deployment) -> None:
+    """Both runs are in one worker that one of them kills, again and again."""
+    bomb_gate, long_gate = map(deployment.programs.gate, ("bomb", "long"))
+    deployment.upload("kill:bomb")
+    deployment.upload("gate:long")
+    worker = deployment.programs.worker(MOSAICO_WORKER_CONCURRENCY="2")
+    bomb = deployment.start("kill:bomb")
+    until(bomb_gate.is_reached, what=worker.log)
+    innocent = deployment.start("gate:long")
+    until(long_gate.is_reached, what=worker.log)
+    bomb_gate.open()
+
+    kills = 0
+    while deployment.database.status(bomb) != "FAILED":
+        if not worker.is_running:
+            kills += 1
+            assert kills <= MAX_ATTEMPTS + 1
+            worker = deployment.programs.worker(MOSAICO_WORKER_CONCURRENCY="2")
+        time.sleep(0.1)
+    assert deployment.ended_run(bomb)["errorCode"] == "POISON"
+    assert kills == MAX_ATTEMPTS
+
+    long_gate.open()
+    deployment.completed_run(innocent)
 
 
 def test_killed_pool_process__costs_no_value(deployment: Deployment) -> None:

@@ -1,6 +1,7 @@
 """Runs complete after the whole service and its Postgres were killed, at any step and many times."""
 
 import contextlib
+import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -8,7 +9,9 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
+from app.jobs.handlers import MAX_ATTEMPTS
 from app.jobs.process_pool import ProcessPool
+from app.jobs.worker_process import SUPERVISED
 from tests.support.deployment import TRACES, Deployment, judge_settings
 from tests.support.kills import (
     STEPS,
@@ -19,7 +22,7 @@ from tests.support.kills import (
     stop_points,
 )
 from tests.support.llm import model_server
-from tests.support.processes import lives, until
+from tests.support.processes import Program, lives, until
 from tests.support.serve import (
     ServiceProcesses,
     lose_power,
@@ -114,6 +117,31 @@ def test_lost_power__a_healthy_run_completes_after_twenty(
 
     results = deployment.database.stored_run(run_id).results
     assert len({row[0] for row in results}) == len(results) == TRACES
+
+
+def test_lost_power__machines_of_a_fleet_lose_no_healthy_run(deployment: Deployment) -> None:
+    """The database runs elsewhere. Power is lost where the run is, and the other machine goes on."""
+    gate = deployment.programs.gate("fleet")
+    deployment.upload("gate:fleet")
+    boots = itertools.count()
+    workers = [start_machine(deployment, next(boots)) for _ in range(2)]
+    run_id = deployment.start("gate:fleet")
+    for _ in range(2 * MAX_ATTEMPTS):
+        log = "\n".join(worker.log for worker in workers)
+        until(lambda: is_collecting(deployment, run_id), what=log)
+        # Either may have the job: both lose power, one after the other.
+        for number, worker in enumerate(workers):
+            os.killpg(worker.pid, signal.SIGKILL)
+            worker.wait_for_exit()
+            workers[number] = start_machine(deployment, next(boots))
+    gate.open()
+
+    deployment.completed_run(run_id)
+
+
+def start_machine(deployment: Deployment, boot: int) -> Program:
+    """A worker on a machine that has just been started."""
+    return deployment.programs.worker(**{SUPERVISED: f"boot-{boot}"})
 
 
 def is_collecting(deployment: Deployment, run_id: str) -> bool:

@@ -7,6 +7,7 @@ time.
 
 import json
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -35,16 +36,20 @@ SHARD_TRACES = 400
 class GatedSource:
     """The local source; in runs named `gate:NAME` every page but the very first waits at the gate.
 
-    That includes the first page of a resumed collection: the worker that resumes it waits, too.
+    That includes the first page of a resumed collection: the worker that resumes it waits, too. Runs named
+    `kill:NAME` kill their worker when the gate is open.
     """
 
     def __init__(self, behind: TraceSource) -> None:
         self._behind = behind
 
     def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
+        kind, _, name = (query.run_name or "").partition(":")
         for number, page in enumerate(self._behind.pages(query, cursor)):
-            if (number or cursor) and (query.run_name or "").startswith("gate:"):
-                gate((query.run_name or "").removeprefix("gate:")).pass_through()
+            if kind == "kill" or (kind == "gate" and (number or cursor)):
+                gate(name).pass_through()
+            if kind == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
             yield replace(page, run_id=query.run_name, run_at=SOURCE_RUN_AT)
 
 

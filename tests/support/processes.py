@@ -95,9 +95,12 @@ class Programs:
     processes: list[Program] = field(default_factory=list)
 
     def start(self, *command: str, launcher: Sequence[str] = (), **environment: str) -> Program:
-        """Start a command of the service; `launcher` is a program that becomes it, with arguments."""
+        """Start a command of the service; `launcher` is a program that becomes it, with arguments.
+
+        Commands are on one machine, unless `environment` names another one in `SUPERVISED`.
+        """
         log_file = self.folder / f"{'-'.join(command)}-{len(self.processes)}.log"
-        variables = {**self.environment, **environment, SUPERVISED: "1"}
+        variables = {**self.environment, SUPERVISED: "1", **environment}
         with log_file.open("wb") as log:
             if command[0] == "worker" and not launcher:
                 process: subprocess.Popen[bytes] | WarmProcess = warm_processes().start(

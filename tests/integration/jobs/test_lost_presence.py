@@ -18,7 +18,7 @@ from app.jobs.handlers import JobHandlers
 from app.jobs.job_manager import FencedJobManager
 from app.jobs.job_runner import Worker
 from app.jobs.process_pool import ProcessPool
-from app.jobs.queue import DEATHS, enqueue
+from app.jobs.queue import enqueue, split_arguments
 from app.jobs.worker_presence import PRESENCE_LOCK, WorkerPresence
 from tests.support.processes import LIVENESS_S, until
 from tests.support.stored import DatabaseReader
@@ -90,8 +90,8 @@ def test_worker__gets_its_presence_back_after_the_database_refused_it(
         until(lambda: bool(rows.value("SELECT status = 'succeeded' FROM procrastinate_jobs")))
 
     # On a slow machine the outage is long enough for a rescue, but it is no death.
-    deaths = "SELECT coalesce((args ->> %s)::int, 0) FROM procrastinate_jobs"
-    assert rows.value(deaths, DEATHS) == 0
+    arguments = rows.value("SELECT args FROM procrastinate_jobs")
+    assert split_arguments(arguments).deaths == []
 
 
 def test_job_manager__fetches_no_job_without_presence(service_resources: Resources) -> None:

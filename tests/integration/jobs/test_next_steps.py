@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from app.core.resources import Resources
 from app.jobs import job_runner
+from app.jobs.deaths import WorkerDeath, write_deaths
 from app.jobs.handlers import MAX_ATTEMPTS, JobContext, JobHandlers
 from app.jobs.job_runner import Worker
 from app.jobs.outcomes import JobLease, NextStep
@@ -24,6 +26,17 @@ from tests.support.service import Service, pair
 from tests.support.stored import DatabaseReader
 
 ORIGIN = ProcessOrigin(machine="pelican", boot_id="boot-1", supervisor="tree-1")
+
+PROVED_DEATHS = write_deaths(
+    WorkerDeath(
+        worker_id=number,
+        root="tree-1",
+        rescued_at=datetime(2026, 11, 23, tzinfo=UTC),
+        is_own=True,
+        is_proved=True,
+    )
+    for number in range(MAX_ATTEMPTS - 1)
+)
 
 
 @pytest.fixture
@@ -71,15 +84,24 @@ def rescue(session: Session) -> None:
 
 
 def test_next_step__deaths_of_an_earlier_step_do_not_count(session: Session) -> None:
-    lease = lease_job(session, attempts=MAX_ATTEMPTS - 1, **{DEATHS: MAX_ATTEMPTS - 1})
+    lease = lease_job(session, attempts=MAX_ATTEMPTS - 1, **{DEATHS: PROVED_DEATHS})
 
     next_step(lease).start(session, "toys.paint", toy="boat")
     rescue(session)
 
     rescued = stored_lease(session)
-    assert (rescued.name, split_arguments(rescued.arguments).deaths) == ("toys.paint", 1)
-    status = session.scalar(text("SELECT status::text FROM procrastinate_jobs"))
-    assert status == "todo"
+    assert rescued.name == "toys.paint"
+    assert split_arguments(rescued.arguments).deaths == []
+    query = "SELECT status::text, lock, priority FROM procrastinate_jobs"
+    assert session.execute(text(query)).one() == ("todo", None, 0)
+
+
+def test_next_step__of_a_short_job_is_not_short(session: Session) -> None:
+    lease = lease_job(session, is_short=True)
+
+    next_step(lease).start(session, "toys.paint", toy="boat")
+
+    assert session.scalar(text("SELECT priority FROM procrastinate_jobs")) == 0
 
 
 def test_next_step__errors_of_an_earlier_step_do_not_count(session: Session) -> None:

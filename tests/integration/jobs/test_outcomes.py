@@ -1,17 +1,14 @@
 """Outcomes are recorded only by the holder of the lease; jobs of dead workers are rescued."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from typing import Any
-from unittest.mock import ANY
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.core.resources import Resources
-from app.jobs.handlers import MAX_ATTEMPTS, JobHandlers
-from app.jobs.models import WorkerProcess
+from app.jobs.handlers import JobHandlers
 from app.jobs.outcomes import (
     JobFailed,
     JobLease,
@@ -21,7 +18,7 @@ from app.jobs.outcomes import (
     JobSucceeded,
     record_outcome,
 )
-from app.jobs.queue import DEATHS, enqueue, split_arguments
+from app.jobs.queue import enqueue
 from app.jobs.rescue import rescue_jobs
 from app.jobs.silent_sessions import SilentSessions
 from app.jobs.worker_presence import PRESENCE_LOCK
@@ -195,106 +192,3 @@ def test_rescue_jobs__restarted_database_gives_workers_time_to_connect(session: 
     lease_job(session, silent_s=2 * a_year_s)
 
     assert rescue(session, reconnect_s=a_year_s) == 0
-
-
-def count_deaths(session: Session, lease: JobLease, deaths: int) -> None:
-    session.execute(
-        text(
-            "UPDATE procrastinate_jobs SET args = args || jsonb_build_object(:name ::text, :n ::int)"
-            " WHERE id = :id"
-        ),
-        {"name": DEATHS, "n": deaths, "id": lease.id},
-    )
-
-
-def test_rescue_jobs__job_that_kills_its_workers_fails(session: Session) -> None:
-    lease = lease_job(session, silent_s=60)
-    count_deaths(session, lease, MAX_ATTEMPTS - 1)
-
-    rescue(session)
-
-    assert job_state(session, lease) == ("failed", 1)
-    [arguments] = fetch_one(
-        session, "SELECT args FROM procrastinate_jobs WHERE task_name = 'toys.on_failure'"
-    )
-    assert arguments == {"toy": "boat", "code": "POISON", "message": ANY}
-
-
-def test_rescue_jobs__errors_of_earlier_attempts_are_no_deaths(session: Session) -> None:
-    lease = lease_job(session, attempts=MAX_ATTEMPTS - 1, silent_s=60)
-
-    rescue(session)
-
-    assert job_state(session, lease) == ("todo", MAX_ATTEMPTS)
-    rescued = stored_lease(session, lease.id)
-    assert (rescued.retries, deaths_of(rescued)) == (MAX_ATTEMPTS - 1, 1)
-
-
-def test_rescue_jobs__worker_of_the_living_process_did_not_die(session: Session) -> None:
-    lease = lease_job(session, silent_s=60)
-    count_deaths(session, lease, MAX_ATTEMPTS - 1)
-    assert lease.worker_id is not None
-
-    rescue(session, own_worker_ids={lease.worker_id})
-
-    assert job_state(session, lease) == ("todo", 1)
-    assert deaths_of(stored_lease(session, lease.id)) == MAX_ATTEMPTS - 1
-
-
-def deaths_of(lease: JobLease) -> int:
-    return split_arguments(lease.arguments).deaths
-
-
-def test_rescue_jobs__restart_of_the_database_does_not_count_towards_poison(
-    session: Session,
-) -> None:
-    lease = lease_job(session, silent_s=60)
-    count_deaths(session, lease, MAX_ATTEMPTS - 1)
-    session.execute(
-        text(
-            "UPDATE procrastinate_events SET at = pg_postmaster_start_time() - interval '1 s'"
-            " WHERE job_id = :id"
-        ),
-        {"id": lease.id},
-    )
-
-    rescue(session)
-
-    assert job_state(session, lease) == ("todo", 1)
-    assert deaths_of(stored_lease(session, lease.id)) == MAX_ATTEMPTS - 1
-
-
-def test_rescue_jobs__death_of_the_process_tree_does_not_count_towards_poison(
-    session: Session,
-) -> None:
-    lease = lease_job(session, silent_s=60)
-    for attempt in range(1, 3 * MAX_ATTEMPTS):
-        run_in_process_tree(session, lease, f"tree-{attempt}")
-
-        rescue(session, replace(ORIGIN, supervisor=f"tree-{attempt + 1}"))
-
-        assert job_state(session, lease) == ("todo", attempt)
-    assert deaths_of(stored_lease(session, lease.id)) == 0
-
-
-def run_in_process_tree(session: Session, lease: JobLease, supervisor: str) -> None:
-    session.execute(
-        text("UPDATE procrastinate_jobs SET status = 'doing', worker_id = :worker WHERE id = :id"),
-        {"id": lease.id, "worker": lease.worker_id},
-    )
-    process = WorkerProcess(
-        worker_id=lease.worker_id,
-        machine=ORIGIN.machine,
-        boot_id=ORIGIN.boot_id,
-        supervisor=supervisor,
-    )
-    session.merge(process)
-    session.flush()
-
-
-def stored_lease(session: Session, job_id: int) -> JobLease:
-    query = "SELECT task_name, args, attempts, worker_id FROM procrastinate_jobs WHERE id = :id"
-    name, arguments, attempts, worker_id = fetch_one(session, query, id=job_id)
-    return JobLease(
-        id=job_id, name=name, arguments=arguments, attempts=attempts, worker_id=worker_id
-    )

@@ -1,0 +1,92 @@
+"""The deaths of workers during a job, and whether the job is to blame: pure decisions.
+
+The arguments of a job contain its deaths. They are judged together, each time one is added, because the
+proof of a death may appear only later.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from enum import Enum
+from typing import Any, NamedTuple
+
+from app.jobs.handlers import MAX_ATTEMPTS
+
+# After one death the jobs of the worker go on side by side: most deaths have another cause.
+SUSPECT_AFTER = 2
+# An innocent job that ran beside a guilty one has the shared deaths, but none of its own.
+MIN_OWN_DEATHS = 3
+# Where each crash takes the machine along, as in a virtual machine per task, no death is ever proved.
+MAX_UNPROVED_DEATHS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerDeath:
+    """The death of a worker during a job.
+
+    `root` is `ProcessOrigin.root` of the worker. `rescued_at` is the time of the database at which the
+    job was taken from it. `is_own`: no other job can have ended the worker, as far as is known.
+    `is_proved`: the root was seen afterwards, so the worker alone died.
+    """
+
+    worker_id: int
+    root: str
+    rescued_at: datetime
+    is_own: bool
+    is_proved: bool = False
+
+
+class Sighting(NamedTuple):
+    """A worker process, its root, and the last sign of life of both."""
+
+    worker_id: int | None
+    root: str
+    seen_at: datetime
+
+
+class Suspicion(Enum):
+    """What the deaths say about their job."""
+
+    NONE = "none"
+    SUSPECT = "suspect"  # runs while no other suspect does
+    POISON = "poison"  # fails
+
+
+def read_deaths(entries: Sequence[Mapping[str, Any]]) -> list[WorkerDeath]:
+    """The deaths that the arguments of a job contain; see `write_deaths`."""
+    return [
+        WorkerDeath(**{**entry, "rescued_at": datetime.fromisoformat(entry["rescued_at"])})
+        for entry in entries
+    ]
+
+
+def write_deaths(deaths: Iterable[WorkerDeath]) -> list[dict[str, Any]]:
+    """The deaths as JSON."""
+    return [{**asdict(death), "rescued_at": death.rescued_at.isoformat()} for death in deaths]
+
+
+def review_deaths(
+    deaths: Iterable[WorkerDeath], sightings: Sequence[Sighting]
+) -> list[WorkerDeath]:
+    """Drop the deaths of workers that live after all, and mark those that are proved by now."""
+    reviewed = []
+    for death in deaths:
+        later = [sighting for sighting in sightings if sighting.seen_at >= death.rescued_at]
+        # A suspended worker, or one without network for a while.
+        if any(sighting.worker_id == death.worker_id for sighting in later):
+            continue
+        is_proved = death.is_proved or any(sighting.root == death.root for sighting in later)
+        reviewed.append(replace(death, is_proved=is_proved))
+    return reviewed
+
+
+def judge_deaths(deaths: Sequence[WorkerDeath]) -> Suspicion:
+    """Whether the job is a suspect or poison, by its reviewed deaths."""
+    own_deaths = [death for death in deaths if death.is_own]
+    proved_deaths = [death for death in deaths if death.is_proved]
+    own_proved_deaths = [death for death in own_deaths if death.is_proved]
+    if len(proved_deaths) >= MAX_ATTEMPTS and len(own_proved_deaths) >= MIN_OWN_DEATHS:
+        return Suspicion.POISON
+    if len(own_deaths) >= MAX_UNPROVED_DEATHS:
+        return Suspicion.POISON
+    return Suspicion.SUSPECT if len(deaths) >= SUSPECT_AFTER else Suspicion.NONE

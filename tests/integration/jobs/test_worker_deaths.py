@@ -1,0 +1,325 @@
+"""A job that ends its workers fails with POISON; its neighbors and jobs of lost machines do not."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import ANY
+
+import pytest
+from sqlalchemy import text
+
+from app.core.resources import Resources
+from app.jobs.deaths import MAX_UNPROVED_DEATHS, SUSPECT_AFTER
+from app.jobs.handlers import MAX_ATTEMPTS, JobHandlers
+from app.jobs.models import WorkerProcess
+from app.jobs.queue import enqueue, split_arguments
+from app.jobs.rescue import SUSPECTS_LOCK, rescue_jobs
+from app.jobs.silent_sessions import SilentSessions
+from app.jobs.worker_process import ProcessOrigin
+from tests.support.stored import DatabaseReader
+
+HANDLERS = JobHandlers()
+HANDLERS.register("toys.build", on_failure="toys.on_failure")(lambda _: None)
+
+
+def machine(name: str, *, boot: int = 1, supervisor: str = "") -> ProcessOrigin:
+    return ProcessOrigin(machine=name, boot_id=f"{name}-{boot}", supervisor=supervisor)
+
+
+PELICAN, HERON = machine("pelican"), machine("heron")
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Workers and their jobs in the tables of the database, without processes."""
+
+    resources: Resources
+
+    @property
+    def rows(self) -> DatabaseReader:
+        return DatabaseReader(self.resources.db.url)
+
+    def enqueue(self, *toys: str, lock: str | None = None) -> None:
+        with self.resources.db.begin() as session:
+            for toy in toys:
+                enqueue(session, "toys.build", toy=toy, lock=lock)
+
+    def register(self, origin: ProcessOrigin) -> int:
+        """A worker that is alive now."""
+        with self.resources.db.begin() as session:
+            worker_id = session.scalar(
+                text("INSERT INTO procrastinate_workers DEFAULT VALUES RETURNING id")
+            )
+            assert isinstance(worker_id, int)
+            process = WorkerProcess(
+                worker_id=worker_id,
+                machine=origin.machine,
+                boot_id=origin.boot_id,
+                supervisor=origin.supervisor,
+            )
+            session.add(process)
+        return worker_id
+
+    def fetch(self, worker_id: int, count: int = 10) -> list[str]:
+        """Let a worker fetch jobs as procrastinate does; returns their toys."""
+        query = (
+            "SELECT args ->> 'toy' FROM procrastinate_fetch_job_v2(NULL, %s) WHERE id IS NOT NULL"
+        )
+        with self.resources.db.begin() as session:
+            cursor = session.connection().connection.driver_connection.cursor()  # type: ignore[union-attr]
+            toys = [cursor.execute(query, (worker_id,)).fetchone() for _ in range(count)]
+        return [toy for row in toys if row is not None for toy in row]
+
+    def lose(self, *worker_ids: int) -> None:
+        """The workers have been silent for a minute."""
+        self.rows.execute(
+            "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 minute'"
+            " WHERE id = ANY(%s)",
+            list(worker_ids),
+        )
+
+    def rescue(self, rescuer: ProcessOrigin, own_worker_ids: Collection[int] = ()) -> int:
+        with self.resources.db.begin() as session:
+            return rescue_jobs(
+                session,
+                HANDLERS,
+                SilentSessions(),
+                rescuer,
+                own_worker_ids=own_worker_ids,
+                reconnect_s=0,
+            )
+
+    def run_and_die(self, origin: ProcessOrigin, rescuer: ProcessOrigin) -> list[str]:
+        """A new worker fetches every job that it may, and dies; returns the toys of its jobs."""
+        worker_id = self.register(origin)
+        toys = self.fetch(worker_id)
+        self.lose(worker_id)
+        assert self.rescue(rescuer) == len(toys)
+        return toys
+
+    def status(self, toy: str) -> str:
+        query = (
+            "SELECT status::text FROM procrastinate_jobs"
+            " WHERE task_name = 'toys.build' AND args ->> 'toy' = %s"
+        )
+        return str(self.rows.value(query, toy))
+
+    def deaths(self, toy: str) -> int:
+        query = "SELECT args FROM procrastinate_jobs WHERE args ->> 'toy' = %s"
+        arguments: dict[str, Any] = self.rows.value(query, toy)
+        return len(split_arguments(arguments).deaths)
+
+    def finish(self, toy: str) -> None:
+        self.rows.execute(
+            "SELECT procrastinate_finish_job_v1(id, 'succeeded', false)"
+            " FROM procrastinate_jobs WHERE args ->> 'toy' = %s",
+            toy,
+        )
+
+
+@pytest.fixture
+def fleet(service_resources: Resources) -> Fleet:
+    return Fleet(service_resources)
+
+
+def test_poison_job__fails_after_five_crashes_on_one_machine(fleet: Fleet) -> None:
+    fleet.enqueue("bomb")
+
+    for _ in range(MAX_ATTEMPTS):
+        assert fleet.status("bomb") == "todo"
+        fleet.run_and_die(PELICAN, rescuer=PELICAN)
+
+    assert fleet.status("bomb") == "failed"
+    query = "SELECT args FROM procrastinate_jobs WHERE task_name = 'toys.on_failure'"
+    assert fleet.rows.value(query) == {"toy": "bomb", "code": "POISON", "message": ANY}
+
+
+def test_poison_job__costs_its_neighbors_only_the_shared_deaths(fleet: Fleet) -> None:
+    """The jobs of one worker: one of them ends it, the others would take long."""
+    fleet.enqueue("bomb", "boat", "doll")
+    crashes = 0
+    while fleet.status("bomb") == "todo":
+        worker_id = fleet.register(PELICAN)
+        toys = fleet.fetch(worker_id)
+        if "bomb" in toys:
+            crashes += 1
+            fleet.lose(worker_id)
+            fleet.rescue(PELICAN)
+        else:
+            [toy] = toys
+            fleet.finish(toy)
+
+    assert fleet.status("bomb") == "failed"
+    assert crashes <= MAX_ATTEMPTS + 1
+    for innocent in ("boat", "doll"):
+        assert fleet.status(innocent) == "todo"
+        assert fleet.deaths(innocent) == SUSPECT_AFTER
+
+
+def test_suspects__run_one_after_another_and_later_jobs_beside_them(fleet: Fleet) -> None:
+    fleet.enqueue("boat", "bomb", "doll")
+    for _ in range(SUSPECT_AFTER):
+        assert fleet.run_and_die(PELICAN, rescuer=PELICAN) == ["boat", "bomb", "doll"]
+    fleet.enqueue("car")
+
+    # In another worker, too.
+    assert fleet.fetch(fleet.register(PELICAN)) == ["boat", "car"]
+    assert fleet.fetch(fleet.register(HERON)) == []
+    fleet.finish("boat")
+    assert fleet.fetch(fleet.register(HERON)) == ["bomb"]
+
+
+def test_first_death__delays_none_of_the_jobs(fleet: Fleet) -> None:
+    fleet.enqueue("boat", "doll")
+    fleet.run_and_die(PELICAN, rescuer=PELICAN)
+
+    assert fleet.fetch(fleet.register(HERON)) == ["boat", "doll"]
+
+
+def test_new_guilty_job__joins_the_suspects(fleet: Fleet) -> None:
+    """It ends workers beside an innocent suspect, until it is one itself."""
+    fleet.enqueue("boat", "doll")
+    for _ in range(SUSPECT_AFTER):
+        fleet.run_and_die(PELICAN, rescuer=PELICAN)
+    fleet.enqueue("bomb")
+
+    assert fleet.run_and_die(PELICAN, rescuer=PELICAN) == ["boat", "bomb"]
+    assert fleet.run_and_die(PELICAN, rescuer=PELICAN) == ["boat", "bomb"]
+    # Now the new job is a suspect, and waits for the others.
+    assert fleet.fetch(fleet.register(PELICAN)) == ["boat"]
+    fleet.finish("boat")
+    assert fleet.fetch(fleet.register(PELICAN)) == ["doll"]
+
+
+def test_suspect__gives_its_own_lock_up(fleet: Fleet) -> None:
+    fleet.enqueue("boat", lock="harbor")
+    for _ in range(SUSPECT_AFTER):
+        fleet.run_and_die(PELICAN, rescuer=PELICAN)
+
+    assert fleet.rows.value("SELECT lock FROM procrastinate_jobs") == SUSPECTS_LOCK
+
+
+@pytest.mark.parametrize("rescuer", [HERON, PELICAN])
+def test_lost_machines__never_make_a_job_poison(fleet: Fleet, rescuer: ProcessOrigin) -> None:
+    """Power losses of a fleet whose database runs elsewhere: the machine comes back, boot by boot."""
+    fleet.enqueue("boat")
+
+    for boot in range(2, 2 + 2 * MAX_ATTEMPTS):
+        fleet.run_and_die(machine("pelican", boot=boot), rescuer=rescuer)
+
+    assert fleet.status("boat") == "todo"
+
+
+def test_restarted_services__never_make_a_job_poison(fleet: Fleet) -> None:
+    """`mosaico serve` ends with all its processes, and is started again on the same machine."""
+    fleet.enqueue("boat")
+
+    for number in range(2 * MAX_ATTEMPTS):
+        rescuer = machine("pelican", supervisor=f"tree-{number + 1}")
+        fleet.run_and_die(machine("pelican", supervisor=f"tree-{number}"), rescuer=rescuer)
+
+    assert fleet.status("boat") == "todo"
+
+
+def test_crashes_on_living_machines__convict_although_others_rescue(fleet: Fleet) -> None:
+    """Every death is rescued by another machine, and each machine starts its worker again."""
+    fleet.enqueue("bomb")
+    crashes = 0
+    while fleet.status("bomb") == "todo":
+        crashes += 1
+        assert crashes <= MAX_ATTEMPTS + 2
+        died, rescuer = (PELICAN, HERON) if crashes % 2 else (HERON, PELICAN)
+        fleet.run_and_die(died, rescuer=rescuer)
+
+    # The last death is proved by the rescuer of the next one.
+    assert (fleet.status("bomb"), crashes) == ("failed", MAX_ATTEMPTS + 1)
+
+
+def test_another_worker_of_the_machine__proves_the_deaths(fleet: Fleet) -> None:
+    neighbor = fleet.register(PELICAN)
+    fleet.enqueue("bomb")
+    for _ in range(MAX_ATTEMPTS):
+        fleet.run_and_die(PELICAN, rescuer=HERON)
+    assert fleet.status("bomb") == "todo"
+
+    fleet.rows.execute(
+        "UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = %s", neighbor
+    )
+    fleet.run_and_die(machine("pelican", boot=2), rescuer=HERON)
+
+    assert fleet.status("bomb") == "failed"
+
+
+def test_machine_that_ends_with_each_crash__convicts_in_the_end(fleet: Fleet) -> None:
+    """A virtual machine per task: nothing that was above the worker is ever seen again."""
+    fleet.enqueue("bomb")
+    for boot in range(MAX_UNPROVED_DEATHS):
+        assert fleet.status("bomb") == "todo"
+        fleet.run_and_die(machine("task", boot=boot), rescuer=HERON)
+
+    assert fleet.status("bomb") == "failed"
+
+
+def test_suspended_worker__did_not_die(fleet: Fleet) -> None:
+    """A laptop sleeps during the job, and its worker goes on afterwards."""
+    fleet.enqueue("boat")
+    worker_id = fleet.register(PELICAN)
+    fleet.fetch(worker_id)
+    fleet.lose(worker_id)
+    fleet.rescue(HERON)
+    assert fleet.deaths("boat") == 1
+
+    fleet.rows.execute(
+        "UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = %s", worker_id
+    )
+    fleet.run_and_die(HERON, rescuer=HERON)
+
+    assert (fleet.status("boat"), fleet.deaths("boat")) == ("todo", 1)
+
+
+def test_worker_of_the_living_process__did_not_die(fleet: Fleet) -> None:
+    fleet.enqueue("boat")
+    worker_id = fleet.register(PELICAN)
+    fleet.fetch(worker_id)
+    fleet.lose(worker_id)
+
+    assert fleet.rescue(PELICAN, own_worker_ids={worker_id}) == 1
+
+    assert (fleet.status("boat"), fleet.deaths("boat")) == ("todo", 0)
+
+
+def test_restart_of_the_database__is_no_death(fleet: Fleet) -> None:
+    fleet.enqueue("boat")
+    worker_id = fleet.register(PELICAN)
+    fleet.fetch(worker_id)
+    fleet.lose(worker_id)
+    fleet.rows.execute(
+        "UPDATE procrastinate_events SET at = pg_postmaster_start_time() - interval '1 s'"
+    )
+
+    fleet.rescue(PELICAN)
+
+    assert (fleet.status("boat"), fleet.deaths("boat")) == ("todo", 0)
+
+
+def test_worker_that_signed_off__did_not_die(fleet: Fleet) -> None:
+    """It stopped in order, and could not return its job because the database was away."""
+    fleet.enqueue("boat")
+    worker_id = fleet.register(PELICAN)
+    fleet.fetch(worker_id)
+    fleet.rows.execute("DELETE FROM procrastinate_workers WHERE id = %s", worker_id)
+
+    assert fleet.rescue(PELICAN) == 1
+
+    assert (fleet.status("boat"), fleet.deaths("boat")) == ("todo", 0)
+
+
+def test_errors_of_earlier_attempts__are_no_deaths(fleet: Fleet) -> None:
+    fleet.enqueue("boat")
+    fleet.rows.execute("UPDATE procrastinate_jobs SET attempts = %s", MAX_ATTEMPTS - 1)
+
+    fleet.run_and_die(PELICAN, rescuer=PELICAN)
+
+    [(attempts, arguments)] = fleet.rows.all("SELECT attempts, args FROM procrastinate_jobs")
+    assert attempts - split_arguments(arguments).rescues == MAX_ATTEMPTS - 1
+    assert (fleet.status("boat"), fleet.deaths("boat")) == ("todo", 1)

@@ -1,0 +1,132 @@
+"""The deaths of workers convict the job that caused them, and no other."""
+
+import itertools
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from app.jobs.deaths import (
+    MAX_UNPROVED_DEATHS,
+    Sighting,
+    Suspicion,
+    WorkerDeath,
+    judge_deaths,
+    read_deaths,
+    review_deaths,
+    write_deaths,
+)
+from app.jobs.handlers import MAX_ATTEMPTS
+from app.jobs.worker_process import ProcessOrigin
+
+T0 = datetime(2026, 11, 23, tzinfo=UTC)
+
+
+def at(minute: float) -> datetime:
+    return T0 + timedelta(minutes=minute)
+
+
+def death(
+    minute: int = 0, *, root: str = "boot-1", is_own: bool = True, is_proved: bool = False
+) -> WorkerDeath:
+    """The death of the worker whose ID is the minute."""
+    return WorkerDeath(
+        worker_id=minute, root=root, rescued_at=at(minute), is_own=is_own, is_proved=is_proved
+    )
+
+
+def proved(*are_own: bool) -> list[WorkerDeath]:
+    return [death(minute, is_own=is_own, is_proved=True) for minute, is_own in enumerate(are_own)]
+
+
+@pytest.mark.parametrize(
+    ("supervisor", "boot_id", "root"),
+    [("tree-1", "boot-1", "tree-1"), ("", "boot-1", "boot-1"), ("", "", "pelican")],
+)
+def test_process_root__is_the_supervisor_else_the_boot_of_the_machine(
+    supervisor: str, boot_id: str, root: str
+) -> None:
+    origin = ProcessOrigin(machine="pelican", boot_id=boot_id, supervisor=supervisor)
+
+    assert origin.root == root
+
+
+def test_deaths__are_stored_as_json() -> None:
+    deaths = [death(1), death(2, root="tree", is_own=False, is_proved=True)]
+
+    assert read_deaths(write_deaths(deaths)) == deaths
+
+
+@pytest.mark.parametrize(
+    ("sighting", "is_proved"),
+    [
+        (Sighting(8, "boot-1", at(1)), True),  # another worker of the same boot
+        (Sighting(None, "boot-1", at(0)), True),  # the rescuer itself
+        (Sighting(8, "boot-1", at(-0.1)), False),  # died with it, as far as is known
+        (Sighting(8, "boot-2", at(1)), False),  # the machine started again
+    ],
+)
+def test_review_deaths__proof_is_a_later_sign_of_life_of_the_root(
+    sighting: Sighting, is_proved: bool
+) -> None:
+    [reviewed] = review_deaths([death()], [sighting])
+
+    assert reviewed == death(is_proved=is_proved)
+
+
+def test_review_deaths__proof_stays_when_the_worker_that_gave_it_is_forgotten() -> None:
+    assert review_deaths([death(is_proved=True)], []) == [death(is_proved=True)]
+
+
+def test_review_deaths__worker_that_was_only_suspended_did_not_die() -> None:
+    assert review_deaths([death()], [Sighting(0, "boot-1", at(1))]) == []
+
+
+@pytest.mark.parametrize(
+    ("deaths", "suspicion"),
+    [
+        (proved(), Suspicion.NONE),
+        (proved(True), Suspicion.NONE),
+        (proved(False, False), Suspicion.SUSPECT),
+        (proved(*[True] * (MAX_ATTEMPTS - 1)), Suspicion.SUSPECT),
+        (proved(*[True] * MAX_ATTEMPTS), Suspicion.POISON),
+        (proved(False, False, True, True, True), Suspicion.POISON),
+        (proved(*[False] * 2 * MAX_ATTEMPTS), Suspicion.SUSPECT),
+        ([death() for _ in range(MAX_UNPROVED_DEATHS - 1)], Suspicion.SUSPECT),
+        ([death() for _ in range(MAX_UNPROVED_DEATHS)], Suspicion.POISON),
+    ],
+)
+def test_judge_deaths(deaths: list[WorkerDeath], suspicion: Suspicion) -> None:
+    assert judge_deaths(deaths) is suspicion
+
+
+def simulate_fleet(origins: Iterable[str], rescuer: str) -> int:
+    """Let the worker of each root die in one job; returns the deaths until it is poison, 0 if never.
+
+    The root of a death is seen again only when a later worker has the same one.
+    """
+    deaths: list[WorkerDeath] = []
+    for minute, root in enumerate(origins):
+        started = [Sighting(-1 - minute, root, at(minute - 0.5))]
+        sightings = [*started, Sighting(None, rescuer, at(minute))]
+        deaths = review_deaths([*deaths, death(minute, root=root)], sightings)
+        if judge_deaths(deaths) is Suspicion.POISON:
+            return minute + 1
+    return 0
+
+
+def test_fleet__power_losses_never_convict_a_job() -> None:
+    boots = (f"boot-{number}" for number in range(3 * MAX_ATTEMPTS))
+
+    assert simulate_fleet(boots, rescuer="another machine") == 0
+
+
+def test_fleet__crashes_on_living_machines_convict_a_job() -> None:
+    boots = itertools.islice(itertools.cycle(["boot-1", "boot-2"]), 3 * MAX_ATTEMPTS)
+
+    # The last deaths are proved once their machines are seen again.
+    assert simulate_fleet(boots, rescuer="another machine") == MAX_ATTEMPTS + 2
+
+
+def test_fleet__crashes_beside_the_rescuer_convict_a_job_at_once() -> None:
+    assert simulate_fleet(["boot-1"] * MAX_ATTEMPTS, rescuer="boot-1") == MAX_ATTEMPTS
