@@ -191,6 +191,7 @@ def serve_api(settings: Settings) -> None:
             public_host=urlsplit(settings.public_url or "").hostname,
         )
         app = create_app(resources, show_docs=settings.shows_docs, hosts=hosts)
+        HttpProtocol.process_count = settings.api_processes
         serve(app, host=settings.host, port=settings.port, listener=inherited_listener())
 
 

@@ -56,12 +56,16 @@ def raise_descriptor_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
-def connection_limits() -> ConnectionLimits:
-    """The limits that leave the reserved file descriptors free, and other addresses a quarter."""
+def connection_limits(process_count: int = 1) -> ConnectionLimits:
+    """The limits of one of the processes on a port.
+
+    They leave the reserved file descriptors free, and other addresses a quarter.
+    """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     descriptors = DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
     total = max(1, descriptors - RESERVED_DESCRIPTORS)
-    return ConnectionLimits(min(CONNECTIONS_PER_ADDRESS, max(1, total * 3 // 4)), total)
+    share = CONNECTIONS_PER_ADDRESS // process_count
+    return ConnectionLimits(max(1, min(share, total * 3 // 4)), total)
 
 
 def collapse_accept_errors(loop: asyncio.AbstractEventLoop) -> None:
@@ -95,11 +99,12 @@ class RefusalLog:
 
 
 class HttpProtocol(H11Protocol):
-    """A connection of the API.
+    """A connection of the API, one of whose `process_count` processes this is.
 
     Refuses what the parser cannot read, such as NUL in a header, like any other bad request.
     """
 
+    process_count: ClassVar[int] = 1
     connections_by_address: ClassVar[Counter[str]] = Counter()
     refusals: ClassVar[RefusalLog] = RefusalLog()
 
@@ -114,7 +119,7 @@ class HttpProtocol(H11Protocol):
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
         self.connections_by_address[self._address] += 1
-        limits = connection_limits()
+        limits = connection_limits(self.process_count)
         if self.connections_by_address[self._address] > limits.per_address:
             self._refuse("too many connections of one address")
         elif len(self.connections) > limits.total:

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import anyio
+import anyio.to_thread
 from fastapi import FastAPI, Request, Response
 from fastapi.routing import iter_route_contexts
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram
@@ -77,6 +79,12 @@ class PrometheusMetrics:
             registry=self.registry,
         )
         self.registry.register(QueueCollector(db))
+        # A thread of its own: requests may occupy all others, which is worth a scrape.
+        self._limiter = anyio.CapacityLimiter(1)
+
+    async def render(self) -> bytes:
+        """The metrics in the text format of Prometheus."""
+        return await anyio.to_thread.run_sync(exposition, self.registry, limiter=self._limiter)
 
     def observe(self, *, method: str, route: str, status: int, seconds: float) -> None:
         method_label = method if method in METHODS else "OTHER"
@@ -163,10 +171,10 @@ class RequestMetricsMiddleware:
         return self._templates.get(endpoint, NO_ROUTE)
 
 
-def metrics_page(request: Request) -> Response:
+async def metrics_page(request: Request) -> Response:
     """The metrics in the text format of Prometheus."""
     metrics: PrometheusMetrics = request.app.state.metrics
-    return Response(exposition(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+    return Response(await metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
 
 def install(app: FastAPI, db: Database) -> None:

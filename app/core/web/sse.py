@@ -18,6 +18,7 @@ from itertools import chain
 from typing import Any, Protocol
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import psycopg
 import structlog
@@ -42,6 +43,8 @@ FIRST_RECONNECT_S = 0.1
 MAX_RECONNECT_S = 5.0
 # Half of the two seconds within which a stream of a revoked key ends.
 REVOKE_INTERVAL_S = 1.0
+# A stream that does not end by itself waits for a snapshot, or for a client that does not read.
+END_GRACE_S = 0.5
 STREAMS_PER_OWNER = 100
 STREAMS_PER_PROCESS = 1000
 SNAPSHOT_THREADS = 8
@@ -78,11 +81,13 @@ class _OpenToAll:
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class EventSubscription:
-    """An open stream: `wakeup` is set by each notification and cleared by the reader."""
+    """An open stream: `wakeup` is set by each notification and cleared by the reader; `revoked` is set when
+    its owner may no longer read it.
+    """
 
     owner: str
     wakeup: asyncio.Event = field(default_factory=asyncio.Event)
-    is_revoked: bool = False
+    revoked: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +220,7 @@ class EventHub:
         )
         for subscription in self._subscriptions():
             if subscription.owner in unusable:
-                subscription.is_revoked = True
+                subscription.revoked.set()
                 subscription.wakeup.set()
 
     async def _listen_forever(self) -> None:
@@ -298,16 +303,29 @@ class _EventStream(StreamingResponse):
                 await self._stream_until_disconnect(receive, send)
 
     async def _stream_until_disconnect(self, receive: Receive, send: Send) -> None:
-        async with anyio.create_task_group() as both:
+        async with anyio.create_task_group() as tasks:
 
             async def follow() -> None:
                 with suppress(OSError):
                     await self.stream_response(send)
-                both.cancel_scope.cancel()
+                tasks.cancel_scope.cancel()
 
-            both.start_soon(follow)
+            async def end_when_revoked() -> None:
+                await self._subscription.revoked.wait()
+                await asyncio.sleep(END_GRACE_S)
+                # First: what is being read or sent must not reach the client any more.
+                tasks.cancel_scope.cancel()
+                # The server raises an error if the stream has just ended by itself.
+                with (
+                    suppress(OSError, RuntimeError),
+                    anyio.move_on_after(END_GRACE_S / 2, shield=True),
+                ):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+            tasks.start_soon(follow)
+            tasks.start_soon(end_when_revoked)
             await self.listen_for_disconnect(receive)
-            both.cancel_scope.cancel()
+            tasks.cancel_scope.cancel()
 
     async def _events(self) -> AsyncIterator[bytes]:
         snapshot = self._first
@@ -326,7 +344,7 @@ class _EventStream(StreamingResponse):
         self._subscription.wakeup.clear()
 
     def _must_end(self) -> bool:
-        return self._hub.closed or self._subscription.is_revoked
+        return self._hub.closed or self._subscription.revoked.is_set()
 
     async def _retake_snapshot(self, previous: EventSnapshot) -> EventSnapshot | None:
         """A new snapshot; the previous one while the database is unavailable."""
@@ -339,7 +357,12 @@ class _EventStream(StreamingResponse):
 
     async def _take_snapshot(self) -> EventSnapshot | None:
         # Few threads of their own: a change that many streams follow must not delay requests.
-        return await anyio.to_thread.run_sync(self._snapshot, limiter=self._hub.snapshot_limiter)
+        snapshot = await anyio.to_thread.run_sync(
+            self._snapshot, limiter=self._hub.snapshot_limiter
+        )
+        # A thread cannot be cancelled: a stream that was ended meanwhile sends nothing more.
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        return snapshot
 
     def _encode_event(self, snapshot: EventSnapshot) -> bytes:
         data = _json(snapshot.data)

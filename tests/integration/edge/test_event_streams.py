@@ -155,6 +155,44 @@ def test_event_stream__ends_within_two_seconds_after_its_owner_becomes_unusable(
     assert any(end_stream() < 2 for _ in range(5))
 
 
+def test_event_stream__of_an_unusable_owner_does_not_wait_for_a_snapshot(
+    service: StreamService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_waiting, release = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        is_waiting.set()
+        release.wait(LIVENESS_S)
+
+    service.thing_store.snapshots = [progress(1), progress(2)]
+    with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
+        events = Events(response)
+        events.next()
+        monkeypatch.setattr(service.thing_store, "before_snapshot", wait)
+        service.announce("run-1")
+        assert is_waiting.wait(LIVENESS_S)
+        try:
+            service.owners.unusable = {"anybody"}
+            assert events.next() == {}
+            assert service.hub.open_streams == 1, "the snapshot is not waited for"
+        finally:
+            release.set()
+
+
+def test_event_stream__of_an_unusable_owner_does_not_wait_for_its_client(
+    service: StreamService,
+) -> None:
+    """A client that does not read keeps no stream open."""
+    texts = "x" * 20_000_000
+    service.thing_store.snapshots = [EventSnapshot(event="progress", id="1", data=texts)]
+    with service.client.stream("GET", f"{THINGS}/run-1/events"):
+        assert service.hub.open_streams == 1
+
+        service.owners.unusable = {"anybody"}
+
+        eventually(lambda: service.hub.open_streams == 0)
+
+
 def test_event_hub__closes_streams_while_requests_occupy_every_thread() -> None:
     owners, release = ToyOwners(), threading.Event()
     owners.unusable = {"revoked"}
@@ -168,7 +206,7 @@ def test_event_hub__closes_streams_while_requests_occupy_every_thread() -> None:
                 with anyio.move_on_after(LIVENESS_S):
                     await subscription.wakeup.wait()
                 release.set()
-                assert subscription.is_revoked
+                assert subscription.revoked.is_set()
 
     anyio.run(wait_for_end)
 

@@ -43,6 +43,7 @@ def test_readiness__is_independent_of_busy_connections_and_threads(database_url:
             assert all(busy.acquire(timeout=LIVENESS_S) for _ in range(size))
             assert client.get("/healthz").status_code == 200
             assert client.get("/readyz").status_code == 200
+            assert "mosaico_database_up 1.0" in client.get("/metrics").text
         finally:
             release.set()
         assert [request.result().status_code for request in requests] == [200] * size

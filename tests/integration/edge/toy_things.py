@@ -2,6 +2,7 @@
 
 import threading
 from base64 import b64encode
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
@@ -41,14 +42,16 @@ class Thing(WireModel):
 
 
 class ThingStore:
-    """What was stored, and how often a snapshot was taken."""
+    """What was stored, and how often a snapshot was taken. `before_snapshot` runs first."""
 
     def __init__(self) -> None:
+        self.before_snapshot: Callable[[], object] = lambda: None
         self.things: list[Thing] = []
         self.snapshots: list[EventSnapshot | None] = []
         self.taken = 0
 
     def snapshot(self) -> EventSnapshot | None:
+        self.before_snapshot()
         self.taken += 1
         if self.snapshots:
             return self.snapshots.pop(0) if len(self.snapshots) > 1 else self.snapshots[0]
