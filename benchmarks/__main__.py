@@ -1,7 +1,7 @@
 """`make bench`: measures every performance goal of the project on this machine.
 
-`python -m benchmarks storage formula` measures only these groups. `collection` and `large` take long
-and run only if they are named; `python -m benchmarks large start` measures one part of `large`.
+`python -m benchmarks storage formula` measures only these groups. `collection`, `takeover-busy` and
+`large` take long and run only if they are named; `python -m benchmarks large start` measures one part of `large`.
 """
 
 import sys
@@ -51,7 +51,10 @@ GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "pages": pages.measure,
     "load": load.measure,
 }
-ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {"collection": collection.measure}
+ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {
+    "collection": collection.measure,
+    "takeover-busy": takeover.measure_busy,
+}
 
 
 def main(names: list[str]) -> None:

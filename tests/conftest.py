@@ -3,10 +3,13 @@
 import gc
 import os
 import sys
+from contextlib import ExitStack
 
 import pytest
 from _pytest.nodeid import NodeId
 from hypothesis import HealthCheck, settings
+
+from tests.support.busy_loops import busy_loops
 
 # A hundred processes of the service start during the tests: what the first one compiles, tests
 # included, the others only read.
@@ -25,8 +28,19 @@ settings.register_profile("prove", parent=settings.get_profile("tests"), max_exa
 settings.load_profile("tests")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--busy-loops", type=int, default=0, help="keep the machine busy with N endless loops"
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Load the fixtures, and with them the service, unless this process only hands out tests."""
+    is_first_process = not hasattr(config, "workerinput")
+    if is_first_process and (count := config.getoption("busy_loops")):
+        load = ExitStack()
+        load.enter_context(busy_loops(count))
+        config.add_cleanup(load.close)
     if config.getoption("dist", "no") == "no":
         config.pluginmanager.import_plugin("tests.support.fixtures")
 
