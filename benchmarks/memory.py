@@ -143,10 +143,12 @@ def free_port() -> int:
 
 def _wait(process: "subprocess.Popen[str]") -> None:
     assert process.stderr is not None
+    lines = list[str]()
     for line in process.stderr:
         if line.startswith("MOSAICO runs at"):
             return
-    raise RuntimeError("the service did not start")
+        lines.append(line)
+    raise RuntimeError(f"the service did not start:\n{''.join(lines)}")
 
 
 def _reachable() -> str | None:

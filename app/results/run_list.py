@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from sqlalchemy import ColumnElement, func, literal, or_, select, tuple_
+from sqlalchemy import ColumnElement, Select, func, literal, or_, select, true, tuple_
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
@@ -24,25 +24,32 @@ from app.core.keyset import (
 from app.results.models import COMPLETED_KEY, TRACES_KEY, VERDICT_KEY, BenchmarkRun
 from app.results.queries import RUN_COLUMNS
 
+_Row = TypeVar("_Row", bound=tuple[Any, ...])
 _RUNS: Final = BenchmarkRun.__table__.c
+_AGENTS: Final = Agent.__table__.c
+_BENCHMARKS: Final = Benchmark.__table__.c
 
 _BENCHMARK_NAME: Final = func.coalesce(
     func.nullif(func.trim(func.jsonb_extract_path_text(Benchmark.metadata_, "name")), ""),
     Benchmark.id,
 )
-# Names are sorted as a reader does, without regard to case. A run is never without its agent and benchmark.
-_AGENT_ORDER: Final = (
-    select(func.lower(Agent.name)).where(Agent.id == _RUNS.agent_id).scalar_subquery()
-)
-_BENCHMARK_ORDER: Final = (
-    select(func.lower(_BENCHMARK_NAME)).where(Benchmark.id == _RUNS.benchmark_id).scalar_subquery()
-)
-# Each but the names has an index with `seq`, so that a page is read without sorting every run.
-SORT_KEYS: Final[Mapping[str, ColumnElement[Any]]] = {
+
+
+class NameOrder(NamedTuple):
+    """The order of runs by the name of their agent or benchmark: `run_column` refers to `owner_id`."""
+
+    name: ColumnElement[str]
+    owner_id: ColumnElement[str]
+    run_column: ColumnElement[str]
+
+
+# Each has an index with `seq`, so that a page is read without sorting every run. A run is never without
+# its agent and benchmark. Names are sorted as a reader does, without regard to case.
+SORT_KEYS: Final[Mapping[str, ColumnElement[Any] | NameOrder]] = {
     "created": _RUNS.seq,
     "completed": COMPLETED_KEY,
-    "benchmark": _BENCHMARK_ORDER,
-    "agent": _AGENT_ORDER,
+    "benchmark": NameOrder(func.lower(_BENCHMARK_NAME), _BENCHMARKS.id, _RUNS.benchmark_id),
+    "agent": NameOrder(func.lower(_AGENTS.name), _AGENTS.id, _RUNS.agent_id),
     "status": _RUNS.status,
     "verdict": VERDICT_KEY,
     "traces": TRACES_KEY,
@@ -94,20 +101,14 @@ class RunListFilter:
         )
         conditions += match_period(_RUNS.created_at, self.since, self.until)
         if self.text:
-            searched = (
-                BenchmarkRun.id,
-                BenchmarkRun.run_name,
-                BenchmarkRun.benchmark_id,
-                BenchmarkRun.agent_id,
-                BenchmarkRun.error_message,
-            )
-            agents = select(Agent.id).where(*match_text(self.text, Agent.name))
-            benchmarks = select(Benchmark.id).where(*match_text(self.text, _BENCHMARK_NAME))
+            # The few agents and benchmarks are searched instead of their IDs in each of many runs.
+            agents = match_text(self.text, _AGENTS.id, _AGENTS.name)
+            benchmarks = match_text(self.text, _BENCHMARKS.id, _BENCHMARK_NAME)
             conditions.append(
                 or_(
-                    *match_text(self.text, *searched),
-                    BenchmarkRun.agent_id.in_(agents),
-                    BenchmarkRun.benchmark_id.in_(benchmarks),
+                    _RUNS.agent_id.in_(select(_AGENTS.id).where(*agents)),
+                    _RUNS.benchmark_id.in_(select(_BENCHMARKS.id).where(*benchmarks)),
+                    *match_text(self.text, _RUNS.id, _RUNS.run_name, _RUNS.error_message),
                 )
             )
         return conditions
@@ -120,25 +121,72 @@ def search_runs(
 
     Raises: `BadCursor` when the cursor is of another order.
     """
-    key, descending = SORT_KEYS[sort.removeprefix("-")], sort.startswith("-")
-    # The order of creation is that of `seq` alone, with the cursors of `queries.list_runs`.
-    keys = (_RUNS.seq,) if key is _RUNS.seq else (key, _RUNS.seq)
-    statement = RUN_COLUMNS.add_columns(key.label("sort_key")).where(*run_filter.conditions())
-    if query.cursor is not None:
-        values = _cursor_values(query.cursor, keys)
-        after = tuple_(
-            *(literal(value, column.type) for value, column in zip(values, keys, strict=True))
-        )
-        statement = statement.where(tuple_(*keys) < after if descending else tuple_(*keys) > after)
-    order = [column.desc() if descending else column.asc() for column in keys]
-    page_query = statement.order_by(*order).limit(query.limit + 1)
+    order, descending = SORT_KEYS[sort.removeprefix("-")], sort.startswith("-")
+    if isinstance(order, NameOrder):
+        keys = _keys_by_name(order, run_filter, query, descending=descending).subquery()
+    else:
+        keys = _keys_by_column(order, run_filter, query, descending=descending).subquery()
+    statement = RUN_COLUMNS.add_columns(keys.c.sort_key).join(keys, keys.c.run_seq == _RUNS.seq)
+    page_query = _sorted(statement, keys.c.sort_key, keys.c.run_seq, descending=descending)
     rows: list[Mapping[str, Any]] = [dict(row) for row in session.execute(page_query).mappings()]
     page = rows[: query.limit]
     last = page[-1] if len(rows) > query.limit else None
     cursor = None
     if last is not None:
-        cursor = encode_cursor([last["sort_key"], last["seq"]][-len(keys) :])
+        # In the order of creation the plain list has the same cursor.
+        position = [last["seq"]] if order is _RUNS.seq else [last["sort_key"], last["seq"]]
+        cursor = encode_cursor(position)
     return PageRows(page, cursor)
+
+
+def _keys_by_column(
+    key: ColumnElement[Any], run_filter: RunListFilter, query: PageQuery, *, descending: bool
+) -> Select[tuple[Any, int]]:
+    """The `sort_key` and the `run_seq` of the runs of a page."""
+    statement = select(key.label("sort_key"), _RUNS.seq.label("run_seq"))
+    after = _after_cursor(key, query.cursor, descending=descending)
+    statement = statement.where(*run_filter.conditions(), *after)
+    return _sorted(statement, key, _RUNS.seq, descending=descending).limit(query.limit + 1)
+
+
+def _keys_by_name(
+    order: NameOrder, run_filter: RunListFilter, query: PageQuery, *, descending: bool
+) -> Select[tuple[Any, int]]:
+    """The same by name: the first runs of each agent or benchmark, and of those the first ones.
+
+    Each of these short lists comes from an index. To sort the runs themselves would read all of them.
+    """
+    after = _after_cursor(order.name, query.cursor, descending=descending)
+    runs = select(_RUNS.seq).where(
+        order.run_column == order.owner_id, *run_filter.conditions(), *after
+    )
+    runs_of_owner = (
+        _sorted(runs, _RUNS.seq, descending=descending)
+        .limit(query.limit + 1)
+        .correlate(order.owner_id.table)
+        .lateral()
+    )
+    statement = select(order.name.label("sort_key"), runs_of_owner.c.seq.label("run_seq")).join(
+        runs_of_owner, true()
+    )
+    keys = (order.name, runs_of_owner.c.seq)
+    return _sorted(statement, *keys, descending=descending).limit(query.limit + 1)
+
+
+def _sorted(statement: Select[_Row], *keys: ColumnElement[Any], descending: bool) -> Select[_Row]:
+    return statement.order_by(*(key.desc() if descending else key.asc() for key in keys))
+
+
+def _after_cursor(
+    key: ColumnElement[Any], cursor: str | None, *, descending: bool
+) -> list[ColumnElement[bool]]:
+    """The condition for the rows after a cursor; none without a cursor."""
+    if cursor is None:
+        return []
+    columns = [_RUNS.seq] if key is _RUNS.seq else [key, _RUNS.seq]
+    values = zip(_cursor_values(cursor, columns), columns, strict=True)
+    last = tuple_(*(literal(value, column.type) for value, column in values))
+    return [tuple_(*columns) < last if descending else tuple_(*columns) > last]
 
 
 def count_runs(session: Session, run_filter: RunListFilter) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session
 
@@ -143,22 +143,23 @@ def lock_fire(session: Session, seq: int) -> LockedFire | None:
 
     Locks:   the schedule; every writer of a fire takes this lock first.
     """
-    fire = session.get(ScheduleFire, seq)
-    if fire is None:
-        return None
-    lock = select(ScheduleConfig).where(ScheduleConfig.id == fire.schedule_id).with_for_update()
-    schedule = session.scalars(lock).one_or_none()
-    if schedule is None:
-        return None
-    # The fire was read before the lock: another worker may have changed it since.
-    session.refresh(fire)
-    return LockedFire(fire, schedule)
+    return _lock(session, ScheduleFire.seq == seq)
 
 
 def lock_fire_of_run(session: Session, run_id: str) -> LockedFire | None:
     """The fire that started a run; None if its schedule was deleted. Locks like `lock_fire`."""
-    seq = session.scalar(select(ScheduleFire.seq).where(ScheduleFire.run_id == run_id))
-    return None if seq is None else lock_fire(session, seq)
+    return _lock(session, ScheduleFire.run_id == run_id)
+
+
+def _lock(session: Session, is_fire: ColumnElement[bool]) -> LockedFire | None:
+    schedule_id = select(ScheduleFire.schedule_id).where(is_fire).scalar_subquery()
+    lock = select(ScheduleConfig).where(ScheduleConfig.id == schedule_id).with_for_update()
+    schedule = session.scalars(lock).one_or_none()
+    # Read after the lock: another worker may have changed the fire meanwhile, and this session may have
+    # read it before.
+    statement = select(ScheduleFire).where(is_fire).execution_options(populate_existing=True)
+    fire = session.scalars(statement).one_or_none() if schedule else None
+    return LockedFire(fire, schedule) if fire and schedule else None
 
 
 def list_active_runs(session: Session, schedule_id: str) -> list[str]:

@@ -93,10 +93,9 @@ def test_overview__passes_over_runs_that_have_not_ended(long_history: Database) 
 
 
 # Names are sorted as a reader does: that reads the names of all runs.
-INDEXED = SORT_KEYS.keys() - {"agent", "benchmark"}
 
 
-@pytest.mark.parametrize("sort", sorted([*INDEXED, *(f"-{name}" for name in INDEXED)]))
+@pytest.mark.parametrize("sort", sorted([*SORT_KEYS, *(f"-{name}" for name in SORT_KEYS)]))
 def test_run_list__reads_one_page_in_any_order(long_history: Database, sort: str) -> None:
     with long_history.read() as session:
         before = _rows_read(session, "benchmark_runs")
@@ -108,7 +107,8 @@ def test_run_list__reads_one_page_in_any_order(long_history: Database, sort: str
 
     ids = [run["id"] for run in (*page.rows, *following.rows)]
     assert len(set(ids)) == 20
-    assert rows <= 5 * PAGE.limit
+    # By name a page of each benchmark is read.
+    assert rows <= 5 * PAGE.limit * BENCHMARKS
 
 
 @pytest.mark.parametrize("until", [None, NOW])
