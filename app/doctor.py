@@ -197,7 +197,7 @@ def check_keys(res: Resources) -> str:
             "no valid API key has the role admin",
             "set MOSAICO_ADMIN_KEY to a new key of at least 24 characters and start the service",
         )
-    return f"{len(roles)} valid API keys, {roles.count('admin')} of them admin; secrets decrypt"
+    return f"valid API keys: {len(roles)}, of them admin: {roles.count('admin')}; secrets decrypt"
 
 
 def check_clock(res: Resources, max_difference: timedelta = MAX_CLOCK_DIFFERENCE) -> str:

@@ -150,8 +150,8 @@ def _print_items(comparison: JSON) -> None:
     if constant and (constant["alwaysPass"] or constant["alwaysFail"]):
         print_result("")
         print_result(
-            f"{constant['alwaysPass']} items pass and {constant['alwaysFail']} items fail in each of"
-            f" {constant['runs']} runs: these items distinguish no runs."
+            f"Items with the same outcome in each of {constant['runs']} runs distinguish no runs:"
+            f" {constant['alwaysPass']} always pass, {constant['alwaysFail']} always fail."
         )
 
 

@@ -53,7 +53,7 @@ def export_rows(
     """Write rows with these columns; a value that a row does not have is empty.
 
     Lists and objects are texts in CSV and Parquet, see `_flatten`. Raises: `WrongUsage` for Parquet on standard
-    output, `MissingPyarrow`, `UnwritableOutput`.
+    output and for an ending that names no format, `MissingPyarrow`, `UnwritableOutput`.
     """
     row_format = requested_format or _format_of(file)
     if row_format is ExportFormat.PARQUET:
@@ -70,7 +70,15 @@ def export_rows(
 
 def _format_of(file: Path) -> ExportFormat:
     ending = file.suffix.lower().removeprefix(".")
-    return ExportFormat(ending) if ending in list(ExportFormat) else ExportFormat.CSV
+    if not ending:
+        return ExportFormat.CSV
+    # CSV under the name of a spreadsheet would not open in it.
+    if ending not in list(ExportFormat):
+        raise WrongUsage(
+            f"{file}: .{ending} is no format of rows",
+            hint=f"end it with {', '.join(f'.{name}' for name in ExportFormat)}, or add --format csv",
+        )
+    return ExportFormat(ending)
 
 
 def _write_stream(file: Path, write: Callable[[IO[str]], None]) -> None:

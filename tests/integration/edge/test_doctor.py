@@ -136,7 +136,7 @@ def test_check_keys__need_an_admin(service_resources: Resources) -> None:
 
 
 def test_check_keys__are_counted(service: Service) -> None:
-    assert doctor.check_keys(service.resources).startswith("1 valid API keys, 1 of them admin")
+    assert doctor.check_keys(service.resources).startswith("valid API keys: 1, of them admin: 1")
 
 
 def test_check_clock__compares_with_the_database(service_resources: Resources) -> None:
