@@ -30,7 +30,7 @@ RETRY_DELAY_FACTOR = 4
 # `attempts` together identify the lease: each rescue increases `attempts`.
 _LOCK_LEASE = text(
     """
-    SELECT id FROM procrastinate_jobs
+    SELECT task_name FROM procrastinate_jobs
     WHERE id = :job_id AND status = 'doing' AND worker_id = :job_worker_id AND attempts = :job_attempts
     FOR UPDATE
     """
@@ -200,14 +200,19 @@ def decide_outcome(error: Exception, retries: int, handler: JobHandler) -> JobOu
 def record_outcome(
     session: Session, lease: JobLease, outcome: JobOutcome, handlers: JobHandlers
 ) -> bool:
-    """Write the outcome of a job.
+    """Write the outcome of a job; the job is released if it has become the next step already.
 
     Returns False, and writes nothing, when the worker has lost the lease.
     Locks:   the row of the job, so that no rescue takes place between check and write.
     """
     # Not an error: the new holder does the same work, and its outcome counts.
-    if session.scalar(_LOCK_LEASE, lease.token._asdict()) is None:
+    name = session.scalar(_LOCK_LEASE, lease.token._asdict())
+    if name is None:
         return False
+    if name != lease.name:
+        # The reply to the COMMIT that started the next step was lost: the outcome of this one counts no
+        # more.
+        outcome = JobReleased()
     match outcome:
         case JobSucceeded():
             session.execute(_FINISH_JOB, {"id": lease.id, "status": "succeeded"})

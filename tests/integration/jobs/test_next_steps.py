@@ -14,7 +14,7 @@ from app.jobs import job_runner
 from app.jobs.deaths import WorkerDeath, write_deaths
 from app.jobs.handlers import MAX_ATTEMPTS, JobContext, JobHandlers
 from app.jobs.job_runner import Worker
-from app.jobs.outcomes import JobLease, NextStep
+from app.jobs.outcomes import JobFailed, JobLease, JobOutcome, JobRetry, NextStep, record_outcome
 from app.jobs.process_pool import ProcessPool
 from app.jobs.queries import has_waiting_short_job
 from app.jobs.queue import DEATHS, RESCUES, enqueue, split_arguments
@@ -151,6 +151,28 @@ def test_next_step__rolled_back_one_may_be_started_again(service_resources: Reso
         step.start(session, "toys.wrap", toy="boat")
 
     assert started_name(step) == "toys.wrap"
+
+
+@pytest.mark.parametrize(
+    "outcome", [JobFailed(code="DATABASE", message="away"), JobRetry(delay_s=60)]
+)
+def test_next_step__lost_reply_to_the_commit_leaves_the_next_step_in_the_queue(
+    service_resources: Resources, outcome: JobOutcome
+) -> None:
+    """The worker takes the step for failed, because it does not know that it was committed."""
+    handlers = JobHandlers()
+    handlers.register("toys.saw", on_failure="toys.on_failure")(lambda _: None)
+    with service_resources.db.begin() as session:
+        lease = lease_job(session)
+        next_step(lease).start(session, "toys.paint", toy="boat")
+
+    with service_resources.db.begin() as session:
+        assert record_outcome(session, lease, outcome, handlers)
+
+    query = (
+        "SELECT task_name, status::text, attempts, scheduled_at <= now() FROM procrastinate_jobs"
+    )
+    assert DatabaseReader(service_resources.db.url).all(query) == [("toys.paint", "todo", 0, True)]
 
 
 def started_name(step: NextStep) -> str | None:
