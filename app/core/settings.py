@@ -41,7 +41,7 @@ class Settings(BaseSettings):
             ge=1,
             le=64,
             description="API processes of `mosaico serve`. They share the port, and forty connections"
-            " to the database.",
+            " to the database (at least ten each).",
         ),
     ] = 1
     database_url: Annotated[
