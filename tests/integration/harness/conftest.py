@@ -1,0 +1,24 @@
+"""Where commands of `ot-bench` run, and the model that they ask."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.mcp_commands import answers
+from tests.support.model_server import ModelServer, model_server
+
+
+@pytest.fixture
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder without files, and a user without configuration and keys."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
+    for name in ("OPENROUTER_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OT_BENCH_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def model() -> Iterator[ModelServer]:
+    with model_server(answers) as server:
+        yield server
