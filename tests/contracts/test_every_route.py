@@ -31,6 +31,7 @@ from app.triggers.signatures import verify_langfuse_signature, verify_standard_s
 from tests.support.call_graph import raised_errors
 from tests.support.http import serving
 
+pytestmark = pytest.mark.xdist_group("routes")
 CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
 APP = create_app(
     Resources(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app.comparison import stored_run_comparison
 from app.core.db import Database
 from app.core.encryption import SecretBox
 from app.core.http.network_policy import PRIVATE_SERVERS
@@ -18,7 +19,7 @@ from app.plugins import load_plugins
 from app.postgres.server import RunningPostgres
 from tests.support.postgres import cluster, drop_database, make_migrated_database, server_below
 from tests.support.recycling import Databases
-from tests.support.service import Service, running_service
+from tests.support.service import Service, SharedProcessPool, running_service
 
 
 @pytest.fixture(scope="session")
@@ -108,8 +109,16 @@ def service_resources(migrated_database: Database, tmp_path: Path, plugins: None
 
 @pytest.fixture(scope="session")
 def metric_pool() -> Iterator[ProcessPool]:
+    """A process that computes: metrics for the jobs, and comparisons for the API.
+
+    The API starts a process for each comparison; a new one takes a second of processor time.
+    """
     pool = ProcessPool(1, warm_up=load_metrics)
-    yield pool
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            stored_run_comparison, "ProcessPool", lambda *_, **__: SharedProcessPool(pool)
+        )
+        yield pool
     pool.close()
 
 

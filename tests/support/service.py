@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,6 +145,19 @@ class Service:
         assert response.is_success, f"{response.status_code}: {response.text}"
         document: JSON = response.json()
         return document
+
+
+@dataclass(frozen=True, slots=True)
+class SharedProcessPool:
+    """A pool that somebody else closes."""
+
+    pool: ProcessPool
+
+    def run(self, function: Callable[..., Any], *arguments: Any, timeout_s: float) -> Any:
+        return self.pool.run(function, *arguments, timeout_s=timeout_s)
+
+    def close(self) -> None:
+        """Keep the process for the next comparison."""
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from app.harness.mcp.evaluator_registry import load_evaluators
 from tests.support.mcp_commands import answers
 from tests.support.model_server import ModelServer, model_server
 
@@ -22,3 +23,8 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def model() -> Iterator[ModelServer]:
     with model_server(answers) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def loaded_evaluators() -> None:
+    load_evaluators()

@@ -1,6 +1,5 @@
 """The Langfuse source reads an experiment of API v4 as traces."""
 
-import math
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,6 +19,9 @@ from tests.integration.langfuse.collection import (
 from tests.support.langfuse import FakeLangfuse, ScorePlan
 from tests.support.langfuse.faults import ModifiedResponse, RespondsWith
 
+TONE = ScorePlan(name="Tone", value=0.5)
+
+
 ODD_NAMES = [
     "plain",
     "with, commas, in it",
@@ -34,7 +36,6 @@ ODD_NAMES = [
 ]
 LATE = ScorePlan(name="Late", value=0.75, after=timedelta(days=3))
 CHILD = ScorePlan(name="Child", value=0.25, on="call")
-TONE = ScorePlan(name="Tone", value=0.5)
 
 
 def test_source__row_becomes_a_complete_trace(langfuse: FakeLangfuse) -> None:
@@ -261,17 +262,6 @@ def test_source__ignores_unknown_fields_and_wrong_types(langfuse: FakeLangfuse) 
     assert trace.cost_usd == 0.002
 
 
-def test_source__short_pages_are_not_the_end(langfuse: FakeLangfuse) -> None:
-    langfuse.experiment(items=250)
-    langfuse.set_short_pages(37)
-    assert len({trace.trace_id for trace in collect_all(langfuse).traces}) == 250
-
-
-def test_source__rows_ingested_twice_give_one_trace(langfuse: FakeLangfuse) -> None:
-    langfuse.experiment(items=150, repeated=2)
-    assert len({trace.trace_id for trace in collect_all(langfuse).traces}) == 150
-
-
 def test_source__two_rows_of_a_trace_have_separate_calls(langfuse: FakeLangfuse) -> None:
     """The first trace of each ID, which is the stored one."""
 
@@ -285,125 +275,6 @@ def test_source__two_rows_of_a_trace_have_separate_calls(langfuse: FakeLangfuse)
     assert first.trace_id == second.trace_id
     # Two calls of 101 input tokens: those of item 1.
     assert (first.input_tokens, first.cost_usd) == (202, 0.002)
-
-
-@pytest.mark.parametrize("items", [1, 99, 100, 101, 1_000])
-@pytest.mark.parametrize("late", [False, True])
-def test_source__number_of_requests_is_as_documented(
-    langfuse: FakeLangfuse, items: int, late: bool
-) -> None:
-    langfuse.experiment(items=items, calls_per_item=2, scores=[TONE])
-    assert len(collect_all(langfuse, late_scores=late).traces) == items
-    pages = math.ceil(items / 100)
-    # One look for an earlier run of the name.
-    allowed = pages + math.ceil(2 * items / 1000) + 4 + 1 + (pages if late else 0)
-    assert len(langfuse.requests) <= allowed
-
-
-def test_source__large_run_is_read_in_time_windows_in_order(langfuse: FakeLangfuse) -> None:
-    langfuse.experiment(items=3_000, calls_per_item=1, nested=True, judged=True)
-    collection = collect_all(langfuse)
-    assert [trace.trace_id for trace in collection.traces] == [
-        f"00000001{number:024x}" for number in reversed(range(3_000))
-    ]
-    assert {trace.cost_usd for trace in collection.traces} == {0.001}
-    starts = {
-        (request.path, request.parameters.get("fromStartTime")) for request in langfuse.requests
-    }
-    assert len(langfuse.requests) <= 30 + 3 + 4 + len(starts)
-    assert langfuse.max_in_flight <= 8
-
-
-@pytest.mark.parametrize("items", [250, 2_000])
-def test_source__resumes_after_any_page_without_repeating_it(
-    langfuse: FakeLangfuse, items: int
-) -> None:
-    langfuse.experiment(items=items, judged=True, scores=[TONE])
-    pages = collect_all(langfuse).pages
-    for index in (1, len(pages) // 2, len(pages) - 1):
-        langfuse.clear_requests()
-        again = collect_all(langfuse, pages[index - 1].cursor)
-        assert again.traces == [trace for page in pages[index:] for trace in page.traces]
-        assert not {"/projects", "/experiments"} & set(langfuse.request_paths())
-        rows = langfuse.requests_for("/experiment-items")
-        assert len(rows) <= len(pages) - index + 2
-
-
-def test_source__recent_run_is_polled_until_stable(langfuse: FakeLangfuse) -> None:
-    run = langfuse.experiment(items=30, visible=[10, 20, 30, 30, 30, 30, 30])
-    just_ended = run.ends + timedelta(seconds=5)
-    collection = collect_all(langfuse, now=just_ended)
-    assert len(collection.traces) == 30
-    assert {page.total for page in collection.pages} == {30}
-    # 10, 20 and three times 30 items: one request for each look.
-    assert len(langfuse.requests_for("/experiments")) == 5
-
-
-def test_source__run_that_lacks_items_of_its_dataset_is_waited_for(langfuse: FakeLangfuse) -> None:
-    langfuse.dataset("support", items=8)
-    run = langfuse.experiment(items=8, visible=[*[2] * 12, *[5] * 12, 8])
-    collection = collect_all(langfuse, now=run.started + timedelta(seconds=10))
-    assert len(collection.traces) == 8
-    assert {page.dataset_items for page in collection.pages} == {8}
-
-
-def test_source__run_that_lacks_items_has_settled_after_a_quiet_time(
-    langfuse: FakeLangfuse,
-) -> None:
-    langfuse.dataset("support", items=60)
-    run = langfuse.experiment(items=40)
-    # 40 items in intervals of five seconds: a minute without a new item is long.
-    collection = collect_all(langfuse, now=run.ends + timedelta(seconds=61))
-    assert len(collection.traces) == 40
-    assert len(langfuse.requests_for("/experiments")) == 3
-
-
-def test_source__old_run_is_looked_up_once(langfuse: FakeLangfuse) -> None:
-    langfuse.experiment(items=30)
-    collect_all(langfuse)
-    assert len(langfuse.requests_for("/experiments")) == 1
-
-
-def test_source__waits_for_rows_that_lag_behind_the_count(langfuse: FakeLangfuse) -> None:
-    run = langfuse.experiment(items=30)
-
-    def hide(answer: dict[str, Any]) -> None:
-        del answer["data"][:10]
-
-    langfuse.inject(ModifiedResponse(change=hide), path="/experiment-items", on={1, 2})
-    collection = collect_all(langfuse, now=run.ends + timedelta(seconds=5))
-    assert len({trace.trace_id for trace in collection.traces}) == 30
-    assert len(langfuse.requests_for("/experiment-items")) == 3
-
-
-def test_source__repeated_rows_do_not_count_as_missing_rows(
-    langfuse: FakeLangfuse,
-) -> None:
-    run = langfuse.experiment(items=60, repeated=2)
-
-    def hide(answer: dict[str, Any]) -> None:
-        late = {f"dataset-1-{number}" for number in range(50, 60)}
-        answer["data"] = [row for row in answer["data"] if row["experimentItemId"] not in late]
-
-    langfuse.inject(ModifiedResponse(change=hide), path="/experiment-items", on={1, 2})
-    collection = collect_all(langfuse, now=run.ends + timedelta(seconds=5))
-    # 100 rows are 50 of the 60 reported traces; the next pass reads all.
-    assert len({trace.trace_id for trace in collection.traces}) == 60
-
-
-def test_source__rows_that_never_appear_are_missing(
-    langfuse: FakeLangfuse, caplog: pytest.LogCaptureFixture
-) -> None:
-    langfuse.experiment(items=30)
-
-    def hide(answer: dict[str, Any]) -> None:
-        del answer["data"][:10]
-
-    langfuse.inject(ModifiedResponse(change=hide), path="/experiment-items", on={2})
-    collection = collect_all(langfuse)
-    assert len(collection.traces) == 20
-    assert {page.total for page in collection.pages} == {30}
-    assert "the others are missing" in caplog.text
 
 
 def test_source__experiment_without_rows_raises(langfuse: FakeLangfuse) -> None:

@@ -9,24 +9,11 @@ import pytest
 from sqlalchemy import text
 
 from tests.support.langfuse import FakeLangfuse, ScorePlan
-from tests.support.langfuse.faults import ALWAYS, ModifiedResponse, RateLimited, RespondsWith
-from tests.support.service import JSON, Service, pair
+from tests.support.langfuse.faults import ALWAYS, ModifiedResponse, RateLimited
+from tests.support.langfuse.source_benchmarks import agent, benchmark, refused_at
+from tests.support.service import JSON, Service
 
 ROWS = "/experiment-items"
-
-
-def agent(service: Service, langfuse: FakeLangfuse, **fields: Any) -> JSON:
-    fields_of_query = {
-        "langfuseUrl": langfuse.url,
-        "langfusePublicKey": langfuse.public_key,
-        "langfuseSecretKey": langfuse.secret_key,
-        **fields,
-    }
-    return service.create_agent(**fields_of_query)
-
-
-def benchmark(service: Service) -> None:
-    service.create_benchmark(source="langfuse", metrics=["ACCURACY"])
 
 
 def value(service: Service, query: str) -> Any:
@@ -279,96 +266,6 @@ def _until_refused(langfuse: FakeLangfuse) -> None:
     while not any(request.status == 429 for request in langfuse.requests):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-def test_check__reports_api_version_and_project(service: Service, langfuse: FakeLangfuse) -> None:
-    agent(service, langfuse)
-    assert service.post("/agents/agent-001/check") == {
-        "ok": True,
-        "langfuseUrl": langfuse.url,
-        "api": "v4",
-        "version": "4.16.0",
-        "project": "Support agent",
-        "errorCode": None,
-        "detail": None,
-    }
-
-
-def test_check__detects_a_v3_server(service: Service, langfuse_v3: FakeLangfuse) -> None:
-    agent(service, langfuse_v3)
-    check = service.post("/agents/agent-001/check")
-    assert (check["ok"], check["api"], check["version"]) == (True, "v3", "3.140.0")
-
-
-@pytest.mark.parametrize(
-    ("fields", "code", "expected_detail"),
-    [
-        ({"langfuseSecretKey": "wrong"}, "LANGFUSE_AUTH", "belong together"),
-        ({"langfuseSecretKey": None}, "LANGFUSE_AUTH", "no secret key"),
-        ({"langfusePublicKey": None}, "LANGFUSE_AUTH", "no public key"),
-        ({"langfuseUrl": "http://127.0.0.1:1"}, "LANGFUSE_UNAVAILABLE", "langfuseUrl"),
-        ({"langfuseUrl": "http://169.254.169.254"}, "REFUSED_ADDRESS", "another server"),
-    ],
-)
-def test_check__reports_the_error(
-    service: Service, langfuse: FakeLangfuse, fields: JSON, code: str, expected_detail: str
-) -> None:
-    agent(service, langfuse, **fields)
-    check = service.post("/agents/agent-001/check")
-    assert (check["ok"], check["errorCode"], check["project"]) == (False, code, None)
-    assert expected_detail in check["detail"]
-    assert langfuse.secret_key not in str(check)
-
-
-def test_check__unknown_agent_is_404(service: Service) -> None:
-    service.expect_problem(404, "POST", "/agents/absent/check")
-
-
-def refused_at(service: Service) -> str | None:
-    refused_at: str | None = service.get("/agents/agent-001")["credentialsRefusedAt"]
-    return refused_at
-
-
-def test_credentials_refused_at__set_when_keys_are_rejected(
-    service: Service, langfuse: FakeLangfuse
-) -> None:
-    langfuse.experiment(items=3)
-    agent(service, langfuse, langfuseSecretKey="wrong")
-    benchmark(service)
-    assert refused_at(service) is None
-    service.complete_run()
-    first = refused_at(service)
-    assert first is not None
-    service.complete_run()
-    assert refused_at(service) == first
-    service.patch("/agents/agent-001", {"name": "Pelican 2", "langfuseUrl": langfuse.url})
-    assert refused_at(service) == first
-    service.patch("/agents/agent-001", {"langfuseSecretKey": langfuse.secret_key})
-    assert refused_at(service) is None
-
-
-def test_credentials_refused_at__reset_by_success(service: Service, langfuse: FakeLangfuse) -> None:
-    langfuse.experiment(items=3)
-    agent(service, langfuse)
-    benchmark(service)
-    for by_check in (True, False):
-        langfuse.inject(RespondsWith(status=401, content={"message": "no"}), on=ALWAYS)
-        assert service.post("/agents/agent-001/check")["errorCode"] == "LANGFUSE_AUTH"
-        assert refused_at(service) is not None
-        langfuse.clear_faults()
-        _ = service.post("/agents/agent-001/check") if by_check else service.complete_run()
-        assert refused_at(service) is None
-
-
-def test_credentials_refused_at__unchanged_by_a_run_without_requests(
-    service: Service, langfuse: FakeLangfuse
-) -> None:
-    agent(service, langfuse, langfuseSecretKey="wrong")
-    service.post("/agents/agent-001/check")
-    service.upload([pair(1)])
-    service.create_benchmark(source="local", metrics=["ACCURACY"])
-    assert service.complete_run()["status"] == "COMPLETED"
-    assert refused_at(service) is not None
 
 
 def test_run__changed_keys_are_used_for_the_rest(service: Service, langfuse: FakeLangfuse) -> None:

@@ -16,6 +16,7 @@ from tests.contracts.test_every_route import APP
 from tests.support.cached_tools import npm_programs, python_programs
 from tests.support.service import Service, working
 
+pytestmark = pytest.mark.xdist_group("openapi")
 TOOLS = Path(__file__).parents[2] / "support" / "openapi_tools"
 TOOL_S = 300
 
@@ -158,6 +159,8 @@ def test_python_client__sends_the_requests_of_the_readme(
         assert run_tool(script, tmp_path, **client_variables(service)).split() == ["0.625"]
 
 
+# In `make test` the client in Python sends the same requests.
+@pytest.mark.prove
 def test_typescript_client__sends_the_requests_of_the_readme(
     service: Service, description: Path, tmp_path: Path
 ) -> None:

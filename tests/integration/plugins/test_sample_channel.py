@@ -12,6 +12,7 @@ from app.notifications.service import publish
 from app.notifications.types import DeliveryTarget, NotificationMessage
 from tests.support.service import JSON, Service
 
+pytestmark = pytest.mark.xdist_group("sample plugins")
 MESSAGE = NotificationMessage(topic="test.told", title="The pelican has landed")
 
 

@@ -10,6 +10,8 @@ from app.core.registry import LoadedPlugin
 from app.harness.bash.check_registry import CHECKS
 from app.harness.bash.cli import cli
 
+pytestmark = pytest.mark.xdist_group("sample plugins")
+
 
 def bashkit_eval(command: str, folder: Path, check: str) -> str:
     """The output of the command for one task that runs `echo 1234`."""

@@ -14,6 +14,7 @@ from app.traces.registry import TRACE_SOURCES
 from tests.support.processes import ROOT
 from tests.support.service import JSON, Service, pair
 
+pytestmark = pytest.mark.xdist_group("sample plugins")
 ORIGIN = "mosaico-sample 2.5 (mosaico_sample."
 BROKEN = {
     "absent": "No module named 'mosaico_sample.nowhere'",

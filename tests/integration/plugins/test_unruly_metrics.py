@@ -13,6 +13,7 @@ from app.jobs.process_pool import CallTimeout, ProcessPool
 from tests.support.processes import LIVENESS_S, until
 from tests.support.service import JSON, Service, pair
 
+pytestmark = pytest.mark.xdist_group("sample plugins")
 CALL_TIMEOUT_S: Final = 1.0  # a correct call takes milliseconds
 
 

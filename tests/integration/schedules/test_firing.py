@@ -1,43 +1,25 @@
 """Due instants: runs, overlaps, failures, edits and clock jumps."""
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
-from app.core.db import Database
-from app.runs.service import fail_run
 from app.schedules import queries
-from app.schedules import ticker as ticks
-from app.schedules.firing import start_fire
 from app.schedules.service import recompute_next_runs
-from app.schedules.ticker import Ticker, fire_all_due
 from app.traces.registry import TRACE_SOURCES, SourceRun, SourceSpec
-from tests.support.service import JSON, Service, pair
+from tests.support.schedule_fires import (
+    DAY,
+    TWO,
+    Due,
+    Tick,
+    fires,
+    schedule,
+    start_pending,
+    statuses,
+)
+from tests.support.service import Service, pair
 from tests.support.stored import DatabaseReader
-
-TWO = datetime(2026, 3, 2, 2, tzinfo=UTC)
-DAY = timedelta(days=1)
-AN_HOUR_S = 3600.0
-LIVENESS_S = 60.0
-
-Due = Callable[..., JSON]
-Tick = Callable[[datetime], int]
-
-
-def fires(service: Service, schedule_id: str = "s-1") -> list[JSON]:
-    """Oldest first."""
-    return list(reversed(service.list_items(f"/schedule-configs/{schedule_id}/fires")))
-
-
-def statuses(service: Service, schedule_id: str = "s-1") -> list[tuple[str, str | None]]:
-    return [(fire["status"], fire["reason"]) for fire in fires(service, schedule_id)]
-
-
-def schedule(service: Service, schedule_id: str = "s-1") -> JSON:
-    return service.get(f"/schedule-configs/{schedule_id}")
 
 
 def test_fire_due__due_instant_starts_run_and_advances_schedule(
@@ -114,13 +96,6 @@ def test_fire_due__long_outage_is_caught_up_in_several_transactions(
         ]
 
 
-def start_pending(service: Service, rows: DatabaseReader) -> None:
-    """Do the oldest start job by hand."""
-    seq = rows.value("SELECT min(seq) FROM schedule_fires WHERE status = 'PENDING'")
-    with service.resources.db.begin() as session:
-        start_fire(session, seq, datetime.now(UTC))
-
-
 @pytest.mark.parametrize(
     ("policy", "second", "first_run"),
     [
@@ -145,113 +120,6 @@ def test_start_fire__overlap_follows_concurrency_policy(
     first, last = fires(prepared_service)
     assert (first["status"], last["status"]) == ("STARTED", second)
     assert prepared_service.get(f"/benchmark-runs/{first['runId']}")["status"] == first_run
-
-
-def test_auto_disable__last_failure_disables_with_reason(
-    prepared_service: Service, due: Due, tick: Tick
-) -> None:
-    due(TWO, maxConsecutiveFailures=2)
-    prepared_service.patch("/benchmarks/bench-001", {"runName": "gone"})
-    counts = []
-    for day in range(3):
-        tick(TWO + day * DAY)
-        prepared_service.work()
-        now = schedule(prepared_service)
-        counts.append((now["consecutiveFailures"], now["enabled"]))
-    assert counts == [(1, True), (2, False), (2, False)]
-    assert now["nextRunAt"] is None
-    assert now["disabledAt"]
-    assert "2 failures in a row, the last one RUN_NOT_FOUND" in now["disabledReason"]
-    enabled = prepared_service.patch("/schedule-configs/s-1", {"enabled": True})
-    assert (enabled["consecutiveFailures"], enabled["disabledReason"]) == (0, None)
-
-
-def test_auto_disable__ended_run_that_no_job_has_counted_stops_the_next_instant(
-    prepared_service: Service, due: Due, tick: Tick, rows: DatabaseReader
-) -> None:
-    """The claim of the fourth instant comes before the job that counts the third failure."""
-    due(TWO, maxConsecutiveFailures=3)
-    for day in range(4):
-        tick(TWO + day * DAY)
-        start_pending(prepared_service, rows)
-        # The run fails, and its `schedules.run_ended` job waits in the queue.
-        run_id = fires(prepared_service)[-1]["runId"]
-        if run_id:
-            with prepared_service.resources.db.begin() as session:
-                fail_run(session, run_id, "TEST", "it fails", datetime.now(UTC))
-    assert statuses(prepared_service) == [("STARTED", None)] * 3 + [("SKIPPED", "DISABLED")]
-    prepared_service.work()
-    after = schedule(prepared_service)
-    assert (after["consecutiveFailures"], after["enabled"]) == (3, False)
-
-
-def test_auto_disable__maximum_holds_while_workers_race(
-    prepared_service: Service, due: Due, tick: Tick, rows: DatabaseReader
-) -> None:
-    """Four workers start the instants of one schedule, and each of its runs fails at once."""
-    due(TWO, maxConsecutiveFailures=3)
-    db = prepared_service.resources.db
-    for day in range(12):
-        tick(TWO + day * DAY)
-    seqs = iter(rows.all("SELECT seq FROM schedule_fires ORDER BY seq"))
-    lock = threading.Lock()
-
-    def start_and_fail() -> None:
-        while True:
-            with lock:
-                row = next(seqs, None)
-            if row is None:
-                return
-            with db.begin() as session:
-                start_fire(session, row[0], datetime.now(UTC))
-            with db.begin() as session:
-                fire = queries.find_fire(session, row[0])
-                if fire is not None and fire.run_id is not None:
-                    fail_run(session, fire.run_id, "TEST", "it fails", datetime.now(UTC))
-
-    workers = [threading.Thread(target=start_and_fail) for _ in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(LIVENESS_S)
-    assert len(prepared_service.list_items("/benchmark-runs", status="FAILED")) <= 3
-    prepared_service.work()
-    assert schedule(prepared_service)["consecutiveFailures"] <= 3
-
-
-def test_record_run_end__success_resets_and_cancelled_run_does_not_count(
-    prepared_service: Service, due: Due, tick: Tick, rows: DatabaseReader
-) -> None:
-    due(TWO)
-    prepared_service.patch("/benchmarks/bench-001", {"runName": "gone"})
-    tick(TWO)
-    prepared_service.work()
-    assert schedule(prepared_service)["consecutiveFailures"] == 1
-    tick(TWO + DAY)
-    start_pending(prepared_service, rows)
-    prepared_service.post(f"/benchmark-runs/{fires(prepared_service)[-1]['runId']}/cancel")
-    prepared_service.work()
-    assert schedule(prepared_service)["consecutiveFailures"] == 1
-    prepared_service.patch("/benchmarks/bench-001", {"runName": None})
-    tick(TWO + 2 * DAY)
-    prepared_service.work()
-    assert schedule(prepared_service)["consecutiveFailures"] == 0
-
-
-def test_record_run_end__invalid_run_neither_counts_nor_resets(
-    prepared_service: Service, due: Due, tick: Tick
-) -> None:
-    due(TWO)
-    prepared_service.patch("/benchmarks/bench-001", {"runName": "gone"})
-    tick(TWO)
-    prepared_service.work()
-    prepared_service.upload([pair(1, output=None), pair(2)], run_name="half")
-    prepared_service.patch("/benchmarks/bench-001", {"runName": "half"})
-    tick(TWO + DAY)
-    prepared_service.work()
-    run = prepared_service.get(f"/benchmark-runs/{fires(prepared_service)[-1]['runId']}")
-    assert (run["status"], run["validity"]) == ("COMPLETED", "INVALID")
-    assert schedule(prepared_service)["consecutiveFailures"] == 1
 
 
 def test_start_fire__start_error_is_a_failure_with_reason(
@@ -435,95 +303,3 @@ def test_run_name_pattern__source_without_run_list_is_a_failure(
     [fire] = fires(prepared_service)
     assert fire["status"] == "FAILED"
     assert "omit runNamePattern" in fire["detail"]
-
-
-def test_ticker__four_schedulers_fire_every_instant_once(
-    prepared_service: Service, service: Service, rows: DatabaseReader
-) -> None:
-    """200 schedules that are due every second, for some seconds."""
-    prepared_service.post(
-        "/schedule-configs",
-        {
-            "id": "s",
-            "name": "s",
-            "benchmarkId": "bench-001",
-            "agentId": "agent-001",
-            "cronExpression": "* * * * * *",
-            "enabled": False,
-        },
-    )
-    rows.execute(
-        """
-        INSERT INTO schedule_configs SELECT (jsonb_populate_record(one, jsonb_build_object(
-            'id', 's-' || n, 'enabled', true,
-            'next_run_at', date_trunc('second', clock_timestamp())))).*
-        FROM schedule_configs AS one, generate_series(1, 200) AS n
-        """
-    )
-    enough = "SELECT count(*) >= 800 FROM schedule_fires"
-    waiting = threading.Event()
-    with ExitStack() as tickers:
-        for _ in range(4):
-            ticker = Ticker(service.resources.db)
-            ticker.start()
-            tickers.callback(ticker.stop)
-        for _ in range(int(LIVENESS_S / 0.1)):
-            if rows.value(enough):
-                break
-            waiting.wait(0.1)
-    assert rows.value(enough)
-    assert (
-        rows.all(
-            """
-            SELECT schedule_id, due_at, following FROM (
-                SELECT schedule_id, due_at, lead(due_at) OVER (PARTITION BY schedule_id
-                                                               ORDER BY due_at) AS following
-                FROM schedule_fires) AS fire
-            WHERE following <> due_at + interval '1 second'
-            """
-        )
-        == []
-    )
-    jobs, fired = rows.all(
-        "SELECT (SELECT sum(jsonb_array_length(args -> 'fires')) FROM procrastinate_jobs"
-        " WHERE task_name = 'schedules.start'),"
-        " (SELECT count(*) FROM schedule_fires WHERE status = 'PENDING')"
-    )[0]
-    assert jobs == fired
-
-
-def test_fire_all_due__returns_wait_until_next_due_instant(
-    prepared_service: Service, rows: DatabaseReader
-) -> None:
-    assert fire_all_due(prepared_service.resources.db) == 1.0
-    prepared_service.post(
-        "/schedule-configs",
-        {
-            "id": "s",
-            "name": "s",
-            "benchmarkId": "bench-001",
-            "agentId": "agent-001",
-            "cronExpression": "* * * * * *",
-        },
-    )
-    assert 0 < fire_all_due(prepared_service.resources.db) <= 1.0
-
-
-def test_ticker__repeats_at_once_while_instants_are_due(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waits_s = iter([0.0] * 300)
-    over = threading.Event()
-
-    def fire(_db: Database) -> float:
-        wait_s = next(waits_s, None)
-        if wait_s is None:
-            over.set()
-        return AN_HOUR_S if wait_s is None else wait_s
-
-    monkeypatch.setattr(ticks, "MAX_WAIT_S", AN_HOUR_S)
-    monkeypatch.setattr(ticks, "fire_all_due", fire)
-    ticker = Ticker(service.resources.db)
-    ticker.start()
-    assert over.wait(LIVENESS_S)
-    ticker.stop()

@@ -5,7 +5,6 @@ assertion holds the measured figure instead, and the page says so.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ import pytest
 from app.alerts.incident_rules import needs_confirmation
 from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from app.statistics.sequential import limit_of
+from tests.support.series_campaign import HISTORIES, Show, sd_of
 from tests.support.series_oracle import Fall, drift_fall, oracle_detection, step_fall
 from tests.support.series_simulation import (
     CELLS,
@@ -43,21 +43,8 @@ from tests.support.series_simulation import (
 PROMISE = 0.25
 # A repetition has twice the trials of the run.
 EXTRA_TRIALS = 2
-HISTORIES = 200
 # The standard error of a rate of 0.25 in 200 histories of three months is 0.02.
 RATE_ERROR = 0.04
-Show = Callable[[str], None]
-
-
-@pytest.fixture
-def show(capsys: pytest.CaptureFixture[str]) -> Show:
-    """Prints a line of a table, also when pytest captures the output."""
-
-    def print_line(line: str) -> None:
-        with capsys.disabled():
-            print(line, flush=True)  # noqa: T201 - the table of `make prove`
-
-    return print_line
 
 
 class SeriesScenario(NamedTuple):
@@ -67,13 +54,6 @@ class SeriesScenario(NamedTuple):
     start: int
     shift: Callable[[Cell], Shift]
     fall: Callable[[Cell], Fall]
-
-
-@cache
-def sd_of(cell: Cell) -> float:
-    """The standard deviation of the level of one run."""
-    histories = simulate(cell, 60, 40, seed=9)
-    return float(np.mean([np.std([run.level for run in levels.values()]) for levels in histories]))
 
 
 SCENARIOS = (
@@ -179,52 +159,6 @@ ALLOWED_BEHIND = {
 }
 
 
-class Recovery(NamedTuple):
-    """Percent of the histories: paged, resolved before the recovery, resolved 3 and 10 runs after."""
-
-    paged: float
-    false: float
-    by_3: float
-    by_10: float
-
-    def __str__(self) -> str:
-        return (
-            f"paged {self.paged:.0f}, falsely resolved {self.false:.1f},"
-            f" resolved within 3/10 runs {self.by_3:.0f}/{self.by_10:.0f}"
-        )
-
-
-def recover(cell: Cell, size: float, bad_runs: int, histories: int) -> Recovery:
-    start, end = 60, 60 + bad_runs
-    events = play(simulate(cell, end + 30, histories, seed=4, shift=drop(size, start, end)))
-    paged = [history for history in events if any(start <= run < end for run in pages_of(history))]
-    false = sum(_resolved_between(history, start, end) is not None for history in paged)
-    delays = [
-        31 if resolved is None else resolved - end + 1
-        for history in paged
-        if _is_open_at(history, end)
-        for resolved in [_resolved_between(history, end, end + 30)]
-    ]
-    within = [100 * sum(delay <= runs for delay in delays) / len(delays) for runs in (3, 10)]
-    return Recovery(100 * len(paged) / histories, 100 * false / len(paged), *within)
-
-
-def _resolved_between(events: Events, first: int, end: int) -> int | None:
-    """The first resolution in a range of runs, of an incident that opened there or was open."""
-    return next(
-        (run for run, event in events if event is SeriesEvent.RESOLVED and first <= run < end), None
-    )
-
-
-def _is_open_at(events: Events, end: int) -> bool:
-    before = [
-        event
-        for run, event in events
-        if run < end and event in (SeriesEvent.OPENED, SeriesEvent.RESOLVED)
-    ]
-    return bool(before) and before[-1] is SeriesEvent.OPENED
-
-
 @pytest.mark.prove
 def test_detection__the_oracle_reaches_the_goals(show: Show) -> None:
     """The oracle is told noise and change: a goal that it reaches is not impossible."""
@@ -270,54 +204,6 @@ def test_detection__against_rivals_tuned_once(show: Show) -> None:
             name: mean_of(detections).delay for name, detections in detections_by_name.items()
         }
         assert delays["product"] <= min(delays[rival.name] for rival in sequential)
-
-
-@pytest.mark.prove
-def test_recovery__resolves_on_evidence(show: Show) -> None:
-    show("\nRecovery after a fall of some SDs of a run (mean of 12 cells, %)")
-    for bad_runs in (3, 30):
-        for multiple in (2, 3, 4):
-            recoveries = [
-                recover(cell, multiple * sd_of(cell), bad_runs, HISTORIES // 2) for cell in CELLS
-            ]
-            mean = Recovery._make(
-                float(np.mean(column)) for column in zip(*recoveries, strict=True)
-            )
-            show(f"  {multiple} SD for {bad_runs:2} runs: {mean}")
-            assert mean.false < (2 if multiple >= 3 else 6)
-            assert mean.by_10 >= 75
-            if multiple >= 3:
-                # The goal is 90 %. It is missed where the incident lasted for three runs only.
-                assert mean.by_3 >= (88 if bad_runs == 30 else 65 if multiple == 3 else 82)
-
-
-@pytest.mark.prove
-def test_second_drop__is_paged_like_the_first(show: Show) -> None:
-    shift = together(drop(0.1, 40, 60), drop(0.1, 75))
-    first, second = [], []
-    for cell in CELLS:
-        pages = [pages_of(events) for events in play(simulate(cell, 105, HISTORIES // 2, 5, shift))]
-        first.append(detection(pages, 40))
-        second.append(detection(pages, 75))
-    show(f"\n10 points at run 40 for 20 runs: {mean_of(first)}; again at run 75: {mean_of(second)}")
-    assert mean_of(second).by_5 >= mean_of(first).by_5 - 8
-    assert mean_of(second).by_30 >= 95
-
-
-@pytest.mark.prove
-def test_outage__an_invalid_run_pages_nobody(show: Show) -> None:
-    cell = Cell(items=58, run_sd=0.03)
-    outage = simulate(cell, 90, HISTORIES, seed=6, shift=drop(0.6, 60, 61))
-    marked = [{run: level for run, level in levels.items() if run != 60} for levels in outage]
-    shares = [
-        100 * np.mean([any(60 <= run < 65 for run in pages_of(events)) for events in play(levels)])
-        for levels in (marked, outage)
-    ]
-    show(
-        f"\nOutage at run 60, paged within 5 runs: INVALID {shares[0]:.1f} %, valid {shares[1]:.0f} %"
-    )
-    assert shares[0] <= 8
-    assert shares[1] >= 95
 
 
 @pytest.mark.prove

@@ -2,115 +2,25 @@
 
 import json
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from app.comparison.child_computation import compute
-from app.comparison.comparison_spec import (
-    ComparisonResult,
-    ComparisonSpec,
-    KpiComparisonSpec,
-    MetricComparisonSpec,
-    ValueRange,
-)
-from app.comparison.formula_properties import Bounds, bounds_of, line_of
-from app.comparison.item_matrix import ItemMatrix, ItemRow, matrix_of_rows
+from app.comparison.formula_properties import line_of
+from app.comparison.item_matrix import ItemRow, matrix_of_rows
 from app.comparison.verdict_text import render_verdict
 from app.formula import compile_formula
 from app.statistics.verdict_rules import (
-    ChangeVerdict,
-    MarginOutcome,
     Note,
     Scale,
     Side,
     Verdict,
     VerdictRule,
-    harm_of,
-    judge_drop,
 )
+from tests.support.compared_runs import MULTIPLE, NUMBER, change_of, compared, passes, run
 
-RULE = VerdictRule(side=Side.LOW)
 RATIO = VerdictRule(side=Side.HIGH, scale=Scale.RATIO)
-RATE, MULTIPLE, NUMBER = ValueRange(0.0, 1.0), ValueRange(0.0, None), ValueRange(None, None)
 SUM = "WEIGHTED_SUM(A:0.5, B:0.5)"
-
-
-def run(
-    values: Sequence[float | None],
-    other: Sequence[float | None] | None = None,
-    *,
-    trials: int = 1,
-    clusters: int | None = None,
-) -> ItemMatrix:
-    """Items with a metric A and a metric B, which is 1 throughout unless it is named; the same in
-    every trial. `clusters` is the number of items in a cluster.
-    """
-    second = other or [1.0] * len(values)
-    rows = [
-        ItemRow(0, f"{index:03d}", "r", [f"c:{index // clusters}"] if clusters else [], [a, b])
-        for index, (a, b) in enumerate(zip(values, second, strict=True))
-        for _ in range(trials)
-    ]
-    return matrix_of_rows(
-        rows, {0: ["A", "B"]}, ["A", "B"], cluster_field="c" if clusters else None
-    )
-
-
-def compared(
-    baseline: ItemMatrix,
-    candidate: ItemMatrix,
-    *formulas: str,
-    rule: VerdictRule = RULE,
-    limits: ValueRange = RATE,
-    is_judged: bool = False,
-    paired: bool = True,
-) -> ComparisonResult:
-    kpis = []
-    for formula in formulas:
-        compiled = compile_formula(formula)
-        bounds = dict.fromkeys(
-            compiled.references,
-            Bounds(
-                -math.inf if limits.minimum is None else limits.minimum,
-                math.inf if limits.maximum is None else limits.maximum,
-            ),
-        )
-        line = line_of(compiled)
-        own = bounds[line.reference] if line else bounds_of(compiled, bounds)
-        kpis.append(
-            KpiComparisonSpec(
-                id=formula,
-                formula=formula,
-                is_judged=is_judged,
-                rule=rule,
-                limits=ValueRange(*(end if math.isfinite(end) else None for end in own)),
-                line=line,
-            )
-        )
-    return compute(
-        ComparisonSpec(
-            run=candidate,
-            candidate=candidate,
-            baseline=baseline,
-            is_paired=paired,
-            metrics=[MetricComparisonSpec(column=name, rule=rule, limits=limits) for name in "AB"],
-            kpis=kpis,
-        )
-    )
-
-
-def change_of(
-    baseline: ItemMatrix, candidate: ItemMatrix, formula: str = "A", **options: object
-) -> ChangeVerdict:
-    return compared(baseline, candidate, formula, **options).kpis[formula]  # type: ignore[arg-type]
-
-
-def passes(failed: int, items: int = 37) -> list[float | None]:
-    return [*[0.0] * failed, *[1.0] * (items - failed)]
 
 
 @pytest.mark.parametrize(
@@ -392,76 +302,3 @@ def test_kpi_interval__of_a_linear_kpi_is_that_of_its_metric() -> None:
     interval, metric = result.kpi_intervals["100 * A"].interval, result.metric_intervals["A"]
     assert interval is not None
     assert (interval.low, interval.high) == pytest.approx((100 * metric.low, 100 * metric.high))
-
-
-GRADES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), min_size=10, max_size=25)
-SEVERITY = {
-    Verdict.IMPROVED: 0,
-    Verdict.NO_EVIDENCE: 1,
-    Verdict.INCONCLUSIVE: 2,
-    Verdict.REGRESSED: 3,
-}
-
-
-@given(GRADES, st.data())
-@settings(max_examples=40, deadline=None)
-def test_verdict__a_larger_drop_never_undoes_a_regression(
-    after: list[float], data: st.DataObject
-) -> None:
-    before = [1.0] * len(after)
-    item = data.draw(st.integers(0, len(after) - 1))
-    worse = [*after]
-    worse[item] = data.draw(
-        st.sampled_from([g for g in (0.0, 0.25, 0.5, 0.75, 1.0) if g <= after[item]])
-    )
-    first, second = change_of(run(before), run(after)), change_of(run(before), run(worse))
-    if first.verdict is Verdict.REGRESSED:
-        assert second.verdict is Verdict.REGRESSED
-
-
-def outcome(change: ChangeVerdict, margin: float) -> MarginOutcome:
-    assert change.effect is not None
-    return judge_drop(
-        harm_of(change.effect, change.low_adjusted, change.high_adjusted, change.side), margin
-    )
-
-
-@given(st.integers(0, 12), st.integers(0, 12), st.sampled_from([0.02, 0.05, 0.1, 0.2, 0.3]))
-@settings(max_examples=60, deadline=None)
-def test_gate__one_more_failed_item_is_never_milder(
-    failed: int, recovered: int, margin: float
-) -> None:
-    severity = {MarginOutcome.PASS: 0, MarginOutcome.INCONCLUSIVE: 1, MarginOutcome.FAIL: 2}
-    before = [0.0] * recovered + [1.0] * (40 - recovered)
-    after = [1.0] * recovered + [0.0] * failed + [1.0] * (40 - recovered - failed)
-    worse = [*after]
-    worse[-1] = 0.0
-    first, second = (change_of(run(before), run(values)) for values in (after, worse))
-    if Note.IDENTICAL not in first.notes:
-        assert severity[outcome(second, margin)] >= severity[outcome(first, margin)]
-
-
-@given(GRADES, st.floats(0.01, 0.5), st.floats(0.0, 0.5))
-@settings(max_examples=30, deadline=None)
-def test_gate__a_wider_margin_never_fails_more(
-    after: list[float], margin: float, wider: float
-) -> None:
-    change = change_of(run([0.75] * len(after)), run(after))
-    if outcome(change, margin) is MarginOutcome.PASS:
-        assert outcome(change, margin + wider) is MarginOutcome.PASS
-    if outcome(change, margin + wider) is MarginOutcome.FAIL:
-        assert outcome(change, margin) is MarginOutcome.FAIL
-
-
-def test_gate__max_drop_of_forty_items_is_monotone() -> None:
-    # Base 37 of 40, largest drop 0.2: once a number of passes fails, every smaller one fails, too.
-    severities = []
-    for failed in range(3, 41):
-        change = change_of(run(passes(3, 40)), run(passes(failed, 40)))
-        severities.append(
-            [MarginOutcome.PASS, MarginOutcome.INCONCLUSIVE, MarginOutcome.FAIL].index(
-                outcome(change, 0.2)
-            )
-        )
-    assert severities == sorted(severities)
-    assert severities[-1] == 2

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -16,115 +15,28 @@ from app.harness.bash.agent import (
     parse_call,
     tool_text,
 )
-from app.harness.bash.attempt_runner import RunLimits, Runner, Trial, plan_trials
-from app.harness.bash.check_registry import CHECKS, Check, CheckResult, load_checks
-from app.harness.bash.judge import BashJudge, judge_prompt, read_judgement
-from app.harness.bash.replay import rescore
-from app.harness.bash.result_file import read_report
-from app.harness.bash.result_journal import Recorder, resume_report
 from app.harness.bash.sandbox import SandboxLimits, sandbox_prompt
 from app.harness.bash.transcript import attempt_transcript
-from app.harness.bash.types import EvalResult, EvalTask
+from app.harness.bash.types import EvalTask
 from app.harness.budget import Budget, BudgetLimits
-from app.harness.judge import JudgeError
-from app.harness.result_file import IncompatibleRun
-from app.harness.results import AttemptOutcome, ConversationEnding
+from app.harness.results import ConversationEnding
 from app.harness.transcript import TranscriptMessage
 from app.llm.conversation import (
     ChatMessage,
-    Llm,
     MessageRole,
     StopReason,
-    TextBlock,
     Tool,
     ToolUseBlock,
     Turn,
-    TurnSettings,
-    Usage,
 )
-from app.llm.errors import LlmError, LlmErrorKind
+from app.llm.errors import LlmError
 from app.llm.prices import Price
 from app.llm.retry import call_with_retries
-from app.llm.scripted import Script, ScriptedLlm
 from app.llm.sdk import SdkErrors, call_sdk
-from app.llm.turn_cache import CachedLlm
-from tests.support.bash_eval import call, report, result, task, trace
+from tests.support.bash_eval import call, task
+from tests.support.bash_turns import TEN, ScriptedTurns, TimedModel, run_all, turn
 
-TEN = Usage(input_tokens=8, output_tokens=2)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _loaded_checks() -> None:
-    load_checks()
-
-
-def turn(
-    *commands: str, text: str = "", stop: StopReason | None = None, usage: Usage | None = TEN
-) -> Turn:
-    blocks: list[TextBlock | ToolUseBlock] = [TextBlock(text=text)] if text else []
-    blocks += [
-        ToolUseBlock(id=str(n), name="bash", input={"commands": command})
-        for n, command in enumerate(commands)
-    ]
-    return Turn(
-        message=ChatMessage(role=MessageRole.ASSISTANT, content=tuple(blocks)),
-        stop=stop or (StopReason.TOOL_USE if commands else StopReason.END),
-        usage=usage,
-    )
-
-
-@dataclass(slots=True)
-class ScriptedTurns:
-    """A model that returns the given turns in order and then repeats the last one; it raises errors."""
-
-    turns: Sequence[Turn | LlmError]
-    provider: str = "model"
-    model: str = "p"
-    received: list[Sequence[ChatMessage]] = field(default_factory=list)
-    systems: list[str] = field(default_factory=list)
-
-    async def turn(
-        self, system: str, messages: Sequence[ChatMessage], _: Sequence[Tool], /
-    ) -> Turn:
-        await asyncio.sleep(0)
-        reply = self.turns[min(len(self.received), len(self.turns) - 1)]
-        self.received.append(tuple(messages))
-        self.systems.append(system)
-        if isinstance(reply, LlmError):
-            raise reply
-        return reply
-
-    async def close(self) -> None:
-        """No connection is open."""
-
-
-@pytest.fixture
-def expire_time_limit(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Lets the outermost time limit expire in a moment, however slow the machine is."""
-    time_limits: list[asyncio.Timeout] = []
-    open_timeout = asyncio.timeout
-
-    def record_timeout(delay: float | None) -> asyncio.Timeout:
-        time_limits.append(open_timeout(delay))
-        return time_limits[-1]
-
-    monkeypatch.setattr(asyncio, "timeout", record_timeout)
-    return lambda: time_limits[0].reschedule(asyncio.get_running_loop().time() + 0.1)
-
-
-@dataclass(slots=True)
-class TimedModel(ScriptedTurns):
-    """A model that lets the time limit expire after its second reply."""
-
-    expire: Callable[[], None] = lambda: None
-
-    async def turn(
-        self, system: str, messages: Sequence[ChatMessage], tools: Sequence[Tool], /
-    ) -> Turn:
-        reply = await ScriptedTurns.turn(self, system, messages, tools)
-        if len(self.received) == 2:
-            self.expire()
-        return reply
+pytestmark = pytest.mark.usefixtures("loaded_checks")
 
 
 def attempt(
@@ -134,25 +46,6 @@ def attempt(
     return asyncio.run(
         attempt_task(eval_task or task(), ScriptedTurns(turns), AttemptLimits(**limits), budget)
     )
-
-
-def run_all(
-    llm: Llm,
-    *tasks: EvalTask,
-    budget: Budget | None = None,
-    judge: BashJudge | None = None,
-    **limits: Any,
-) -> list[EvalResult]:
-    results: list[EvalResult] = []
-    runner = Runner(
-        lambda _: llm,
-        RunLimits(**{"concurrency": 1, **limits}),
-        budget or Budget(),
-        on_result=results.append,
-        judge=judge,
-    )
-    asyncio.run(runner.run(plan_trials(tasks, 1)))
-    return results
 
 
 def test_agent_loop__model_without_tool_calls_stops_naturally() -> None:
@@ -413,260 +306,3 @@ def test_bash_tool__schema_equals_reference() -> None:
 )
 def test_tool_text__contains_output_errors_and_exit_code(done: Any, text: str) -> None:
     assert tool_text(done) == text
-
-
-def test_runner__scores_each_task() -> None:
-    results = run_all(
-        ScriptedTurns([turn("echo x"), turn(text="Done.")]), task("stdout_contains:x")
-    )
-    assert [entry.passed() for entry in results] == [True]
-
-
-def test_runner__errored_task_does_not_stop_run() -> None:
-    model = ScriptedTurns([LlmError("overloaded"), turn("true"), turn(text="Done.")])
-    first, second = run_all(model, task(task_id="a"), task(task_id="b"))
-    assert (first.outcome, first.reason) == (AttemptOutcome.INFRA_ERROR, "overloaded")
-    assert second.passed()
-
-
-def test_runner__final_error_skips_remaining_tasks() -> None:
-    model = ScriptedTurns([LlmError("no such key", kind=LlmErrorKind.AUTH)])
-    first, second = run_all(model, task(task_id="a"), task(task_id="b"))
-    assert first.outcome is AttemptOutcome.INFRA_ERROR
-    assert (second.outcome, second.reason) == (
-        AttemptOutcome.SKIPPED,
-        "not asked: the model was given up after a: no such key",
-    )
-    assert len(model.received) == 1
-
-
-def test_run_budget__is_shared_by_all_tasks() -> None:
-    model = ScriptedTurns([turn(text="Done.")])
-    budget = Budget(limits=BudgetLimits(tokens=10))
-    first, second = run_all(model, task(task_id="a"), task(task_id="b"), budget=budget)
-    assert first.outcome is AttemptOutcome.SCORED
-    assert (second.outcome, second.reason) == (
-        AttemptOutcome.SKIPPED,
-        "the run reached its limit of tokens",
-    )
-
-
-def test_run_time_limit__keeps_finished_attempts(expire_time_limit: Callable[[], None]) -> None:
-    model = TimedModel([turn(text="Done."), turn("sleep 600")], expire=expire_time_limit)
-    results = run_all(model, task(task_id="a"), task(task_id="b"), time_s=600.0)
-    assert [entry.task.id for entry in results] == ["a"]
-
-
-def test_runner__concurrency_is_limited() -> None:
-    active_counts: list[int] = []
-    active = 0
-
-    class Busy(ScriptedTurns):
-        async def turn(self, *_: Any) -> Turn:
-            nonlocal active
-            active += 1
-            active_counts.append(active)
-            await asyncio.sleep(0.01)
-            active -= 1
-            return turn(text="Done.")
-
-    run_all(Busy([]), *(task(task_id=str(n)) for n in range(6)), concurrency=3)
-    assert max(active_counts) == 3
-
-
-def test_plan_trials__repeats_whole_dataset() -> None:
-    first_task, second_task = task(task_id="a"), task(task_id="b")
-    assert plan_trials([first_task, second_task], 2) == [
-        Trial(first_task, 0),
-        Trial(second_task, 0),
-        Trial(first_task, 1),
-        Trial(second_task, 1),
-    ]
-
-
-JUDGED = task("llm_judge:kind?", "llm_judge:kind?", "exit_code:0")
-
-
-def judge_with_answer(answer: str) -> EvalResult:
-    judge = BashJudge(ScriptedTurns([turn(text=answer)]), Price(input_usd=1.0, output_usd=1.0))
-    [scored] = run_all(ScriptedTurns([turn("true"), turn(text="Done.")]), JUDGED, judge=judge)
-    return scored
-
-
-def test_judge__repeated_question_is_asked_once() -> None:
-    judged_result = judge_with_answer('I think: {"score": 0.75, "reason": "mostly"} – so there.')
-    assert judged_result.score is not None
-    first = judged_result.score.results[0]
-    assert (first.passed, first.weight, first.detail) == (True, 1.0, "judged 0.75: mostly")
-    assert first.judgement is not None
-    assert (first.judgement.input_tokens, first.judgement.cost_usd) == (8, 10e-6)
-    assert judged_result.trace is not None
-    assert judged_result.trace.total_input_tokens == 16
-
-
-def test_judge__cost_counts_in_run_budget_at_own_price() -> None:
-    """Each turn has 10 tokens: two turns of the model at 1 $ per token, one of the judge at 3 $."""
-    run = Budget(price=Price(input_usd=1e6, output_usd=1e6))
-    judge = BashJudge(
-        ScriptedTurns([turn(text='{"score": 1}')]), Price(input_usd=3e6, output_usd=3e6)
-    )
-    run_all(ScriptedTurns([turn("true"), turn(text="Done.")]), JUDGED, judge=judge, budget=run)
-    assert (run.known_usd, run.known_input_tokens + run.known_output_tokens) == (
-        2 * 10 * 1 + 10 * 3,
-        30,
-    )
-
-
-@pytest.mark.parametrize(
-    "answer",
-    ["yes", "", '{"score": 2}', '{"score": true}', '{"score": NaN}', '{"reason": "x"}', "[1]"],
-)
-def test_judge__invalid_answer_is_judge_error(answer: str) -> None:
-    judged_result = judge_with_answer(answer)
-    assert (judged_result.outcome, judged_result.score) == (AttemptOutcome.JUDGE_ERROR, None)
-    assert judged_result.reason
-
-
-def test_judge__final_error_stops_run() -> None:
-    """The judge could not score any attempt at the remaining tasks."""
-    judge = BashJudge(ScriptedTurns([LlmError("401: wrong key", kind=LlmErrorKind.AUTH)]))
-    model = ScriptedTurns([turn(text="Done.")])
-    results = run_all(model, JUDGED, replace(JUDGED, id="next"), judge=judge)
-    assert [entry.outcome for entry in results] == [
-        AttemptOutcome.JUDGE_ERROR,
-        AttemptOutcome.SKIPPED,
-    ]
-    assert results[1].reason == (
-        "not asked: the judge was given up after t: the judge did not answer: 401: wrong key"
-    )
-    assert len(model.received) == 1
-
-
-def test_runner__raising_check_is_judge_error_of_its_task(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    broken = Check(summary="divides by zero", evaluate=lambda _, __: CheckResult(1 // 0 > 0, ""))
-    find = CHECKS.find
-    monkeypatch.setattr(CHECKS, "find", lambda name: broken if name == "broken" else find(name))
-    results = run_all(
-        ScriptedTurns([turn(text="Done.")]), task("broken:x"), task("tool_calls_max:0")
-    )
-    assert [entry.outcome for entry in results] == [
-        AttemptOutcome.JUDGE_ERROR,
-        AttemptOutcome.SCORED,
-    ]
-    assert (results[0].reason or "").startswith("the check broken raised ZeroDivisionError")
-    assert rescore(report(replace(results[1], task=task("broken:x")))).agreement.checks.total == 0
-
-
-def test_judge_prompt__long_transcript_loses_its_middle() -> None:
-    message = ChatMessage(
-        role=MessageRole.ASSISTANT, content=(TextBlock(text="a" * 100_000 + "end"),)
-    )
-    long = trace(messages=(ChatMessage(role=MessageRole.USER, content=()), message))
-    prompt = judge_prompt("q", task(), long)
-    assert len(prompt) < 61_000
-    assert "end\ntranscript>>>" in prompt
-
-
-def test_read_judgement__cost_without_price_is_unknown() -> None:
-    assert read_judgement(turn(text='{"score": 1}'), None).cost_usd is None
-    with pytest.raises(JudgeError):
-        read_judgement(turn(), None)
-
-
-def test_llm_cache__cached_request_is_sent_once(tmp_path: Path) -> None:
-    model = ScriptedTurns([turn("echo x"), turn(text="Done.")])
-
-    def ask(trial: int, *, only_cached: bool = False) -> AgentAttempt:
-        llm = CachedLlm(
-            model, tmp_path, TurnSettings(), server=None, trial=trial, only_cached=only_cached
-        )
-        return asyncio.run(attempt_task(task(), llm, AttemptLimits(), Budget()))
-
-    first, again = ask(0), ask(0, only_cached=True)
-    assert len(model.received) == 2
-    assert again.trace.messages == first.trace.messages
-    missing = ask(1, only_cached=True)
-    assert missing.failure is not None
-    assert not missing.failure.final
-
-
-def test_llm_cache__invalid_file_is_requested_again(tmp_path: Path) -> None:
-    model = ScriptedTurns([turn(text="Done.")])
-    llm = CachedLlm(model, tmp_path, TurnSettings(), server=None, trial=0, only_cached=False)
-    for _ in range(2):
-        asyncio.run(attempt_task(task(), llm, AttemptLimits(), Budget()))
-        [file] = tmp_path.iterdir()
-        file.write_text("{")
-    assert len(model.received) == 2
-
-
-def test_scripted_model__plays_turns_of_its_task() -> None:
-    llm = ScriptedLlm("s", {"Do it.": Script(turns=(("echo a", "echo b"), ("echo c",)))})
-    agent_attempt = asyncio.run(attempt_task(task(), llm, AttemptLimits(), Budget()))
-    assert [tool_call.commands for tool_call in agent_attempt.trace.tool_calls] == [
-        "echo a",
-        "echo b",
-        "echo c",
-    ]
-    assert agent_attempt.trace.natural_stop
-    unknown = asyncio.run(attempt_task(task(prompt="Else."), llm, AttemptLimits(), Budget()))
-    assert unknown.failure is not None
-
-
-def recorder(path: Path | None, *results: EvalResult) -> Recorder:
-    trials = plan_trials([task(task_id="a"), task(task_id="b")], 1)
-    return Recorder(report(*results), trials, path)
-
-
-def test_recorder__unfinished_run_is_readable(tmp_path: Path) -> None:
-    path = tmp_path / "r.json"
-    keeper = recorder(path)
-    keeper.add(result(task(task_id="b"), True))
-    on_disk = read_report(path).results
-    assert [(attempt_result.task.id, attempt_result.outcome) for attempt_result in on_disk] == [
-        ("a", AttemptOutcome.SKIPPED),
-        ("b", AttemptOutcome.SCORED),
-    ]
-    keeper.finish("interrupted")
-    assert read_report(path).results[0].reason == "interrupted"
-    assert path.with_suffix(".md").exists()
-
-
-def test_resume__repeats_only_attempts_without_score() -> None:
-    before = report(
-        result(task(task_id="a"), True),
-        EvalResult(task=task(task_id="b"), outcome=AttemptOutcome.INFRA_ERROR, reason="gone"),
-    )
-    trials = plan_trials([task(task_id="a"), task(task_id="b")], 1)
-    resumed = resume_report(report(timestamp="later"), before, trials)
-    assert [attempt_result.task.id for attempt_result in resumed.results] == ["a"]
-    assert resumed.timestamp == before.timestamp
-    assert [trial.task.id for trial in Recorder(resumed, trials, None).missing()] == ["b"]
-
-
-@pytest.mark.parametrize(
-    ("changed", "reason"),
-    [
-        ({"model": "other"}, "not scripted/other"),
-        ({"max_turns": 3}, "other settings: max_turns"),
-        ({"settings": {"judge_model": "j", "bashkit": "1"}}, "other settings: judge_model"),
-    ],
-)
-def test_resume__other_model_or_settings_are_refused(changed: Any, reason: str) -> None:
-    before = report(settings={"judge_model": None, "bashkit": "1"})
-    with pytest.raises(IncompatibleRun, match=reason):
-        resume_report(replace(before, **changed), before, [])
-
-
-def test_resume__selection_that_loses_scores_is_refused() -> None:
-    before = report(result(task(task_id="a"), True), result(task(task_id="b"), True))
-    with pytest.raises(IncompatibleRun, match="not selected: b"):
-        resume_report(report(), before, plan_trials([task(task_id="a")], 1))
-
-
-def test_resume__edited_task_runs_again() -> None:
-    before = report(result(task(task_id="a", prompt="Old."), True))
-    trials = plan_trials([task(task_id="a")], 1)
-    assert resume_report(report(), before, trials).results == ()

@@ -1,0 +1,93 @@
+"""The check of an agent's Langfuse project, and what refused keys leave behind."""
+
+import pytest
+
+from tests.support.langfuse import FakeLangfuse
+from tests.support.langfuse.faults import ALWAYS, RespondsWith
+from tests.support.langfuse.source_benchmarks import agent, benchmark, refused_at
+from tests.support.service import JSON, Service, pair
+
+
+def test_check__reports_api_version_and_project(service: Service, langfuse: FakeLangfuse) -> None:
+    agent(service, langfuse)
+    assert service.post("/agents/agent-001/check") == {
+        "ok": True,
+        "langfuseUrl": langfuse.url,
+        "api": "v4",
+        "version": "4.16.0",
+        "project": "Support agent",
+        "errorCode": None,
+        "detail": None,
+    }
+
+
+def test_check__detects_a_v3_server(service: Service, langfuse_v3: FakeLangfuse) -> None:
+    agent(service, langfuse_v3)
+    check = service.post("/agents/agent-001/check")
+    assert (check["ok"], check["api"], check["version"]) == (True, "v3", "3.140.0")
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "expected_detail"),
+    [
+        ({"langfuseSecretKey": "wrong"}, "LANGFUSE_AUTH", "belong together"),
+        ({"langfuseSecretKey": None}, "LANGFUSE_AUTH", "no secret key"),
+        ({"langfusePublicKey": None}, "LANGFUSE_AUTH", "no public key"),
+        ({"langfuseUrl": "http://127.0.0.1:1"}, "LANGFUSE_UNAVAILABLE", "langfuseUrl"),
+        ({"langfuseUrl": "http://169.254.169.254"}, "REFUSED_ADDRESS", "another server"),
+    ],
+)
+def test_check__reports_the_error(
+    service: Service, langfuse: FakeLangfuse, fields: JSON, code: str, expected_detail: str
+) -> None:
+    agent(service, langfuse, **fields)
+    check = service.post("/agents/agent-001/check")
+    assert (check["ok"], check["errorCode"], check["project"]) == (False, code, None)
+    assert expected_detail in check["detail"]
+    assert langfuse.secret_key not in str(check)
+
+
+def test_check__unknown_agent_is_404(service: Service) -> None:
+    service.expect_problem(404, "POST", "/agents/absent/check")
+
+
+def test_credentials_refused_at__set_when_keys_are_rejected(
+    service: Service, langfuse: FakeLangfuse
+) -> None:
+    langfuse.experiment(items=3)
+    agent(service, langfuse, langfuseSecretKey="wrong")
+    benchmark(service)
+    assert refused_at(service) is None
+    service.complete_run()
+    first = refused_at(service)
+    assert first is not None
+    service.complete_run()
+    assert refused_at(service) == first
+    service.patch("/agents/agent-001", {"name": "Pelican 2", "langfuseUrl": langfuse.url})
+    assert refused_at(service) == first
+    service.patch("/agents/agent-001", {"langfuseSecretKey": langfuse.secret_key})
+    assert refused_at(service) is None
+
+
+def test_credentials_refused_at__reset_by_success(service: Service, langfuse: FakeLangfuse) -> None:
+    langfuse.experiment(items=3)
+    agent(service, langfuse)
+    benchmark(service)
+    for by_check in (True, False):
+        langfuse.inject(RespondsWith(status=401, content={"message": "no"}), on=ALWAYS)
+        assert service.post("/agents/agent-001/check")["errorCode"] == "LANGFUSE_AUTH"
+        assert refused_at(service) is not None
+        langfuse.clear_faults()
+        _ = service.post("/agents/agent-001/check") if by_check else service.complete_run()
+        assert refused_at(service) is None
+
+
+def test_credentials_refused_at__unchanged_by_a_run_without_requests(
+    service: Service, langfuse: FakeLangfuse
+) -> None:
+    agent(service, langfuse, langfuseSecretKey="wrong")
+    service.post("/agents/agent-001/check")
+    service.upload([pair(1)])
+    service.create_benchmark(source="local", metrics=["ACCURACY"])
+    assert service.complete_run()["status"] == "COMPLETED"
+    assert refused_at(service) is not None

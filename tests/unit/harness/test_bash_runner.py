@@ -1,0 +1,189 @@
+"""The runner of `bashkit-eval`: tasks, budgets, trials and judges."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.harness.bash.attempt_runner import Trial, plan_trials
+from app.harness.bash.check_registry import CHECKS, Check, CheckResult
+from app.harness.bash.judge import BashJudge, judge_prompt, read_judgement
+from app.harness.bash.replay import rescore
+from app.harness.bash.types import EvalResult
+from app.harness.budget import Budget, BudgetLimits
+from app.harness.judge import JudgeError
+from app.harness.results import AttemptOutcome
+from app.llm.conversation import (
+    ChatMessage,
+    MessageRole,
+    TextBlock,
+    Turn,
+)
+from app.llm.errors import LlmError, LlmErrorKind
+from app.llm.prices import Price
+from tests.support.bash_eval import report, task, trace
+from tests.support.bash_turns import ScriptedTurns, TimedModel, run_all, turn
+
+pytestmark = pytest.mark.usefixtures("loaded_checks")
+
+
+def test_runner__scores_each_task() -> None:
+    results = run_all(
+        ScriptedTurns([turn("echo x"), turn(text="Done.")]), task("stdout_contains:x")
+    )
+    assert [entry.passed() for entry in results] == [True]
+
+
+def test_runner__errored_task_does_not_stop_run() -> None:
+    model = ScriptedTurns([LlmError("overloaded"), turn("true"), turn(text="Done.")])
+    first, second = run_all(model, task(task_id="a"), task(task_id="b"))
+    assert (first.outcome, first.reason) == (AttemptOutcome.INFRA_ERROR, "overloaded")
+    assert second.passed()
+
+
+def test_runner__final_error_skips_remaining_tasks() -> None:
+    model = ScriptedTurns([LlmError("no such key", kind=LlmErrorKind.AUTH)])
+    first, second = run_all(model, task(task_id="a"), task(task_id="b"))
+    assert first.outcome is AttemptOutcome.INFRA_ERROR
+    assert (second.outcome, second.reason) == (
+        AttemptOutcome.SKIPPED,
+        "not asked: the model was given up after a: no such key",
+    )
+    assert len(model.received) == 1
+
+
+def test_run_budget__is_shared_by_all_tasks() -> None:
+    model = ScriptedTurns([turn(text="Done.")])
+    budget = Budget(limits=BudgetLimits(tokens=10))
+    first, second = run_all(model, task(task_id="a"), task(task_id="b"), budget=budget)
+    assert first.outcome is AttemptOutcome.SCORED
+    assert (second.outcome, second.reason) == (
+        AttemptOutcome.SKIPPED,
+        "the run reached its limit of tokens",
+    )
+
+
+def test_run_time_limit__keeps_finished_attempts(expire_time_limit: Callable[[], None]) -> None:
+    model = TimedModel([turn(text="Done."), turn("sleep 600")], expire=expire_time_limit)
+    results = run_all(model, task(task_id="a"), task(task_id="b"), time_s=600.0)
+    assert [entry.task.id for entry in results] == ["a"]
+
+
+def test_runner__concurrency_is_limited() -> None:
+    active_counts: list[int] = []
+    active = 0
+
+    class Busy(ScriptedTurns):
+        async def turn(self, *_: Any) -> Turn:
+            nonlocal active
+            active += 1
+            active_counts.append(active)
+            await asyncio.sleep(0.01)
+            active -= 1
+            return turn(text="Done.")
+
+    run_all(Busy([]), *(task(task_id=str(n)) for n in range(6)), concurrency=3)
+    assert max(active_counts) == 3
+
+
+def test_plan_trials__repeats_whole_dataset() -> None:
+    first_task, second_task = task(task_id="a"), task(task_id="b")
+    assert plan_trials([first_task, second_task], 2) == [
+        Trial(first_task, 0),
+        Trial(second_task, 0),
+        Trial(first_task, 1),
+        Trial(second_task, 1),
+    ]
+
+
+JUDGED = task("llm_judge:kind?", "llm_judge:kind?", "exit_code:0")
+
+
+def judge_with_answer(answer: str) -> EvalResult:
+    judge = BashJudge(ScriptedTurns([turn(text=answer)]), Price(input_usd=1.0, output_usd=1.0))
+    [scored] = run_all(ScriptedTurns([turn("true"), turn(text="Done.")]), JUDGED, judge=judge)
+    return scored
+
+
+def test_judge__repeated_question_is_asked_once() -> None:
+    judged_result = judge_with_answer('I think: {"score": 0.75, "reason": "mostly"} – so there.')
+    assert judged_result.score is not None
+    first = judged_result.score.results[0]
+    assert (first.passed, first.weight, first.detail) == (True, 1.0, "judged 0.75: mostly")
+    assert first.judgement is not None
+    assert (first.judgement.input_tokens, first.judgement.cost_usd) == (8, 10e-6)
+    assert judged_result.trace is not None
+    assert judged_result.trace.total_input_tokens == 16
+
+
+def test_judge__cost_counts_in_run_budget_at_own_price() -> None:
+    """Each turn has 10 tokens: two turns of the model at 1 $ per token, one of the judge at 3 $."""
+    run = Budget(price=Price(input_usd=1e6, output_usd=1e6))
+    judge = BashJudge(
+        ScriptedTurns([turn(text='{"score": 1}')]), Price(input_usd=3e6, output_usd=3e6)
+    )
+    run_all(ScriptedTurns([turn("true"), turn(text="Done.")]), JUDGED, judge=judge, budget=run)
+    assert (run.known_usd, run.known_input_tokens + run.known_output_tokens) == (
+        2 * 10 * 1 + 10 * 3,
+        30,
+    )
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["yes", "", '{"score": 2}', '{"score": true}', '{"score": NaN}', '{"reason": "x"}', "[1]"],
+)
+def test_judge__invalid_answer_is_judge_error(answer: str) -> None:
+    judged_result = judge_with_answer(answer)
+    assert (judged_result.outcome, judged_result.score) == (AttemptOutcome.JUDGE_ERROR, None)
+    assert judged_result.reason
+
+
+def test_judge__final_error_stops_run() -> None:
+    """The judge could not score any attempt at the remaining tasks."""
+    judge = BashJudge(ScriptedTurns([LlmError("401: wrong key", kind=LlmErrorKind.AUTH)]))
+    model = ScriptedTurns([turn(text="Done.")])
+    results = run_all(model, JUDGED, replace(JUDGED, id="next"), judge=judge)
+    assert [entry.outcome for entry in results] == [
+        AttemptOutcome.JUDGE_ERROR,
+        AttemptOutcome.SKIPPED,
+    ]
+    assert results[1].reason == (
+        "not asked: the judge was given up after t: the judge did not answer: 401: wrong key"
+    )
+    assert len(model.received) == 1
+
+
+def test_runner__raising_check_is_judge_error_of_its_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken = Check(summary="divides by zero", evaluate=lambda _, __: CheckResult(1 // 0 > 0, ""))
+    find = CHECKS.find
+    monkeypatch.setattr(CHECKS, "find", lambda name: broken if name == "broken" else find(name))
+    results = run_all(
+        ScriptedTurns([turn(text="Done.")]), task("broken:x"), task("tool_calls_max:0")
+    )
+    assert [entry.outcome for entry in results] == [
+        AttemptOutcome.JUDGE_ERROR,
+        AttemptOutcome.SCORED,
+    ]
+    assert (results[0].reason or "").startswith("the check broken raised ZeroDivisionError")
+    assert rescore(report(replace(results[1], task=task("broken:x")))).agreement.checks.total == 0
+
+
+def test_judge_prompt__long_transcript_loses_its_middle() -> None:
+    message = ChatMessage(
+        role=MessageRole.ASSISTANT, content=(TextBlock(text="a" * 100_000 + "end"),)
+    )
+    long = trace(messages=(ChatMessage(role=MessageRole.USER, content=()), message))
+    prompt = judge_prompt("q", task(), long)
+    assert len(prompt) < 61_000
+    assert "end\ntranscript>>>" in prompt
+
+
+def test_read_judgement__cost_without_price_is_unknown() -> None:
+    assert read_judgement(turn(text='{"score": 1}'), None).cost_usd is None
+    with pytest.raises(JudgeError):
+        read_judgement(turn(), None)
