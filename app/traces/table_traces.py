@@ -265,8 +265,14 @@ def _require_content(file: ImportFile, columns: TableColumns, sample: list[Table
 def _notes(columns: TableColumns) -> Iterator[str]:
     fields = columns.by_field
     if "item" not in fields and "input" not in fields:
-        yield "no column identifies the items: rows of two files are paired by their position"
+        yield (
+            "no column identifies the items: rows of two files are paired by their position; name"
+            f" it: {mapped_column('item', 'COLUMN')}"
+        )
     elif "item" not in fields:
         yield f"items are identified by the text of the column {fields['input']!r}"
     if "output" in fields and "expected" not in fields:
-        yield "no column holds the expected output: only metrics that need none are computed"
+        yield (
+            "no column holds the expected output: only metrics that need none are computed; name it:"
+            f" {mapped_column('expected', 'COLUMN')}"
+        )

@@ -108,6 +108,14 @@ def test_csv__rows_without_any_text_are_skipped_and_named(tmp_path: Path) -> Non
     assert "rows without any text are skipped: line 3, line 5" in table.notes
 
 
+def test_csv__notes_name_the_columns_to_map(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "Frage-Nr,Musterlösung,answer\nq-1,Rom,Rom\n")
+    item, expected, ignored = import_path(path).notes
+    assert item.endswith("paired by their position; name it: --map item=COLUMN")
+    assert expected.endswith("that need none are computed; name it: --map expected=COLUMN")
+    assert ignored.endswith("Frage-Nr, Musterlösung")
+
+
 def test_csv__question_and_answer_are_both_empty(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "question,expected,answer\nq,e,a\n,e,\n")
     with pytest.raises(InvalidImport) as refused:
