@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 
 # The end of the help of an option that may be given several times.
 REPEAT = "Repeatable."
-MAX_CHOICES_WIDTH = 64
 # Immutable, because it is the default of parameters.
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -100,17 +99,7 @@ def id_filter(noun: str, path: str) -> Any:
 
 def choice_filter(option: str, choices: type[Enum], help_text: str) -> Any:
     """An option of a list command that filters by some of a few values."""
-    names = ", ".join(choice.name.lower() for choice in choices)
-    # A line of help has 80 columns: many values stand in the text, where lines can break.
-    is_long = len(names) > MAX_CHOICES_WIDTH
-    typer_option = typer.Option(
-        option,
-        case_sensitive=False,
-        metavar=option.removeprefix("--").upper() if is_long else None,
-        help=f"{help_text.removesuffix('.')}: {names}. {REPEAT}"
-        if is_long
-        else f"{help_text} {REPEAT}",
-    )
+    typer_option = typer.Option(option, case_sensitive=False, help=f"{help_text} {REPEAT}")
     return Annotated[list[choices] | None, typer_option]  # type: ignore[valid-type]
 
 

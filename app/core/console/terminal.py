@@ -29,6 +29,8 @@ EXIT_UNSUCCESSFUL = 3
 _NAMES_ERRORS = re.compile(r"; (?:see `errors`|`errors` lists each field to correct)\.?$")
 EXIT_INTERRUPTED = 130
 HELP_OPTIONS = ("-h", "--help")
+# A line of help has 80 columns: more choices than these stand in the text, where lines can break.
+_MAX_TYPE_WIDTH = 64
 _TYPE_NAMES = {"str": "text", "int": "integer", "float": "number", "Path": "path"}
 
 
@@ -84,7 +86,7 @@ class Command(TyperCommand):
         for param in self.get_params(ctx):
             # A flag has no value, and the metavar of an argument is its name.
             if isinstance(param, TyperOption) and not param.is_flag and param.metavar is None:
-                param.metavar = name_type(param.display_type(ctx))
+                _describe_type(param, param.display_type(ctx))
         super().format_options(ctx, formatter)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
@@ -326,6 +328,15 @@ def report_unexpected_error(kind: type[BaseException], error: BaseException, _: 
     print_status(f"error: {kind.__name__}: {error}")
     print_status("hint: this is a bug; run `mosaico --debug …` to see the traceback")
     sys.exit(AppError.exit_code)
+
+
+def _describe_type(option: TyperOption, label: str) -> None:
+    """Name the type of an option in its help; many choices are listed in its text."""
+    option.metavar = name_type(label)
+    if len(option.metavar) > _MAX_TYPE_WIDTH:
+        choices = option.metavar.strip("<>").replace("|", ", ")
+        option.metavar = "<choice>"
+        option.help = f"{option.help} One of {choices}."
 
 
 def _escaped(char: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -244,3 +245,11 @@ def test_docs__list_every_exit_code() -> None:
 
     for code in {kind.exit_code for kind in kinds(AppError)}:
         assert f"| {code} |" in by_hand
+
+
+def test_docs__lines_of_help_have_80_columns() -> None:
+    """Longer lines would break words on a narrow terminal; examples are copied as they are."""
+    helps = re.findall(r"```text\n(.*?)```", PAGE.read_text().partition(MARK)[2], flags=re.DOTALL)
+    lines = [line for text in helps for line in text.partition("Examples:")[0].splitlines()]
+    assert len(lines) > 1000
+    assert [line for line in lines if len(line) > 80] == []
