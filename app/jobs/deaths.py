@@ -16,8 +16,9 @@ from app.jobs.handlers import MAX_ATTEMPTS
 SUSPECT_AFTER = 2
 # An innocent job that ran beside a guilty one has the shared deaths, but none of its own.
 MIN_OWN_DEATHS = 3
-# Where each crash takes the machine along, as in a virtual machine per task, no death is ever proved.
-MAX_UNPROVED_DEATHS = 20
+# Where each crash takes the machine along, as in a virtual machine per task, no death is ever proved;
+# more than the power losses that a healthy step may go through.
+MAX_UNPROVED_DEATHS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
