@@ -49,6 +49,7 @@ from tests.support.llm import (
     times,
     vector_of,
 )
+from tests.support.model_waits import FakeSleep
 
 # The SDK takes half a second to import: one worker does it for all.
 pytestmark = pytest.mark.xdist_group("sdks of models")
@@ -65,19 +66,6 @@ CHAT_REQUEST = ChatRequest(
     temperature=0.5,
     json_object=True,
 )
-
-
-class FakeSleep:
-    """Records the waits; its clock advances by them only."""
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-
-    async def __call__(self, seconds: float) -> None:
-        self.seconds.append(seconds)
-
-    def clock(self) -> float:
-        return sum(self.seconds)
 
 
 T = TypeVar("T")

@@ -15,10 +15,10 @@ from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from app.statistics.sequential import limit_of
 from tests.support.series_campaign import HISTORIES, Show, sd_of
 from tests.support.series_oracle import Fall, drift_fall, oracle_detection, step_fall
+from tests.support.series_rivals import RIVALS, play_rival, tune
 from tests.support.series_simulation import (
     CELLS,
     CORRELATED,
-    RIVALS,
     Cell,
     Detection,
     Events,
@@ -33,11 +33,9 @@ from tests.support.series_simulation import (
     pages_per_month,
     play,
     play_repeated,
-    play_rival,
     simulate,
     simulate_repeated,
     together,
-    tune,
 )
 
 PROMISE = 0.25
