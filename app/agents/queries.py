@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, select_page
+from app.core.keyset import MAX_LIMIT, PageQuery, PageRows, select_page
 
 
 class AgentNotFound(NotFound):
@@ -37,3 +37,9 @@ def lock_existing_agents(session: Session, agent_ids: Iterable[str]) -> set[str]
 def list_agents(session: Session, query: PageQuery, *, archived: bool) -> PageRows[Agent]:
     statement = select(Agent).where(Agent.archived.is_(archived))
     return select_page(session, statement, keys=[Agent.created_at, Agent.id], query=query)
+
+
+def list_agent_names(session: Session) -> dict[str, str]:
+    """The names of the newest agents by ID, as a form offers them; archived ones are left out."""
+    newest = list_agents(session, PageQuery(MAX_LIMIT), archived=False)
+    return {agent.id: agent.name for agent in newest.rows}

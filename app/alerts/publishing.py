@@ -183,9 +183,9 @@ def _publish(
 
 
 def benchmark_name(session: Session, benchmark_id: str) -> str:
-    """The name of a benchmark in its metadata; its ID without one."""
+    """The name of a benchmark; its ID when it was deleted."""
     benchmark = session.get(Benchmark, benchmark_id)
-    return str((benchmark and benchmark.metadata_.get("name")) or benchmark_id)
+    return benchmark.display_name if benchmark else benchmark_id
 
 
 class DisplayNameReader:

@@ -7,7 +7,7 @@ from fastapi import Query, Request, Response
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN
-from app.agents.queries import list_agents
+from app.agents.queries import list_agent_names
 from app.alerts import queries
 from app.alerts.backtest_schemas import BacktestRequest
 from app.alerts.router import rule_views
@@ -15,9 +15,7 @@ from app.alerts.rule_pages import BACKTEST_DAYS, BacktestOutcome, RuleId, try_ba
 from app.alerts.rule_service import create_rule, update_rule
 from app.alerts.schemas import AlertConfigBody, AlertConfigCreate, AlertConfigPatch
 from app.alerts.value_chart import draw_backtest
-from app.benchmarks.queries import get_kpis_by_benchmark, list_benchmarks
-from app.benchmarks.rules import name_of_benchmark
-from app.core.keyset import MAX_LIMIT, PageQuery
+from app.benchmarks.queries import get_kpis_by_benchmark, list_benchmark_names
 from app.core.resources import Resources
 from app.core.schemas import changed_fields
 from app.core.web.deps import Res
@@ -139,16 +137,10 @@ def _form_page(
 
 
 def _choices(session: Session, benchmark_id: str) -> dict[str, Choices]:
-    first = PageQuery(MAX_LIMIT)
-    benchmarks = [
-        (row.id, name_of_benchmark(row.id, row.metadata_))
-        for row in list_benchmarks(session, first, archived=False).rows
-    ]
-    agents = [(row.id, row.name) for row in list_agents(session, first, archived=False).rows]
     kpis = get_kpis_by_benchmark(session, [benchmark_id]).get(benchmark_id, [])
     return {
-        "benchmarkId": benchmarks,
-        "agentId": [("", "every agent"), *agents],
+        "benchmarkId": list(list_benchmark_names(session).items()),
+        "agentId": [("", "every agent"), *list_agent_names(session).items()],
         "kpi": [("", "none"), *((kpi.id, kpi.name) for kpi in kpis)],
         "channels": [
             (IN_APP, "inbox"),

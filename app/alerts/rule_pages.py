@@ -8,7 +8,7 @@ from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN
-from app.agents.queries import list_agents
+from app.agents.queries import list_agent_names
 from app.alerts import inbox, incident_queries, queries, rule_tests
 from app.alerts.backtest_schemas import BacktestRequest, BacktestView
 from app.alerts.evaluation import read_budget
@@ -23,10 +23,9 @@ from app.alerts.rule_text import describe_condition, watched_name
 from app.alerts.schemas import AlertConfigView, SilenceMatchers
 from app.alerts.silences import start_silence
 from app.alerts.value_chart import draw_backtest
-from app.benchmarks.queries import list_benchmarks
-from app.benchmarks.rules import name_of_benchmark
+from app.benchmarks.queries import list_benchmark_names
 from app.core.errors import AppError
-from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
+from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms import SentForm
@@ -59,10 +58,7 @@ def show_rules(
             benchmark_ids=[benchmark] if benchmark else [],
         )
         rows = [_row(session, view) for view in rule_views(session, page.rows)]
-        benchmarks = [
-            (benchmark_row.id, name_of_benchmark(benchmark_row.id, benchmark_row.metadata_))
-            for benchmark_row in list_benchmarks(session, PageQuery(MAX_LIMIT), archived=False).rows
-        ]
+        benchmarks = list(list_benchmark_names(session).items())
     return render_page(
         request,
         "rules.html",
@@ -89,10 +85,7 @@ def show_rule(
     with res.db.read() as session:
         [view] = rule_views(session, [queries.get_rule(session, rule_id)])
         row = _row(session, view)
-        agents = {
-            agent_row.id: agent_row.name
-            for agent_row in list_agents(session, PageQuery(MAX_LIMIT), archived=False).rows
-        }
+        agents = list_agent_names(session)
         incidents = incident_queries.list_incidents(
             session, PageQuery(SHOWN_EVENTS), IncidentFilter(rule_ids=[rule_id])
         ).rows

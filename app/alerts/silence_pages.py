@@ -9,11 +9,10 @@ from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
 from app.access.deps import RUN
-from app.agents.queries import list_agents
+from app.agents.queries import list_agent_names
 from app.alerts import queries, silences
 from app.alerts.schemas import SilenceCreate, SilenceMatchers, SilencePatch, SilenceView
-from app.benchmarks.queries import list_benchmarks
-from app.benchmarks.rules import name_of_benchmark
+from app.benchmarks.queries import list_benchmark_names
 from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
@@ -121,17 +120,11 @@ def _edit_page(silence_id: str, res: Resources) -> FormPage:
 
 
 def _choices(session: Session) -> dict[str, Choices]:
-    first = PageQuery(MAX_LIMIT)
-    rules = [(row.id, row.name) for row in queries.list_rules(session, first).rows]
-    benchmarks = [
-        (row.id, name_of_benchmark(row.id, row.metadata_))
-        for row in list_benchmarks(session, first, archived=False).rows
-    ]
-    agents = [(row.id, row.name) for row in list_agents(session, first, archived=False).rows]
+    rules = [(row.id, row.name) for row in queries.list_rules(session, PageQuery(MAX_LIMIT)).rows]
     anything = ("", "any")
     return {
         "matchers.alertConfigId": [anything, *rules],
-        "matchers.benchmarkId": [anything, *benchmarks],
-        "matchers.agentId": [anything, *agents],
+        "matchers.benchmarkId": [anything, *list_benchmark_names(session).items()],
+        "matchers.agentId": [anything, *list_agent_names(session).items()],
         "matchers.severity": [anything, *((name, name.lower()) for name in ("INFO", "WARNING", "CRITICAL"))],
     }  # fmt: skip

@@ -1,5 +1,6 @@
 """Tables of benchmarks and their KPI definitions."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -51,6 +52,11 @@ class Benchmark(Base):
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
 
+    @property
+    def display_name(self) -> str:
+        """The name that people gave to the benchmark, otherwise its ID."""
+        return name_of_benchmark(self.id, self.metadata_)
+
 
 class BenchmarkAgent(Base):
     """An agent that a benchmark evaluates; a benchmark without rows evaluates any agent."""
@@ -100,3 +106,9 @@ class KpiDefinition(Base):
     min_effect: Mapped[float | None]
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     retired_at: Mapped[datetime | None]
+
+
+def name_of_benchmark(benchmark_id: str, metadata: Mapping[str, Any]) -> str:
+    """The display name of a benchmark: that in its metadata, otherwise its ID."""
+    name = metadata.get("name")
+    return name if isinstance(name, str) and name.strip() else benchmark_id

@@ -9,11 +9,10 @@ from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN
-from app.agents.queries import list_agents
+from app.agents.queries import list_agent_names
 from app.benchmarks import queries, service
 from app.benchmarks.formula_check import check_formula_text
 from app.benchmarks.models import Benchmark
-from app.benchmarks.rules import name_of_benchmark
 from app.benchmarks.schemas import (
     BenchmarkCreate,
     BenchmarkPatch,
@@ -22,7 +21,6 @@ from app.benchmarks.schemas import (
     KpiView,
 )
 from app.benchmarks.views import benchmark_view
-from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.resources import Resources
 from app.core.schemas import changed_fields
 from app.core.web.deps import Res
@@ -270,16 +268,14 @@ def _kpi_page(benchmark_id: str, kpi_id: str | None, res: Resources) -> FormPage
 
 
 def _choices(session: Session) -> dict[str, Choices]:
-    agents = list_agents(session, PageQuery(MAX_LIMIT), archived=False).rows
     return {
         "source": [
             ("", "Langfuse for an agent with its keys, uploads for others"),
             *((name, name) for name in TRACE_SOURCES.names()),
         ],
-        "evaluates": [(agent.id, agent.name) for agent in agents],
+        "evaluates": list(list_agent_names(session).items()),
     }
 
 
 def _step_of(benchmark: Benchmark) -> Crumb:
-    name = name_of_benchmark(benchmark.id, benchmark.metadata_)
-    return Crumb(name, path_of("benchmarks", benchmark.id))
+    return Crumb(benchmark.display_name, path_of("benchmarks", benchmark.id))

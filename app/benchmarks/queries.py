@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from app.agents.models import Agent
 from app.benchmarks.models import Benchmark, BenchmarkAgent, KpiDefinition
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, select_page
+from app.core.keyset import MAX_LIMIT, PageQuery, PageRows, select_page
 from app.traces.production import ProductionTraces
 
 
@@ -47,6 +47,12 @@ def lock_against_edits(session: Session, benchmark_id: str) -> None:
 def list_benchmarks(session: Session, query: PageQuery, *, archived: bool) -> PageRows[Benchmark]:
     statement = select(Benchmark).where(Benchmark.archived.is_(archived))
     return select_page(session, statement, keys=[Benchmark.created_at, Benchmark.id], query=query)
+
+
+def list_benchmark_names(session: Session) -> dict[str, str]:
+    """The names of the newest benchmarks by ID, as a form offers them; archived ones are left out."""
+    newest = list_benchmarks(session, PageQuery(MAX_LIMIT), archived=False)
+    return {benchmark.id: benchmark.display_name for benchmark in newest.rows}
 
 
 def has_other_agents(session: Session, benchmark_id: str, agent_id: str) -> bool:

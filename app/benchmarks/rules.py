@@ -1,7 +1,7 @@
 """Validation of metrics and KPIs of a benchmark; pure."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 from app.core.errors import AppError, ErrorItem
 from app.core.strict_json import escape_pointer_step
@@ -31,12 +31,6 @@ class IdentifiedKpiInput(KpiInput, Protocol):
 
     @property
     def id(self) -> str | None: ...
-
-
-def name_of_benchmark(benchmark_id: str, metadata: Mapping[str, Any]) -> str:
-    """The display name of a benchmark: that in its metadata, otherwise its ID."""
-    name = metadata.get("name")
-    return name if isinstance(name, str) and name.strip() else benchmark_id
 
 
 def metric_errors(refs: Sequence[MetricRef]) -> list[ErrorItem]:

@@ -6,13 +6,11 @@ from typing import Annotated
 from fastapi import Path, Query, Request, Response
 
 from app.access.deps import READ
-from app.agents.queries import list_agents
+from app.agents.queries import list_agent_names
 from app.benchmarks.pages import NAV, STEPS
 from app.benchmarks.queries import get_benchmark
-from app.benchmarks.rules import name_of_benchmark
 from app.comparison import power
 from app.comparison.schemas import PowerRequest
-from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.web.deps import Res
 from app.core.web.forms import check_form, number_or_text
 from app.core.web.pages import Crumb, path_of, render_page
@@ -37,9 +35,8 @@ def show_power(
     """What a run of so many items and trials detects; empty fields are those of the newest valid run."""
     with res.db.read() as session:
         benchmark = get_benchmark(session, benchmark_id)
-        name = name_of_benchmark(benchmark_id, benchmark.metadata_)
-        agents = list_agents(session, PageQuery(MAX_LIMIT), archived=False).rows
-        choices = [(row.id, row.name) for row in agents]
+        name = benchmark.display_name
+        choices = list(list_agent_names(session).items())
     numbers = {"items": items, "trials": trials, "drop": drop}
     document = {
         "agentId": agent or None,

@@ -8,13 +8,13 @@ from typing import Annotated
 from fastapi import Path, Query, Request, Response
 
 from app.access.deps import READ
-from app.agents.queries import list_agents
+from app.agents.queries import list_agent_names
 from app.benchmarks import queries
+from app.benchmarks.models import name_of_benchmark
 from app.benchmarks.pages import NAV, STEPS
-from app.benchmarks.rules import name_of_benchmark
 from app.benchmarks.views import benchmark_view, benchmark_views
 from app.comparison.baselines import list_pinned_baselines
-from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
+from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.web.deps import Res
 from app.core.web.pages import list_in_api, path_of, render_page
 from app.core.web.routes import Router
@@ -63,7 +63,7 @@ def show_benchmark(
         benchmark = benchmark_view(session, queries.get_benchmark(session, benchmark_id))
         cells = read_grid_cells(session, res.clock(), benchmark_id=benchmark_id)
         pinned = list_pinned_baselines(session, benchmark_id)
-        all_agents = list_agents(session, PageQuery(MAX_LIMIT), archived=False).rows
+        agents = list_agent_names(session)
     evaluated = set(benchmark.evaluates)
     return render_page(
         request,
@@ -75,7 +75,5 @@ def show_benchmark(
         benchmark=benchmark,
         cells=cells,
         pinned=pinned,
-        agents=[
-            (agent.id, agent.name) for agent in all_agents if not evaluated or agent.id in evaluated
-        ],
+        agents=[(id_, name) for id_, name in agents.items() if not evaluated or id_ in evaluated],
     )

@@ -13,9 +13,9 @@ from fastapi.responses import RedirectResponse
 from starlette.datastructures import FormData, UploadFile
 
 from app.access.deps import READ, RUN
-from app.agents.queries import get_agent, list_agents
+from app.agents.queries import get_agent, list_agent_names
 from app.core.errors import Conflict, Invalid, TooLarge, without_request
-from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
+from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.parameter_names import Caller, messages_for
 from app.core.resources import Resources
 from app.core.web.deps import Res
@@ -170,8 +170,7 @@ def _render(
         page = queries.list_local_datasets(
             session, PageQuery(PAGE_SIZE, cursor or None), name=None, agent_id=None
         )
-        agents = list_agents(session, PageQuery(MAX_LIMIT), archived=False).rows
-        choices = [(row.id, row.name) for row in agents]
+        choices = list_agent_names(session).items()
     return render_page(
         request, "datasets.html", title="Datasets", nav=NAV, status=status,
         api=list_in_api(request, "/local-datasets", PAGE_SIZE), datasets=page.rows,

@@ -5,11 +5,10 @@ from typing import Annotated, NamedTuple
 from fastapi import Query, Request, Response
 
 from app.access.deps import READ
-from app.agents.queries import list_agents
+from app.agents.queries import list_agent_names
 from app.benchmarks.formula_check import check_formula_text
-from app.benchmarks.queries import list_benchmarks
-from app.benchmarks.rules import name_of_benchmark
-from app.core.keyset import MAX_LIMIT, PageQuery
+from app.benchmarks.queries import list_benchmark_names
+from app.core.keyset import PageQuery
 from app.core.web.deps import Res
 from app.core.web.pages import path_of, render_page
 from app.core.web.routes import Router
@@ -49,10 +48,7 @@ def show_formulas(
     with res.db.read() as session:
         completed = RunListFilter(statuses=(RunStatus.COMPLETED,))
         rows = search_runs(session, completed, DEFAULT_SORT, PageQuery(LISTED_RUNS)).rows
-        first = PageQuery(MAX_LIMIT)
-        names = {row.id: row.name for row in list_agents(session, first, archived=False).rows}
-        for row in list_benchmarks(session, first, archived=False).rows:
-            names[row.id] = name_of_benchmark(row.id, row.metadata_)
+        names = list_agent_names(session) | list_benchmark_names(session)
         metrics = list_run_metrics(session, get_run(session, run).seq) if run else []
     return render_page(
         request,

@@ -14,7 +14,6 @@ from app.access.deps import READ
 from app.agents.models import Agent
 from app.benchmarks.models import KpiDefinition
 from app.benchmarks.queries import get_benchmark, get_kpi
-from app.benchmarks.rules import name_of_benchmark
 from app.core.web.charts import TrendLimit, trend_chart
 from app.core.web.deps import Res
 from app.core.web.pages import Crumb, build_url, path_of, reader_zone, render_page
@@ -57,7 +56,7 @@ def show_trend(
         agents = _list_agents(session, benchmark_id, kpi_id)
         agent_id = agent or next(iter(agents), "")
         points = list_kpi_points(session, benchmark_id, agent_id, kpi_id, since=since)
-    name = name_of_benchmark(benchmark_id, benchmark.metadata_)
+    name = benchmark.display_name
     labels = {point.kpi.id: _label(point, zone) for point in points}
     urls = {point.kpi.id: path_of("runs", point.kpi.run_id) for point in points}
     chart = trend_chart(

@@ -7,8 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
-from app.benchmarks.models import Benchmark
-from app.benchmarks.rules import name_of_benchmark
+from app.benchmarks.models import Benchmark, name_of_benchmark
 from app.results.models import BenchmarkRun
 
 

@@ -8,7 +8,6 @@ from fastapi import Query, Request, Response
 from app.access.deps import READ
 from app.agents.queries import get_agent
 from app.benchmarks.queries import get_benchmark
-from app.benchmarks.rules import name_of_benchmark
 from app.comparison import stored_run_comparison
 from app.comparison.change_text import describe_change
 from app.comparison.schemas import Comparison, FlippedItem
@@ -48,7 +47,7 @@ def show_comparison(
         ids = [run.id for run in pair]
         agents = dict.fromkeys(get_agent(session, run.agent_id).name for run in pair)
         benchmark = get_benchmark(session, pair[1].benchmark_id)
-        benchmark_name = name_of_benchmark(benchmark.id, benchmark.metadata_)
+        benchmark_name = benchmark.display_name
     comparison = stored_run_comparison.compare_in_child(
         res.db, [ids[0]], ids[1], metric=metric or None
     )

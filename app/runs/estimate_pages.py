@@ -7,12 +7,10 @@ from typing import Annotated, Any
 from fastapi import Path, Request, Response
 
 from app.access.deps import RUN
-from app.agents.queries import list_agents
+from app.agents.queries import list_agent_names
 from app.benchmarks.pages import NAV, STEPS
 from app.benchmarks.queries import get_benchmark
-from app.benchmarks.rules import name_of_benchmark
 from app.core.errors import AppError
-from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms import FormFields, SentForm, check_form
@@ -74,10 +72,9 @@ def _render(
 ) -> Response:
     with res.db.read() as session:
         benchmark = get_benchmark(session, benchmark_id)
-        name = name_of_benchmark(benchmark_id, benchmark.metadata_)
+        name = benchmark.display_name
         has_production = benchmark.production is not None
-        agents = list_agents(session, PageQuery(MAX_LIMIT), archived=False).rows
-        choices = [(row.id, row.name) for row in agents]
+        choices = list(list_agent_names(session).items())
     document: dict[str, Any] = {"benchmarkId": benchmark_id, "agentId": typed["agent"]}
     return render_page(
         request, "estimate.html", title=f"Estimate a run of {name}", nav=NAV, status=status,

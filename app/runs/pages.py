@@ -7,12 +7,11 @@ from fastapi import Path, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
-from app.agents.queries import list_agents
-from app.benchmarks.queries import list_benchmarks
-from app.benchmarks.rules import name_of_benchmark
+from app.agents.queries import list_agent_names
+from app.benchmarks.queries import list_benchmark_names
 from app.comparison import baselines
 from app.core.errors import Invalid
-from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
+from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.web.deps import Res
 from app.core.web.forms import FormFields, SentForm, check_form
 from app.core.web.pages import list_in_api, path_of, render_page
@@ -65,12 +64,7 @@ def show_runs(
     with res.db.read() as session:
         page = run_list.search_runs(session, run_filter, sort, PageQuery(PAGE_SIZE, cursor or None))
         count = run_list.count_runs(session, run_filter)
-        first = PageQuery(MAX_LIMIT)
-        benchmarks = {
-            row.id: name_of_benchmark(row.id, row.metadata_)
-            for row in list_benchmarks(session, first, archived=False).rows
-        }
-        agents = {row.id: row.name for row in list_agents(session, first, archived=False).rows}
+        benchmarks, agents = list_benchmark_names(session), list_agent_names(session)
     parameters = dict(request.query_params)
     return render_page(
         request,

@@ -12,7 +12,6 @@ from app.agents.models import Agent
 from app.alerts.models import AlertEvent
 from app.alerts.queries import AlertFilter, list_events
 from app.benchmarks.models import Benchmark
-from app.benchmarks.rules import name_of_benchmark
 from app.comparison.baselines import list_pinned_baselines
 from app.comparison.change_text import describe_change, format_amount, format_value
 from app.comparison.comparison_rules import metric_rule
@@ -69,9 +68,7 @@ def load_run_page(session: Session, run_id: str, zone_of: Request) -> dict[str, 
     run = get_run(session, run_id)
     kpis = get_kpis_of_run(session, run.seq)
     agent = session.get_one(Agent, run.agent_id).name
-    benchmark = name_of_benchmark(
-        run.benchmark_id, session.get_one(Benchmark, run.benchmark_id).metadata_
-    )
+    benchmark = session.get_one(Benchmark, run.benchmark_id).display_name
     baseline_ids = (
         list(run.verdict.baseline.run_ids) if run.verdict and run.verdict.baseline else []
     )

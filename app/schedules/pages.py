@@ -8,10 +8,9 @@ from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN
-from app.agents.queries import get_agent, list_agents
-from app.benchmarks.queries import get_benchmark, list_benchmarks
-from app.benchmarks.rules import name_of_benchmark
-from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
+from app.agents.queries import get_agent, list_agent_names
+from app.benchmarks.queries import get_benchmark, list_benchmark_names
+from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.resources import Resources
 from app.core.schemas import changed_fields
 from app.core.web.deps import Res
@@ -109,7 +108,7 @@ def show_schedule(request: Request, schedule_id: ScheduleId, res: Res) -> Respon
         schedule=schedule,
         preview=preview_of_schedule(schedule, now, reader=reader_zone(request)),
         fires=show_fires(fires),
-        benchmark=name_of_benchmark(benchmark.id, benchmark.metadata_),
+        benchmark=benchmark.display_name,
         agent=agent.name,
     )
 
@@ -218,11 +217,4 @@ def _values(schedule: ScheduleConfig) -> dict[str, Any]:
 
 def _target_names(session: Session) -> dict[str, dict[str, str]]:
     """The names of what a schedule can run, by the name of its field and by ID."""
-    first = PageQuery(MAX_LIMIT)
-    return {
-        "benchmarkId": {
-            row.id: name_of_benchmark(row.id, row.metadata_)
-            for row in list_benchmarks(session, first, archived=False).rows
-        },
-        "agentId": {row.id: row.name for row in list_agents(session, first, archived=False).rows},
-    }
+    return {"benchmarkId": list_benchmark_names(session), "agentId": list_agent_names(session)}

@@ -8,7 +8,6 @@ from fastapi.responses import RedirectResponse
 from app.access.deps import ADMIN, READ
 from app.access.shown_once import find_secret, forget_secret, redirect_with_secret
 from app.benchmarks.queries import get_benchmark
-from app.benchmarks.rules import name_of_benchmark
 from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
 from app.core.web.deps import Res
 from app.core.web.form_pages import SEE_OTHER, FormPage, show_form, submit_form
@@ -98,7 +97,7 @@ def show_webhook(request: Request, benchmark_id: BenchmarkId, res: Res) -> Respo
         benchmark = get_benchmark(session, benchmark_id)
         stored = queries.list_secrets(session, benchmark_id, PageQuery(MAX_LIMIT)).rows
     address = path_of("benchmarks", benchmark_id)
-    name = name_of_benchmark(benchmark.id, benchmark.metadata_)
+    name = benchmark.display_name
     response = render_page(
         request,
         "webhook.html",

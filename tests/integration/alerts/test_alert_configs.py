@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from app.agents.queries import get_agent
+from app.alerts.publishing import DisplayNameReader
 from app.alerts.rule_service import update_rule
 from app.core.errors import NotFound
 from tests.integration.alerts.conftest import RULE
@@ -346,3 +347,15 @@ def test_replace_kpis__a_rule_moves_along_with_a_rename_and_refuses_a_loss(
     assert benchmark_service.send(method, "/benchmarks/bench-001", body).is_success
     assert benchmark_service.get("/alert-configs/rule-1")["kpi"] == "k-1"
     assert benchmark_service.post("/alert-configs/rule-1/test")["assessments"] == []
+
+
+@pytest.mark.parametrize("name", [" ", 5, None])
+def test_names__of_a_benchmark_without_a_usable_name_is_its_id(
+    service: Service, name: object
+) -> None:
+    """As on the pages: a blank text or a number in the metadata is no name."""
+    service.create_agent(id="bot", name="Bot")
+    service.create_benchmark(id="faq", metadata={"name": name})
+    with service.resources.db.read() as session:
+        names = DisplayNameReader(session).names("faq", "bot")
+    assert names == ("faq", "Bot")

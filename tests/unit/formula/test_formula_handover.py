@@ -37,8 +37,8 @@ def test_handover_formula__snippet_runs() -> None:
 
 
 def test_handover_formula__example_of_the_module_runs() -> None:
-    tried = doctest.testmod(handover)
-    assert (tried.failed, tried.attempted) == (0, 5)
+    examples = doctest.testmod(handover)
+    assert (examples.failed, examples.attempted) == (0, 5)
 
 
 def test_kpi_formula_parser__failed_parse_lists_every_error() -> None:
