@@ -1,15 +1,16 @@
 """Settings from the environment, read once by the process entry points."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
+import platformdirs
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.core.errors import AppError
 from app.core.http.network_policy import parse_networks
-from app.core.paths import default_data_dir
 from app.core.smtp import parse_smtp_url
 
 
@@ -18,6 +19,13 @@ class BadSettings(AppError):
 
     code = "bad-settings"
     exit_code = 78
+
+
+def default_data_dir() -> Path:
+    """`/var/lib/mosaico` for root, otherwise the user data directory of the platform."""
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        return Path("/var/lib/mosaico")
+    return Path(platformdirs.user_data_dir("mosaico"))
 
 
 class Settings(BaseSettings):

@@ -1,19 +1,23 @@
 """From stored trace results to the result of a run: aggregates, KPIs, validity and verdicts."""
 
+from collections.abc import Callable
+
 from app.comparison.baseline_comparison import compare_with_baseline
 from app.jobs.handlers import JobContext
 from app.kpis.evaluate import evaluate_kpis
 from app.metrics.aggregate import Aggregate
 from app.metrics.registry import column_of
 from app.results import queries
-from app.results.rules import add_reason, assess_validity
+from app.results.plan import PlannedJudgeCalibration
+from app.results.rules import add_reason, assess_validity, judge_error_reason
 from app.results.run_result import RunResult
 from app.runs.collection import count_absent_traces
-from app.runs.judge_calibration import check_judge
 from app.runs.leases import RunLease
+from app.runs.llm_metrics import measure_traces
 from app.runs.metric_columns import MetricColumns
 from app.runs.scoring import RunValues
 from app.runs.series import judge_series
+from app.traces.types import Trace
 
 SHARDS_PER_READ = 16
 # Short read transactions: a run can have millions of traces.
@@ -100,3 +104,38 @@ def _with_run_values(
         run_values.add([row.summaries for row in shards])
         shard = shards[-1].shard
     return run_values.into(aggregates)
+
+
+def check_judge(job: JobContext, lease: RunLease, checkpoint: Callable[[], None]) -> str | None:
+    """Why the judge of a run cannot be trusted; None when it can, or when no check is configured."""
+    calibration = lease.plan.judge_calibration
+    if calibration is None:
+        return None
+    rows = measure_traces(
+        _calibration_traces(calibration),
+        (calibration.metric.ref,),
+        job=job,
+        run_seq=lease.run_seq,
+        checkpoint=checkpoint,
+        # Answers of earlier runs would show the judge as it was then.
+        cache_suffix=f"#run-{lease.run_seq}",
+    )
+    return judge_error_reason(
+        calibration.metric.column,
+        [answer["gold"] for answer in calibration.answers],
+        [row.values[0] for row in rows],
+        max_error=calibration.max_error,
+    )
+
+
+def _calibration_traces(calibration: PlannedJudgeCalibration) -> list[Trace]:
+    return [
+        Trace(
+            trace_id=f"calibration-{number}",
+            item_id=f"calibration-{number}",
+            input=answer["input"],
+            expected_output=answer["expected_output"],
+            output=answer["output"],
+        )
+        for number, answer in enumerate(calibration.answers)
+    ]
