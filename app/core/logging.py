@@ -14,6 +14,7 @@ import structlog
 from structlog.typing import EventDict, WrappedLogger
 
 from app.core.masking import is_secret_name
+from app.core.text import shorten
 
 LogFormat = Literal["console", "json"]
 
@@ -80,7 +81,7 @@ def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
 
 def redact_text(text: str) -> str:
     """The text with secrets masked, truncated for a log line."""
-    redacted = text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"
+    redacted = shorten(text, MAX_TEXT)
     for pattern, replacement in _SECRET_TEXTS:
         redacted = pattern.sub(replacement, redacted)
     return redacted

@@ -55,8 +55,8 @@ class Registry(Generic[T]):
     Built-ins are the modules of one package: each calls `register` when imported, and a failure
     stops the process. Third parties are entry points of one group: the loaded object is called
     with the registry's `register`, and a failure is only recorded in `loaded`. Two registries may
-    share a group: an item with another `kind` is ignored. `check` raises for an item that cannot
-    be used under its name.
+    share a group: an item with another `kind` is ignored. Items are of the type `item_type`, and
+    `check` raises for one that cannot be used under its name.
     """
 
     def __init__(
@@ -65,11 +65,13 @@ class Registry(Generic[T]):
         *,
         group: str,
         names: str = r"[a-z][a-z0-9_-]*",
+        item_type: type[T] | None = None,
         check: Callable[[str, T], None] | None = None,
     ) -> None:
         self.kind = kind
         self.group = group
         self._name_pattern = names
+        self._item_type = item_type
         self._check = check
         self._items: dict[str, T] = {}
         self._aliases: dict[str, str] = {}
@@ -81,10 +83,11 @@ class Registry(Generic[T]):
         """Add one item under its name. It is also found by its aliases, and listed once.
 
         Raises: `DuplicateName` when a name is taken, `InvalidName` when it does not have the
-                required form, and what the registry's `check` raises.
+                required form, `TypeError` for an item of another type, and what `check` raises.
         """
         for new_name in (name, *aliases):
             self._require_free(new_name)
+        self._require_type(name, item)
         if self._check is not None:
             self._check(name, item)
         self._items[name] = item
@@ -173,6 +176,14 @@ class Registry(Generic[T]):
         if getattr(item, "kind", self.kind) != self.kind:
             return item
         return self.register(name, item, aliases=aliases)
+
+    def _require_type(self, name: str, item: object) -> None:
+        if self._item_type is not None and not isinstance(item, self._item_type):
+            type_name = self._item_type.__name__
+            article = "an" if type_name[0] in "AEIO" else "a"
+            raise TypeError(
+                f"the {self.kind} {name} must be {article} {type_name}, not {item!r:.80}"
+            )
 
     def _require_free(self, name: str) -> None:
         if not re.fullmatch(self._name_pattern, name):

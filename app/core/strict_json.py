@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from app.core.errors import ErrorItem, Invalid
-from app.core.text import unstorable_reason
+from app.core.text import shorten, unstorable_reason
 
 MAX_DEPTH = 64
 MAX_INTEGER = 2**63 - 1
@@ -70,7 +70,7 @@ def reject_unacceptable(value: Any) -> None:
 
 def escape_pointer_step(step: str) -> str:
     """One step of a JSON pointer, escaped (RFC 6901 §3) and truncated for a message."""
-    shortened = step if len(step) <= _SHOWN_TEXT else step[:_SHOWN_TEXT] + "…"
+    shortened = shorten(step, _SHOWN_TEXT)
     return shortened.replace("~", "~0").replace("/", "~1")
 
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
@@ -91,6 +91,17 @@ def map_json_texts(document: Any, change: Callable[[str], str]) -> Any:
             return [map_json_texts(member, change) for member in document]
         case _:
             return document
+
+
+def shorten(text: str, limit: int) -> str:
+    """The text; a longer one is its first `limit` characters and an ellipsis."""
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def join_words(words: Sequence[str], conjunction: str) -> str:
+    """The words as a list in a sentence: `a, b or c`."""
+    *first, last = words
+    return f"{', '.join(first)} {conjunction} {last}" if first else last
 
 
 def cut_middle(text: str, limit: int) -> str:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from lark import Token, UnexpectedToken
 
+from app.core.text import join_words
 from app.formula.ast import Expr, FormulaSpan, walk
 from app.formula.errors import Mistake, mistake_at, position
 from app.formula.functions import MAX_DEPTH, MAX_MISTAKES, MAX_NODES
@@ -225,7 +226,7 @@ class _Recovery:
         parts = ["an operator"] if accepts & _OPERATORS else []
         # A colon fits behind every argument, but only one function knows weights.
         words = (word for kind, word in _WORDS.items() if kind in accepts and kind != "COLON")
-        return _join_words([*parts, *words])
+        return join_words([*parts, *words], "or")
 
     def _after(self) -> str:
         if self._previous is None:
@@ -272,8 +273,3 @@ def _describe_token(token: Token) -> str:
     if token.type == "$END":
         return "but the formula ends here"
     return f"found {printable(token)}" if token.type == "STRING" else f"found '{printable(token)}'"
-
-
-def _join_words(words: Sequence[str]) -> str:
-    *first, last = words
-    return f"{', '.join(first)} or {last}" if first else last

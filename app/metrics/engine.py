@@ -6,6 +6,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar
 
+from app.core.text import shorten
 from app.metrics.registry import load_metrics, providers_for
 from app.metrics.types import (
     BatchMetric,
@@ -26,7 +27,7 @@ from app.traces.types import Trace, TraceOutcome
 T = TypeVar("T")
 
 CHUNK_SIZE: Final = 64  # traces per task of the pool: some milliseconds of work
-_DETAIL_CHARS: Final = 300
+_DETAIL_CHARS: Final = 299
 _PROVIDER_ERRORS: Final = (Exception, SystemExit)  # third-party code may even exit
 
 _SCORED: Final = TraceOutcome.SCORED  # looked up once: access to enum members is slow
@@ -242,7 +243,7 @@ def check_value(value: object, spec: MetricSpec) -> Measurement:
         # The check of the exact type first: it is the usual case and several times faster.
         number = value if type(value) is float else number_of(value)
     except (TypeError, OverflowError) as error:
-        return MetricFailed(MetricFailureKind.NOT_A_NUMBER, _cut(str(error)))
+        return MetricFailed(MetricFailureKind.NOT_A_NUMBER, shorten(str(error), _DETAIL_CHARS))
     low, high = spec.minimum, spec.maximum
     if not math.isfinite(number):
         return MetricFailed(MetricFailureKind.NON_FINITE, str(number))
@@ -269,8 +270,4 @@ def attempt(function: Callable[..., T], *arguments: Any) -> T | MetricFailed:
 def failure_of(error: BaseException) -> MetricFailed:
     memory = isinstance(error, MemoryError)
     kind = MetricFailureKind.OUT_OF_MEMORY if memory else MetricFailureKind.RAISED
-    return MetricFailed(kind, _cut(f"{type(error).__name__}: {error}"))
-
-
-def _cut(detail: str) -> str:
-    return detail if len(detail) <= _DETAIL_CHARS else detail[: _DETAIL_CHARS - 1] + "…"
+    return MetricFailed(kind, shorten(f"{type(error).__name__}: {error}", _DETAIL_CHARS))

@@ -61,13 +61,8 @@ class ChannelSpec:
     signed: bool = False
 
 
-def _require_spec(name: str, channel: object) -> None:
-    if not isinstance(channel, ChannelSpec):
-        raise TypeError(f"the channel {name} must be a ChannelSpec, not {channel!r:.80}")
-
-
 CHANNELS: Final[Registry[ChannelSpec]] = Registry(
-    "channel", group="mosaico.channels", names=r"[A-Z][A-Z0-9_]*", check=_require_spec
+    "channel", group="mosaico.channels", names=r"[A-Z][A-Z0-9_]*", item_type=ChannelSpec
 )
 
 IN_APP: Final = "IN_APP"

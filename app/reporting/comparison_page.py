@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from app.comparison.change_text import describe_change, format_change, format_headline, format_value
 from app.comparison.schemas import Comparison, FlippedItem, MetricComparison
-from app.core.text import html_page, html_table, html_text
+from app.core.text import html_page, html_table, html_text, shorten
 from app.core.web.charts import ChangeBar, ItemChange, changes_chart, items_chart
 from app.kpis.verdict_types import ValueVerdict
 from app.statistics.verdict_rules import Scale, Verdict
@@ -155,12 +155,11 @@ def _flipped_items(files: ComparedFiles) -> Iterable[str]:
 
 def _item_row(item: FlippedItem, texts: Mapping[str, ItemTexts]) -> list[str]:
     item_texts = texts.get(item.item_id, ItemTexts())
-    return [item.item_id, *flip_values(item), *map(_shorten, item_texts)]
-
-
-def _shorten(text: str | None) -> str:
-    full = text or ""
-    return full if len(full) <= MAX_TEXT_CHARS else full[:MAX_TEXT_CHARS] + "…"
+    return [
+        item.item_id,
+        *flip_values(item),
+        *(shorten(text or "", MAX_TEXT_CHARS) for text in item_texts),
+    ]
 
 
 def _paragraph(text: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from app.comparison.trial_statistics import list_trial_statistics
-from app.core.text import html_page, html_text
+from app.core.text import html_page, html_text, shorten
 from app.core.web.charts import sparkline
 from app.core.web.page_paths import alert_page_path, run_page_path
 from app.kpis.number_text import format_number
@@ -16,6 +16,7 @@ from app.kpis.number_text import format_number
 JSON = dict[str, Any]
 
 MAX_WORST_TRACES: Final = 10
+MAX_TEXT_CHARS: Final = 300
 HIGHER_IS_BETTER: Final = "HIGHER_IS_BETTER"
 
 
@@ -208,7 +209,10 @@ def _worst(report: RunReport) -> Iterable[str]:
             _trace(result),
             result["outcome"],
             _number(result["values"].get(metric)),
-            *(_shorten(result[name]) for name in ("input", "expectedOutput", "output")),
+            *(
+                shorten(result[name] or "", MAX_TEXT_CHARS)
+                for name in ("input", "expectedOutput", "output")
+            ),
         )
         for result in worst
     ]
@@ -258,8 +262,3 @@ def _share(share: float | None) -> str:
 
 def _number(value: float | None) -> str:
     return "–" if value is None else format_number(value)
-
-
-def _shorten(text: str | None, limit: int = 300) -> str:
-    full_text = text or ""
-    return full_text if len(full_text) <= limit else full_text[:limit] + "…"

@@ -7,6 +7,7 @@ import re
 from typing import NamedTuple
 
 from app.core.errors import ErrorItem, Invalid
+from app.core.text import shorten
 
 MACROS = {
     "@yearly": "0 0 0 1 1 *",
@@ -270,4 +271,4 @@ def _remedy(field: _Field) -> str:
 
 def _quote(token: _Token) -> str:
     text = token.text
-    return repr(text if len(text) <= MAX_QUOTED_CHARS else f"{text[:MAX_QUOTED_CHARS]}…")
+    return repr(shorten(text, MAX_QUOTED_CHARS))

@@ -1,10 +1,11 @@
 """Preview of a cron expression: its next instants, a description, and notes on clock changes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from app.core.text import join_words
 from app.schedules import rules
 from app.schedules.cron import CronExpression, DstPolicy
 from app.schedules.cron_parser import MONTHS, WEEKDAYS
@@ -74,12 +75,12 @@ def describe(expression: CronExpression) -> str:
     _, _, _, day, month, weekday = expression.text.split(" ")
     parts = [_describe_times(expression)]
     if weekday not in "*?":
-        parts.append(_join(_describe_items(weekday, WEEKDAY_NAMES)))
+        parts.append(join_words(_describe_items(weekday, WEEKDAY_NAMES), "and"))
     if day not in "*?":
         days = _describe_days(day)
         parts.append(f"{days}, if the weekday matches too" if weekday not in "*?" else days)
     if month != "*":
-        parts.append(f"in {_join(_describe_items(month, MONTH_NAMES))}")
+        parts.append(f"in {join_words(_describe_items(month, MONTH_NAMES), 'and')}")
     if len(parts) == 1 and parts[0].startswith("at "):
         parts.append("every day")
     return ", ".join(parts)
@@ -130,7 +131,8 @@ def _describe_times(expression: CronExpression) -> str:
         hours, minutes = _sorted_numbers(hour), _sorted_numbers(minute)
         if len(hours) * len(minutes) <= MAX_LISTED_TIMES:
             seconds = f":{int(second):02}" if int(second) else ""
-            return f"at {_join([f'{h:02}:{m:02}{seconds}' for h in hours for m in minutes])}"
+            times = [f"{h:02}:{m:02}{seconds}" for h in hours for m in minutes]
+            return f"at {join_words(times, 'and')}"
     return ", ".join(_describe_clock_fields(second, minute, hour))
 
 
@@ -159,7 +161,7 @@ def _describe_clock_field(text: str, unit: str, container: str) -> str:
     if slash and "," not in text and start in ("*", "0"):
         return f"every {step} {unit}s" if int(step) > 1 else f"every {unit}"
     plural = "" if text.isdigit() else "s"
-    return f"at {unit}{plural} {_join(_describe_items(text, NUMBERS_ONLY))} {container}"
+    return f"at {unit}{plural} {join_words(_describe_items(text, NUMBERS_ONLY), 'and')} {container}"
 
 
 def _describe_days(text: str) -> str:
@@ -176,7 +178,7 @@ def _describe_days(text: str) -> str:
         else:
             [numbers] = _describe_items(item, NUMBERS_ONLY)
             phrases.append(f"on day {numbers}")
-    return _join(phrases)
+    return join_words(phrases, "and")
 
 
 def _describe_items(text: str, names: _Names) -> list[str]:
@@ -211,8 +213,3 @@ def _describe_value(text: str, names: _Names) -> str:
 
 def _sorted_numbers(text: str) -> list[int]:
     return sorted({int(number) for number in text.split(",")})
-
-
-def _join(phrases: Sequence[str]) -> str:
-    *most, last = phrases
-    return f"{', '.join(most)} and {last}" if most else last

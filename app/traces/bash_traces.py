@@ -6,6 +6,7 @@ from math import fsum
 from statistics import fmean
 from typing import Final
 
+from app.core.text import shorten
 from app.harness.bash.summary import judgements_of
 from app.harness.bash.transcript import attempt_transcript
 from app.harness.bash.types import AgentTrace, EvalReport, EvalResult, Judgement
@@ -37,7 +38,7 @@ def trace_of(result: EvalResult) -> Trace:
     only attempts that share it are comparable.
     """
     task, agent_trace = result.task, result.trace
-    task_id = task.id if len(task.id) <= LONGEST_ID else f"{task.id[:LONGEST_ID]}…"
+    task_id = shorten(task.id, LONGEST_ID)
     trace = Trace(
         trace_id=f"{task_id}#{result.trial}",
         item_id=task_id,

@@ -38,13 +38,8 @@ class Importer:
     is_table: bool = False
 
 
-def _require_importer(name: str, importer: object) -> None:
-    if not isinstance(importer, Importer):
-        raise TypeError(f"the importer {name} must be an Importer, not {importer!r:.80}")
-
-
 IMPORTERS: Final[Registry[Importer]] = Registry(
-    "importer", group="mosaico.importers", check=_require_importer
+    "importer", group="mosaico.importers", item_type=Importer
 )
 
 

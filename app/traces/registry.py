@@ -194,13 +194,8 @@ class SourceSpec:
     list_items: Callable[[Resources, TraceQuery], Iterator[DatasetItem]] | None = None
 
 
-def _require_spec(name: str, source: object) -> None:
-    if not isinstance(source, SourceSpec):
-        raise TypeError(f"the trace source {name} must be a SourceSpec, not {source!r:.80}")
-
-
 TRACE_SOURCES: Final[Registry[SourceSpec]] = Registry(
-    "trace source", group="mosaico.trace_sources", check=_require_spec
+    "trace source", group="mosaico.trace_sources", item_type=SourceSpec
 )
 
 

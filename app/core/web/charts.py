@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from app.core.text import shorten
 from app.core.web.svg import (
     BAND,
     BOTTOM,
@@ -32,11 +33,11 @@ from app.core.web.svg import (
     escape,
     list_ticks,
     mark_class,
-    shorten,
 )
 
 ROW = 40
 MAX_BARS = 300
+LABEL_CHARS = 21
 MAX_LABELS = 6
 MAX_INTERVALS = 60
 SPARK_WIDTH, SPARK_HEIGHT, SPARK_MARGIN = 120, 26, 4
@@ -352,7 +353,7 @@ def _change_row(change: ChangeBar, x: Axis, y: float) -> Iterator[str]:
         f'<rect class="band" x="{left:.1f}" y="{y - ROW / 2 + 2:.1f}" width="{right - left:.1f}"'
         f' height="{ROW - 4}" fill="{BAND}"/>'
     )
-    yield draw_text(8, y + 4, shorten(change.name))
+    yield draw_text(8, y + 4, shorten(change.name, LABEL_CHARS))
     yield (
         f'<line class="{mark_class("l", change.verdict)}" x1="{x.pixel(change.low):.1f}"'
         f' x2="{x.pixel(change.high):.1f}" y1="{y:.1f}" y2="{y:.1f}"'

@@ -162,7 +162,3 @@ def draw_empty_chart(title: str) -> str:
 def escape(text: str) -> str:
     """A text of a user without control characters that XML forbids, and without markup."""
     return html_text(xml_text(text))
-
-
-def shorten(text: str, limit: int = 22) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -98,17 +98,8 @@ class Check:
     reads_files: bool = False
 
 
-class InvalidCheck(Exception):
-    """The registered object is not a `Check`."""
-
-
-def _require_check(name: str, check: Check) -> None:
-    if not isinstance(check, Check):
-        raise InvalidCheck(f"the check {name} must be a Check, not {type(check).__name__}")
-
-
 CHECKS: Final[Registry[Check]] = Registry(
-    "check", group="mosaico.evaluators", names=r"[a-z][a-z0-9_]*", check=_require_check
+    "check", group="mosaico.evaluators", names=r"[a-z][a-z0-9_]*", item_type=Check
 )
 
 

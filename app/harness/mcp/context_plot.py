@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Final
 
-from app.core.text import html_text
+from app.core.text import html_text, shorten
 from app.harness.mcp.context_cost import ContextCost, context_costs
 from app.harness.mcp.types import McpReport
 from app.harness.reports.formatting import format_count
@@ -44,7 +44,7 @@ def _plot(costs: Sequence[ContextCost]) -> str:
 def _bar(cost: ContextCost, top: int, scale: float) -> str:
     base, all_read = cost.base_context or 0.0, cost.input_tokens or 0.0
     servers = ", ".join(cost.servers) or "no server"
-    named = servers if len(servers) <= LABEL_CHARS else f"{servers[:LABEL_CHARS]}…"
+    named = shorten(servers, LABEL_CHARS)
     label = f"{named}: {format_count(base)} first, {format_count(all_read)} in all"
     position = f'x="0" y="{top + ROW - BAR - 6}" height="{BAR}"'
     return (

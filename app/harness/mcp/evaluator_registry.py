@@ -64,19 +64,8 @@ class Evaluator:
     validate: Callable[[JsonValue], Iterable[str]] = field(default=_no_problems)
 
 
-class InvalidEvaluator(Exception):
-    """The registered object is not an `Evaluator`."""
-
-
-def _require_evaluator(name: str, criterion: Evaluator) -> None:
-    if not isinstance(criterion, Evaluator):
-        raise InvalidEvaluator(
-            f"the evaluator {name} must be an Evaluator, not {type(criterion).__name__}"
-        )
-
-
 EVALUATORS: Final[Registry[Evaluator]] = Registry(
-    "evaluator", group="mosaico.evaluators", names=r"[a-z][a-z0-9_]*", check=_require_evaluator
+    "evaluator", group="mosaico.evaluators", names=r"[a-z][a-z0-9_]*", item_type=Evaluator
 )
 
 AskModel: TypeAlias = Callable[[str, str, str], Awaitable[str]]

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from app.core.text import (
     html_text,
+    join_words,
     replace_unstorable,
     replace_unstorable_in_json,
+    shorten,
     unstorable_reason,
     xml_text,
 )
@@ -63,3 +65,15 @@ def test_reports__direction_controls_are_shown(render: Callable[[str], str]) -> 
     assert not {"\u202e", "\u2066", "\u2069"} & set(rendered)
     assert "שלום" in rendered
     assert render("plain é") == "plain é"
+
+
+def test_shorten__keeps_the_first_characters() -> None:
+    assert shorten("12345", 5) == "12345"
+    assert shorten("123456", 5) == "12345…"
+
+
+@pytest.mark.parametrize(
+    ("words", "text"), [(["a"], "a"), (["a", "b"], "a or b"), (["a", "b", "c"], "a, b or c")]
+)
+def test_join_words__is_a_list_in_a_sentence(words: list[str], text: str) -> None:
+    assert join_words(words, "or") == text
