@@ -17,13 +17,19 @@ pytestmark = pytest.mark.xdist_group("sample plugins")
 CALL_TIMEOUT_S: Final = 1.0  # a correct call takes milliseconds
 
 
-def completed_run(service: Service, outputs: list[str], metrics: list[str]) -> JSON:
+def completed_run(
+    service: Service,
+    outputs: list[str],
+    metrics: list[str],
+    *,
+    call_timeout_s: float = CALL_TIMEOUT_S,
+) -> JSON:
     """A completed run over traces with these outputs."""
     service.create_agent()
     service.create_benchmark(metrics=metrics)
     service.upload([pair(number, output=text) for number, text in enumerate(outputs)])
     run = service.start_run()
-    run_jobs(service)
+    run_jobs(service, call_timeout_s)
     return service.get(f"/benchmark-runs/{run['id']}")
 
 
@@ -124,8 +130,11 @@ def test_unruly_metric__cancelled_run_frees_the_worker_while_it_hangs(
 
 
 def test_unruly_metric__small_leaks_lose_no_value(extended_service: Service) -> None:
-    # Twelve leaks of 100 MiB each, in child processes that may have 512 MiB.
-    run = completed_run(extended_service, ["LEAKS 100"] * 12, ["SAMPLE_LEAKS"])
+    # Twelve leaks of 100 MiB each, in child processes that may have 512 MiB. Nothing hangs: on a
+    # loaded machine so much memory takes more than a second.
+    run = completed_run(
+        extended_service, ["LEAKS 100"] * 12, ["SAMPLE_LEAKS"], call_timeout_s=LIVENESS_S
+    )
     assert [row["values"]["SAMPLE_LEAKS"] for row in rows(extended_service, run)] == [1.0] * 12
 
 
