@@ -1,6 +1,7 @@
 """Alert rules, silences, backtests and acknowledgements over HTTP."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -175,7 +176,7 @@ def test_list_rules__filters_by_benchmark_agent_and_enabled(
     create_rule()
     create_rule(id="rule-2", agentId="agent-001", enabled=False)
 
-    def names(**query: str) -> set[str]:
+    def names(**query: Any) -> set[str]:
         return {
             alert_rule["id"]
             for alert_rule in benchmark_service.list_items("/alert-configs", **query)
@@ -185,6 +186,9 @@ def test_list_rules__filters_by_benchmark_agent_and_enabled(
     assert names(agentId="other") == {"rule-1"}
     assert names(enabled="false") == {"rule-2"}
     assert names(benchmarkId="other") == set()
+    benchmark_id = benchmark_service.get("/alert-configs/rule-1")["benchmarkId"]
+    assert names(benchmarkId=["other", benchmark_id]) == {"rule-1", "rule-2"}
+    assert names(agentId=["other", "agent-001"], enabled="false") == {"rule-2"}
 
 
 def test_rule_test__assesses_the_newest_run_and_notifies_the_recipients(

@@ -41,6 +41,9 @@ def test_create_schedule__defaults_of_original_system(prepared_service: Service)
     assert prepared_service.get("/schedule-configs/s-1") == created
     assert prepared_service.get("/schedule-configs")["items"] == [created]
     assert prepared_service.get("/schedule-configs", enabled=False)["items"] == []
+    either = {"agentId": ["other", created["agentId"]], "benchmarkId": ["other", "third"]}
+    assert prepared_service.list_items("/schedule-configs", agentId=either["agentId"]) == [created]
+    assert prepared_service.list_items("/schedule-configs", **either) == []
 
 
 def test_change_schedule__every_field_can_be_changed_and_reset(prepared_service: Service) -> None:
