@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
+from app.core.clock import utc_now
 from app.core.db import Database
 from app.core.encryption import SecretBox
 from app.core.http.network_policy import PRIVATE_SERVERS
@@ -128,9 +130,29 @@ def chromium(playwright: Playwright, chromium_path: str) -> Iterator[Browser]:
     browser.close()
 
 
+@dataclass
+class MovableClock:
+    """The real time, ahead by what a test moved it."""
+
+    ahead: timedelta = timedelta()
+
+    def __call__(self) -> datetime:
+        return utc_now() + self.ahead
+
+    def move(self, by: timedelta) -> None:
+        self.ahead += by
+
+
+@pytest.fixture(scope="module")
+def module_clock() -> MovableClock:
+    """The clock of the module's service."""
+    return MovableClock()
+
+
 @pytest.fixture(scope="module")
 def module_service(
     databases: Databases,
+    module_clock: MovableClock,
     plugins: None,
     metric_pool: ProcessPool,
     tmp_path_factory: pytest.TempPathFactory,
@@ -142,6 +164,7 @@ def module_service(
         db=db,
         secrets=SecretBox.from_keys([base64.b64encode(secrets.token_bytes(32)).decode()]),
         data_dir=Path(tmp_path_factory.mktemp("data")),
+        clock=module_clock,
         outbound=PRIVATE_SERVERS,
         options={"langfuse_default_url": "https://cloud.langfuse.com"},
     )

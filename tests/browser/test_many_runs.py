@@ -1,6 +1,8 @@
 """Acceptance criterion 15 of issue 20: pages at 10,000 runs. `python -m benchmarks pages` measures times."""
 
 import gzip
+import time
+from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import text
@@ -10,6 +12,15 @@ from tests.support.many_runs import write_many_runs
 
 MAX_NODES, MAX_REQUESTS, MAX_POINTS, MAX_LIST_BYTES = 2000, 6, 180, 60_000
 MAX_COMPRESSED_BYTES, MAX_HEAP_BYTES = 12_000, 6_000_000
+MAX_ANSWER_MS, MAX_LIST_MS, MAX_COLD_PAINT_MS, MAX_WARM_PAINT_MS, MAX_FILTER_MS = (
+    100,
+    50,
+    600,
+    350,
+    400,
+)
+ANSWERS, PAINTS, FILTERS = 30, 10, 10
+PAINT_MS = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 TREND = "/benchmarks/support/kpis/support-pass?agent=billing&days=3660"
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -25,9 +36,13 @@ def many_runs(module_site: Site) -> Site:
 
 @pytest.mark.parametrize("path", ["/", "/runs", TREND])
 def test_page__of_ten_thousand_runs_stays_small(path: str, many_runs: Site, site: Site) -> None:
-    """Criterion 15."""
+    """Criterion 15: requests, nodes, heap, points and bytes of 6.6; and the times of 6.6, of which one of
+    several is not delayed by other programs of the machine."""
+    assert min(answer_times(site, path)) <= (MAX_LIST_MS if path == "/runs" else MAX_ANSWER_MS)
     page = site.open(path)
     page.wait_for_load_state("load")
+    assert first_paint(site, path, is_cold=True) <= MAX_COLD_PAINT_MS
+    assert first_paint(site, path, is_cold=False) <= MAX_WARM_PAINT_MS
     assert page.evaluate("document.getElementsByTagName('*').length") <= MAX_NODES
     assert page.evaluate("performance.getEntriesByType('resource').length") + 1 <= MAX_REQUESTS
     assert page.evaluate("performance.memory.usedJSHeapSize") <= MAX_HEAP_BYTES
@@ -36,3 +51,42 @@ def test_page__of_ten_thousand_runs_stays_small(path: str, many_runs: Site, site
         html = site.service.client.get(path, headers={"Accept": "text/html"}).content
         assert len(html) <= MAX_LIST_BYTES
         assert len(gzip.compress(html)) <= MAX_COMPRESSED_BYTES
+
+
+def answer_times(site: Site, path: str) -> Iterator[float]:
+    """The milliseconds of the server for a page."""
+    for _ in range(ANSWERS):
+        started = time.perf_counter()
+        site.service.client.get(path, headers={"Accept": "text/html"}).raise_for_status()
+        yield (time.perf_counter() - started) * 1000
+
+
+def test_filter__of_ten_thousand_runs_answers_the_last_key(many_runs: Site, site: Site) -> None:
+    """Criterion 15: the new rows are shown within 400 ms of the last key; one of several is not delayed by
+    other programs of the machine."""
+    page = site.open("/runs")
+    page.wait_for_load_state("load")
+    field, times = page.locator("form.filter input[name=text]"), []
+    for number in range(FILTERS):
+        text_typed = f"support-{number}"
+        started = time.perf_counter()
+        field.fill(text_typed)
+        page.wait_for_function("text => location.search.includes(`text=${text}`)", arg=text_typed)
+        times.append((time.perf_counter() - started) * 1000)
+        if times[-1] <= MAX_FILTER_MS:
+            return
+    raise AssertionError(f"none of {FILTERS} filters was shown within {MAX_FILTER_MS} ms: {times}")
+
+
+def first_paint(site: Site, path: str, *, is_cold: bool) -> float:
+    """The milliseconds until the first paint, the least of several; cold in a new browser each time."""
+    limit, paints = MAX_COLD_PAINT_MS if is_cold else MAX_WARM_PAINT_MS, []
+    page = site.open(path)
+    for _ in range(PAINTS):
+        if not is_cold:
+            page.reload()
+        paints.append(float(page.wait_for_function(PAINT_MS).json_value()))
+        if paints[-1] <= limit:
+            break
+        page = site.open(path) if is_cold else page
+    return min(paints)

@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -15,6 +16,7 @@ from tests.support.page_data import write_month, write_names, write_run, write_t
 RUN, BASE = "run-billing-support-0", "run-billing-support-1"
 TREND = "/benchmarks/support/kpis/support-pass"
 FAILED_RUN = "run-failed"
+ROW_IDS = "rows => rows.map(row => row.id)"
 SHORT_SERIES: dict[str, list[float | None]] = {
     "gap": [0.8, 0.82, None, 0.81, 0.8], "one": [0.8], "two": [0.8, 0.9], "equal": [0.5] * 5, "null": [None, 0.7, None],
 }  # fmt: skip
@@ -74,12 +76,17 @@ def test_run__retry_makes_a_second_attempt(month: Site, site: Site) -> None:
 
 
 def test_run__failed_shows_its_cause_and_an_error_to_copy(month: Site, site: Site) -> None:
-    """Criterion 11."""
+    """Criterion 11: the sentence of the cause, and the error id in the clipboard."""
     page = site.open(f"/runs/{FAILED_RUN}")
+    run = site.service.get(f"/benchmark-runs/{FAILED_RUN}")
     card = page.locator(".card.news").first
-    expect(card).to_contain_text("Langfuse answered 503 for 10 minutes.")
-    card.get_by_role("button", name="Copy SOURCE_UNAVAILABLE").click()
+    expect(card.locator("h3")).to_have_text("Langfuse answered 503 for 10 minutes.")
+    assert run["errorMessage"] == "Langfuse answered 503 for 10 minutes."
+    card.get_by_role("button", name=f"Copy {run['errorCode']}").click()
     expect(page.locator("#live")).to_have_text("Copied")
+    page.locator("#search").focus()
+    page.keyboard.press("Control+v")
+    expect(page.locator("#search")).to_have_value(run["errorCode"])
 
 
 @pytest.mark.parametrize("status", ["PENDING", "RUNNING"])
@@ -107,18 +114,29 @@ def test_runs__filters_are_shared_by_their_address(month: Site, site: Site) -> N
     expect(page.locator("#run-count")).to_have_text("60 runs")
     page.locator("form.filter select[name=verdict]").select_option("NO_EVIDENCE")
     expect(page).to_have_url(re.compile("verdict=NO_EVIDENCE"))
-    page.locator("form.filter input[name=text]").fill("support-7")
-    expect(page.locator("#run-count")).to_have_text("1 run")
-    expect(page.locator("tbody tr")).to_have_count(1)
-    address = page.url
-    assert "agent=billing" in address
-    assert "text=support-7" in address
+    expect(page.locator("#run-count")).to_have_text("57 runs")
+    field = page.locator("form.filter input[name=text]")
+    # Somebody who thinks while typing edits one field nevertheless.
+    for typed, count in (("support-2", "10 runs"), ("support-27", "1 run"), ("support-7", "1 run")):
+        field.fill(typed)
+        expect(page).to_have_url(re.compile(f"text={typed}(&|$)"))
+        expect(page.locator("#run-count")).to_have_text(count)
+    address, shown = page.url, page.locator("tbody tr").evaluate_all(ROW_IDS)
+    assert shown == ["r-run-billing-support-7"]
+    assert set(parse_qsl(urlsplit(address).query)) == {
+        ("agent", "billing"), ("verdict", "NO_EVIDENCE"), ("text", "support-7"),
+    }  # fmt: skip
     page.reload()
     expect(page.locator("#run-count")).to_have_text("1 run")
     other = site.open(address.removeprefix(site.url), context=site.context())
     expect(other.locator("#run-count")).to_have_text("1 run")
-    page.go_back()
-    expect(page.locator("#run-count")).to_have_text("57 runs")
+    assert other.locator("tbody tr").evaluate_all(ROW_IDS) == shown
+    expect(other.locator("form.filter input[name=text]")).to_have_value("support-7")
+    for count, text_typed, verdict in (("57 runs", "", "NO_EVIDENCE"), ("60 runs", "", "")):
+        page.go_back()
+        expect(page.locator("#run-count")).to_have_text(count)
+        expect(field).to_have_value(text_typed)
+        expect(page.locator("form.filter select[name=verdict]")).to_have_value(verdict)
 
 
 def test_trend__shows_the_gap_the_fall_and_the_threshold(month: Site, site: Site) -> None:
@@ -175,6 +193,11 @@ def test_compare__flips_first_counts_and_swap_agree(month: Site, site: Site) -> 
     ]
     heading = page.locator("h2").first
     expect(heading).to_contain_text(f"{flips['regressions']} fell, {flips['improvements']} rose")
+    # The flips stand before every other table, those that fell first.
+    listed = page.locator("table").first.locator("tbody tr")
+    assert listed.locator("th").all_inner_texts() == [item["itemId"] for item in flips["items"]]
+    words = [text.split()[-1] for text in listed.locator("td:nth-of-type(3)").all_inner_texts()]
+    assert words == ["fell"] * flips["regressions"] + ["rose"] * flips["improvements"]
     changes = changes_of(page)
     assert any(changes)
     page.get_by_role("link", name="Swap").click()
@@ -187,10 +210,12 @@ def test_compare__pair_that_is_not_comparable_says_why_first(month: Site, site: 
     page = site.open("/compare?base=run-triage-tickets-1&run=run-triage-tickets-0")
     reason = page.locator(".card.invalid")
     expect(reason).to_contain_text("31.0% was lost")
+    expect(page.get_by_text("31.0% was lost")).to_have_count(1)
     top, table = reason.bounding_box(), page.locator("table").first.bounding_box()
     assert top is not None
     assert table is not None
     assert top["y"] < table["y"]
+    assert page.locator("h2").first.inner_text().lower() == "not comparable"
 
 
 def test_run__is_pinned_as_baseline_and_deleted(month: Site, site: Site) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -16,7 +17,7 @@ from app.jobs.process_pool import ProcessPool
 from tests.browser.conftest import Site
 from tests.support.deployment import TRACES
 from tests.support.gated_source import SHARD_TRACES
-from tests.support.processes import lives, until
+from tests.support.processes import ROOT, lives, until
 from tests.support.serve import ServiceProcesses, running_processes
 
 RESCUED_WITHIN_MS = 120_000
@@ -43,8 +44,14 @@ pytestmark = pytest.mark.xdist_group("browser")
 def processes(
     tmp_path_factory: pytest.TempPathFactory, plugins: None, metric_pool: ProcessPool
 ) -> Iterator[ServiceProcesses]:
+    folder = tmp_path_factory.mktemp("serve")
+    path = [ROOT / "tests/support/blocked_network", ROOT, folder / "plugins"]
     with running_processes(
-        tmp_path_factory.mktemp("serve"), metric_pool, MOSAICO_METRIC_PROCESSES="2"
+        folder,
+        metric_pool,
+        MOSAICO_METRIC_PROCESSES="2",
+        MOSAICO_TEST_HOSTS=str(folder / "hosts"),
+        PYTHONPATH=os.pathsep.join(map(str, path)),
     ) as started:
         yield started
 
@@ -87,15 +94,23 @@ def seen(page: Page, name: str) -> list[Any]:
 
 
 def test_serve__printed_link_opens_morning(processes: ServiceProcesses, chromium: Browser) -> None:
-    """Criterion 1: the link logs in by itself, and Morning is complete within 10 s."""
+    """Criterion 1: with the network blocked, the printed link logs in by itself, and Morning is complete
+    within 10 s."""
     [link] = re.findall(r"open +(http://\S+/login\?once=\S+)", processes.serve.log)
     page = chromium.new_page()
+    hosts: list[str | None] = []
+    page.on("request", lambda request: hosts.append(urlsplit(request.url).hostname))
     started = time.monotonic()
     page.goto(link)
     expect(page.get_by_role("heading", level=1)).to_contain_text("No run has ended")
     assert time.monotonic() - started <= 10
+    assert urlsplit(page.url).path == "/"
     expect(page.locator("input[name=key]")).to_have_count(0)
+    expect(page.get_by_role("navigation", name="Main")).to_be_visible()
+    assert set(hosts) == {"127.0.0.1"}
     page.close()
+    asked = processes.data_dir.parent / "hosts"
+    assert not asked.exists(), asked.read_text()
 
 
 def test_run__started_from_its_page_completes_without_a_reload(

@@ -16,13 +16,16 @@ PAGE = """<!doctype html>
 <link rel="icon" href="/swagger-files/favicon.png">
 <link rel="stylesheet" href="/swagger-files/swagger-ui.css">
 <link rel="stylesheet" href="/static/swagger-page.css">
+<script src="/static/theme.js"></script>
 </head>
 <body>
+<main>
 <p class="note">Requests from this page change this service. Press Authorize and paste an API key
 first.</p>
 <div id="swagger-ui"></div>
 <noscript><p class="note">This page requires JavaScript; the OpenAPI description is at
 <a href="/openapi.json">/openapi.json</a>.</p></noscript>
+</main>
 <script src="/swagger-files/swagger-ui-bundle.js"></script>
 <script src="/static/swagger-init.js"></script>
 </body>

@@ -1,3 +1,12 @@
+// The theme of the pages, as far as the reader chose one.
+const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+function showTheme() {
+  const { theme } = document.documentElement.dataset;
+  document.documentElement.classList.toggle("dark-mode", theme ? theme === "dark" : prefersDark.matches);
+}
+showTheme();
+prefersDark.addEventListener("change", showTheme);
+
 // Keys stay in the memory of the page: persistAuthorization would leave them in localStorage.
 window.addEventListener("load", () => {
   window.ui = SwaggerUIBundle({
@@ -11,5 +20,6 @@ window.addEventListener("load", () => {
     persistAuthorization: false,
     tryItOutEnabled: true,
     validatorUrl: null,
+    onComplete: () => document.querySelector("#servers")?.setAttribute("aria-label", "Server"),
   });
 });

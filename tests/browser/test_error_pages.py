@@ -1,0 +1,84 @@
+"""Pages of errors, and of Swagger UI: accessible in both themes, and each names a next step."""
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from app.core.errors import Unavailable
+from app.overview import queries
+from tests.browser.axe import find_violations
+from tests.browser.conftest import Site
+from tests.support.page_data import write_month
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+
+@pytest.fixture(scope="module")
+def month(module_site: Site) -> Site:
+    with module_site.service.resources.db.begin() as session:
+        write_month(session, nights=2)
+    return module_site
+
+
+def enter_wrong_key(page: Page) -> None:
+    page.context.clear_cookies()
+    page.goto("/login")
+    page.get_by_label("API key").fill("mosaico_wrong")
+    page.get_by_role("button", name="Log in").click()
+
+
+def delete_used_agent(page: Page) -> None:
+    page.goto("/agents/billing")
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Delete").click()
+
+
+OPENED: dict[int, Callable[[Page], object]] = {
+    401: enter_wrong_key,
+    403: lambda page: page.goto("/keys"),
+    404: lambda page: page.goto("/runs/no-such-run"),
+    409: delete_used_agent,
+    422: lambda page: page.goto("/runs?sort=color"),
+    500: lambda page: page.goto("/"),
+    503: lambda page: page.goto("/"),
+}
+# Links within buttons, and a third level of headings after the first one.
+RULES_OF_SWAGGER = ("nested-interactive", "heading-order")
+FAILURES = {500: RuntimeError("a mistake"), 503: Unavailable("the database does not answer")}
+
+
+@pytest.mark.parametrize("status", OPENED)
+def test_error_page__is_accessible_and_names_the_next_step(
+    status: int, month: Site, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Criterion 31 for each page of an error: what is wrong, the id of the request to copy, a link back."""
+    key = site.service.post("/keys", {"name": "a reader", "role": "read"})["token"]
+    page = site.open("/system", context=site.context(key=key if status == 403 else None))
+    if status in FAILURES:
+
+        def fail(*_: object) -> None:
+            raise FAILURES[status]
+
+        monkeypatch.setattr(queries, "read_overview", fail)
+    with page.expect_response(lambda response: response.status == status):
+        OPENED[status](page)
+    assert find_violations(page) == []
+    if status == 401:
+        expect(page.get_by_label("API key")).to_have_attribute("aria-invalid", "true")
+        return
+    expect(page.locator("main")).to_contain_text(f"Error {status}")
+    expect(page.locator("main").get_by_role("link", name="Morning")).to_be_visible()
+    request_id = page.locator("main code").last.inner_text()
+    page.get_by_role("button", name=f"Copy {request_id}").click()
+    expect(page.locator("#live")).to_have_text("Copied")
+    assert "a mistake" not in page.content()
+
+
+@pytest.mark.parametrize("path", ["/swagger-ui.html", "/docs"])
+def test_swagger__is_accessible(path: str, site: Site) -> None:
+    """Criterion 31 for the pages of Swagger UI, besides two rules that its own markup breaks."""
+    page = site.open(path)
+    page.locator("#operations-agents-listAgents").wait_for()
+    violations = [text for text in find_violations(page) if not text.startswith(RULES_OF_SWAGGER)]
+    assert violations == []
