@@ -72,7 +72,7 @@ def measure() -> Iterator[BenchRow]:
         url = make_database(running.url, "bench_load")
         tokens = fill_database(url)
         with (
-            _open_api(url, Path(folder)) as ours,
+            open_api(url, Path(folder)) as ours,
             # It logs a traceback for each request that waits too long for a connection.
             open_module("benchmarks.load_peer", url=url, log_errors=False) as server,
         ):
@@ -91,10 +91,10 @@ def _load(contender: Contender, url: str, tokens: Sequence[str]) -> LoadResult:
     changed_at: dict[tuple[str, int], float] = {}
     streams = [
         StreamRequest(
-            _followed_run(number),
+            followed_run(number),
             build_request(
                 "GET",
-                f"{RUNS}/{_followed_run(number)}/events",
+                f"{RUNS}/{followed_run(number)}/events",
                 tokens[number // STREAMS_PER_KEY],
             ),
         )
@@ -142,7 +142,7 @@ def _change_runs(
             break
         with db.begin() as session:
             for number in range(CHANGED_RUNS):
-                run_id = _followed_run((turn * CHANGED_RUNS + number) % STREAMS)
+                run_id = followed_run((turn * CHANGED_RUNS + number) % STREAMS)
                 processed = session.scalars(
                     text(
                         "UPDATE benchmark_runs SET traces_processed = traces_processed + 1"
@@ -164,7 +164,7 @@ def _request_row(name: str, ours: LoadResult, peer: LoadResult) -> BenchRow:
         "no error",
         ratio,
         not errors,
-        f"{_timed(ours.seconds[name])}; peer {_timed(peer.seconds[name])};"
+        f"{timed(ours.seconds[name])}; peer {timed(peer.seconds[name])};"
         f" errors {_listed(errors)}, peer"
         f" {_listed({error: n for error, n in peer.errors.items() if error.startswith(name)})};"
         f" {READERS + STARTERS + UPLOADERS} clients, {SECONDS:g} s each",
@@ -178,8 +178,8 @@ def _streams_row(ours: LoadResult, peer: LoadResult) -> BenchRow:
         f"{STREAMS} open at once, no error",
         _percentile(ours.event_delays_s) / _percentile(peer.event_delays_s),
         not errors and ours.open_streams == STREAMS,
-        f"an event after a change: {_timed(ours.event_delays_s)}; peer, which polls,"
-        f" {_timed(peer.event_delays_s)}; open {ours.open_streams}, peer {peer.open_streams};"
+        f"an event after a change: {timed(ours.event_delays_s)}; peer, which polls,"
+        f" {timed(peer.event_delays_s)}; open {ours.open_streams}, peer {peer.open_streams};"
         f" errors {_listed(errors)}",
     )
 
@@ -195,7 +195,7 @@ def _memory_row(ours: Contender, peer: Contender) -> BenchRow:
     )
 
 
-def _timed(seconds: Sequence[float]) -> str:
+def timed(seconds: Sequence[float]) -> str:
     if not seconds:
         return "none"
     return (
@@ -213,12 +213,12 @@ def _listed(errors: dict[str, int]) -> str:
     return ", ".join(f"{count} × {error}" for error, count in errors.items()) or "0"
 
 
-def _followed_run(number: int) -> str:
+def followed_run(number: int) -> str:
     return f"live-{number + 1}"
 
 
 @contextmanager
-def _open_api(url: str, folder: Path) -> Iterator[Contender]:
+def open_api(url: str, folder: Path) -> Iterator[Contender]:
     """`mosaico api` with its own settings, in a process of its own."""
     port = free_port()
     environment = {

@@ -12,12 +12,14 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 EVENT_PREFIX: Final = b"data: "
 CONNECTING_AT_ONCE: Final = 50
 # Generous: other programs may load the machine, too.
 TIMEOUT_S: Final = 300.0
+
+Sample = TypeVar("Sample")
 
 
 class LoadRequest(NamedTuple):
@@ -81,6 +83,21 @@ async def apply_load(
             for request in itertools.chain.from_iterable([r] * r.clients for r in requests):
                 clients.create_task(_send_until(deadline, port, request, result))
     return result
+
+
+async def hold_streams(
+    port: int,
+    streams: Sequence[StreamRequest],
+    changed_at: Mapping[tuple[str, int], float],
+    seconds: float,
+    sample: Callable[[], Sample],
+) -> tuple[LoadResult, Sample, Sample]:
+    """Keep all streams open for some seconds; with samples taken once they are open, and at the end."""
+    result = LoadResult()
+    async with _open_streams(port, streams, changed_at, result):
+        opened = sample()
+        await asyncio.sleep(seconds)
+        return result, opened, sample()
 
 
 async def _send_until(deadline: float, port: int, request: LoadRequest, result: LoadResult) -> None:

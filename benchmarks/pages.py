@@ -8,13 +8,20 @@ Set `MOSAICO_BENCH_PAGE_TRACES` for another number of trace results of a run.
 import gzip
 import os
 import statistics
+import subprocess
+import sys
 import time
+import zlib
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from app.core.web.static_files import read_asset
+from app.core.web.pages import TEMPLATES
+from app.core.web.static_files import FOLDER, read_asset
+from app.results.kpi_trend import list_kpi_points
+from benchmarks.page_streams import measure_streams
 from benchmarks.result_rows import BenchRow
 from tests.support.chromium import INSTALL_ADVICE, find_chromium, launch_chromium
 from tests.support.many_runs import write_many_runs
@@ -31,6 +38,9 @@ PATHS: Final = (
     "/agents", "/benchmarks", "/schedules",
 )  # fmt: skip
 LIST_PAGE: Final = "/runs"
+UI_MODULES: Final = frozenset(
+    {"charts", "svg", "forms", "form_schema", "schema_forms", "text_diff", "static_files"}
+)
 PAINTED: Final = "() => performance.getEntriesByName('first-contentful-paint').length > 0"
 METRICS: Final = """() => {
   const paint = performance.getEntriesByName("first-contentful-paint")[0];
@@ -73,6 +83,11 @@ def measure() -> Iterator[BenchRow]:
         browser = launch_chromium(playwright, chromium)
         yield from _browser_rows(service, browser)
         yield _filter_row(service, browser)
+        yield _event_row(service, browser)
+        yield _trend_row(service)
+    yield from measure_streams()
+    yield _wheel_row()
+    yield _help_row()
 
 
 def _analyze(service: Service) -> None:
@@ -214,6 +229,69 @@ def _filter_row(service: Service, browser: Browser) -> BenchRow:
     median = statistics.median(times)
     return BenchRow(
         "P10 filter", "≤ 400 ms after the last key", median / 400, median <= 400, f"{median:.0f} ms"
+    )
+
+
+def _event_row(service: Service, browser: Browser) -> BenchRow:
+    """From the commit of a change of a run to its words on the open page."""
+    times = []
+    for _ in range(LOADS):
+        run_id = service.post("/benchmark-runs", {"benchmarkId": "support", "agentId": "sql"})["id"]
+        page = _open(service, browser)
+        with page.expect_response("**/events"):
+            page.goto(f"{_url(service)}/runs/{run_id}", wait_until="load")
+        service.post(f"/benchmark-runs/{run_id}/cancel")
+        started = time.perf_counter()
+        page.wait_for_function(
+            "() => document.querySelector('#state').textContent.includes('CANCELLED')"
+        )
+        times.append((time.perf_counter() - started) * 1000)
+        page.context.close()
+    median = statistics.median(times)
+    return BenchRow(
+        "P12 event to pixel", "≤ 1,000 ms", median / 1000, median <= 1000, f"{median:.0f} ms"
+    )
+
+
+def _trend_row(service: Service) -> BenchRow:
+    """The query of a trend of ten years."""
+    since = service.resources.clock() - timedelta(days=3660)
+    times = []
+    for _ in range(REPEATS):
+        with service.resources.db.read() as session:
+            started = time.perf_counter()
+            list_kpi_points(session, "support", "billing", "support-pass", since=since)
+            times.append((time.perf_counter() - started) * 1000)
+    worst = _percentile(times[1:])
+    return BenchRow(
+        "P13 trend query", "≤ 30 ms", worst / 30, worst <= 30,
+        f"median {statistics.median(times):.1f} ms, p95 {worst:.1f} ms",
+    )  # fmt: skip
+
+
+def _wheel_row() -> BenchRow:
+    """What the pages add to the wheel: templates, static files, and the modules that only they need."""
+    app = TEMPLATES.parents[2]
+    files = [*TEMPLATES.iterdir(), *FOLDER.iterdir()]
+    files += [file for file in app.rglob("*.py") if "pages" in file.stem or file.stem in UI_MODULES]
+    compressed = (
+        sum(len(zlib.compress(file.read_bytes())) for file in files if file.is_file()) / 1000
+    )
+    return BenchRow(
+        "P14 wheel", "≤ 150 kB", compressed / 150, compressed <= 150,
+        f"{compressed:.0f} kB compressed in {len(files)} files",
+    )  # fmt: skip
+
+
+def _help_row() -> BenchRow:
+    command, times = [sys.executable, "-m", "app.cli", "--help"], []
+    for _ in range(LOADS):
+        started = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        times.append(time.perf_counter() - started)
+    median = statistics.median(times)
+    return BenchRow(
+        "P15 mosaico --help", "≤ 0.35 s", median / 0.35, median <= 0.35, f"{median:.2f} s"
     )
 
 

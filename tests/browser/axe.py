@@ -24,4 +24,5 @@ def find_violations(page: Page) -> list[str]:
     page.emulate_media(color_scheme="light")
     violations: list[str] = page.evaluate(RUN, {"runOnly": {"type": "tag", "values": TAGS}})
     page.emulate_media(color_scheme="dark")
-    return violations + page.evaluate(RUN, {"runOnly": {"type": "rule", "values": COLOR_RULES}})
+    violations += page.evaluate(RUN, {"runOnly": {"type": "rule", "values": COLOR_RULES}})
+    return violations

@@ -6,9 +6,10 @@ The hosts that were asked for are written to the file `MOSAICO_TEST_HOSTS`.
 import os
 import socket
 import sys
+from pathlib import Path
 from typing import Any
 
-LOCAL = ("127.", "::1", "localhost", "0.0.0.0")  # noqa: S104 - compared, never listened on
+LOCAL = ("127.", "::1", "localhost", "0.0.0.0")
 
 
 def refuse_other_hosts(event: str, arguments: tuple[Any, ...]) -> None:
@@ -23,7 +24,7 @@ def refuse_other_hosts(event: str, arguments: tuple[Any, ...]) -> None:
     host = host.decode() if isinstance(host, bytes) else host
     if not host or host.startswith(LOCAL) or host == socket.gethostname():
         return
-    with open(os.environ["MOSAICO_TEST_HOSTS"], "a") as file:
+    with Path(os.environ["MOSAICO_TEST_HOSTS"]).open("a") as file:
         file.write(f"{host}\n")
     raise OSError(f"the network is blocked: {host}")
 
