@@ -82,22 +82,17 @@ def _changing(db: Database) -> Iterator[Mapping[tuple[str, int], float]]:
 def _change(
     db: Database, changed_at: dict[tuple[str, int], float], stopping: threading.Event
 ) -> None:
-    # The runs change one after the other, as those of many workers do.
-    while True:
-        for run_id in FOLLOWED:
-            if stopping.wait(1 / STREAMS):
-                return
-            with db.begin() as session:
-                processed = session.scalars(
-                    text(
-                        "UPDATE benchmark_runs SET traces_processed = traces_processed + 1"
-                        " WHERE id = :id RETURNING traces_processed"
-                    ),
-                    {"id": run_id},
-                ).one()
+    statement = text(
+        "UPDATE benchmark_runs SET traces_processed = traces_processed + 1 WHERE id = ANY(:ids)"
+        " RETURNING id, traces_processed"
+    )
+    while not stopping.wait(1):
+        with db.begin() as session:
+            changed = session.execute(statement, {"ids": FOLLOWED}).all()
+            for run_id, _ in changed:
                 notify_streams(session, run_id)
-                # Before the commit: an event may arrive at once.
-                changed_at[run_id, processed] = time.perf_counter()
+            # Before the commit: an event may arrive at once.
+            changed_at |= dict.fromkeys(map(tuple, changed), time.perf_counter())
 
 
 def _use(pid: int, db: Database) -> ProcessUse:

@@ -28,7 +28,7 @@ def month(module_site: Site) -> Site:
         session.add(
             Delivery(
                 id="delivery-2", notification_id="note-0", endpoint_id="endpoint-2", status="FAILED",
-                attempts=5, last_error="550 mailbox unavailable",
+                attempts=5, detail="550 mailbox unavailable", tried_at=datetime.now(UTC),
             )
         )  # fmt: skip
     return module_site
@@ -109,7 +109,7 @@ def test_silence__is_shown_everywhere_and_ends_by_itself(
             re.compile(r"until \w{3} \d+ \w{3} \d{4}, \d\d:\d\d")
         )
     [entry] = site.service.list_items("/audit", action="create_silence")
-    assert (entry["outcome"], entry["resourceType"]) == ("done", "notifications")
+    assert (entry["outcome"], entry["resourceType"]) == ("done", "inbox")
     page.goto(f"{site.url}/audit?action=create_silence")
     expect(page.locator("tbody")).to_contain_text("done")
     module_clock.move(timedelta(minutes=59))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Locator, Page, Request, expect
+from sqlalchemy import text
 
 from tests.browser.conftest import Site
 from tests.support.page_data import write_month, write_traces
@@ -77,6 +78,14 @@ FOCUS_IS_VISIBLE = """() => {
 NAME_OF_FOCUS = "document.activeElement.outerHTML.slice(0, 200)"
 
 
+def write_open_alert(site: Site) -> None:
+    """Makes the alert of the month one that nobody acknowledged, whatever another test did."""
+    with site.service.resources.db.begin() as session:
+        session.execute(text("UPDATE alert_events SET verdict = NULL, acknowledged_at = NULL"))
+        session.execute(text("UPDATE incidents SET verdict = NULL, acknowledged_at = NULL"))
+        session.execute(text("UPDATE notifications SET read_at = NULL WHERE id LIKE 'note-%'"))
+
+
 def assert_focus_is_visible(page: Page) -> None:
     assert page.evaluate(FOCUS_IS_VISIBLE), page.evaluate(NAME_OF_FOCUS)
 
@@ -107,6 +116,7 @@ def skip_to_content(page: Page) -> None:
 def test_journey__by_keyboard_only(month: Site, site: Site) -> None:
     """Criterion 32: login, run, comparison and acknowledgement, without a pointer or a typed address; the
     focus is visible at each step, and the skip link works on each page."""
+    write_open_alert(site)
     page = site.open("/login", context=site.context(login=False))
     page.wait_for_load_state()
     focus_by_tab(page, page.locator("#key"))
@@ -158,6 +168,7 @@ def test_rows__are_chosen_for_a_comparison_by_keyboard(month: Site, site: Site) 
 
 def test_pages__work_without_javascript(month: Site, site: Site) -> None:
     """Criterion 33: lists, filters, trend picture, run page, acknowledgement and cancel."""
+    write_open_alert(site)
     page = site.open("/runs", context=site.context(java_script_enabled=False))
     page.locator("form.filter select[name=verdict]").select_option("REGRESSED")
     page.get_by_role("button", name="Filter").click()
@@ -207,7 +218,7 @@ def test_page__fits_at_double_size_and_rests(path: str, month: Site, site: Site)
     )
     assert page.evaluate(MOVING) == 0
     page.emulate_media(reduced_motion="no-preference")
-    assert page.evaluate(MOVING) == 1
+    assert page.evaluate(MOVING) >= 1
 
 
 def test_tabs__only_the_visible_one_streams(month: Site, site: Site) -> None:
