@@ -12,14 +12,7 @@ from tests.support.many_runs import write_many_runs
 
 MAX_NODES, MAX_REQUESTS, MAX_POINTS, MAX_LIST_BYTES = 2000, 6, 180, 60_000
 MAX_COMPRESSED_BYTES, MAX_HEAP_BYTES = 12_000, 6_000_000
-MAX_ANSWER_MS, MAX_LIST_MS, MAX_COLD_PAINT_MS, MAX_WARM_PAINT_MS, MAX_FILTER_MS = (
-    100,
-    50,
-    600,
-    350,
-    400,
-)
-ANSWERS, PAINTS, FILTERS = 30, 10, 10
+MAX_ANSWER_MS, MAX_LIST_MS, MAX_FILTER_ANSWER_MS, ANSWERS = 100, 50, 200, 30
 TREND = "/benchmarks/support/kpis/support-pass?agent=billing&days=3660"
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -37,7 +30,8 @@ def many_runs(module_site: Site) -> Site:
 def test_page__of_ten_thousand_runs_stays_small(path: str, many_runs: Site, site: Site) -> None:
     """Criterion 15: requests, nodes, heap, points and bytes of 6.6, and the time of the server, of which one
     of several answers is not delayed by other programs of the machine. Paints are measured by the benchmark."""
-    assert min(answer_times(site, path)) <= (MAX_LIST_MS if path == "/runs" else MAX_ANSWER_MS)
+    limit_ms = MAX_LIST_MS if path == "/runs" else MAX_ANSWER_MS
+    assert any(took_ms <= limit_ms for took_ms in answer_times(site, path))
     page = site.open(path)
     page.wait_for_load_state("load")
     assert page.evaluate("document.getElementsByTagName('*').length") <= MAX_NODES
@@ -61,4 +55,5 @@ def answer_times(site: Site, path: str) -> Iterator[float]:
 def test_filter__of_ten_thousand_runs_is_answered_in_time(many_runs: Site, site: Site) -> None:
     """Criterion 15: of the 400 ms after the last key the page waits 150 ms for another one; the service has
     answered after 200 ms, and the rest is drawing."""
-    assert min(answer_times(site, "/runs?text=support-7&agent=billing")) <= MAX_FILTER_ANSWER_MS
+    times = answer_times(site, "/runs?text=support-7&agent=billing")
+    assert any(took_ms <= MAX_FILTER_ANSWER_MS for took_ms in times)
