@@ -50,8 +50,8 @@ SecretKey = Annotated[
 RunUrl = Annotated[
     HttpUrl | None,
     Field(
-        description="A signed request to this URL runs the agent over a dataset; remote experiments of"
-        " Langfuse are forwarded to it.",
+        description="A signed request to this URL runs the agent over a dataset: remote experiments of"
+        " Langfuse, and repetitions of suspicious runs.",
         examples=["https://agent.example/run"],
     ),
 ]

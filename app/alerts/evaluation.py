@@ -33,7 +33,6 @@ from app.results.run_series import (
 )
 from app.statistics.sequential import DEFAULT_FALSE_PAGES
 from app.statistics.verdict_rules import Scale, Side
-from app.traces.registry import TRACE_SOURCES
 
 MAX_METRICS = 3
 
@@ -181,7 +180,7 @@ class AlertEvaluationService:
             wants_confirmation=step is not None
             and rule.confirm_runs
             and needs_confirmation(step.evidence)
-            and _can_repeat(result.plan.source),
+            and result.plan.repeated_by is not None,
             is_reference_lost=is_lost or (step is not None and step.is_reference_lost),
         )
 
@@ -219,12 +218,6 @@ def _next_step(
         spec,
         promise,
     )
-
-
-def _can_repeat(source: str) -> bool:
-    """Whether a source makes the traces of a run itself, so that it can make them again."""
-    spec = TRACE_SOURCES.find(source)
-    return spec is not None and spec.runs_models
 
 
 def _assess_joint(

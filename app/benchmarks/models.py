@@ -9,6 +9,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.core.db import Base, ModelJson
+from app.core.encryption import ENCRYPTED
 from app.traces.production import ProductionTraces
 
 
@@ -106,6 +107,33 @@ class KpiDefinition(Base):
     min_effect: Mapped[float | None]
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     retired_at: Mapped[datetime | None]
+
+
+class WebhookSecret(Base):
+    """A secret that callers sign with: of one benchmark, or of Langfuse when there is no benchmark.
+
+    `secret` is encrypted; see `app.core.encryption`.
+    """
+
+    __tablename__ = "webhook_secrets"
+    __table_args__ = (
+        Index("ix_webhook_secrets_benchmark_id_created_at_id", "benchmark_id", "created_at", "id"),
+        Index(
+            "ix_webhook_secrets_langfuse",
+            "created_at",
+            "id",
+            postgresql_where=text("benchmark_id IS NULL"),
+        ),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    benchmark_id: Mapped[str | None] = mapped_column(
+        ForeignKey("benchmarks.id", ondelete="CASCADE")
+    )
+    name: Mapped[str | None]
+    secret: Mapped[str] = mapped_column(info=ENCRYPTED)
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime | None]
 
 
 def name_of_benchmark(benchmark_id: str, metadata: Mapping[str, Any]) -> str:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from sqlalchemy import Select, exists, func, select
+from sqlalchemy import Select, exists, func, or_, select
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
-from app.benchmarks.models import Benchmark, BenchmarkAgent, KpiDefinition
+from app.benchmarks.models import Benchmark, BenchmarkAgent, KpiDefinition, WebhookSecret
 from app.core.errors import NotFound
 from app.core.keyset import MAX_LIMIT, PageQuery, PageRows, select_page
 from app.traces.production import ProductionTraces
@@ -128,6 +128,13 @@ def get_last_revision(session: Session, benchmark_id: str, kpi_id: str) -> int:
         KpiDefinition.benchmark_id == benchmark_id, KpiDefinition.id == kpi_id
     )
     return session.scalar(statement) or 0
+
+
+def has_webhook_secret(session: Session, benchmark_id: str) -> bool:
+    """Whether a request about a benchmark can be signed."""
+    is_valid = or_(WebhookSecret.expires_at.is_(None), WebhookSecret.expires_at > func.now())
+    secrets = select(WebhookSecret.id).where(WebhookSecret.benchmark_id == benchmark_id, is_valid)
+    return session.scalar(secrets.limit(1)) is not None
 
 
 def find_kpi_formula(session: Session, kpi_id: str) -> str | None:

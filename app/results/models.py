@@ -47,7 +47,8 @@ class BenchmarkRun(Base):
 
     `schedule_id` is the schedule that started it; it stays when the schedule is deleted.
     `seq` orders runs and is their short key in large tables. `trace_window` is the range of production
-    traces that it reads, if it reads any. `plan` is frozen when the run starts;
+    traces that it reads, if it reads any. `plan` is frozen when the run starts, and
+    with it `repeated_by`, who can make its traces again;
     `metric_keys` is the order of `trace_results.values`. `fencing_token` rises each time a step is
     acquired: a worker that lost its lease carries an old token and cannot write. `rescore_of` is the
     run whose traces are scored again, `confirms` the suspicious run that is repeated with more
@@ -150,6 +151,7 @@ class BenchmarkRun(Base):
     # would change all of them when the first one is deleted. `runs.end_links` does so in batches.
     rejudges: Mapped[str | None]
     plan: Mapped[dict[str, Any] | None]
+    repeated_by: Mapped[str | None]
     metric_keys: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
     fencing_token: Mapped[int] = mapped_column(default=0)
     shards_total: Mapped[int | None] = mapped_column(Integer)

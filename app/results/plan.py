@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
@@ -54,6 +55,13 @@ class SourceSelection(NamedTuple):
     harness: HarnessConfig | None
     production: ProductionTraces | None
     field_paths: tuple[str | None, ...]
+
+
+class Repeater(StrEnum):
+    """Who can make the traces of a run again: the service, or the agent when it is asked."""
+
+    SERVICE = "SERVICE"
+    AGENT = "AGENT"
 
 
 class PlannedWriteBack(_Frozen):
@@ -120,6 +128,7 @@ class RunPlan(_Frozen):
     cluster_field: str | None = None
     baseline: PlannedBaseline = PlannedBaseline()
     judge_calibration: PlannedJudgeCalibration | None = None
+    repeated_by: Repeater | None = None
 
     @property
     def columns(self) -> list[str]:

@@ -8,7 +8,12 @@ from app.agents.models import Agent
 from app.agents.queries import get_agent
 from app.agents.service import record_credentials_check, reveal_secret
 from app.benchmarks.models import Benchmark, KpiDefinition
-from app.benchmarks.queries import get_benchmark, get_kpis_by_benchmark, has_other_agents
+from app.benchmarks.queries import (
+    get_benchmark,
+    get_kpis_by_benchmark,
+    has_other_agents,
+    has_webhook_secret,
+)
 from app.benchmarks.schemas import JudgeCalibration
 from app.benchmarks.service import metric_refs, source_of
 from app.core.llm_server import LlmServer
@@ -27,6 +32,7 @@ from app.results.plan import (
     PlannedJudgeCalibration,
     PlannedMetric,
     PlannedWriteBack,
+    Repeater,
     RunPlan,
 )
 from app.results.queries import get_run
@@ -76,21 +82,44 @@ def make_plan(session: Session, run: BenchmarkRun, llm: LlmServer | None) -> Run
         judge_calibration=_judge_calibration(benchmark, llm),
     )
     if run.confirms is not None:
-        return _with_more_trials(_with_origin_selection(session, plan, run.confirms))
-    return plan if run.rescore_of is None else _with_origin_selection(session, plan, run.rescore_of)
+        repetition = _with_origin_selection(session, plan, run.confirms)
+        # The agent was given the name of the new run; the other sources make one without a name.
+        return _with_more_trials(repetition.model_copy(update={"run_name": plan.run_name}))
+    if run.rescore_of is not None:
+        return _with_origin_selection(session, plan, run.rescore_of)
+    repeated_by = _find_repeater(session, benchmark, agent)
+    return plan.model_copy(update={"repeated_by": repeated_by})
+
+
+def _find_repeater(session: Session, benchmark: Benchmark, agent: Agent) -> Repeater | None:
+    """Who can make the traces of a run again. The request to an agent must be signed, and the source
+    must tell when the run of that name is complete.
+    """
+    spec = TRACE_SOURCES.get(source_of(benchmark, agent))
+    if spec.runs_models:
+        return Repeater.SERVICE
+    is_nameable = spec.has_run is not None and benchmark.dataset_ref is not None
+    if agent.run_url is None or not is_nameable:
+        return None
+    return Repeater.AGENT if has_webhook_secret(session, benchmark.id) else None
 
 
 def _with_more_trials(plan: RunPlan) -> RunPlan:
     """The plan of the repetition of a suspicious run; the budget of the run applies to it as well."""
     if plan.harness is None:
         return plan
-    trials = min(CONFIRM_FACTOR * plan.harness.trials, MAX_TRIALS)
+    trials = more_trials(plan.harness.trials)
     return plan.model_copy(
         update={
             "harness": plan.harness.model_copy(update={"trials": trials}),
             "write_back": PlannedWriteBack(),
         }
     )
+
+
+def more_trials(trials: int) -> int:
+    """The trials of the repetition of a run with so many."""
+    return min(CONFIRM_FACTOR * max(trials, 1), MAX_TRIALS)
 
 
 def _with_origin_selection(session: Session, plan: RunPlan, origin_id: str) -> RunPlan:

@@ -11,6 +11,7 @@ from app.harness.transcript import Transcript
 from app.kpis.series_types import RunsEvidence
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
 from app.metrics.types import MetricFailureKind, MetricSkipReason
+from app.results.plan import Repeater
 from app.results.rules import RunStatus, TriggerType, Validity
 from app.results.write_back_state import WriteBackStatus
 from app.traces.production import TraceWindow
@@ -81,7 +82,8 @@ class RunView(WireModel):
     """A run. `tracesCollected` counts the traces read or made so far, `tracesProcessed` the measured
     ones. `metricsComputed` counts the values computed for it, `metricsReused` those taken from
     earlier runs over the same traces. `rescoreOf` is the run whose traces it scores again,
-    `confirms` the suspicious run that it repeats with more trials. `sourceRunId` and `sourceRunAt` are the
+    `confirms` the suspicious run that it repeats with more trials. `repeatedBy` is who can make its traces
+    again before a page: SERVICE, or AGENT when it is asked. `sourceRunId` and `sourceRunAt` are the
     ID and start of the run of the source that was read; `rejudges` is the first run of the agent over the
     same run of the source, which is neither compared with it nor counted again. `verdict`
     compares it with its baseline, or has the `reason` why it was not compared. Runs with the same
@@ -115,6 +117,7 @@ class RunView(WireModel):
     retry_of: str | None
     rescore_of: str | None
     confirms: str | None
+    repeated_by: Repeater | None
     source_run_id: str | None
     source_run_at: datetime | None
     source_warning: str | None

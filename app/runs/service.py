@@ -24,10 +24,11 @@ from app.jobs.handlers import StartNext
 from app.jobs.queue import enqueue
 from app.results import queries, rules
 from app.results.models import BenchmarkRun
-from app.results.plan import RunPlan
+from app.results.plan import Repeater, RunPlan
 from app.results.rules import RunStatus, TriggerType
 from app.runs.collection import choose_collection
 from app.traces.production import TraceWindow
+from app.traces.repetitions import is_repetition, name_of_repetition
 
 
 def create_run(
@@ -47,10 +48,12 @@ def create_run(
     """Insert a PENDING run and its first job. `trigger_event_id` or `schedule_id` is the ID of the trigger event
     or the schedule that started it; `window` is the range of production traces to read instead of the benchmark's;
     `rescore_of` is a run whose collection it scores instead of reading one, `confirms`
-    a suspicious run that it repeats with more trials.
+    a suspicious run that it repeats with more trials. An agent that makes the traces of that run is asked
+    first, for a run with the name of this one.
 
     Raises: `NotFound` for an unknown benchmark or agent, `Invalid` when the benchmark does not
-            evaluate the agent, `Conflict` when one of them is archived.
+            evaluate the agent or the run is the repetition of another one, `Conflict` when one of
+            them is archived.
     """
     # One small query in the usual case; benchmark and agent are read only to say why not.
     if not queries.is_runnable(session, benchmark_id, agent_id):
@@ -58,8 +61,13 @@ def create_run(
         require_runnable(session, benchmark, agent)
     if window is not None and get_benchmark(session, benchmark_id).production is None:
         raise reads_no_production(benchmark_id)
+    run_id, is_asked_for = new_id(), confirms is not None and confirms.repeated_by == Repeater.AGENT
+    if is_asked_for:
+        run_name = name_of_repetition(run_id)
+    elif is_repetition(run_name) and rescore_of is None:
+        raise _is_no_ordinary_run(run_name)
     new = {
-        "id": new_id(),
+        "id": run_id,
         "benchmark_id": benchmark_id,
         "agent_id": agent_id,
         "status": RunStatus.PENDING.value,
@@ -87,8 +95,16 @@ def create_run(
         raise NotFound(
             "the benchmark or the agent was deleted in the meantime; choose another"
         ) from None
-    enqueue(session, "runs.begin", run_id=run.id)
+    enqueue(session, "triggers.ask_agent" if is_asked_for else "runs.begin", run_id=run.id)
     return run
+
+
+def _is_no_ordinary_run(run_name: str | None) -> Invalid:
+    return Invalid(
+        f"the agent made {run_name!r} as the repetition of a suspicious run, which the service evaluates"
+        " itself; name another run",
+        errors=[ErrorItem(pointer="/runName", detail="is the repetition of another run")],
+    )
 
 
 def reads_no_production(benchmark_id: str) -> Invalid:
@@ -244,6 +260,7 @@ def begin_run(
     # A retry reads the same window.
     run.trace_window = plan.production.window if plan.production else None
     run.plan, run.metric_keys = plan.document(), plan.columns
+    run.repeated_by = plan.repeated_by
     session.flush()
     # The lock makes collections with one key of a source wait for each other, in any number of
     # workers.

@@ -12,6 +12,7 @@ from app.results.models import BenchmarkRun
 from app.results.rules import RETRYABLE
 from app.traces.models import Collection
 from app.traces.registry import SourceRun
+from app.traces.repetitions import is_repetition
 
 # Second argument of the hash: keeps these advisory locks apart from others of the service.
 LOCK_SPACE = 2
@@ -37,12 +38,12 @@ class ListedRun(NamedTuple):
 
 
 def select_complete_runs(listed: Sequence[SourceRun]) -> list[ListedRun]:
-    """The complete runs of a source, in the given order."""
+    """The complete runs of a source, in the given order, without repetitions of earlier runs."""
     names = Counter(run.name for run in listed)
     return [
         ListedRun(run, run.name if names[run.name] == 1 else run.id)
         for run in listed
-        if run.complete
+        if run.complete and not is_repetition(run.name)
     ]
 
 

@@ -23,6 +23,7 @@ from app.traces.models import (
     LocalTrace,
     TraceTranscript,
 )
+from app.traces.repetitions import PREFIX
 from app.traces.types import ToolCall, Trace, TraceOutcome
 
 MAX_RUN_NAMES_SHOWN = 10
@@ -58,14 +59,17 @@ def list_uploads_for_agent(
     session: Session, name: str, run_name: str | None, agent_id: str | None
 ) -> list[LocalDataset]:
     """At most two uploads that a run of an agent may read: those of the agent before those that name
-    no agent, then newest first.
+    no agent, then newest first. Without a name, repetitions of runs are left out.
     """
     statement = select(LocalDataset).where(
         LocalDataset.name == name,
         LocalDataset.agent_id.is_(None) | (LocalDataset.agent_id == agent_id),
     )
-    if run_name is not None:
-        statement = statement.where(LocalDataset.run_name == run_name)
+    statement = statement.where(
+        ~LocalDataset.run_name.startswith(PREFIX, autoescape=True)
+        if run_name is None
+        else LocalDataset.run_name == run_name
+    )
     order = (
         LocalDataset.agent_id.is_(None),
         LocalDataset.created_at.desc(),
@@ -177,6 +181,12 @@ def count_items(session: Session, collection_id: int) -> int:
     """The number of different items of a collection."""
     items = select(CollectedTrace.item_id).where(CollectedTrace.collection_id == collection_id)
     return session.scalar(select(func.count()).select_from(items.distinct().subquery())) or 0
+
+
+def count_trials(session: Session, collection_id: int) -> int:
+    """How often each item of a collection was asked, on average; 0 if it is empty."""
+    items = count_items(session, collection_id)
+    return round(session.get_one(Collection, collection_id).trace_count / items) if items else 0
 
 
 def find_stored_trace_ids(

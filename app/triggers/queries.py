@@ -10,10 +10,10 @@ from sqlalchemy.orm import Session
 from app.agents.models import Agent
 from app.agents.service import LOCAL
 from app.benchmarks.event_triggers import EventTriggers
-from app.benchmarks.models import Benchmark, BenchmarkAgent
+from app.benchmarks.models import Benchmark, BenchmarkAgent, WebhookSecret
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
-from app.triggers.models import ProcessedSourceRun, SourceSubscription, TriggerEvent, WebhookSecret
+from app.triggers.models import ProcessedSourceRun, SourceSubscription, TriggerEvent
 from app.triggers.rules import LangfuseEvent, TriggerEventStatus, TriggerEventType, rule_matches
 
 MAX_DUE_EVENTS = 100

@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
+from app.benchmarks.models import WebhookSecret
 from app.benchmarks.queries import get_benchmark
 from app.core.encryption import Secret, SecretBox
 from app.core.errors import Conflict
 from app.core.ids import new_id
 from app.triggers import queries
-from app.triggers.models import WebhookSecret
 from app.triggers.rules import MAX_SECRETS, decode_key, generate_secret
 from app.triggers.schemas import LangfuseSecretCreate
 

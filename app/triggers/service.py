@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from app.access import audit
 from app.agents.queries import get_agent
 from app.agents.service import LOCAL
+from app.benchmarks.models import WebhookSecret
 from app.benchmarks.queries import get_benchmark
 from app.benchmarks.service import source_of
 from app.core.batch_delete import delete_batch
@@ -20,8 +21,9 @@ from app.core.ids import new_id
 from app.jobs.queue import enqueue, enqueue_many
 from app.results.rules import TriggerType
 from app.runs.service import create_run
+from app.traces.repetitions import is_repetition
 from app.triggers import queries
-from app.triggers.models import TriggerEvent, WebhookSecret
+from app.triggers.models import TriggerEvent
 from app.triggers.remote_experiments import (
     asks_for_a_run,
     await_runs,
@@ -261,6 +263,8 @@ def _resolve_requests(
         return [RunRequest(benchmark_id, subject, None) for benchmark_id in benchmark_ids]
     if event_type is TriggerEventType.DATASET_UPDATED:
         run_name, uploader = details.get("runName"), details.get("agentId")
+        if is_repetition(run_name):
+            return []
         benchmark_ids = queries.find_benchmarks_for_upload(session, subject, run_name)
         requests = _requests_for_all_agents(session, benchmark_ids, run_name)
         return [

@@ -6,7 +6,7 @@ from app.core.errors import NotFound, Unavailable
 from app.core.resources import Resources
 from app.jobs.handlers import HANDLERS, JobContext
 from app.traces.registry import CollectionFailed
-from app.triggers import awaited_runs, polling, remote_experiments, service
+from app.triggers import awaited_runs, polling, remote_experiments, repetitions, service
 from app.triggers.queries import SubscriptionKey
 from app.triggers.rules import RunRequest, TriggerEventType
 
@@ -68,6 +68,18 @@ def await_failed(
 def await_run(job: JobContext, *, event_id: str, benchmark_id: str, agent_id: str) -> None:
     """Forward a remote experiment to the agent, or look whether its run is complete."""
     awaited_runs.take_step(job.resources, (event_id, benchmark_id, agent_id))
+
+
+@HANDLERS.register("triggers.ask_agent", on_failure="runs.on_failure")
+def ask_agent(job: JobContext, *, run_id: str) -> None:
+    """Ask the agent to make a suspicious run again."""
+    repetitions.ask_agent(job.resources, run_id)
+
+
+@HANDLERS.register("triggers.look_for_run", on_failure="runs.on_failure")
+def look_for_run(job: JobContext, *, run_id: str) -> None:
+    """Begin the repetition of a run when the agent has made it."""
+    repetitions.look_for_run(job.resources, run_id)
 
 
 @HANDLERS.register("triggers.poll")

@@ -502,6 +502,7 @@ def upgrade() -> None:
         sa.Column("source_warning", sa.Text(), nullable=True),
         sa.Column("rejudges", sa.Text(), nullable=True),
         sa.Column("plan", JSON, nullable=True),
+        sa.Column("repeated_by", sa.Text(), nullable=True),
         sa.Column("metric_keys", postgresql.ARRAY(sa.Text()), nullable=True),
         sa.Column("fencing_token", sa.BigInteger(), nullable=False),
         sa.Column("shards_total", sa.Integer(), nullable=True),

@@ -11,6 +11,7 @@ from app.alerts.service import record_decisions
 from app.kpis.evaluate import KpiValue, PlannedKpi
 from app.kpis.models import KpiHistory
 from app.results.models import BenchmarkRun
+from app.results.plan import Repeater
 from app.results.rules import RunStatus
 from app.results.run_result import RunResult
 from app.results.run_series import SeriesJudgment, SeriesPoint, kpi_series
@@ -38,7 +39,8 @@ class RunHistoryMaker:
 
     def __init__(self, service: Service, source: str = "local") -> None:
         self.service = service
-        self.plan = PLAN.model_copy(update={"source": source})
+        repeated_by = Repeater.SERVICE if source == "harness" else None
+        self.plan = PLAN.model_copy(update={"source": source, "repeated_by": repeated_by})
         self.days = 0
         self.levels: dict[str, dict[int, RunLevel]] = {}
 

@@ -119,4 +119,16 @@ def _describe(upload: LocalDataset) -> str:
     return f"{upload.run_name} (agent {upload.agent_id})" if upload.agent_id else upload.run_name
 
 
-TRACE_SOURCES.register("local", SourceSpec(open=lambda resources: LocalSource(resources=resources)))
+def _has_run(resources: Resources, query: TraceQuery) -> bool:
+    """Whether the named run was uploaded: an upload is there as a whole, or not at all."""
+    with resources.db.read_statement() as session:
+        uploads = queries.list_uploads_for_agent(
+            session, query.dataset_ref or "", query.run_name, query.agent_id
+        )
+    return bool(uploads)
+
+
+TRACE_SOURCES.register(
+    "local",
+    SourceSpec(open=lambda resources: LocalSource(resources=resources), has_run=_has_run),
+)

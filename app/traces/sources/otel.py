@@ -20,7 +20,9 @@ from app.traces.registry import (
     SourceSpec,
     TracePage,
     TraceQuery,
+    has_complete_run,
 )
+from app.traces.repetitions import is_repetition
 from app.traces.types import Trace
 
 TRACES_PER_PAGE: Final = 100
@@ -191,6 +193,8 @@ class OtelSource:
         dataset = _require_dataset(query)
         with self.resources.db.read() as session:
             runs = queries.list_received_runs(session, dataset, query.run_name, query.service_name)
+            if query.run_name is None:
+                runs = [run for run in runs if not is_repetition(run.name)]
             all_runs = runs or queries.list_received_runs(
                 session, dataset, service_name=query.service_name
             )
@@ -278,6 +282,7 @@ TRACE_SOURCES.register(
     SourceSpec(
         open=lambda resources: OtelSource(resources=resources),
         list_runs=list_runs,
+        has_run=lambda resources, query: has_complete_run(list_runs(resources, query), query),
         reads_production=True,
     ),
 )

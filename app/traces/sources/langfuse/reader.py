@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple, Protocol
@@ -155,6 +155,11 @@ class RunReader(Protocol):
     def list_run_names(self, dataset: LangfuseDataset | None) -> list[str]: ...
 
     def read_batches(self, run: ExperimentRun, remaining: JSON | None) -> Iterator[TraceBatch]: ...
+
+
+def newest_of(runs: Iterable[ExperimentRun]) -> ExperimentRun | None:
+    """The run with the latest activity."""
+    return max(runs, key=lambda run: run.end, default=None)
 
 
 class WindowCount(NamedTuple):

@@ -13,7 +13,13 @@ from typing import Final
 from app.core.http.threads import HEARTBEAT_S, with_heartbeat
 from app.core.http.throttle import CancelToken
 from app.core.resources import Resources
-from app.traces.registry import TRACE_SOURCES, SourceSpec, TracePage, TraceQuery
+from app.traces.registry import (
+    TRACE_SOURCES,
+    SourceSpec,
+    TracePage,
+    TraceQuery,
+    has_complete_run,
+)
 from app.traces.sources.langfuse.catalog import (
     API_VERSIONS,
     SERVER_CACHE,
@@ -358,6 +364,7 @@ TRACE_SOURCES.register(
         lock=collection_lock,
         check=check_server,
         list_runs=list_runs,
+        has_run=lambda resources, query: has_complete_run(list_runs(resources, query), query),
         narrow_run=narrow_run,
         list_items=list_items,
         write_scores=write_scores,

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from app.core.http.threads import run_in_order
 from app.core.http.throttle import MAX_IN_FLIGHT
+from app.traces.repetitions import is_repetition
 from app.traces.sources.langfuse.client import (
     LangfuseClient,
     NumberedPage,
@@ -165,7 +166,11 @@ class V3Reader:
     def _find_run_name(self, dataset: LangfuseDataset, *, run_id: str | None) -> str | None:
         """The name of the run with this ID, or of the newest run."""
         if run_id is None:
-            runs = self._fetch_runs(dataset.name, 1)
+            runs = [
+                run
+                for run in self._fetch_runs(dataset.name, 1)
+                if not is_repetition(get_text(run, "name"))
+            ]
             newest = max(runs, key=lambda run: get_time_ms(run, "createdAt") or 0, default={})
             return get_text(newest, "name")
         run = self._find_listed_run(dataset.name, "id", run_id)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from app.core.http.throttle import MAX_IN_FLIGHT
+from app.traces.repetitions import is_repetition
 from app.traces.sources.langfuse.client import LangfuseClient, Parameters, get_meta, get_rows
 from app.traces.sources.langfuse.failures import NotFoundError, PageTooLarge
 from app.traces.sources.langfuse.json_fields import JSON, format_time, get_object, get_text
@@ -26,6 +27,7 @@ from app.traces.sources.langfuse.reader import (
     RunRow,
     TraceBatch,
     TraceLink,
+    newest_of,
     split_source_id,
 )
 from app.traces.sources.langfuse.scores import group_by_trace
@@ -97,7 +99,8 @@ class V4Reader:
     def find_run(self, dataset: LangfuseDataset | None, name: str | None) -> ExperimentRun | None:
         in_dataset = _dataset_filter(dataset)
         if name is None:
-            return self._find_newest(in_dataset, dataset)
+            runs = self._find_runs(in_dataset, dataset)
+            return newest_of(run for run in runs if not is_repetition(run.name))
         by_name = self._find_newest([*in_dataset, equals("name", name)], dataset)
         # An experiment may be named like the ID of another one: the name counts first.
         run = by_name or self._find_newest([*in_dataset, equals("id", name)], dataset)
@@ -190,9 +193,16 @@ class V4Reader:
         dataset: LangfuseDataset | None,
         since: int | None = None,
     ) -> ExperimentRun | None:
+        return newest_of(self._find_runs(conditions, dataset, since))
+
+    def _find_runs(
+        self,
+        conditions: Sequence[JSON],
+        dataset: LangfuseDataset | None,
+        since: int | None = None,
+    ) -> list[ExperimentRun]:
         rows = self._list_experiments(conditions, MAX_NAMES_SHOWN, since)
-        runs = [replace(parse_experiment(row, dataset), since=since) for row in rows]
-        return max(runs, key=lambda run: run.end, default=None)
+        return [replace(parse_experiment(row, dataset), since=since) for row in rows]
 
     def _list_experiments(
         self, conditions: Sequence[JSON], limit: int, since: int | None = None

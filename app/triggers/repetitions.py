@@ -1,0 +1,172 @@
+"""Repetitions of suspicious runs that the agent makes: the signed request, then looks for its run.
+
+The run of the service is PENDING meanwhile. Every end of it decides the alerts that wait for it.
+"""
+
+import json
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from sqlalchemy.orm import Session
+
+from app.agents.queries import get_agent
+from app.alerts.confirmations import CONFIRM_TIMEOUT
+from app.core.encryption import Secret
+from app.core.errors import Unavailable
+from app.core.resources import Resources
+from app.jobs.queue import enqueue
+from app.notifications.types import DeliveryFailed, DeliverySucceeded
+from app.notifications.webhook_client import post
+from app.notifications.webhook_signatures import signed_headers
+from app.results.models import BenchmarkRun
+from app.results.plan import RunPlan
+from app.results.queries import get_run
+from app.results.rules import RunStatus
+from app.runs.plan_builder import more_trials, trace_query
+from app.runs.service import fail_run, lock_pending
+from app.traces.queries import count_trials
+from app.traces.registry import TRACE_SOURCES, TraceQuery
+from app.triggers.secrets import list_secret_texts
+
+LOOK_EVERY: Final = timedelta(minutes=2)
+# An agent that returns it has understood that the new run must have this name.
+RUN_NAME_HEADER: Final = "mosaico-run-name"
+NOT_REPEATED: Final = "NOT_REPEATED"
+
+
+class RepetitionRequest(NamedTuple):
+    """The request to the agent; the ID of the run is its `webhook-id` in every attempt."""
+
+    run_name: str
+    url: str | None
+    body: bytes
+    secrets: list[Secret]
+    is_late: bool
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why the agent is not asked; None if it can be."""
+        if self.is_late:
+            return f"no worker asked the agent within {_hours(CONFIRM_TIMEOUT)}"
+        if self.url is None:
+            return "the agent has no runUrl any more"
+        return None if self.secrets else "the benchmark has no webhook secret any more"
+
+
+def ask_agent(res: Resources, run_id: str) -> None:
+    """Ask the agent to make a run again. A worker that is killed before the next step is stored asks
+    again, with the same `webhook-id`.
+
+    Raises: `Unavailable` when the agent does not accept the request; the job is retried.
+    """
+    with res.db.read() as session:
+        run = _find_waiting(session, run_id)
+        request = None if run is None else _make_request(session, run, res)
+    if request is None:
+        return
+    refusal = request.obstacle or _send(res, run_id, request)
+    with res.db.begin() as session:
+        if refusal is not None:
+            fail_run(session, run_id, NOT_REPEATED, refusal, res.clock())
+        elif lock_pending(session, run_id) is not None:
+            _look_later(session, run_id, res)
+
+
+def look_for_run(res: Resources, run_id: str) -> None:
+    """Begin the run when the agent has made it; otherwise look again, or give up."""
+    with res.db.read() as session:
+        run = _find_waiting(session, run_id)
+        target = None if run is None else _make_query(session, run, res)
+    if target is None:
+        return
+    is_made = _is_made(res, *target)
+    with res.db.begin() as session:
+        locked = lock_pending(session, run_id)
+        if locked is None:
+            return
+        if is_made:
+            enqueue(session, "runs.begin", run_id=run_id)
+        elif res.clock() < locked.created_at + CONFIRM_TIMEOUT:
+            _look_later(session, run_id, res)
+        else:
+            reason = (
+                f"the agent accepted the request, and made no complete run {locked.run_name!r} within"
+                f" {_hours(CONFIRM_TIMEOUT)}"
+            )
+            fail_run(session, run_id, NOT_REPEATED, reason, res.clock())
+
+
+def _find_waiting(session: Session, run_id: str) -> BenchmarkRun | None:
+    """The run while it waits for the agent; None when it has ended, began or was deleted."""
+    run = session.get(BenchmarkRun, run_id)
+    return run if run is not None and run.status == RunStatus.PENDING else None
+
+
+def _is_made(res: Resources, source: str, query: TraceQuery) -> bool:
+    """Whether the source has the run. A source that is away may have it at the next look."""
+    has_run = TRACE_SOURCES.get(source).has_run
+    assert has_run is not None, "planned only where the source can tell"
+    try:
+        return has_run(res, query)
+    except Unavailable:
+        return False
+
+
+def _send(res: Resources, run_id: str, request: RepetitionRequest) -> str | None:
+    """Why the agent will not make the run; None if it will. Raises: `Unavailable`."""
+    now = res.clock()
+    headers = signed_headers(run_id, now, request.body, request.secrets)
+    outcome = post(res, request.url or "", request.body, headers, now)
+    if isinstance(outcome, DeliveryFailed):
+        raise Unavailable(f"runUrl of the agent does not accept the request: {outcome.detail}")
+    if not isinstance(outcome, DeliverySucceeded):
+        return f"runUrl of the agent: {outcome.detail}"
+    if outcome.headers.get(RUN_NAME_HEADER) == request.run_name:
+        return None
+    return (
+        f"the answer of runUrl has no header {RUN_NAME_HEADER} with the run name {request.run_name!r};"
+        " send it to make runs again, or set confirmRuns of the alert rules to false"
+    )
+
+
+def _make_query(session: Session, run: BenchmarkRun, res: Resources) -> tuple[str, TraceQuery]:
+    plan = _repeated_plan(session, run).model_copy(update={"run_name": run.run_name})
+    return plan.source, trace_query(session, plan, res)
+
+
+def _make_request(session: Session, run: BenchmarkRun, res: Resources) -> RepetitionRequest:
+    assert run.run_name is not None, "a repetition has its name from the beginning"
+    now, plan = res.clock(), _repeated_plan(session, run)
+    repeated = get_run(session, run.confirms or "")
+    trials = count_trials(session, repeated.collection_id) if repeated.collection_id else 1
+    body = {
+        "type": "repetition",
+        "data": {
+            "requestId": run.id,
+            "runName": run.run_name,
+            "benchmarkId": run.benchmark_id,
+            "agentId": run.agent_id,
+            "datasetName": plan.dataset_ref,
+            "trials": more_trials(trials),
+        },
+    }
+    return RepetitionRequest(
+        run_name=run.run_name,
+        url=get_agent(session, run.agent_id).run_url,
+        body=json.dumps(body, separators=(",", ":")).encode(),
+        secrets=list_secret_texts(session, run.benchmark_id, res.secrets, now),
+        is_late=now >= run.created_at + CONFIRM_TIMEOUT,
+    )
+
+
+def _repeated_plan(session: Session, run: BenchmarkRun) -> RunPlan:
+    return RunPlan.model_validate(get_run(session, run.confirms or "").plan)
+
+
+def _look_later(session: Session, run_id: str, res: Resources) -> None:
+    start_at = res.clock() + LOOK_EVERY
+    enqueue(session, "triggers.look_for_run", start_at=start_at, run_id=run_id)
+
+
+def _hours(span: timedelta) -> str:
+    return f"{span.total_seconds() / 3600:g} hours"
