@@ -5,12 +5,23 @@
 
 from collections.abc import Callable, Iterator
 
-from benchmarks.large import api, history, partitions, run, schedules, size, start, workers
+from benchmarks.large import (
+    api,
+    environment,
+    history,
+    partitions,
+    run,
+    schedules,
+    size,
+    start,
+    workers,
+)
 from benchmarks.result_rows import BenchRow
 
 # To add a part: a module in this folder with `measure() -> Iterator[BenchRow]`, and a line here.
 PARTS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "api": api.measure,
+    "environment": environment.measure,
     "run": run.measure,
     "schedules": schedules.measure,
     "history": history.measure,
