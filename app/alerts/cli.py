@@ -8,16 +8,8 @@ import typer
 
 from app.alerts.rules import AlertEventState
 from app.core.console.input_files import read_object
-from app.core.console.resource import (
-    FieldOption,
-    Resource,
-    choice_filter,
-    flag_filter,
-    id_argument,
-    id_filter,
-    print_change,
-    text_filter,
-)
+from app.core.console.list_filters import choice_filter, flag_filter, id_filter, text_filter
+from app.core.console.resource import FieldOption, Resource, id_argument, print_change
 from app.core.console.shell_completion import complete_ids
 from app.core.console.table import JSON, field, format_cell, print_page, time_field
 from app.core.console.terminal import (

@@ -5,14 +5,8 @@ from typing import Annotated
 import typer
 
 from app.alerts.rules import IncidentState
-from app.core.console.resource import (
-    Resource,
-    choice_filter,
-    id_argument,
-    id_filter,
-    print_change,
-    text_filter,
-)
+from app.core.console.list_filters import choice_filter, id_filter, text_filter
+from app.core.console.resource import Resource, id_argument, print_change
 from app.core.console.table import JSON, field, format_cell, time_field
 from app.core.console.terminal import CommandGroup, Format, OutputFormat
 from app.notifications.types import MessageSeverity

@@ -4,7 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from app.core.console.resource import FieldOption, Resource, flag_filter, id_argument
+from app.core.console.list_filters import flag_filter
+from app.core.console.resource import FieldOption, Resource, id_argument
 from app.core.console.shell_completion import complete_ids
 from app.core.console.table import (
     JSON,

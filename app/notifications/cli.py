@@ -6,13 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from app.core.console.resource import (
-    FieldOption,
-    Resource,
-    choice_filter,
-    flag_filter,
-    print_change,
-)
+from app.core.console.list_filters import choice_filter, flag_filter
+from app.core.console.resource import FieldOption, Resource, print_change
 from app.core.console.shell_completion import complete_ids
 from app.core.console.table import JSON, Column, field, format_cell, format_time, time_field
 from app.core.console.terminal import (

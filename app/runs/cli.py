@@ -7,14 +7,8 @@ import typer
 
 from app.comparison.cli import COMPARISON_TIMEOUT_S, print_explanations
 from app.comparison.trial_statistics import list_trial_statistics
-from app.core.console.resource import (
-    Resource,
-    choice_filter,
-    id_argument,
-    id_filter,
-    print_change,
-    text_filter,
-)
+from app.core.console.list_filters import choice_filter, id_filter, text_filter
+from app.core.console.resource import Resource, id_argument, print_change
 from app.core.console.table import (
     JSON,
     Column,

@@ -5,13 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.core.console.resource import (
-    REPEAT,
-    Fields,
-    Limit,
-    id_argument,
-    id_option,
-)
+from app.core.console.list_filters import REPEAT, id_option
+from app.core.console.resource import Fields, Limit, id_argument
 from app.core.console.row_export import STDOUT, ExportAs, ExportFile, export_rows
 from app.core.console.table import Column, field, print_page, time_field
 from app.core.console.terminal import CommandGroup, Format, OutputFormat, print_status

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from app.core.console.resource import FieldOption, Limit, Resource, id_argument, id_filter
+from app.core.console.list_filters import id_filter
+from app.core.console.resource import FieldOption, Limit, Resource, id_argument
 from app.core.console.table import JSON, field, format_cell, print_page, time_field
 from app.core.console.terminal import (
     CommandGroup,

@@ -7,7 +7,6 @@ option, without any change here or in the domain's `cli` module.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from keyword import iskeyword
 from types import MappingProxyType
@@ -53,8 +52,6 @@ if TYPE_CHECKING:
     from app.core.console.api_client import ApiClient, QueryValue
     from app.core.console.schema_options import SchemaOption
 
-# The end of the help of an option that may be given several times.
-REPEAT = "Repeatable."
 # Immutable, because it is the default of parameters.
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -84,33 +81,6 @@ def id_argument(noun: str, path: str) -> Any:
 def _filter_name(key: str) -> str:
     """The name of the option of a query parameter: no word of Python, such as `from`."""
     return f"{key}_" if iskeyword(key) else key
-
-
-def id_option(noun: str, path: str) -> Any:
-    """The option that filters a list by IDs of another resource, in `Annotated[list[str] | None, …]`."""
-    help_text = f"Filter by {noun} ID. {REPEAT}"
-    return typer.Option(f"--{noun}", help=help_text, autocompletion=complete_ids(path))
-
-
-def id_filter(noun: str, path: str) -> Any:
-    """An option of a list command that filters by IDs of another resource."""
-    return Annotated[list[str] | None, id_option(noun, path)]
-
-
-def choice_filter(option: str, choices: type[Enum], help_text: str) -> Any:
-    """An option of a list command that filters by some of a few values."""
-    typer_option = typer.Option(option, case_sensitive=False, help=f"{help_text} {REPEAT}")
-    return Annotated[list[choices] | None, typer_option]  # type: ignore[valid-type]
-
-
-def text_filter(option: str, help_text: str) -> Any:
-    """An option of a list command that filters by a text."""
-    return Annotated[str | None, typer.Option(option, help=help_text)]
-
-
-def flag_filter(option: str, help_text: str) -> Any:
-    """A flag of a list command."""
-    return Annotated[bool | None, typer.Option(option, help=help_text)]
 
 
 class FieldOption(NamedTuple):
