@@ -71,12 +71,10 @@ class TableRow(NamedTuple):
     position: str
     cells: Mapping[str, Any]
 
-    @property
-    def is_blank(self) -> bool:
-        """Whether no cell holds a text; spreadsheets write such rows at the end of a table."""
-        return not any(
-            cell.strip() if isinstance(cell, str) else True for cell in self.cells.values()
-        )
+
+def is_blank_row(row: TableRow) -> bool:
+    """Whether no cell holds a text; spreadsheets write such rows at the end of a table."""
+    return all(isinstance(cell, str) and not cell.strip() for cell in row.cells.values())
 
 
 class ImportFile:

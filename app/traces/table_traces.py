@@ -6,7 +6,7 @@ from typing import Any, Final, NoReturn
 
 from app.core.parameter_names import mapped_column, parameter_name
 from app.traces.ignored_fields import NOTHING_READS, IgnoredFields, describe_ignored
-from app.traces.import_file import ImportFile, InvalidImport, TableRow
+from app.traces.import_file import ImportFile, InvalidImport, TableRow, is_blank_row
 from app.traces.imported_values import (
     TrialCounter,
     id_of,
@@ -70,7 +70,7 @@ def _iter_traces(
     noted_count = len(ignored.names)
     blank_rows: list[str] = []
     for row in rows:
-        if row.is_blank:
+        if is_blank_row(row):
             blank_rows.append(row.position)
             continue
         ignored.check(row.cells)

@@ -8,7 +8,14 @@ from typing import IO, Final
 
 from app.core.console.input_files import iter_chunks
 from app.core.registry import LoadedPlugin
-from app.traces.import_file import Container, EmptyImport, ImportFile, ResultSource, open_import
+from app.traces.import_file import (
+    Container,
+    EmptyImport,
+    ImportFile,
+    ResultSource,
+    is_blank_row,
+    open_import,
+)
 from app.traces.importer_registry import (
     ImportedTraces,
     Importer,
@@ -160,7 +167,7 @@ def _require_rows(file: ImportFile) -> None:
     """Raise `EmptyImport` for an empty file, and for the header of a table without a row."""
     if file.container not in (Container.CSV, Container.JSON_LINES):
         return
-    if any(not row.is_blank for row in file.rows()):
+    if any(not is_blank_row(row) for row in file.rows()):
         return
     if file.container is Container.CSV:
         raise EmptyImport(
