@@ -55,12 +55,6 @@ class ItemSums:
         """Whether all values, which are in [0, 1], are 0 or 1: only these equal their squares."""
         return bool((self.total == self.squares).all())
 
-    @property
-    def are_single_passes(self) -> bool:
-        """Whether every item has one trial with the value 0 or 1."""
-        is_pass_or_fail = (self.total == 0) | (self.total == 1)
-        return bool((self.n == 1).all() and is_pass_or_fail.all())
-
     def where(self, mask: NDArray[np.bool_]) -> "ItemSums":
         """The items selected by a mask."""
         return ItemSums(n=self.n[mask], total=self.total[mask], squares=self.squares[mask])
