@@ -42,6 +42,7 @@ from app.overview.router import router as overview
 from app.overview.system_pages import router as system_pages
 from app.reporting.pages import router as trend_page
 from app.reporting.router import router as run_pictures
+from app.reporting.router import table_router as run_table
 from app.runs.compare_pages import router as comparison_page
 from app.runs.estimate_pages import router as estimate_page
 from app.runs.pages import router as run_pages
@@ -79,6 +80,7 @@ ROUTERS: tuple[Router, ...] = (
     baselines,
     benchmark_runs,
     run_pictures,
+    run_table,
     schedule_configs,
     daily_summary,
     overview,

@@ -17,7 +17,7 @@ from app.core.errors import AppError, Unauthorized
 from app.core.web import pages
 from app.core.web.cross_site import require_same_origin
 from app.core.web.deps import SAFE_METHODS, Res
-from app.core.web.forms import FORM_TYPE, SentForm
+from app.core.web.forms import FORM_TYPE, SentForm, local_path
 from app.core.web.page_text import find_zone
 from app.core.web.pages import ZONE_COOKIE, build_url, public_url, render_page
 from app.core.web.routes import Router
@@ -132,13 +132,6 @@ async def render_error(request: Request, error: AppError) -> Response:
         request, _page_before(request), message="Your session has ended; log in to go on.",
         status=error.status, draft=_without_secrets(body), draft_action=request.url.path,
     )  # fmt: skip
-
-
-def local_path(path: str) -> str:
-    """The path if it leads to this service, otherwise that of the first page."""
-    # A browser reads `//host` and `/\host` as another host.
-    is_local = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
-    return path if is_local else "/"
 
 
 def _login_page(

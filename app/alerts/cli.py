@@ -165,6 +165,9 @@ def acknowledge_alert(
         Literal["true", "noise"],
         typer.Option("--verdict", help="Whether the alert reported a real change."),
     ],
+    note: Annotated[
+        str | None, typer.Option("--note", help="Reason, stored with the alert.")
+    ] = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Acknowledge an alert as true or noise.
@@ -174,7 +177,8 @@ def acknowledge_alert(
     from app.core.console.api_client import open_api, quote_segment
 
     with open_api() as api:
-        acknowledged = api.post(f"/alerts/{quote_segment(alert)}/ack", {"verdict": verdict})
+        body = {"verdict": verdict, "note": note}
+        acknowledged = api.post(f"/alerts/{quote_segment(alert)}/ack", body)
     line = f"alert {format_cell(alert)} is acknowledged as {verdict}"
     print_change(acknowledged, output, [line])
 

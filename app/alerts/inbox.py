@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, exists, select
 from sqlalchemy.orm import Session
 
 from app.alerts import queries
@@ -16,7 +16,7 @@ from app.alerts.schemas import SilenceMatchers
 from app.alerts.service import acknowledge
 from app.alerts.silences import start_silence
 from app.core.errors import Invalid
-from app.core.keyset import PageQuery, PageRows
+from app.core.keyset import PageQuery, PageRows, match_columns
 from app.notifications.inbox import set_read_at
 from app.notifications.models import Delivery, Notification
 from app.notifications.queries import list_notifications
@@ -37,11 +37,41 @@ class InboxEntry(NamedTuple):
         )
 
 
+class InboxFilter(NamedTuple):
+    """Which messages to list. The other fields are about the alerts of a message: one of them is of
+    the agent and the benchmark, and is acknowledged.
+    """
+
+    unread: bool | None = None
+    severity: str = ""
+    agent_id: str = ""
+    benchmark_id: str = ""
+    is_acknowledged: bool = False
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """The condition about the alerts; none without such a filter."""
+        about = match_columns(
+            (AlertEvent.agent_id, self.agent_id or None),
+            (AlertEvent.benchmark_id, self.benchmark_id or None),
+        )
+        if self.is_acknowledged:
+            about.append(AlertEvent.verdict.is_not(None))
+        return (
+            [exists().where(AlertEvent.notification_id == Notification.id, *about)] if about else []
+        )
+
+
 def list_entries(
-    session: Session, query: PageQuery, *, unread: bool | None
+    session: Session, query: PageQuery, inbox_filter: InboxFilter
 ) -> PageRows[InboxEntry]:
-    """The messages of the inbox, newest first; `unread` selects by read state."""
-    page = list_notifications(session, query, unread=unread)
+    """The messages of the inbox, newest first."""
+    page = list_notifications(
+        session,
+        query,
+        unread=inbox_filter.unread,
+        severities=[inbox_filter.severity] if inbox_filter.severity else (),
+        conditions=inbox_filter.conditions(),
+    )
     ids = [notification.id for notification in page.rows]
     events = _events_by_notification(session, ids)
     deliveries: dict[str, list[Delivery]] = defaultdict(list)
@@ -61,12 +91,17 @@ def list_current_silences(session: Session, now: datetime) -> Sequence[AlertSile
 
 
 def acknowledge_message(
-    session: Session, notification_id: str, verdict: str, by: str, now: datetime
+    session: Session,
+    notification_id: str,
+    verdict: str,
+    by: str,
+    now: datetime,
+    note: str | None = None,
 ) -> None:
     """Judge every firing alert of a message as true or noise, and mark the message as read."""
     for event in _events_by_notification(session, [notification_id])[notification_id]:
         if event.state == AlertEventState.FIRING and event.verdict is None:
-            acknowledge(session, event.id, verdict, by, now)
+            acknowledge(session, event.id, verdict, by, now, note)
     set_read_at(session, notification_id, now)
 
 

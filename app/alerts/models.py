@@ -109,6 +109,7 @@ class AlertEvent(Base):
         Index("ix_alert_events_agent_id_created_at_id", "agent_id", "created_at", "id"),
         Index("ix_alert_events_state_created_at_id", "state", "created_at", "id"),
         Index("ix_alert_events_run_id", "run_id"),
+        Index("ix_alert_events_notification_id", "notification_id"),
         Index(
             "ix_alert_events_acknowledged", "rule_id", postgresql_where=text("verdict IS NOT NULL")
         ),
@@ -134,6 +135,7 @@ class AlertEvent(Base):
     verdict: Mapped[str | None]
     acknowledged_at: Mapped[datetime | None]
     acknowledged_by: Mapped[str | None]
+    note: Mapped[str | None]
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from app.alerts.models import AlertEvent, AlertRule, AlertSilence, AlertState
-from app.alerts.rules import AlertStatus, Condition
+from app.alerts.rules import AlertEventState, AlertStatus, Condition
 from app.benchmarks.kpi_watchers import KPI_WATCHERS, KpiWatcher
 from app.core.errors import NotFound
 from app.core.keyset import (
@@ -81,6 +81,7 @@ class AlertFilter(NamedTuple):
     rule_ids: Sequence[str] = ()
     states: Sequence[str] = ()
     severities: Sequence[str] = ()
+    is_acknowledged: bool | None = None
     incident_id: str | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -280,7 +281,20 @@ def list_events(
         *match_period(AlertEvent.created_at, alert_filter.since, alert_filter.until),
         *match_text(alert_filter.text, AlertEvent.id, AlertEvent.name, AlertEvent.explanation),
     )
+    if alert_filter.is_acknowledged is not None:
+        is_open = AlertEvent.verdict.is_(None)
+        statement = statement.where(~is_open if alert_filter.is_acknowledged else is_open)
     return select_sorted_page(session, statement, SORT_KEYS, sort, query)
+
+
+def list_open_events(session: Session, run_ids: Sequence[str]) -> list[AlertEvent]:
+    """The alerts of some runs that fire and that nobody acknowledged, oldest first."""
+    statement = select(AlertEvent).where(
+        AlertEvent.run_id.in_(run_ids),
+        AlertEvent.state == AlertEventState.FIRING,
+        AlertEvent.verdict.is_(None),
+    )
+    return list(session.scalars(statement.order_by(AlertEvent.id)))
 
 
 def list_silenced_events(session: Session, event_ids: Sequence[str]) -> list[AlertEvent]:

@@ -151,6 +151,9 @@ def list_alerts(
     rule_id: RuleFilter = [],  # noqa: B006
     state: Annotated[list[AlertEventState], Query(description="Filter by state.")] = [],  # noqa: B006
     severity: SeverityFilter = [],  # noqa: B006
+    acknowledged: Annotated[
+        bool | None, Query(description="Whether somebody acknowledged the alert.")
+    ] = None,
     text: TextFilter = None,
     since: Since = None,
     until: Until = None,
@@ -164,6 +167,7 @@ def list_alerts(
         rule_ids=rule_id,
         states=state,
         severities=severity,
+        is_acknowledged=acknowledged,
         since=since,
         until=until,
         text=text,
@@ -185,7 +189,8 @@ def acknowledge_alert(
     """Acknowledge an alert as true or noise. Runs of true incidents are excluded from the baseline."""
     by = get_caller(request).key_id
     with res.db.begin() as session:
-        return event_view(service.acknowledge(session, alert_id, body.verdict, by, res.clock()))
+        event = service.acknowledge(session, alert_id, body.verdict, by, res.clock(), body.note)
+        return event_view(event)
 
 
 @incidents.get("", dependencies=READ)

@@ -258,6 +258,7 @@ class AlertView(WireModel):
     verdict: AckVerdict | None
     acknowledged_at: datetime | None
     acknowledged_by: str | None
+    note: StoredText | None
     created_at: datetime
 
 
@@ -311,6 +312,7 @@ class Acknowledgement(WireModel):
     """Whether an alert was true; a later acknowledgement replaces it."""
 
     verdict: AckVerdict
+    note: LongText | None = None
 
 
 class SilenceMatchers(WireModel):

@@ -89,7 +89,12 @@ def record_decisions(
 
 
 def acknowledge(
-    session: Session, event_id: str, verdict: str, by: str | None, now: datetime
+    session: Session,
+    event_id: str,
+    verdict: str,
+    by: str | None,
+    now: datetime,
+    note: str | None = None,
 ) -> AlertEvent:
     """Store whether an alert was true or noise; a later acknowledgement replaces it. Noise closes
     the incident, and its runs are history again.
@@ -101,6 +106,8 @@ def acknowledge(
         raise NotAcknowledgeable(_not_acknowledgeable_detail(event))
     incidents.acknowledge(session, event.id, verdict, by, now)
     session.refresh(event)
+    event.note = note
+    session.flush()
     return event
 
 

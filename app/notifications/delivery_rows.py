@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from app.core.keyset import PageQuery
 from app.notifications.models import Delivery, Endpoint
 from app.notifications.queries import endpoints_of, list_deliveries
+from app.notifications.rules import DeliveryStatus
 
 _SYMBOLS: Final = {"DELIVERED": "✓", "PENDING": "…"}
 
@@ -16,6 +17,7 @@ _SYMBOLS: Final = {"DELIVERED": "✓", "PENDING": "…"}
 class DeliveryRow(NamedTuple):
     """Who is told of a message, and how far the delivery is; `text` names an error."""
 
+    id: str
     channel: str
     recipient: str
     symbol: str
@@ -23,6 +25,7 @@ class DeliveryRow(NamedTuple):
     text: str
     attempts: int
     at: datetime | None
+    can_redeliver: bool
 
 
 def list_delivery_rows(session: Session, notification_id: str | None) -> list[DeliveryRow]:
@@ -39,6 +42,7 @@ def delivery_rows(
     """A row for each delivery; none for a deleted endpoint, whose deliveries a job deletes."""
     return [
         DeliveryRow(
+            id=delivery.id,
             channel=endpoints[delivery.endpoint_id].channel.lower(),
             recipient=endpoints[delivery.endpoint_id].recipient,
             symbol=_SYMBOLS.get(delivery.status, "✗"),
@@ -46,6 +50,8 @@ def delivery_rows(
             text=delivery.detail or delivery.status.lower(),
             attempts=delivery.attempts,
             at=delivery.delivered_at or delivery.due_at or delivery.tried_at,
+            can_redeliver=delivery.status != DeliveryStatus.PENDING
+            and endpoints[delivery.endpoint_id].disabled_at is None,
         )
         for delivery in deliveries
         if delivery.endpoint_id in endpoints

@@ -12,7 +12,7 @@ from app.access.shown_once import find_secret, forget_secret, redirect_with_secr
 from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.web.deps import Res
 from app.core.web.form_pages import SEE_OTHER, FormPage, show_form, submit_form
-from app.core.web.forms import SentForm
+from app.core.web.forms import SentForm, local_path
 from app.core.web.pages import Crumb, list_in_api, path_of, render_page
 from app.core.web.routes import Router
 from app.core.web.schema_forms import FieldInput, SchemaForm
@@ -161,11 +161,14 @@ def rotate_endpoint_secret(request: Request, endpoint_id: EndpointId, res: Res) 
 
 
 @router.post("/deliveries/{deliveryId}/redeliver", dependencies=RUN)
-def redeliver_message(delivery_id: Annotated[str, Path(alias="deliveryId")], res: Res) -> Response:
-    """Send a message again now."""
+def redeliver_message(
+    delivery_id: Annotated[str, Path(alias="deliveryId")], form: SentForm, res: Res
+) -> Response:
+    """Send a message again now, and show the page that asked for it."""
     with res.db.begin() as session:
         endpoint_id = service.redeliver(session, delivery_id, res.clock()).endpoint_id
-    return _back(endpoint_id)
+    address = form.text("next") or path_of("endpoints", endpoint_id)
+    return RedirectResponse(local_path(address), SEE_OTHER)
 
 
 def _new_page() -> FormPage:

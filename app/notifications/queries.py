@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from sqlalchemy import func, select, text
+from sqlalchemy import ColumnElement, func, select, text
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, match_columns, select_page
+from app.core.keyset import PageQuery, PageRows, match_any, match_columns, select_page
 from app.core.resources import Resources
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.rules import DeliveryStatus
@@ -98,9 +98,19 @@ def get_notification(
 
 
 def list_notifications(
-    session: Session, query: PageQuery, *, unread: bool | None = None
+    session: Session,
+    query: PageQuery,
+    *,
+    unread: bool | None = None,
+    severities: Sequence[str] = (),
+    conditions: Sequence[ColumnElement[bool]] = (),
 ) -> PageRows[Notification]:
-    statement = select(Notification).where(Notification.in_inbox)
+    """The messages of the inbox, newest first; `conditions` are those of a caller that knows what they
+    tell of.
+    """
+    statement = select(Notification).where(
+        Notification.in_inbox, *match_any((Notification.severity, severities)), *conditions
+    )
     if unread is not None:
         is_unread = Notification.read_at.is_(None)
         statement = statement.where(is_unread if unread else ~is_unread)

@@ -32,7 +32,7 @@ from app.notifications.schemas import (
     NotificationView,
     TargetBody,
 )
-from app.notifications.types import DeliveryTarget
+from app.notifications.types import DeliveryTarget, MessageSeverity
 
 NotificationId = Annotated[str, Path(alias="notificationId")]
 EndpointId = Annotated[str, Path(alias="endpointId")]
@@ -51,10 +51,12 @@ def list_notifications(
     unread: Annotated[
         bool | None, Query(description="Filter by read state: true lists unread messages only.")
     ] = None,
+    severity: Annotated[list[MessageSeverity], Query(description="Filter by severity.")] = [],  # noqa: B006 - never changed
 ) -> Page[NotificationView]:
     """List the messages of the inbox, newest first."""
     with res.db.read() as session:
-        return queries.list_notifications(session, page, unread=unread).to_page(notification_view)
+        rows = queries.list_notifications(session, page, unread=unread, severities=severity)
+        return rows.to_page(notification_view)
 
 
 @inbox_router.get("/events", response_class=StreamingResponse, dependencies=READ)

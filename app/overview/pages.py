@@ -11,12 +11,13 @@ from app.access.deps import READ
 from app.comparison.change_text import describe_change, format_amount, format_value
 from app.core.web.charts import sparkline
 from app.core.web.deps import Res
-from app.core.web.pages import render_page
+from app.core.web.pages import build_url, render_page
 from app.core.web.routes import Router
 from app.kpis.verdict_types import ValueVerdict
 from app.overview import queries, rules
-from app.overview.router import DAY_HOURS, Hours
+from app.overview.router import DAY_HOURS, Hours, Since, period_start
 from app.overview.schemas import HeadlineKpi, Overview, OverviewCell
+from app.overview.visits import VISITS_AGE_S, VISITS_COOKIE, Visits, format_visit, read_visits
 from app.statistics.verdict_rules import Scale, Verdict
 
 router = Router()
@@ -53,26 +54,51 @@ class GridRow(NamedTuple):
 
 
 @router.get("/", dependencies=READ)
-def show_morning(request: Request, res: Res, hours: Hours = DAY_HOURS) -> Response:
-    """The first page."""
+def show_morning(
+    request: Request, res: Res, hours: Hours = DAY_HOURS, since: Since = None
+) -> Response:
+    """The first page; it notes the time of the visit, which the next one can start from."""
     now = res.clock()
+    visits = read_visits(request.cookies.get(VISITS_COOKIE, ""), now)
     with res.db.read() as session:
-        overview = queries.read_overview(session, now - timedelta(hours=hours), now)
-    return render_page(
+        overview = queries.read_overview(session, period_start(now, hours, since), now)
+    response = render_page(
         request,
         "morning.html",
         title="Morning",
         nav="/",
-        api=f"/overview?hours={hours}",
+        api=build_url("/overview", {"hours": hours, "from": since and format_visit(since)}),
         overview=overview,
-        hours=hours,
-        periods=PERIODS,
+        periods=_periods(hours, since, visits),
+        period=_period_text(hours, since, visits),
         headline=rules.describe_night(overview.counts),
         facts=[*rules.describe_counts(overview.counts), *_detectable(overview)],
         news=_news(overview),
         benchmarks=_benchmarks(overview),
         rows=_rows(overview),
     )
+    response.set_cookie(
+        VISITS_COOKIE, str(visits), max_age=VISITS_AGE_S, httponly=True, samesite="lax"
+    )
+    return response
+
+
+def _periods(hours: int, since: datetime | None, visits: Visits) -> list[tuple[str, str, bool]]:
+    """The text and the address of each period, and whether it is shown."""
+    periods = [
+        (text, build_url("/", hours=count), since is None and count == hours)
+        for count, text in PERIODS
+    ]
+    if visits.last is None:
+        return periods
+    address = build_url("/", {"from": format_visit(visits.last)})
+    return [("last visit", address, since == visits.last), *periods]
+
+
+def _period_text(hours: int, since: datetime | None, visits: Visits) -> str:
+    if since is None:
+        return f"in the last {dict(PERIODS).get(hours, f'{hours} h')}"
+    return "since your last visit" if since == visits.last else "since then"
 
 
 def _detectable(overview: Overview) -> list[str]:

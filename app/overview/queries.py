@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
+from app.alerts.queries import list_open_events
 from app.benchmarks.queries import get_kpis_by_benchmark
 from app.kpis.models import KpiHistory
 from app.overview import rules
@@ -15,6 +16,7 @@ from app.overview.schemas import (
     ActiveRun,
     HeadlineKpi,
     NextSchedule,
+    OpenAlert,
     Overview,
     OverviewCell,
 )
@@ -76,7 +78,13 @@ def read_overview(session: Session, since: datetime, now: datetime) -> Overview:
     active = list(session.scalars(_select_active()))
     names = read_names(session, [*runs, *active])
     kpis = _read_headline_kpis(session, runs)
-    cells = rules.sort_cells([_cell(run, names, kpis.get(run.seq), since) for run in runs])
+    alerts: dict[str, list[OpenAlert]] = defaultdict(list)
+    for event in list_open_events(session, [run.id for run in runs]):
+        alert = OpenAlert(alert_id=event.id, notification_id=event.notification_id)
+        alerts[str(event.run_id)].append(alert)
+    cells = rules.sort_cells(
+        [_cell(run, names, kpis.get(run.seq), alerts[run.id], since) for run in runs]
+    )
     return Overview(
         since=since,
         cells=cells,
@@ -89,7 +97,11 @@ def read_overview(session: Session, since: datetime, now: datetime) -> Overview:
 
 
 def _cell(
-    run: BenchmarkRun, names: Names, kpi: HeadlineKpi | None, since: datetime
+    run: BenchmarkRun,
+    names: Names,
+    kpi: HeadlineKpi | None,
+    alerts: list[OpenAlert],
+    since: datetime,
 ) -> OverviewCell:
     assert run.completed_at is not None, "the run has ended"
     verdict = rules.decide_verdict(run.validity, run.verdict.verdict if run.verdict else None)
@@ -105,6 +117,7 @@ def _cell(
         verdict=verdict,
         explanation=_explain(run),
         kpi=kpi,
+        open_alerts=alerts,
     )
 
 

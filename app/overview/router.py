@@ -1,11 +1,12 @@
 """HTTP route of the overview."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated
 
 from fastapi import Query
 
 from app.access.deps import READ
+from app.core.schemas import Instant
 from app.core.web.deps import Res
 from app.core.web.routes import Router
 from app.overview import queries
@@ -21,12 +22,23 @@ Hours = Annotated[
 ]
 
 
+Since = Annotated[
+    Instant | None,
+    Query(alias="from", description="Start of the period that counts as recent, before `hours`."),
+]
+
+
 @router.get("", dependencies=READ)
-def get_overview(res: Res, hours: Hours = DAY_HOURS) -> Overview:
+def get_overview(res: Res, hours: Hours = DAY_HOURS, since: Since = None) -> Overview:
     """Show the last run of every agent on every benchmark, worst first, and what runs now."""
     now = res.clock()
     with res.db.read() as session:
-        return queries.read_overview(session, now - timedelta(hours=hours), now)
+        return queries.read_overview(session, period_start(now, hours, since), now)
+
+
+def period_start(now: datetime, hours: int, since: datetime | None) -> datetime:
+    """The start of the requested period, at most `MAX_HOURS` ago."""
+    return max(since or now - timedelta(hours=hours), now - timedelta(hours=MAX_HOURS))
 
 
 @router.get("/system", dependencies=READ)

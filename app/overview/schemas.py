@@ -28,6 +28,15 @@ class HeadlineKpi(WireModel):
     history: list[float]
 
 
+class OpenAlert(WireModel):
+    """An alert of a run that fires and that nobody acknowledged; `notificationId` is its message, null
+    if it was silenced.
+    """
+
+    alert_id: str
+    notification_id: str | None
+
+
 class OverviewCell(WireModel):
     """The last run of an agent on a benchmark that has ended. `isRecent` is whether it ended in the
     requested period. `verdict` is that of the run, INVALID also when too little was measured.
@@ -44,6 +53,7 @@ class OverviewCell(WireModel):
     verdict: Verdict | None
     explanation: StoredText
     kpi: HeadlineKpi | None
+    open_alerts: list[OpenAlert]
 
 
 class ActiveRun(WireModel):

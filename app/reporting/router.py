@@ -1,23 +1,27 @@
-"""Routes of the report and the SVG charts of runs."""
+"""Routes of the report and the SVG charts of runs, and of the list of runs as CSV."""
 
 from typing import Annotated
 
 from fastapi import Path, Query, Response
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, StreamingResponse
 
 from app.access.deps import READ
 from app.core.errors import Invalid
 from app.core.problem_documents import CONFLICT
 from app.core.web.deps import Res
 from app.core.web.routes import Router
-from app.reporting import plots
+from app.reporting import plots, run_table
 from app.reporting.report_data import load_report
 from app.reporting.run_report import html_report
 from app.reporting.stored_api import StoredApi
+from app.results.run_list import DEFAULT_SORT, SortOrder
+from app.runs.router import RunFilter
 
 router = Router(prefix="/benchmark-runs", tags=["benchmark runs"])
+table_router = Router(tags=["benchmark runs"])
 
 SVG = "image/svg+xml"
+CSV = "text/csv"
 
 RunId = Annotated[str, Path(alias="runId")]
 
@@ -55,3 +59,24 @@ def plot_run(
     if metric is None:
         return Response(plots.draw_changes(res, run_id, against), media_type=SVG)
     return Response(plots.draw_items(res, run_id, against, metric), media_type=SVG)
+
+
+@table_router.get(
+    "/benchmark-runs.csv",
+    response_class=StreamingResponse,
+    responses={200: {"content": {CSV: {"schema": {"type": "string"}}}}},
+    dependencies=READ,
+)
+def export_runs(
+    res: Res,
+    run_filter: RunFilter,
+    sort: Annotated[
+        SortOrder, Query(description="Order of the list; `-` is the descending order.")
+    ] = DEFAULT_SORT,
+) -> StreamingResponse:
+    """The list of runs as CSV, with the filters and orders of the list; at most 10,000 runs."""
+    return StreamingResponse(
+        run_table.iter_csv(res.db, run_filter, sort),
+        media_type=CSV,
+        headers={"Content-Disposition": 'attachment; filename="runs.csv"'},
+    )

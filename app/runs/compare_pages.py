@@ -1,7 +1,7 @@
 """The page that compares two runs: the verdict, whether they are comparable, and the flipped items."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request, Response
 
@@ -10,7 +10,7 @@ from app.agents.queries import get_agent
 from app.benchmarks.queries import get_benchmark
 from app.comparison import stored_run_comparison
 from app.comparison.change_text import describe_change
-from app.comparison.schemas import Comparison, FlippedItem
+from app.comparison.schemas import Comparison, FlippedItem, FlippedItems
 from app.core.errors import Invalid
 from app.core.web.deps import Res
 from app.core.web.pages import build_url, path_of, render_page
@@ -23,6 +23,10 @@ router = Router()
 
 PAIR = 2
 
+# What is shown, and the order of the flipped items.
+Shown = Literal["all", "flips"]
+ItemOrder = Literal["fall", "rise", "item"]
+
 RunIds = Annotated[list[str] | None, Query(max_length=PAIR)]
 
 
@@ -33,6 +37,8 @@ def show_comparison(
     run: RunIds = None,
     base: Annotated[str, Query(max_length=200)] = "",
     metric: Annotated[str, Query(max_length=200)] = "",
+    only: Shown = "all",
+    sort: ItemOrder = "fall",
 ) -> Response:
     """Compare `run` with `base`; of two runs without a base, the earlier one is the base."""
     runs = run or []
@@ -67,7 +73,16 @@ def show_comparison(
         comparison=comparison,
         base=ids[0],
         run=ids[1],
-        swap=build_url("/compare", base=ids[1], run=ids[0], metric=metric),
+        swap=build_url(
+            "/compare",
+            base=ids[1],
+            run=ids[0],
+            metric=metric,
+            only=_unless(only, "all"),
+            sort=_unless(sort, "fall"),
+        ),
+        only=only,
+        sort=sort,
         kpis=[_row(kpi.name, kpi.verdict) for kpi in comparison.kpis],
         metrics=[
             _row(metric.metric, metric.verdict)
@@ -76,9 +91,21 @@ def show_comparison(
         categories=_category_rows(comparison),
         peers=peers,
         flips=flips,
-        items=_items(comparison, flips.items if flips else ()),
+        items=_items(comparison, _in_order(flips, sort) if flips else ()),
         metric_names=[metric.metric for metric in comparison.metrics],
     )
+
+
+def _unless(choice: str, default: str) -> str | None:
+    """A choice of the address; None for the default, which the address leaves out."""
+    return None if choice == default else choice
+
+
+def _in_order(flips: FlippedItems, order: ItemOrder) -> list[FlippedItem]:
+    """The flipped items; the API has the worst fall first and the greatest rise last."""
+    if order == "item":
+        return sorted(flips.items, key=lambda item: item.item_id)
+    return flips.items if order == "fall" else flips.items[::-1]
 
 
 def _row(name: str, verdict: ValueVerdict) -> dict[str, Any]:
@@ -107,9 +134,13 @@ def _category_rows(comparison: Comparison) -> list[tuple[str, int, dict[str, Any
 
 
 def _items(comparison: Comparison, items: Sequence[FlippedItem]) -> list[dict[str, Any]]:
+    flips = comparison.flipped_items
+    # The API has those that fell before those that rose.
+    fell = {item.item_id for item in flips.items[: flips.regressions]} if flips else set()
     return [
         {
             "item": item,
+            "fell": item.item_id in fell,
             "before": format_number(item.baseline),
             "now": format_number(item.candidate),
             "url": build_url(

@@ -1,7 +1,9 @@
 """Pages of runs: the list, one run with its live progress, and what a user can do with them."""
 
 from collections.abc import Mapping
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
 from fastapi import Path, Query, Request, Response
 from fastapi.responses import RedirectResponse
@@ -14,7 +16,7 @@ from app.core.errors import Invalid
 from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.web.deps import Res
 from app.core.web.forms import FormFields, SentForm, check_form
-from app.core.web.pages import list_in_api, path_of, render_page
+from app.core.web.pages import build_url, list_in_api, path_of, reader_zone, render_page
 from app.core.web.routes import Router
 from app.results import run_list
 from app.results.queries import get_run
@@ -48,18 +50,24 @@ def show_runs(
     status: Filter = "",
     verdict: Filter = "",
     text: Filter = "",
+    first_day: Annotated[str, Query(alias="from", max_length=10)] = "",
+    last_day: Annotated[str, Query(alias="to", max_length=10)] = "",
     sort: Filter = DEFAULT_SORT,
     cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "",
 ) -> Response:
     """The list of runs: filtered, sorted and page by page."""
     if sort.removeprefix("-") not in SORT_KEYS:
         raise Invalid(f"runs cannot be sorted by {sort!r}; choose one of {', '.join(SORT_KEYS)}")
+    since, until = _period(first_day, last_day, reader_zone(request))
+    period = {name: at and at.isoformat() for name, at in (("from", since), ("to", until))}
     run_filter = RunListFilter(
         benchmark_ids=[benchmark] if benchmark else (),
         agent_ids=[agent] if agent else (),
         statuses=[status] if status else (),
         verdicts=[verdict] if verdict else (),
         text=text.strip() or None,
+        since=since,
+        until=until,
     )
     with res.db.read() as session:
         page = run_list.search_runs(session, run_filter, sort, PageQuery(PAGE_SIZE, cursor or None))
@@ -71,7 +79,8 @@ def show_runs(
         "runs.html",
         title="Runs",
         nav="/runs",
-        api=list_in_api(request, "/benchmark-runs", PAGE_SIZE, IN_API),
+        api=list_in_api(request, "/benchmark-runs", PAGE_SIZE, IN_API, **period),
+        csv=f"/api/v1{_csv_path(run_filter, sort, period)}",
         runs=[_row(run, benchmarks, agents) for run in page.rows],
         count=_count_text(count),
         newest=page.rows[0]["id"] if page.rows and not cursor and sort == DEFAULT_SORT else "",
@@ -188,6 +197,37 @@ def _window(form: FormFields) -> TraceWindow | None:
 
 def _to_run(run_id: str) -> Response:
     return RedirectResponse(path_of("runs", run_id), SEE_OTHER)
+
+
+def _period(
+    first_day: str, last_day: str, zone: ZoneInfo
+) -> tuple[datetime | None, datetime | None]:
+    """Start and end of a period of days in the reader's zone, both included. Raises: `Invalid`."""
+    try:
+        first, last = (date.fromisoformat(day) if day else None for day in (first_day, last_day))
+        # Not 24 hours later: days on which the clock changes are shorter or longer.
+        following = last + timedelta(days=1) if last else None
+        start, end = (
+            datetime.combine(day, time(), zone).astimezone(UTC) if day else None
+            for day in (first, following)
+        )
+    except (ValueError, OverflowError):
+        raise Invalid("a period has dates such as 2026-11-23, from year 1 to 9999") from None
+    return start, end
+
+
+def _csv_path(run_filter: RunListFilter, sort: str, period: Mapping[str, str | None]) -> str:
+    """All runs of the filter as CSV in the API."""
+    return build_url(
+        "/benchmark-runs.csv",
+        period,
+        benchmarkId=list(run_filter.benchmark_ids),
+        agentId=list(run_filter.agent_ids),
+        status=list(run_filter.statuses),
+        verdict=list(run_filter.verdicts),
+        text=run_filter.text,
+        sort=None if sort == DEFAULT_SORT else sort,
+    )
 
 
 def _row(

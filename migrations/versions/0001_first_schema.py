@@ -873,6 +873,7 @@ def upgrade() -> None:
         sa.Column("verdict", sa.Text(), nullable=True),
         sa.Column("acknowledged_at", TIMESTAMP, nullable=True),
         sa.Column("acknowledged_by", sa.Text(), nullable=True),
+        sa.Column("note", sa.Text(), nullable=True),
         sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_alert_events"),
         sa.UniqueConstraint("dedup_key", name="uq_alert_events_dedup_key"),
@@ -883,6 +884,7 @@ def upgrade() -> None:
     op.create_index("ix_alert_events_created_at_id", "alert_events", ["created_at", "id"])
     op.create_index("ix_alert_events_incident_id", "alert_events", ["incident_id"])
     op.create_index("ix_alert_events_run_id", "alert_events", ["run_id"])
+    op.create_index("ix_alert_events_notification_id", "alert_events", ["notification_id"])
     op.create_index(
         "ix_alert_events_acknowledged", "alert_events", ["rule_id"], postgresql_where=sa.text("verdict IS NOT NULL")
     )

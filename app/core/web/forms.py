@@ -83,3 +83,10 @@ def number_or_text(text: str) -> float | str | None:
         return float(text.replace(",", "."))
     except ValueError:
         return text
+
+
+def local_path(path: str) -> str:
+    """The path if it leads to this service, otherwise that of the first page."""
+    # A browser reads `//host` and `/\host` as another host.
+    is_local = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
+    return path if is_local else "/"

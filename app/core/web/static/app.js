@@ -241,7 +241,7 @@ document.addEventListener("keydown", (event) => {
     const target = rows[next].querySelector("a, button") ?? rows[next];
     target.focus();
     rows[next].scrollIntoView({ block: "nearest" });
-  } else if ("oas".includes(event.key)) {
+  } else if ("oasx".includes(event.key)) {
     (rows[row] ?? document).querySelector(`[data-key="${event.key}"]`)?.click();
   } else if (event.key === "n" || event.key === "p") {
     document.querySelector(`[data-key="${event.key}"]`)?.click();

@@ -1,0 +1,158 @@
+"""What pages select and change, over HTTP: periods, CSV, the inbox, Morning, comparison, deliveries."""
+
+import csv
+import io
+import re
+from datetime import UTC, datetime, timedelta
+from html import unescape
+from typing import Any, Final
+
+import pytest
+
+from app.overview.visits import Visits, read_visits
+from tests.support.page_data import write_month
+from tests.support.service import Service
+
+HTML: Final = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
+RUN: Final = "run-billing-support-0"
+NOW: Final = datetime(2026, 11, 23, 6, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def month(service: Service) -> Service:
+    with service.resources.db.begin() as session:
+        write_month(session)
+    return service
+
+
+def read_page(service: Service, path: str, **headers: str) -> str:
+    response = service.client.get(path, headers={**HTML, **headers})
+    assert response.status_code == 200, response.text
+    return response.text
+
+
+def read_json(service: Service, path: str) -> Any:
+    response = service.client.get(f"/api/v1{path}")
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def read_csv(service: Service, path: str) -> list[dict[str, str]]:
+    response = service.client.get(path)
+    assert response.headers["content-type"].startswith("text/csv")
+    return list(csv.DictReader(io.StringIO(response.text)))
+
+
+def test_runs__csv_has_the_filtered_runs_in_the_order_of_the_page(month: Service) -> None:
+    page = read_page(month, "/runs?agent=billing&verdict=REGRESSED&sort=completed")
+    address = unescape(re.findall(r'href="(/api/v1/benchmark-runs\.csv[^"]*)"', page)[0])
+    [row] = read_csv(month, address)
+    assert (row["runId"], row["agent"], row["verdict"]) == (RUN, "Billing bot", "REGRESSED")
+    rows = read_csv(month, "/api/v1/benchmark-runs.csv?sort=created")
+    assert len(rows) == 211
+    assert [row["createdAt"] for row in rows] == sorted(row["createdAt"] for row in rows)
+
+
+def test_runs__period_has_the_days_of_the_readers_zone(month: Service) -> None:
+    rows = read_csv(month, "/api/v1/benchmark-runs.csv")
+    offset = timedelta(hours=9)
+    days = [(datetime.fromisoformat(row["createdAt"]) + offset).date() for row in rows]
+    day = sorted(set(days))[-3]
+    page = read_page(month, f"/runs?from={day}&to={day}", Cookie="mosaico_zone=Asia/Tokyo")
+    assert f">{days.count(day)} runs<" in page
+    assert days.count(day) == 7
+    wrong = month.client.get("/runs?from=yesterday", headers=HTML)
+    assert wrong.status_code == 422
+    assert "2026-11-23" in wrong.text
+
+
+def test_morning__acknowledges_the_alert_of_a_regressed_run(month: Service) -> None:
+    page = read_page(month, "/")
+    form = re.search(r'action="/inbox/ack".*?</form>', page, re.DOTALL)
+    assert form is not None
+    fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', form[0]))
+    response = month.client.post("/inbox/ack", data=fields, headers=HTML, follow_redirects=False)
+    assert (response.status_code, response.headers["location"]) == (303, "/")
+    assert 'action="/inbox/ack"' not in read_page(month, "/")
+    [cell] = [c for c in read_json(month, "/overview")["cells"] if c["runId"] == RUN]
+    assert cell["openAlerts"] == []
+
+
+def test_morning__offers_the_time_since_the_last_visit(month: Service) -> None:
+    now = datetime.now(UTC).replace(microsecond=0)
+    last = f"{now - timedelta(hours=9):%Y-%m-%dT%H:%M:%SZ}"
+    first = read_page(month, "/")
+    assert "last visit" not in first
+    page = read_page(month, "/", Cookie=f"mosaico_visits={last}")
+    address = f"/?from={last.replace(':', '%3A')}"
+    assert f'href="{address}"' in page
+    shown = month.client.get(address, headers={**HTML, "Cookie": f"mosaico_visits={last}"})
+    assert "since your last visit" in shown.text
+    assert read_json(month, f"/overview?from={last.replace(':', '%3A')}")["since"] == last
+
+
+def test_visits__a_reload_continues_a_visit_and_a_wrong_cookie_has_none() -> None:
+    first = read_visits("", NOW)
+    assert first == Visits(NOW, None)
+    again = read_visits(str(first), NOW + timedelta(minutes=5))
+    assert again.last is None
+    second = read_visits(str(again), NOW + timedelta(hours=20))
+    assert second.last == NOW + timedelta(minutes=5)
+    assert read_visits(str(second), NOW + timedelta(hours=20, minutes=59)).last == second.last
+    for cookie in ("x", "..", "2026-13-01T00:00:00Z", "2999-01-01T00:00:00Z"):
+        assert read_visits(cookie, NOW) == Visits(NOW, None)
+
+
+def test_inbox__selected_messages_are_acknowledged_with_a_note(month: Service) -> None:
+    address = "/inbox?tab=open&agent=billing"
+    page = read_page(month, address)
+    messages = re.findall(r'name="message" value="([^"]+)"', page)
+    assert messages
+    note = "The refund tool was down."
+    sent = {"message": messages, "verdict": "true", "note": note, "next": address}
+    response = month.client.post("/inbox/ack", data=sent, headers=HTML, follow_redirects=False)
+    assert response.headers["location"] == address
+    alerts = read_json(month, "/alerts?acknowledged=true&agentId=billing")["items"]
+    assert {alert["note"] for alert in alerts} == {note}
+    assert {alert["notificationId"] for alert in alerts} == set(messages)
+    assert note in read_page(month, "/inbox?tab=acknowledged")
+    assert note in read_page(month, f"/alerts/events/{alerts[0]['id']}")
+    assert 'name="message"' not in read_page(month, "/inbox")
+
+
+def test_inbox__acknowledgement_refuses_nothing_selected_a_wrong_verdict_and_another_host(
+    month: Service,
+) -> None:
+    post = month.client.post
+    assert post("/inbox/ack", data={"verdict": "true"}, headers=HTML).status_code == 422
+    wrong = {"message": "note-0", "verdict": "maybe"}
+    assert post("/inbox/ack", data=wrong, headers=HTML).status_code == 422
+    away = {"message": "note-0", "verdict": "true", "next": "//evil.example"}
+    response = post("/inbox/ack", data=away, headers=HTML, follow_redirects=False)
+    assert response.headers["location"] == "/"
+
+
+def test_inbox__is_filtered_by_agent_benchmark_and_severity(month: Service) -> None:
+    everything = read_page(month, "/inbox?tab=all").count("<article")
+    shown = {
+        query: read_page(month, f"/inbox?tab=all&{query}").count("<article")
+        for query in ("agent=billing", "benchmark=support", "severity=CRITICAL", "agent=triage")
+    }
+    assert everything > 1
+    assert shown["agent=billing"] == shown["benchmark=support"] == 1
+    assert shown["severity=CRITICAL"] < everything
+    assert shown["severity=CRITICAL"] == len(
+        read_json(month, "/notifications?severity=CRITICAL")["items"]
+    )
+    assert "No message matches" in read_page(month, "/inbox?tab=all&agent=sql&severity=INFO")
+
+
+def test_alert__message_is_sent_again_and_the_alert_is_shown(month: Service) -> None:
+    page = read_page(month, "/alerts/events/alert-0")
+    form = re.search(r'action="(/deliveries/[^"]+/redeliver)".*?</form>', page, re.DOTALL)
+    assert form is not None
+    fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', form[0]))
+    response = month.client.post(form[1], data=fields, headers=HTML, follow_redirects=False)
+    assert response.headers["location"] == "/alerts/events/alert-0"
+    delivery = read_json(month, form[1].removesuffix("/redeliver"))
+    assert delivery["status"] == "PENDING"
