@@ -23,8 +23,11 @@ from app.kpis.number_text import format_number
 from app.results.kpi_trend import (
     MAX_POINTS,
     KpiPoint,
+    TrendBucket,
+    bucket_points,
     describe_point,
     list_kpi_points,
+    list_trend_buckets,
     trend_events,
     trend_points,
 )
@@ -34,6 +37,7 @@ router = Router()
 BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
 KpiId = Annotated[str, Path(alias="kpi")]
 
+SHOWN_ROWS = 60
 DAYS = ((30, "30 days"), (90, "90 days"), (365, "1 year"))
 
 
@@ -55,14 +59,23 @@ def show_trend(
         kpi = get_kpi(session, benchmark_id, kpi_id)
         agents = _list_agents(session, benchmark_id, kpi_id)
         agent_id = agent or next(iter(agents), "")
-        points = list_kpi_points(session, benchmark_id, agent_id, kpi_id, since=since)
+        points = list_kpi_points(
+            session, benchmark_id, agent_id, kpi_id, since=since, limit=MAX_POINTS + 1
+        )
+        buckets = (
+            list_trend_buckets(session, benchmark_id, agent_id, kpi_id, since=since)
+            if len(points) > MAX_POINTS
+            else []
+        )
     name = benchmark.display_name
     labels = {point.kpi.id: _label(point, zone) for point in points}
     urls = {point.kpi.id: path_of("runs", point.kpi.run_id) for point in points}
-    chart = trend_chart(
-        kpi.name, trend_points(points, labels, urls), kpi.unit,
-        limits=_limits(kpi), events=trend_events(points), is_page=True,
-    )  # fmt: skip
+    if buckets:
+        names = [_bucket_label(bucket, zone) for bucket in buckets]
+        drawn, events = bucket_points(buckets, names, kpi.unit), []
+    else:
+        drawn, events = trend_points(points, labels, urls), trend_events(points)
+    chart = trend_chart(kpi.name, drawn, kpi.unit, limits=_limits(kpi), events=events, is_page=True)
     return render_page(
         request,
         "trend.html",
@@ -87,8 +100,10 @@ def show_trend(
         days=days,
         periods=DAYS,
         chart=Markup(chart) if points else None,  # noqa: S704 - our own SVG, which escapes its texts
-        rows=[_row(point) for point in reversed(points)],
-        is_cut=len(points) == MAX_POINTS,
+        rows=[_row(point) for point in reversed(points)][:SHOWN_ROWS],
+        points=len(drawn),
+        runs=sum(bucket.runs for bucket in buckets) or len(points),
+        runs_per_point=buckets[0].runs if buckets else 1,
         limits=[limit.text for limit in _limits(kpi)],
     )
 
@@ -117,6 +132,13 @@ def _limits(kpi: KpiDefinition) -> Sequence[TrendLimit]:
 def _label(point: KpiPoint, zone: ZoneInfo) -> str:
     at = point.kpi.recorded_at.astimezone(zone)
     return f"{at.day} {at:%b}"
+
+
+def _bucket_label(bucket: TrendBucket, zone: ZoneInfo) -> str:
+    """The days of a bucket: "3 May", "3 May to 9 May"."""
+    first, last = (at.astimezone(zone) for at in (bucket.first_at, bucket.last_at))
+    days = dict.fromkeys(f"{at.day} {at:%b}" for at in (first, last))
+    return " to ".join(days)
 
 
 def _row(point: KpiPoint) -> dict[str, Any]:

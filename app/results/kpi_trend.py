@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
+from urllib.parse import quote
 
-from sqlalchemy import select
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from app.core.web.charts import TrendEvent, TrendPoint
@@ -16,6 +17,75 @@ from app.statistics.verdict_rules import Scale, Verdict
 
 # As many as a reader can tell apart.
 MAX_POINTS = 180
+
+
+# Runs that follow each other share a bucket, as few as fit. Values of invalid runs say nothing: they are in no
+# mean, and a bucket of nothing else is INVALID. `worst` is what a reader must see first.
+_BUCKETS = text(
+    """
+    WITH numbered AS (
+        SELECT history.run_id, history.recorded_at, run.fingerprint,
+               CASE WHEN history.validity = 'VALID' THEN history.value END AS value,
+               CASE WHEN history.validity = 'VALID' THEN history.verdict ->> 'verdict'
+                    ELSE 'INVALID' END AS verdict,
+               row_number() OVER (ORDER BY history.id) - 1 AS position,
+               count(*) OVER () AS total
+        FROM kpi_history AS history JOIN benchmark_runs AS run ON run.seq = history.run_seq
+        WHERE history.benchmark_id = :benchmark_id AND history.agent_id = :agent_id
+          AND history.kpi_id = :kpi_id AND history.recorded_at >= :since
+          AND run.confirms IS NULL AND run.rescore_of IS NULL
+    ), ranked AS (
+        SELECT *, position / ceil(total / CAST(:points AS float))::bigint AS bucket,
+               coalesce(array_position(ARRAY['REGRESSED', 'IMPROVED', 'INCONCLUSIVE', 'NO_EVIDENCE'],
+                                       verdict), 9) AS worst
+        FROM numbered
+    )
+    SELECT count(*) AS runs, min(recorded_at) AS first_at, max(recorded_at) AS last_at,
+           avg(value) AS mean, min(value) AS low, max(value) AS high,
+           (array_agg(verdict ORDER BY worst, position DESC))[1] AS verdict,
+           (array_agg(run_id ORDER BY worst, position DESC))[1] AS run_id,
+           (array_agg(fingerprint ORDER BY position DESC))[1] AS fingerprint
+    FROM ranked GROUP BY bucket ORDER BY bucket
+    """
+)
+
+
+class TrendBucket(NamedTuple):
+    """Runs that follow each other, as one point: the mean, the lowest and the highest value of the valid
+    ones, the worst verdict, and the run that has it.
+    """
+
+    runs: int
+    first_at: datetime
+    last_at: datetime
+    mean: float | None
+    low: float | None
+    high: float | None
+    verdict: str | None
+    run_id: str
+    fingerprint: str | None
+
+
+def list_trend_buckets(
+    session: Session,
+    benchmark_id: str,
+    agent_id: str,
+    kpi_id: str,
+    *,
+    since: datetime,
+    points: int = MAX_POINTS,
+) -> list[TrendBucket]:
+    """The runs since a time in at most `points` buckets of the same size, oldest first; only the last one
+    may be smaller.
+    """
+    parameters = {
+        "benchmark_id": benchmark_id,
+        "agent_id": agent_id,
+        "kpi_id": kpi_id,
+        "since": since,
+        "points": points,
+    }
+    return [TrendBucket(*row) for row in session.execute(_BUCKETS, parameters)]
 
 
 class KpiPoint(NamedTuple):
@@ -112,3 +182,33 @@ def describe_point(point: KpiPoint) -> str:
         text += f" (95 % CI {low} to {high})"
     verdict = point.verdict
     return f"{text}, {verdict.replace('_', ' ').lower() if verdict else 'not compared'}"
+
+
+def bucket_points(
+    buckets: Sequence[TrendBucket], labels: Sequence[str], unit: str | None
+) -> list[TrendPoint]:
+    """The points of a chart over many runs; the band of a bucket is from its lowest to its highest value."""
+    return [
+        TrendPoint(
+            label=label,
+            value=bucket.mean,
+            low=bucket.low,
+            high=bucket.high,
+            verdict=bucket.verdict,
+            fingerprint=bucket.fingerprint,
+            text=f"{label}: {describe_bucket(bucket, unit)}",
+            url=f"/runs/{quote(bucket.run_id, safe='')}",
+        )
+        for bucket, label in zip(buckets, labels, strict=True)
+    ]
+
+
+def describe_bucket(bucket: TrendBucket, unit: str | None) -> str:
+    """A bucket in words: "12 runs, mean 0.83 (0.79 to 0.86), worst verdict regressed"."""
+    runs = "1 run" if bucket.runs == 1 else f"{bucket.runs} runs"
+    verdict = bucket.verdict.replace("_", " ").lower() if bucket.verdict else "not compared"
+    if bucket.mean is None or bucket.low is None or bucket.high is None:
+        return f"{runs}, no valid value, {verdict}"
+    mean = format_value(bucket.mean, unit)
+    low, high = format_values([bucket.low, bucket.high], unit)
+    return f"{runs}, mean {mean} ({low} to {high}), worst verdict {verdict}"

@@ -8,8 +8,11 @@ from html import unescape
 from typing import Any, Final
 
 import pytest
+from sqlalchemy import text
 
 from app.overview.visits import Visits, read_visits
+from app.results.kpi_trend import MAX_POINTS, list_trend_buckets
+from tests.support.many_runs import write_many_runs
 from tests.support.page_data import write_month
 from tests.support.service import Service
 
@@ -156,3 +159,31 @@ def test_alert__message_is_sent_again_and_the_alert_is_shown(month: Service) -> 
     assert response.headers["location"] == "/alerts/events/alert-0"
     delivery = read_json(month, form[1].removesuffix("/redeliver"))
     assert delivery["status"] == "PENDING"
+
+
+def test_trend__many_runs_are_buckets_with_mean_range_and_worst_verdict(service: Service) -> None:
+    with service.resources.db.begin() as session:
+        write_many_runs(session, months=13)
+        query = "kpi_id = 'support-pass' AND agent_id = 'billing' AND validity = 'VALID'"
+        rows = (
+            session.execute(text(f"SELECT value FROM kpi_history WHERE {query} ORDER BY id"))
+            .scalars()
+            .all()
+        )
+        since = datetime.now(UTC) - timedelta(days=3650)
+        buckets = list_trend_buckets(session, "support", "billing", "support-pass", since=since)
+    assert len(rows) > MAX_POINTS
+    assert len(buckets) <= MAX_POINTS
+    assert sum(bucket.runs for bucket in buckets) == len(rows)
+    size = buckets[0].runs
+    first = rows[:size]
+    assert buckets[0].mean == pytest.approx(sum(first) / size)
+    assert (buckets[0].low, buckets[0].high) == (min(first), max(first))
+    regressed = [bucket for bucket in buckets if bucket.verdict == "REGRESSED"]
+    assert regressed
+    assert all("billing-support" in bucket.run_id for bucket in regressed)
+    page = read_page(service, "/benchmarks/support/kpis/support-pass?agent=billing&days=3650")
+    assert page.count("data-point") == len(buckets)
+    assert f"A point is {size} runs that follow each other, {len(rows)} in all" in page
+    short = read_page(service, "/benchmarks/support/kpis/support-pass?agent=billing&days=30")
+    assert "A point is a run" in short
