@@ -59,7 +59,7 @@ def show_runs(
     if sort.removeprefix("-") not in SORT_KEYS:
         raise Invalid(f"runs cannot be sorted by {sort!r}; choose one of {', '.join(SORT_KEYS)}")
     since, until = _period(first_day, last_day, reader_zone(request))
-    period = {name: at and at.isoformat() for name, at in (("from", since), ("to", until))}
+    period = {name: at.isoformat() if at else None for name, at in (("from", since), ("to", until))}
     run_filter = RunListFilter(
         benchmark_ids=[benchmark] if benchmark else (),
         agent_ids=[agent] if agent else (),
