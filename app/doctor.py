@@ -56,12 +56,16 @@ class CheckFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What a check found; one that is not ok has a remedy, in the finding itself where it is None."""
+    """What a check found; one that is not ok has a remedy, in the finding itself where it is None.
+
+    Without `checked` the check needs another one that failed, which the finding names.
+    """
 
     name: str
     ok: bool
     finding: str
     remedy: str | None = None
+    checked: bool = True
 
 
 def diagnose(settings: Settings) -> Iterator[Diagnosis]:
@@ -260,4 +264,4 @@ def _failed(name: str, error: AppError) -> Diagnosis:
 
 
 def _unchecked(name: str, cause: Diagnosis) -> Diagnosis:
-    return Diagnosis(name=name, ok=False, finding=f"not checked: first mend the {cause.name}")
+    return Diagnosis(name=name, ok=False, finding=f"first mend the {cause.name}", checked=False)

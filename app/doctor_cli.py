@@ -1,11 +1,15 @@
 """`mosaico doctor`: checks the installation and says what to do about each error."""
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import typer
 
 from app.core.console.table import Table, format_cell, print_table
 from app.core.console.terminal import CommandGroup, Format, OutputFormat, print_json
+
+if TYPE_CHECKING:
+    from app.doctor import Diagnosis
 
 EXIT_FAILED = 1
 
@@ -27,7 +31,7 @@ def doctor(output: Format = OutputFormat.TABLE) -> None:
     else:
         rows = [
             [
-                "ok" if diagnosis.ok else "FAILED",
+                _describe_state(diagnosis),
                 diagnosis.name,
                 "; ".join(filter(None, (diagnosis.finding, diagnosis.remedy))),
             ]
@@ -36,3 +40,9 @@ def doctor(output: Format = OutputFormat.TABLE) -> None:
         print_table(Table(["", "check", "finding"], [list(map(format_cell, row)) for row in rows]))
     if not all(diagnosis.ok for diagnosis in diagnoses):
         raise typer.Exit(EXIT_FAILED)
+
+
+def _describe_state(diagnosis: "Diagnosis") -> str:
+    if not diagnosis.checked:
+        return "not checked"
+    return "ok" if diagnosis.ok else "FAILED"

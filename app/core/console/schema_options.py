@@ -145,7 +145,7 @@ def _to_option(
     text = override.help or field.description or COMMON_HELP.get(name) or f"{_words(name)}."
     settings: dict[str, Any] = {
         "help": text.format(noun=noun) + (" Repeatable." if derived.is_list else "") + default,
-        "metavar": override.metavar or derived.metavar or ("<str>" if derived.is_list else None),
+        "metavar": override.metavar or derived.metavar,
     }
     ids_of = override.ids_of or ID_LISTS.get(name)
     if ids_of:
