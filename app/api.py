@@ -41,8 +41,9 @@ from app.overview.pages import router as morning_page
 from app.overview.router import router as overview
 from app.overview.system_pages import router as system_pages
 from app.reporting.pages import router as trend_page
+from app.reporting.router import history_router as kpi_files
 from app.reporting.router import router as run_pictures
-from app.reporting.router import table_router as run_table
+from app.reporting.router import runs_table_router as run_table
 from app.runs.compare_pages import router as comparison_page
 from app.runs.estimate_pages import router as estimate_page
 from app.runs.pages import router as run_pages
@@ -85,6 +86,7 @@ ROUTERS: tuple[Router, ...] = (
     daily_summary,
     overview,
     kpis,
+    kpi_files,
     local_datasets,
     webhooks,
     webhook_secrets,

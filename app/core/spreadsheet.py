@@ -9,9 +9,13 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 def csv_text(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     """A header and rows; None is an empty cell."""
+    return csv_lines([columns, *rows])
+
+
+def csv_lines(rows: Iterable[Iterable[object]]) -> str:
+    """Rows without a header."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
     writer.writerows([escape_cell(cell) for cell in row] for row in rows)
     return text.getvalue()
 

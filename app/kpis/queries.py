@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import ColumnElement, exists, or_, select
 from sqlalchemy.orm import Session
@@ -32,20 +32,27 @@ DEFAULT_SORT: Final = "-recorded"
 _PERIOD_SORT_KEYS: Final = SORT_KEYS | {"recorded": (KpiHistory.recorded_at, KpiHistory.id)}
 
 
+class KpiHistoryFilter(NamedTuple):
+    """KPI values with any value of each list, from `since` to before `until`. `kpis` are IDs or names; a
+    name that is also an ID is an ID.
+    """
+
+    benchmark_ids: Sequence[str] = ()
+    agent_ids: Sequence[str] = ()
+    kpis: Sequence[str] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+
+
 def list_kpi_history(
     session: Session,
     query: PageQuery,
+    history_filter: KpiHistoryFilter,
     *,
-    benchmark_ids: Sequence[str] = (),
-    agent_ids: Sequence[str] = (),
-    kpis: Sequence[str] = (),
-    since: datetime | None = None,
-    until: datetime | None = None,
     sort: KpiOrder = DEFAULT_SORT,
 ) -> PageRows[KpiHistory]:
-    """One page of KPI values, with any value of each list. `kpis` are IDs or names; a name that is
-    also an ID is an ID.
-    """
+    """One page of KPI values."""
+    benchmark_ids, agent_ids, kpis, since, until = history_filter
     statement = select(KpiHistory).where(
         *match_any((KpiHistory.benchmark_id, benchmark_ids), (KpiHistory.agent_id, agent_ids)),
         *match_period(KpiHistory.recorded_at, since, until),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from fastapi import Query
+from fastapi import Depends, Query
 
 from app.access.deps import READ
 from app.core.errors import ErrorItem, Invalid
@@ -34,33 +34,36 @@ from app.kpis.schemas import (
 router = Router(tags=["KPIs"])
 
 
-@router.get("/kpi-history", dependencies=READ)
-def list_kpi_history(
-    res: Res,
-    page: PageParams,
+async def _history_filter(
     benchmark_id: Annotated[FilterValues, Query(alias="benchmarkId")] = [],  # noqa: B006 - never changed
     agent_id: Annotated[FilterValues, Query(alias="agentId")] = [],  # noqa: B006
     kpi: Annotated[FilterValues, Query(description="ID or name of a KPI.")] = [],  # noqa: B006
     since: Annotated[Instant | None, Query(alias="from")] = None,
     until: Annotated[Instant | None, Query(alias="to")] = None,
-    sort: Annotated[
-        queries.KpiOrder, Query(description="Order of the list; `-` is the descending order.")
-    ] = queries.DEFAULT_SORT,
+) -> queries.KpiHistoryFilter:
+    return queries.KpiHistoryFilter(
+        benchmark_ids=benchmark_id, agent_ids=agent_id, kpis=kpi, since=since, until=until
+    )
+
+
+KpiHistoryFilter = Annotated[queries.KpiHistoryFilter, Depends(_history_filter)]
+KpiSort = Annotated[
+    queries.KpiOrder, Query(description="Order of the list; `-` is the descending order.")
+]
+
+
+@router.get("/kpi-history", dependencies=READ)
+def list_kpi_history(
+    res: Res,
+    page: PageParams,
+    history_filter: KpiHistoryFilter,
+    sort: KpiSort = queries.DEFAULT_SORT,
 ) -> Page[KpiValueView]:
     """List KPI values, newest first unless sorted, each with the revision of its formula. A repeated
     filter lists those with any of its values.
     """
     with res.db.read() as session:
-        rows = queries.list_kpi_history(
-            session,
-            page,
-            benchmark_ids=benchmark_id,
-            agent_ids=agent_id,
-            kpis=kpi,
-            since=since,
-            until=until,
-            sort=sort,
-        )
+        rows = queries.list_kpi_history(session, page, history_filter, sort=sort)
         return rows.to_page(KpiValueView.model_validate)
 
 

@@ -76,7 +76,7 @@ def read_overview(session: Session, since: datetime, now: datetime) -> Overview:
     seqs = list(session.scalars(LAST_RUNS))
     runs = list(session.scalars(select(BenchmarkRun).where(BenchmarkRun.seq.in_(seqs))))
     active = list(session.scalars(_select_active()))
-    names = read_names(session, [*runs, *active])
+    names = read_names(session, [(run.benchmark_id, run.agent_id) for run in (*runs, *active)])
     kpis = _read_headline_kpis(session, runs)
     alerts: dict[str, list[OpenAlert]] = defaultdict(list)
     for event in list_open_events(session, [run.id for run in runs]):

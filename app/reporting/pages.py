@@ -1,9 +1,8 @@
 """The page of a KPI: its values over the runs of an agent, with what explains a change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any
-from zoneinfo import ZoneInfo
 
 from fastapi import Path, Query, Request, Response
 from markupsafe import Markup
@@ -12,25 +11,13 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import READ
 from app.agents.models import Agent
-from app.benchmarks.models import KpiDefinition
 from app.benchmarks.queries import get_benchmark, get_kpi
-from app.core.web.charts import TrendLimit, trend_chart
 from app.core.web.deps import Res
 from app.core.web.pages import Crumb, build_url, path_of, reader_zone, render_page
 from app.core.web.routes import Router
 from app.kpis.models import KpiHistory
-from app.kpis.number_text import format_number
-from app.results.kpi_trend import (
-    MAX_POINTS,
-    KpiPoint,
-    TrendBucket,
-    bucket_points,
-    describe_point,
-    list_kpi_points,
-    list_trend_buckets,
-    trend_events,
-    trend_points,
-)
+from app.reporting.trend import draw_trend, list_limits, load_trend
+from app.results.kpi_trend import MAX_POINTS, KpiPoint, describe_point
 
 router = Router()
 
@@ -59,36 +46,23 @@ def show_trend(
         kpi = get_kpi(session, benchmark_id, kpi_id)
         agents = _list_agents(session, benchmark_id, kpi_id)
         agent_id = agent or next(iter(agents), "")
-        points = list_kpi_points(
-            session, benchmark_id, agent_id, kpi_id, since=since, limit=MAX_POINTS + 1
-        )
-        buckets = (
-            list_trend_buckets(session, benchmark_id, agent_id, kpi_id, since=since)
-            if len(points) > MAX_POINTS
-            else []
-        )
+        trend = load_trend(session, kpi, agent_id, agents.get(agent_id, agent_id), since)
     name = benchmark.display_name
-    labels = {point.kpi.id: _label(point, zone) for point in points}
-    urls = {point.kpi.id: path_of("runs", point.kpi.run_id) for point in points}
-    if buckets:
-        names = [_bucket_label(bucket, zone) for bucket in buckets]
-        drawn, events = bucket_points(buckets, names, kpi.unit), []
-    else:
-        drawn, events = trend_points(points, labels, urls), trend_events(points)
-    chart = trend_chart(kpi.name, drawn, kpi.unit, limits=_limits(kpi), events=events, is_page=True)
+    chart = draw_trend(kpi.name, kpi, trend, zone, is_page=True)
+    period = {
+        "benchmarkId": benchmark_id,
+        "agentId": agent_id,
+        "kpi": kpi_id,
+        "from": since.isoformat(),
+    }
     return render_page(
         request,
         "trend.html",
         title=f"{kpi.name}, {name}",
         nav="/benchmarks",
-        api=build_url(
-            "/kpi-history",
-            {"from": since.isoformat()},
-            benchmarkId=benchmark_id,
-            agentId=agent_id,
-            kpi=kpi_id,
-            limit=MAX_POINTS,
-        ),
+        api=build_url("/kpi-history", period, limit=MAX_POINTS),
+        csv=build_url("/api/v1/kpi-history.csv", period),
+        svg=build_url("/api/v1/kpi-history.svg", period, timeZone=zone.key),
         steps=[
             Crumb("Runs", build_url("/runs", benchmark=benchmark_id)),
             Crumb(name, build_url("/runs", benchmark=benchmark_id, agent=agent_id)),
@@ -99,12 +73,10 @@ def show_trend(
         agent_id=agent_id,
         days=days,
         periods=DAYS,
-        chart=Markup(chart) if points else None,  # noqa: S704 - our own SVG, which escapes its texts
-        rows=[_row(point) for point in reversed(points)][:SHOWN_ROWS],
-        points=len(drawn),
-        runs=sum(bucket.runs for bucket in buckets) or len(points),
-        runs_per_point=buckets[0].runs if buckets else 1,
-        limits=[limit.text for limit in _limits(kpi)],
+        chart=Markup(chart) if trend.points else None,  # noqa: S704 - our own SVG, which escapes its texts
+        rows=[_row(point) for point in reversed(trend.points)][:SHOWN_ROWS],
+        trend=trend,
+        limits=[limit.text for limit in list_limits(kpi)],
     )
 
 
@@ -118,27 +90,6 @@ def _list_agents(session: Session, benchmark_id: str, kpi_id: str) -> Mapping[st
         .order_by(func.max(KpiHistory.id).desc())
     )
     return {row.id: row.name for row in rows}
-
-
-def _limits(kpi: KpiDefinition) -> Sequence[TrendLimit]:
-    limits = (("lower threshold", kpi.threshold_min), ("upper threshold", kpi.threshold_max))
-    return [
-        TrendLimit(f"{text} {format_number(value)}", value)
-        for text, value in limits
-        if value is not None
-    ]
-
-
-def _label(point: KpiPoint, zone: ZoneInfo) -> str:
-    at = point.kpi.recorded_at.astimezone(zone)
-    return f"{at.day} {at:%b}"
-
-
-def _bucket_label(bucket: TrendBucket, zone: ZoneInfo) -> str:
-    """The days of a bucket: "3 May", "3 May to 9 May"."""
-    first, last = (at.astimezone(zone) for at in (bucket.first_at, bucket.last_at))
-    days = dict.fromkeys(f"{at.day} {at:%b}" for at in (first, last))
-    return " to ".join(days)
 
 
 def _row(point: KpiPoint) -> dict[str, Any]:

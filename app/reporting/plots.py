@@ -48,7 +48,7 @@ def draw_trend(res: Resources, run_id: str, kpi: str | None) -> str:
             names = ", ".join(row.name for row in kpis) or "none"
             requested = "no KPI" if kpi is None else f"no KPI {kpi!r}"
             raise NothingToPlot(f"the run {run_id} has {requested}; its KPIs: {names}")
-        owners = read_names(session, [run])
+        owners = read_names(session, [(run.benchmark_id, run.agent_id)])
         points = list_kpi_points(
             session, run.benchmark_id, run.agent_id, row.kpi_id, up_to=row.id, limit=RUNS_BACK
         )
@@ -105,7 +105,8 @@ def draw_items(res: Resources, run_id: str, baseline_id: str, metric: str) -> st
 
 def _compare_title(session: Session, baseline: BenchmarkRun, run: BenchmarkRun) -> str:
     """The agents and the times of two runs: `Support bot, 2026-11-20 to 2026-11-21`."""
-    agents = read_names(session, [baseline, run]).agents
+    owners = [(some_run.benchmark_id, some_run.agent_id) for some_run in (baseline, run)]
+    agents = read_names(session, owners).agents
     names = dict.fromkeys(agents[some_run.agent_id] for some_run in (baseline, run))
     before, after = (f"{some_run.created_at:%Y-%m-%d}" for some_run in (baseline, run))
     if before == after:

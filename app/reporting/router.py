@@ -1,27 +1,43 @@
-"""Routes of the report and the SVG charts of runs, and of the list of runs as CSV."""
+"""Routes of the report and the SVG charts of runs and KPIs, and of lists as CSV."""
 
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Path, Query, Response
 from fastapi.responses import HTMLResponse, StreamingResponse
 
 from app.access.deps import READ
+from app.agents.queries import get_agent
+from app.benchmarks.queries import get_benchmark, get_kpi
 from app.core.errors import Invalid
 from app.core.problem_documents import CONFLICT
+from app.core.schemas import Instant
 from app.core.web.deps import Res
+from app.core.web.page_text import find_zone
 from app.core.web.routes import Router
-from app.reporting import plots, run_table
+from app.kpis.queries import DEFAULT_SORT as KPI_SORT
+from app.kpis.router import KpiHistoryFilter, KpiSort
+from app.reporting import csv_tables, plots
 from app.reporting.report_data import load_report
 from app.reporting.run_report import html_report
 from app.reporting.stored_api import StoredApi
+from app.reporting.trend import draw_trend, load_trend
 from app.results.run_list import DEFAULT_SORT, SortOrder
 from app.runs.router import RunFilter
 
 router = Router(prefix="/benchmark-runs", tags=["benchmark runs"])
-table_router = Router(tags=["benchmark runs"])
+runs_table_router = Router(tags=["benchmark runs"])
+history_router = Router(tags=["KPIs"])
 
 SVG = "image/svg+xml"
 CSV = "text/csv"
+SVG_RESPONSE, CSV_RESPONSE = (
+    {200: {"content": {media_type: {"schema": {"type": "string"}}}}} for media_type in (SVG, CSV)
+)
+
+# Before every run; PostgreSQL compares it without special cases.
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 RunId = Annotated[str, Path(alias="runId")]
 
@@ -35,7 +51,7 @@ def report_run(run_id: RunId, res: Res) -> HTMLResponse:
 @router.get(
     "/{runId}/plot",
     response_class=Response,
-    responses={**CONFLICT, 200: {"content": {SVG: {"schema": {"type": "string"}}}}},
+    responses={**CONFLICT, **SVG_RESPONSE},
     dependencies=READ,
 )
 def plot_run(
@@ -61,10 +77,10 @@ def plot_run(
     return Response(plots.draw_items(res, run_id, against, metric), media_type=SVG)
 
 
-@table_router.get(
+@runs_table_router.get(
     "/benchmark-runs.csv",
     response_class=StreamingResponse,
-    responses={200: {"content": {CSV: {"schema": {"type": "string"}}}}},
+    responses=CSV_RESPONSE,
     dependencies=READ,
 )
 def export_runs(
@@ -75,8 +91,53 @@ def export_runs(
     ] = DEFAULT_SORT,
 ) -> StreamingResponse:
     """The list of runs as CSV, with the filters and orders of the list; at most 10,000 runs."""
-    return StreamingResponse(
-        run_table.iter_csv(res.db, run_filter, sort),
-        media_type=CSV,
-        headers={"Content-Disposition": 'attachment; filename="runs.csv"'},
-    )
+    return _csv_file(csv_tables.iter_runs(res.db, run_filter, sort), "runs.csv")
+
+
+@history_router.get(
+    "/kpi-history.csv",
+    response_class=StreamingResponse,
+    responses=CSV_RESPONSE,
+    dependencies=READ,
+)
+def export_kpi_history(
+    res: Res, history_filter: KpiHistoryFilter, sort: KpiSort = KPI_SORT
+) -> StreamingResponse:
+    """KPI values as CSV, with the filters and orders of the list: a row for each KPI of a run, at most
+    10,000. `confirms` and `rescoreOf` name the run that a run repeats; charts leave such runs out.
+    """
+    rows = csv_tables.iter_kpi_values(res.db, history_filter, sort)
+    return _csv_file(rows, "kpi-history.csv")
+
+
+@history_router.get(
+    "/kpi-history.svg", response_class=Response, responses=SVG_RESPONSE, dependencies=READ
+)
+def plot_kpi_history(
+    res: Res,
+    benchmark_id: Annotated[str, Query(alias="benchmarkId")],
+    agent_id: Annotated[str, Query(alias="agentId")],
+    kpi_id: Annotated[str, Query(alias="kpi", description="ID of a KPI of the benchmark.")],
+    since: Annotated[Instant | None, Query(alias="from")] = None,
+    time_zone: Annotated[
+        str, Query(alias="timeZone", description="Time zone of the days in the chart.")
+    ] = "UTC",
+) -> Response:
+    """An SVG chart of a KPI over the runs of an agent, with its thresholds: at most 180 points. Of more
+    runs, a point is several that follow each other: their mean, their range and their worst verdict.
+    """
+    zone = find_zone(time_zone)
+    if zone is None:
+        raise Invalid("`timeZone` is not the name of a time zone; send one such as Europe/Rome")
+    with res.db.read() as session:
+        kpi = get_kpi(session, benchmark_id, kpi_id)
+        benchmark = get_benchmark(session, benchmark_id).display_name
+        agent = get_agent(session, agent_id).name
+        trend = load_trend(session, kpi, agent_id, agent, since or EARLIEST)
+    title = f"{kpi.name} of {agent} in {benchmark}"
+    return Response(draw_trend(title, kpi, trend, zone), media_type=SVG)
+
+
+def _csv_file(lines: Iterator[str], name: str) -> StreamingResponse:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(lines, media_type=CSV, headers=headers)

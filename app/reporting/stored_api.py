@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from app.alerts.router import list_alerts
 from app.core.keyset import PageQuery
 from app.core.resources import Resources
+from app.kpis.queries import KpiHistoryFilter
 from app.kpis.router import list_kpi_history
 from app.metrics.router import list_metrics
 from app.runs.router import (
@@ -69,10 +70,12 @@ class StoredApi:
                 list_kpi_history(
                     self._resources,
                     page,
-                    benchmark_id=[parameters["benchmarkId"]],
-                    agent_id=[parameters["agentId"]],
-                    kpi=[parameters["kpi"]],
-                    until=datetime.fromisoformat(parameters["to"]),
+                    KpiHistoryFilter(
+                        benchmark_ids=[parameters["benchmarkId"]],
+                        agent_ids=[parameters["agentId"]],
+                        kpis=[parameters["kpi"]],
+                        until=datetime.fromisoformat(parameters["to"]),
+                    ),
                 )
             )
         run_id = unquote(path.removeprefix(RUNS).removesuffix("/results"))

@@ -1,6 +1,6 @@
 """The names that people gave to the benchmarks and agents of runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from sqlalchemy import select
@@ -8,7 +8,6 @@ from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
 from app.benchmarks.models import Benchmark, name_of_benchmark
-from app.results.models import BenchmarkRun
 
 
 class Names(NamedTuple):
@@ -18,11 +17,10 @@ class Names(NamedTuple):
     agents: Mapping[str, str]
 
 
-def read_names(session: Session, runs: Sequence[BenchmarkRun]) -> Names:
-    """The names of the benchmarks and agents of some runs: a benchmark may have one in its metadata."""
-    benchmark_ids, agent_ids = (
-        {getattr(run, name) for run in runs} for name in ("benchmark_id", "agent_id")
-    )
+def read_names(session: Session, owners: Collection[tuple[str, str]]) -> Names:
+    """The names of some benchmarks and agents, as pairs of IDs: a benchmark may have one in its metadata."""
+    benchmark_ids = {benchmark_id for benchmark_id, _ in owners}
+    agent_ids = {agent_id for _, agent_id in owners}
     benchmarks = session.execute(
         select(Benchmark.id, Benchmark.metadata_).where(Benchmark.id.in_(benchmark_ids))
     )

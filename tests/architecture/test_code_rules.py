@@ -41,7 +41,8 @@ MAY_BE_ASYNC = {
     "app/jobs/job_runner.py",
     "app/jobs/worker_presence.py",
     "app/main.py",
-    # A dependency of the list of runs: a thread for it would cost more than it does.
+    # A dependency of a list: a thread for it would cost more than it does.
+    "app/kpis/router.py",
     "app/runs/router.py",
     "app/traces/otel/router.py",
     "app/core/web/security_headers.py",

@@ -56,6 +56,14 @@ def test_runs__csv_has_the_filtered_runs_in_the_order_of_the_page(month: Service
     assert [row["createdAt"] for row in rows] == sorted(row["createdAt"] for row in rows)
 
 
+def test_runs__csv_has_no_name_that_a_spreadsheet_would_run(month: Service) -> None:
+    with month.resources.db.begin() as session:
+        session.execute(text("UPDATE agents SET name = '=1+1' WHERE id = 'billing'"))
+    for path in ("benchmark-runs", "kpi-history"):
+        rows = read_csv(month, f"/api/v1/{path}.csv?agentId=billing")
+        assert {row["agent"] for row in rows} == {"'=1+1"}
+
+
 def test_runs__period_has_the_days_of_the_readers_zone(month: Service) -> None:
     rows = read_csv(month, "/api/v1/benchmark-runs.csv")
     offset = timedelta(hours=9)
@@ -187,3 +195,28 @@ def test_trend__many_runs_are_buckets_with_mean_range_and_worst_verdict(service:
     assert f"A point is {size} runs that follow each other, {len(rows)} in all" in page
     short = read_page(service, "/benchmarks/support/kpis/support-pass?agent=billing&days=30")
     assert "A point is a run" in short
+
+
+def test_trend__files_have_the_runs_of_the_page(month: Service) -> None:
+    page = read_page(month, "/benchmarks/support/kpis/support-pass?agent=billing&days=30")
+    files = [unescape(link) for link in re.findall(r'href="(/api/v1/kpi-history\.[^"]*)"', page)]
+    table, picture = files
+    rows = read_csv(month, table)
+    assert [row["runId"] for row in rows] == list(
+        dict.fromkeys(re.findall(r'"/runs/(run-[^"]+)"', page))
+    )[::-1]
+    assert (rows[0]["runId"], rows[0]["verdict"], rows[0]["confirms"]) == (RUN, "REGRESSED", "")
+    assert {row["kpi"] for row in rows} == {"pass rate"}
+    chart = month.client.get(picture)
+    assert chart.headers["content-type"] == "image/svg+xml"
+    lines = re.findall(r'<polyline class="line" points="([^"]+)"', chart.text)
+    assert lines == re.findall(r'<polyline class="line" points="([^"]+)"', page)
+    assert "pass rate of Billing bot in Support, nightly" in chart.text
+    assert "lower threshold 0.8" in chart.text
+
+
+def test_trend__picture_refuses_what_does_not_exist(month: Service) -> None:
+    path = "/api/v1/kpi-history.svg?benchmarkId=support&kpi=support-pass"
+    assert month.client.get(f"{path}&agentId=nobody").status_code == 404
+    assert month.client.get(f"{path}&agentId=billing&timeZone=Mars").status_code == 422
+    assert month.client.get(f"{path}&agentId=billing").status_code == 200

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.core.db import Database
 from app.core.keyset import PageQuery
-from app.kpis.queries import list_kpi_history
+from app.kpis.queries import KpiHistoryFilter, list_kpi_history
 from app.overview.queries import read_overview
 from app.results.run_list import SORT_KEYS, RunListFilter, search_runs
 from benchmarks.table_rows import TIME, insert_rows
@@ -118,7 +118,7 @@ def test_kpi_history__of_a_rare_kpi_reads_its_own_values_only(
     with long_history.read() as session:
         before = _rows_read(session, "kpi_history")
         page = list_kpi_history(
-            session, PAGE, benchmark_ids=["b-1"], agent_ids=["a"], kpis=["rare"], until=until
+            session, PAGE, KpiHistoryFilter(["b-1"], ["a"], ["rare"], until=until)
         )
         rows = _rows_read(session, "kpi_history") - before
 

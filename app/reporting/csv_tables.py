@@ -1,0 +1,139 @@
+"""Lists of the API as CSV: runs, and the values of KPIs."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.core.db import Database
+from app.core.keyset import MAX_LIMIT, PageQuery
+from app.core.spreadsheet import csv_lines
+from app.kpis.models import KpiHistory
+from app.kpis.queries import KpiHistoryFilter, KpiOrder, list_kpi_history
+from app.results.models import BenchmarkRun
+from app.results.run_list import RunListFilter, search_runs
+from app.results.run_names import Names, read_names
+
+MAX_ROWS: Final = 10_000
+RUN_COLUMNS: Final = (
+    "runId", "benchmarkId", "benchmark", "agentId", "agent", "runName", "status", "validity",
+    "verdict", "triggeredBy", "tracesProcessed", "tracesTotal", "createdAt", "startedAt",
+    "completedAt", "errorCode",
+)  # fmt: skip
+# `confirms` and `rescoreOf` tell repeated runs apart, which no trend shows.
+KPI_COLUMNS: Final = (
+    "runId", "benchmarkId", "benchmark", "agentId", "agent", "kpiId", "kpi", "kpiRevision", "formula",
+    "value", "unit", "undefinedReason", "intervalLow", "intervalHigh", "withinThresholds", "coverage",
+    "validity", "verdict", "confirms", "rescoreOf", "recordedAt",
+)  # fmt: skip
+
+Line = Sequence[object]
+
+
+class _Lines(NamedTuple):
+    """The lines of one page, and the cursor of the next one; None on the last page."""
+
+    lines: Iterable[Line]
+    next_cursor: str | None
+
+
+def iter_runs(db: Database, run_filter: RunListFilter, sort: str) -> Iterator[str]:
+    """The header and the runs of a filter, at most `MAX_ROWS`."""
+
+    def read_page(session: Session, query: PageQuery) -> _Lines:
+        page = search_runs(session, run_filter, sort, query)
+        owners = [(run["benchmark_id"], run["agent_id"]) for run in page.rows]
+        names = read_names(session, owners)
+        return _Lines([_run_line(run, names) for run in page.rows], page.next_cursor)
+
+    return _iter_csv(db, RUN_COLUMNS, read_page)
+
+
+def iter_kpi_values(
+    db: Database, history_filter: KpiHistoryFilter, sort: KpiOrder
+) -> Iterator[str]:
+    """The header and the KPI values of a filter, at most `MAX_ROWS`: one line for each KPI of a run."""
+
+    def read_page(session: Session, query: PageQuery) -> _Lines:
+        page = list_kpi_history(session, query, history_filter, sort=sort)
+        names = read_names(session, [(row.benchmark_id, row.agent_id) for row in page.rows])
+        origins = _read_origins(session, {row.run_seq for row in page.rows})
+        lines = [_kpi_line(row, names, origins[row.run_seq]) for row in page.rows]
+        return _Lines(lines, page.next_cursor)
+
+    return _iter_csv(db, KPI_COLUMNS, read_page)
+
+
+def _iter_csv(
+    db: Database, columns: Sequence[str], read_page: Callable[[Session, PageQuery], _Lines]
+) -> Iterator[str]:
+    """Each page is a read of its own: a slow reader holds no transaction."""
+    yield csv_lines([columns])
+    cursor: str | None = None
+    for _ in range(MAX_ROWS // MAX_LIMIT):
+        with db.read() as session:
+            page = read_page(session, PageQuery(MAX_LIMIT, cursor))
+        yield csv_lines(page.lines)
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def _read_origins(
+    session: Session, seqs: Iterable[int]
+) -> dict[int, tuple[str | None, str | None]]:
+    """The run that a run repeats and the run whose traces it scores again, by sequence number."""
+    statement = select(BenchmarkRun.seq, BenchmarkRun.confirms, BenchmarkRun.rescore_of)
+    rows = session.execute(statement.where(BenchmarkRun.seq.in_(seqs)))
+    return {seq: (confirms, rescore_of) for seq, confirms, rescore_of in rows}
+
+
+def _run_line(run: Any, names: Names) -> Line:
+    verdict = run["verdict"]
+    return (
+        run["id"],
+        run["benchmark_id"],
+        names.benchmarks.get(run["benchmark_id"]),
+        run["agent_id"],
+        names.agents.get(run["agent_id"]),
+        run["run_name"],
+        run["status"],
+        run["validity"],
+        verdict.verdict if verdict else None,
+        run["triggered_by"],
+        run["traces_processed"],
+        run["traces_total"],
+        *(_instant(run[name]) for name in ("created_at", "started_at", "completed_at")),
+        run["error_code"],
+    )
+
+
+def _kpi_line(row: KpiHistory, names: Names, origin: tuple[str | None, str | None]) -> Line:
+    return (
+        row.run_id,
+        row.benchmark_id,
+        names.benchmarks.get(row.benchmark_id),
+        row.agent_id,
+        names.agents.get(row.agent_id),
+        row.kpi_id,
+        row.name,
+        row.kpi_revision,
+        row.formula,
+        row.value,
+        row.unit,
+        row.undefined_reason,
+        row.interval_low,
+        row.interval_high,
+        row.within_thresholds,
+        row.coverage,
+        row.validity,
+        row.verdict.verdict if row.verdict else None,
+        *origin,
+        _instant(row.recorded_at),
+    )
+
+
+def _instant(at: datetime | None) -> str | None:
+    return at.isoformat() if at else None
