@@ -122,8 +122,8 @@ def page_paths_without_data() -> list[str]:
 
 
 def is_form(path: str) -> bool:
-    """Whether a page has no data of its own, and so no twin in the API."""
+    """Whether a page is a form or a text: it has no data of its own, and so no twin in the API."""
     return (
-        path.startswith(("/new/", "/login", "/time-zone"))
+        path.startswith(("/new/", "/login", "/time-zone", "/help"))
         or re.search("/(edit|estimate|new-[a-z]+)$", path) is not None
     )

@@ -10,8 +10,10 @@ from typing import Any, Final
 import pytest
 from sqlalchemy import text
 
+from app.core.web.static_files import FOLDER
 from app.overview.visits import Visits, read_visits
 from app.results.kpi_trend import MAX_POINTS, list_trend_buckets
+from app.statistics.verdict_rules import Verdict
 from tests.support.many_runs import write_many_runs
 from tests.support.page_data import write_month
 from tests.support.service import Service
@@ -220,3 +222,18 @@ def test_trend__picture_refuses_what_does_not_exist(month: Service) -> None:
     assert month.client.get(f"{path}&agentId=nobody").status_code == 404
     assert month.client.get(f"{path}&agentId=billing&timeZone=Mars").status_code == 422
     assert month.client.get(f"{path}&agentId=billing").status_code == 200
+
+
+def test_help__is_linked_and_names_every_verdict_key_and_address(service: Service) -> None:
+    assert 'href="/help"' in read_page(service, "/")
+    page = read_page(service, "/help")
+    content = page[page.index("<main") : page.index("</main>")]
+    script = (FOLDER / "app.js").read_text()
+    keys = set(re.findall(r'event\.key === "(.)"', script)) | set("jkoasx")
+    assert keys <= set(re.findall("<kbd>(.)</kbd>", content))
+    words = {
+        re.sub("[^a-z]+", " ", words).strip() for words in re.findall(r'badge ([a-z-]+)"', content)
+    }
+    assert words == {verdict.replace("_", " ").lower() for verdict in Verdict}
+    for address in re.findall(r'href="(/[^"]+)"', content):
+        assert service.client.get(address, headers=HTML).status_code == 200, address
