@@ -175,7 +175,7 @@ def test_serve__stops_while_streams_are_open_and_browsers_reconnect(
     pages = [page, *(served.open(address, context=served.context()) for _ in range(TABS - 1))]
     for tab in pages:
         tab.evaluate("window.isSamePage = true")
-    events = str(page.locator("[data-events]").get_attribute("data-events"))
+    events = str(page.locator("main [data-events]").get_attribute("data-events"))
     for _ in range(STOPS):
         took_s = stop_with_open_streams(processes, served, events)
         processes.restart()

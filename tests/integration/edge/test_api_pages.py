@@ -11,7 +11,7 @@ def test_api_page__loads_only_files_of_this_service(path: str, client: httpx.Cli
     page = client.get(path)
     assert page.headers["content-type"].startswith("text/html")
     loaded = re.findall(r'(?:src|href)="([^"]+)"', page.text)
-    assert len(loaded) == 6
+    assert len(loaded) == 7
     for address in loaded:
         assert address.startswith("/")
         assert client.get(address).status_code == 200, address
