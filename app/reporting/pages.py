@@ -13,10 +13,11 @@ from app.access.deps import READ
 from app.agents.models import Agent
 from app.benchmarks.queries import get_benchmark, get_kpi
 from app.core.web.deps import Res
+from app.core.web.overlay_chart import MAX_SERIES
 from app.core.web.pages import Crumb, build_url, path_of, reader_zone, render_page
 from app.core.web.routes import Router
 from app.kpis.models import KpiHistory
-from app.reporting.trend import draw_trend, list_limits, load_trend
+from app.reporting.trend import AgentTrend, draw_trends, list_limits, load_trends
 from app.results.kpi_trend import MAX_POINTS, KpiPoint, describe_point
 
 router = Router()
@@ -34,10 +35,10 @@ def show_trend(
     benchmark_id: BenchmarkId,
     kpi_id: KpiId,
     res: Res,
-    agent: Annotated[str, Query(max_length=200)] = "",
+    agent: Annotated[list[str] | None, Query(max_length=MAX_SERIES)] = None,
     days: Annotated[int, Query(ge=1, le=3660)] = 90,
 ) -> Response:
-    """The values of a KPI for one agent; without one, for the agent with the newest value."""
+    """The values of a KPI for some agents; without one, for the agent with the newest value."""
     zone = reader_zone(request)
     # Of whole hours, so that the page is the same until the next one.
     since = res.clock().replace(minute=0, second=0, microsecond=0) - timedelta(days=days)
@@ -45,13 +46,19 @@ def show_trend(
         benchmark = get_benchmark(session, benchmark_id)
         kpi = get_kpi(session, benchmark_id, kpi_id)
         agents = _list_agents(session, benchmark_id, kpi_id)
-        agent_id = agent or next(iter(agents), "")
-        trend = load_trend(session, kpi, agent_id, agents.get(agent_id, agent_id), since)
+        agent_ids = list(dict.fromkeys(filter(None, agent or ()))) or list(agents)[:1]
+        shown = {id_: agents.get(id_, id_) for id_ in agent_ids} or {"": ""}
+        trends = load_trends(session, kpi, shown, since)
     name = benchmark.display_name
-    chart = draw_trend(kpi.name, kpi, trend, zone, is_page=True)
+    chart = draw_trends(kpi.name, kpi, trends, zone, is_page=True)
+    rows = sorted(
+        (_row(trend, point) for trend in trends for point in trend.points),
+        key=lambda row: row["at"],
+        reverse=True,
+    )
     period = {
         "benchmarkId": benchmark_id,
-        "agentId": agent_id,
+        "agentId": agent_ids,
         "kpi": kpi_id,
         "from": since.isoformat(),
     }
@@ -65,17 +72,26 @@ def show_trend(
         svg=build_url("/api/v1/kpi-history.svg", period, timeZone=zone.key),
         steps=[
             Crumb("Runs", build_url("/runs", benchmark=benchmark_id)),
-            Crumb(name, build_url("/runs", benchmark=benchmark_id, agent=agent_id)),
+            Crumb(
+                name,
+                build_url(
+                    "/runs",
+                    benchmark=benchmark_id,
+                    agent=agent_ids if len(agent_ids) == 1 else None,
+                ),
+            ),
         ],
         kpi=kpi,
         path=path_of("benchmarks", benchmark_id, "kpis", kpi_id),
         agents=agents,
-        agent_id=agent_id,
+        agent_ids=agent_ids,
         days=days,
         periods=DAYS,
-        chart=Markup(chart) if trend.points else None,  # noqa: S704 - our own SVG, which escapes its texts
-        rows=[_row(point) for point in reversed(trend.points)][:SHOWN_ROWS],
-        trend=trend,
+        chart=Markup(chart) if rows else None,  # noqa: S704 - our own SVG, which escapes its texts
+        rows=rows[:SHOWN_ROWS],
+        trends=trends,
+        runs=sum(trend.runs for trend in trends),
+        max_agents=MAX_SERIES,
         limits=[limit.text for limit in list_limits(kpi)],
     )
 
@@ -92,8 +108,9 @@ def _list_agents(session: Session, benchmark_id: str, kpi_id: str) -> Mapping[st
     return {row.id: row.name for row in rows}
 
 
-def _row(point: KpiPoint) -> dict[str, Any]:
+def _row(trend: AgentTrend, point: KpiPoint) -> dict[str, Any]:
     return {
+        "agent": trend.name,
         "run_id": point.kpi.run_id,
         "at": point.kpi.recorded_at,
         "text": describe_point(point),

@@ -13,7 +13,9 @@ from app.benchmarks.queries import get_benchmark, get_kpi
 from app.core.errors import Invalid
 from app.core.problem_documents import CONFLICT
 from app.core.schemas import Instant
+from app.core.text import join_words
 from app.core.web.deps import Res
+from app.core.web.overlay_chart import MAX_SERIES
 from app.core.web.page_text import find_zone
 from app.core.web.routes import Router
 from app.kpis.queries import DEFAULT_SORT as KPI_SORT
@@ -22,7 +24,7 @@ from app.reporting import csv_tables, plots
 from app.reporting.report_data import load_report
 from app.reporting.run_report import html_report
 from app.reporting.stored_api import StoredApi
-from app.reporting.trend import draw_trend, load_trend
+from app.reporting.trend import draw_trends, load_trends
 from app.results.run_list import DEFAULT_SORT, SortOrder
 from app.runs.router import RunFilter
 
@@ -116,15 +118,15 @@ def export_kpi_history(
 def plot_kpi_history(
     res: Res,
     benchmark_id: Annotated[str, Query(alias="benchmarkId")],
-    agent_id: Annotated[str, Query(alias="agentId")],
+    agent_ids: Annotated[list[str], Query(alias="agentId", min_length=1, max_length=MAX_SERIES)],
     kpi_id: Annotated[str, Query(alias="kpi", description="ID of a KPI of the benchmark.")],
     since: Annotated[Instant | None, Query(alias="from")] = None,
     time_zone: Annotated[
         str, Query(alias="timeZone", description="Time zone of the days in the chart.")
     ] = "UTC",
 ) -> Response:
-    """An SVG chart of a KPI over the runs of an agent, with its thresholds: at most 180 points. Of more
-    runs, a point is several that follow each other: their mean, their range and their worst verdict.
+    """An SVG chart of a KPI over the runs of at most four agents, with its thresholds: at most 180 points.
+    Of more runs, a point is several that follow each other: their mean, their range and their worst verdict.
     """
     zone = find_zone(time_zone)
     if zone is None:
@@ -132,10 +134,10 @@ def plot_kpi_history(
     with res.db.read() as session:
         kpi = get_kpi(session, benchmark_id, kpi_id)
         benchmark = get_benchmark(session, benchmark_id).display_name
-        agent = get_agent(session, agent_id).name
-        trend = load_trend(session, kpi, agent_id, agent, since or EARLIEST)
-    title = f"{kpi.name} of {agent} in {benchmark}"
-    return Response(draw_trend(title, kpi, trend, zone), media_type=SVG)
+        agents = {agent_id: get_agent(session, agent_id).name for agent_id in agent_ids}
+        trends = load_trends(session, kpi, agents, since or EARLIEST)
+    title = f"{kpi.name} of {join_words(list(agents.values()), 'and')} in {benchmark}"
+    return Response(draw_trends(title, kpi, trends, zone), media_type=SVG)
 
 
 def _csv_file(lines: Iterator[str], name: str) -> StreamingResponse:

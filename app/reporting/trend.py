@@ -1,6 +1,6 @@
-"""The trend of a KPI: the values of the runs of an agent since a time, drawn for a page or as a file."""
+"""The trend of a KPI: the values of the runs of agents since a time, drawn for a page or as a file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 from sqlalchemy.orm import Session
 
 from app.benchmarks.models import KpiDefinition
-from app.core.web.charts import TrendEvent, TrendLimit, TrendPoint, trend_chart
+from app.core.web.charts import TrendLimit, TrendPoint, trend_chart
+from app.core.web.overlay_chart import TrendSeries, overlay_chart
 from app.core.web.pages import path_of
 from app.kpis.number_text import format_number
 from app.results.kpi_trend import (
@@ -43,27 +44,46 @@ class AgentTrend(NamedTuple):
         return len(self.buckets or self.points)
 
 
-def load_trend(
-    session: Session, kpi: KpiDefinition, agent_id: str, name: str, since: datetime
+def load_trends(
+    session: Session, kpi: KpiDefinition, agents: Mapping[str, str], since: datetime
+) -> list[AgentTrend]:
+    """The trend of each agent; `agents` are names by ID. Several agents share the points of a chart."""
+    limit = MAX_POINTS // max(1, len(agents))
+    return [
+        _load_trend(session, kpi, agent_id, name, since, limit) for agent_id, name in agents.items()
+    ]
+
+
+def _load_trend(
+    session: Session, kpi: KpiDefinition, agent_id: str, name: str, since: datetime, limit: int
 ) -> AgentTrend:
-    points = list_kpi_points(
-        session, kpi.benchmark_id, agent_id, kpi.id, since=since, limit=MAX_POINTS + 1
-    )
-    if len(points) <= MAX_POINTS:
-        return AgentTrend(name, points, ())
-    return AgentTrend(
-        name,
-        points,
-        list_trend_buckets(session, kpi.benchmark_id, agent_id, kpi.id, since=since),
-    )
+    of_kpi = (session, kpi.benchmark_id, agent_id, kpi.id)
+    points = list_kpi_points(*of_kpi, since=since, limit=limit + 1)
+    is_bucketed = len(points) > limit
+    buckets = list_trend_buckets(*of_kpi, since=since, points=limit) if is_bucketed else ()
+    return AgentTrend(name, points, buckets)
 
 
-def draw_trend(
-    title: str, kpi: KpiDefinition, trend: AgentTrend, zone: ZoneInfo, *, is_page: bool = False
+def draw_trends(
+    title: str,
+    kpi: KpiDefinition,
+    trends: Sequence[AgentTrend],
+    zone: ZoneInfo,
+    *,
+    is_page: bool = False,
 ) -> str:
-    """The chart, with the thresholds of the KPI; the labels of its points are days in a time zone."""
-    points, events = _points(trend, kpi.unit, zone)
+    """The chart, with the thresholds of the KPI; the labels of its points are days in a time zone.
+
+    That of one agent has the intervals and what explains a change of level; those of several agents
+    share the time.
+    """
     limits = list_limits(kpi)
+    if len(trends) > 1:
+        series = [_series(trend, kpi.unit, zone) for trend in trends]
+        return overlay_chart(title, series, kpi.unit, limits=limits, is_page=is_page)
+    [trend] = trends
+    events = () if trend.buckets else trend_events(trend.points)
+    points = _points(trend, kpi.unit, zone)
     return trend_chart(title, points, kpi.unit, limits=limits, events=events, is_page=is_page)
 
 
@@ -77,15 +97,24 @@ def list_limits(kpi: KpiDefinition) -> Sequence[TrendLimit]:
     ]
 
 
-def _points(
-    trend: AgentTrend, unit: str | None, zone: ZoneInfo
-) -> tuple[Sequence[TrendPoint], Sequence[TrendEvent]]:
+def _series(trend: AgentTrend, unit: str | None, zone: ZoneInfo) -> TrendSeries:
+    """The points of an agent in a chart of several: each names its agent."""
+    times = [bucket.last_at for bucket in trend.buckets] or [
+        point.kpi.recorded_at for point in trend.points
+    ]
+    points = [
+        point._replace(text=f"{trend.name}, {point.text}") for point in _points(trend, unit, zone)
+    ]
+    return TrendSeries(trend.name, points, times)
+
+
+def _points(trend: AgentTrend, unit: str | None, zone: ZoneInfo) -> Sequence[TrendPoint]:
     if trend.buckets:
         names = [_bucket_label(bucket, zone) for bucket in trend.buckets]
-        return bucket_points(trend.buckets, names, unit), ()
+        return bucket_points(trend.buckets, names, unit)
     labels = {point.kpi.id: _day(point.kpi.recorded_at, zone) for point in trend.points}
     urls = {point.kpi.id: path_of("runs", point.kpi.run_id) for point in trend.points}
-    return trend_points(trend.points, labels, urls), trend_events(trend.points)
+    return trend_points(trend.points, labels, urls)
 
 
 def _bucket_label(bucket: TrendBucket, zone: ZoneInfo) -> str:

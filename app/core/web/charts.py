@@ -127,9 +127,9 @@ def trend_chart(
     body = [
         *draw_grid(y),
         *_lines(pixels, points, y),
-        *_limits(limits, y),
+        *draw_limits(limits, y),
         *_events(events, pixels),
-        *_points(pixels, points, y, is_page=is_page),
+        *draw_points(pixels, points, y, is_page=is_page),
         *_labels(pixels, points),
     ]
     title = f"{name}{f' ({unit})' if unit else ''}"
@@ -245,9 +245,10 @@ def _describe(points: Sequence[TrendPoint]) -> str:
     return f"runs: {len(points)}, the last at {value}, {last.verdict or 'not compared'}"
 
 
-def _points(
+def draw_points(
     pixels: Sequence[float], points: Sequence[TrendPoint], y: Axis, *, is_page: bool
 ) -> Iterator[str]:
+    """A mark for each point, on a page with a link to its run."""
     for x, point in zip(pixels, points, strict=True):
         # A run without a value keeps its place, at the foot of the chart.
         value = "no value" if point.value is None else f"{point.value:.4g}"
@@ -274,14 +275,21 @@ def _linked(point: TrendPoint, mark: str, x: float, y: float) -> str:
     return f'<a href="{escape(point.url)}" data-point tabindex="-1">{parts}</a>'
 
 
-def _lines(pixels: Sequence[float], points: Sequence[TrendPoint], y: Axis) -> Iterator[str]:
-    """The band and the line of each series of comparable runs."""
+def split_lines(
+    pixels: Sequence[float], points: Sequence[TrendPoint]
+) -> Iterator[Sequence[tuple[float, float, TrendPoint]]]:
+    """The points of each line, of comparable runs: pixel, value and point."""
     entries = zip(pixels, points, strict=True)
     # No line between runs that are not comparable: it would show a change that nobody measured.
     for key, group in groupby(entries, key=lambda entry: _series_of(entry[1])):
         series = [(x, point.value, point) for x, point in group if point.value is not None]
-        if key is None or not series:
-            continue
+        if key is not None and series:
+            yield series
+
+
+def _lines(pixels: Sequence[float], points: Sequence[TrendPoint], y: Axis) -> Iterator[str]:
+    """The band and the line of each series of comparable runs."""
+    for series in split_lines(pixels, points):
         coordinates = " ".join(f"{x:.1f},{y.pixel(value):.1f}" for x, value, _ in series)
         yield from _bands([x for x, _, _ in series], [point for _, _, point in series], y)
         yield (
@@ -314,7 +322,7 @@ def _bands(pixels: Sequence[float], points: Sequence[TrendPoint], y: Axis) -> It
         )
 
 
-def _limits(limits: Sequence[TrendLimit], y: Axis) -> Iterator[str]:
+def draw_limits(limits: Sequence[TrendLimit], y: Axis) -> Iterator[str]:
     for limit in limits:
         pixel = y.pixel(limit.value)
         yield (

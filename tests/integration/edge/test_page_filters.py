@@ -237,3 +237,29 @@ def test_help__is_linked_and_names_every_verdict_key_and_address(service: Servic
     assert words == {verdict.replace("_", " ").lower() for verdict in Verdict}
     for address in re.findall(r'href="(/[^"]+)"', content):
         assert service.client.get(address, headers=HTML).status_code == 200, address
+
+
+def test_trend__several_agents_share_a_chart_and_a_table(month: Service) -> None:
+    path = "/benchmarks/support/kpis/support-pass?days=30"
+    page = read_page(month, f"{path}&agent=billing&agent=sql")
+    svg = page[page.index('<svg class="chart"') :]
+    svg = svg[: svg.index("</svg>")]
+    lines = re.findall(r'<polyline class="line" points="[^"]+"[^>]*>', svg)
+    # Each agent has a line and a sample of it beside its name.
+    assert len(lines) == 4
+    assert len({re.sub('points="[^"]+"', "", line) for line in lines}) == 2
+    assert svg.count("data-point") == 60
+    assert "<title>Billing bot, " in svg
+    assert "<title>SQL copilot, " in svg
+    rows = re.findall(r"<tr data-row>.*?</tr>", page)
+    assert {
+        row.count("<td>Billing bot</td>") + row.count("<td>SQL copilot</td>") for row in rows
+    } == {1}
+    assert len(rows) == 60
+    [table, picture] = [
+        unescape(link) for link in re.findall(r'href="(/api/v1/kpi-history\.[^"]*)"', page)
+    ]
+    assert {row["agentId"] for row in read_csv(month, table)} == {"billing", "sql"}
+    assert "pass rate of Billing bot and SQL copilot" in month.client.get(picture).text
+    five = "".join(f"&agent=agent-{number}" for number in range(5))
+    assert month.client.get(f"{path}{five}", headers=HTML).status_code == 422
