@@ -37,7 +37,10 @@ def test_alert_rule__is_created_tested_replayed_silenced_and_deleted(
     assert len(mosaico.ok("alerts", "list", "--severity", "info").stdout.splitlines()) == 1
     details = mosaico.ok("alerts", "show", alert["id"]).stdout
     assert "EXACT_MATCH is 0.000, below the threshold of 0.500." in details
-    mosaico.ok("alerts", "ack", alert["id"], "--verdict", "noise")
+    note = "The tool was down."
+    mosaico.ok("alerts", "ack", alert["id"], "--verdict", "noise", "--note", note)
+    acknowledged = json.loads(mosaico.ok("alerts", "show", alert["id"], "--json").stdout)
+    assert (acknowledged["verdict"], acknowledged["note"]) == ("noise", note)
     rule_view = json.loads(mosaico.ok("alerts", "rules", "show", "r-1", "--json").stdout)
     assert rule_view["precision"]["noise"] == 1
 

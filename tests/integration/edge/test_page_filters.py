@@ -263,3 +263,28 @@ def test_trend__several_agents_share_a_chart_and_a_table(month: Service) -> None
     assert "pass rate of Billing bot and SQL copilot" in month.client.get(picture).text
     five = "".join(f"&agent=agent-{number}" for number in range(5))
     assert month.client.get(f"{path}{five}", headers=HTML).status_code == 422
+
+
+def test_compare__flipped_items_are_ordered_and_can_be_shown_alone(month: Service) -> None:
+    path = f"/compare?base=run-billing-support-1&run={RUN}"
+
+    def read_items(query: str) -> list[str]:
+        return re.findall(
+            r'<th scope="row" class="name"><code>([^<]+)</code>', read_page(month, path + query)
+        )
+
+    worst_first = read_items("")
+    comparison = read_json(
+        month, f"/benchmark-runs/compare?baseline=run-billing-support-1&candidate={RUN}"
+    )
+    assert worst_first == [item["itemId"] for item in comparison["flippedItems"]["items"]]
+    assert len(set(worst_first)) == 10
+    assert read_items("&sort=rise") == worst_first[::-1]
+    assert read_items("&sort=item") == sorted(worst_first)
+    assert 'id="metrics"' in read_page(month, path)
+    flips = read_page(month, f"{path}&only=flips&sort=item")
+    assert 'id="metrics"' not in flips
+    assert 'id="flips"' in flips
+    swap = unescape(re.findall(r'href="(/compare[^"]*)">Swap', flips)[0])
+    assert "only=flips&sort=item" in swap
+    assert month.client.get(f"{path}&sort=worst", headers=HTML).status_code == 422
