@@ -342,7 +342,9 @@ def _error_item(flaw: Mapping[str, Any]) -> ErrorItem:
 def _pointer(location: Sequence[str | int]) -> str:
     if location[0] == "body":
         return "".join(f"/{escape_pointer_step(str(step))}" for step in location[1:])
-    return escape_pointer_step(str(location[-1]))
+    # A flaw of one value of a list is at ("query", name, index): the last name is the parameter.
+    names = [step for step in location if isinstance(step, str)]
+    return escape_pointer_step(names[-1])
 
 
 def _remedy(kind: str, message: str) -> str:

@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 from app.jobs.handlers import MAX_ATTEMPTS
 
-# After one death the jobs of the worker go on side by side: most deaths have another cause.
+# Proved deaths. After one, the jobs of the worker go on side by side: most deaths have another cause.
 SUSPECT_AFTER = 2
+# Deaths of any kind: without proofs, only many of them make a suspect, since power losses are no fault.
+SUSPECT_AFTER_UNPROVED = MAX_ATTEMPTS
 # An innocent job that ran beside a guilty one has the shared deaths, but none of its own.
 MIN_OWN_DEATHS = 3
 # Where each crash takes the machine along, as in a virtual machine per task, no death is ever proved;
@@ -90,4 +92,5 @@ def judge_deaths(deaths: Sequence[WorkerDeath]) -> Suspicion:
         return Suspicion.POISON
     if len(own_deaths) >= MAX_UNPROVED_DEATHS:
         return Suspicion.POISON
-    return Suspicion.SUSPECT if len(deaths) >= SUSPECT_AFTER else Suspicion.NONE
+    is_suspect = len(proved_deaths) >= SUSPECT_AFTER or len(deaths) >= SUSPECT_AFTER_UNPROVED
+    return Suspicion.SUSPECT if is_suspect else Suspicion.NONE

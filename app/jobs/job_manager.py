@@ -52,8 +52,11 @@ class FencedJobManager(JobManager):
         release_unknown: Callable[[JobLease], None],
         *,
         on_registered: Callable[[int], None],
+        heartbeat_interval_s: float,
     ) -> None:
         super().__init__(connector)
+        self._heartbeat_interval_s = heartbeat_interval_s
+        self._heartbeats: asyncio.Task[None] | None = None
         self._presence = presence
         self._handlers = handlers
         self._release_unknown = release_unknown
@@ -69,7 +72,14 @@ class FencedJobManager(JobManager):
         )
         # Before the first job is fetched: a worker without presence counts as dead.
         await self._presence.execute(worker_id, _HEARTBEAT)
+        # procrastinate ends its own heartbeats after a failed fetch, and then waits for the running jobs.
+        self._heartbeats = asyncio.create_task(self._send_heartbeats(worker_id))
         return worker_id
+
+    async def _send_heartbeats(self, worker_id: int) -> None:
+        while True:
+            await asyncio.sleep(self._heartbeat_interval_s)
+            await self.update_heartbeat(worker_id)
 
     async def update_heartbeat(self, worker_id: int) -> None:
         """Send a heartbeat; one that fails is repeated at the next interval.
@@ -98,6 +108,10 @@ class FencedJobManager(JobManager):
             await asyncio.sleep(RECONNECT_DELAY_S)
 
     async def unregister_worker(self, worker_id: int) -> None:
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._heartbeats
         await self._presence.release()
         await super().unregister_worker(worker_id)
 

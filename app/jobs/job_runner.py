@@ -152,7 +152,8 @@ class Worker:
                 queues=cast("Collection[str]", self._queues),
                 concurrency=self._concurrency,
                 install_signal_handlers=False,
-                update_heartbeat_interval=HEARTBEAT_INTERVAL_S,
+                # The job manager sends its own.
+                update_heartbeat_interval=FORGET_WORKER_AFTER_S,
                 # procrastinate only removes the rows of such workers; the rescue restarts their
                 # jobs much earlier, and asks where they ran.
                 stalled_worker_timeout=FORGET_WORKER_AFTER_S,
@@ -193,6 +194,7 @@ class Worker:
             self._handlers,
             self._release_unknown,
             on_registered=self._worker_ids.add,
+            heartbeat_interval_s=HEARTBEAT_INTERVAL_S,
         )
         for handler in self._handlers:
             app.task(name=handler.name, pass_context=True)(self._run)

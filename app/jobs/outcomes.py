@@ -52,6 +52,16 @@ _BECOME = text(
     WHERE id = :job_id AND status = 'doing' AND worker_id = :job_worker_id AND attempts = :job_attempts
     """
 )
+# A job that goes back to the queue beside a waiting one of its key (`enqueue_once`) would violate the unique
+# index of keys, and with it the whole rescue.
+_HAS_WAITING_TWIN = text(
+    """
+    SELECT EXISTS (
+        SELECT FROM procrastinate_jobs AS job JOIN procrastinate_jobs AS twin USING (queueing_lock)
+        WHERE job.id = :id AND twin.status = 'todo'
+    )
+    """
+)
 _FINISH_JOB = text("SELECT procrastinate_finish_job_v1(:id, :status, false)")
 _RETRY_JOB = text(
     "SELECT procrastinate_retry_job_v2(:id, now() + make_interval(secs => :after), NULL, NULL, NULL)"
@@ -213,6 +223,8 @@ def record_outcome(
         # The reply to the COMMIT that started the next step was lost: the outcome of this one counts no
         # more.
         outcome = JobReleased()
+    if isinstance(outcome, JobReleased | JobRetry) and finish_twin(session, lease):
+        return True
     match outcome:
         case JobSucceeded():
             session.execute(_FINISH_JOB, {"id": lease.id, "status": "succeeded"})
@@ -222,6 +234,14 @@ def record_outcome(
             session.execute(_RETRY_JOB, {"id": lease.id, "after": delay_s})
         case JobFailed():
             fail_job(session, lease, outcome, handlers)
+    return True
+
+
+def finish_twin(session: Session, lease: JobLease) -> bool:
+    """Finish a job for which another one of the same key waits, which does its work; False for others."""
+    if not session.scalar(_HAS_WAITING_TWIN, {"id": lease.id}):
+        return False
+    session.execute(_FINISH_JOB, {"id": lease.id, "status": "succeeded"})
     return True
 
 

@@ -23,7 +23,7 @@ from app.jobs.deaths import (
     write_deaths,
 )
 from app.jobs.handlers import JobHandlers
-from app.jobs.outcomes import JobFailed, JobLease, fail_job
+from app.jobs.outcomes import JobFailed, JobLease, fail_job, finish_twin
 from app.jobs.queue import DEATHS, RESCUES, split_arguments
 from app.jobs.silent_sessions import SilentSessions
 from app.jobs.worker_presence import PRESENCE_LOCK
@@ -168,6 +168,8 @@ def _rescue_job(
         attempts=job.attempts,
         worker_id=job.worker_id,
     )
+    if finish_twin(session, lease):
+        return
     job_call = split_arguments(lease.arguments)
     new_deaths = [] if new_death is None else [new_death]
     deaths = review_deaths([*read_deaths(job_call.deaths), *new_deaths], sightings)

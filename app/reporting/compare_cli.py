@@ -85,6 +85,7 @@ def compare_files(
     from app.reporting.comparison_page import html_comparison, verdict_of
     from app.reporting.file_comparison import compare_results
 
+    _refuse_stdin((base, candidate))
     target = None if no_page else page or Path(f"{candidate.stem}.compare.html")
     if target is not None:
         _require_own_file(target, (base, candidate))
@@ -107,6 +108,15 @@ def compare_files(
             print_result(f"page: {link}")
     if verdict_of(files.comparison) == "INVALID":
         raise typer.Exit(EXIT_UNSUCCESSFUL)
+
+
+def _refuse_stdin(inputs: Iterable[Path]) -> None:
+    """Each file is read twice: to see which metrics it allows, and to compute them."""
+    if any(str(path) == "-" for path in inputs):
+        raise WrongUsage(
+            "a comparison reads its files twice, and standard input only once",
+            hint="write the results to a file first",
+        )
 
 
 def _require_own_file(target: Path, inputs: Iterable[Path]) -> None:

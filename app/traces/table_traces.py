@@ -18,6 +18,8 @@ from app.traces.imported_values import (
 from app.traces.importer_registry import ImportedTraces
 from app.traces.ndjson import MAX_TRIAL
 from app.traces.table_columns import (
+    MAX_LISTED,
+    InvalidMapping,
     TableColumns,
     as_number,
     as_scores,
@@ -50,7 +52,10 @@ def read_table(
     sample = list(islice(remaining, SAMPLED_ROWS))
     if not sample:
         return ImportedTraces(traces=iter(()))
-    columns = choose_columns([row.cells for row in sample], mapping)
+    try:
+        columns = choose_columns([row.cells for row in sample], mapping)
+    except InvalidMapping as error:
+        raise InvalidMapping(f"{file.name}: {error.detail}") from None
     if mapping.get("output") != "":
         _require_content(file, columns, sample)
     ignored = IgnoredFields(columns.read_columns)
@@ -68,15 +73,20 @@ def _iter_traces(
     reader: "_RowReader", rows: Iterable[TableRow], ignored: IgnoredFields, notes: list[str]
 ) -> Iterator[Trace]:
     noted_count = len(ignored.names)
+    # The first ones only: a file may consist of millions of blank rows.
     blank_rows: list[str] = []
+    blank_count = 0
     for row in rows:
         if is_blank_row(row):
-            blank_rows.append(row.position)
+            blank_count += 1
+            if blank_count <= MAX_LISTED:
+                blank_rows.append(row.position)
             continue
         ignored.check(row.cells)
         yield reader.read(row)
     if blank_rows:
-        notes.append(f"rows without any text are skipped: {list_columns(blank_rows)}")
+        more = f" and {blank_count - MAX_LISTED} more" if blank_count > MAX_LISTED else ""
+        notes.append(f"rows without any text are skipped: {', '.join(blank_rows)}{more}")
     trials = reader.describe_trials()
     if trials is not None:
         notes.append(f"rows of the same item are its trials: {trials}")

@@ -204,7 +204,7 @@ class ApiClient:
             if not newest:
                 raise WrongUsage(f"there is no {LATEST} yet: the list is empty")
             return str(newest[0]["id"])
-        if not is_short_id(text) or len(text) == FULL_LENGTH:
+        if not is_short_id(text, path) or len(text) == FULL_LENGTH:
             return text
         ids = [str(item["id"]) for item in self.page(path, limit=SEARCHED_IDS)["items"]]
         matching = [known_id for known_id in ids if known_id.startswith(text)]

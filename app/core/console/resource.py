@@ -25,7 +25,7 @@ from app.core.console.generated_command import (
 )
 from app.core.console.request_bodies import clear_fields, name_options, read_body
 from app.core.console.shell_completion import complete_ids
-from app.core.console.short_ids import GENERATED_ID_LISTS
+from app.core.console.short_ids import GENERATED_ID_LISTS, LATEST
 from app.core.console.table import (
     JSON,
     Column,
@@ -156,7 +156,7 @@ class Resource:
                 print_json(resource)
             else:
                 (print_one or print_resource)(resource)
-                self._print_page(pages_url, values["id"])
+                self._print_page(pages_url, _full_id(resource, values))
 
         self._add("show", run, self._id, OUTPUT, help_text=help_text)
 
@@ -210,9 +210,10 @@ class Resource:
             with _open_api() as api, name_options(fields, values["output"]):
                 updated = api.patch(self._path_of(values["id"]), body)
                 pages_url = api.pages_url
-            lines = [f"{self._label(values)} is updated", *describe(updated)]
+            full_id = _full_id(updated, values)
+            lines = [f"{self._label(full_id)} is updated", *describe(updated)]
             print_change(updated, values["output"], lines)
-            self._print_page(pages_url, values["id"])
+            self._print_page(pages_url, full_id)
 
         def load() -> Any:
             # As in `add_create`.
@@ -247,12 +248,13 @@ class Resource:
                 # Read first: a missing resource is reported before the question, and the ETag makes
                 # the deletion fail if somebody changes the resource while the question stands.
                 resource, etag = api.get_with_etag(path)
-                label = self._label(values) + (f" ({describe(resource)})" if describe else "")
+                full_id = _full_id(resource, values)
+                label = self._label(full_id) + (f" ({describe(resource)})" if describe else "")
                 if values["dry_run"]:
                     print_status(f"would {verb} {label}; nothing was changed")
                     return
                 confirm(f"{verb.capitalize()} {label}? This cannot be undone.", yes=values["yes"])
-                api.delete(path, etag)
+                api.delete(self._path_of(full_id), etag)
             print_status(f"{label} is {verb}d")
 
         self._add(
@@ -277,7 +279,7 @@ class Resource:
     ) -> None:
         with _open_api() as api:
             updated = api.patch(self._path_of(values["id"]), body)
-        lines = [f"{self._label(values)} is {name}d", *describe(updated)]
+        lines = [f"{self._label(_full_id(updated, values))} is {name}d", *describe(updated)]
         print_change(updated, values["output"], lines)
 
     def add_action(
@@ -336,9 +338,9 @@ class Resource:
 
         return f"{self.path}/{quote_segment(resource_id)}"
 
-    def _label(self, values: Values) -> str:
+    def _label(self, resource_id: str) -> str:
         """The resource that a command names, for its messages."""
-        return f"{self.noun} {format_cell(values['id'])}"
+        return f"{self.noun} {format_cell(resource_id)}"
 
     @property
     def _id(self) -> CommandParameter:
@@ -350,6 +352,12 @@ class Resource:
             "--file", metavar="FILE", help=f"The {self.noun} as JSON for the API; - is stdin."
         )
         return CommandParameter("file", Annotated[str | None, option])
+
+
+def _full_id(resource: JSON, values: Values) -> str:
+    """The ID of a resource that a command names by `latest` or by the beginning of its ID."""
+    text, full_id = str(values["id"]), str(resource.get("id", ""))
+    return full_id if text == LATEST or full_id.startswith(text) else text
 
 
 def print_change(

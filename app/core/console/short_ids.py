@@ -10,11 +10,16 @@ SHORT_LENGTH = 13
 FULL_LENGTH = 36
 _FULL_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SHORT_ID = re.compile(rf"[0-9a-f]{{8}}-[0-9a-f-]{{4,{FULL_LENGTH - 10}}}")
+# Nobody names a resource of a generated list, so that a shorter text can be nothing else.
+_GENERATED_SHORT_ID = re.compile(
+    rf"[0-9a-f]{{2,8}}|[0-9a-f]{{8}}-[0-9a-f-]{{0,{FULL_LENGTH - 10}}}"
+)
 
 
-def is_short_id(text: str) -> bool:
-    """Whether a text may be the beginning of an ID."""
-    return _SHORT_ID.fullmatch(text) is not None
+def is_short_id(text: str, path: str) -> bool:
+    """Whether a text may be the beginning of an ID of the list at `path`."""
+    pattern = _GENERATED_SHORT_ID if path in GENERATED_ID_LISTS else _SHORT_ID
+    return pattern.fullmatch(text) is not None
 
 
 def shorten_ids(cells: Sequence[str]) -> list[str]:

@@ -37,6 +37,8 @@ def test_alert_rule__is_created_tested_replayed_silenced_and_deleted(
     assert len(mosaico.ok("alerts", "list", "--severity", "info").stdout.splitlines()) == 1
     details = mosaico.ok("alerts", "show", alert["id"]).stdout
     assert "EXACT_MATCH is 0.000, below the threshold of 0.500." in details
+    for name in ("latest", alert["id"][:13]):
+        assert f"/alerts/events/{alert['id']}\n" in mosaico.ok("alerts", "show", name).stderr
     note = "The tool was down."
     mosaico.ok("alerts", "ack", alert["id"], "--verdict", "noise", "--note", note)
     acknowledged = json.loads(mosaico.ok("alerts", "show", alert["id"], "--json").stdout)
@@ -58,6 +60,8 @@ def test_alert_rule__is_created_tested_replayed_silenced_and_deleted(
         "alerts", "silences", "create", "--hours", "2", "--rule", "r-1"
     ).stdout.strip()
     assert silence in mosaico.ok("alerts", "silences", "list", "--active").stdout
+    asked = mosaico.ok("alerts", "silences", "delete", silence[:13], "--dry-run")
+    assert asked.stderr == f"would delete silence {silence}; nothing was changed\n"
     mosaico.ok("alerts", "silences", "update", silence, "--agent", "agent-001", "--clear", "rule")
     assert service.get(f"/silences/{silence}")["matchers"]["agentId"] == "agent-001"
     assert service.get(f"/silences/{silence}")["matchers"]["alertConfigId"] is None

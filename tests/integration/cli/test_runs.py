@@ -272,7 +272,12 @@ def test_run_id__may_be_latest_or_its_beginning(
         mosaico.ok("runs", "start", "bench-001", "agent-001").stdout.strip() for _ in range(2)
     )
     assert f"id\t{second}\n" in mosaico.ok("runs", "show", "latest").stdout
-    short = next(first[:n] for n in range(13, 36) if first[:n] != second[:n])
+    ambiguous = mosaico("runs", "show", first[:6])
+    assert (ambiguous.exit_code, ambiguous.stderr.splitlines()[0]) == (
+        2,
+        f"error: 2 IDs begin with {first[:6]}",
+    )
+    short = next(first[:n] for n in range(2, 36) if first[:n] != second[:n])
     mosaico.ok("runs", "cancel", short)
     assert service.get(f"/benchmark-runs/{first}")["status"] == "CANCELLED"
     unknown = mosaico("runs", "show", "00000000-0000")

@@ -69,6 +69,8 @@ def test_problems__each_invalid_field_has_a_pointer(client: httpx.Client) -> Non
 def test_problems__invalid_parameter_is_named(client: httpx.Client) -> None:
     problem = client.get(THINGS, params={"limit": "0"}).json()
     assert [item["pointer"] for item in problem["errors"]] == ["limit"]
+    problem = client.get(THINGS, params={"states": ["on", "broken"]}).json()
+    assert [item["pointer"] for item in problem["errors"]] == ["states"]
 
 
 def test_problems__invalid_value_is_not_repeated(client: httpx.Client) -> None:

@@ -5,9 +5,9 @@ from base64 import b64encode
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Query
 from fastapi.responses import StreamingResponse
 from starlette.requests import Request
 
@@ -89,7 +89,11 @@ def toy_router(thing_store: ThingStore) -> APIRouter:
         return body
 
     @router.get("")
-    def list_things(page: PageParams, share: float | None = None) -> Page[Thing]:
+    def list_things(
+        page: PageParams,
+        states: Annotated[list[Literal["on", "off"]] | None, Query()] = None,
+        share: float | None = None,
+    ) -> Page[Thing]:
         return Page[Thing](items=thing_store.things[: page.limit])
 
     @router.put("/{thing_id}")

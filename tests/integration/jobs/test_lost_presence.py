@@ -3,7 +3,8 @@
 import asyncio
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import procrastinate
 import psycopg
@@ -94,6 +95,42 @@ def test_worker__gets_its_presence_back_after_the_database_refused_it(
     assert split_arguments(arguments).deaths == []
 
 
+def test_worker__sends_heartbeats_after_a_failed_fetch_while_a_job_runs(
+    service_resources: Resources, rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """procrastinate ends its own heartbeats then; a live worker would be rescued after 15 s."""
+    monkeypatch.setattr(job_runner, "HEARTBEAT_INTERVAL_S", 0.1)
+    started, may_end, failed = threading.Event(), threading.Event(), threading.Event()
+    handlers = JobHandlers()
+
+    @handlers.register("toys.build", on_failure="toys.on_failure")
+    def build(_: object) -> None:
+        started.set()
+        assert may_end.wait(LIVENESS_S)
+
+    fetch_job = FencedJobManager.fetch_job
+
+    async def fetch(manager: FencedJobManager, **arguments: Any) -> Any:
+        if started.is_set():
+            failed.set()
+            raise ConnectorException
+        return await fetch_job(manager, **arguments)
+
+    monkeypatch.setattr(FencedJobManager, "fetch_job", fetch)
+    with service_resources.db.begin() as session:
+        enqueue(session, "toys.build")
+    worker = Worker(
+        service_resources, handlers, ProcessPool(0, warm_up=lambda: None), concurrency=2
+    )
+    with suppress(ConnectorException), running_worker(worker), ended_at_exit(may_end):
+        assert failed.wait(LIVENESS_S)
+        failed_at = rows.value("SELECT clock_timestamp()")
+        query = (
+            "SELECT last_heartbeat > %s::timestamptz + interval '1 s' FROM procrastinate_workers"
+        )
+        until(lambda: bool(rows.value(query, failed_at)))
+
+
 def test_job_manager__fetches_no_job_without_presence(service_resources: Resources) -> None:
     url = libpq_url(service_resources.db.url)
     presence = WorkerPresence(url, connect_timeout_s=5)
@@ -104,7 +141,12 @@ def test_job_manager__fetches_no_job_without_presence(service_resources: Resourc
         connector = procrastinate.PsycopgConnector(conninfo=url)
         async with procrastinate.App(connector=connector).open_async():
             manager = FencedJobManager(
-                connector, presence, JobHandlers(), lambda _: None, on_registered=lambda _: None
+                connector,
+                presence,
+                JobHandlers(),
+                lambda _: None,
+                on_registered=lambda _: None,
+                heartbeat_interval_s=3600,
             )
             worker_id = await manager.register_worker()
             await presence.release()
@@ -145,6 +187,7 @@ def test_job_manager__listens_again_after_an_error(monkeypatch: pytest.MonkeyPat
         JobHandlers(),
         lambda _: None,
         on_registered=lambda _: None,
+        heartbeat_interval_s=3600,
     )
 
     with pytest.raises(StopListeningError):

@@ -12,7 +12,8 @@ from app.core.resources import Resources
 from app.jobs.deaths import MAX_UNPROVED_DEATHS, SUSPECT_AFTER
 from app.jobs.handlers import MAX_ATTEMPTS, JobHandlers
 from app.jobs.models import WorkerProcess
-from app.jobs.queue import enqueue, split_arguments
+from app.jobs.outcomes import JobLease, JobReleased, JobRetry, record_outcome
+from app.jobs.queue import enqueue, enqueue_once, split_arguments
 from app.jobs.rescue import SUSPECTS_LOCK, rescue_jobs
 from app.jobs.silent_sessions import SilentSessions
 from app.jobs.worker_process import ProcessOrigin
@@ -43,6 +44,11 @@ class Fleet:
         with self.resources.db.begin() as session:
             for toy in toys:
                 enqueue(session, "toys.build", toy=toy, lock=lock)
+
+    def enqueue_once(self, toy: str) -> None:
+        """A job of which one at a time waits, such as a poll."""
+        with self.resources.db.begin() as session:
+            assert enqueue_once(session, "toys.build", key="poll", toy=toy)
 
     def register(self, origin: ProcessOrigin) -> int:
         """A worker that is alive now."""
@@ -323,3 +329,53 @@ def test_errors_of_earlier_attempts__are_no_deaths(fleet: Fleet) -> None:
     [(attempts, arguments)] = fleet.rows.all("SELECT attempts, args FROM procrastinate_jobs")
     assert attempts - split_arguments(arguments).rescues == MAX_ATTEMPTS - 1
     assert (fleet.status("boat"), fleet.deaths("boat")) == ("todo", 1)
+
+
+def test_two_power_losses__leave_the_jobs_of_a_machine_side_by_side(fleet: Fleet) -> None:
+    fleet.enqueue("boat", "car", "doll")
+    for boot in (1, 2):
+        rescuer = machine("pelican", boot=boot + 1)
+        fleet.run_and_die(machine("pelican", boot=boot), rescuer=rescuer)
+
+    worker_id = fleet.register(machine("pelican", boot=3))
+    assert sorted(fleet.fetch(worker_id)) == ["boat", "car", "doll"]
+
+
+def test_rescue_jobs__a_job_whose_twin_waits_is_finished(fleet: Fleet) -> None:
+    """Two waiting jobs of one key would violate the unique index, and end every rescue."""
+    fleet.enqueue("boat")
+    worker_id = fleet.register(PELICAN)
+    fleet.enqueue_once("first poll")
+    assert sorted(fleet.fetch(worker_id)) == ["boat", "first poll"]
+    fleet.enqueue_once("second poll")
+    assert fleet.fetch(worker_id) == ["second poll"]
+    fleet.enqueue_once("third poll")
+    fleet.lose(worker_id)
+
+    assert fleet.rescue(PELICAN) == 3
+
+    assert fleet.status("boat") == "todo"
+    assert [fleet.status(f"{name} poll") for name in ("first", "second", "third")] == [
+        "succeeded",
+        "succeeded",
+        "todo",
+    ]
+
+
+@pytest.mark.parametrize("outcome", [JobRetry(delay_s=1), JobReleased()])
+def test_record_outcome__a_job_whose_twin_waits_does_not_go_back(
+    fleet: Fleet, outcome: JobRetry | JobReleased
+) -> None:
+    fleet.enqueue_once("poll")
+    worker_id = fleet.register(PELICAN)
+    assert fleet.fetch(worker_id) == ["poll"]
+    fleet.enqueue_once("next poll")
+    job_id = fleet.rows.value("SELECT id FROM procrastinate_jobs WHERE args ->> 'toy' = 'poll'")
+    lease = JobLease(
+        id=job_id, name="toys.build", arguments={"toy": "poll"}, attempts=0, worker_id=worker_id
+    )
+
+    with fleet.resources.db.begin() as session:
+        assert record_outcome(session, lease, outcome, HANDLERS)
+
+    assert (fleet.status("poll"), fleet.status("next poll")) == ("succeeded", "todo")

@@ -139,7 +139,7 @@ ID = "01a206ff-9f37-7164-82e4-bc5e04e5a7ea"
 )
 def test_shorten_ids__keeps_what_tells_them_apart(ids: list[str], shortened: list[str]) -> None:
     assert shorten_ids(ids) == shortened
-    assert all(is_short_id(text) for text in shortened if text.startswith("01a2"))
+    assert all(is_short_id(text, "/agents") for text in shortened if text.startswith("01a2"))
 
 
 def test_fit_columns__drops_empty_columns_then_the_last_and_breaks_no_word() -> None:

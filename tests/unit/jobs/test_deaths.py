@@ -8,6 +8,7 @@ import pytest
 
 from app.jobs.deaths import (
     MAX_UNPROVED_DEATHS,
+    SUSPECT_AFTER_UNPROVED,
     Sighting,
     Suspicion,
     WorkerDeath,
@@ -92,6 +93,8 @@ def test_review_deaths__worker_that_was_only_suspended_did_not_die() -> None:
         (proved(*[True] * MAX_ATTEMPTS), Suspicion.POISON),
         (proved(False, False, True, True, True), Suspicion.POISON),
         (proved(*[False] * 2 * MAX_ATTEMPTS), Suspicion.SUSPECT),
+        ([death() for _ in range(SUSPECT_AFTER_UNPROVED - 1)], Suspicion.NONE),
+        ([death() for _ in range(SUSPECT_AFTER_UNPROVED)], Suspicion.SUSPECT),
         ([death() for _ in range(MAX_UNPROVED_DEATHS - 1)], Suspicion.SUSPECT),
         ([death() for _ in range(MAX_UNPROVED_DEATHS)], Suspicion.POISON),
     ],
