@@ -13,6 +13,7 @@ from app.access import sessions
 from app.access.key_cache import KeyCache
 from app.access.queries import KeyIdentity
 from app.access.rate_limits import MINUTE_S, FailureLimiter, RequestLimiter
+from app.access.rules import hash_token
 from app.core.errors import AppError, Unauthorized
 from app.core.problem_documents import TooManyRequests, on_app_error
 from app.core.resources import Resources
@@ -27,10 +28,14 @@ CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The API key that a request was sent with, or that its browser logged in with."""
+    """The API key that a request was sent with, or that its browser logged in with.
+
+    `session` is the digest of the browser session.
+    """
 
     key_id: str
     role: str
+    session: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +109,8 @@ async def _authenticate(
         if is_required:
             raise Unauthorized(headers=CHALLENGE)
         return
-    request.state.caller = Caller(key_id=key.id, role=key.role)
+    digest = hash_token(request.cookies[sessions.COOKIE]) if token is None else None
+    request.state.caller = Caller(key_id=key.id, role=key.role, session=digest)
     if access.requests is not None:
         _count_request(access.requests, request, key.id, background_tasks)
     if access.key_cache.is_use_due(key.id):

@@ -1,6 +1,8 @@
 """Browser sessions: a browser that logged in acts as an API key, until the key or the session ends."""
 
 import secrets
+from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -104,6 +106,14 @@ def find_session_key(session: Session, token: str, now: datetime) -> KeyIdentity
     return KeyIdentity(
         id=row.id, role=row.role, expires_at=row.expires_at, revoked_at=row.revoked_at
     )
+
+
+def list_open_sessions(
+    session: Session, digests: Collection[bytes], now: datetime
+) -> AbstractSet[bytes]:
+    """Those of the digests whose sessions have neither expired nor been ended."""
+    is_open = BrowserSession.digest.in_(digests), BrowserSession.expires_at > now
+    return set(session.scalars(select(BrowserSession.digest).where(*is_open)))
 
 
 def delete_expired_sessions(session: Session, now: datetime) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import anyio
 import anyio.lowlevel
@@ -57,14 +57,24 @@ class TooManyStreams(TooManyRequests):
     code = "too-many-streams"
 
 
-class StreamOwners(Protocol):
-    """Who may hold streams open: the API keys that opened them."""
+class StreamOwner(NamedTuple):
+    """Who opened a stream: an API key, or the browser session `session` of one.
 
-    def owner_of(self, request: Request) -> str:
+    A key has `STREAMS_PER_OWNER` streams together with its sessions.
+    """
+
+    key_id: str
+    session: bytes | None = None
+
+
+class StreamOwners(Protocol):
+    """Who may hold streams open."""
+
+    def owner_of(self, request: Request) -> StreamOwner:
         """The owner of the stream that a request opens."""
         ...
 
-    def find_unusable(self, owners: AbstractSet[str]) -> AbstractSet[str]:
+    def find_unusable(self, owners: AbstractSet[StreamOwner]) -> AbstractSet[StreamOwner]:
         """The owners whose streams must be closed; runs in a thread."""
         ...
 
@@ -72,10 +82,13 @@ class StreamOwners(Protocol):
 class _OpenToAll:
     """Streams without owners, which are never closed."""
 
-    def owner_of(self, request: Request) -> str:  # noqa: ARG002 - the protocol
-        return ""
+    def owner_of(self, request: Request) -> StreamOwner:  # noqa: ARG002 - the protocol
+        return StreamOwner("")
 
-    def find_unusable(self, owners: AbstractSet[str]) -> AbstractSet[str]:  # noqa: ARG002 - the protocol
+    def find_unusable(
+        self,
+        owners: AbstractSet[StreamOwner],  # noqa: ARG002 - the protocol
+    ) -> AbstractSet[StreamOwner]:
         return set()
 
 
@@ -85,7 +98,7 @@ class EventSubscription:
     its owner may no longer read it.
     """
 
-    owner: str
+    owner: StreamOwner
     wakeup: asyncio.Event = field(default_factory=asyncio.Event)
     revoked: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -147,7 +160,7 @@ class EventHub:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     @contextmanager
-    def subscribe(self, key: str, owner: str) -> Iterator[EventSubscription]:
+    def subscribe(self, key: str, owner: StreamOwner) -> Iterator[EventSubscription]:
         """An open stream of the key. Raises `TooManyStreams`."""
         self._require_free_place(owner)
         subscription = EventSubscription(owner=owner)
@@ -184,14 +197,14 @@ class EventHub:
     def _subscriptions(self) -> Iterator[EventSubscription]:
         return chain.from_iterable(self._subscribers.values())
 
-    def _require_free_place(self, owner: str) -> None:
+    def _require_free_place(self, owner: StreamOwner) -> None:
         if self.open_streams >= STREAMS_PER_PROCESS:
             raise TooManyStreams(
                 f"this process has {STREAMS_PER_PROCESS} open event streams, the most it serves;"
                 " read the resource instead, or try again later",
                 headers=_RETRY_LATER,
             )
-        owned = sum(subscription.owner == owner for subscription in self._subscriptions())
+        owned = sum(stream.owner.key_id == owner.key_id for stream in self._subscriptions())
         if owned >= STREAMS_PER_OWNER:
             raise TooManyStreams(
                 f"this API key has {STREAMS_PER_OWNER} open event streams, the most that a key may"
@@ -266,7 +279,7 @@ def stream_events(
     reconnects with `Last-Event-ID` does not get the same event again; one that has received the
     final event gets 204, which stops the reconnects of a browser. An error of the first snapshot
     becomes the response, and so does `TooManyStreams`. The stream ends within two seconds after its
-    API key was revoked or expired.
+    API key or its browser session has ended.
     """
     owner = hub.owners.owner_of(request)
     return _EventStream(hub, key, owner, snapshot, request.headers.get("last-event-id"))
@@ -279,7 +292,7 @@ class _EventStream(StreamingResponse):
         self,
         hub: EventHub,
         key: str,
-        owner: str,
+        owner: StreamOwner,
         snapshot: Callable[[], EventSnapshot | None],
         last_id: str | None,
     ) -> None:

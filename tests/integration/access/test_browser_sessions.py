@@ -77,6 +77,21 @@ def test_logout__ends_the_session(service: Service, browser: httpx.Client) -> No
     assert browser.get("/api/v1/agents").status_code == 401
 
 
+def test_logout__ends_the_streams_of_the_session(service: Service, browser: httpx.Client) -> None:
+    log_in(browser, key_of(service))
+    cookies, url = dict(browser.cookies), browser.base_url
+    with (
+        httpx.Client(base_url=url, cookies=cookies, trust_env=False, timeout=60) as reader,
+        reader.stream("GET", "/api/v1/notifications/events") as stream,
+    ):
+        lines = stream.iter_lines()
+        next(lines)
+        browser.post("/logout")
+        # Until the stream ends; otherwise heartbeats would follow for ever.
+        list(lines)
+    assert browser.get("/api/v1/agents").status_code == 401
+
+
 def test_login_link__works_once(service: Service, browser: httpx.Client) -> None:
     with service.resources.db.begin() as session:
         token = create_login_link(session, service.resources.clock())

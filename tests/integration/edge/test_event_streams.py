@@ -18,7 +18,7 @@ from app.core.db import Database, DatabaseUnavailable
 from app.core.errors import NotFound
 from app.core.postgres_notify import notify_streams
 from app.core.web import sse
-from app.core.web.sse import EventHub, EventSnapshot
+from app.core.web.sse import EventHub, EventSnapshot, StreamOwner
 from app.main import Server
 from tests.integration.edge.toy_things import NOWHERE, THINGS, ThingStore, ToyOwners, toy_app
 from tests.support.http import serving
@@ -202,7 +202,7 @@ def test_event_hub__closes_streams_while_requests_occupy_every_thread() -> None:
         anyio.to_thread.current_default_thread_limiter().total_tokens = 1
         async with anyio.create_task_group() as requests, hub.running():
             requests.start_soon(partial(anyio.to_thread.run_sync, release.wait))
-            with hub.subscribe("run-1", "revoked") as subscription:
+            with hub.subscribe("run-1", StreamOwner("revoked")) as subscription:
                 with anyio.move_on_after(LIVENESS_S):
                     await subscription.wakeup.wait()
                 release.set()

@@ -21,7 +21,7 @@ from app.core.resources import Resources
 from app.core.schemas import Identifier, JsonObject, Page, ShortText, WireModel
 from app.core.web.deps import Hub
 from app.core.web.page_parameters import PageParams
-from app.core.web.sse import EventSnapshot, stream_events
+from app.core.web.sse import EventSnapshot, StreamOwner, stream_events
 from app.main import create_app
 
 NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
@@ -69,13 +69,13 @@ class ToyOwners:
         self.errors: list[Exception] = []
         self.checked = threading.Event()
 
-    def owner_of(self, request: Request) -> str:
-        return request.headers.get("X-Owner", "anybody")
+    def owner_of(self, request: Request) -> StreamOwner:
+        return StreamOwner(request.headers.get("X-Owner", "anybody"))
 
-    def find_unusable(self, owners: AbstractSet[str]) -> AbstractSet[str]:
+    def find_unusable(self, owners: AbstractSet[StreamOwner]) -> AbstractSet[StreamOwner]:
         if self.errors:
             raise self.errors.pop()
-        unusable = owners & self.unusable
+        unusable = {owner for owner in owners if owner.key_id in self.unusable}
         self.checked.set()
         return unusable
 
