@@ -18,6 +18,7 @@ from app.access.models import ApiKey
 from app.agents.models import Agent
 from app.agents.service import check_langfuse, langfuse_query
 from app.core.clock import utc_now
+from app.core.db import Database
 from app.core.errors import AppError
 from app.core.http.client import own_service_client
 from app.core.migrations import require_current_schema
@@ -30,6 +31,7 @@ from app.plugins import load_plugins
 from app.postgres.external import external_status
 from app.postgres.server import EmbeddedPostgres
 from app.startup import mail_access, opened_resources
+from app.tables import METADATA
 
 MIN_FREE_BYTES = 1024**3
 MAX_CLOCK_DIFFERENCE = timedelta(seconds=2)
@@ -43,6 +45,10 @@ _COUNT_WORKERS = text(
     "SELECT count(DISTINCT objid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
     " AND classid = :presence"
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+_COLUMNS = text(
+    "SELECT table_name, column_name FROM information_schema.columns"
+    " WHERE table_schema = current_schema()"
 )
 
 
@@ -182,10 +188,30 @@ def check_database(settings: Settings) -> str:
 def check_migrations(settings: Settings) -> str:
     """Whether the schema is that of this program."""
     external = settings.database_direct_url or settings.database_url
-    require_current_schema(
-        external.get_secret_value() if external else EmbeddedPostgres(settings.data_dir).url()
-    )
+    url = external.get_secret_value() if external else EmbeddedPostgres(settings.data_dir).url()
+    require_current_schema(url)
+    # Until the first release the first migration changes, and keeps its name.
+    if missing := _find_missing_columns(url):
+        raise CheckFailed(
+            f"the schema has no column {missing[0]}: another version in development made it",
+            "start with an empty MOSAICO_DATA_DIR, or an empty database in DATABASE_URL",
+        )
     return "the schema is up to date"
+
+
+def _find_missing_columns(url: str) -> list[str]:
+    db = Database(url, pool_size=1, name="mosaico-doctor")
+    try:
+        with db.read() as session:
+            present = {(row.table_name, row.column_name) for row in session.execute(_COLUMNS)}
+    finally:
+        db.dispose()
+    return sorted(
+        str(column)
+        for table in METADATA.tables.values()
+        for column in table.columns
+        if (table.name, column.name) not in present
+    )
 
 
 def check_keys(res: Resources) -> str:

@@ -16,12 +16,14 @@ from typer.testing import CliRunner
 
 from app import doctor
 from app.cli import cli
+from app.core.migrations import upgrade
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.core.smtp import SmtpServer
 from app.doctor import CheckFailed
 from app.jobs.worker_presence import WorkerPresence
 from tests.support.service import Service
+from tests.support.stored import DatabaseReader
 
 CHECKS = [
     "versions", "time zone", "disk", "port", "mail server", "database", "migrations", "keys", "clock",
@@ -178,3 +180,16 @@ def test_diagnose__facts_of_the_machine(tmp_path: Path, name: str) -> None:
     }
     assert diagnoses[name].ok
     assert ("mosaico" in diagnoses[name].finding) == (name == "versions")
+
+
+def test_doctor__names_a_column_that_a_schema_in_development_lacks(
+    environment: dict[str, str],
+) -> None:
+    upgrade(environment["DATABASE_URL"])
+    rows = DatabaseReader(environment["DATABASE_URL"])
+    rows.execute("ALTER TABLE benchmark_runs DROP COLUMN repeated_by CASCADE")
+    result = CliRunner().invoke(cli, ["doctor"])
+    assert (
+        "FAILED\tmigrations\tthe schema has no column benchmark_runs.repeated_by" in result.stdout
+    )
+    assert "not checked\tkeys\tfirst mend the migrations" in result.stdout
