@@ -206,6 +206,8 @@ def fuzzer_of(service: Service) -> Fuzzer:
     }
     compare = "GET /api/v1/benchmark-runs/compare"
     known_ids |= {f"{compare} {side}": known_ids["runId"] for side in ("baseline", "candidate")}
+    plot = "GET /api/v1/kpi-history.svg"
+    known_ids |= {f"{plot} kpi": known_ids["kpiId"], f"{plot} timeZone": "UTC"}
     known_ids["alertId"] = service.get("/alerts", state="FIRING")["items"][0]["id"]
     known_ids["incidentId"] = service.get("/incidents")["items"][0]["id"]
     delivery = service.post("/notifications/test", endpoint)
