@@ -11,11 +11,10 @@ import hashlib
 import json
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
-from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -32,6 +31,7 @@ from app.core.engine import libpq_url
 from app.core.errors import Unavailable
 from app.core.postgres_notify import CHANNEL
 from app.core.problem_documents import TooManyRequests
+from app.core.web.stream_owners import OpenToAll, StreamOwner, StreamOwners
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -55,41 +55,6 @@ class TooManyStreams(TooManyRequests):
     """Too many open event streams; close one, or read the resource instead."""
 
     code = "too-many-streams"
-
-
-class StreamOwner(NamedTuple):
-    """Who opened a stream: an API key, or the browser session `session` of one.
-
-    A key has `STREAMS_PER_OWNER` streams together with its sessions.
-    """
-
-    key_id: str
-    session: bytes | None = None
-
-
-class StreamOwners(Protocol):
-    """Who may hold streams open."""
-
-    def owner_of(self, request: Request) -> StreamOwner:
-        """The owner of the stream that a request opens."""
-        ...
-
-    def find_unusable(self, owners: AbstractSet[StreamOwner]) -> AbstractSet[StreamOwner]:
-        """The owners whose streams must be closed; runs in a thread."""
-        ...
-
-
-class _OpenToAll:
-    """Streams without owners, which are never closed."""
-
-    def owner_of(self, request: Request) -> StreamOwner:  # noqa: ARG002 - the protocol
-        return StreamOwner("")
-
-    def find_unusable(
-        self,
-        owners: AbstractSet[StreamOwner],  # noqa: ARG002 - the protocol
-    ) -> AbstractSet[StreamOwner]:
-        return set()
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -132,7 +97,7 @@ class EventHub:
         heartbeat_s: float = HEARTBEAT_S,
         coalesce_s: float = COALESCE_S,
     ) -> None:
-        self.owners = owners or _OpenToAll()
+        self.owners = owners or OpenToAll()
         self.snapshot_limiter = anyio.CapacityLimiter(SNAPSHOT_THREADS)
         # A thread of its own: requests that occupy all others must not keep streams open.
         self._revoke_limiter = anyio.CapacityLimiter(1)

@@ -21,7 +21,8 @@ from app.core.resources import Resources
 from app.core.schemas import Identifier, JsonObject, Page, ShortText, WireModel
 from app.core.web.deps import Hub
 from app.core.web.page_parameters import PageParams
-from app.core.web.sse import EventSnapshot, StreamOwner, stream_events
+from app.core.web.sse import EventSnapshot, stream_events
+from app.core.web.stream_owners import StreamOwner
 from app.main import create_app
 
 NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
