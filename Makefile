@@ -57,9 +57,9 @@ bench: dev ## our code beside its peers, ratios printed
 
 lock: ## resolve the requirements again (needs uv)
 	uv pip compile pyproject.toml --group build --universal --python-version 3.11 \
-	  --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements.lock
+	  --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate --no-header -q -o requirements.lock
 	uv pip compile pyproject.toml --group build --group dev -c requirements.lock --universal \
-	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -q \
+	  --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate --no-header -q \
 	  -o requirements-dev.lock
 
 clean: ## remove the environment and caches, never data

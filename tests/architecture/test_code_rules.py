@@ -4,9 +4,12 @@ import ast
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from app.core.settings import Settings, render_env_example, variable_name
 from tests.support.references import Reference
@@ -192,6 +195,31 @@ def test_lock_files__contain_hashes_and_no_urls() -> None:
         assert "://" not in lock
         pins = [line for line in lock.splitlines() if re.match(r"[a-z0-9]", line)]
         assert lock.count("--hash=sha256:") >= len(pins)
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock"])
+def test_lock_files__pins_name_the_extras_that_other_pins_require(name: str) -> None:
+    # pip takes `coverage[toml]` and `coverage` for two requirements: when a newer coverage appears and
+    # only `coverage` is pinned, installing with hashes fails.
+    pins = [
+        Requirement(line.partition(" \\")[0])
+        for line in (ROOT / name).read_text().splitlines()
+        if re.match(r"[a-z0-9]", line)
+    ]
+    pinned_extras = {canonicalize_name(pin.name): pin.extras for pin in pins}
+    missing_extras = [
+        f"{pin.name} requires {requirement}"
+        for pin in pins
+        if pin.marker is None or pin.marker.evaluate()
+        for text in distribution(pin.name).requires or []
+        if (requirement := Requirement(text)).extras
+        and any(
+            requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+            for extra in pin.extras or {""}
+        )
+        and not requirement.extras <= pinned_extras[canonicalize_name(requirement.name)]
+    ]
+    assert missing_extras == []
 
 
 def test_tree__contains_no_secrets() -> None:
