@@ -13,13 +13,13 @@ from app.access.router import audit_router as audit
 from app.access.router import router as keys
 from app.agents.pages import router as agent_forms
 from app.agents.router import router as agents
-from app.alerts.alert_pages import router as alert_page
-from app.alerts.inbox_pages import router as inbox_page
-from app.alerts.incident_pages import router as incident_pages
+from app.alerts.pages.alert import router as alert_page
+from app.alerts.pages.inbox import router as inbox_page
+from app.alerts.pages.incidents import router as incident_pages
+from app.alerts.pages.rule_forms import router as rule_forms
+from app.alerts.pages.rules import router as rule_pages
+from app.alerts.pages.silences import router as silence_pages
 from app.alerts.router import alert_configs, alerts, incidents, silences
-from app.alerts.rule_forms import router as rule_forms
-from app.alerts.rule_pages import router as rule_pages
-from app.alerts.silence_pages import router as silence_pages
 from app.benchmarks.pages import router as benchmark_forms
 from app.benchmarks.router import router as benchmarks
 from app.comparison.pages import router as power_page
@@ -45,11 +45,11 @@ from app.reporting.pages import router as trend_page
 from app.reporting.router import history_router as kpi_files
 from app.reporting.router import router as run_pictures
 from app.reporting.router import runs_table_router as run_table
-from app.runs.compare_pages import router as comparison_page
-from app.runs.estimate_pages import router as estimate_page
-from app.runs.pages import router as run_pages
+from app.runs.pages.comparison import router as comparison_page
+from app.runs.pages.estimate import router as estimate_page
+from app.runs.pages.runs import router as run_pages
+from app.runs.pages.traces import router as trace_pages
 from app.runs.router import router as benchmark_runs
-from app.runs.trace_pages import router as trace_pages
 from app.schedules.pages import router as schedule_pages
 from app.schedules.router import router as schedule_configs
 from app.schedules.router import summary_router as daily_summary

@@ -80,10 +80,10 @@ COMMANDS = {
     ),
     "datasets": Entry("app.traces.cli:cli", "Manage uploaded datasets.", Heading.BENCHMARKS),
     "runs": Entry(
-        "app.runs.cli:cli", "Start, watch and compare benchmark runs.", Heading.BENCHMARKS
+        "app.runs.cli.runs:cli", "Start, watch and compare benchmark runs.", Heading.BENCHMARKS
     ),
     "runs execute": Entry(
-        "app.runs.execute_cli:execute_runs",
+        "app.runs.cli.execute:execute_runs",
         "Run your own agent over a dataset: a command, once per item. No server is needed.",
     ),
     "runs compare": Entry(
@@ -99,19 +99,19 @@ COMMANDS = {
         "Draw a run as SVG: the history of a KPI, the changes since a run, or one metric per item.",
     ),
     "runs traces": Entry(
-        "app.runs.trace_cli:list_traces",
+        "app.runs.cli.traces:list_traces",
         "List the traces of a run, in the order of the source.",
     ),
     "runs trace": Entry(
-        "app.runs.trace_cli:show_trace",
+        "app.runs.cli.traces:show_trace",
         "Show a trace: its values, its texts, and every step of the agent where the source has them.",
     ),
     "runs export": Entry(
-        "app.runs.export_cli:export",
+        "app.runs.cli.export:export",
         "Write the traces of a run as rows: texts, outcome, and a column for each metric.",
     ),
     "history": Entry(
-        "app.runs.export_cli:history", "Read and export the history of KPIs.", Heading.BENCHMARKS
+        "app.runs.cli.export:history", "Read and export the history of KPIs.", Heading.BENCHMARKS
     ),
     "runs view": Entry(
         "app.reporting.cli:view",

@@ -10,7 +10,7 @@ from app.harness.bash.check_registry import load_checks
 from app.harness.mcp.evaluator_registry import load_evaluators
 from app.metrics.registry import METRICS, load_metrics
 from app.notifications.registry import load_channels
-from app.traces.importer_registry import load_importers
+from app.traces.files.importer_registry import load_importers
 from app.traces.registry import load_trace_sources
 
 log = logging.getLogger(__name__)

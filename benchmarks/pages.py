@@ -38,9 +38,7 @@ PATHS: Final = (
     "/agents", "/benchmarks", "/schedules",
 )  # fmt: skip
 LIST_PAGE: Final = "/runs"
-UI_MODULES: Final = frozenset(
-    {"charts", "svg", "forms", "form_schema", "schema_forms", "text_diff", "static_files"}
-)
+UI_MODULES: Final = frozenset({"charts", "svg", "forms", "text_diff", "static_files"})
 PAINTED: Final = "() => performance.getEntriesByName('first-contentful-paint').length > 0"
 METRICS: Final = """() => {
   const paint = performance.getEntriesByName("first-contentful-paint")[0];
@@ -273,7 +271,11 @@ def _wheel_row() -> BenchRow:
     """What the pages add to the wheel: templates, static files, and the modules that only they need."""
     app = TEMPLATES.parents[2]
     files = [*TEMPLATES.iterdir(), *FOLDER.iterdir()]
-    files += [file for file in app.rglob("*.py") if "pages" in file.stem or file.stem in UI_MODULES]
+    files += [
+        file
+        for file in app.rglob("*.py")
+        if "pages" in str(file) or {file.stem, file.parent.name} & UI_MODULES
+    ]
     compressed = (
         sum(len(zlib.compress(file.read_bytes())) for file in files if file.is_file()) / 1000
     )

@@ -21,7 +21,7 @@ from app.comparison.comparison_spec import (
     KpiComparisonSpec,
     ValueRange,
 )
-from app.comparison.item_matrix import ItemMatrix
+from app.comparison.items.matrix import ItemMatrix
 from app.statistics.trials import FloatArray
 from app.statistics.verdict_rules import Side, VerdictRule
 from benchmarks.result_rows import BenchRow, interleave

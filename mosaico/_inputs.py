@@ -11,11 +11,11 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from app.core.errors import Invalid
 from app.core.registry import LoadedPlugin
 from app.metrics.registry import load_metrics
-from app.traces.ignored_fields import NOTHING_READS
-from app.traces.import_file import ResultRows, ResultSource
-from app.traces.ndjson import trace_document
-from app.traces.table_columns import require_fields
-from app.traces.trace_file import TraceReader
+from app.traces.files.ignored_fields import NOTHING_READS
+from app.traces.files.import_file import ResultRows, ResultSource
+from app.traces.files.ndjson import trace_document
+from app.traces.files.table_columns import require_fields
+from app.traces.files.trace_file import TraceReader
 from app.traces.types import Trace
 
 

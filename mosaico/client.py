@@ -21,8 +21,8 @@ from app.core.parameter_names import Caller, messages_for
 from app.gate.rules import GateTerms
 from app.gate.stored_gate import gate_run
 from app.reporting.comparison_page import ComparedFiles
-from app.runs.progress import follow_run
-from app.traces.ignored_fields import NOTHING_READS
+from app.runs.cli.progress import follow_run
+from app.traces.files.ignored_fields import NOTHING_READS
 from mosaico._inputs import (
     Results,
     load_metric_plugins,

@@ -13,11 +13,11 @@ from app.access.shown_once import find_secret, forget_secret, redirect_with_secr
 from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
-from app.core.web.form_pages import SEE_OTHER, FormPage, show_form, submit_form
-from app.core.web.forms import SentForm
+from app.core.web.forms.form_page import SEE_OTHER, FormPage, show_form, submit_form
+from app.core.web.forms.rendering import FieldInput, SchemaForm
+from app.core.web.forms.sent_fields import SentForm
 from app.core.web.pages import Crumb, build_url, list_in_api, path_of, render_page
 from app.core.web.routes import Router
-from app.core.web.schema_forms import FieldInput, SchemaForm
 
 router = Router()
 

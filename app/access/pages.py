@@ -17,7 +17,7 @@ from app.core.errors import AppError, Unauthorized
 from app.core.web import pages
 from app.core.web.cross_site import require_same_origin
 from app.core.web.deps import SAFE_METHODS, Res
-from app.core.web.forms import FORM_TYPE, SentForm, local_path
+from app.core.web.forms.sent_fields import FORM_TYPE, SentForm, local_path
 from app.core.web.page_text import find_zone
 from app.core.web.pages import ZONE_COOKIE, build_url, public_url, render_page
 from app.core.web.routes import Router

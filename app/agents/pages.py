@@ -13,17 +13,17 @@ from app.agents.views import agent_view
 from app.core.resources import Resources
 from app.core.schemas import changed_fields
 from app.core.web.deps import Res
-from app.core.web.form_pages import (
+from app.core.web.forms.form_page import (
     SEE_OTHER,
     FormPage,
     require_revision,
     show_form,
     submit_form,
 )
-from app.core.web.forms import SentForm
+from app.core.web.forms.rendering import FieldInput, SchemaForm
+from app.core.web.forms.sent_fields import SentForm
 from app.core.web.pages import Crumb, path_of
 from app.core.web.routes import Router
-from app.core.web.schema_forms import FieldInput, SchemaForm
 
 router = Router()
 

@@ -7,7 +7,9 @@ from datetime import timedelta
 from statistics import median
 from typing import TypeAlias
 
-from app.alerts.conditions import assess_evidence, evaluate_condition
+from app.alerts.evaluation.conditions import assess_evidence, evaluate_condition
+from app.alerts.evaluation.series_decision import decide_step, scale_of
+from app.alerts.evaluation.watched_values import Measurement, RunSpan, observe
 from app.alerts.rules import (
     AlertEventState,
     AlertOutcome,
@@ -21,8 +23,6 @@ from app.alerts.rules import (
     advance,
     advance_by_evidence,
 )
-from app.alerts.series_decision import decide_step, scale_of
-from app.alerts.watched_values import Measurement, RunSpan, observe
 from app.kpis.series_types import SeriesState
 from app.results.run_history import PastRun
 from app.statistics.sequential import DEFAULT_FALSE_PAGES, RunLevel

@@ -7,9 +7,9 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from app.alerts.evaluation.watched_values import RunSpan
 from app.alerts.models import AlertRule, AlertState, Incident
 from app.alerts.rules import AlertStatus, Condition, IncidentResolution, IncidentState
-from app.alerts.watched_values import RunSpan
 from app.core.errors import NotFound
 from app.core.keyset import (
     PageQuery,

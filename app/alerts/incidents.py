@@ -8,10 +8,10 @@ from typing import NamedTuple
 from sqlalchemy.orm import Session
 
 from app.alerts import incident_queries, queries
-from app.alerts.default_series import accept_series, return_series
 from app.alerts.details import AlertDetails
-from app.alerts.evaluation import AlertDecision, RunFields
-from app.alerts.incident_rules import accept_level, return_runs
+from app.alerts.evaluation.default_series import accept_series, return_series
+from app.alerts.evaluation.incident_rules import accept_level, return_runs
+from app.alerts.evaluation.run_evaluation import AlertDecision, RunFields
 from app.alerts.models import AlertEvent, AlertRule, AlertState, Incident
 from app.alerts.publishing import store_and_publish
 from app.alerts.rules import (

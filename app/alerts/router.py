@@ -1,6 +1,6 @@
 """HTTP routes of alert rules, alerts and silences."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request, Response
@@ -12,10 +12,10 @@ from app.alerts import incident_queries, queries, rule_tests, service
 from app.alerts import incidents as incident_service
 from app.alerts import silences as silence_service
 from app.alerts.backtest_schemas import BacktestRequest, BacktestView, RuleTestView
-from app.alerts.evaluation import read_budget
+from app.alerts.evaluation.run_evaluation import read_budget
 from app.alerts.incident_queries import IncidentFilter
 from app.alerts.models import AlertEvent, AlertRule, Incident
-from app.alerts.queries import AcknowledgedCount, AlertFilter
+from app.alerts.queries import AlertFilter
 from app.alerts.rule_service import create_rule, delete_rule, update_rule
 from app.alerts.rules import AlertEventState, IncidentState
 from app.alerts.schemas import (
@@ -24,7 +24,6 @@ from app.alerts.schemas import (
     AlertConfigCreate,
     AlertConfigPatch,
     AlertConfigView,
-    AlertPrecisionView,
     AlertView,
     IncidentAcceptance,
     IncidentView,
@@ -32,6 +31,7 @@ from app.alerts.schemas import (
     SilencePatch,
     SilenceView,
 )
+from app.alerts.views import rule_views
 from app.core.problem_documents import CONFLICT
 from app.core.resources import Resources
 from app.core.schemas import Instant, Page, ShortText, all_fields, changed_fields, view_of_row
@@ -39,8 +39,6 @@ from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
 from app.core.web.page_parameters import FilterValues, PageParams
 from app.core.web.routes import Router
-from app.notifications.models import Endpoint
-from app.notifications.queries import get_endpoints_by_id
 from app.notifications.types import MessageSeverity
 
 alert_configs = Router(prefix="/alert-configs", tags=["alerts"])
@@ -62,10 +60,6 @@ TextFilter = Annotated[
 Since = Annotated[Instant | None, Query(alias="from", description="Created at or after.")]
 Until = Annotated[Instant | None, Query(alias="to", description="Created before.")]
 SORT = Query(description="Order of the list; `-` is the descending order.")
-
-# A rule is proposed for review below this precision, once this many alerts were acknowledged.
-REVIEW_PRECISION = 0.5
-MIN_ACKNOWLEDGED = 5
 
 
 @alert_configs.post("", status_code=201, response_model=AlertConfigView, dependencies=ADMIN)
@@ -341,42 +335,3 @@ def _update(
 def _view(session: Session, rule: AlertRule) -> AlertConfigView:
     [view] = rule_views(session, [rule])
     return view
-
-
-def rule_views(session: Session, rules: Iterable[AlertRule]) -> list[AlertConfigView]:
-    """Rules with their states, redacted recipients and the precision of their alerts."""
-    rules = list(rules)
-    rule_ids = [rule.id for rule in rules]
-    states = queries.states_by_rule(session, rule_ids)
-    counts = queries.count_acknowledged(session, rule_ids)
-    endpoint_ids = {endpoint_id for rule in rules for endpoint_id in rule.endpoints}
-    endpoints = get_endpoints_by_id(session, endpoint_ids)
-    return [
-        view_of_row(
-            AlertConfigView,
-            rule,
-            recipients=_recipients(rule, endpoints),
-            states=states[rule.id],
-            precision=_precision(counts.get(rule.id, AcknowledgedCount())),
-        )
-        for rule in rules
-    ]
-
-
-def _recipients(rule: AlertRule, endpoints: Mapping[str, Endpoint]) -> list[str]:
-    """The recipients of a rule, redacted."""
-    recipients = [endpoints[id_].recipient for id_ in rule.endpoints if id_ in endpoints]
-    return list(dict.fromkeys(recipients))
-
-
-def _precision(count: AcknowledgedCount) -> AlertPrecisionView:
-    acknowledged = count.true + count.noise
-    precision = count.true / acknowledged if acknowledged else None
-    return AlertPrecisionView(
-        true=count.true,
-        noise=count.noise,
-        precision=precision,
-        review=precision is not None
-        and acknowledged >= MIN_ACKNOWLEDGED
-        and precision < REVIEW_PRECISION,
-    )

@@ -17,17 +17,17 @@ from app.alerts.backtest_schemas import (
     RuleTestAssessment,
     RuleTestView,
 )
-from app.alerts.evaluation import default_promise
+from app.alerts.evaluation.rule_evidence import series_name
+from app.alerts.evaluation.run_evaluation import default_promise
+from app.alerts.evaluation.series_decision import level_of_measurement
+from app.alerts.evaluation.value_history import MeasurementHistory
+from app.alerts.evaluation.watched_values import RuleTarget
 from app.alerts.messages import render_rule_test
 from app.alerts.models import AlertRule
 from app.alerts.publishing import benchmark_name
-from app.alerts.rule_evidence import series_name
 from app.alerts.rule_service import validate_rule, with_defaults
 from app.alerts.rules import AlertEventState, AlertOutcome, Condition
 from app.alerts.schemas import rule_spec
-from app.alerts.series_decision import level_of_measurement
-from app.alerts.value_history import MeasurementHistory
-from app.alerts.watched_values import RuleTarget
 from app.comparison.stored_run_comparison import series_levels_in_child
 from app.core.db import Database
 from app.core.errors import ErrorItem, Invalid

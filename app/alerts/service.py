@@ -8,7 +8,8 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from app.alerts import confirmations, incident_queries, incidents, queries
-from app.alerts.evaluation import AlertDecision
+from app.alerts.evaluation.run_evaluation import AlertDecision
+from app.alerts.evaluation.state_changes import advance_state
 from app.alerts.models import AlertEvent, AlertRule, AlertState
 from app.alerts.publishing import (
     EventNotice,
@@ -22,7 +23,6 @@ from app.alerts.rules import (
     AlertStatus,
     IncidentResolution,
 )
-from app.alerts.state_changes import advance_state
 from app.core.errors import Conflict, Unavailable
 from app.results.run_result import RunResult
 

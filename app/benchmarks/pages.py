@@ -24,18 +24,18 @@ from app.benchmarks.views import benchmark_view
 from app.core.resources import Resources
 from app.core.schemas import changed_fields
 from app.core.web.deps import Res
-from app.core.web.form_pages import (
+from app.core.web.forms.fields import Choices, InputKind
+from app.core.web.forms.form_page import (
     SEE_OTHER,
     FormPage,
     require_revision,
     show_form,
     submit_form,
 )
-from app.core.web.form_schema import Choices, InputKind
-from app.core.web.forms import SentForm
+from app.core.web.forms.rendering import FieldInput, SchemaForm
+from app.core.web.forms.sent_fields import SentForm
 from app.core.web.pages import Crumb, path_of
 from app.core.web.routes import Router
-from app.core.web.schema_forms import FieldInput, SchemaForm
 from app.traces.registry import TRACE_SOURCES
 
 router = Router()

@@ -19,7 +19,7 @@ from app.core.schemas import Identifier, JsonObject, LongText, ShortText, WireMo
 from app.core.strict_json import MalformedJson, parse_json
 from app.harness.harness_config import HarnessConfig
 from app.metrics.types import Direction
-from app.traces.field_paths import FieldPath
+from app.traces.files.field_paths import FieldPath
 from app.traces.production import Duration, ProductionTraces
 from app.traces.types import ExpectedItems
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from app.comparison.baselines import find_baseline
 from app.comparison.comparison_rules import RunComparison
 from app.comparison.comparison_spec import ComparisonResult, ComparisonSpec
-from app.comparison.item_counts import TraceSummaries, summarize_traces, with_label_counts
-from app.comparison.item_matrix import ItemMatrix, pair_items
-from app.comparison.item_queries import read_items
+from app.comparison.items.label_counts import TraceSummaries, summarize_traces, with_label_counts
+from app.comparison.items.matrix import ItemMatrix, pair_items
+from app.comparison.items.queries import read_items
 from app.comparison.verdict_text import FIRST_RUN, NOT_COMPARABLE
 from app.jobs.handlers import JobContext
 from app.jobs.process_pool import CallLost

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 from app.comparison.child_computation import compute, observed_values
 from app.comparison.comparison_rules import RunComparison
 from app.comparison.comparison_spec import ComparisonResult, ComparisonSpec
-from app.comparison.item_matrix import ItemMatrix, ItemPairing, pair_items
+from app.comparison.items.matrix import ItemMatrix, ItemPairing, pair_items
 from app.comparison.schemas import (
     CategoryComparison,
     CategoryKpi,

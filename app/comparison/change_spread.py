@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.comparison.comparison_rules import Signal
-from app.comparison.item_matrix import ItemMatrix, pair_items
+from app.comparison.formulas.run_statistics import RunStatistics
+from app.comparison.items.matrix import ItemMatrix, pair_items
 from app.comparison.run_changes import RunChanges, TestedChange
-from app.comparison.run_statistics import RunStatistics
 from app.comparison.schemas import VarianceBasis
 from app.formula import CompiledFormula, compile_formula
 from app.metrics.types import MetricRef

@@ -21,9 +21,7 @@ from app.comparison.comparison_spec import (
     ObservedValues,
     ValueRange,
 )
-from app.comparison.formula_properties import Line, is_tied, jumps
-from app.comparison.item_matrix import ItemMatrix
-from app.comparison.linearization import (
+from app.comparison.formulas.linearization import (
     FloatArray,
     ItemSumStatistic,
     gradient_at,
@@ -31,8 +29,8 @@ from app.comparison.linearization import (
     sums_of,
     value_at,
 )
-from app.comparison.run_changes import INSTABILITY_NOTES, RunChanges, TestedChange
-from app.comparison.run_statistics import (
+from app.comparison.formulas.properties import Line, is_tied, jumps
+from app.comparison.formulas.run_statistics import (
     EXTREMES,
     ORDER_STATISTICS,
     OVER_ALL_ITEMS,
@@ -40,6 +38,8 @@ from app.comparison.run_statistics import (
     RunStatistics,
     shared_labels,
 )
+from app.comparison.items.matrix import ItemMatrix
+from app.comparison.run_changes import INSTABILITY_NOTES, RunChanges, TestedChange
 from app.formula import CompiledFormula, Reference, compile_formula
 from app.formula.rows import FormulaRows, evaluate_rows
 from app.kpis.verdict_types import RepeatedTrials

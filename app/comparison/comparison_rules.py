@@ -14,8 +14,8 @@ from app.comparison.comparison_spec import (
     MetricComparisonSpec,
     ValueRange,
 )
-from app.comparison.formula_properties import EVERYTHING, Bounds, Line, bounds_of, line_of
-from app.comparison.item_matrix import ItemMatrix, ItemPairing
+from app.comparison.formulas.properties import EVERYTHING, Bounds, Line, bounds_of, line_of
+from app.comparison.items.matrix import ItemMatrix, ItemPairing
 from app.comparison.verdict_text import (
     NOT_COMPARABLE,
     not_compared,

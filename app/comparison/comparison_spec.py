@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from app.comparison.formula_properties import Line
-from app.comparison.item_matrix import ItemMatrix
+from app.comparison.formulas.properties import Line
+from app.comparison.items.matrix import ItemMatrix
 from app.kpis.verdict_types import RepeatedTrials
 from app.metrics.registry import column_of
 from app.metrics.types import MetricRef

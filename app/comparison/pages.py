@@ -12,7 +12,7 @@ from app.benchmarks.queries import get_benchmark
 from app.comparison import power
 from app.comparison.schemas import PowerRequest
 from app.core.web.deps import Res
-from app.core.web.forms import check_form, number_or_text
+from app.core.web.forms.sent_fields import check_form, number_or_text
 from app.core.web.pages import Crumb, path_of, render_page
 from app.core.web.routes import Router
 from app.kpis.number_text import format_number

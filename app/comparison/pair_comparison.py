@@ -12,7 +12,8 @@ from app.comparison.comparison_spec import (
     MetricComparisonSpec,
     ValueRange,
 )
-from app.comparison.flipped_items import (
+from app.comparison.items.attributes import USAGE, ItemAttributes
+from app.comparison.items.flipped import (
     Flip,
     ItemMeans,
     PeerMeans,
@@ -21,8 +22,7 @@ from app.comparison.flipped_items import (
     find_flips,
     item_means,
 )
-from app.comparison.item_attributes import USAGE, ItemAttributes
-from app.comparison.item_matrix import ItemMatrix, ItemPairing, pair_items
+from app.comparison.items.matrix import ItemMatrix, ItemPairing, pair_items
 from app.comparison.primary_metric import ComparedMetric, select_primary_metric
 from app.comparison.schemas import (
     CategoryComparison,

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from app.comparison.comparison_spec import ValueRange
-from app.comparison.formula_pair import ComparedRuns, FormulaPair
-from app.comparison.formula_properties import Line, jumps
-from app.comparison.run_statistics import (
+from app.comparison.formulas.pair import ComparedRuns, FormulaPair
+from app.comparison.formulas.properties import Line, jumps
+from app.comparison.formulas.run_statistics import (
     EXTREMES,
     ORDER_STATISTICS,
     RunStatistics,

@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from app.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec
-from app.comparison.item_matrix import ItemMatrix
-from app.comparison.linearization import linearize
+from app.comparison.formulas.linearization import linearize
+from app.comparison.items.matrix import ItemMatrix
 from app.formula import compile_formula
 from app.metrics.registry import column_of
 from app.results.run_series import (

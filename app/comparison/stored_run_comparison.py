@@ -11,9 +11,14 @@ from sqlalchemy.orm import Session
 
 from app.comparison.baselines import BaselineRun, list_baseline_runs
 from app.comparison.comparison_rules import RunComparison
-from app.comparison.flipped_items import PeerMeans, item_means
-from app.comparison.item_counts import with_label_counts
-from app.comparison.item_queries import has_tag_field, list_trace_links, read_attributes, read_items
+from app.comparison.items.flipped import PeerMeans, item_means
+from app.comparison.items.label_counts import with_label_counts
+from app.comparison.items.queries import (
+    has_tag_field,
+    list_trace_links,
+    read_attributes,
+    read_items,
+)
 from app.comparison.pair_comparison import (
     MAX_FLIPS,
     ComparisonSide,

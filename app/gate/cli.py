@@ -29,12 +29,12 @@ from app.metrics.model_options import (
     PricesFile,
     open_models,
 )
-from app.traces.file_options import InputFormat, MapColumns, open_reader
+from app.traces.files.options import InputFormat, MapColumns, open_reader
 
 if TYPE_CHECKING:
     from app.gate.rules import GateResult, GateTerms
     from app.metrics.offline_models import OfflineModels
-    from app.traces.trace_file import TraceReader
+    from app.traces.files.trace_file import TraceReader
 
 PATH = "/benchmark-runs"
 
@@ -151,7 +151,7 @@ def gate(
     from app.gate.rules import GateTerms
     from app.gate.stored_gate import gate_run
     from app.metrics.registry import load_metrics
-    from app.traces.trace_file import is_file_name
+    from app.traces.files.trace_file import is_file_name
 
     inputs = {Path(name).resolve() for name in (run, baseline or run)}
     if junit is not None and junit.resolve() in inputs:
@@ -191,7 +191,7 @@ def gate(
 
 def _file_pair(run: str, baseline: str | None) -> tuple[Path, Path]:
     """The two files, baseline first. Raises: `WrongUsage` without another file as baseline."""
-    from app.traces.trace_file import is_file_name
+    from app.traces.files.trace_file import is_file_name
 
     if baseline is None or not is_file_name(baseline):
         raise WrongUsage(

@@ -7,8 +7,8 @@ from app.gate.offline_gate import pair_files
 from app.gate.offline_metrics import OfflineMetrics, select_metrics
 from app.gate.rules import GateResult, GateTerms, decide
 from app.metrics.offline_models import OfflineModels
-from app.traces.import_file import ResultSource
-from app.traces.trace_file import TraceReader
+from app.traces.files.import_file import ResultSource
+from app.traces.files.trace_file import TraceReader
 
 
 def select_gated(

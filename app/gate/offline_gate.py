@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from app.comparison.flipped_items import item_means
-from app.comparison.item_attributes import AttributeRow, attributes_of_rows
-from app.comparison.item_counts import LabelCountsBuilder
-from app.comparison.item_matrix import ItemMatrix, ItemRow, LabelCounts, matrix_of_rows
+from app.comparison.items.attributes import AttributeRow, attributes_of_rows
+from app.comparison.items.flipped import item_means
+from app.comparison.items.label_counts import LabelCountsBuilder
+from app.comparison.items.matrix import ItemMatrix, ItemRow, LabelCounts, matrix_of_rows
 from app.comparison.pair_comparison import ComparisonSide, RunPair
 from app.comparison.schemas import ComparedRun
 from app.gate.offline_metrics import OfflineMetrics, kpi_columns
@@ -28,8 +28,8 @@ from app.results.plan import PlannedMetric, RunPlan
 from app.results.queries import ScoredTrace
 from app.results.rules import Validity, assess_validity
 from app.runs.metric_columns import MetricColumns
-from app.traces.import_file import ResultSource
-from app.traces.trace_file import TraceReader
+from app.traces.files.import_file import ResultSource
+from app.traces.files.trace_file import TraceReader
 from app.traces.types import Trace
 
 # The defaults of a benchmark.
@@ -135,7 +135,7 @@ def _measure_file(
         )
         for trace in traces
     ]
-    # The order of `item_queries.read_items`, which the item matrix requires.
+    # The order of `items.queries.read_items`, which the item matrix requires.
     ordered = sorted(traces, key=lambda trace: (trace.attributes.item_id, trace.trial))
     items = (
         ItemRow(0, trace.attributes.item_id, trace.attributes.revision, [], list(trace.row.values))
@@ -271,7 +271,7 @@ def _note(missing: Missing) -> dict[str, str]:
 
 
 def _revision(trace: Trace) -> str:
-    """The digest of an item's task, as `item_queries.REVISION` computes it."""
+    """The digest of an item's task, as `items.queries.REVISION` computes it."""
     task_tags = ",".join(sorted(tag for tag in trace.tags if tag.startswith("task:")))
     task = f"{trace.expected_output or ''}{task_tags}"
     return hashlib.md5(task.encode(), usedforsecurity=False).hexdigest()

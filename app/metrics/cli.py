@@ -26,7 +26,7 @@ from app.metrics.model_options import (
     PricesFile,
     open_models,
 )
-from app.traces.file_options import InputFormat, MapColumns, open_reader
+from app.traces.files.options import InputFormat, MapColumns, open_reader
 
 if TYPE_CHECKING:
     from app.metrics.file_scores import FileScores

@@ -20,8 +20,8 @@ from app.metrics.registry import (
 )
 from app.metrics.run_value import StoredSummary, merge_with, run_value, summarize_with
 from app.metrics.types import MetricRef, RunMetric, TraceMeasurements
-from app.traces.import_file import STDIN, ResultSource
-from app.traces.trace_file import TraceReader
+from app.traces.files.import_file import STDIN, ResultSource
+from app.traces.files.trace_file import TraceReader
 from app.traces.types import Trace
 
 SUMMARIZED_TRACES = 1_000

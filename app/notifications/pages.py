@@ -11,11 +11,11 @@ from app.access.deps import ADMIN, READ, RUN
 from app.access.shown_once import find_secret, forget_secret, redirect_with_secret
 from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.web.deps import Res
-from app.core.web.form_pages import SEE_OTHER, FormPage, show_form, submit_form
-from app.core.web.forms import SentForm, local_path
+from app.core.web.forms.form_page import SEE_OTHER, FormPage, show_form, submit_form
+from app.core.web.forms.rendering import FieldInput, SchemaForm
+from app.core.web.forms.sent_fields import SentForm, local_path
 from app.core.web.pages import Crumb, list_in_api, path_of, render_page
 from app.core.web.routes import Router
-from app.core.web.schema_forms import FieldInput, SchemaForm
 from app.notifications import endpoints, queries, service
 from app.notifications.registry import CHANNELS, require_target
 from app.notifications.rules import DeliveryStatus

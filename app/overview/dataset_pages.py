@@ -19,17 +19,17 @@ from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.parameter_names import Caller, messages_for
 from app.core.resources import Resources
 from app.core.web.deps import Res
-from app.core.web.form_pages import SEE_OTHER
-from app.core.web.forms import check_form, errors_by_field
+from app.core.web.forms.form_page import SEE_OTHER
+from app.core.web.forms.sent_fields import check_form, errors_by_field
 from app.core.web.pages import Crumb, list_in_api, path_of, render_page
 from app.core.web.routes import Router
 from app.harness.result_file import InvalidResultFile
 from app.traces import queries, service
-from app.traces.imports import read_results
-from app.traces.ndjson import parse_trace
+from app.traces.files.harness_results import read_results
+from app.traces.files.ndjson import parse_trace
+from app.traces.files.table_columns import InvalidMapping, parse_mapping
+from app.traces.files.trace_file import read_upload_lines
 from app.traces.schemas import UploadForm
-from app.traces.table_columns import InvalidMapping, parse_mapping
-from app.traces.trace_file import read_upload_lines
 
 router = Router()
 

@@ -8,7 +8,7 @@ from app.harness.bash.check_registry import CHECKS
 from app.harness.mcp.evaluator_registry import EVALUATORS
 from app.metrics.registry import METRICS
 from app.notifications.registry import CHANNELS
-from app.traces.importer_registry import IMPORTERS
+from app.traces.files.importer_registry import IMPORTERS
 from app.traces.registry import TRACE_SOURCES
 
 

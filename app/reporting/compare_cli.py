@@ -29,14 +29,14 @@ from app.metrics.model_options import (
     PricesFile,
     open_models,
 )
-from app.traces.file_options import InputFormat, MapColumns, open_reader
+from app.traces.files.options import InputFormat, MapColumns, open_reader
 
 if TYPE_CHECKING:
     from app.comparison.schemas import Comparison
     from app.gate.offline_metrics import OfflineMetrics
     from app.metrics.offline_models import OfflineModels
     from app.reporting.comparison_page import ComparedFiles
-    from app.traces.trace_file import TraceReader
+    from app.traces.files.trace_file import TraceReader
 
 MAX_LISTED = 10
 

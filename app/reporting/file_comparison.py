@@ -13,8 +13,8 @@ from app.metrics.offline_models import OfflineModels
 from app.metrics.registry import provider_for, ref_of_column
 from app.metrics.types import Direction
 from app.reporting.comparison_page import ComparedFiles, ItemTexts, deciding_metric
-from app.traces.import_file import ResultSource
-from app.traces.trace_file import TraceReader
+from app.traces.files.import_file import ResultSource
+from app.traces.files.trace_file import TraceReader
 from app.traces.types import Trace
 
 

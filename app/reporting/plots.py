@@ -6,9 +6,9 @@ from sqlalchemy.orm import Session
 
 from app.comparison import stored_run_comparison
 from app.comparison.change_text import format_change
-from app.comparison.flipped_items import item_means
-from app.comparison.item_matrix import pair_items
-from app.comparison.item_queries import read_items
+from app.comparison.items.flipped import item_means
+from app.comparison.items.matrix import pair_items
+from app.comparison.items.queries import read_items
 from app.comparison.stored_run_comparison import get_comparable_run
 from app.core.errors import Invalid, NotFound
 from app.core.resources import Resources

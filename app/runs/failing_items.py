@@ -20,7 +20,7 @@ from app.harness.langfuse_failures import FailingItem, FailureTargets, send_fail
 from app.metrics.engine import measure_all
 from app.metrics.registry import default_refs, load_metrics
 from app.traces.execution.items import FINISHED_OUTCOMES, LANGFUSE_PREFIX
-from app.traces.trace_file import is_file_name
+from app.traces.files.trace_file import is_file_name
 from app.traces.types import Trace
 
 PROGRAM: Final = "mosaico"

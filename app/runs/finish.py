@@ -7,7 +7,7 @@ from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
 from app.alerts.confirmations import record_joint_decisions
-from app.alerts.evaluation import AlertDecision
+from app.alerts.evaluation.run_evaluation import AlertDecision
 from app.alerts.publishing import EventNotice, publish_notice
 from app.alerts.rules import AlertEventState
 from app.alerts.service import record_decisions

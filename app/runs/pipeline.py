@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from functools import partial
 
-from app.alerts.evaluation import AlertEvaluationService, read_budget
+from app.alerts.evaluation.run_evaluation import AlertEvaluationService, read_budget
 from app.comparison.fingerprint import find_fingerprint
 from app.core.errors import Unavailable
 from app.jobs.handlers import JobContext

@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
-from app.alerts.incident_rules import advance_series
+from app.alerts.evaluation.incident_rules import advance_series
+from app.alerts.evaluation.series_evidence import page_policy
 from app.alerts.queries import list_watched_runs
-from app.alerts.series_evidence import page_policy
 from app.jobs.handlers import JobContext
 from app.jobs.process_pool import CallLost
 from app.kpis.series_types import SeriesState

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.agents.models import Agent
 from app.agents.queries import get_agent
 from app.alerts import confirmations, incidents
-from app.alerts.default_series import accept_series
+from app.alerts.evaluation.default_series import accept_series
 from app.alerts.publishing import EventNotice, publish_notice
 from app.alerts.rules import AlertEventState
 from app.benchmarks.models import Benchmark

@@ -14,17 +14,17 @@ from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.resources import Resources
 from app.core.schemas import changed_fields
 from app.core.web.deps import Res
-from app.core.web.form_pages import (
+from app.core.web.forms.form_page import (
     SEE_OTHER,
     FormPage,
     require_revision,
     show_form,
     submit_form,
 )
-from app.core.web.forms import SentForm
+from app.core.web.forms.rendering import FieldInput, SchemaForm
+from app.core.web.forms.sent_fields import SentForm
 from app.core.web.pages import Crumb, list_in_api, path_of, reader_zone, render_page
 from app.core.web.routes import Router
-from app.core.web.schema_forms import FieldInput, SchemaForm
 from app.schedules import firing, queries, service
 from app.schedules.models import ScheduleConfig
 from app.schedules.schedule_view import preview_of_schedule, preview_typed, show_fires

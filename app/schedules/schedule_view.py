@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from app.core.errors import Invalid
-from app.core.web.forms import check_form
+from app.core.web.forms.sent_fields import check_form
 from app.core.web.page_text import TextPart, format_duration, mark_spans
 from app.core.web.pages import path_of
 from app.schedules.cron import CronExpression

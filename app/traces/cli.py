@@ -21,8 +21,8 @@ from app.core.console.terminal import (
     Format,
     OutputFormat,
 )
-from app.traces.file_options import InputFormat, MapColumns, open_reader
-from app.traces.ignored_fields import NOTHING_READS
+from app.traces.files.ignored_fields import NOTHING_READS
+from app.traces.files.options import InputFormat, MapColumns, open_reader
 
 PATH = "/local-datasets"
 

@@ -23,8 +23,8 @@ from app.core.ids import new_id
 from app.harness.transcript import document_of
 from app.jobs.queue import enqueue
 from app.traces import queries
+from app.traces.files.ndjson import BYTE_ORDER_MARK, MAX_TRIAL, IgnoredKeys, parse_trace_line
 from app.traces.models import CollectedTrace, Collection, LocalDataset, TraceTranscript
-from app.traces.ndjson import BYTE_ORDER_MARK, MAX_TRIAL, IgnoredKeys, parse_trace_line
 from app.traces.registry import TracePage
 from app.traces.types import ToolCall, Trace
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from app.core.text import replace_unstorable, replace_unstorable_in_json
-from app.traces.ndjson import MAX_ID_CHARS
+from app.traces.files.ndjson import MAX_ID_CHARS
 from app.traces.registry import CollectionFailed, TracePage, TraceQuery, TraceSource
 from app.traces.types import ToolCall, Trace
 

@@ -10,12 +10,12 @@ from app.access.shown_once import find_secret, forget_secret, redirect_with_secr
 from app.benchmarks.queries import get_benchmark
 from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
 from app.core.web.deps import Res
-from app.core.web.form_pages import SEE_OTHER, FormPage, show_form, submit_form
-from app.core.web.form_schema import InputKind
-from app.core.web.forms import SentForm
+from app.core.web.forms.fields import InputKind
+from app.core.web.forms.form_page import SEE_OTHER, FormPage, show_form, submit_form
+from app.core.web.forms.rendering import FieldInput, SchemaForm
+from app.core.web.forms.sent_fields import SentForm
 from app.core.web.pages import Crumb, list_in_api, path_of, public_url, render_page
 from app.core.web.routes import Router
-from app.core.web.schema_forms import FieldInput, SchemaForm
 from app.triggers import queries, secrets
 from app.triggers.schemas import LangfuseSecretCreate
 

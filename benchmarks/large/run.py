@@ -17,7 +17,7 @@ import psycopg
 from app.metrics.engine import score_chunk
 from app.metrics.registry import default_refs, load_metrics
 from app.postgres.server import EmbeddedPostgres
-from app.traces.ndjson import iter_traces
+from app.traces.files.ndjson import iter_traces
 from benchmarks.large.growth_plot import write_growth_plot
 from benchmarks.large.processes import cpu_seconds_by_role, peak_mib_by_role
 from benchmarks.memory import RunningService, run_to_end, served

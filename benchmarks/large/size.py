@@ -9,7 +9,7 @@ from typing import Final
 from app.metrics.engine import score_chunk
 from app.metrics.registry import default_refs, load_metrics
 from app.sizing import METRIC_CPU
-from app.traces.ndjson import iter_traces
+from app.traces.files.ndjson import iter_traces
 from benchmarks.result_rows import BenchRow
 from benchmarks.traces import long_pair
 

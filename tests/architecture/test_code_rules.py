@@ -30,7 +30,7 @@ MAY_BE_ASYNC = {
     "app/core/http/throttle.py",
     "app/core/web/deps.py",
     "app/core/web/etag.py",
-    "app/core/web/forms.py",
+    "app/core/web/forms/sent_fields.py",
     "app/core/web/page_parameters.py",
     "app/core/web/allowed_hosts.py",
     "app/core/web/query_parameters.py",
@@ -96,6 +96,10 @@ def trees_with(
             yield path, text, ast.parse(text)
 
 
+def is_command_module(path: Path) -> bool:
+    return path.stem.endswith("cli") or path.parent.name == "cli"
+
+
 def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
@@ -155,7 +159,7 @@ def test_imports_inside_functions__name_their_reason() -> None:
 
     Command modules need no sentence: `--help` imports nothing that only a command uses.
     """
-    paths = (path for path in sources() if not path.stem.endswith("cli"))
+    paths = (path for path in sources() if not is_command_module(path))
     silent = [
         f"{name_of(path)}:{function.name}"
         for path, text, tree in trees_with(r"^\s+(import|from) ", paths)
@@ -168,7 +172,11 @@ def test_imports_inside_functions__name_their_reason() -> None:
 
 
 def test_command_modules__import_the_standard_library_at_the_top() -> None:
-    paths = (path for path in APP.rglob("*cli.py") if not path.is_relative_to(APP / "harness"))
+    paths = (
+        path
+        for path in APP.rglob("*.py")
+        if is_command_module(path) and not path.is_relative_to(APP / "harness")
+    )
     delayed = {
         f"{name_of(path)}: {module}"
         for path, _, tree in trees_with(r"^\s+(import|from) ", paths)

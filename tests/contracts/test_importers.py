@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.traces.importer_registry import IMPORTERS, load_importers
+from app.traces.files.importer_registry import IMPORTERS, load_importers
 from app.traces.types import TraceOutcome
 from tests.support.import_files import import_path, refuse_plugin
 

@@ -11,10 +11,11 @@ import pytest
 
 from app.core.resources import Resources
 from app.llm.conversation import ChatMessage, MessageRole, TextBlock, user_message
-from app.traces import bash_traces, mcp_traces, queries
+from app.traces import queries
 from app.traces.execution.answers import AgentAnswer, trace_of_answer
 from app.traces.execution.items import DatasetItem, ItemAttempt
 from app.traces.models import Collection
+from app.traces.producers import bash_traces, mcp_traces
 from app.traces.queries import read_traces
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery
 from app.traces.service import create_collection, store_page

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from app.core.registry import LoadedPlugin
-from app.traces.import_file import open_import
-from app.traces.importer_registry import find_importer, load_importers
+from app.traces.files.import_file import open_import
+from app.traces.files.importer_registry import find_importer, load_importers
 from app.traces.types import Trace
 
 _DEFAULT_DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"

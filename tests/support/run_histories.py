@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy.orm import Session
 
 from app.alerts.confirmations import record_joint_decisions
-from app.alerts.evaluation import AlertEvaluationService
+from app.alerts.evaluation.run_evaluation import AlertEvaluationService
 from app.alerts.service import record_decisions
 from app.kpis.evaluate import KpiValue, PlannedKpi
 from app.kpis.models import KpiHistory

@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from app.alerts.incident_rules import advance_series
-from app.alerts.series_evidence import PagePolicy
+from app.alerts.evaluation.incident_rules import advance_series
+from app.alerts.evaluation.series_evidence import PagePolicy
 from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesState
 from app.statistics.run_levels import RunItemValues, fit_levels
 from app.statistics.sequential import RunLevel

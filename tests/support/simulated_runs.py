@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from app.comparison.child_computation import judge_changes
 from app.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec, ValueRange
-from app.comparison.formula_properties import line_of
-from app.comparison.item_matrix import ItemMatrix
+from app.comparison.formulas.properties import line_of
+from app.comparison.formulas.run_statistics import RunStatistics
+from app.comparison.items.matrix import ItemMatrix
 from app.comparison.run_changes import RunChanges, TestedChange
-from app.comparison.run_statistics import RunStatistics
 from app.formula import compile_formula
 from app.statistics.verdict_rules import ALPHA, FEW, ChangeVerdict, Side, VerdictRule
 

@@ -28,7 +28,7 @@ from app.core.errors import AppError, without_request
 from app.core.problem_documents import problem_title, request_id
 from app.core.resources import Resources
 from app.core.web import charts
-from app.core.web.form_schema import words_of
+from app.core.web.forms.fields import words_of
 from app.core.web.page_text import (
     break_at_underscores,
     date_element,

@@ -10,8 +10,8 @@ from app.core.strict_json import parse_json
 from app.core.text import replace_unstorable, replace_unstorable_in_json
 from app.harness.transcript import Transcript, TranscriptMessage, TranscriptStep
 from app.traces.execution.items import ItemAttempt
-from app.traces.imported_values import text_of
-from app.traces.ndjson import parse_trace
+from app.traces.files.imported_values import text_of
+from app.traces.files.ndjson import parse_trace
 from app.traces.types import Trace, TraceOutcome
 
 # Keys of the upload format that an agent may report; the others identify the attempt.

@@ -14,11 +14,11 @@ from tempfile import TemporaryFile
 from typing import IO, Final, NamedTuple
 
 from app.core.errors import AppError
-from app.harness.mcp.process_reaper import REAPER
+from app.harness.mcp.servers.process_reaper import REAPER
 from app.harness.transcript import TranscriptToolCall
 from app.traces.execution.answers import AgentAnswer, AnswerFormat, parse_answer
 from app.traces.execution.items import ItemAttempt
-from app.traces.imported_values import outcome_of_error
+from app.traces.files.imported_values import outcome_of_error
 from app.traces.types import TraceOutcome
 
 SHELL_OPERATORS: Final = frozenset({"|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1"})

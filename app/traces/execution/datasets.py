@@ -13,7 +13,7 @@ from app.traces.execution.items import (
     items_of,
     unique_items,
 )
-from app.traces.trace_file import TraceReader, is_file_name
+from app.traces.files.trace_file import TraceReader, is_file_name
 
 UPLOADS_PATH = "/local-datasets"
 PAGE_SIZE = 200

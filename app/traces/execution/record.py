@@ -19,7 +19,7 @@ from app.harness.result_file import (
     result_of,
 )
 from app.traces.execution.items import ItemAttempt
-from app.traces.ndjson import format_trace_line, iter_traces, parse_trace, trace_document
+from app.traces.files.ndjson import format_trace_line, iter_traces, parse_trace, trace_document
 from app.traces.types import Trace
 
 

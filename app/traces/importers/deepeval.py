@@ -7,9 +7,9 @@ Source: deepeval 4.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from app.traces.ignored_fields import IgnoredFields, describe_ignored
-from app.traces.import_file import Container, ImportFile
-from app.traces.imported_values import (
+from app.traces.files.ignored_fields import IgnoredFields, describe_ignored
+from app.traces.files.import_file import Container, ImportFile
+from app.traces.files.imported_values import (
     TrialCounter,
     amount_of,
     model_tags,
@@ -18,8 +18,8 @@ from app.traces.imported_values import (
     short_id,
     text_of,
 )
-from app.traces.importer_registry import IMPORTERS, ImportedTraces, Importer
-from app.traces.table_columns import as_number
+from app.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from app.traces.files.table_columns import as_number
 from app.traces.types import ToolCall, Trace
 
 MILLISECONDS: Final = 1000.0

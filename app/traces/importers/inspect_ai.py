@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from io import BytesIO
 from typing import IO, Any, Final
 
-from app.traces.ignored_fields import IgnoredFields, describe_ignored
-from app.traces.import_file import Container, ImportFile
-from app.traces.imported_values import (
+from app.traces.files.ignored_fields import IgnoredFields, describe_ignored
+from app.traces.files.import_file import Container, ImportFile
+from app.traces.files.imported_values import (
     amount_of,
     count_of,
     model_tags,
@@ -25,8 +25,8 @@ from app.traces.imported_values import (
     short_id,
     text_of,
 )
-from app.traces.importer_registry import IMPORTERS, ImportedTraces, Importer
-from app.traces.table_columns import as_number
+from app.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from app.traces.files.table_columns import as_number
 from app.traces.types import ToolCall, Trace, TraceOutcome
 
 SAMPLES: Final = "samples/"

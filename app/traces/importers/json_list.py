@@ -1,8 +1,8 @@
 """JSON: a list of objects, or an object with such a list; read as a whole."""
 
-from app.traces.import_file import Container
-from app.traces.importer_registry import IMPORTERS, Importer
-from app.traces.table_traces import read_table
+from app.traces.files.import_file import Container
+from app.traces.files.importer_registry import IMPORTERS, Importer
+from app.traces.files.table_traces import read_table
 
 IMPORTERS.register(
     "json",

@@ -8,11 +8,11 @@ its trials. The file does not name the model. Source: lm-eval 0.4.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from app.traces.ignored_fields import IgnoredFields, describe_ignored
-from app.traces.import_file import Container, ImportFile
-from app.traces.imported_values import object_of, short_id, text_of
-from app.traces.importer_registry import IMPORTERS, ImportedTraces, Importer
-from app.traces.table_columns import as_number
+from app.traces.files.ignored_fields import IgnoredFields, describe_ignored
+from app.traces.files.import_file import Container, ImportFile
+from app.traces.files.imported_values import object_of, short_id, text_of
+from app.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from app.traces.files.table_columns import as_number
 from app.traces.types import Trace
 
 FIELDS: Final = {"doc_id", "resps", "filtered_resps"}

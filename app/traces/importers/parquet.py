@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-from app.traces.import_file import Container, ImportFile, TableRow
-from app.traces.importer_registry import IMPORTERS, ImportedTraces, Importer
-from app.traces.table_traces import read_table
+from app.traces.files.import_file import Container, ImportFile, TableRow
+from app.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from app.traces.files.table_traces import read_table
 
 BATCH_ROWS = 1_000
 BUFFER_BYTES = 1024**2

@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from app.traces.ignored_fields import IgnoredFields, describe_ignored
-from app.traces.import_file import Container, ImportFile
-from app.traces.imported_values import (
+from app.traces.files.ignored_fields import IgnoredFields, describe_ignored
+from app.traces.files.import_file import Container, ImportFile
+from app.traces.files.imported_values import (
     TrialCounter,
     amount_of,
     count_of,
@@ -22,8 +22,8 @@ from app.traces.imported_values import (
     outcome_of_error,
     text_of,
 )
-from app.traces.importer_registry import IMPORTERS, ImportedTraces, Importer
-from app.traces.table_columns import as_number
+from app.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from app.traces.files.table_columns import as_number
 from app.traces.types import Trace, TraceOutcome
 
 RESULT_FIELDS: Final = (

@@ -6,9 +6,9 @@ raised out of its experiments, so the comparison shows them as missing.
 
 from collections.abc import Mapping
 
-from app.traces.import_file import ImportFile
-from app.traces.importer_registry import IMPORTERS, ImportedTraces, Importer
-from app.traces.table_traces import read_table
+from app.traces.files.import_file import ImportFile
+from app.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from app.traces.files.table_traces import read_table
 
 COLUMNS = {"input": "user_input", "output": "response", "expected": "reference"}
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from app.core.errors import Invalid
 from app.core.parameter_names import parameter_name
-from app.traces.import_file import Container, ImportFile
-from app.traces.importer_registry import IMPORTERS, ImportedTraces, Importer
-from app.traces.ndjson import IgnoredKeys, iter_traces
+from app.traces.files.import_file import Container, ImportFile
+from app.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from app.traces.files.ndjson import IgnoredKeys, iter_traces
 from app.traces.types import Trace
 
 

@@ -11,8 +11,8 @@ from app.harness.transcript import (
     TranscriptStep,
     TranscriptToolCall,
 )
-from app.traces.imported_values import outcome_of_error
-from app.traces.ndjson import MAX_TRIAL
+from app.traces.files.imported_values import outcome_of_error
+from app.traces.files.ndjson import MAX_TRIAL
 from app.traces.otel.facts import FactReader, ItemKey, merge_facts
 from app.traces.otel.messages import RequestedCall, canonical_text
 from app.traces.otel.span_reader import (

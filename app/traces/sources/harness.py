@@ -13,9 +13,10 @@ from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.budget import Budget, UsedBudget
 from app.harness.harness_config import validate_harness
 from app.llm.conversation import Provider
-from app.traces.agent_producer import agent_producer
-from app.traces.bash_producer import bash_producer
-from app.traces.mcp_producer import mcp_producer
+from app.traces.producers.agent import agent_producer
+from app.traces.producers.bash import bash_producer
+from app.traces.producers.mcp import mcp_producer
+from app.traces.producers.trace_producer import ProducedTrace, TraceProducer
 from app.traces.registry import (
     TRACE_SOURCES,
     CollectionFailed,
@@ -23,7 +24,6 @@ from app.traces.registry import (
     TracePage,
     TraceQuery,
 )
-from app.traces.trace_producer import ProducedTrace, TraceProducer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from app.core.resources import Resources
 from app.traces import queries
+from app.traces.files.ndjson import parse_trace
 from app.traces.models import LocalDataset
-from app.traces.ndjson import parse_trace
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, SourceSpec, TracePage, TraceQuery
 
 PAGE_SIZE = 500

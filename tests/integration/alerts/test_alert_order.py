@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from app.alerts.evaluation import AlertDecision
+from app.alerts.evaluation.run_evaluation import AlertDecision
 from app.alerts.rules import AlertOutcome, Assessment
 from app.alerts.service import record_decisions
 from app.core.clock import utc_now

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.alerts.evaluation import AlertEvaluationService
+from app.alerts.evaluation.run_evaluation import AlertEvaluationService
 from app.alerts.service import StaleDecision, record_decisions
 from tests.integration.alerts.conftest import RULE
 from tests.support.run_histories import START, RunHistoryMaker

@@ -13,7 +13,7 @@ from app.comparison.pair_comparison import compare
 from app.gate.offline_gate import pair_files
 from app.gate.offline_metrics import select_metrics
 from app.gate.rules import GateOutcome, GateTerms, decide
-from app.traces.trace_file import TraceReader
+from app.traces.files.trace_file import TraceReader
 
 METRIC = "TASK_PASSED"
 # From the mildest outcome to the most severe one.

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 from app.cli import cli
 from app.harness.agent_schemas import AgentHarnessSettings
 from app.harness.harness_config import parse_harness
-from app.traces.agent_producer import AllowedCommand
 from app.traces.execution.answers import REPORTED_KEYS, checked_fields
+from app.traces.producers.agent import AllowedCommand
 from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
 from tests.support.processes import until
 from tests.support.serve import free_port

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from app.harness.mcp.mcp_server import ServerEnvironment, running_servers
 from app.harness.mcp.plan import McpRunPlan
-from app.harness.mcp.process_reaper import ProcessReaper
 from app.harness.mcp.run import run_plan
-from app.harness.mcp.stdio_connection import ServerProgram, running_program
+from app.harness.mcp.servers.process_reaper import ProcessReaper
+from app.harness.mcp.servers.server import ServerEnvironment, running_servers
+from app.harness.mcp.servers.stdio import ServerProgram, running_program
 from app.harness.mcp.types import AttemptEnded, ErrorKind, Event
 from app.harness.results import AttemptOutcome
 from tests.support.mcp_bench import Ran, direct_task, run
@@ -286,7 +286,7 @@ def test_stdio_server__cancellation_kills_at_once(tmp_path: Path) -> None:
 
 START_AND_SLEEP = """
 import subprocess, sys, time
-from app.harness.mcp.process_reaper import REAPER
+from app.harness.mcp.servers.process_reaper import REAPER
 
 name, _, value = sys.argv[2].partition("=")
 program = [sys.executable, "-I", "-S", sys.argv[1], "deaf"]

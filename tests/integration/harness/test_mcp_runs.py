@@ -22,7 +22,7 @@ from app.llm.conversation import (
     ToolUseBlock,
     Usage,
 )
-from app.traces.mcp_producer import mcp_producer
+from app.traces.producers.mcp import mcp_producer
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery
 from tests.support.mcp_servers import FAULTS
 from tests.support.model_server import RawReply, ReceivedRequest, ScriptedReply, model_server

@@ -52,7 +52,7 @@ def test_server_pool__restarts_a_dead_shared_server() -> None:
 
 def test_server_pool__restarts_a_hanging_shared_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process lives but ignores pings; every later task would wait for it."""
-    monkeypatch.setattr("app.harness.mcp.mcp_server.PING_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("app.harness.mcp.servers.server.PING_TIMEOUT_S", 0.1)
     calls_and_timeouts = [("count", 60.0), ("hang", 0.2), ("count", 60.0)]
     tasks = [
         direct_task(faults(), tool, name=str(n), share_servers=True, timeout_s=timeout_s)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.alerts.conditions import evaluate_condition
+from app.alerts.evaluation.conditions import evaluate_condition
 from app.alerts.rules import (
     AlertOutcome,
     Assessment,

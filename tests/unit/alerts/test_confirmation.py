@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.alerts.incident_rules import SUSPICIOUS, advance_series, needs_confirmation
-from app.alerts.series_evidence import PagePolicy
+from app.alerts.evaluation.incident_rules import SUSPICIOUS, advance_series, needs_confirmation
+from app.alerts.evaluation.series_evidence import PagePolicy
 from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesState, SeriesStatus
 from app.statistics.sequential import RunLevel
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.alerts.incident_rules import (
+from app.alerts.evaluation.incident_rules import (
     accept_level,
     advance_series,
     return_runs,
 )
-from app.alerts.series_evidence import PagePolicy
+from app.alerts.evaluation.series_evidence import PagePolicy
 from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesState, SeriesStatus
 from app.statistics.sequential import MAX_REFERENCE, RunLevel
 

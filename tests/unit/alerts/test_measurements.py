@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.alerts.backtest import replay
+from app.alerts.evaluation.watched_values import Measurement, measure_kpi, measure_metric, observe
 from app.alerts.rules import AlertEventState, Condition, RuleSpec, ValueSpec
-from app.alerts.watched_values import Measurement, measure_kpi, measure_metric, observe
 from app.formula import Reference
 from app.kpis.series_types import SeriesState
 from app.metrics.aggregate import Aggregate, aggregate

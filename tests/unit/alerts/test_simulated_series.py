@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from app.alerts.incident_rules import needs_confirmation
+from app.alerts.evaluation.incident_rules import needs_confirmation
 from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from app.statistics.sequential import limit_of
 from tests.support.series_campaign import HISTORIES, Show, sd_of
@@ -302,8 +302,8 @@ def test_items__missing_and_replaced_items_page_nobody(
 
 
 def _changing_items(rng: np.random.Generator, missing: float, replaced: float) -> list[int]:
-    from app.alerts.incident_rules import advance_series
-    from app.alerts.series_evidence import PagePolicy
+    from app.alerts.evaluation.incident_rules import advance_series
+    from app.alerts.evaluation.series_evidence import PagePolicy
     from app.kpis.series_types import SeriesState
     from app.statistics.run_levels import RunItemValues, fit_levels
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from app.core.console.api_client import ApiClient, ServiceUnreachable
 from app.core.console.event_stream import ServerSentEvent, read_events
-from app.runs.progress import ProgressReporter, describe_run, follow_run, run_exit_code
+from app.runs.cli.progress import ProgressReporter, describe_run, follow_run, run_exit_code
 
 JSON = dict[str, Any]
 

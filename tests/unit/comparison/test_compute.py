@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from app.comparison.formula_properties import line_of
-from app.comparison.item_matrix import ItemRow, matrix_of_rows
+from app.comparison.formulas.properties import line_of
+from app.comparison.items.matrix import ItemRow, matrix_of_rows
 from app.comparison.verdict_text import render_verdict
 from app.formula import compile_formula
 from app.statistics.verdict_rules import (

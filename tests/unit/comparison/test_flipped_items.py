@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from app.comparison.flipped_items import (
+from app.comparison.items.attributes import AttributeRow, attributes_of_rows
+from app.comparison.items.flipped import (
     ConstantItemIds,
     FlipCause,
     PeerMeans,
@@ -13,8 +14,7 @@ from app.comparison.flipped_items import (
     find_flips,
     item_means,
 )
-from app.comparison.item_attributes import AttributeRow, attributes_of_rows
-from app.comparison.item_matrix import ItemRow, matrix_of_rows
+from app.comparison.items.matrix import ItemRow, matrix_of_rows
 from app.statistics.verdict_rules import Scale
 from app.traces.types import TraceOutcome
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.comparison.formula_properties import Bounds, Line, bounds_of, is_tied, jumps, line_of
+from app.comparison.formulas.properties import Bounds, Line, bounds_of, is_tied, jumps, line_of
 from app.formula import Reference, compile_formula
 
 A, B = Reference("A", "mean"), Reference("B", "mean")

@@ -14,7 +14,7 @@ from app.comparison.comparison_spec import (
     MetricComparisonSpec,
     ValueRange,
 )
-from app.comparison.item_matrix import ItemMatrix, ItemRow, matrix_of_rows, pair_items
+from app.comparison.items.matrix import ItemMatrix, ItemRow, matrix_of_rows, pair_items
 from app.kpis.verdict_types import RepeatedTrials
 from app.statistics.trials import reduce_trials
 from app.statistics.verdict_rules import Note

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from app.comparison.linearization import linearize
+from app.comparison.formulas.linearization import linearize
 from app.formula import Reference, compile_formula
 
 A = np.array([1.0, 0.0, 1.0, 0.5])

@@ -12,8 +12,8 @@ from app.comparison.comparison_spec import (
     MetricComparisonSpec,
     ValueRange,
 )
-from app.comparison.formula_properties import line_of
-from app.comparison.item_matrix import ItemMatrix
+from app.comparison.formulas.properties import line_of
+from app.comparison.items.matrix import ItemMatrix
 from app.comparison.series_levels import points_of_run
 from app.formula import compile_formula
 from app.results.run_series import SeriesPoint, kpi_series, metric_series

@@ -8,7 +8,7 @@ from app.harness.mcp.config import TaskType
 from app.harness.mcp.types import AttemptError, ErrorKind, Evaluation, TaskResult
 from app.harness.results import AttemptOutcome, ConversationEnding
 from app.llm.conversation import ChatMessage, MessageRole, TextBlock, user_message
-from app.traces.mcp_traces import stem_of, trace_of, traces_of
+from app.traces.producers.mcp_traces import stem_of, trace_of, traces_of
 from app.traces.types import ToolCall, Trace, TraceOutcome
 from tests.support.mcp_results import FAILED, PASSED, llm_calls, mcp_report, result, tool_call
 

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from app.traces.field_paths import FieldPath
+from app.traces.files.field_paths import FieldPath
 
 PATH: TypeAdapter[str] = TypeAdapter(FieldPath)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.traces.imported_values import outcome_of_error
+from app.traces.files.imported_values import outcome_of_error
 from app.traces.types import TraceOutcome
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.traces.import_file import InvalidImport
+from app.traces.files.import_file import InvalidImport
 from app.traces.types import ToolCall, TraceOutcome
 from tests.support.import_files import import_path, recorded, write_json_lines, zstandard_zip
 

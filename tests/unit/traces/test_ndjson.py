@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.core.errors import Invalid
 from app.harness.transcript import Transcript, TranscriptMessage, TranscriptToolCall
-from app.traces.ndjson import format_trace_line, iter_traces, parse_trace
+from app.traces.files.ndjson import format_trace_line, iter_traces, parse_trace
 from app.traces.types import ToolCall, Trace, TraceOutcome
 
 FULL = {

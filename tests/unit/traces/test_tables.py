@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from app.core.parameter_names import Caller, messages_for
-from app.traces.import_file import EmptyImport, InvalidImport
-from app.traces.ndjson import iter_traces
-from app.traces.table_columns import InvalidMapping, choose_columns, parse_mapping
-from app.traces.trace_file import TraceReader, read_upload_lines
+from app.traces.files.import_file import EmptyImport, InvalidImport
+from app.traces.files.ndjson import iter_traces
+from app.traces.files.table_columns import InvalidMapping, choose_columns, parse_mapping
+from app.traces.files.trace_file import TraceReader, read_upload_lines
 from app.traces.types import TraceOutcome
 from tests.support.import_files import import_path, refuse_plugin, write_json_lines
 

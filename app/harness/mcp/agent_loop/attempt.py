@@ -19,9 +19,9 @@ from app.harness.mcp.agent_loop.model_pool import (
 from app.harness.mcp.agent_loop.toolbox import Toolbox, ToolRoute, rejected_call
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.evaluator_registry import EvaluatorEvidence, accepts_error, evaluate
-from app.harness.mcp.mcp_server import McpServer, ServerError
 from app.harness.mcp.plan import PlannedAttempt, PlannedTask
-from app.harness.mcp.server_pool import ServerPool
+from app.harness.mcp.servers.pool import ServerPool
+from app.harness.mcp.servers.server import McpServer, ServerError
 from app.harness.mcp.types import OUTCOMES, AttemptError, ErrorKind, Evaluation, TaskResult
 from app.harness.results import AttemptOutcome, ConversationEnding, ProviderRetries
 from app.harness.running_attempts import announce_model

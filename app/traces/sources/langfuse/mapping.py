@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from app.traces.imported_values import outcome_of_error
+from app.traces.files.imported_values import outcome_of_error
 from app.traces.production import item_id_of
 from app.traces.sources.langfuse.json_fields import (
     JSON,

@@ -30,7 +30,7 @@ from app.traces.execution.items import (
 )
 from app.traces.execution.record import ExecutionRecorder
 from app.traces.execution.runner import ExecutionLimits
-from app.traces.ndjson import iter_traces
+from app.traces.files.ndjson import iter_traces
 from app.traces.types import Trace, TraceOutcome
 
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)

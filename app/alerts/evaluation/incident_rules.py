@@ -1,0 +1,290 @@
+"""Incidents of a series of runs: when one opens, changes and closes; decided without a database.
+
+A series is one KPI or metric of one agent in comparable runs. Its state says which runs are its
+reference, and which runs belong to an open incident. Each valid run advances the state:
+
+    no incident   a significant fall opens an incident: the runs of the fall leave the reference,
+                  which is frozen. A significant rise starts a new reference.
+    incident      evidence of recovery against the frozen reference closes it, and the recovered runs
+                  join the reference. Another fall makes it worse; a rise that is no recovery is
+                  "partly back". A person may accept the new level, or call the incident noise.
+
+Runs inside an incident never enter the reference, except by `accept_level` and `return_runs`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from app.alerts.evaluation.recovery_rules import find_recovery
+from app.alerts.evaluation.series_evidence import (
+    PagePolicy,
+    SeriesView,
+    incident_evidence,
+    score_against,
+    window_evidence,
+)
+from app.kpis.series_types import (
+    OpenIncident,
+    RunsEvidence,
+    SeriesEvent,
+    SeriesState,
+    SeriesStatus,
+)
+from app.statistics.sequential import (
+    MAX_REFERENCE,
+    RunLevel,
+    Scan,
+    Spread,
+    WindowScore,
+    estimate_spread,
+    scan_levels,
+)
+
+# An open incident remembers this number of its latest runs.
+MAX_INCIDENT_RUNS = 60
+INCIDENT_WINDOWS = (1, 2, 3, 5, 8)
+# A rise inside an incident needs several runs: one good run is not a new level.
+PARTLY_BACK_RUNS = 3
+# A rise outside an incident splits the reference, and each split costs knowledge of the spread.
+RISE_MARGIN = 1.5
+# A further fall is looked for among few runs with a frozen spread.
+WORSE_MARGIN = 0.6
+MIN_INCIDENT_REFERENCE = 2
+# A run is suspicious beyond this fraction of the limit, which is a z of 2.2 at the default promise.
+SUSPICIOUS = 0.77
+
+
+class SeriesStep(NamedTuple):
+    """The state after a run, and what the run says."""
+
+    state: SeriesState
+    evidence: RunsEvidence
+
+    @property
+    def is_reference_lost(self) -> bool:
+        return self.evidence.event is SeriesEvent.REFERENCE_LOST
+
+
+def advance_series(
+    state: SeriesState, levels: Mapping[int, RunLevel], run: int, policy: PagePolicy
+) -> SeriesStep:
+    """The state after one more valid run.
+
+    `levels` holds the levels of the run and of `state.runs`; runs that are missing in it (deleted,
+    or without items in common with the others) leave the state.
+    """
+    view = SeriesView(levels, policy)
+    state = _drop_missing(state, levels)
+    if state.incident is not None:
+        if sum(map(len, state.levels)) >= 1 and state.levels[-1]:
+            return _advance_incident(state, state.incident, view, run)
+        return _lose_reference(state.incident, view, run)
+    return _advance_reference(state, view, run)
+
+
+def needs_confirmation(evidence: RunsEvidence) -> bool:
+    """Whether a run is repeated before it pages, where its source can: its evidence is close to the
+    limit or above it, and no incident was open before it.
+
+    All items are repeated: a repetition of the failed items alone would select bad luck. What is
+    wrong with the whole evening of a provider is wrong in the repetition, too.
+    """
+    if evidence.z is None or evidence.z <= SUSPICIOUS * evidence.limit:
+        return False
+    return evidence.status is SeriesStatus.OK or evidence.event is SeriesEvent.OPENED
+
+
+def accept_level(state: SeriesState, accepted: int | None = None) -> SeriesState:
+    """Closes the incident: its present level is the new reference, from the `accepted` run on when
+    one is given.
+    """
+    if state.incident is None:
+        return state
+    first = max(state.incident.level_runs[0], accepted or 0)
+    runs = tuple(run for run in state.incident.runs if run >= first)
+    return SeriesState(levels=_bounded((*state.levels, runs)))
+
+
+def return_runs(state: SeriesState) -> SeriesState:
+    """Closes the incident as noise: its runs are ordinary and join the reference.
+
+    They become its oldest runs: they tell how runs vary, and no window of last runs has them, which
+    would open the same incident again.
+    """
+    if state.incident is None:
+        return state
+    *earlier, reference = state.levels or ((),)
+    return SeriesState(levels=_bounded((*earlier, (*state.incident.runs, *reference))))
+
+
+def open_on_verdict(step: SeriesStep, run: int) -> SeriesStep:
+    """The incident that the verdict of a run alone opens, while there are too few runs for evidence
+    over runs. The step stays as it is when no earlier run is a reference.
+    """
+    if step.state.incident is not None or not step.state.levels:
+        return step
+    *earlier, current = step.state.levels
+    reference = tuple(seq for seq in current if seq != run)
+    if not reference:
+        return step
+    incident = OpenIncident(started=run, opened=run, runs=(run,), level_runs=(run,))
+    evidence = step.evidence.model_copy(
+        update={
+            "status": SeriesStatus.FIRING,
+            "event": SeriesEvent.OPENED,
+            "reference": len(reference),
+            "since": run,
+        }
+    )
+    return SeriesStep(SeriesState(levels=(*earlier, reference), incident=incident), evidence)
+
+
+def _advance_reference(state: SeriesState, view: SeriesView, run: int) -> SeriesStep:
+    *earlier, current = state.levels or ((),)
+    runs = (*current, run)
+    scan = scan_levels(
+        view.of(runs),
+        prior_sd=view.policy.prior_sd,
+        earlier=[view.of(level) for level in earlier],
+    )
+    state = SeriesState(levels=_bounded((*earlier, runs)))
+    if scan.fall is None or scan.rise is None:
+        return SeriesStep(state, RunsEvidence(status=SeriesStatus.WARMUP, limit=view.limit))
+    is_large = scan.fall.effect <= -view.policy.min_effect
+    if scan.fall.z > view.limit and is_large:
+        return _open(earlier, runs, scan.fall, view)
+    if scan.rise.z < -(view.limit + RISE_MARGIN):
+        split = len(runs) - scan.rise.width
+        state = SeriesState(levels=_bounded((*earlier, runs[:split], runs[split:])))
+        return SeriesStep(state, window_evidence(scan.rise, runs, view, SeriesEvent.IMPROVED))
+    return SeriesStep(state, window_evidence(scan.fall, runs, view))
+
+
+def _open(
+    earlier: Sequence[tuple[int, ...]],
+    runs: tuple[int, ...],
+    fall: WindowScore,
+    view: SeriesView,
+) -> SeriesStep:
+    split = len(runs) - fall.width
+    bad = runs[split:]
+    incident = OpenIncident(started=bad[0], opened=bad[-1], runs=bad, level_runs=bad)
+    state = SeriesState(levels=_bounded((*earlier, runs[:split])), incident=incident)
+    return SeriesStep(state, window_evidence(fall, runs, view, SeriesEvent.OPENED, is_open=True))
+
+
+def _advance_incident(
+    state: SeriesState, incident: OpenIncident, view: SeriesView, run: int
+) -> SeriesStep:
+    incident = incident.model_copy(update={"runs": (*incident.runs, run)[-MAX_INCIDENT_RUNS:]})
+    *earlier, reference = state.levels
+    spread = estimate_spread(
+        view.of(reference),
+        prior_sd=view.policy.prior_sd,
+        earlier=[view.of(level) for level in earlier],
+        recent=view.of(incident.runs),
+    )
+    recovered = find_recovery(view, reference, incident, spread)
+    if recovered:
+        return _count_recovery(state, incident, recovered, view, spread)
+    incident = incident.model_copy(update={"recovered": 0})
+    event = None
+    since = _since_level(incident)
+    scan = scan_levels(
+        view.of(since),
+        prior_sd=view.policy.prior_sd,
+        windows=INCIDENT_WINDOWS,
+        min_reference=MIN_INCIDENT_REFERENCE,
+        spread=spread,
+    )
+    change = _change_inside(scan, view.limit, view, reference, since)
+    if change is not None:
+        event, width = change
+        incident = incident.model_copy(update={"level_runs": since[len(since) - width :]})
+    state = SeriesState(levels=state.levels, incident=incident)
+    score = score_against(view, reference, incident.runs[-1:], spread)
+    if event is not None:
+        score = score_against(view, reference, incident.level_runs, spread)
+    return SeriesStep(state, incident_evidence(score, incident, view, reference, event))
+
+
+def _change_inside(
+    scan: Scan, limit: float, view: SeriesView, reference: Sequence[int], since: Sequence[int]
+) -> tuple[SeriesEvent, int] | None:
+    """A further fall or a partial recovery of an open incident, and the runs of it."""
+    if scan.fall is None or scan.rise is None:
+        return None
+    if scan.fall.z > limit + WORSE_MARGIN:
+        below = view.mean(since[len(since) - scan.fall.width :]) < view.mean(reference)
+        return (SeriesEvent.WORSE, scan.fall.width) if below else None
+    if scan.rise.z < -limit and scan.rise.width >= PARTLY_BACK_RUNS:
+        return SeriesEvent.PARTLY_BACK, scan.rise.width
+    return None
+
+
+def _count_recovery(
+    state: SeriesState,
+    incident: OpenIncident,
+    recovered: tuple[int, ...],
+    view: SeriesView,
+    spread: Spread,
+) -> SeriesStep:
+    incident = incident.model_copy(update={"recovered": incident.recovered + 1})
+    reference = state.levels[-1]
+    score = score_against(view, reference, recovered, spread)
+    if incident.recovered <= view.policy.keep_firing_for_runs:
+        state = SeriesState(levels=state.levels, incident=incident)
+        return SeriesStep(state, incident_evidence(score, incident, view, reference, None))
+    evidence = incident_evidence(score, incident, view, reference, SeriesEvent.RESOLVED)
+    return SeriesStep(
+        _close(state, recovered), evidence.model_copy(update={"status": SeriesStatus.OK})
+    )
+
+
+def _close(state: SeriesState, returned: Sequence[int]) -> SeriesState:
+    *earlier, reference = state.levels or ((),)
+    return SeriesState(levels=_bounded((*earlier, (*reference, *returned))))
+
+
+def _lose_reference(incident: OpenIncident, view: SeriesView, run: int) -> SeriesStep:
+    runs = (*(seq for seq in incident.runs if seq in view.levels), run)
+    evidence = RunsEvidence(
+        status=SeriesStatus.WARMUP, event=SeriesEvent.REFERENCE_LOST, limit=view.limit
+    )
+    return SeriesStep(SeriesState(levels=_bounded((runs,))), evidence)
+
+
+def _since_level(incident: OpenIncident) -> tuple[int, ...]:
+    first = incident.level_runs[0]
+    return tuple(run for run in incident.runs if run >= first)
+
+
+def _bounded(levels: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    """The newest 60 runs, grouped as before; the last group stays, even when it is empty."""
+    kept_levels: list[tuple[int, ...]] = []
+    room = MAX_REFERENCE
+    for level in reversed(levels):
+        kept_levels.append(tuple(level[max(0, len(level) - room) :]))
+        room -= len(kept_levels[-1])
+        if room <= 0:
+            break
+    return tuple(
+        level
+        for index, level in enumerate(reversed(kept_levels))
+        if level or index == len(kept_levels) - 1
+    )
+
+
+def _drop_missing(state: SeriesState, levels: Mapping[int, RunLevel]) -> SeriesState:
+    if all(run in levels for run in state.runs):
+        return state
+    groups = tuple(tuple(run for run in level if run in levels) for level in state.levels)
+    incident = state.incident
+    if incident is not None:
+        runs = tuple(run for run in incident.runs if run in levels)
+        level_runs = tuple(run for run in incident.level_runs if run in levels)
+        # Without a level of its own, the incident is judged by all its runs.
+        level_runs = level_runs or runs
+        update = {"runs": runs, "level_runs": level_runs}
+        incident = incident.model_copy(update=update) if level_runs else None
+    return SeriesState(levels=groups, incident=incident)

@@ -1,0 +1,257 @@
+"""What a run means for the alert rules about it; decided from stored rows, before any write."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from sqlalchemy.orm import Session
+
+from app.alerts import queries
+from app.alerts.details import Confirmation
+from app.alerts.evaluation.conditions import assess_evidence, evaluate_condition
+from app.alerts.evaluation.contributing_traces import TraceFinder, watched_columns
+from app.alerts.evaluation.incident_rules import SeriesStep, needs_confirmation
+from app.alerts.evaluation.rule_evidence import HistoryReader, RuleEvidence, series_name
+from app.alerts.evaluation.series_decision import decide_step
+from app.alerts.rules import (
+    AlertOutcome,
+    Assessment,
+    Condition,
+    RuleSpec,
+    ValueSpec,
+)
+from app.alerts.schemas import rule_spec
+from app.core.db import Database
+from app.kpis.series_types import SeriesState
+from app.results.run_history import (
+    PastRun,
+    find_repeated_run,
+)
+from app.results.run_result import RunResult
+from app.results.run_series import (
+    SeriesJudgment,
+)
+from app.statistics.sequential import DEFAULT_FALSE_PAGES
+from app.statistics.verdict_rules import Scale, Side
+
+MAX_METRICS = 3
+
+
+class RunFields(Protocol):
+    """The fields of the run that changes a state."""
+
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def run_seq(self) -> int: ...
+    @property
+    def benchmark_id(self) -> str: ...
+    @property
+    def agent_id(self) -> str: ...
+    @property
+    def fingerprint(self) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertDecision:
+    """What a run says about one revision of a rule.
+
+    `seen_seq` is the run after which the state of the rule was read; None: the state was not needed.
+    `step` is the next state of the series of a REGRESSED rule. With `is_reference_lost` the run can
+    no longer be compared with those before the open incident. With `wants_confirmation` the run is
+    repeated first; `series_before` is the state of the series without it.
+    """
+
+    rule_id: str
+    revision: int
+    assessment: Assessment
+    seen_seq: int | None = None
+    step: SeriesStep | None = None
+    series_before: SeriesState | None = None
+    wants_confirmation: bool = False
+    is_reference_lost: bool = False
+
+
+class AlertEvaluationService:
+    """Judges runs by the rules about them. It only reads; `service.record_decisions` writes.
+
+    `false_pages_budget` is the number of false pages in 30 runs of all series together; None: each
+    series promises 0.25.
+    """
+
+    def __init__(self, db: Database, false_pages_budget: float | None = None) -> None:
+        self._db = db
+        self._budget = false_pages_budget
+
+    def evaluate_alerts_for_run(self, result: RunResult) -> list[AlertDecision]:
+        """The decision of each enabled rule; call it before the run is stored as completed.
+
+        There are none for an invalid run: its numbers say nothing about the agent.
+        """
+        if not result.is_valid:
+            return []
+        with self._db.read() as session:
+            repeated = find_repeated_run(session, result.run_seq)
+            if repeated is not None:
+                return self._evaluate_confirmation(session, result, repeated)
+            rules = queries.list_enabled_rules(session, result.benchmark_id, result.agent_id)
+            # Most runs have no rules: their history is not read.
+            if not rules:
+                return []
+            promise = default_promise(session, self._budget)
+            reader = HistoryReader(session, result)
+            histories = [reader.read(rule) for rule in rules]
+        # From here on no transaction is open: anomaly statistics over the history take a while.
+        traces = TraceFinder(self._db, result)
+        return [self._decide(history, result, promise, traces) for history in histories]
+
+    def _evaluate_confirmation(
+        self, session: Session, result: RunResult, repeated: PastRun
+    ) -> list[AlertDecision]:
+        """What a suspicious run and its repetition, whose result is given, say together."""
+        promise = default_promise(session, self._budget)
+        rules = queries.list_enabled_rules(session, result.benchmark_id, result.agent_id)
+        decisions = []
+        for rule in rules:
+            state = queries.get_state(session, rule.id, result.agent_id)
+            judgment = result.series.get(series_name(rule))
+            confirmation = state.confirmation if state is not None else None
+            if state is None or confirmation is None or judgment is None:
+                continue
+            if confirmation.run_id != repeated.id or repeated.seq not in judgment.levels:
+                continue
+            spec = rule_spec(rule)
+            series = state.series or SeriesState()
+            step = decide_step(
+                series,
+                judgment.levels,
+                repeated.seq,
+                judgment.point.scale,
+                judgment.point.side,
+                None,
+                spec,
+                promise,
+            )
+            decisions.append(
+                AlertDecision(
+                    rule_id=rule.id,
+                    revision=rule.revision,
+                    assessment=_assess_joint(confirmation, step, judgment),
+                    step=step,
+                )
+            )
+        return decisions
+
+    def _decide(
+        self, history: RuleEvidence, result: RunResult, promise: float, traces: TraceFinder
+    ) -> AlertDecision:
+        rule, value_spec, observation = history.watched
+        spec = rule_spec(rule)
+        assessment = evaluate_condition(spec, value_spec, observation)
+        step = None
+        if spec.condition is Condition.REGRESSED and observation.value is not None:
+            step = _next_step(history, result.run_seq, spec, promise)
+            assessment = _assess_series(value_spec, assessment, step, history.judgment)
+        columns = watched_columns(rule, result)[:MAX_METRICS]
+        details = assessment.details.model_copy(
+            update={
+                "value_name": value_spec.name,
+                "unit": value_spec.unit,
+                "is_share": value_spec.is_share,
+                "is_relative": step is not None and _is_relative(history.judgment),
+                "changes": history.changes,
+                "traces": traces.find(rule, assessment, columns, history.previous),
+            }
+        )
+        is_lost = (
+            history.open_fingerprint is not None
+            and history.open_fingerprint != result.fingerprint
+            and assessment.outcome is AlertOutcome.WARMUP
+        )
+        return AlertDecision(
+            rule_id=rule.id,
+            # The revision that was read: `record_decisions` drops the decision if the rule was
+            # edited meanwhile.
+            revision=rule.revision,
+            assessment=replace(assessment, details=details),
+            seen_seq=history.seen_seq if spec.condition.excludes_incidents else None,
+            step=step,
+            series_before=history.series,
+            wants_confirmation=step is not None
+            and rule.confirm_runs
+            and needs_confirmation(step.evidence)
+            and result.plan.repeated_by is not None,
+            is_reference_lost=is_lost or (step is not None and step.is_reference_lost),
+        )
+
+
+FALSE_PAGES_OPTION = "false_pages_per_month"
+
+
+def read_budget(options: Mapping[str, str]) -> float | None:
+    """The budget of false pages among the options of the service; None without one."""
+    text = options.get(FALSE_PAGES_OPTION, "")
+    return float(text) if text else None
+
+
+def default_promise(session: Session, budget: float | None) -> float:
+    """The false pages in 30 runs of one series, for rules that set none."""
+    if budget is None:
+        return DEFAULT_FALSE_PAGES
+    return min(DEFAULT_FALSE_PAGES, budget / max(1, queries.count_series(session)))
+
+
+def _next_step(
+    history: RuleEvidence, run_seq: int, spec: RuleSpec, promise: float
+) -> SeriesStep | None:
+    """None for a run without a level: it changes nothing."""
+    judgment = history.judgment
+    if judgment is None or run_seq not in judgment.levels or judgment.point.side is Side.BOTH:
+        return None
+    return decide_step(
+        history.series,
+        judgment.levels,
+        run_seq,
+        judgment.point.scale,
+        judgment.point.side,
+        history.watched.observation.verdict,
+        spec,
+        promise,
+    )
+
+
+def _assess_joint(
+    confirmation: Confirmation, step: SeriesStep, judgment: SeriesJudgment
+) -> Assessment:
+    details = confirmation.details
+    alone = Assessment(
+        outcome=AlertOutcome.WARMUP,
+        value=confirmation.value,
+        baseline=confirmation.baseline,
+        explanation=confirmation.explanation,
+        details=details,
+    )
+    value_spec = ValueSpec(
+        name=details.value_name or "the value",
+        is_share=details.is_share,
+        logarithmic=_is_relative(judgment),
+        unit=details.unit,
+    )
+    return assess_evidence(value_spec, alone, step.evidence)
+
+
+def _is_relative(judgment: SeriesJudgment | None) -> bool:
+    return judgment is not None and judgment.point.scale is Scale.RATIO
+
+
+def _assess_series(
+    value_spec: ValueSpec,
+    alone: Assessment,
+    step: SeriesStep | None,
+    judgment: SeriesJudgment | None,
+) -> Assessment:
+    if step is None or judgment is None:
+        return replace(alone, outcome=AlertOutcome.WARMUP)
+    # The levels are logarithms on this scale, whatever the unit of the value is.
+    spec = replace(value_spec, logarithmic=_is_relative(judgment))
+    return assess_evidence(spec, alone, step.evidence)

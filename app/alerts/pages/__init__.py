@@ -1,0 +1,1 @@
+"""Pages of alerts: the inbox, one alert, incidents, alert rules and silences."""

@@ -1,0 +1,109 @@
+"""The page of one alert: its value, what was expected, the rule, and every delivery."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Path, Request, Response
+from fastapi.responses import RedirectResponse
+from sqlalchemy.orm import Session
+
+from app.access.deps import READ, RUN, get_caller
+from app.alerts import queries, service
+from app.alerts.details import AlertDetails
+from app.alerts.messages import headline_of
+from app.alerts.models import AlertEvent
+from app.alerts.pages import inbox_view
+from app.alerts.pages.inbox import silence_row
+from app.alerts.publishing import DisplayNameReader
+from app.alerts.rules import AlertEventState
+from app.core.errors import Invalid
+from app.core.web.deps import Res
+from app.core.web.forms.sent_fields import SentForm
+from app.core.web.page_paths import alert_page_path, incident_page_path, rule_page_path
+from app.core.web.pages import Crumb, path_of, render_page
+from app.core.web.routes import Router
+from app.kpis.number_text import format_amount, format_value, format_values
+from app.notifications.delivery_rows import list_delivery_rows
+
+router = Router()
+
+SEE_OTHER = 303
+AlertId = Annotated[str, Path(alias="alertId")]
+
+
+@router.get("/alerts/events/{alertId}", dependencies=READ)
+def show_alert(request: Request, alert_id: AlertId, res: Res) -> Response:
+    """One alert: why it fired, and who was told."""
+    with res.db.read() as session:
+        event = queries.get_event(session, alert_id)
+        view = _view(session, event, res.clock())
+        deliveries = list_delivery_rows(session, event.notification_id)
+    return render_page(
+        request,
+        "alert.html",
+        nav="/alerts",
+        api=f"/alerts{path_of(alert_id)}",
+        steps=[Crumb("Alert rules", "/alerts")]
+        + ([Crumb(event.name, view["rule_url"])] if view["rule_url"] else []),
+        event=event,
+        deliveries=deliveries,
+        can_acknowledge=event.state == AlertEventState.FIRING,
+        **view,
+    )
+
+
+@router.post("/alerts/events/{alertId}/ack", dependencies=RUN)
+def acknowledge_alert(alert_id: AlertId, request: Request, form: SentForm, res: Res) -> Response:
+    """Say whether an alert was true or noise."""
+    verdict, by = form.text("verdict"), get_caller(request).key_id
+    if verdict not in {"true", "noise"}:
+        raise Invalid("an alert is acknowledged as `true` or as `noise`")
+    with res.db.begin() as session:
+        service.acknowledge(session, alert_id, verdict, by, res.clock())
+    return RedirectResponse(alert_page_path(alert_id), SEE_OTHER)
+
+
+def _view(session: Session, event: AlertEvent, now: datetime) -> dict[str, Any]:
+    names = DisplayNameReader(session)(event)
+    details = event.details
+    return {
+        "title": f"{names.agent}: {headline_of(event)}",
+        "benchmark": names.benchmark,
+        "run_url": path_of("runs", event.run_id) if event.run_id else None,
+        "rule_url": rule_page_path(event.rule_id) if event.rule_id else None,
+        "incident_url": incident_page_path(event.incident_id) if event.incident_id else None,
+        "value": None
+        if event.value is None
+        else format_value(event.value, details.unit, is_share=details.is_share),
+        "expected": _expected(event.baseline, details),
+        "change": _change(details),
+        "silences": [
+            silence_row(session, silence)
+            for silence in inbox_view.list_silences_of_alert(session, event, now)
+        ],
+    }
+
+
+def _expected(baseline: float | None, details: AlertDetails) -> str | None:
+    """The range or the level that the value was compared with."""
+    if details.anomaly is not None:
+        ends = [details.anomaly.expected_low, details.anomaly.expected_high]
+        low, high = format_values(ends, details.unit, is_share=details.is_share)
+        return f"{low} to {high}, from {details.anomaly.history} runs"
+    if baseline is None:
+        return None
+    return format_value(baseline, details.unit, is_share=details.is_share)
+
+
+def _change(details: AlertDetails) -> str | None:
+    """The change with its interval; None where the rule computes none."""
+    evidence = details.runs
+    if evidence is None or evidence.effect is None or evidence.low is None or evidence.high is None:
+        return None
+    change, low, high = (
+        format_amount(
+            amount, is_share=details.is_share, is_relative=details.is_relative, has_sign=True
+        )
+        for amount in (evidence.effect, evidence.low, evidence.high)
+    )
+    return f"{change} (95 % CI {low} to {high}) over {evidence.width or 1} runs"

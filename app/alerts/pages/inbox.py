@@ -1,0 +1,235 @@
+"""The page Inbox: what needs somebody, its deliveries, and what is silenced."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from fastapi import Path, Query, Request, Response
+from fastapi.responses import RedirectResponse
+from sqlalchemy.orm import Session
+
+from app.access.deps import READ, RUN, get_caller
+from app.agents.queries import list_agent_names
+from app.alerts.models import AlertRule, AlertSilence
+from app.alerts.pages import inbox_view
+from app.alerts.publishing import DisplayNameReader
+from app.alerts.schemas import Acknowledgement
+from app.benchmarks.queries import list_benchmark_names
+from app.core.errors import Invalid
+from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
+from app.core.resources import Resources
+from app.core.web.deps import Res
+from app.core.web.forms.sent_fields import FormFields, SentForm, check_form, local_path
+from app.core.web.page_paths import alert_page_path, rule_page_path
+from app.core.web.pages import build_url, list_in_api, path_of, render_page
+from app.core.web.routes import Router
+from app.notifications.delivery_rows import delivery_rows
+from app.notifications.inbox import announce_inbox, mark_all_read, set_read_at
+from app.notifications.queries import endpoints_of
+from app.notifications.types import MessageSeverity
+
+router = Router()
+
+SEE_OTHER = 303
+INBOX = "/inbox"
+PAGE_SIZE = 25
+SILENCE_HOURS = ((1, "1 h"), (8, "8 h"), (24, "1 day"), (168, "7 days"))
+
+Tab = Literal["open", "acknowledged", "silenced", "all"]
+Filter = Annotated[str, Query(max_length=200)]
+NotificationId = Annotated[str, Path(alias="notificationId")]
+
+
+@router.get("/inbox", dependencies=READ)
+def show_inbox(
+    request: Request,
+    res: Res,
+    tab: Tab = "open",
+    agent: Filter = "",
+    benchmark: Filter = "",
+    severity: Filter = "",
+    cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "",
+) -> Response:
+    """The open, acknowledged or all messages, or the silences that are active now."""
+    inbox_filter = inbox_view.InboxFilter(
+        unread=True if tab == "open" else None,
+        severity=severity,
+        agent_id=agent,
+        benchmark_id=benchmark,
+        is_acknowledged=tab == "acknowledged",
+    )
+    with res.db.read() as session:
+        page = inbox_view.list_entries(session, PageQuery(PAGE_SIZE, cursor or None), inbox_filter)
+        entries = [_entry(session, entry) for entry in page.rows]
+        active = [
+            silence_row(session, silence)
+            for silence in inbox_view.list_current_silences(session, res.clock())
+        ]
+        agents = list(list_agent_names(session).items())
+        benchmarks = list(list_benchmark_names(session).items())
+    return render_page(
+        request,
+        "inbox.html",
+        title="Inbox",
+        nav="/inbox",
+        api=build_url("/silences", active="true", limit=MAX_LIMIT)
+        if tab == "silenced"
+        else _api_path(request, inbox_filter),
+        tab=tab,
+        entries=entries,
+        silences=active,
+        hours=SILENCE_HOURS,
+        params={
+            "tab": tab, "agent": agent, "benchmark": benchmark, "severity": severity, "cursor": cursor,
+        },
+        filters=(
+            ("agent", "Agent", agents, agent),
+            ("benchmark", "Benchmark", benchmarks, benchmark),
+            ("severity", "Severity", [(name, name.lower()) for name in MessageSeverity], severity),
+        ),
+        is_filtered=bool(agent or benchmark or severity),
+        next_cursor=page.next_cursor,
+    )  # fmt: skip
+
+
+@router.post("/inbox/ack", dependencies=RUN)
+def acknowledge_alerts(request: Request, form: SentForm, res: Res) -> Response:
+    """Judge the alerts of the selected messages as true or noise, with a note."""
+    _acknowledge(request, form, res, form.texts("message"))
+    return _back(form)
+
+
+@router.post("/inbox/{notificationId}/ack", dependencies=RUN)
+def acknowledge_alert(
+    notification_id: NotificationId, request: Request, form: SentForm, res: Res
+) -> Response:
+    """Judge the alerts of a message as true or noise."""
+    _acknowledge(request, form, res, [notification_id])
+    return _back(form)
+
+
+@router.post("/inbox/{notificationId}/read", dependencies=RUN)
+def read_notification(notification_id: NotificationId, form: SentForm, res: Res) -> Response:
+    """Mark a message as read."""
+    with res.db.begin() as session:
+        set_read_at(session, notification_id, res.clock())
+    return _back(form)
+
+
+@router.post("/inbox/{notificationId}/silence", dependencies=RUN)
+def create_silence(notification_id: NotificationId, form: SentForm, res: Res) -> Response:
+    """Silence what a message tells of."""
+    hours = silence_hours(form)
+    with res.db.begin() as session:
+        inbox_view.silence_message(session, notification_id, hours, res.clock())
+    return RedirectResponse("/inbox?tab=silenced", SEE_OTHER)
+
+
+@router.post("/inbox/{notificationId}/unread", dependencies=RUN)
+def unread_notification(notification_id: NotificationId, form: SentForm, res: Res) -> Response:
+    """Mark a message as unread."""
+    with res.db.begin() as session:
+        set_read_at(session, notification_id, None)
+    return _back(form)
+
+
+@router.post("/inbox/read-all", dependencies=RUN)
+def read_all_notifications(request: Request, res: Res) -> Response:
+    """Mark all messages as read."""
+    # Without the audit of this request: the batches are one action, which the last transaction records.
+    mark_all_read(request.app.state.resources.db, res.clock())
+    with res.db.begin() as session:
+        announce_inbox(session)
+    return RedirectResponse(INBOX, SEE_OTHER)
+
+
+def silence_hours(form: FormFields) -> int:
+    """The sent duration of a silence. Raises: `Invalid`."""
+    hours = form.text("hours", "1")
+    if not hours.isdecimal():
+        raise Invalid("the duration of a silence is a number of hours")
+    return int(hours[:6])
+
+
+def _acknowledge(
+    request: Request, form: FormFields, res: Resources, notification_ids: Sequence[str]
+) -> None:
+    """Judge the alerts of messages as the form says. Raises: `Invalid`."""
+    verdict, by = form.text("verdict", "true"), get_caller(request).key_id
+    checked = check_form(Acknowledgement, {"verdict": verdict, "note": form.text("note") or None})
+    if checked.body is None:
+        raise Invalid("an alert is acknowledged as `true` or as `noise`, with a note of one line")
+    if not notification_ids:
+        raise Invalid("no message is selected; select those to acknowledge")
+    with res.db.begin() as session:
+        # In one order, so that two readers who acknowledge the same messages wait and do not block.
+        for notification_id in sorted(set(notification_ids)):
+            inbox_view.acknowledge_message(
+                session, notification_id, verdict, by, res.clock(), checked.body.note
+            )
+
+
+def _back(form: FormFields) -> Response:
+    """The page that sent the form, with its filters."""
+    return RedirectResponse(local_path(form.text("next", INBOX)), SEE_OTHER)
+
+
+def _api_path(request: Request, inbox_filter: inbox_view.InboxFilter) -> str:
+    """The same messages in the API; with a filter on alerts, the alerts that the messages tell of."""
+    if inbox_filter.conditions():
+        names = {"agent": "agentId", "benchmark": "benchmarkId", "severity": "severity"}
+        acknowledged = "true" if inbox_filter.is_acknowledged else None
+        # A cursor of messages is none of alerts.
+        return build_url(
+            "/alerts",
+            {api: request.query_params.get(page) for page, api in names.items()},
+            acknowledged=acknowledged,
+            limit=PAGE_SIZE,
+        )
+    unread = "true" if inbox_filter.unread else None
+    return list_in_api(
+        request, "/notifications", PAGE_SIZE, {"severity": "severity"}, unread=unread
+    )
+
+
+def _entry(session: Session, entry: inbox_view.InboxEntry) -> dict[str, Any]:
+    message = entry.notification.message
+    endpoints = endpoints_of(session, entry.deliveries)
+    runs = list(dict.fromkeys(event.run_id for event in entry.events if event.run_id))
+    return {
+        "id": entry.notification.id,
+        "title": entry.notification.title,
+        "severity": entry.notification.severity,
+        "created_at": entry.notification.created_at,
+        "read_at": entry.notification.read_at,
+        "is_firing": entry.is_firing,
+        "has_alerts": bool(entry.events),
+        "verdicts": sorted({event.verdict for event in entry.events if event.verdict}),
+        "notes": list(dict.fromkeys(event.note for event in entry.events if event.note)),
+        "sentences": [*message.sentences, *(s for item in message.items for s in item.sentences)],
+        "run_url": path_of("runs", runs[0]) if runs else None,
+        "alerts": [(event.name, alert_page_path(event.id)) for event in entry.events][:3],
+        "deliveries": delivery_rows(entry.deliveries, endpoints),
+    }
+
+
+def silence_row(session: Session, silence: AlertSilence) -> dict[str, Any]:
+    """A silence with the names of what it holds back."""
+    matchers = {**silence.matchers}
+    rule_id = matchers.pop("alertConfigId", None)
+    rule = session.get(AlertRule, rule_id) if rule_id else None
+    benchmark_id, agent_id = matchers.get("benchmarkId"), matchers.get("agentId")
+    names = DisplayNameReader(session).names(benchmark_id or "", agent_id or "")
+    parts = [
+        f"rule {rule.name if rule else rule_id}" if rule_id else "",
+        f"agent {names.agent}" if agent_id else "",
+        f"benchmark {names.benchmark}" if benchmark_id else "",
+        f"severity {matchers['severity'].lower()}" if matchers.get("severity") else "",
+        f"rules named {matchers['name']}" if matchers.get("name") else "",
+    ]
+    return {
+        "id": silence.id,
+        "matchers": ", ".join(filter(None, parts)),
+        "rule_url": rule_page_path(rule_id) if rule else None,
+        "comment": silence.comment,
+        "ends_at": silence.ends_at,
+    }

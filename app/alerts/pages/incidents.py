@@ -1,0 +1,144 @@
+"""Pages of incidents: the list, one incident with its chart, and what people say about it."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Path, Query, Request, Response
+from fastapi.responses import RedirectResponse
+from sqlalchemy.orm import Session
+
+from app.access.deps import ADMIN, READ, RUN, get_caller
+from app.alerts import incident_queries, incidents, queries
+from app.alerts.incident_queries import IncidentFilter
+from app.alerts.models import AlertEvent, Incident
+from app.alerts.pages.value_chart import draw_incident
+from app.alerts.publishing import DisplayNameReader
+from app.alerts.queries import AlertFilter
+from app.alerts.rules import Condition, IncidentState
+from app.alerts.schemas import IncidentAcceptance
+from app.core.errors import Invalid
+from app.core.keyset import MAX_CURSOR, PageQuery
+from app.core.web.deps import Res
+from app.core.web.forms.sent_fields import SentForm, check_form
+from app.core.web.page_paths import alert_page_path, incident_page_path, rule_page_path
+from app.core.web.pages import Crumb, list_in_api, path_of, reader_zone, render_page
+from app.core.web.routes import Router
+from app.kpis.number_text import format_value
+
+router = Router()
+
+SEE_OTHER = 303
+PAGE_SIZE = 50
+TABS = (("", "All"), (IncidentState.OPEN, "Open"), (IncidentState.RESOLVED, "Ended"))
+
+IncidentId = Annotated[str, Path(alias="incidentId")]
+
+
+@router.get("/incidents", dependencies=READ)
+def show_incidents(
+    request: Request,
+    res: Res,
+    state: Literal["", "OPEN", "RESOLVED"] = "",
+    rule: Annotated[str, Query(max_length=200)] = "",
+    cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "",
+) -> Response:
+    """Incidents, newest first."""
+    selected = IncidentFilter(rule_ids=[rule] if rule else (), states=[state] if state else ())
+    with res.db.read() as session:
+        page = incident_queries.list_incidents(
+            session, PageQuery(PAGE_SIZE, cursor or None), selected
+        )
+        rows = [incident_row(session, incident) for incident in page.rows]
+    return render_page(
+        request,
+        "incidents.html",
+        title="Incidents",
+        nav="/alerts",
+        api=list_in_api(
+            request, "/incidents", PAGE_SIZE, {"state": "state", "rule": "alertConfigId"}
+        ),
+        rows=rows,
+        tabs=TABS,
+        params={"state": state, "rule": rule, "cursor": cursor},
+        next_cursor=page.next_cursor,
+    )
+
+
+@router.get("/incidents/{incidentId}", dependencies=READ)
+def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Response:
+    """One incident: its level before and now, its runs, its alerts, and how it ended."""
+    with res.db.read() as session:
+        incident = incident_queries.get_incident(session, incident_id)
+        row = incident_row(session, incident)
+        events = queries.list_events(
+            session, PageQuery(PAGE_SIZE), AlertFilter(incident_id=incident_id)
+        ).rows
+        chart = draw_incident(session, incident, reader_zone(request))
+    return render_page(
+        request,
+        "incident.html",
+        title=row["title"],
+        nav="/alerts",
+        api=f"/incidents{path_of(incident_id)}",
+        steps=[Crumb("Alert rules", "/alerts"), Crumb("Incidents", "/incidents")],
+        incident=incident,
+        row=row,
+        chart=chart,
+        alerts=[_alert_row(event) for event in events],
+        has_level=Condition(incident.condition).excludes_incidents,
+    )
+
+
+@router.post("/incidents/{incidentId}/acknowledge", dependencies=RUN)
+def acknowledge_incident(
+    incident_id: IncidentId, request: Request, form: SentForm, res: Res
+) -> Response:
+    """Say whether an incident was true or noise."""
+    verdict, by = form.text("verdict"), get_caller(request).key_id
+    if verdict not in {"true", "noise"}:
+        raise Invalid("an incident is acknowledged as `true` or as `noise`")
+    with res.db.begin() as session:
+        incidents.acknowledge(session, incident_id, verdict, by, res.clock())
+    return _to_incident(incident_id)
+
+
+@router.post("/incidents/{incidentId}/accept", dependencies=ADMIN)
+def accept_incident(
+    incident_id: IncidentId, request: Request, form: SentForm, res: Res
+) -> Response:
+    """Accept the level of an incident."""
+    checked = check_form(IncidentAcceptance, {"note": form.text("note") or None})
+    if checked.body is None:
+        raise Invalid(f"the note {checked.errors['note']}")
+    by = get_caller(request).key_id
+    with res.db.begin() as session:
+        incidents.accept(session, incident_id, by, checked.body.note, res.clock())
+    return _to_incident(incident_id)
+
+
+def incident_row(session: Session, incident: Incident) -> dict[str, Any]:
+    """An incident with the names that people know, as lists and its page show it."""
+    names = DisplayNameReader(session).names(incident.benchmark_id, incident.agent_id)
+    before = None if incident.baseline is None else format_value(incident.baseline)
+    now = None if incident.value is None else format_value(incident.value, incident.unit)
+    change = f" {before} → {now}" if before and now else ""
+    return {
+        "id": incident.id,
+        "url": incident_page_path(incident.id),
+        "rule_url": rule_page_path(incident.rule_id) if incident.rule_id else None,
+        "run_url": path_of("runs", incident.opened_run_id),
+        "title": f"{names.agent}: {incident.value_name}{change}",
+        "agent": names.agent,
+        "benchmark": names.benchmark,
+        "incident": incident,
+        "is_open": incident.state == IncidentState.OPEN,
+        "before": before,
+        "now": now,
+    }
+
+
+def _alert_row(event: AlertEvent) -> dict[str, Any]:
+    return {"event": event, "url": alert_page_path(event.id)}
+
+
+def _to_incident(incident_id: str) -> Response:
+    return RedirectResponse(incident_page_path(incident_id), SEE_OTHER)

@@ -1,0 +1,168 @@
+"""Forms of alert rules: create and edit one, with a backtest of what is typed."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import Query, Request, Response
+from sqlalchemy.orm import Session
+
+from app.access.deps import ADMIN
+from app.agents.queries import list_agent_names
+from app.alerts import queries
+from app.alerts.backtest_schemas import BacktestRequest
+from app.alerts.pages.rules import BACKTEST_DAYS, BacktestOutcome, RuleId, try_backtest
+from app.alerts.pages.value_chart import draw_backtest
+from app.alerts.rule_service import create_rule, update_rule
+from app.alerts.schemas import AlertConfigBody, AlertConfigCreate, AlertConfigPatch
+from app.alerts.views import rule_views
+from app.benchmarks.queries import get_kpis_by_benchmark, list_benchmark_names
+from app.core.resources import Resources
+from app.core.schemas import changed_fields
+from app.core.web.deps import Res
+from app.core.web.forms.fields import Choices
+from app.core.web.forms.form_page import FormPage, require_revision, show_form, submit_form
+from app.core.web.forms.rendering import FieldInput, SchemaForm
+from app.core.web.forms.sent_fields import SentForm, check_form
+from app.core.web.page_paths import rule_page_path
+from app.core.web.pages import Crumb, reader_zone
+from app.core.web.routes import Router
+from app.notifications.registry import CHANNELS, IN_APP
+from app.results.run_history import list_agents_with_runs
+
+router = Router()
+
+NAV = "/alerts"
+STEPS = (Crumb("Alert rules", NAV),)
+
+FORM = SchemaForm(
+    create=AlertConfigCreate,
+    patch=AlertConfigPatch,
+    main=("name", "benchmarkId", "agentId", "kpi", "metric", "condition", "threshold", "severity",
+          "channels", "recipients"),
+    inputs={
+        "name": FieldInput(help="As it is shown in messages."),
+        "benchmarkId": FieldInput("Benchmark"),
+        "agentId": FieldInput("Agent", "None: every agent, each with its own state."),
+        "kpi": FieldInput("KPI", "What the rule watches; or name a metric instead."),
+        "metric": FieldInput(help="Instead of a KPI: a metric, or a statistic of one such as ROUGE.p95."),
+        "forRuns": FieldInput("Runs until it fires"),
+        "keepFiringForRuns": FieldInput("Healthy runs before it resolves"),
+        "cooldownMinutes": FieldInput("Cooldown, minutes"),
+        "noData": FieldInput("A run without a value"),
+        "baselineRuns": FieldInput("Runs to compare with"),
+        "minimumEffect": FieldInput("Smallest change that fires"),
+        "falsePagesPerMonth": FieldInput("Promised false pages a month"),
+        "confirmRuns": FieldInput("Repeat a suspicious run first"),
+        "maxHoursWithoutRun": FieldInput("Hours without a run"),
+        "enabled": FieldInput(help="A disabled rule judges no runs."),
+        "recipients": FieldInput(help="One address per line, for each channel that accepts it."),
+        "id": FieldInput(help="Letters, digits and hyphens; generated when it is empty."),
+    },
+)  # fmt: skip
+
+
+@router.get("/new/alert-rule", dependencies=ADMIN)
+def show_new_rule(
+    request: Request, res: Res, benchmark: Annotated[str, Query(max_length=200)] = ""
+) -> Response:
+    """The form of a new rule."""
+    return show_form(request, _form_page(request, None, res, benchmark))
+
+
+@router.post("/alerts", dependencies=ADMIN)
+def create_alert_config(request: Request, form: SentForm, res: Res) -> Response:
+    """Create a rule and show it."""
+
+    def save(body: AlertConfigCreate) -> str:
+        with res.db.begin() as session:
+            rule = create_rule(session, body, res.secrets)
+            request.state.created = f"/api/v1/alert-configs/{rule.id}"
+            return rule_page_path(rule.id)
+
+    def load() -> FormPage:
+        return _form_page(request, None, res, form.text("benchmarkId"))
+
+    return submit_form(request, form, load, save)
+
+
+@router.get("/alerts/{ruleId}/edit", dependencies=ADMIN)
+def show_rule_form(request: Request, rule_id: RuleId, res: Res) -> Response:
+    """The form of a rule."""
+    return show_form(request, _form_page(request, rule_id, res))
+
+
+@router.post("/alerts/{ruleId}", dependencies=ADMIN)
+def change_alert_config(request: Request, rule_id: RuleId, form: SentForm, res: Res) -> Response:
+    """Save a new revision of a rule and show it."""
+
+    def save(body: AlertConfigPatch) -> str:
+        with res.db.begin() as session:
+            require_revision(form, queries.get_rule(session, rule_id, for_update=True).revision)
+            update_rule(session, rule_id, changed_fields(body), res.secrets, res.clock())
+        return rule_page_path(rule_id)
+
+    return submit_form(request, form, lambda: _form_page(request, rule_id, res), save)
+
+
+def _form_page(
+    request: Request, rule_id: str | None, res: Resources, benchmark_id: str = ""
+) -> FormPage:
+    """The form of a rule, or of a new one about a benchmark."""
+    with res.db.read() as session:
+        view = None
+        if rule_id is not None:
+            [view] = rule_views(session, [queries.get_rule(session, rule_id)])
+        choices = _choices(session, view.benchmark_id if view else benchmark_id)
+    address = rule_page_path(view.id) if view else NAV
+    values = (
+        view.model_dump(mode="json")
+        if view
+        else {"benchmarkId": benchmark_id, "condition": "REGRESSED"}
+    )
+    return FormPage(
+        form=FORM,
+        title=f"Edit {view.name}" if view else "Make an alert rule",
+        nav=NAV,
+        steps=(*STEPS, Crumb(view.name, address)) if view else STEPS,
+        action=address,
+        back=address,
+        submit=f"Save as revision {view.revision + 1}" if view else "Make the rule",
+        values=values,
+        choices=choices,
+        revision=view.revision if view else None,
+        template="rule_form.html",
+        preview=lambda typed: _preview(request, res, typed),
+        preview_at="threshold",
+    )
+
+
+def _choices(session: Session, benchmark_id: str) -> dict[str, Choices]:
+    kpis = get_kpis_by_benchmark(session, [benchmark_id]).get(benchmark_id, [])
+    return {
+        "benchmarkId": list(list_benchmark_names(session).items()),
+        "agentId": [("", "every agent"), *list_agent_names(session).items()],
+        "kpi": [("", "none"), *((kpi.id, kpi.name) for kpi in kpis)],
+        "channels": [
+            (IN_APP, "inbox"),
+            *((name, name.lower()) for name in sorted(CHANNELS.names())),
+        ],
+    }
+
+
+def _preview(request: Request, res: Resources, typed: Mapping[str, Any]) -> dict[str, Any]:
+    """The backtest of the typed rule for its agent; of a rule for every agent, for the first one."""
+    names = {field.alias or name for name, field in AlertConfigBody.model_fields.items()}
+    # Addresses are shown redacted, and a backtest notifies nobody.
+    document = {name: value for name, value in typed.items() if name in names} | {
+        "recipients": [], "channels": ["IN_APP"], "name": typed.get("name") or "rule"
+    }  # fmt: skip
+    rule = check_form(AlertConfigBody, document).body
+    if rule is None:
+        return {"outcome": BacktestOutcome(), "backtest_chart": None, "days": BACKTEST_DAYS}
+    with res.db.read() as session:
+        agent_ids = [rule.agent_id or "", *list_agents_with_runs(session, rule.benchmark_id)]
+    agent_id = next(filter(None, agent_ids), None)
+    body = BacktestRequest(rule=rule, agent_id=agent_id, days=BACKTEST_DAYS)
+    outcome = try_backtest(res, body)
+    chart = outcome.backtest and draw_backtest(rule, outcome.backtest, reader_zone(request))
+    return {"outcome": outcome, "backtest_chart": chart, "days": BACKTEST_DAYS}

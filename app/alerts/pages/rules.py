@@ -1,0 +1,197 @@
+"""Pages of alert rules: the list, and one rule with its states, its incidents and a backtest."""
+
+from collections import Counter
+from typing import Annotated, Any, NamedTuple
+
+from fastapi import Path, Query, Request, Response
+from fastapi.responses import RedirectResponse
+from sqlalchemy.orm import Session
+
+from app.access.deps import ADMIN, READ, RUN
+from app.agents.queries import list_agent_names
+from app.alerts import incident_queries, queries, rule_tests
+from app.alerts.backtest_schemas import BacktestRequest, BacktestView
+from app.alerts.evaluation.run_evaluation import read_budget
+from app.alerts.incident_queries import IncidentFilter
+from app.alerts.pages import inbox_view
+from app.alerts.pages.inbox import SILENCE_HOURS, silence_hours, silence_row
+from app.alerts.pages.incidents import incident_row
+from app.alerts.pages.rule_text import describe_condition, watched_name
+from app.alerts.pages.value_chart import draw_backtest
+from app.alerts.publishing import benchmark_name
+from app.alerts.queries import AlertFilter
+from app.alerts.rule_service import delete_rule, update_rule
+from app.alerts.schemas import AlertConfigView, SilenceMatchers
+from app.alerts.silences import start_silence
+from app.alerts.views import rule_views
+from app.benchmarks.queries import list_benchmark_names
+from app.core.errors import AppError
+from app.core.keyset import MAX_CURSOR, PageQuery
+from app.core.resources import Resources
+from app.core.web.deps import Res
+from app.core.web.forms.sent_fields import SentForm
+from app.core.web.page_paths import alert_page_path, rule_page_path
+from app.core.web.pages import Crumb, list_in_api, path_of, reader_zone, render_page
+from app.core.web.routes import Router
+
+router = Router()
+
+SEE_OTHER = 303
+PAGE_SIZE = 50
+SHOWN_EVENTS = 10
+BACKTEST_DAYS = 90
+
+RuleId = Annotated[str, Path(alias="ruleId")]
+
+
+@router.get("/alerts", dependencies=READ)
+def show_rules(
+    request: Request,
+    res: Res,
+    benchmark: Annotated[str, Query(max_length=200)] = "",
+    cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "",
+) -> Response:
+    """Alert rules with their states, newest first."""
+    with res.db.read() as session:
+        page = queries.list_rules(
+            session,
+            PageQuery(PAGE_SIZE, cursor or None),
+            benchmark_ids=[benchmark] if benchmark else [],
+        )
+        rows = [_row(session, view) for view in rule_views(session, page.rows)]
+        benchmarks = list(list_benchmark_names(session).items())
+    return render_page(
+        request,
+        "rules.html",
+        title="Alert rules",
+        nav="/alerts",
+        api=list_in_api(request, "/alert-configs", PAGE_SIZE, {"benchmark": "benchmarkId"}),
+        rows=rows,
+        benchmarks=benchmarks,
+        params={"benchmark": benchmark, "cursor": cursor},
+        next_cursor=page.next_cursor,
+    )
+
+
+@router.get("/alerts/{ruleId}", dependencies=READ)
+def show_rule(
+    request: Request,
+    rule_id: RuleId,
+    res: Res,
+    agent: Annotated[str, Query(max_length=200)] = "",
+    days: Annotated[int, Query(ge=0, le=3660)] = 0,
+) -> Response:
+    """One alert rule; with `days`, what it would have sent in that time."""
+    now = res.clock()
+    with res.db.read() as session:
+        [view] = rule_views(session, [queries.get_rule(session, rule_id)])
+        row = _row(session, view)
+        agents = list_agent_names(session)
+        incidents = incident_queries.list_incidents(
+            session, PageQuery(SHOWN_EVENTS), IncidentFilter(rule_ids=[rule_id])
+        ).rows
+        incident_rows = [incident_row(session, incident) for incident in incidents]
+        alerts = queries.list_events(
+            session, PageQuery(SHOWN_EVENTS), AlertFilter(rule_ids=[rule_id])
+        ).rows
+        silences = [
+            silence_row(session, silence)
+            for silence in inbox_view.list_silences_of_rule(
+                session, rule_id, view.benchmark_id, now
+            )
+        ]
+    outcome = BacktestOutcome()
+    if days:
+        request_body = BacktestRequest(alert_config_id=rule_id, agent_id=agent or None, days=days)
+        outcome = try_backtest(res, request_body)
+    return render_page(
+        request,
+        "rule.html",
+        title=view.name,
+        nav="/alerts",
+        api=f"/alert-configs{path_of(rule_id)}",
+        steps=[Crumb("Alert rules", "/alerts")],
+        rule=view,
+        row=row,
+        agents=agents,
+        incidents=incident_rows,
+        alerts=[{"event": event, "url": alert_page_path(event.id)} for event in alerts],
+        silences=silences,
+        hours=SILENCE_HOURS,
+        days=days or BACKTEST_DAYS,
+        agent=agent,
+        outcome=outcome,
+        backtest_chart=outcome.backtest
+        and draw_backtest(view, outcome.backtest, reader_zone(request)),
+    )
+
+
+@router.post("/alerts/{ruleId}/test", dependencies=RUN)
+def test_rule(rule_id: RuleId, res: Res) -> Response:
+    """Send a test message to the recipients of a rule, and show it in the inbox."""
+    rule_tests.try_rule(res.db, rule_id)
+    return RedirectResponse("/inbox", SEE_OTHER)
+
+
+@router.post("/alerts/{ruleId}/silence", dependencies=RUN)
+def silence_rule(rule_id: RuleId, form: SentForm, res: Res) -> Response:
+    """Silence every alert of a rule for some hours."""
+    hours = silence_hours(form)
+    with res.db.begin() as session:
+        queries.get_rule(session, rule_id)
+        matchers = SilenceMatchers(alert_config_id=rule_id)
+        start_silence(session, matchers, hours, "silenced from the rule", res.clock())
+    return to_rule(rule_id)
+
+
+@router.post("/alerts/{ruleId}/enabled", dependencies=ADMIN)
+def switch_rule(rule_id: RuleId, form: SentForm, res: Res) -> Response:
+    """Enable or disable a rule."""
+    values = {"enabled": form.text("enabled") == "true"}
+    with res.db.begin() as session:
+        update_rule(session, rule_id, values, res.secrets, res.clock())
+    return to_rule(rule_id)
+
+
+@router.post("/alerts/{ruleId}/delete", dependencies=ADMIN)
+def delete_alert_rule(rule_id: RuleId, res: Res) -> Response:
+    """Delete a rule; its alerts stay."""
+    with res.db.begin() as session:
+        delete_rule(session, rule_id, res.clock())
+    return RedirectResponse("/alerts", SEE_OTHER)
+
+
+def to_rule(rule_id: str) -> Response:
+    return RedirectResponse(rule_page_path(rule_id), SEE_OTHER)
+
+
+class BacktestOutcome(NamedTuple):
+    """What the page of a rule shows of a backtest: its result, or why there is none."""
+
+    backtest: BacktestView | None = None
+    problem: str | None = None
+
+
+def try_backtest(res: Resources, body: BacktestRequest) -> BacktestOutcome:
+    """Replay a rule. The replay computes and so runs outside of any transaction."""
+    now = res.clock()
+    try:
+        with res.db.read() as session:
+            budget = read_budget(res.options)
+            history = rule_tests.backtest_history(session, body, now, budget)
+        return BacktestOutcome(history.backtest(rule_tests.backtest_start(body, now), res.db))
+    except AppError as error:
+        return BacktestOutcome(problem=error.detail)
+
+
+def _row(session: Session, rule: AlertConfigView) -> dict[str, Any]:
+    """A rule with what it watches in words, and how many agents are in which state."""
+    name = watched_name(session, rule)
+    return {
+        "rule": rule,
+        "url": rule_page_path(rule.id),
+        "watched": name,
+        "condition": describe_condition(name, rule),
+        "benchmark": benchmark_name(session, rule.benchmark_id),
+        "states": Counter(state.state.value for state in rule.states).most_common(),
+    }

@@ -1,0 +1,130 @@
+"""Forms of silences: start one for alerts that are chosen by rule, benchmark, agent, severity and name."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Final
+
+from fastapi import Path, Request, Response
+from fastapi.responses import RedirectResponse
+from sqlalchemy.orm import Session
+
+from app.access.deps import RUN
+from app.agents.queries import list_agent_names
+from app.alerts import queries, silences
+from app.alerts.schemas import SilenceCreate, SilenceMatchers, SilencePatch, SilenceView
+from app.benchmarks.queries import list_benchmark_names
+from app.core.keyset import MAX_LIMIT, PageQuery
+from app.core.resources import Resources
+from app.core.web.deps import Res
+from app.core.web.forms.fields import Choices
+from app.core.web.forms.form_page import SEE_OTHER, FormPage, show_form, submit_form
+from app.core.web.forms.rendering import FieldInput, SchemaForm
+from app.core.web.forms.sent_fields import SentForm
+from app.core.web.pages import Crumb, path_of
+from app.core.web.routes import Router
+
+router = Router()
+
+NAV: Final = "/inbox"
+SILENCES: Final = "/inbox?tab=silenced"
+STEPS: Final = (Crumb("Inbox", NAV), Crumb("Silences", SILENCES))
+_INPUTS: Final[Mapping[str, FieldInput]] = MappingProxyType(
+    {
+        "matchers": FieldInput("Alerts", "Those that match all that is chosen here."),
+        "matchers.alertConfigId": FieldInput("Rule"),
+        "matchers.benchmarkId": FieldInput("Benchmark"),
+        "matchers.agentId": FieldInput("Agent"),
+        "matchers.name": FieldInput("Name of the rule", "A pattern: nightly-* is every name that begins so."),
+        "endsAt": FieldInput("Ends at, UTC", "At most as long as needed: a silence hides a real drop, too."),
+        "startsAt": FieldInput("Starts at, UTC", "Empty: now."),
+        "comment": FieldInput(help="Why, for others."),
+    }
+)  # fmt: skip
+FORM: Final = SchemaForm(
+    create=SilenceCreate, main=("matchers", "endsAt", "comment"), inputs=_INPUTS
+)
+EDIT_FORM: Final = SchemaForm(
+    create=SilencePatch, patch=SilencePatch, main=FORM.main, inputs=_INPUTS
+)
+
+SilenceId = Annotated[str, Path(alias="silenceId")]
+
+
+@router.get("/new/silence", dependencies=RUN)
+def show_new_silence(request: Request, res: Res) -> Response:
+    """The form of a new silence."""
+    return show_form(request, _new_page(res))
+
+
+@router.post("/silences", dependencies=RUN)
+def create_silence(request: Request, form: SentForm, res: Res) -> Response:
+    """Create a silence and show the active ones."""
+
+    def save(body: SilenceCreate) -> str:
+        with res.db.begin() as session:
+            silence = silences.create_silence(session, body, res.clock())
+            request.state.created = f"/api/v1/silences{path_of(silence.id)}"
+        return SILENCES
+
+    return submit_form(request, form, lambda: _new_page(res), save)
+
+
+@router.get("/silences/{silenceId}/edit", dependencies=RUN)
+def show_silence_form(request: Request, silence_id: SilenceId, res: Res) -> Response:
+    """The form of a silence."""
+    return show_form(request, _edit_page(silence_id, res))
+
+
+@router.post("/silences/{silenceId}", dependencies=RUN)
+def change_silence(request: Request, silence_id: SilenceId, form: SentForm, res: Res) -> Response:
+    """Change a silence and show the active ones."""
+
+    def save(body: SilencePatch) -> str:
+        # The form shows every matcher: an empty one is cleared.
+        matchers = SilenceMatchers.model_validate(body.matchers.model_dump())
+        with res.db.begin() as session:
+            changed = body.model_copy(update={"matchers": matchers})
+            silences.update_silence(session, silence_id, changed, res.clock())
+        return SILENCES
+
+    return submit_form(request, form, lambda: _edit_page(silence_id, res), save)
+
+
+@router.post("/silences/{silenceId}/end", dependencies=RUN)
+def delete_silence(silence_id: SilenceId, res: Res) -> Response:
+    """End a silence now."""
+    with res.db.begin() as session:
+        silences.delete_silence(session, silence_id)
+    return RedirectResponse(SILENCES, SEE_OTHER)
+
+
+def _new_page(res: Resources) -> FormPage:
+    with res.db.read() as session:
+        choices = _choices(session)
+    return FormPage(
+        form=FORM, title="New silence", nav=NAV, steps=STEPS, action="/silences", back=SILENCES,
+        submit="Silence", choices=choices,
+    )  # fmt: skip
+
+
+def _edit_page(silence_id: str, res: Resources) -> FormPage:
+    with res.db.read() as session:
+        silence = queries.get_silence(session, silence_id)
+        values: dict[str, Any] = SilenceView.model_validate(silence).model_dump(mode="json")
+        choices = _choices(session)
+    return FormPage(
+        form=EDIT_FORM, title="Edit a silence", nav=NAV, steps=STEPS,
+        action=path_of("silences", silence_id), back=SILENCES, values=values, choices=choices,
+        revision=0,
+    )  # fmt: skip
+
+
+def _choices(session: Session) -> dict[str, Choices]:
+    rules = [(row.id, row.name) for row in queries.list_rules(session, PageQuery(MAX_LIMIT)).rows]
+    anything = ("", "any")
+    return {
+        "matchers.alertConfigId": [anything, *rules],
+        "matchers.benchmarkId": [anything, *list_benchmark_names(session).items()],
+        "matchers.agentId": [anything, *list_agent_names(session).items()],
+        "matchers.severity": [anything, *((name, name.lower()) for name in ("INFO", "WARNING", "CRITICAL"))],
+    }  # fmt: skip

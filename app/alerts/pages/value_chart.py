@@ -1,0 +1,126 @@
+"""Charts of a value that an alert rule watches: around an incident, and in a backtest."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from markupsafe import Markup
+from sqlalchemy.orm import Session
+
+from app.alerts.backtest_schemas import BacktestView, ReplayedRunView
+from app.alerts.evaluation.value_history import MeasurementHistory
+from app.alerts.evaluation.watched_values import Measurement, RuleTarget
+from app.alerts.models import Incident
+from app.alerts.rules import AlertEventState, Condition
+from app.alerts.schemas import AlertConfigBody, AlertConfigView
+from app.core.web.charts import TrendEvent, TrendLimit, TrendPoint, trend_chart
+from app.core.web.pages import path_of
+from app.kpis.number_text import format_number
+from app.results.run_history import PastRun, list_ended_runs
+from app.statistics.verdict_rules import Verdict
+
+# Before an incident, so that its level can be compared with the one it left.
+LEAD = timedelta(days=30)
+MAX_POINTS = 180
+_FIXED = {Condition.LESS_THAN, Condition.GREATER_THAN, Condition.EQUALS, Condition.NOT_EQUALS}
+_MARKS = {
+    AlertEventState.FIRING: ("fires", Verdict.REGRESSED),
+    AlertEventState.WORSE: ("worse", Verdict.REGRESSED),
+    AlertEventState.RESOLVED: ("resolves", Verdict.IMPROVED),
+}
+
+
+def draw_incident(session: Session, incident: Incident, zone: ZoneInfo) -> Markup | None:
+    """The value before and in an incident, with its beginning and end; None without any run."""
+    runs = list_ended_runs(
+        session, incident.benchmark_id, incident.agent_id,
+        since=incident.started_at - LEAD, limit=MAX_POINTS,
+    )  # fmt: skip
+    if not runs:
+        return None
+    target = RuleTarget.of(incident.kpi, incident.metric)
+    measurements = MeasurementHistory(session, runs).measurements(target)
+    points = [_past_point(run, measurements.get(run.seq), incident, zone) for run in runs]
+    positions = {run.seq: position for position, run in enumerate(runs)}
+    marks = (
+        (incident.started_seq, "incident began", Verdict.REGRESSED),
+        (incident.end_seq, (incident.resolution or "").replace("_", " ").lower(), Verdict.IMPROVED),
+    )
+    events = [
+        TrendEvent(positions[seq], text, verdict)
+        for seq, text, verdict in marks
+        if seq in positions
+    ]
+    return _draw(incident.value_name, points, incident.unit, events=events)
+
+
+def draw_backtest(
+    rule: AlertConfigBody | AlertConfigView, backtest: BacktestView, zone: ZoneInfo
+) -> Markup | None:
+    """The replayed values with what the rule would have sent; None without any run."""
+    runs = backtest.runs[-MAX_POINTS:]
+    if not runs:
+        return None
+    events = [
+        TrendEvent(position, *_MARKS[run.notified])
+        for position, run in enumerate(runs)
+        if run.notified in _MARKS
+    ]
+    limits = []
+    if rule.condition in _FIXED and rule.threshold is not None:
+        limits.append(TrendLimit(f"limit {format_number(rule.threshold)}", rule.threshold))
+    points = [_replayed_point(run, zone) for run in runs]
+    return _draw(rule.name, points, None, limits=limits, events=events)
+
+
+def _draw(
+    name: str,
+    points: Sequence[TrendPoint],
+    unit: str | None,
+    *,
+    limits: Sequence[TrendLimit] = (),
+    events: Sequence[TrendEvent],
+) -> Markup:
+    chart = trend_chart(name, points, unit, limits=limits, events=events, is_page=True)
+    return Markup(chart)  # noqa: S704 - our own SVG, which escapes its texts
+
+
+def _past_point(
+    run: PastRun, measurement: Measurement | None, incident: Incident, zone: ZoneInfo
+) -> TrendPoint:
+    value = measurement.point.value if measurement and measurement.point else None
+    is_inside = incident.started_seq <= run.seq and (
+        incident.end_seq is None or run.seq < incident.end_seq
+    )
+    verdict = Verdict.REGRESSED if run.seq == incident.opened_seq else None
+    label = _label(run.completed_at, zone)
+    position = "in the incident" if is_inside else "outside of the incident"
+    return TrendPoint(
+        label=label,
+        value=value,
+        low=None,
+        high=None,
+        verdict=verdict if run.is_valid else Verdict.INVALID,
+        fingerprint=run.fingerprint,
+        text=f"{label}: {'no value' if value is None else format_number(value)}, {position}",
+        url=path_of("runs", run.id),
+    )
+
+
+def _replayed_point(run: ReplayedRunView, zone: ZoneInfo) -> TrendPoint:
+    label = _label(run.completed_at, zone)
+    verdict = _MARKS[run.notified][1] if run.notified in _MARKS else None
+    return TrendPoint(
+        label=label,
+        value=run.value,
+        low=run.expected_low,
+        high=run.expected_high,
+        verdict=verdict if run.outcome else Verdict.INVALID,
+        text=f"{label}: {run.explanation}",
+        url=path_of("runs", run.run_id),
+    )
+
+
+def _label(at: datetime, zone: ZoneInfo) -> str:
+    local = at.astimezone(zone)
+    return f"{local.day} {local:%b}"

@@ -1,0 +1,1 @@
+"""The value of a formula in one run or two, as a sum over items."""

@@ -1,0 +1,223 @@
+"""Metric values of runs by item, and the items that two runs share; pure."""
+
+import hashlib
+import math
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+# Runs that share fewer items are compared as two samples of all their items.
+MIN_SHARED_ITEMS = 5
+
+
+class ItemRow(NamedTuple):
+    """The metric values of one trace of a run."""
+
+    run_seq: int
+    item_id: str
+    revision: str
+    tags: list[str]
+    values: list[float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelCounts:
+    """Sparse item × label count matrix in COO form.
+
+    Entry i is in row `item_index[i]` and column `label_index[i]`; `columns` hold its numbers.
+    """
+
+    labels: list[str] = field(default_factory=list)
+    item_index: "array[int]" = field(default_factory=lambda: array("l"))
+    label_index: "array[int]" = field(default_factory=lambda: array("l"))
+    columns: "list[array[float]]" = field(default_factory=list)
+
+    def take(self, new_index: Mapping[int, int]) -> "LabelCounts":
+        """The counts of the items in `new_index`, which maps old to new item indices."""
+        entries = [entry for entry, item in enumerate(self.item_index) if item in new_index]
+        return LabelCounts(
+            labels=self.labels,
+            item_index=array("l", (new_index[self.item_index[entry]] for entry in entries)),
+            label_index=array("l", (self.label_index[entry] for entry in entries)),
+            columns=[array("d", (column[entry] for entry in entries)) for column in self.columns],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemMatrix:
+    """The items of one or several runs in the order of their IDs, and their values by trace.
+
+    Trace i belongs to item `item_index[i]` and was made in run `run_index[i]` of the matrix (0, 1,
+    …); `values` maps each metric to its value per trace, NaN where missing. `revisions` are digests of the items' tasks. `clusters` is the cluster of each
+    item, empty without clusters. `counts` are the label counts of metrics that are no mean over
+    items. `left_out` is the number of items beyond the limit. `is_sample`: the items are a sample of
+    their own, and no item of another matrix is the same one.
+    """
+
+    items: list[str] = field(default_factory=list)
+    revisions: list[str] = field(default_factory=list)
+    clusters: list[str] = field(default_factory=list)
+    item_index: "array[int]" = field(default_factory=lambda: array("l"))
+    run_index: "array[int]" = field(default_factory=lambda: array("l"))
+    values: "dict[str, array[float]]" = field(default_factory=dict)
+    counts: dict[str, LabelCounts] = field(default_factory=dict)
+    left_out: int = 0
+    is_sample: bool = False
+
+    @property
+    def runs(self) -> int:
+        """The number of runs whose traces the matrix holds, at least one."""
+        return max(self.run_index, default=0) + 1
+
+    def of_run(self, run: int) -> "ItemMatrix":
+        """The traces of one run, with all items. Label counts are not known by run."""
+        traces = [trace for trace, index in enumerate(self.run_index) if index == run]
+        return replace(
+            self,
+            item_index=array("l", (self.item_index[trace] for trace in traces)),
+            run_index=array("l", [0] * len(traces)),
+            values={
+                name: array("d", (column[trace] for trace in traces))
+                for name, column in self.values.items()
+            },
+            counts={},
+        )
+
+    def take(self, indices: Sequence[int]) -> "ItemMatrix":
+        """The matrix of the given items, in the given order."""
+        new_index = {old: new for new, old in enumerate(indices)}
+        traces = [trace for trace, item in enumerate(self.item_index) if item in new_index]
+        return ItemMatrix(
+            items=[self.items[index] for index in indices],
+            revisions=[self.revisions[index] for index in indices],
+            clusters=[self.clusters[index] for index in indices] if self.clusters else [],
+            item_index=array("l", (new_index[self.item_index[trace]] for trace in traces)),
+            run_index=array("l", (self.run_index[trace] for trace in traces)),
+            values={
+                name: array("d", (column[trace] for trace in traces))
+                for name, column in self.values.items()
+            },
+            counts={name: counts.take(new_index) for name, counts in self.counts.items()},
+            is_sample=self.is_sample,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemPairing:
+    """The items of two runs to compare, and how many items only one of them has.
+
+    With `is_paired` both matrices hold the shared items in the same order; runs that share fewer
+    than five items hold all their items and are compared as two samples. `revised` items have
+    another task in the candidate, so that their values are not comparable. `left_out` is the number
+    of the candidate's items beyond the limit. `are_samples`: see `ItemMatrix.is_sample`.
+    """
+
+    baseline: ItemMatrix
+    candidate: ItemMatrix
+    is_paired: bool
+    only_baseline: int
+    only_candidate: int
+    revised: int
+    left_out: int = 0
+    are_samples: bool = False
+
+
+def pair_items(baseline: ItemMatrix, candidate: ItemMatrix) -> ItemPairing:
+    """The items that two runs share.
+
+    When one of the runs exceeds the item limit, the other run is cut at the same MD5: otherwise
+    items beyond the cut would look as if only one run had them.
+    """
+    item_count = len(candidate.items) + candidate.left_out
+    if baseline.is_sample or candidate.is_sample:
+        # Windows of production traces may overlap: the traces of both say nothing about a change.
+        return ItemPairing(
+            baseline=baseline,
+            candidate=candidate,
+            is_paired=False,
+            only_baseline=0,
+            only_candidate=0,
+            revised=0,
+            left_out=candidate.left_out,
+            are_samples=True,
+        )
+    cuts = [max(map(_rank, matrix.items)) for matrix in (baseline, candidate) if matrix.left_out]
+    if cuts:
+        baseline, candidate = _up_to(baseline, min(cuts)), _up_to(candidate, min(cuts))
+    indices = {item: index for index, item in enumerate(baseline.items)}
+    shared = [
+        (indices[item], index) for index, item in enumerate(candidate.items) if item in indices
+    ]
+    unrevised = [
+        (old, new) for old, new in shared if baseline.revisions[old] == candidate.revisions[new]
+    ]
+    # Very small runs stay paired: two samples of fewer than five items would show nothing either.
+    smaller = min(len(baseline.items), len(candidate.items))
+    is_paired = len(unrevised) >= MIN_SHARED_ITEMS or smaller < MIN_SHARED_ITEMS
+    return ItemPairing(
+        baseline=baseline.take([old for old, _ in unrevised]) if is_paired else baseline,
+        candidate=candidate.take([new for _, new in unrevised]) if is_paired else candidate,
+        is_paired=is_paired,
+        only_baseline=len(baseline.items) - len(shared),
+        only_candidate=len(candidate.items) - len(shared),
+        revised=len(shared) - len(unrevised),
+        left_out=item_count - len(candidate.items),
+    )
+
+
+class _Rank(NamedTuple):
+    """The position of an item in the order by which items are selected: as `items.queries` sorts."""
+
+    digest: str
+    item: bytes
+
+
+def _rank(item: str) -> _Rank:
+    name = item.encode()
+    return _Rank(hashlib.md5(name, usedforsecurity=False).hexdigest(), name)
+
+
+def _up_to(matrix: ItemMatrix, last: _Rank) -> ItemMatrix:
+    return matrix.take([index for index, item in enumerate(matrix.items) if _rank(item) <= last])
+
+
+def matrix_of_rows(
+    rows: Iterable[ItemRow],
+    columns: Mapping[int, Sequence[str]],
+    metrics: Sequence[str],
+    *,
+    cluster_field: str | None = None,
+    is_sample: bool = False,
+) -> ItemMatrix:
+    """The matrix of rows that are sorted by item.
+
+    `columns` names the values of a row by run; `metrics` are the columns to keep. The cluster of an
+    item is its tag with the prefix `cluster_field`, or the item itself.
+    """
+    matrix = ItemMatrix(values={name: array("d") for name in metrics}, is_sample=is_sample)
+    positions = {
+        run: [list(names).index(name) if name in names else None for name in metrics]
+        for run, names in columns.items()
+    }
+    run_indices = {run: index for index, run in enumerate(columns)}
+    for row in rows:
+        # The rows are sorted by item, so a new ID begins a new item.
+        if not matrix.items or matrix.items[-1] != row.item_id:
+            matrix.items.append(row.item_id)
+            matrix.revisions.append(row.revision)
+            if cluster_field is not None:
+                matrix.clusters.append(_cluster(row.tags, cluster_field) or row.item_id)
+        matrix.item_index.append(len(matrix.items) - 1)
+        matrix.run_index.append(run_indices[row.run_seq])
+        for column, position in zip(matrix.values.values(), positions[row.run_seq], strict=True):
+            value = None if position is None else row.values[position]
+            # NaN in an array of floats takes 8 bytes; None would need a list of objects.
+            column.append(math.nan if value is None else value)
+    return matrix
+
+
+def _cluster(tags: Sequence[str], cluster_field: str) -> str | None:
+    prefix = f"{cluster_field}:"
+    # One of several such tags, the same one in every run.
+    return min((tag for tag in tags if tag.startswith(prefix)), default=None)

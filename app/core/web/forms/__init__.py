@@ -1,0 +1,1 @@
+"""Forms of pages from the schemas of the API: rendered, read and checked."""

@@ -1,0 +1,157 @@
+"""Reads the body that a form from a schema means."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from app.core.errors import Invalid
+from app.core.strict_json import parse_json
+from app.core.web.forms.fields import Choices, FieldSchema, InputKind
+from app.core.web.forms.rendering import REMOVE, FieldInput, SchemaForm, iter_fields, kind_of
+from app.core.web.forms.sent_fields import FormFields, number_or_text
+
+
+class ReadForm(NamedTuple):
+    """The body that a form means, by the names of the API, and the errors of unreadable texts."""
+
+    document: dict[str, Any]
+    errors: dict[str, str]
+
+
+def read_form_body(
+    form: SchemaForm, fields: FormFields, *, is_edit: bool, choices: Mapping[str, Choices]
+) -> ReadForm:
+    """Read the fields that a form sent.
+
+    An empty field is null where the schema allows it; a new resource gets the default instead. An empty
+    secret is left out: the stored one stays. An empty field of a group gets its default, and a group
+    without any is null where the schema allows it.
+    """
+    document: dict[str, Any] = {}
+    reader = _BodyReader(form, fields, choices, {})
+    for name, schema in iter_fields(form, is_edit=is_edit):
+        values = reader.read(name, name, schema)
+        kind = kind_of(name, schema, form.inputs.get(name, FieldInput()), choices)
+        if values:
+            [document[name]] = values
+        elif kind is InputKind.FLAG:
+            document[name] = False
+        elif kind in {InputKind.LINES, InputKind.CHOICES, InputKind.ROWS}:
+            document[name] = []
+        elif schema.is_nullable and kind is not InputKind.SECRET:
+            document[name] = None
+        elif kind is InputKind.GROUP:
+            document[name] = {}
+        elif schema.is_required or (is_edit and kind is not InputKind.SECRET):
+            document[name] = ""
+    _nest_name(form, document)
+    return ReadForm(document, reader.errors)
+
+
+@dataclass(frozen=True, slots=True)
+class _BodyReader:
+    """Reads the values of fields: none for an empty field, otherwise one."""
+
+    form: SchemaForm
+    fields: FormFields
+    choices: Mapping[str, Choices]
+    errors: dict[str, str]
+
+    def read(self, name: str, path: str, schema: FieldSchema) -> list[Any]:
+        override = self.form.inputs.get(path, FieldInput())
+        kind = kind_of(path, schema, override, self.choices)
+        if schema.is_nullable and REMOVE + name in self.fields:
+            return [None]
+        match kind:
+            case InputKind.FLAG:
+                value: Any = name in self.fields
+            case InputKind.CHOICES:
+                value = self.fields.texts(name)
+            case InputKind.GROUP:
+                value = self._group(name, path, schema)
+            case InputKind.ROWS:
+                rows = (self._group(f"{name}.{row}", path, schema) for row in self._rows_of(name))
+                value = [row for row in rows if row]
+            case _:
+                return self._text(name, kind, override)
+        return [value] if value else []
+
+    def _text(self, name: str, kind: InputKind, override: FieldInput) -> list[Any]:
+        text = self.fields.text(name)
+        try:
+            return [_read_text(kind, text, override)] if text else []
+        except ValueError as error:
+            self.errors[name] = str(error)
+            return [text]
+
+    def _group(self, name: str, path: str, schema: FieldSchema) -> dict[str, Any]:
+        return {
+            member: value
+            for member, member_schema in schema.members.items()
+            for value in self.read(f"{name}.{member}", f"{path}.{member}", member_schema)
+            if value is not None
+        }
+
+    def _rows_of(self, name: str) -> list[int]:
+        prefix = f"{name}."
+        numbers = {key.removeprefix(prefix).partition(".")[0] for key in self.fields if key.startswith(prefix)}  # fmt: skip
+        return sorted(int(number) for number in numbers if number.isdecimal())
+
+
+def _nest_name(form: SchemaForm, document: dict[str, Any]) -> None:
+    """Move the display name into the object that has it."""
+    if form.name_in is not None:
+        name, named = document.pop("name"), document.get(form.name_in) or {}
+        # What is no object is refused by the schema.
+        if isinstance(named, dict):
+            document[form.name_in] = {**named, "name": name} if name else named
+
+
+def _read_text(kind: InputKind, text: str, override: FieldInput) -> Any:
+    """The value of a text that is not empty. Raises: `ValueError` with a message for the reader."""
+    match kind:
+        case InputKind.LINES:
+            value: Any = [override.read_line(line) for line in _lines(text)]
+        case InputKind.TEXT_PAIRS:
+            value = dict(map(_read_pair, _lines(text)))
+        case InputKind.OPTIONS:
+            value = {name: _read_scalar(option) for name, option in map(_read_pair, _lines(text))}
+        case InputKind.NUMBER:
+            value = int(text) if text.lstrip("-").isdecimal() else number_or_text(text)
+        case InputKind.INSTANT:
+            # Without an offset the browser means UTC, which the label of the input says.
+            instant = datetime.fromisoformat(text)
+            value = (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).isoformat()
+        case InputKind.JSON:
+            value = _read_json(text)
+        case _:
+            value = text
+    return value
+
+
+def _read_json(text: str) -> Any:
+    try:
+        return parse_json(text)
+    except Invalid as error:
+        raise ValueError(f"is not valid JSON: {error.detail}") from None
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _read_pair(line: str) -> tuple[str, str]:
+    name, separator, value = line.partition("=")
+    if not separator:
+        raise ValueError(f"has a line without an equals sign: {line[:80]}")
+    return name.strip(), value.strip()
+
+
+def _read_scalar(text: str) -> Any:
+    """A flag or a number where the text is one."""
+    if text in {"true", "false"}:
+        return text == "true"
+    if text.lstrip("-").isdecimal():
+        return int(text)
+    return number_or_text(text)

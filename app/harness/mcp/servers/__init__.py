@@ -1,0 +1,1 @@
+"""MCP servers: connections, processes and the pool of an evaluation."""

@@ -1,0 +1,85 @@
+"""The page that counts the requests of a run over production traces before it is started."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import Path, Request, Response
+
+from app.access.deps import RUN
+from app.agents.queries import list_agent_names
+from app.benchmarks.pages import NAV, STEPS
+from app.benchmarks.queries import get_benchmark
+from app.core.errors import AppError
+from app.core.resources import Resources
+from app.core.web.deps import Res
+from app.core.web.forms.sent_fields import FormFields, SentForm, check_form
+from app.core.web.pages import Crumb, path_of, render_page
+from app.core.web.routes import Router
+from app.runs.estimates import estimate_run
+from app.runs.schemas import EstimateView, RunEstimate
+
+router = Router()
+
+BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
+
+
+@router.get("/benchmarks/{benchmarkId}/estimate", dependencies=RUN)
+def show_estimate_form(request: Request, benchmark_id: BenchmarkId, res: Res) -> Response:
+    """The form: which agent, and which time of its production."""
+    return _render(request, res, benchmark_id, {"agent": "", "from": "", "to": ""})
+
+
+# A form that is sent, because its answer costs requests to the source.
+@router.post("/benchmarks/{benchmarkId}/estimate", dependencies=RUN)
+def show_estimate(
+    request: Request, benchmark_id: BenchmarkId, form: SentForm, res: Res
+) -> Response:
+    """The requests that the run would send; it is not started."""
+    typed = {name: form.text(name) for name in ("agent", "from", "to")}
+    checked = check_form(
+        RunEstimate,
+        {"benchmarkId": benchmark_id, "agentId": typed["agent"], "traceWindow": window_of(form)},
+    )
+    if checked.body is None:
+        status = HTTPStatus.UNPROCESSABLE_ENTITY
+        return _render(request, res, benchmark_id, typed, errors=checked.errors, status=status)
+    try:
+        estimate = estimate_run(res, checked.body)
+    except AppError as error:
+        errors = {"": error.detail}
+        return _render(request, res, benchmark_id, typed, errors=errors, status=error.status)
+    return _render(request, res, benchmark_id, typed, estimate=estimate)
+
+
+def window_of(form: FormFields) -> dict[str, str] | None:
+    """The sent range of production traces, in UTC; None for that of the benchmark."""
+    ends = {name: form.text(name) for name in ("from", "to")}
+    if not any(ends.values()):
+        return None
+    return {name: text + "Z" if text and text[-1] != "Z" else text for name, text in ends.items()}
+
+
+def _render(
+    request: Request,
+    res: Resources,
+    benchmark_id: str,
+    typed: Mapping[str, str],
+    *,
+    errors: Mapping[str, str] | None = None,
+    estimate: EstimateView | None = None,
+    status: int = HTTPStatus.OK,
+) -> Response:
+    with res.db.read() as session:
+        benchmark = get_benchmark(session, benchmark_id)
+        name = benchmark.display_name
+        has_production = benchmark.production is not None
+        choices = list(list_agent_names(session).items())
+    document: dict[str, Any] = {"benchmarkId": benchmark_id, "agentId": typed["agent"]}
+    return render_page(
+        request, "estimate.html", title=f"Estimate a run of {name}", nav=NAV, status=status,
+        api="/benchmark-runs/estimate", sent=document,
+        steps=[*STEPS, Crumb(name, path_of("benchmarks", benchmark_id))],
+        benchmark_id=benchmark_id, agents=choices, typed=typed, errors=errors or {},
+        estimate=estimate, has_production=has_production,
+    )  # fmt: skip

@@ -1,0 +1,345 @@
+"""What the page of a run shows, from the stored results of the run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fastapi import Request
+from markupsafe import Markup
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.agents.models import Agent
+from app.alerts.models import AlertEvent
+from app.alerts.queries import AlertFilter, list_events
+from app.benchmarks.models import Benchmark
+from app.comparison.baselines import list_pinned_baselines
+from app.comparison.change_text import describe_change, format_amount, format_value
+from app.comparison.comparison_rules import metric_rule
+from app.comparison.items.flipped import find_flips, item_means
+from app.comparison.items.matrix import pair_items
+from app.comparison.items.queries import read_item_inputs, read_items
+from app.core.keyset import PageQuery
+from app.core.web.charts import ChangeBar, TrendLimit, interval_bar, trend_chart
+from app.core.web.page_paths import alert_page_path
+from app.core.web.page_text import format_duration
+from app.core.web.pages import Crumb, build_url, path_of, reader_zone
+from app.kpis.models import KpiHistory
+from app.kpis.number_text import format_number
+from app.kpis.queries import get_kpis_of_run
+from app.kpis.verdict_types import RunVerdict, ValueVerdict
+from app.metrics.registry import provider_for
+from app.metrics.types import Direction
+from app.notifications.delivery_rows import list_delivery_rows
+from app.results.kpi_trend import list_kpi_points, trend_events, trend_points
+from app.results.models import BenchmarkRun, RunMetricAggregate
+from app.results.plan import RunPlan
+from app.results.queries import get_run, list_run_metrics
+from app.results.rules import MAX_RETRIES, RETRYABLE, RunStatus, Validity
+from app.runs.llm_cache import list_llm_usage
+from app.statistics.verdict_rules import Scale, Verdict
+
+TREND_RUNS = 30
+MAX_ALERTS = 5
+MAX_FLIPS = 8
+# Reading the items of larger runs takes longer than a page may; the comparison shows theirs.
+MAX_FLIP_TRACES = 5_000
+
+
+class RunStage(NamedTuple):
+    """A step of a run; `state` is done, now, or empty."""
+
+    name: str
+    text: str
+    state: str
+    at: Any = None
+
+
+def outcome_of(validity: str | None, verdict: RunVerdict | Mapping[str, Any] | None) -> str | None:
+    """The verdict of a run; INVALID when too little was measured."""
+    if validity == Validity.INVALID:
+        return Verdict.INVALID
+    if verdict is None:
+        return None
+    return verdict.verdict if isinstance(verdict, RunVerdict) else verdict.get("verdict")
+
+
+def load_run_page(session: Session, run_id: str, zone_of: Request) -> dict[str, Any]:
+    """The values of the template `run.html`."""
+    run = get_run(session, run_id)
+    kpis = get_kpis_of_run(session, run.seq)
+    agent = session.get_one(Agent, run.agent_id).name
+    benchmark = session.get_one(Benchmark, run.benchmark_id).display_name
+    baseline_ids = (
+        list(run.verdict.baseline.run_ids) if run.verdict and run.verdict.baseline else []
+    )
+    compare_url = build_url("/compare", base=baseline_ids[0], run=run.id) if baseline_ids else None
+    status = RunStatus(run.status)
+    return {
+        "run": run,
+        "agent": agent,
+        "benchmark": benchmark,
+        "steps": [
+            Crumb("Runs", "/runs"),
+            Crumb(benchmark, build_url("/runs", benchmark=run.benchmark_id)),
+            Crumb(agent, build_url("/runs", benchmark=run.benchmark_id, agent=run.agent_id)),
+        ],
+        "outcome": outcome_of(run.validity, run.verdict),
+        "is_final": status.is_final,
+        "can_pin": status is RunStatus.COMPLETED
+        and run.validity == Validity.VALID
+        and not run.purged_at
+        and not run.baseline_hold,
+        "is_pinned": any(
+            pinned.run_id == run.id for pinned in list_pinned_baselines(session, run.benchmark_id)
+        ),
+        "can_retry": status in RETRYABLE and run.retry_count < MAX_RETRIES,
+        "stages": _stages(run),
+        "reasons": [*(run.validity_reasons or []), *filter(None, [run.source_warning])],
+        "explanation": run.verdict.explanation if run.verdict else None,
+        "differences": run.verdict.differences if run.verdict else (),
+        "baseline_ids": baseline_ids,
+        "compare_url": compare_url,
+        "retried_as": session.scalar(
+            select(BenchmarkRun.id).where(BenchmarkRun.retry_of == run.id).limit(1)
+        ),
+        "kpis": _kpi_rows(kpis),
+        "metrics": [_metric_row(metric) for metric in list_run_metrics(session, run.seq)],
+        "alerts": _alerts(session, run.id),
+        "flips": _flips(session, run, baseline_ids),
+        "usage": _usage(session, run.seq),
+        **_trend(session, run, kpis, zone_of),
+    }
+
+
+def _stages(run: BenchmarkRun) -> list[RunStage]:
+    """The steps of a run with what is known of them; unknown times stay away."""
+    status = RunStatus(run.status)
+    is_running, is_done = status is RunStatus.RUNNING, status is RunStatus.COMPLETED
+    is_collected = run.traces_total is not None
+    collected = run.traces_total if is_collected else run.traces_collected
+    took = ""
+    if run.started_at and run.completed_at:
+        took = f"in {format_duration(run.completed_at - run.started_at)} ·"
+    waits = "now" if status is RunStatus.PENDING else "done"
+    return [
+        RunStage("Created", "", waits, run.created_at),
+        RunStage("Started", "" if run.started_at else "waits for a worker",
+                 "done" if run.started_at else "", run.started_at),
+        RunStage("Collected", f"{collected} traces" if collected else "",
+                 "done" if is_done or is_collected else "now" if is_running else ""),
+        RunStage("Scored", f"{run.metrics_computed + run.metrics_reused} values"
+                 if run.traces_processed else "",
+                 "done" if is_done else "now" if is_running and is_collected else ""),
+        RunStage(status.capitalize() if status.is_final else "Completed", took,
+                 "done" if is_done else "now" if status.is_final else "", run.completed_at),
+    ]  # fmt: skip
+
+
+def _kpi_rows(kpis: Sequence[KpiHistory]) -> list[dict[str, Any]]:
+    """The KPIs, those of the gate first, with the change as text and as a bar."""
+    ordered = sorted(kpis, key=lambda kpi: (not kpi.gate, kpi.name.lower()))
+    limits = _bar_limits(kpis)
+    return [_kpi_row(kpi, limits) for kpi in ordered]
+
+
+def _kpi_row(kpi: KpiHistory, limits: Mapping[Scale | None, float]) -> dict[str, Any]:
+    verdict = kpi.verdict
+    scale = verdict.scale if verdict else None
+    text = describe_change(verdict, scale, kpi.unit) if verdict else None
+    return {
+        "name": kpi.name,
+        "gate": kpi.gate,
+        "url": build_url(
+            path_of("benchmarks", kpi.benchmark_id, "kpis", kpi.kpi_id), agent=kpi.agent_id
+        ),
+        "value": None if kpi.value is None else format_value(kpi.value, scale, kpi.unit),
+        "reason": kpi.undefined_reason or "the KPI is undefined",
+        "not_compared": (verdict.reason if verdict else None) or "there is no baseline",
+        "before": text.before if text else None,
+        "delta": text.delta if text else None,
+        "interval": _ends(verdict.low, verdict.high, scale) if verdict else None,
+        "bar": _bar(kpi.name, verdict, limits),
+        "verdict": Verdict.INVALID
+        if kpi.validity != Validity.VALID
+        else verdict and verdict.verdict,
+    }
+
+
+def _ends(low: float | None, high: float | None, scale: Scale | None) -> str | None:
+    if low is None or high is None:
+        return None
+    return (
+        f"{format_amount(low, scale, has_sign=True)} to {format_amount(high, scale, has_sign=True)}"
+    )
+
+
+def _bar_limits(kpis: Sequence[KpiHistory]) -> dict[Scale | None, float]:
+    """The largest end of an interval on each scale, so that bars of one scale can be compared."""
+    limits: dict[Scale | None, float] = {}
+    for verdict in (kpi.verdict for kpi in kpis):
+        if verdict is not None and verdict.low is not None and verdict.high is not None:
+            ends = (abs(verdict.low), abs(verdict.high), 1.2 * (verdict.margin or 0), 1e-9)
+            limits[verdict.scale] = max(limits.get(verdict.scale, 0.0), *ends)
+    return limits
+
+
+def _bar(name: str, verdict: ValueVerdict | None, limits: Mapping[Scale | None, float]) -> Markup:
+    if (
+        verdict is None
+        or verdict.effect is None
+        or verdict.low is None
+        or verdict.high is None
+        or verdict.scale is Scale.NUMBER
+    ):
+        return Markup()
+    text = _ends(verdict.low, verdict.high, verdict.scale) or ""
+    change = ChangeBar(
+        name, text, verdict.effect, verdict.low, verdict.high, verdict.margin or 0.0,
+        str(verdict.verdict),
+    )  # fmt: skip
+    return Markup(interval_bar(change, limits[verdict.scale]))  # noqa: S704 - our own SVG
+
+
+def _metric_row(metric: RunMetricAggregate) -> dict[str, Any]:
+    def number(value: float | None) -> str | None:
+        return None if value is None else format_number(value)
+
+    missing = ", ".join(f"{count} × {reason}" for reason, count in metric.missing.items())
+    low, high = number(metric.interval_low), number(metric.interval_high)
+    return {
+        "name": metric.metric,
+        "mean": number(metric.mean),
+        "interval": f"{low} to {high}" if low and high else None,
+        "n": metric.n,
+        "expected": metric.expected,
+        "p50": number(metric.p50),
+        "p95": number(metric.p95),
+        "missing": missing,
+        "verdict": metric.verdict.verdict if metric.verdict else None,
+    }
+
+
+def _alerts(session: Session, run_id: str) -> list[dict[str, Any]]:
+    page = list_events(session, PageQuery(MAX_ALERTS), AlertFilter(run_ids=[run_id]))
+    return [_alert(session, event) for event in page.rows]
+
+
+def _alert(session: Session, event: AlertEvent) -> dict[str, Any]:
+    """An alert and its deliveries."""
+    return {
+        "name": event.name,
+        "state": event.state,
+        "severity": event.severity,
+        "created_at": event.created_at,
+        "explanation": event.explanation,
+        "silenced": event.silence_id is not None,
+        "url": alert_page_path(event.id),
+        "deliveries": list_delivery_rows(session, event.notification_id),
+    }
+
+
+def _flips(
+    session: Session, run: BenchmarkRun, baseline_ids: Sequence[str]
+) -> dict[str, Any] | None:
+    """The items that flipped by the first metric; None where they are not known or too many."""
+    if not baseline_ids or run.purged_at or not run.metric_keys:
+        return None
+    baseline = session.scalars(
+        select(BenchmarkRun).where(BenchmarkRun.id == baseline_ids[0])
+    ).one_or_none()
+    size = max(run.traces_total or 0, baseline.traces_total or 0 if baseline else 0)
+    metric = run.metric_keys[0]
+    if (
+        baseline is None
+        or baseline.purged_at
+        or size > MAX_FLIP_TRACES
+        or metric not in (baseline.metric_keys or [])
+    ):
+        return None
+    plan = RunPlan.model_validate(run.plan)
+    planned = next(planned for planned in plan.metrics if planned.column == metric)
+    spec = provider_for(planned.ref).spec
+    pairing = pair_items(
+        *(
+            read_items(session, {compared.seq: compared.metric_keys or []}, [metric])
+            for compared in (baseline, run)
+        )
+    )
+    if not pairing.is_paired:
+        return None
+    flips = find_flips(
+        item_means(pairing.baseline, metric),
+        item_means(pairing.candidate, metric),
+        metric_rule(spec).scale,
+        less_is_better=spec.direction is Direction.LOWER_IS_BETTER,
+    )
+    fell = sum(flip.harm > 0 for flip in flips)
+    inputs = read_item_inputs(session, run, [flip.item_id for flip in flips[:MAX_FLIPS]])
+    return (
+        {
+            "metric": metric,
+            "fell": fell,
+            "rose": len(flips) - fell,
+            "more": len(flips) > MAX_FLIPS,
+            "rows": [
+                {
+                    "item_id": flip.item_id,
+                    "input": inputs.get(flip.item_id),
+                    "before": format_number(flip.baseline),
+                    "now": format_number(flip.candidate),
+                    "verdict": "REGRESSED" if flip.harm > 0 else "IMPROVED",
+                    "url": build_url(
+                        path_of("runs", run.id, "items"), item=flip.item_id, base=baseline.id
+                    ),
+                }
+                for flip in flips[:MAX_FLIPS]
+            ],
+        }
+        if flips
+        else None
+    )
+
+
+def _usage(session: Session, run_seq: int) -> str:
+    """What the judges of a run cost; empty without judges."""
+    return ", ".join(
+        f"{usage.model}: {usage.requests} requests"
+        + ("" if usage.cost_usd is None else f", ${usage.cost_usd:.2f}")
+        for usage in list_llm_usage(session, run_seq)
+    )
+
+
+def _trend(
+    session: Session, run: BenchmarkRun, kpis: Sequence[KpiHistory], request: Request
+) -> dict[str, Any]:
+    """The chart of the first KPI of the gate over the last runs; nothing with fewer than two."""
+    nothing = {"trend": None, "trend_title": ""}
+    if not kpis:
+        return nothing
+    kpi = min(kpis, key=lambda kpi: (not kpi.gate, kpi.name.lower()))
+    points = list_kpi_points(
+        session, run.benchmark_id, run.agent_id, kpi.kpi_id, up_to=kpi.id, limit=TREND_RUNS
+    )
+    if len(points) < 2:  # noqa: PLR2004 - a line has two ends
+        return nothing
+    zone = reader_zone(request)
+    labels = {}
+    for point in points:
+        at = point.kpi.recorded_at.astimezone(zone)
+        labels[point.kpi.id] = f"{at.day} {at:%b}"
+    urls = {point.kpi.id: path_of("runs", point.kpi.run_id) for point in points}
+    limits = [
+        TrendLimit(f"threshold {format_number(value)}", value)
+        for planned in RunPlan.model_validate(run.plan).kpis
+        if planned.id == kpi.kpi_id
+        for value in (planned.threshold_min, planned.threshold_max)
+        if value is not None
+    ]
+    chart = trend_chart(
+        kpi.name, trend_points(points, labels, urls), kpi.unit,
+        limits=limits, events=trend_events(points), is_page=True,
+    )  # fmt: skip
+    return {
+        "trend": Markup(chart),  # noqa: S704 - our own SVG, which escapes its texts
+        "trend_title": f"{kpi.name}, last {len(points)} runs",
+    }

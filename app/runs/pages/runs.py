@@ -1,0 +1,259 @@
+"""Pages of runs: the list, one run with its live progress, and what a user can do with them."""
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo
+
+from fastapi import Path, Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from app.access.deps import ADMIN, READ, RUN, get_caller
+from app.agents.queries import list_agent_names
+from app.benchmarks.queries import list_benchmark_names
+from app.comparison import baselines
+from app.core.errors import Invalid
+from app.core.keyset import MAX_CURSOR, PageQuery
+from app.core.web.deps import Res
+from app.core.web.forms.sent_fields import FormFields, SentForm, check_form
+from app.core.web.pages import build_url, list_in_api, path_of, reader_zone, render_page
+from app.core.web.routes import Router
+from app.results import run_list
+from app.results.queries import get_run
+from app.results.rules import RunStatus, TriggerType
+from app.results.run_list import DEFAULT_SORT, SORT_KEYS, RunListFilter
+from app.runs import retention, service
+from app.runs.pages import run_view
+from app.runs.pages.estimate import window_of
+from app.statistics.verdict_rules import Verdict
+from app.traces.production import TraceWindow
+
+router = Router()
+
+SEE_OTHER = 303
+PAGE_SIZE = 50
+# What the parameters of the list are called in the API.
+IN_API = {
+    "benchmark": "benchmarkId", "agent": "agentId", "status": "status", "verdict": "verdict",
+    "text": "text", "sort": "sort",
+}  # fmt: skip
+
+RunId = Annotated[str, Path(alias="runId")]
+Filter = Annotated[str, Query(max_length=200)]
+
+
+@router.get("/runs", dependencies=READ)
+def show_runs(
+    request: Request,
+    res: Res,
+    benchmark: Filter = "",
+    agent: Filter = "",
+    status: Filter = "",
+    verdict: Filter = "",
+    text: Filter = "",
+    first_day: Annotated[str, Query(alias="from", max_length=10)] = "",
+    last_day: Annotated[str, Query(alias="to", max_length=10)] = "",
+    sort: Filter = DEFAULT_SORT,
+    cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "",
+) -> Response:
+    """The list of runs: filtered, sorted and page by page."""
+    if sort.removeprefix("-") not in SORT_KEYS:
+        raise Invalid(f"runs cannot be sorted by {sort!r}; choose one of {', '.join(SORT_KEYS)}")
+    since, until = _period(first_day, last_day, reader_zone(request))
+    period = {name: at.isoformat() if at else None for name, at in (("from", since), ("to", until))}
+    run_filter = RunListFilter(
+        benchmark_ids=[benchmark] if benchmark else (),
+        agent_ids=[agent] if agent else (),
+        statuses=[status] if status else (),
+        verdicts=[verdict] if verdict else (),
+        text=text.strip() or None,
+        since=since,
+        until=until,
+    )
+    with res.db.read() as session:
+        page = run_list.search_runs(session, run_filter, sort, PageQuery(PAGE_SIZE, cursor or None))
+        count = run_list.count_runs(session, run_filter)
+        benchmarks, agents = list_benchmark_names(session), list_agent_names(session)
+    parameters = dict(request.query_params)
+    return render_page(
+        request,
+        "runs.html",
+        title="Runs",
+        nav="/runs",
+        api=list_in_api(request, "/benchmark-runs", PAGE_SIZE, IN_API, **period),
+        csv=f"/api/v1{_csv_path(run_filter, sort, period)}",
+        runs=[_row(run, benchmarks, agents) for run in page.rows],
+        count=_count_text(count),
+        newest=page.rows[0]["id"] if page.rows and not cursor and sort == DEFAULT_SORT else "",
+        next_cursor=page.next_cursor,
+        params=parameters,
+        sort=sort,
+        is_filtered=bool(run_filter.conditions()),
+        benchmarks=list(benchmarks.items()),
+        agents=list(agents.items()),
+        statuses=[status.value for status in RunStatus],
+        verdicts=[verdict.value for verdict in Verdict],
+    )
+
+
+@router.post("/runs", dependencies=RUN)
+def start_run(form: SentForm, res: Res) -> Response:
+    """Start a run and show it."""
+    with res.db.begin() as session:
+        run = service.create_run(
+            session,
+            form.text("benchmark"),
+            form.text("agent"),
+            trigger=TriggerType.MANUAL,
+            run_name=form.text("runName") or None,
+            window=_window(form),
+        )
+    return _to_run(run.id)
+
+
+@router.get("/runs/{runId}", dependencies=READ)
+def show_run(request: Request, run_id: RunId, res: Res) -> Response:
+    """One run: its verdict, why, and whether it can be trusted; while it runs, its progress."""
+    with res.db.read() as session:
+        view = run_view.load_run_page(session, run_id, zone_of=request)
+    return render_page(
+        request,
+        "run.html",
+        title=f"{view['agent']}, {view['benchmark']}",
+        nav="/runs",
+        api=f"/benchmark-runs/{path_of(run_id)[1:]}",
+        **view,
+    )
+
+
+@router.post("/runs/{runId}/cancel", dependencies=RUN)
+def cancel_run(run_id: RunId, res: Res) -> Response:
+    """Cancel a run."""
+    with res.db.begin() as session:
+        service.cancel_run(session, run_id, res.clock())
+    return _to_run(run_id)
+
+
+@router.post("/runs/{runId}/retry", dependencies=RUN)
+def retry_run(run_id: RunId, res: Res) -> Response:
+    """Start a new attempt and show it."""
+    with res.db.begin() as session:
+        run = service.retry_run(session, run_id)
+    return _to_run(run.id)
+
+
+@router.post("/runs/{runId}/rescore", dependencies=RUN)
+def rescore_run(run_id: RunId, res: Res) -> Response:
+    """Score the traces again and show the new run."""
+    with res.db.begin() as session:
+        run = service.rescore_run(session, run_id)
+    return _to_run(run.id)
+
+
+@router.post("/runs/{runId}/accept", dependencies=ADMIN)
+def accept_run(run_id: RunId, request: Request, form: SentForm, res: Res) -> Response:
+    """Accept the level of a run."""
+    by, note = get_caller(request).key_id, form.text("note") or None
+    with res.db.begin() as session:
+        service.accept_run(session, run_id, by=by, note=note, now=res.clock())
+    return _to_run(run_id)
+
+
+@router.post("/runs/{runId}/pin", dependencies=ADMIN)
+def pin_baseline(run_id: RunId, res: Res) -> Response:
+    """Make a run the baseline of later runs of its agent."""
+    with res.db.begin() as session:
+        run = get_run(session, run_id)
+        baselines.pin_baseline(session, run.benchmark_id, run_id, res.clock())
+    return _to_run(run_id)
+
+
+@router.post("/runs/{runId}/unpin", dependencies=ADMIN)
+def unpin_baseline(run_id: RunId, res: Res) -> Response:
+    """Compare later runs of the agent with the runs before them again."""
+    with res.db.begin() as session:
+        run = get_run(session, run_id)
+        baselines.unpin_baseline(session, run.benchmark_id, run.agent_id)
+    return _to_run(run_id)
+
+
+@router.post("/runs/{runId}/delete", dependencies=ADMIN)
+def delete_run(run_id: RunId, res: Res) -> Response:
+    """Delete a run that has ended, with its values and its KPI history."""
+    with res.db.begin() as session:
+        retention.delete_run(session, run_id)
+    return RedirectResponse("/runs", SEE_OTHER)
+
+
+def _window(form: FormFields) -> TraceWindow | None:
+    """The sent range of production traces. Raises: `Invalid`."""
+    window = window_of(form)
+    if window is None:
+        return None
+    checked = check_form(TraceWindow, window)
+    if checked.body is None:
+        raise Invalid(f"the range of the traces is not valid: {'; '.join(checked.errors.values())}")
+    return checked.body
+
+
+def _to_run(run_id: str) -> Response:
+    return RedirectResponse(path_of("runs", run_id), SEE_OTHER)
+
+
+def _period(
+    first_day: str, last_day: str, zone: ZoneInfo
+) -> tuple[datetime | None, datetime | None]:
+    """Start and end of a period of days in the reader's zone, both included. Raises: `Invalid`."""
+    try:
+        first, last = (date.fromisoformat(day) if day else None for day in (first_day, last_day))
+        # Not 24 hours later: days on which the clock changes are shorter or longer.
+        following = last + timedelta(days=1) if last else None
+        start, end = (
+            datetime.combine(day, time(), zone).astimezone(UTC) if day else None
+            for day in (first, following)
+        )
+    except (ValueError, OverflowError):
+        raise Invalid("a period has dates such as 2026-11-23, from year 1 to 9999") from None
+    return start, end
+
+
+def _csv_path(run_filter: RunListFilter, sort: str, period: Mapping[str, str | None]) -> str:
+    """All runs of the filter as CSV in the API."""
+    return build_url(
+        "/benchmark-runs.csv",
+        period,
+        benchmarkId=list(run_filter.benchmark_ids),
+        agentId=list(run_filter.agent_ids),
+        status=list(run_filter.statuses),
+        verdict=list(run_filter.verdicts),
+        text=run_filter.text,
+        sort=None if sort == DEFAULT_SORT else sort,
+    )
+
+
+def _row(
+    run: Mapping[str, Any], benchmarks: Mapping[str, str], agents: Mapping[str, str]
+) -> dict[str, Any]:
+    agent = agents.get(run["agent_id"], run["agent_id"])
+    benchmark = benchmarks.get(run["benchmark_id"], run["benchmark_id"])
+    started, completed = run["started_at"], run["completed_at"]
+    total = run["traces_total"]
+    return {
+        "id": run["id"],
+        "label": f"{agent} on {benchmark}",
+        "status": run["status"],
+        "verdict": run_view.outcome_of(run["validity"], run["verdict"]),
+        "agent": agent,
+        "benchmark": benchmark,
+        "run_name": run["run_name"],
+        "traces": f"{run['traces_processed']} of {total}"
+        if total
+        else f"{run['traces_collected']}",
+        "created_at": run["created_at"],
+        "completed_at": completed,
+        "took": completed - started if started and completed else None,
+    }
+
+
+def _count_text(count: int) -> str:
+    return "1 run" if count == 1 else f"{count:,} runs"

@@ -1,0 +1,1 @@
+"""Files of results: their formats, and their rows as traces."""

@@ -1,0 +1,35 @@
+"""Imports result files of the harnesses as trace uploads."""
+
+from typing import NamedTuple
+
+from app.harness.bash import result_file as bash_result_file
+from app.harness.mcp import result_file as mcp_result_file
+from app.harness.result_file import parse_json_document
+from app.traces.files.ndjson import format_trace_line
+from app.traces.producers import bash_traces, mcp_traces
+from app.traces.storable_traces import make_storable
+
+NAME = "the body"
+
+
+class ImportedRun(NamedTuple):
+    """A recorded run as an upload: its run name, and its traces as lines."""
+
+    run_name: str
+    lines: list[bytes]
+
+
+def read_results(raw: bytes) -> ImportedRun:
+    """A JSON result file of ot-bench, of bashkit-eval, or of the original bash evaluation.
+
+    Raises: InvalidResultFile.
+    """
+    document = parse_json_document(raw, name=NAME)
+    if mcp_result_file.is_report(document):
+        mcp_report = mcp_result_file.load_report(document, name=NAME)
+        name, traces = mcp_traces.stem_of(mcp_report), mcp_traces.traces_of(mcp_report)
+    else:
+        bash_report = bash_result_file.load_report(document, name=NAME)
+        name, traces = bash_result_file.file_stem(bash_report), bash_traces.traces_of(bash_report)
+    lines = [format_trace_line(make_storable(trace)) for trace in traces]
+    return ImportedRun(name[: bash_traces.LONGEST_ID], lines)

@@ -1,0 +1,347 @@
+"""Traces as NDJSON (one JSON object per line): the format of uploads and of `mosaico score`."""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NoReturn, TypeVar
+
+from pydantic import ValidationError
+
+from app.core.errors import AppError, Invalid
+from app.core.strict_json import parse_json
+from app.core.text import unstorable_reason
+from app.harness.transcript import Transcript, document_of, parse_transcript
+from app.traces.files.ignored_fields import IgnoredFields, describe_ignored
+from app.traces.types import ToolCall, Trace, TraceOutcome
+
+T = TypeVar("T")
+
+MAX_ID_CHARS: Final = 256
+MAX_TRIAL: Final = 2**15 - 1
+MAX_TURNS: Final = 2**31 - 1
+MAX_INTEGER: Final = 2**63 - 1
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+TRACE_KEYS: Final = (
+    "traceId", "itemId", "trial", "outcome", "input", "expectedOutput", "output", "error", "tags",
+    "attributes", "url", "inputTokens", "outputTokens", "costUsd", "latencyMs", "toolCalls", "turns",
+    "scores", "transcript",
+)  # fmt: skip
+CALL_KEYS: Final = ("name", "arguments", "ok", "latencyMs")
+
+
+class IgnoredKeys:
+    """Collects the keys of traces and of their tool calls that nothing reads, such as misspelled ones."""
+
+    def __init__(self) -> None:
+        self._of_traces = IgnoredFields(TRACE_KEYS)
+        self._of_calls = IgnoredFields(CALL_KEYS, "toolCalls[].")
+
+    def check(self, document: Mapping[str, Any]) -> None:
+        """Add the keys of a valid trace."""
+        self._of_traces.check(document)
+        for call in document.get("toolCalls") or ():
+            self._of_calls.check(call)
+
+    @property
+    def names(self) -> list[str]:
+        return [*self._of_traces.names, *self._of_calls.names]
+
+    def notes(self) -> Iterator[str]:
+        """A sentence for the user, if there are any."""
+        return describe_ignored("keys", self._of_traces, self._of_calls)
+
+
+def iter_traces(
+    lines: Iterable[str | bytes], ignored_keys: IgnoredKeys | None = None
+) -> Iterator[Trace]:
+    """Parse the traces of NDJSON lines one by one; blank lines are skipped.
+
+    Memory grows with the IDs, not with the texts.
+    Raises: `Invalid` with `line N:` (counted from 1) for a line that is not a trace, and for a
+            traceId that occurs on an earlier line.
+    """
+    first_lines: dict[str, int] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        trace = parse_trace_line(line, number, ignored_keys)
+        first_line = first_lines.setdefault(trace.trace_id, number)
+        if first_line != number:
+            raise Invalid(
+                f"line {number}: traceId {trace.trace_id!r} is already on line {first_line};"
+                " give each trace a unique ID.",
+                code="duplicate-trace",
+            )
+        yield trace
+
+
+def parse_trace_line(
+    line: str | bytes, number: int, ignored_keys: IgnoredKeys | None = None
+) -> Trace:
+    """Parse one line; keys that nothing reads are added to `ignored_keys`.
+
+    Raises: `Invalid` with a message that starts with `line N:`, or `line N, column M:` where the
+            JSON is broken.
+    """
+    if isinstance(line, bytes) and number == 1:
+        line = line.removeprefix(BYTE_ORDER_MARK)
+    try:
+        document = parse_json(line)
+        trace = parse_trace(document)
+    except AppError as error:
+        raise Invalid(
+            f"line {number}{_describe_error(error)}", code="invalid-trace", errors=error.errors
+        ) from None
+    if ignored_keys is not None:
+        ignored_keys.check(document)
+    return trace
+
+
+def _describe_error(error: AppError) -> str:
+    """What follows the number of the line: the column where its JSON is broken."""
+    match error.__cause__:
+        case json.JSONDecodeError(msg=message, colno=column):
+            return (
+                f", column {column}: not valid JSON: {message.lower()}; write one object per line"
+            )
+        case UnicodeDecodeError(start=start):
+            return f": byte {start} is not UTF-8; encode the text as UTF-8"
+        case _:
+            return f": {error.detail}"
+
+
+def parse_trace(value: Any) -> Trace:
+    """Parse a JSON object as a trace; unknown keys are ignored, and null equals a missing key, except
+    for the output of a scored trace: null is an agent that answered nothing, a missing key an answer
+    that was not recorded.
+
+    `traceId` is required, and is the default of `itemId`.
+    Raises: `Invalid` with the key, for a value of another type, a number that is not finite, and a
+            text with NUL or a lone surrogate.
+    """
+    if not isinstance(value, Mapping):
+        _reject("a trace", "an object", value)
+    trace_id = _identifier(value, "traceId")
+    if trace_id is None:
+        raise Invalid("traceId is missing; give each trace an ID.", code="invalid-trace")
+    outcome = _outcome(value)
+    return Trace(
+        trace_id=trace_id,
+        item_id=_identifier(value, "itemId") or trace_id,
+        trial=_count(value, "trial", MAX_TRIAL) or 0,
+        outcome=outcome,
+        input=_text(value, "input"),
+        expected_output=_text(value, "expectedOutput"),
+        output=_output(value, outcome),
+        error=_text(value, "error"),
+        tags=tuple(_list(value, "tags", _tag)),
+        attributes=_attributes(value),
+        url=_text(value, "url"),
+        input_tokens=_count(value, "inputTokens"),
+        output_tokens=_count(value, "outputTokens"),
+        cost_usd=_amount(value, "costUsd"),
+        latency_ms=_amount(value, "latencyMs"),
+        tool_calls=_tool_calls(value),
+        turns=_count(value, "turns", MAX_TURNS),
+        scores=_scores(value),
+        transcript=_transcript(value),
+    )
+
+
+def format_trace_line(trace: Trace) -> bytes:
+    """Format a trace as a line; keys without a value are omitted."""
+    return json.dumps(trace_document(trace), ensure_ascii=False).encode() + b"\n"
+
+
+def trace_document(trace: Trace) -> dict[str, Any]:
+    """A trace as a JSON object; keys without a value are omitted."""
+    calls = trace.tool_calls
+    fields = {
+        "traceId": trace.trace_id,
+        "itemId": trace.item_id,
+        "trial": trace.trial,
+        "outcome": trace.outcome,
+        "input": trace.input,
+        "expectedOutput": trace.expected_output,
+        "output": trace.output,
+        "error": trace.error,
+        "tags": list(trace.tags) or None,
+        "attributes": dict(trace.attributes) or None,
+        "url": trace.url,
+        "inputTokens": trace.input_tokens,
+        "outputTokens": trace.output_tokens,
+        "costUsd": trace.cost_usd,
+        "latencyMs": trace.latency_ms,
+        "toolCalls": None if calls is None else [_call_to_json(call) for call in calls],
+        "turns": trace.turns,
+        "scores": dict(trace.scores) or None,
+        "transcript": None if trace.transcript is None else document_of(trace.transcript),
+    }
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _call_to_json(call: ToolCall) -> Mapping[str, Any]:
+    fields = {
+        "name": call.name,
+        "arguments": call.arguments,
+        "ok": call.ok,
+        "latencyMs": call.latency_ms,
+    }
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _identifier(source: Mapping[str, Any], key: str) -> str | None:
+    text = _text(source, key)
+    if text is None:
+        return None
+    if not text.strip() or len(text) > MAX_ID_CHARS:
+        raise Invalid(
+            f"{key} has {len(text)} characters or is blank; use 1 to {MAX_ID_CHARS} characters.",
+            code="invalid-trace",
+        )
+    return text
+
+
+def _text(source: Mapping[str, Any], key: str) -> str | None:
+    value = source.get(key)
+    return None if value is None else _require_storable(value, key)
+
+
+def _output(source: Mapping[str, Any], outcome: TraceOutcome) -> str | None:
+    is_empty_answer = outcome is TraceOutcome.SCORED and source.get("output", "") is None
+    return "" if is_empty_answer else _text(source, "output")
+
+
+def _require_storable(value: Any, key: str) -> str:
+    if not isinstance(value, str):
+        _reject(key, "a text (put other values into JSON text)", value)
+    flaw = unstorable_reason(value)
+    if flaw is not None:
+        raise Invalid(f"{key} {flaw}.", code="invalid-trace")
+    return value
+
+
+def _count(source: Mapping[str, Any], key: str, most: int = MAX_INTEGER) -> int | None:
+    value = source.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        _reject(key, f"a whole number from 0 to {most}", value)
+    return value
+
+
+def _amount(source: Mapping[str, Any], key: str) -> float | None:
+    return _require_not_negative(source.get(key), key)
+
+
+def _require_not_negative(value: Any, key: str) -> float | None:
+    if value is None:
+        return None
+    amount = _require_number(value, key)
+    if amount < 0:
+        _reject(key, "a number of at least 0", value)
+    return amount
+
+
+def _require_number(value: Any, key: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        _reject(key, "a number", value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        _reject(key, "a finite number", value)
+    return number
+
+
+def _outcome(source: Mapping[str, Any]) -> TraceOutcome:
+    value = source.get("outcome")
+    if value is None:
+        return TraceOutcome.SCORED
+    try:
+        return TraceOutcome(value)
+    except ValueError:
+        _reject("outcome", f"one of {', '.join(TraceOutcome)}", value)
+
+
+def _list(
+    source: Mapping[str, Any], key: str, parse_member: Callable[[Any, str], T]
+) -> Iterator[T]:
+    value = source.get(key)
+    if value is None:
+        return
+    if not isinstance(value, list):
+        _reject(key, "a list", value)
+    for index, member in enumerate(value):
+        yield parse_member(member, f"{key}[{index}]")
+
+
+def _tag(value: Any, key: str) -> str:
+    return _require_storable(value, key)
+
+
+def _attributes(source: Mapping[str, Any]) -> Mapping[str, str]:
+    value = source.get("attributes")
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        _reject("attributes", "an object of texts", value)
+    return {
+        _require_storable(name, "a name in attributes"): _require_storable(
+            text, f"attributes[{name!r:.80}]"
+        )
+        for name, text in value.items()
+        if text is not None
+    }
+
+
+def _tool_calls(source: Mapping[str, Any]) -> tuple[ToolCall, ...] | None:
+    if source.get("toolCalls") is None:
+        return None  # unknown, which differs from an empty list
+    return tuple(_list(source, "toolCalls", _tool_call))
+
+
+def _tool_call(value: Any, key: str) -> ToolCall:
+    if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
+        _reject(key, 'an object with a "name"', value)
+    arguments, ok = value.get("arguments"), value.get("ok")
+    if arguments is not None and not isinstance(arguments, Mapping):
+        _reject(f"{key}.arguments", "an object", arguments)
+    if ok is not None and not isinstance(ok, bool):
+        _reject(f"{key}.ok", "true or false", ok)
+    return ToolCall(
+        name=_require_storable(value["name"], f"{key}.name"),
+        arguments=arguments,
+        ok=ok,
+        latency_ms=_require_not_negative(value.get("latencyMs"), f"{key}.latencyMs"),
+    )
+
+
+def _scores(source: Mapping[str, Any]) -> Mapping[str, float]:
+    value = source.get("scores")
+    if value is None:
+        return {}  # a plain dict, which can be pickled
+    if not isinstance(value, Mapping):
+        _reject("scores", "an object of numbers", value)
+    return {
+        _require_storable(name, "a name in scores"): _require_number(score, f"scores[{name!r:.80}]")
+        for name, score in value.items()
+        if score is not None
+    }
+
+
+def _transcript(source: Mapping[str, Any]) -> Transcript | None:
+    document = source.get("transcript")
+    if document is None:
+        return None
+    try:
+        return parse_transcript(document)
+    except ValidationError:
+        _reject("transcript", "a transcript as the API returns it with a trace", document)
+
+
+def _reject(key: str, expected: str, value: Any) -> NoReturn:
+    type_names = {dict: "an object", list: "a list", bool: "a boolean"}
+    actual = type_names.get(type(value), "null" if value is None else f"{value!r:.40}")
+    raise Invalid(f"{key} must be {expected}, not {actual}; correct it.", code="invalid-trace")

@@ -1,0 +1,1 @@
+"""Trace producers: what runs an agent or a model and makes traces of its work."""
