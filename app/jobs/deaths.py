@@ -27,12 +27,12 @@ MAX_UNPROVED_DEATHS = 50
 class WorkerDeath:
     """The death of a worker during a job.
 
-    `root` is `ProcessOrigin.root` of the worker. `rescued_at` is the time of the database at which the
+    `root` and `instance` are those of the `ProcessOrigin` of the worker. `rescued_at` is the time of the database at which the
     job was taken from it. `is_own`: no other job can have ended the worker, as far as is known.
     `is_proved`: the root was seen afterwards, so the worker alone died.
     """
 
-    worker_id: int
+    instance: str
     root: str
     rescued_at: datetime
     is_own: bool
@@ -40,9 +40,9 @@ class WorkerDeath:
 
 
 class Sighting(NamedTuple):
-    """A worker process, its root, and the last sign of life of both."""
+    """The instance of a process, its root, and the last sign of life of both."""
 
-    worker_id: int | None
+    instance: str
     root: str
     seen_at: datetime
 
@@ -71,12 +71,12 @@ def write_deaths(deaths: Iterable[WorkerDeath]) -> list[dict[str, Any]]:
 def review_deaths(
     deaths: Iterable[WorkerDeath], sightings: Sequence[Sighting]
 ) -> list[WorkerDeath]:
-    """Drop the deaths of workers that live after all, and mark those that are proved by now."""
+    """Drop the deaths of processes that live after all, and mark those that are proved by now."""
     reviewed = []
     for death in deaths:
         later = [sighting for sighting in sightings if sighting.seen_at >= death.rescued_at]
-        # A suspended worker, or one without network for a while.
-        if any(sighting.worker_id == death.worker_id for sighting in later):
+        # A suspended process, one that lost its connection, or one that rescues its own job.
+        if any(sighting.instance == death.instance for sighting in later):
             continue
         is_proved = death.is_proved or any(sighting.root == death.root for sighting in later)
         reviewed.append(replace(death, is_proved=is_proved))

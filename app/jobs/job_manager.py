@@ -5,7 +5,7 @@ records no outcome.
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
 import procrastinate
@@ -17,8 +17,9 @@ from procrastinate.manager import JobManager, NotificationCallback
 
 from app.jobs.handlers import JobHandlers
 from app.jobs.outcomes import JobLease
+from app.jobs.suspects import PLACE_SUSPECTS
 from app.jobs.worker_presence import WorkerPresence
-from app.jobs.worker_process import read_process_origin
+from app.jobs.worker_process import ProcessOrigin
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +31,8 @@ _REGISTER_PROCESS = """
         WHERE NOT EXISTS (SELECT FROM procrastinate_workers AS worker
                           WHERE worker.id = process.worker_id)
     )
-    INSERT INTO worker_processes (worker_id, machine, boot_id, supervisor)
-    VALUES (%(worker_id)s, %(machine)s, %(boot_id)s, %(supervisor)s)
+    INSERT INTO worker_processes (worker_id, machine, boot_id, supervisor, instance, queues)
+    VALUES (%(worker_id)s, %(machine)s, %(boot_id)s, %(supervisor)s, %(instance)s, %(queues)s)
 """
 _HEARTBEAT = "UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = %(worker_id)s"
 
@@ -51,7 +52,8 @@ class FencedJobManager(JobManager):
         handlers: JobHandlers,
         release_unknown: Callable[[JobLease], None],
         *,
-        on_registered: Callable[[int], None],
+        origin: ProcessOrigin,
+        queues: Collection[str] | None,
         heartbeat_interval_s: float,
     ) -> None:
         super().__init__(connector)
@@ -60,17 +62,20 @@ class FencedJobManager(JobManager):
         self._presence = presence
         self._handlers = handlers
         self._release_unknown = release_unknown
-        self._on_registered = on_registered
+        self._origin = origin
+        self._queues = queues
 
     async def register_worker(self) -> int:
         worker_id = await super().register_worker()
-        self._on_registered(worker_id)
         await self.connector.execute_query_async(
             query=_REGISTER_PROCESS,
             worker_id=worker_id,
-            **dataclasses.asdict(read_process_origin()),
+            queues=None if self._queues is None else list(self._queues),
+            **dataclasses.asdict(self._origin),
         )
-        # Before the first job is fetched: a worker without presence counts as dead.
+        # Before the first job is fetched: this worker may be the first of a queue.
+        await self.connector.execute_query_async(query=PLACE_SUSPECTS)
+        # Likewise: a worker without presence counts as dead.
         await self._presence.execute(worker_id, _HEARTBEAT)
         # procrastinate ends its own heartbeats after a failed fetch, and then waits for the running jobs.
         self._heartbeats = asyncio.create_task(self._send_heartbeats(worker_id))

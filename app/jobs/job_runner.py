@@ -82,7 +82,7 @@ class Worker:
         self._queues = queues
         self._ticks = {"rescue": (RESCUE_INTERVAL_S, self._rescue_jobs), **(ticks or {})}
         self._silent_sessions = SilentSessions()
-        self._worker_ids: set[int] = set()
+        self._origin = read_process_origin()
         self._stopping = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -193,7 +193,8 @@ class Worker:
             presence,
             self._handlers,
             self._release_unknown,
-            on_registered=self._worker_ids.add,
+            origin=self._origin,
+            queues=self._queues,
             heartbeat_interval_s=HEARTBEAT_INTERVAL_S,
         )
         for handler in self._handlers:
@@ -312,13 +313,7 @@ class Worker:
 
     def _rescue_jobs(self) -> None:
         with self._resources.db.begin() as session:
-            rescued = rescue_jobs(
-                session,
-                self._handlers,
-                self._silent_sessions,
-                read_process_origin(),
-                own_worker_ids=self._worker_ids,
-            )
+            rescued = rescue_jobs(session, self._handlers, self._silent_sessions, self._origin)
         if rescued:
             log.warning("rescued %d jobs of dead workers", rescued)
 

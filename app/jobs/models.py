@@ -1,6 +1,6 @@
 """Table of the worker processes."""
 
-from sqlalchemy import BigInteger
+from sqlalchemy import ARRAY, BigInteger, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.core.db import Base
@@ -9,7 +9,8 @@ from app.core.db import Base
 class WorkerProcess(Base):
     """Where a worker runs or ran; `worker_id` is its ID in `procrastinate_workers`.
 
-    `supervisor` identifies the `mosaico serve` that started it; empty without one.
+    `supervisor` identifies the `mosaico serve` that started it; empty without one. `instance` identifies
+    the process. `queues` are those that the worker serves; None: all.
     """
 
     __tablename__ = "worker_processes"
@@ -18,3 +19,5 @@ class WorkerProcess(Base):
     machine: Mapped[str]
     boot_id: Mapped[str]
     supervisor: Mapped[str]
+    instance: Mapped[str]
+    queues: Mapped[list[str] | None] = mapped_column(ARRAY(Text))

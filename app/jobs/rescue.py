@@ -5,7 +5,7 @@ no longer record an outcome (see `app.jobs.outcomes`).
 """
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -26,6 +26,7 @@ from app.jobs.handlers import JobHandlers
 from app.jobs.outcomes import JobFailed, JobLease, fail_job, finish_twin
 from app.jobs.queue import DEATHS, RESCUES, split_arguments
 from app.jobs.silent_sessions import SilentSessions
+from app.jobs.suspects import PLACE_SUSPECTS, SUSPECTS_LOCK
 from app.jobs.worker_presence import PRESENCE_LOCK
 from app.jobs.worker_process import ProcessOrigin
 
@@ -42,20 +43,23 @@ SUSPENDED_AFTER_S = 15.0
 # time to connect again.
 RECONNECT_S = 6.0
 
-# The lock of jobs (`enqueue`) that all suspects get instead of their own: at most one of them runs.
-SUSPECTS_LOCK = "suspects"
 _RESCUE_LOCK = 0x4D4F5341  # advisory lock of the rescue; any constant that nothing else uses
 
 _SELECT_STALLED = text(
     """
     SELECT job.id, job.task_name, job.args, job.attempts, job.worker_id, job.lock,
-           process.machine, process.boot_id, process.supervisor, now() AS rescued_at,
+           process.machine, process.boot_id, process.supervisor, process.instance,
+           now() AS rescued_at,
            (SELECT count(*) FROM procrastinate_jobs AS neighbor
             WHERE neighbor.worker_id = job.worker_id AND neighbor.status = 'doing') AS job_count,
            pg_postmaster_start_time() > (
                SELECT max(event.at) FROM procrastinate_events AS event
                WHERE event.job_id = job.id AND event.type = 'started'
-           ) AS database_restarted
+           ) AS database_restarted,
+           EXISTS (SELECT FROM procrastinate_workers AS successor
+                   JOIN worker_processes AS successor_process ON successor_process.worker_id = successor.id
+                   WHERE successor_process.instance = process.instance AND successor.id > worker.id
+                     AND successor.last_heartbeat > worker.last_heartbeat) AS is_registered_again
     FROM procrastinate_jobs AS job
     LEFT JOIN procrastinate_workers AS worker ON worker.id = job.worker_id
     LEFT JOIN worker_processes AS process ON process.worker_id = job.worker_id
@@ -75,7 +79,7 @@ _SELECT_STALLED = text(
 )
 _SIGHTINGS = text(
     """
-    SELECT worker.id, process.machine, process.boot_id, process.supervisor, worker.last_heartbeat
+    SELECT process.machine, process.boot_id, process.supervisor, process.instance, worker.last_heartbeat
     FROM procrastinate_workers AS worker JOIN worker_processes AS process ON process.worker_id = worker.id
     """
 )
@@ -103,15 +107,13 @@ def rescue_jobs(
     silent_sessions: SilentSessions,
     rescuer: ProcessOrigin,
     *,
-    own_worker_ids: Collection[int] = (),
     absent_after_s: float = ABSENT_AFTER_S,
     suspended_after_s: float = SUSPENDED_AFTER_S,
     reconnect_s: float = RECONNECT_S,
 ) -> int:
     """Return the jobs of dead workers to the queue; returns how many.
 
-    A job that ends every worker that runs it fails for good: see `app.jobs.deaths`. `own_worker_ids` are
-    those of this process, which did not die when it lost its connection.
+    A job that ends every worker that runs it fails for good: see `app.jobs.deaths`.
     Locks:   one rescue at a time; concurrent ones return 0 at once.
     """
     # An advisory lock of the transaction ends with its process: a killed rescuer blocks nobody.
@@ -123,8 +125,8 @@ def rescue_jobs(
     stalled = session.execute(_SELECT_STALLED, {**limits, "presence": PRESENCE_LOCK}).all()
     sightings = _read_sightings(session, rescuer) if stalled else []
     for job in stalled:
-        new_death = None if job.worker_id in own_worker_ids else _find_death(job)
-        _rescue_job(session, handlers, job, new_death, sightings)
+        _rescue_job(session, handlers, job, _find_death(job), sightings)
+    session.execute(text(PLACE_SUSPECTS))
     return len(stalled)
 
 
@@ -133,20 +135,22 @@ def _read_sightings(session: Session, rescuer: ProcessOrigin) -> list[Sighting]:
     assert now is not None
     workers = session.execute(_SIGHTINGS)
     seen_workers = [
-        Sighting(worker.id, _origin_of(worker).root, worker.last_heartbeat) for worker in workers
+        Sighting(worker.instance, _origin_of(worker).root, worker.last_heartbeat)
+        for worker in workers
     ]
-    return [Sighting(None, rescuer.root, now), *seen_workers]
+    return [Sighting(rescuer.instance, rescuer.root, now), *seen_workers]
 
 
 def _find_death(job: Row[Any]) -> WorkerDeath | None:
     """The death of the worker of a job; None where the job cannot be its cause.
 
-    A job that ends its worker restarts no database, and leaves the row of that worker.
+    A job that ends its worker restarts no database, and leaves the row of that worker, the last one of
+    its process.
     """
-    if job.machine is None or job.database_restarted:
+    if job.machine is None or job.database_restarted or job.is_registered_again:
         return None
     return WorkerDeath(
-        worker_id=job.worker_id,
+        instance=job.instance,
         root=_origin_of(job).root,
         rescued_at=job.rescued_at,
         # One suspect at a time: the others are innocent until they have as many deaths.
@@ -186,7 +190,10 @@ def _rescue_job(
 
 def _origin_of(process: Row[Any]) -> ProcessOrigin:
     return ProcessOrigin(
-        machine=process.machine, boot_id=process.boot_id, supervisor=process.supervisor
+        machine=process.machine,
+        boot_id=process.boot_id,
+        supervisor=process.supervisor,
+        instance=process.instance,
     )
 
 

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,12 +14,14 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 class ProcessOrigin:
     """Where a process runs: its machine, the boot of that machine, and the `mosaico serve` above it.
 
-    `boot_id` and `supervisor` are empty where there is none.
+    `boot_id` and `supervisor` are empty where there is none. `instance` is unique to the process: one
+    that registers its worker again gets another worker ID, and did not die.
     """
 
     machine: str
     boot_id: str
     supervisor: str
+    instance: str
 
     @property
     def root(self) -> str:
@@ -27,8 +30,11 @@ class ProcessOrigin:
 
 
 def read_process_origin() -> ProcessOrigin:
-    """The origin of this process."""
+    """The origin of this process; read it once, because each call names another instance."""
     boot_id = BOOT_ID.read_text(encoding="ascii").strip() if BOOT_ID.exists() else ""
     return ProcessOrigin(
-        machine=platform.node(), boot_id=boot_id, supervisor=os.environ.get(SUPERVISED, "")
+        machine=platform.node(),
+        boot_id=boot_id,
+        supervisor=os.environ.get(SUPERVISED, ""),
+        instance=uuid.uuid4().hex,
     )

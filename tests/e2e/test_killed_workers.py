@@ -24,7 +24,7 @@ from tests.support.processes import LIVENESS_S, children_of, until
 
 ROUNDS = 25
 PROVED_DEATH = WorkerDeath(
-    worker_id=-1, root="1", rescued_at=datetime.now(UTC), is_own=True, is_proved=True
+    instance="", root="1", rescued_at=datetime.now(UTC), is_own=True, is_proved=True
 )
 
 

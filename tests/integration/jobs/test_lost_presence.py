@@ -21,6 +21,7 @@ from app.jobs.job_runner import Worker
 from app.jobs.process_pool import ProcessPool
 from app.jobs.queue import enqueue, split_arguments
 from app.jobs.worker_presence import PRESENCE_LOCK, WorkerPresence
+from app.jobs.worker_process import read_process_origin
 from tests.support.processes import LIVENESS_S, until
 from tests.support.stored import DatabaseReader
 
@@ -145,7 +146,8 @@ def test_job_manager__fetches_no_job_without_presence(service_resources: Resourc
                 presence,
                 JobHandlers(),
                 lambda _: None,
-                on_registered=lambda _: None,
+                origin=read_process_origin(),
+                queues=None,
                 heartbeat_interval_s=3600,
             )
             worker_id = await manager.register_worker()
@@ -186,7 +188,8 @@ def test_job_manager__listens_again_after_an_error(monkeypatch: pytest.MonkeyPat
         WorkerPresence("", connect_timeout_s=5),
         JobHandlers(),
         lambda _: None,
-        on_registered=lambda _: None,
+        origin=read_process_origin(),
+        queues=None,
         heartbeat_interval_s=3600,
     )
 

@@ -25,11 +25,13 @@ from app.worker import TASKS
 from tests.support.service import Service, pair
 from tests.support.stored import DatabaseReader
 
-ORIGIN = ProcessOrigin(machine="pelican", boot_id="boot-1", supervisor="tree-1")
+ORIGIN = ProcessOrigin(
+    machine="pelican", boot_id="boot-1", supervisor="tree-1", instance="pelican-1"
+)
 
 PROVED_DEATHS = write_deaths(
     WorkerDeath(
-        worker_id=number,
+        instance=str(number),
         root="tree-1",
         rescued_at=datetime(2026, 11, 23, tzinfo=UTC),
         is_own=True,

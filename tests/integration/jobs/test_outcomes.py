@@ -1,6 +1,6 @@
 """Outcomes are recorded only by the holder of the lease; jobs of dead workers are rescued."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -27,7 +27,9 @@ from app.jobs.worker_process import ProcessOrigin
 HANDLERS = JobHandlers()
 HANDLERS.register("toys.build", on_failure="toys.on_failure")(lambda _: None)
 
-ORIGIN = ProcessOrigin(machine="pelican", boot_id="boot-1", supervisor="tree-1")
+ORIGIN = ProcessOrigin(
+    machine="pelican", boot_id="boot-1", supervisor="tree-1", instance="pelican-1"
+)
 
 FAILURE = JobFailed(code="NO_WOOD", message="bring some")
 
@@ -130,7 +132,6 @@ def rescue(
     session: Session,
     rescuer: ProcessOrigin = ORIGIN,
     *,
-    own_worker_ids: Collection[int] = (),
     absent_after_s: float = 0.0,
     reconnect_s: float = 0.0,
 ) -> int:
@@ -139,7 +140,6 @@ def rescue(
         HANDLERS,
         SilentSessions(),
         rescuer,
-        own_worker_ids=own_worker_ids,
         absent_after_s=absent_after_s,
         reconnect_s=reconnect_s,
     )

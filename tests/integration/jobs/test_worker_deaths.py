@@ -1,7 +1,8 @@
 """A job that ends its workers fails with POISON; its neighbors and jobs of lost machines do not."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import ANY
 
@@ -14,17 +15,23 @@ from app.jobs.handlers import MAX_ATTEMPTS, JobHandlers
 from app.jobs.models import WorkerProcess
 from app.jobs.outcomes import JobLease, JobReleased, JobRetry, record_outcome
 from app.jobs.queue import enqueue, enqueue_once, split_arguments
-from app.jobs.rescue import SUSPECTS_LOCK, rescue_jobs
+from app.jobs.rescue import rescue_jobs
 from app.jobs.silent_sessions import SilentSessions
+from app.jobs.suspects import PLACE_SUSPECTS, SUSPECTS_LOCK, UNSERVED_LOCK
 from app.jobs.worker_process import ProcessOrigin
 from tests.support.stored import DatabaseReader
 
 HANDLERS = JobHandlers()
 HANDLERS.register("toys.build", on_failure="toys.on_failure")(lambda _: None)
+INSTANCES = itertools.count()
 
 
 def machine(name: str, *, boot: int = 1, supervisor: str = "") -> ProcessOrigin:
-    return ProcessOrigin(machine=name, boot_id=f"{name}-{boot}", supervisor=supervisor)
+    return ProcessOrigin(machine=name, boot_id=f"{name}-{boot}", supervisor=supervisor, instance="")
+
+
+def new_process(origin: ProcessOrigin) -> ProcessOrigin:
+    return replace(origin, instance=f"process {next(INSTANCES)}")
 
 
 PELICAN, HERON = machine("pelican"), machine("heron")
@@ -40,18 +47,20 @@ class Fleet:
     def rows(self) -> DatabaseReader:
         return DatabaseReader(self.resources.db.url)
 
-    def enqueue(self, *toys: str, lock: str | None = None) -> None:
+    def enqueue(self, *toys: str, lock: str | None = None, queue: str = "toys") -> None:
         with self.resources.db.begin() as session:
             for toy in toys:
-                enqueue(session, "toys.build", toy=toy, lock=lock)
+                enqueue(session, f"{queue}.build", toy=toy, lock=lock)
 
     def enqueue_once(self, toy: str) -> None:
         """A job of which one at a time waits, such as a poll."""
         with self.resources.db.begin() as session:
             assert enqueue_once(session, "toys.build", key="poll", toy=toy)
 
-    def register(self, origin: ProcessOrigin) -> int:
-        """A worker that is alive now."""
+    def register(self, origin: ProcessOrigin, queues: Sequence[str] | None = None) -> int:
+        """A worker that is alive now, of a new process unless the origin has an instance."""
+        if not origin.instance:
+            origin = new_process(origin)
         with self.resources.db.begin() as session:
             worker_id = session.scalar(
                 text("INSERT INTO procrastinate_workers DEFAULT VALUES RETURNING id")
@@ -62,15 +71,21 @@ class Fleet:
                 machine=origin.machine,
                 boot_id=origin.boot_id,
                 supervisor=origin.supervisor,
+                instance=origin.instance,
+                queues=None if queues is None else list(queues),
             )
             session.add(process)
+            session.flush()
+            session.execute(text(PLACE_SUSPECTS))
         return worker_id
 
     def fetch(self, worker_id: int, count: int = 10) -> list[str]:
         """Let a worker fetch jobs as procrastinate does; returns their toys."""
-        query = (
-            "SELECT args ->> 'toy' FROM procrastinate_fetch_job_v2(NULL, %s) WHERE id IS NOT NULL"
-        )
+        query = """
+            SELECT job.args ->> 'toy' FROM worker_processes AS process,
+                procrastinate_fetch_job_v2(process.queues::varchar[], process.worker_id) AS job
+            WHERE process.worker_id = %s AND job.id IS NOT NULL
+        """
         with self.resources.db.begin() as session:
             cursor = session.connection().connection.driver_connection.cursor()  # type: ignore[union-attr]
             toys = [cursor.execute(query, (worker_id,)).fetchone() for _ in range(count)]
@@ -84,14 +99,15 @@ class Fleet:
             list(worker_ids),
         )
 
-    def rescue(self, rescuer: ProcessOrigin, own_worker_ids: Collection[int] = ()) -> int:
+    def rescue(self, rescuer: ProcessOrigin) -> int:
+        if not rescuer.instance:
+            rescuer = new_process(rescuer)
         with self.resources.db.begin() as session:
             return rescue_jobs(
                 session,
                 HANDLERS,
                 SilentSessions(),
                 rescuer,
-                own_worker_ids=own_worker_ids,
                 reconnect_s=0,
             )
 
@@ -109,6 +125,12 @@ class Fleet:
             " WHERE task_name = 'toys.build' AND args ->> 'toy' = %s"
         )
         return str(self.rows.value(query, toy))
+
+    def lock(self, toy: str) -> str | None:
+        lock: str | None = self.rows.value(
+            "SELECT lock FROM procrastinate_jobs WHERE args ->> 'toy' = %s", toy
+        )
+        return lock
 
     def deaths(self, toy: str) -> int:
         query = "SELECT args FROM procrastinate_jobs WHERE args ->> 'toy' = %s"
@@ -198,11 +220,32 @@ def test_new_guilty_job__joins_the_suspects(fleet: Fleet) -> None:
 
 
 def test_suspect__gives_its_own_lock_up(fleet: Fleet) -> None:
+    fleet.register(HERON)
     fleet.enqueue("boat", lock="harbor")
     for _ in range(SUSPECT_AFTER):
         fleet.run_and_die(PELICAN, rescuer=PELICAN)
 
     assert fleet.rows.value("SELECT lock FROM procrastinate_jobs") == SUSPECTS_LOCK
+
+
+def test_suspect_of_a_queue_without_worker__holds_up_no_other(fleet: Fleet) -> None:
+    fleet.enqueue("boat", queue="ships")
+    fleet.enqueue("doll")
+    for _ in range(SUSPECT_AFTER):
+        assert fleet.run_and_die(PELICAN, rescuer=PELICAN) == ["boat", "doll"]
+
+    # The first suspect waits for a worker of its queue.
+    toy_worker = fleet.register(PELICAN, ["toys"])
+    fleet.rescue(PELICAN)
+    assert fleet.fetch(toy_worker) == ["doll"]
+    assert fleet.lock("boat") == UNSERVED_LOCK
+
+    # Once there is one, again one suspect runs at a time.
+    ship_worker = fleet.register(HERON, ["ships"])
+    assert fleet.fetch(ship_worker) == []
+    fleet.finish("doll")
+    assert fleet.fetch(ship_worker) == ["boat"]
+    assert fleet.lock("boat") == SUSPECTS_LOCK
 
 
 @pytest.mark.parametrize("rescuer", [HERON, PELICAN])
@@ -283,13 +326,17 @@ def test_suspended_worker__did_not_die(fleet: Fleet) -> None:
     assert (fleet.status("boat"), fleet.deaths("boat")) == ("todo", 1)
 
 
-def test_worker_of_the_living_process__did_not_die(fleet: Fleet) -> None:
+@pytest.mark.parametrize("rescuer", ["the process itself", "another process"])
+def test_process_that_registers_again__did_not_die(fleet: Fleet, rescuer: str) -> None:
+    """It lost its connection, and its worker has another ID now."""
+    process = new_process(PELICAN)
     fleet.enqueue("boat")
-    worker_id = fleet.register(PELICAN)
+    worker_id = fleet.register(process)
     fleet.fetch(worker_id)
     fleet.lose(worker_id)
+    fleet.register(process)
 
-    assert fleet.rescue(PELICAN, own_worker_ids={worker_id}) == 1
+    assert fleet.rescue(process if rescuer == "the process itself" else HERON) == 1
 
     assert (fleet.status("boat"), fleet.deaths("boat")) == ("todo", 0)
 

@@ -30,9 +30,13 @@ def at(minute: float) -> datetime:
 def death(
     minute: int = 0, *, root: str = "boot-1", is_own: bool = True, is_proved: bool = False
 ) -> WorkerDeath:
-    """The death of the worker whose ID is the minute."""
+    """The death of the worker whose instance is named after the minute."""
     return WorkerDeath(
-        worker_id=minute, root=root, rescued_at=at(minute), is_own=is_own, is_proved=is_proved
+        instance=str(minute),
+        root=root,
+        rescued_at=at(minute),
+        is_own=is_own,
+        is_proved=is_proved,
     )
 
 
@@ -47,7 +51,7 @@ def proved(*are_own: bool) -> list[WorkerDeath]:
 def test_process_root__is_the_supervisor_else_the_boot_of_the_machine(
     supervisor: str, boot_id: str, root: str
 ) -> None:
-    origin = ProcessOrigin(machine="pelican", boot_id=boot_id, supervisor=supervisor)
+    origin = ProcessOrigin(machine="pelican", boot_id=boot_id, supervisor=supervisor, instance="1")
 
     assert origin.root == root
 
@@ -61,10 +65,10 @@ def test_deaths__are_stored_as_json() -> None:
 @pytest.mark.parametrize(
     ("sighting", "is_proved"),
     [
-        (Sighting(8, "boot-1", at(1)), True),  # another worker of the same boot
-        (Sighting(None, "boot-1", at(0)), True),  # the rescuer itself
-        (Sighting(8, "boot-1", at(-0.1)), False),  # died with it, as far as is known
-        (Sighting(8, "boot-2", at(1)), False),  # the machine started again
+        (Sighting("8", "boot-1", at(1)), True),  # another worker of the same boot
+        (Sighting("9", "boot-1", at(0)), True),  # the rescuer itself
+        (Sighting("8", "boot-1", at(-0.1)), False),  # died with it, as far as is known
+        (Sighting("8", "boot-2", at(1)), False),  # the machine started again
     ],
 )
 def test_review_deaths__proof_is_a_later_sign_of_life_of_the_root(
@@ -80,7 +84,7 @@ def test_review_deaths__proof_stays_when_the_worker_that_gave_it_is_forgotten() 
 
 
 def test_review_deaths__worker_that_was_only_suspended_did_not_die() -> None:
-    assert review_deaths([death()], [Sighting(0, "boot-1", at(1))]) == []
+    assert review_deaths([death()], [Sighting("0", "boot-1", at(1))]) == []
 
 
 @pytest.mark.parametrize(
@@ -110,8 +114,8 @@ def simulate_fleet(origins: Iterable[str], rescuer: str) -> int:
     """
     deaths: list[WorkerDeath] = []
     for minute, root in enumerate(origins):
-        started = [Sighting(-1 - minute, root, at(minute - 0.5))]
-        sightings = [*started, Sighting(None, rescuer, at(minute))]
+        started = [Sighting(f"next {minute}", root, at(minute - 0.5))]
+        sightings = [*started, Sighting("rescuer", rescuer, at(minute))]
         deaths = review_deaths([*deaths, death(minute, root=root)], sightings)
         if judge_deaths(deaths) is Suspicion.POISON:
             return minute + 1
