@@ -115,8 +115,9 @@ def create_app(
     app.state.resources = resources
     app.state.commit_hook = audit_request
     app.state.probe = health.HealthProbe(resources.db)
-    # With the reserved connection: requests that occupy all others must not keep streams open.
-    owners = KeyStreamOwners(app.state.probe.db, resources.clock)
+    # A connection of its own: neither requests nor a slow scrape must keep streams of revoked keys open.
+    app.state.stream_db = resources.db.open_second_pool(pool_size=1, name="mosaico-streams")
+    owners = KeyStreamOwners(app.state.stream_db, resources.clock)
     app.state.hub = EventHub(resources.db.direct_url, owners=owners)
     app.state.render_error = render_error
     app.state.count_inbox = count_inbox
@@ -191,7 +192,6 @@ def serve_api(settings: Settings) -> None:
             public_host=urlsplit(settings.public_url or "").hostname,
         )
         app = create_app(resources, show_docs=settings.shows_docs, hosts=hosts)
-        HttpProtocol.process_count = settings.api_processes
         serve(app, host=settings.host, port=settings.port, listener=inherited_listener())
 
 
@@ -244,3 +244,4 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     async with app.state.hub.running():
         yield
     app.state.probe.close()
+    app.state.stream_db.dispose()

@@ -63,7 +63,7 @@ TRACES_PER_REQUEST: Final = Measured(100, "traces per Langfuse request", "docs/l
 REQUESTS_PER_RUN: Final = Measured(6, "Langfuse requests per run", "docs/langfuse.md")
 WORKER_CONNECTIONS: Final = Measured(13, "connections per worker", "docs/deployment.md")
 SERVICE_CONNECTIONS: Final = Measured(
-    49, "connections of one API and one scheduler", "docs/deployment.md"
+    50, "connections of one API and one scheduler", "docs/deployment.md"
 )
 METRIC_PROCESSES: Final = Measured(2, "metric processes per worker", "docs/deployment.md")
 

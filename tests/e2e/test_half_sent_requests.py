@@ -112,7 +112,5 @@ def test_connection_limits__leave_descriptors_for_the_database_and_other_address
         assert connection_limits() == (108, 144)
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
         assert connection_limits() == (1200, 3840)
-        # The processes share a port, and so the connections of an address.
-        assert connection_limits(process_count=4) == (300, 3840)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

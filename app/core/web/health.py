@@ -21,8 +21,7 @@ class Health(WireModel):
 
 
 class HealthProbe:
-    """A connection and a thread reserved for health checks and `/metrics`; the connection also serves the
-    check for streams whose key has ended.
+    """A connection and a thread reserved for health checks and `/metrics`.
 
     A busy connection pool or busy threads must not make the service look dead.
     """

@@ -29,6 +29,8 @@ _ERRORS_ONLY.setLevel(logging.ERROR)
 
 # A header is at most 64 KiB, which a slow mobile connection sends in a second.
 HEADER_DEADLINE_S = 10.0
+# Of each process, like the descriptors that it protects. The kernel divides connections unevenly between
+# the processes of a port, and so a share of each would be refused too early.
 CONNECTIONS_PER_ADDRESS = 1200
 LOG_INTERVAL_S = 10.0
 # File descriptors of this process. Some are reserved: for the database, uploads and logs, and for the new
@@ -56,16 +58,15 @@ def raise_descriptor_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
-def connection_limits(process_count: int = 1) -> ConnectionLimits:
-    """The limits of one of the processes on a port.
+def connection_limits() -> ConnectionLimits:
+    """The limits of this process.
 
     They leave the reserved file descriptors free, and other addresses a quarter.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     descriptors = DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
     total = max(1, descriptors - RESERVED_DESCRIPTORS)
-    share = CONNECTIONS_PER_ADDRESS // process_count
-    return ConnectionLimits(max(1, min(share, total * 3 // 4)), total)
+    return ConnectionLimits(max(1, min(CONNECTIONS_PER_ADDRESS, total * 3 // 4)), total)
 
 
 def collapse_accept_errors(loop: asyncio.AbstractEventLoop) -> None:
@@ -99,12 +100,11 @@ class RefusalLog:
 
 
 class HttpProtocol(H11Protocol):
-    """A connection of the API, one of whose `process_count` processes this is.
+    """A connection of the API.
 
     Refuses what the parser cannot read, such as NUL in a header, like any other bad request.
     """
 
-    process_count: ClassVar[int] = 1
     connections_by_address: ClassVar[Counter[str]] = Counter()
     refusals: ClassVar[RefusalLog] = RefusalLog()
 
@@ -119,7 +119,7 @@ class HttpProtocol(H11Protocol):
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
         self.connections_by_address[self._address] += 1
-        limits = connection_limits(self.process_count)
+        limits = connection_limits()
         if self.connections_by_address[self._address] > limits.per_address:
             self._refuse("too many connections of one address")
         elif len(self.connections) > limits.total:

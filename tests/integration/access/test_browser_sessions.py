@@ -7,8 +7,12 @@ from datetime import timedelta
 import httpx
 import pytest
 
+from app.access.service import create_key
 from app.access.sessions import create_login_link
+from app.core.resources import Resources
 from app.core.web.static_files import FOLDER, HASH_CHARS, asset_url
+from app.main import create_app
+from tests.support.http import serving
 from tests.support.service import Service
 
 HTML = {"Accept": "text/html"}
@@ -90,6 +94,27 @@ def test_logout__ends_the_streams_of_the_session(service: Service, browser: http
         # Until the stream ends; otherwise heartbeats would follow for ever.
         list(lines)
     assert browser.get("/api/v1/agents").status_code == 401
+
+
+def test_logout__ends_the_streams_while_a_slow_scrape_holds_its_connection(
+    service_resources: Resources,
+) -> None:
+    """`/metrics` and `/readyz` share one connection, which a slow query may occupy."""
+    app = create_app(service_resources)
+    with service_resources.db.begin() as session:
+        key = create_key(session, "reader", "read", now=service_resources.clock())
+    with (
+        serving(app, lifespan=True) as browser,
+        app.state.probe.db.engine.connect(),
+    ):
+        browser.headers["Sec-Fetch-Site"] = "same-origin"
+        log_in(browser, key.token.reveal())
+        with browser.stream("GET", "/api/v1/notifications/events") as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            browser.post("/logout")
+            # Not a heartbeat, which would come first if the stream stayed open.
+            assert not any(line.startswith(":") for line in lines)
 
 
 def test_login_link__works_once(service: Service, browser: httpx.Client) -> None:
