@@ -70,6 +70,7 @@ def run_experiment(
     resume: str | os.PathLike[str] | None = None,
     columns: Mapping[str, str] | None = None,
     langfuse: bool = False,
+    progress: bool = True,
 ) -> Experiment:
     """Run a task once per item and trial, and store every answer as soon as it is there.
 
@@ -83,6 +84,7 @@ def run_experiment(
     names columns by field. `save` is the folder of the result file. No attempt starts after
     `run_seconds`, or when the attempts have reported `run_tokens` or `run_usd`. `langfuse` also writes
     the finished attempts as an experiment, with the keys in LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY.
+    Without `progress` nothing is printed to standard error while it runs.
     Raises: `MosaicoError`, such as `UnusableDataset` for a dataset without inputs.
     """
     export = _exporter() if langfuse else None
@@ -97,6 +99,7 @@ def run_experiment(
         budget=BudgetLimits(tokens=run_tokens, cost_usd=run_usd),
         save=Path(save),
         resume=None if resume is None else Path(resume),
+        shows_progress=progress,
     )
     recorder = execute_plan(plan, utc_now(), _run)
     if export is not None:

@@ -108,6 +108,8 @@ def _evaluate(test: pytest.Function, options: Mapping[str, Any]) -> str:
         _task_of(test, is_judged_by_metrics=bool(options.get("metrics") or options.get("kpis"))),
         test.path.parent / items if isinstance(items, str) else items,
         save=_result_folder(test),
+        # pytest prints what a failed test wrote: a line per attempt would hide the verdict.
+        progress=False,
         **{"concurrency": 1, **{name: options[name] for name in RUN_OPTIONS if name in options}},
     )
     if experiment.missing:

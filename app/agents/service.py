@@ -64,7 +64,7 @@ def change_agent(
     if url_changes and agent.langfuse_secret_key is not None and SECRET_COLUMN not in values:
         raise Invalid(
             "the stored secret belongs to the old langfuseUrl;"
-            " send langfuseSecretKey too (null clears it)",
+            " send langfuseSecretKey too, or clear it",
             code="secret-required",
             errors=[
                 ErrorItem(pointer="/langfuseSecretKey", detail="send it with a new langfuseUrl")

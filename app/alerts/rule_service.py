@@ -166,7 +166,7 @@ def _reveal_recipients(
 
 def _target_errors(session: Session, benchmark: Benchmark, rule: AlertRule) -> list[ErrorItem]:
     if (rule.metric is None) == (rule.kpi is None):
-        detail = "a rule watches a metric or a KPI; send one of them, and null for the other"
+        detail = "a rule watches a metric or a KPI; send one of them, and clear the other"
         return [ErrorItem(pointer="/metric", detail=detail)]
     if rule.kpi is not None:
         return _kpi_errors(session, benchmark, rule, rule.kpi)

@@ -7,6 +7,7 @@ import typer
 from app.core.console.list_filters import flag_filter
 from app.core.console.resource import FieldOption, Resource, id_argument
 from app.core.console.shell_completion import complete_ids
+from app.core.console.short_ids import LATEST
 from app.core.console.table import (
     JSON,
     Column,
@@ -30,6 +31,7 @@ from app.core.console.terminal import (
 from app.core.errors import Invalid
 
 PATH = "/benchmarks"
+RUNS = "/benchmark-runs"
 
 cli = CommandGroup("benchmarks", help="Manage benchmarks and their KPIs.")
 benchmarks = Resource(group=cli, noun="benchmark", path=PATH, page="/benchmarks")
@@ -152,7 +154,13 @@ def show_baseline(
     *,
     benchmark: BenchmarkId,
     pin: Annotated[
-        str | None, typer.Option("--pin", metavar="RUN", help="Compare later runs with this run.")
+        str | None,
+        typer.Option(
+            "--pin",
+            metavar="RUN",
+            help="Compare later runs with this run; `latest` is the newest that can be a baseline.",
+            autocompletion=complete_ids(RUNS),
+        ),
     ] = None,
     unpin: Annotated[
         bool, typer.Option("--unpin", help="Compare later runs with the runs before them again.")
@@ -167,7 +175,8 @@ def show_baseline(
     path = f"{PATH}/{quote_segment(benchmark)}/baseline"
     with open_api() as api:
         if pin is not None:
-            api.put(path, {"runId": pin})
+            # The service knows which runs can be a baseline.
+            api.put(path, {"runId": pin if pin == LATEST else api.full_id(RUNS, pin)})
         elif unpin:
             api.delete(path)
         baseline = api.get(path)

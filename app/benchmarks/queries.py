@@ -19,7 +19,7 @@ class BenchmarkNotFound(NotFound):
 
 
 class KpiNotFound(NotFound):
-    """The benchmark has no KPI with this ID; GET its /kpis lists its KPIs."""
+    """The benchmark has no KPI with this ID; GET /api/v1/benchmarks/{benchmarkId}/kpis lists them."""
 
     code = "kpi-not-found"
 

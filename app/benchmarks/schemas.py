@@ -15,7 +15,15 @@ from pydantic_core import PydanticCustomError
 
 from app.benchmarks.event_triggers import EventTriggers
 from app.core.errors import Invalid
-from app.core.schemas import Identifier, JsonObject, LongText, ShortText, WireModel, patch_of
+from app.core.schemas import (
+    Identifier,
+    JsonObject,
+    LongText,
+    ShortText,
+    WireModel,
+    explain_pattern,
+    patch_of,
+)
 from app.core.strict_json import MalformedJson, parse_json
 from app.harness.harness_config import HarnessConfig
 from app.metrics.types import Direction
@@ -212,10 +220,14 @@ class JudgeCalibration(WireModel):
     max_error: Annotated[float, Field(ge=0)] = 0.1
 
 
+_CLUSTER_FIELD_PATTERN = r"^[^:\s]{1,64}$"
 ClusterField = Annotated[
     str | None,
+    explain_pattern(
+        _CLUSTER_FIELD_PATTERN, "should have 1 to 64 characters, without colon and white space"
+    ),
     Field(
-        pattern=r"^[^:\s]{1,64}$",
+        pattern=_CLUSTER_FIELD_PATTERN,
         description="Prefix of a tag, or name of an attribute such as session. Items that share a tag"
         " `<clusterField>:…` or a value of the attribute form a cluster: they are not independent of"
         " each other.",

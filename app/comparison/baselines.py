@@ -17,6 +17,8 @@ from app.results.plan import RunPlan
 from app.results.queries import get_run
 from app.results.rules import RunStatus, Validity
 
+# In place of a run ID, which the service makes: it is never this word.
+LATEST = "latest"
 # Built once: SQLAlchemy builds each column of an alias anew.
 _OTHER_RUN = aliased(BenchmarkRun)
 
@@ -49,11 +51,13 @@ class Baseline:
 def pin_baseline(
     session: Session, benchmark_id: str, run_id: str, now: datetime
 ) -> BenchmarkBaseline:
-    """Pins a run as the baseline of later runs of its agent.
+    """Pins a run, or the newest suitable one, as the baseline of later runs of its agent.
 
     Raises: `Invalid` for a run of another benchmark, `UnsuitableBaseline` for a run that is not
-    completed, not valid, purged, or regressed and not accepted.
+    completed, not valid, purged, or regressed and not accepted, and for `latest` without any other.
     """
+    if run_id == LATEST:
+        run_id = _newest_suitable_run(session, benchmark_id)
     # The lock keeps the run from being purged or deleted before it is pinned.
     run = get_run(session, run_id, for_update=True)
     if run.benchmark_id != benchmark_id:
@@ -160,6 +164,27 @@ def _is_held() -> ColumnElement[bool]:
 
 def _baseline_run(run: BenchmarkRun) -> BaselineRun:
     return BaselineRun(run.seq, run.id, RunPlan.model_validate(run.plan))
+
+
+def _newest_suitable_run(session: Session, benchmark_id: str) -> str:
+    statement = (
+        select(BenchmarkRun.id)
+        .where(
+            BenchmarkRun.benchmark_id == benchmark_id,
+            BenchmarkRun.status == RunStatus.COMPLETED,
+            BenchmarkRun.validity == Validity.VALID,
+            BenchmarkRun.purged_at.is_(None),
+            ~_is_held(),
+        )
+        .order_by(BenchmarkRun.seq.desc())
+        .limit(1)
+    )
+    run_id = session.scalar(statement)
+    if run_id is None:
+        raise UnsuitableBaseline(
+            f"the benchmark {benchmark_id!r} has no run that can be a baseline; complete a valid one first"
+        )
+    return run_id
 
 
 def _require_suitable(session: Session, run: BenchmarkRun) -> None:

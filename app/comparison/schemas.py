@@ -197,7 +197,9 @@ class Comparison(WireModel):
 class BaselinePin(WireModel):
     """The run to pin as baseline."""
 
-    run_id: Identifier
+    run_id: Identifier = Field(
+        description="ID of the run; `latest` is the newest run of the benchmark that can be a baseline."
+    )
 
 
 class PinnedView(WireModel):

@@ -115,12 +115,16 @@ class Unavailable(AppError):
     exit_code = 75
 
 
-# The end of a message that names a request of the API; a command or a page offers its own remedy.
+# A part of a message that advises a request, or a header of one, up to the next comma or semicolon.
 _REQUEST_REMEDY = re.compile(
-    r"; (?:(?:GET|POST|PUT|PATCH|DELETE) /api/v1/|PATCH it with |list the .* at `/api/v1/)\S*[^;]*$"
+    r"[;,] (?:[^;,]*?)(?:(?:GET|POST|PUT|PATCH|DELETE) /api/v1|`?/api/v1/|\bPATCH (?:it|that)\b"
+    r"|\bIf-Match\b|`Authorization:|\bContent-Type\b|`Retry-After`|\bIdempotency-Key\b)[^;,]*"
 )
 
 
 def without_request(detail: str) -> str:
-    """The detail of an error for a reader who sends no requests: without the one that it advises."""
+    """The detail of an error for a reader who sends no requests: without those that it advises.
+
+    A command or a page offers its own remedy.
+    """
     return _REQUEST_REMEDY.sub("", detail)

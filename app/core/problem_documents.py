@@ -361,5 +361,6 @@ _REMEDIES: Mapping[str, str] = {
     "string_unicode": "contains a lone surrogate; send the whole pair",
     "model_attributes_type": "should be a JSON object",
     "model_type": "should be a JSON object",
+    "dict_type": "should be a JSON object",
     "finite_number": "should be a finite number; omit it or send null",
 }

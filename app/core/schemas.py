@@ -214,7 +214,26 @@ def _reject_oversized_object(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-Identifier = Annotated[str, Text(pattern=f"^{IDENTIFIER_PATTERN}$", max_length=64)]
+def explain_pattern(pattern: str, message: str) -> BeforeValidator:
+    """Say in words what the `pattern` of a text accepts; to stand before the type with the pattern."""
+    compiled = re.compile(pattern)
+
+    def check(value: Any) -> Any:
+        if isinstance(value, str) and not compiled.fullmatch(value):
+            raise PydanticCustomError("pattern", "{message}", {"message": message})
+        return value
+
+    return BeforeValidator(check)
+
+
+Identifier = Annotated[
+    str,
+    Text(pattern=f"^{IDENTIFIER_PATTERN}$", max_length=64),
+    explain_pattern(
+        IDENTIFIER_PATTERN,
+        "should be 1 to 64 letters, digits, dots, hyphens or underscores, beginning with a letter or digit",
+    ),
+]
 ShortText = Annotated[
     str,
     Text(strip_whitespace=True, min_length=1, max_length=200),

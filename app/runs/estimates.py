@@ -1,4 +1,4 @@
-"""What a run over production traces will cost in requests to its source, before it is started."""
+"""What a run will cost in requests to its source, before it is started."""
 
 from datetime import datetime
 
@@ -22,12 +22,12 @@ from app.traces.registry import TRACE_SOURCES, TraceQuery
 def estimate_run(res: Resources, body: RunEstimate) -> EstimateView:
     """Count the requests of a run that would be created now; the source is asked for its counts.
 
-    Raises: `NotFound`; `Invalid` when the benchmark reads no production traces, or its source counts
+    Raises: `NotFound`; `Invalid` when the benchmark reads runs of another server, or its source counts
             no requests; the errors of the source.
     """
     now = res.clock()
     with res.db.read() as session:
-        source, query = _window_query(session, body, now, res)
+        source, query = _read_query(session, body, now, res)
     spec = TRACE_SOURCES.get(source)
     if spec.estimate is None:
         raise Invalid(
@@ -35,9 +35,8 @@ def estimate_run(res: Resources, body: RunEstimate) -> EstimateView:
             " estimate"
         )
     estimate = spec.estimate(res, query)
-    assert query.production is not None
     return EstimateView(
-        trace_window=query.production.exact_window,
+        trace_window=query.production and query.production.exact_window,
         traces=estimate.traces,
         selected=estimate.selected,
         requests=dict(estimate.requests),
@@ -46,7 +45,7 @@ def estimate_run(res: Resources, body: RunEstimate) -> EstimateView:
     )
 
 
-def _window_query(
+def _read_query(
     session: Session, body: RunEstimate, now: datetime, res: Resources
 ) -> tuple[str, TraceQuery]:
     benchmark, agent = (
@@ -54,8 +53,9 @@ def _window_query(
         get_agent(session, body.agent_id),
     )
     require_runnable(session, benchmark, agent)
+    source = source_of(benchmark, agent)
     production: ProductionTraces | None = benchmark.production
-    if production is None:
+    if production is None and (body.trace_window or TRACE_SOURCES.get(source).reads_production):
         raise reads_no_production(benchmark.id)
     kpis = get_kpis_by_benchmark(session, [benchmark.id]).get(benchmark.id, [])
     columns = [
@@ -65,9 +65,9 @@ def _window_query(
     query = agent_query(
         agent,
         res,
-        dataset_ref=None,
-        run_name=None,
-        production=production.frozen(body.trace_window, now),
+        dataset_ref=None if production else benchmark.dataset_ref,
+        run_name=None if production else benchmark.run_name,
+        production=production and production.frozen(body.trace_window, now),
         late_scores=benchmark.late_scores or any(map(is_score_column, columns)),
     )
-    return source_of(benchmark, agent), query
+    return source, query

@@ -217,8 +217,8 @@ def delete_run(session: Session, run_id: str) -> None:
         session.flush()
     except IntegrityError:
         raise RunIsBaseline(
-            f"the run {run_id} is a pinned baseline;"
-            f" DELETE /api/v1/benchmarks/{benchmark_id}/baseline first, or pin another run"
+            f"the run {run_id} is a pinned baseline; pin another run first, or"
+            f" DELETE /api/v1/benchmarks/{benchmark_id}/baseline"
         ) from None
     _drop(session, seq, collection_id)
     linked = select(BenchmarkRun.seq).where(BenchmarkRun.rejudges == run_id)

@@ -11,7 +11,7 @@ from app.access.idempotency import Idempotent
 from app.comparison import stored_run_comparison
 from app.comparison.schemas import CategoryValues, Comparison
 from app.core.problem_documents import CONFLICT
-from app.core.schemas import Instant, Page, ShortText
+from app.core.schemas import Instant, Page, ShortText, explain_pattern
 from app.core.web.deps import Hub, Res
 from app.core.web.page_parameters import FilterValues, PageParams
 from app.core.web.routes import Router
@@ -49,6 +49,7 @@ router = Router(prefix="/benchmark-runs", tags=["benchmark runs"])
 COLUMNS = RunView.model_fields.keys() - {"results", "write_back"}
 
 SVG = "image/svg+xml"
+_TAG_FIELD_PATTERN = r"^[A-Za-z_][A-Za-z0-9_.-]{0,99}$"
 # The largest number of runs that the baseline mode MEAN_OF_LAST averages.
 MAX_BASELINE_RUNS = 30
 MAX_JUDGED = 100
@@ -112,7 +113,7 @@ def start_run(body: RunCreate, once: Idempotent) -> Response:
 
 @router.post("/estimate", dependencies=RUN, responses=CONFLICT)
 def estimate_run(body: RunEstimate, res: Res) -> EstimateView:
-    """Count the requests that a run over production traces would send to its source; no run is started."""
+    """Count the traces of a run, and the requests that it would send to their source; no run is started."""
     return estimates.estimate_run(res, body)
 
 
@@ -182,8 +183,12 @@ def list_categories(
     res: Res,
     field: Annotated[
         str,
+        explain_pattern(
+            _TAG_FIELD_PATTERN,
+            "should be the name of a field of tags, such as category, with at most 100 characters",
+        ),
         Query(
-            pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,99}$",
+            pattern=_TAG_FIELD_PATTERN,
             description="Field of the tags: an item with the tag `field:name` is in the category `name`.",
         ),
     ] = "category",

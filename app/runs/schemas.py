@@ -35,7 +35,7 @@ class RunCreate(WireModel):
 
 
 class RunEstimate(WireModel):
-    """A run over production traces whose cost is asked for; it is not started."""
+    """A run whose cost is asked for; it is not started."""
 
     benchmark_id: Identifier
     agent_id: Identifier
@@ -46,12 +46,14 @@ class RunEstimate(WireModel):
 
 
 class EstimateView(WireModel):
-    """What a run over production traces would cost now: `traces` pass the filters, `selected` of them
-    are read, with so many `requests` to the source by purpose. `atMost`: the numbers are upper limits.
+    """What a run would cost now: `traces` pass the filters, `selected` of them are read, with so many
+    `requests` to the source by purpose; uploads are read without requests. `atMost`: the numbers are upper limits.
     Otherwise they are exact if all traces have as many spans and scores, and close to it if not.
     """
 
-    trace_window: TraceWindow
+    trace_window: TraceWindow | None = Field(
+        description="Range of production traces; null for a benchmark that reads an upload."
+    )
     traces: int
     selected: int
     requests: dict[str, int]

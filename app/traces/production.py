@@ -10,7 +10,7 @@ from typing import Annotated, Final, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from app.core.schemas import Instant, ShortText, WireModel
+from app.core.schemas import Instant, ShortText, WireModel, explain_pattern
 from app.traces.types import Trace
 
 UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -23,7 +23,14 @@ _MIN_RANKS: Final = 1000
 ITEM_KEY_PATTERN: Final = r"^(input|name|session|user|metadata\.[^\s]{1,100})$"
 
 # How long a text says something lasts, such as 30m, 24h or 7d.
-Duration = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,4})[mhdw]$", examples=["24h"])]
+_DURATION_PATTERN: Final = r"^(0|[1-9][0-9]{0,4})[mhdw]$"
+Duration = Annotated[
+    str,
+    Field(pattern=_DURATION_PATTERN, examples=["24h"]),
+    explain_pattern(
+        _DURATION_PATTERN, "should be a number with m, h, d or w (minutes to weeks), such as 24h"
+    ),
+]
 FilterValues = Annotated[list[ShortText], Field(max_length=MAX_FILTER_VALUES)]
 MetadataFilter = Annotated[dict[ShortText, ShortText], Field(max_length=20)]
 

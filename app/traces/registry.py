@@ -174,7 +174,7 @@ class SourceSpec:
     and ignores its `run_name`; None when a source has no runs. `has_run` says whether the run that the
     query names is there and complete; None when a source has no named runs. Where several runs can share an ID,
     `narrow_run` returns the newest of them, with an ID of its own. `write_scores` writes all scores and
-    yields heartbeats. `estimate` counts the requests that `pages` will send for production traces.
+    yields heartbeats. `estimate` counts the requests that `pages` will send, for the kind of query that the source can count.
     These raise the errors of `pages`. All of them do network I/O: never call them in a transaction.
     `runs_models`: the source produces its traces
     with the models that the benchmark configures in `harness`. `reads_production`: the source reads

@@ -30,7 +30,10 @@ NDJSON_BODY: dict[str, Any] = {
         "content": {
             "application/x-ndjson": {"schema": {"type": "string"}, "example": EXAMPLE},
             # Generated clients know this type, and send a file of any size as it is.
-            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+            "application/octet-stream": {
+                "schema": {"type": "string", "format": "binary"},
+                "example": EXAMPLE,
+            },
         },
     }
 }

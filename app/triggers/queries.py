@@ -20,7 +20,7 @@ MAX_DUE_EVENTS = 100
 
 
 class WebhookSecretNotFound(NotFound):
-    """The webhook secret does not exist; list the secrets with GET on the collection."""
+    """The webhook secret does not exist; GET /api/v1/benchmarks/{benchmarkId}/webhook-secrets lists them."""
 
     code = "webhook-secret-not-found"
 

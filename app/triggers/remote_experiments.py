@@ -142,7 +142,7 @@ def _find_obstacle(
         return f"the benchmark reads the dataset {benchmark.dataset_ref!r}"
     if not queries.list_active_secrets(session, benchmark.id, now):
         return (
-            "the benchmark has no webhook secret to sign the request to runUrl with; create one with"
-            f" POST /api/v1/benchmarks/{benchmark.id}/webhook-secrets"
+            "the benchmark has no webhook secret to sign the request to runUrl with;"
+            f" POST /api/v1/benchmarks/{benchmark.id}/webhook-secrets creates one"
         )
     return None

@@ -84,10 +84,17 @@ LIST_COMMANDS: Mapping[str, str] = {
 }
 
 
-# The command that hides what cannot be deleted, by error code.
-IN_USE_COMMANDS: Mapping[str, str] = {
-    "agent-in-use": "agents update AGENT --archived",
-    "benchmark-in-use": "benchmarks update BENCHMARK --archived",
+# What to do with commands, by error code.
+REMEDIES: Mapping[str, str] = {
+    "agent-in-use": "`mosaico agents update AGENT --archived` hides it and keeps its history",
+    "benchmark-in-use": "`mosaico benchmarks update BENCHMARK --archived` hides it and keeps its history",
+    "endpoint-disabled": "`mosaico notify endpoints enable ENDPOINT` enables it",
+    "not-acknowledgeable": "`mosaico alerts list --state firing` lists the alerts to acknowledge",
+    "nothing-to-plot": "`mosaico runs show RUN` lists the KPIs that it has",
+    "precondition-failed": "repeat the command: it reads the resource again",
+    "run-is-baseline": "`mosaico benchmarks baseline BENCHMARK --unpin` unpins it",
+    "schedule-still-running": "`mosaico runs start BENCHMARK AGENT` starts a parallel run",
+    "too-many-requests": "repeat the command after a few seconds",
 }
 
 
@@ -316,6 +323,9 @@ class ApiClient:
         # Another server answers at this address, with whatever it has.
         except (ValueError, KeyError, TypeError, AttributeError):
             raise self._unexpected(response) from None
+        if code == NotFound.code:
+            # An ID with a slash, or an empty one, makes the path of no resource.
+            detail = "nothing has this ID"
         members = {
             name: value
             for name, value in problem.items()
@@ -344,8 +354,8 @@ class ApiClient:
                 "set MOSAICO_API_KEY to a key with that role; an administrator creates one with"
                 " `mosaico keys create`"
             )
-        if code in IN_USE_COMMANDS:
-            return f"`mosaico {IN_USE_COMMANDS[code]}` hides it and keeps its history"
+        if code in REMEDIES:
+            return REMEDIES[code]
         list_command = LIST_COMMANDS.get(code)
         return f"`mosaico {list_command}` lists the existing ones" if list_command else None
 

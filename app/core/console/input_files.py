@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from app.core.errors import AppError
+from app.core.strict_json import parse_finite_json
 
 CHUNK_BYTES = 256 * 1024
 
@@ -50,12 +51,12 @@ def read_object(path: Path) -> dict[str, Any]:
     with open_input(path) as file:
         text = file.read()
     try:
-        document = json.loads(text)
+        document = parse_finite_json(text)
     except json.JSONDecodeError as error:
         raise InvalidInput(
             f"{path}:{error.lineno}:{error.colno}: {error.msg}", hint="correct the JSON there"
         ) from None
-    except (UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(
             f"{path} is not valid JSON: {error}", hint="write it as UTF-8 JSON"
         ) from None

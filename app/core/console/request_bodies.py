@@ -1,13 +1,11 @@
 """The request bodies of create and update commands, from their options and --file."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.core.console.input_files import read_object
-from app.core.console.terminal import OutputFormat, WrongUsage
+from app.core.console.terminal import WrongUsage
 from app.core.errors import AppError
 
 if TYPE_CHECKING:
@@ -23,7 +21,7 @@ def read_body(values: Values, fields: "Sequence[SchemaOption]") -> JSON:
     for field in fields:
         value = values[field.parameter.name]
         if value is not None:
-            _set_field(body, field.path, field.parse(value))
+            _set_field(body, field.path, _parse(field, value))
     return body
 
 
@@ -39,28 +37,14 @@ def clear_fields(body: JSON, values: Values, fields: "Sequence[SchemaOption]") -
         _set_field(body, clearable[name].path, clearable[name].empty_value)
 
 
-@contextmanager
-def name_options(fields: "Sequence[SchemaOption]", output: OutputFormat) -> Iterator[None]:
-    """Errors of the API name the options of the command; in JSON they name the fields of its body."""
+def _parse(field: "SchemaOption", value: Any) -> Any:
+    """The JSON value of an option. Raises: `AppError` that names the option."""
     try:
-        yield
+        return field.parse(value)
     except AppError as error:
-        if output is not OutputFormat.JSON:
-            error.errors = tuple(
-                replace(item, pointer=_option_of(item.pointer, fields)) for item in error.errors
-            )
+        if field.option not in error.detail:
+            error.detail = f"{field.option}: {error.detail}"
         raise
-
-
-def _option_of(pointer: str, fields: "Sequence[SchemaOption]") -> str:
-    """The option of the field that a JSON pointer leads to; the pointer without such an option."""
-    names = tuple(pointer.removeprefix("/").split("/"))
-    for field in fields:
-        if names == field.path:
-            return field.option
-        if names[: len(field.path)] == field.path:
-            return f"{field.option} ({pointer})"
-    return pointer
 
 
 def _set_field(body: JSON, path: Sequence[str], value: Any) -> None:

@@ -23,7 +23,7 @@ from app.core.console.generated_command import (
     import_object,
     indefinite,
 )
-from app.core.console.request_bodies import clear_fields, name_options, read_body
+from app.core.console.request_bodies import clear_fields, read_body
 from app.core.console.shell_completion import complete_ids
 from app.core.console.short_ids import GENERATED_ID_LISTS, LATEST
 from app.core.console.table import (
@@ -172,7 +172,7 @@ class Resource:
         """Add `create`; `describe` gives the status lines, `result_field` the printed result."""
 
         def run(values: Values, fields: "Sequence[SchemaOption]") -> None:
-            with _open_api() as api, name_options(fields, values["output"]):
+            with _open_api() as api:
                 created = api.post(self.path, read_body(values, fields))
                 pages_url = api.pages_url
             print_change(created, values["output"], describe(created), created[result_field])
@@ -207,7 +207,7 @@ class Resource:
                 raise WrongUsage(
                     "the command names no field to change", hint="add an option or --file; see -h"
                 )
-            with _open_api() as api, name_options(fields, values["output"]):
+            with _open_api() as api:
                 updated = api.patch(self._path_of(values["id"]), body)
                 pages_url = api.pages_url
             full_id = _full_id(updated, values)

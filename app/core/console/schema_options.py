@@ -3,7 +3,6 @@
 Imports pydantic: only `create` and `update` commands import this module, when they are used.
 """
 
-import json
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -15,11 +14,13 @@ import typer
 from pydantic import AwareDatetime, BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from app.core.console.error_words import FIELD_PREFIX
 from app.core.console.generated_command import CommandParameter
 from app.core.console.input_files import read_secret
 from app.core.console.resource import FieldOption
 from app.core.console.shell_completion import complete_ids
 from app.core.console.terminal import WrongUsage
+from app.core.strict_json import parse_finite_json
 
 # Help of fields that mean the same for every resource.
 COMMON_HELP: Mapping[str, str] = {
@@ -126,8 +127,8 @@ def option_type(annotation: Any) -> OptionType:
 def parse_json(text: str) -> Any:
     """The JSON value of an option. Raises: `WrongUsage`."""
     try:
-        return json.loads(text)
-    except ValueError as error:
+        return parse_finite_json(text)
+    except (ValueError, RecursionError) as error:
         raise WrongUsage(
             f"{text!r} is not valid JSON: {error}", hint="quote it for the shell"
         ) from None
@@ -160,7 +161,9 @@ def _to_option(
         path=path,
         label=option_name.lstrip("-").lower(),
         option=option_name,
-        parameter=CommandParameter("_".join(("field", *path)), Annotated[annotation | None, info]),
+        parameter=CommandParameter(
+            FIELD_PREFIX + "_".join(path), Annotated[annotation | None, info]
+        ),
         parse=(lambda values: [parse(value) for value in values]) if derived.is_list else parse,
         is_clearable=derived.is_list or _is_nullable(field.annotation),
         empty_value=[] if derived.is_list else None,

@@ -5,6 +5,7 @@ Every command imports this module at start-up, so it imports nothing but typer a
 """
 
 import json
+import math
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -26,7 +27,13 @@ CommandFunction = TypeVar("CommandFunction", bound=Callable[..., Any])
 # Not 1 or 2, which shells and argument parsers use: a script can tell "the gate failed" from "the
 # command failed".
 EXIT_UNSUCCESSFUL = 3
-_NAMES_ERRORS = re.compile(r"; (?:see `errors`|`errors` lists each field to correct)\.?$")
+# The lines below an error are the `errors` of the document.
+_NAMES_ERRORS = re.compile(
+    r"; (?:see `errors`|`errors` lists each field to correct"
+    r"|correct the (?:fields|places) in `errors` and send it again)\.?$"
+)
+# How the libraries of options begin their messages.
+_VALIDATION_WORDS = re.compile(r"(?:Value error, |Input (?=should))")
 EXIT_INTERRUPTED = 130
 HELP_OPTIONS = ("-h", "--help")
 # A line of help has 80 columns: more choices than these stand in the text, where lines can break.
@@ -79,7 +86,11 @@ class Command(TyperCommand):
             # Rewritten here, because two typer options cannot set one parameter.
             options = ["--format=json" if word == "--json" else word for word in args[:end]]
             args = options + args[end:]
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.message = _VALIDATION_WORDS.sub("", error.message, count=1)
+            raise
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """The options and arguments, without the names that Python has for their types."""
@@ -102,12 +113,25 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         try:
+            self._require_finite_numbers(ctx)
             return super().invoke(ctx)
         except AppError as error:
             # A script that reads JSON gets its errors as JSON, too.
             wants_json = ctx.params.get("output") == OutputFormat.JSON or ctx.params.get("jsonl")
+            if not wants_json:
+                # When a command fails: the others need no words.
+                from app.core.console.error_words import in_words_of_command
+
+                error = in_words_of_command(error, self.params, ctx.params)
             report_error(error, OutputFormat.JSON if wants_json else OutputFormat.TABLE)
             raise typer.Exit(error.exit_code) from None
+
+    def _require_finite_numbers(self, ctx: Any) -> None:
+        """Refuse NaN and infinities, which no option means and JSON does not have."""
+        for param in self.params:
+            value = ctx.params.get(param.name)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise WrongUsage(f"{param.opts[0]} should be a finite number")
 
 
 class Group(TyperGroup):
@@ -245,7 +269,6 @@ def report_error(error: AppError, output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
         print_status(encode_json(to_problem(error), sys.stderr))
         return
-    # The lines below are the `errors` of the document.
     detail = _NAMES_ERRORS.sub("", error.detail) if error.errors else error.detail
     print_status(f"error: {escape_lines(detail)}")
     for item in error.errors:

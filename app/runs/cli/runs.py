@@ -184,9 +184,9 @@ def estimate_run(
     until: WindowEnd = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Count the requests that a run over production traces would send to its source.
+    """Count the traces of a run, and the requests that it would send to their source.
 
-    No run is started. The source is asked how many traces it has.
+    No run is started. Langfuse is asked how many production traces it has; uploads need no requests.
     """
     from app.core.console.api_client import open_api
 
@@ -197,8 +197,8 @@ def estimate_run(
         print_json(estimate)
         return
     limit = "at most " if estimate["atMost"] else ""
-    window = estimate["traceWindow"]
-    print_status(f"window {format_time(window['from'])} to {format_time(window['to'])}")
+    if window := estimate["traceWindow"]:
+        print_status(f"window {format_time(window['from'])} to {format_time(window['to'])}")
     print_status(f"{limit}{estimate['traces']} traces, of which {estimate['selected']} are read")
     print_status("requests, exact if all traces have as many spans and scores:")
     rows = [{"for": purpose, "requests": count} for purpose, count in estimate["requests"].items()]

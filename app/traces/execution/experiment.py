@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -34,7 +34,7 @@ class ExecutionPlan:
     """What to run and where to store it.
 
     `agent_name` and `dataset_name` identify a run that is resumed. `save` is the folder of a new
-    result file, `resume` the file of an earlier run.
+    result file, `resume` the file of an earlier run. Without `shows_progress` nothing is printed while it runs.
     """
 
     agent: ItemAgent
@@ -46,6 +46,7 @@ class ExecutionPlan:
     budget: BudgetLimits = field(default_factory=BudgetLimits)
     save: Path = Path()
     resume: Path | None = None
+    shows_progress: bool = True
 
 
 def open_recorder(plan: ExecutionPlan, now: datetime) -> ExecutionRecorder:
@@ -83,7 +84,12 @@ async def execute(plan: ExecutionPlan, recorder: ExecutionRecorder) -> None:
     missing = recorder.missing()
     budget = used_budget(plan.budget, recorder.traces)
     total = len(recorder.attempts)
-    with show_progress(total, done=total - len(missing)) as show:
+    progress = (
+        show_progress(total, done=total - len(missing))
+        if plan.shows_progress
+        else nullcontext(_show_nothing)
+    )
+    with progress as show:
 
         def keep(attempt: ItemAttempt, trace: Trace) -> None:
             recorder.add(trace)
@@ -118,6 +124,10 @@ def summarize_execution(recorder: ExecutionRecorder) -> Mapping[str, Any]:
         "costUsd": sum_of_known([trace.cost_usd for trace in traces]),
         "withoutCost": sum(trace.cost_usd is None for trace in traces),
     }
+
+
+def _show_nothing(attempt: AttemptView) -> None:
+    """Progress of a run whose caller reports its outcome only."""
 
 
 def _file_stem(dataset_name: str, now: datetime) -> str:

@@ -20,7 +20,7 @@ def _validated(path: str) -> str:
     except JMESPathError as error:
         offset = getattr(error, "lex_position", None)
         position = "" if offset is None else f" at character {offset + 1}"
-        raise _invalid(f"is no valid JMESPath expression: error{position}") from None
+        raise _invalid(f"is not a valid JMESPath expression: error{position}") from None
     nodes = list(_nodes(expression.parsed))
     for node in nodes:
         if node["type"] == "function_expression":

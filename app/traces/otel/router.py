@@ -55,7 +55,8 @@ EXPORT_BODY: dict[str, Any] = {
         "required": True,
         "description": "An ExportTraceServiceRequest of OTLP, optionally with Content-Encoding gzip.",
         "content": {
-            PROTOBUF_TYPE: {"schema": {"type": "string", "format": "binary"}},
+            # The encoding of an export without spans has no bytes.
+            PROTOBUF_TYPE: {"schema": {"type": "string", "format": "binary"}, "example": ""},
             JSON_TYPE: {"schema": {"type": "object"}, "example": {"resourceSpans": []}},
         },
     }

@@ -9,7 +9,14 @@ from app.core.resources import Resources
 from app.traces import queries
 from app.traces.files.ndjson import parse_trace
 from app.traces.models import LocalDataset
-from app.traces.registry import TRACE_SOURCES, CollectionFailed, SourceSpec, TracePage, TraceQuery
+from app.traces.registry import (
+    TRACE_SOURCES,
+    CollectionFailed,
+    RequestEstimate,
+    SourceSpec,
+    TracePage,
+    TraceQuery,
+)
 
 PAGE_SIZE = 500
 
@@ -29,7 +36,7 @@ class LocalSource:
     resources: Resources
 
     def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
-        start = self._resume(query, cursor)
+        start = self._resume(cursor) if cursor is not None else self.start(query)
         dataset_id, position, total = start.dataset_id, start.position, start.total
         while True:
             with self.resources.db.read_statement() as session:
@@ -52,11 +59,13 @@ class LocalSource:
             if done:
                 return
 
-    def _resume(self, query: TraceQuery, cursor: str | None) -> "_ReadState":
-        if cursor is not None:
-            # The run name comes last, because it can contain colons.
-            position, total, dataset_id, run_name = cursor.split(":", 3)
-            return _ReadState(dataset_id, int(position), int(total), run_name)
+    def _resume(self, cursor: str) -> "_ReadState":
+        # The run name comes last, because it can contain colons.
+        position, total, dataset_id, run_name = cursor.split(":", 3)
+        return _ReadState(dataset_id, int(position), int(total), run_name)
+
+    def start(self, query: TraceQuery) -> "_ReadState":
+        """The first position of the upload that a query selects. Raises: `CollectionFailed`."""
         if query.dataset_ref is None:
             raise CollectionFailed(
                 "the benchmark names no dataset; set its datasetRef to the name of an upload",
@@ -98,9 +107,8 @@ def _ambiguous_upload(query: TraceQuery) -> CollectionFailed:
 def _upload_not_found(query: TraceQuery, newest: list[LocalDataset]) -> CollectionFailed:
     if not newest:
         return CollectionFailed(
-            f"the dataset {query.dataset_ref!r} has no upload; upload its traces with"
-            " POST /api/v1/local-datasets?name=…&runName=…, or set the benchmark's source to the"
-            " source of its traces",
+            f"the dataset {query.dataset_ref!r} has no upload; upload its traces under this name, or set"
+            " the benchmark's source to the source of its traces",
             code="DATASET_NOT_FOUND",
         )
     return CollectionFailed(
@@ -128,7 +136,17 @@ def _has_run(resources: Resources, query: TraceQuery) -> bool:
     return bool(uploads)
 
 
+def _estimate(resources: Resources, query: TraceQuery) -> RequestEstimate:
+    """An upload is read from the database of the service: without requests."""
+    total = LocalSource(resources=resources).start(query).total
+    return RequestEstimate(traces=total, selected=total, requests={}, at_most=False)
+
+
 TRACE_SOURCES.register(
     "local",
-    SourceSpec(open=lambda resources: LocalSource(resources=resources), has_run=_has_run),
+    SourceSpec(
+        open=lambda resources: LocalSource(resources=resources),
+        has_run=_has_run,
+        estimate=_estimate,
+    ),
 )

@@ -323,7 +323,7 @@ def test_paths__errors_name_the_field_and_the_position(service: Service) -> None
     body = {"source": "langfuse", "outputPath": "answer.", "expectedPath": "answer"}
     problem = service.expect_problem(422, "POST", "/benchmarks", body)
     assert details(problem) == {
-        "/outputPath": "is no valid JMESPath expression: error at character 8"
+        "/outputPath": "is not a valid JMESPath expression: error at character 8"
     }
 
 

@@ -136,12 +136,12 @@ def test_create__invalid_json_file_is_reported_with_line_and_column(
     assert mosaico("agents", "create", "--file", tmp_path / "none.json").exit_code == 2
 
 
-def test_create__invalid_field_is_reported_with_its_pointer(mosaico: Shell) -> None:
+def test_create__invalid_value_is_reported_with_its_option(mosaico: Shell) -> None:
     refused = mosaico(
         *("benchmarks", "create", "--dataset", "d", "--metric", "ROUGE", "--metric", "BLUE")
     )
     assert (refused.exit_code, refused.stdout) == (65, "")
-    assert "/metrics/1" in refused.stderr
+    assert "--metric BLUE: " in refused.stderr
     assert "BLEU" in refused.stderr
     assert mosaico("benchmarks", "create", "--kpi", "no formula").exit_code == 65
 
@@ -150,7 +150,7 @@ def test_create__errors_name_options_and_in_json_fields(mosaico: Shell) -> None:
     words = ("benchmarks", "create", "--id", "b", "--dataset", "d", "--kpi", "q=ROGUE")
     refused = mosaico(*words)
     assert refused.stderr.startswith(
-        "error: the request is not valid\n  --kpi (/measures/0/formula): 1:1: unknown metric ROGUE."
+        "error: the request is not valid\n  --kpi q=ROGUE: 1:1: unknown metric ROGUE."
     )
     problem = json.loads(mosaico(*words, "--json").stderr)
     assert problem["errors"][0]["pointer"] == "/measures/0/formula"

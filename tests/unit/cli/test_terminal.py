@@ -63,7 +63,7 @@ def test_error__is_lines_on_stderr_and_its_exit_code() -> None:
     assert refused.stderr.splitlines() == [
         "on the way",
         "error: the body is wrong",
-        "  /name: is missing; send it",
+        "  name: is missing; give it",
         "hint: write a name",
     ]
 

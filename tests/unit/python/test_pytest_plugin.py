@@ -92,6 +92,8 @@ def test_evaluation__result_is_the_verdict_against_the_baseline(
     assert "ACCURACY: it is worse by at least 0.02" in worse
     assert "TASK_PASSED" in worse
     assert "details: mosaico compare " in worse
+    # The verdict alone: no progress of the attempts, which pytest would print as captured output.
+    assert "Captured stderr" not in worse
     # One test case for each test, as of every other test.
     cases = {case.get("name"): case for case in ET.parse(tmp_path / "tests.xml").iter("testcase")}
     assert cases.keys() == {"test_answers", "test_assertions", "test_plain"}

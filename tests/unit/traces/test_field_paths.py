@@ -27,10 +27,10 @@ def test_field_path__valid_expressions_are_unchanged(path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "detail"),
     [
-        ("a.", "is no valid JMESPath expression: error at character 3"),
-        ("a b", "is no valid JMESPath expression: error at character 3"),
-        ("$.answer", "is no valid JMESPath expression: error at character 1"),
-        ("a[`x", "is no valid JMESPath expression: error at character 3"),
+        ("a.", "is not a valid JMESPath expression: error at character 3"),
+        ("a b", "is not a valid JMESPath expression: error at character 3"),
+        ("$.answer", "is not a valid JMESPath expression: error at character 1"),
+        ("a[`x", "is not a valid JMESPath expression: error at character 3"),
         ("a || lower(b)", "has an unknown function lower at character 6; choose from abs, avg,"),
         ("length(a, b)", "gives length at character 1 2 arguments; it takes 1"),
         ("a[].not_null()", "gives not_null at character 5 0 arguments; it takes 1 or more"),
