@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import Path, Query, Request, Response
+from fastapi import Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app.access import queries, service
@@ -10,12 +10,13 @@ from app.access.deps import ADMIN
 from app.access.queries import AuditFilter
 from app.access.schemas import ApiKeyCreate, ApiKeyPatch
 from app.access.shown_once import find_secret, forget_secret, redirect_with_secret
-from app.core.keyset import MAX_CURSOR, PageQuery
+from app.core.keyset import PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms.form_page import SEE_OTHER, FormPage, show_form, submit_form
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
+from app.core.web.page_parameters import ListQuery
 from app.core.web.pages import Crumb, build_url, list_in_api, path_of, render_page
 from app.core.web.routes import Router
 
@@ -23,7 +24,6 @@ router = Router()
 
 NAV = "/keys"
 STEPS = (Crumb("API keys", NAV),)
-PAGE_SIZE = 50
 SHOWN_ACTIONS = 20
 
 _INPUTS = {
@@ -42,20 +42,17 @@ KeyId = Annotated[str, Path(alias="keyId")]
 
 
 @router.get("/keys", dependencies=ADMIN)
-def show_keys(
-    request: Request, res: Res, cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = ""
-) -> Response:
+def show_keys(request: Request, res: Res, query: ListQuery) -> Response:
     """The API keys, revoked ones too."""
     with res.db.read() as session:
-        page = queries.list_keys(session, PageQuery(PAGE_SIZE, cursor or None))
+        page = queries.list_keys(session, query)
     return render_page(
         request,
         "keys.html",
         title="API keys",
         nav=NAV,
-        api=list_in_api(request, "/keys", PAGE_SIZE),
+        api=list_in_api(request, "/keys"),
         keys=page.items,
-        params=dict(request.query_params),
         next_cursor=page.next_cursor,
     )
 

@@ -4,16 +4,17 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import Path, Query, Request, Response
+from fastapi import Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app.access.deps import ADMIN, READ, RUN
 from app.access.shown_once import find_secret, forget_secret, redirect_with_secret
-from app.core.keyset import MAX_CURSOR, PageQuery
+from app.core.keyset import PageQuery
 from app.core.web.deps import Res
 from app.core.web.forms.form_page import SEE_OTHER, FormPage, show_form, submit_form
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm, local_path
+from app.core.web.page_parameters import ListQuery
 from app.core.web.pages import Crumb, list_in_api, path_of, render_page
 from app.core.web.routes import Router
 from app.notifications import endpoints, queries, service
@@ -26,7 +27,6 @@ router = Router()
 
 NAV = "/endpoints"
 STEPS = (Crumb("Endpoints", NAV),)
-PAGE_SIZE = 50
 SHOWN_DELIVERIES = 30
 
 FORM = SchemaForm(
@@ -44,20 +44,17 @@ EndpointId = Annotated[str, Path(alias="endpointId")]
 
 
 @router.get("/endpoints", dependencies=READ)
-def show_endpoints(
-    request: Request, res: Res, cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = ""
-) -> Response:
+def show_endpoints(request: Request, res: Res, query: ListQuery) -> Response:
     """The endpoints with their state."""
     with res.db.read() as session:
-        page = queries.list_endpoints(session, PageQuery(PAGE_SIZE, cursor or None))
+        page = queries.list_endpoints(session, query)
     return render_page(
         request,
         "endpoints.html",
         title="Endpoints",
         nav=NAV,
-        api=list_in_api(request, "/endpoints", PAGE_SIZE),
+        api=list_in_api(request, "/endpoints"),
         endpoints=page.rows,
-        params=dict(request.query_params),
         next_cursor=page.next_cursor,
     )
 

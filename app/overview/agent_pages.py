@@ -13,16 +13,15 @@ from app.agents import router as agents_api
 from app.agents.pages import NAV, STEPS
 from app.agents.schemas import AgentCheck
 from app.agents.views import agent_view
-from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
+from app.core.web.page_parameters import ListQuery
 from app.core.web.pages import list_in_api, path_of, render_page
 from app.core.web.routes import Router
 from app.overview.pages import read_grid_cells
 
 router = Router()
 
-PAGE_SIZE = 50
 
 AgentId = Annotated[str, Path(alias="agentId")]
 
@@ -31,24 +30,23 @@ AgentId = Annotated[str, Path(alias="agentId")]
 def show_agents(
     request: Request,
     res: Res,
+    query: ListQuery,
     *,
     archived: Annotated[bool, Query()] = False,
-    cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "",
 ) -> Response:
     """The agents with their last verdict on each benchmark."""
     with res.db.read() as session:
-        page = queries.list_agents(session, PageQuery(PAGE_SIZE, cursor or None), archived=archived)
+        page = queries.list_agents(session, query, archived=archived)
         cells = read_grid_cells(session, res.clock())
     return render_page(
         request,
         "agents.html",
         title="Agents",
         nav=NAV,
-        api=list_in_api(request, "/agents", PAGE_SIZE, {"archived": "archived"}),
+        api=list_in_api(request, "/agents", {"archived": "archived"}),
         agents=page.rows,
         cells=cells,
         archived=archived,
-        params=dict(request.query_params),
         next_cursor=page.next_cursor,
     )
 

@@ -14,30 +14,26 @@ from app.benchmarks.models import name_of_benchmark
 from app.benchmarks.pages import NAV, STEPS
 from app.benchmarks.views import benchmark_view, benchmark_views
 from app.comparison.baselines import list_pinned_baselines
-from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.web.deps import Res
+from app.core.web.page_parameters import ListQuery
 from app.core.web.pages import list_in_api, path_of, render_page
 from app.core.web.routes import Router
 from app.overview.pages import read_grid_cells
 
 router = Router()
 
-PAGE_SIZE = 50
-
 
 @router.get("/benchmarks", dependencies=READ)
 def show_benchmarks(
     request: Request,
     res: Res,
+    query: ListQuery,
     *,
     archived: Annotated[bool, Query()] = False,
-    cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "",
 ) -> Response:
     """The benchmarks with the last verdict of each agent."""
     with res.db.read() as session:
-        page = queries.list_benchmarks(
-            session, PageQuery(PAGE_SIZE, cursor or None), archived=archived
-        )
+        page = queries.list_benchmarks(session, query, archived=archived)
         views = benchmark_views(session, page.rows)
         cells = read_grid_cells(session, res.clock())
     return render_page(
@@ -45,11 +41,10 @@ def show_benchmarks(
         "benchmarks.html",
         title="Benchmarks",
         nav=NAV,
-        api=list_in_api(request, "/benchmarks", PAGE_SIZE, {"archived": "archived"}),
+        api=list_in_api(request, "/benchmarks", {"archived": "archived"}),
         benchmarks=[(name_of_benchmark(view.id, view.metadata), view) for view in views],
         cells=cells,
         archived=archived,
-        params=dict(request.query_params),
         next_cursor=page.next_cursor,
     )
 

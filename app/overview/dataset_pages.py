@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO, Annotated, Final
 
 from fastapi import Path as PathParameter
-from fastapi import Query, Request, Response
+from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 from starlette.datastructures import FormData, UploadFile
@@ -15,12 +15,13 @@ from starlette.datastructures import FormData, UploadFile
 from app.access.deps import READ, RUN
 from app.agents.queries import get_agent, list_agent_names
 from app.core.errors import Conflict, Invalid, TooLarge, without_request
-from app.core.keyset import MAX_CURSOR, PageQuery
+from app.core.keyset import PageQuery
 from app.core.parameter_names import Caller, messages_for
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms.form_page import SEE_OTHER
 from app.core.web.forms.sent_fields import check_form, errors_by_field
+from app.core.web.page_parameters import ListQuery
 from app.core.web.pages import Crumb, list_in_api, path_of, render_page
 from app.core.web.routes import Router
 from app.harness.result_file import InvalidResultFile
@@ -36,18 +37,16 @@ router = Router()
 DatasetId = Annotated[str, PathParameter(alias="datasetId")]
 
 NAV = "/datasets"
-PAGE_SIZE = 50
+FIRST_PAGE: Final = PageQuery()
 TYPED_FIELDS: Final = ("name", "runName", "agentId", "columns")
 # A browser sends the file and its form as one body, which is kept on disk while it is read.
 MAX_FORM_BYTES = 256 * 1024**2
 
 
 @router.get("/datasets", dependencies=READ)
-def show_datasets(
-    request: Request, res: Res, cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = ""
-) -> Response:
+def show_datasets(request: Request, res: Res, query: ListQuery) -> Response:
     """The uploads, newest first."""
-    return _render(request, res, cursor=cursor)
+    return _render(request, res, query)
 
 
 @router.post("/datasets", dependencies=RUN)
@@ -69,18 +68,18 @@ def show_dataset(
     request: Request,
     dataset_id: DatasetId,
     res: Res,
-    cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "",
+    query: ListQuery,
 ) -> Response:
     """One upload and its traces, as they were read from the file."""
     with res.db.read() as session:
         dataset = queries.get_local_dataset(session, dataset_id)
-        page = queries.list_local_items(session, dataset_id, PageQuery(PAGE_SIZE, cursor or None))
+        page = queries.list_local_items(session, dataset_id, query)
         agent = get_agent(session, dataset.agent_id).name if dataset.agent_id else ""
     return render_page(
         request, "dataset.html", title=f"{dataset.name}, {dataset.run_name}", nav=NAV,
-        api=list_in_api(request, f"/local-datasets{path_of(dataset_id)}/items", PAGE_SIZE), steps=(Crumb("Datasets", NAV),),
+        api=list_in_api(request, f"/local-datasets{path_of(dataset_id)}/items"), steps=(Crumb("Datasets", NAV),),
         dataset=dataset, agent=agent, traces=[parse_trace(json.loads(line)) for line in page.rows],
-        params=dict(request.query_params), next_cursor=page.next_cursor,
+        next_cursor=page.next_cursor,
     )  # fmt: skip
 
 
@@ -108,7 +107,7 @@ def _upload(request: Request, res: Resources, form: FormData) -> Response:
         errors = {**checked.errors}
         if not isinstance(file, UploadFile) or not file.filename:
             errors["file"] = "is missing; choose a file"
-        return _render(request, res, typed=typed, errors=errors, status=422)
+        return _render(request, res, FIRST_PAGE, typed=typed, errors=errors, status=422)
     try:
         with messages_for(Caller.UPLOAD_FORM):
             mapping = parse_mapping([typed["columns"]])
@@ -117,11 +116,16 @@ def _upload(request: Request, res: Resources, form: FormData) -> Response:
             )
     except InvalidMapping as error:
         return _render(
-            request, res, typed=typed, errors={"columns": error.detail}, status=error.status
+            request,
+            res,
+            FIRST_PAGE,
+            typed=typed,
+            errors={"columns": error.detail},
+            status=error.status,
         )
     except (Invalid, Conflict, TooLarge) as error:
         errors = {**errors_by_field(error.errors), "file": without_request(error.detail)}
-        return _render(request, res, typed=typed, errors=errors, status=error.status)
+        return _render(request, res, FIRST_PAGE, typed=typed, errors=errors, status=error.status)
     return RedirectResponse(path_of("datasets", dataset_id), SEE_OTHER)
 
 
@@ -160,20 +164,18 @@ def _read_file(
 def _render(
     request: Request,
     res: Resources,
+    query: PageQuery,
     *,
-    cursor: str = "",
     typed: dict[str, str] | None = None,
     errors: dict[str, str] | None = None,
     status: int = 200,
 ) -> Response:
     with res.db.read() as session:
-        page = queries.list_local_datasets(
-            session, PageQuery(PAGE_SIZE, cursor or None), name=None, agent_id=None
-        )
+        page = queries.list_local_datasets(session, query, name=None, agent_id=None)
         choices = list_agent_names(session).items()
     return render_page(
         request, "datasets.html", title="Datasets", nav=NAV, status=status,
-        api=list_in_api(request, "/local-datasets", PAGE_SIZE), datasets=page.rows,
+        api=list_in_api(request, "/local-datasets"), datasets=page.rows,
         typed={**dict.fromkeys(TYPED_FIELDS, ""), **(typed or {})}, agents=[("", "any"), *choices],
-        errors=errors or {}, params=dict(request.query_params), next_cursor=page.next_cursor,
+        errors=errors or {}, next_cursor=page.next_cursor,
     )  # fmt: skip

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import Path, Query, Request, Response
+from fastapi import Path, Request, Response
 from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN
 from app.agents.queries import get_agent, list_agent_names
 from app.benchmarks.queries import get_benchmark, list_benchmark_names
-from app.core.keyset import MAX_CURSOR, PageQuery
+from app.core.keyset import PageQuery
 from app.core.resources import Resources
 from app.core.schemas import changed_fields
 from app.core.web.deps import Res
@@ -23,6 +23,7 @@ from app.core.web.forms.form_page import (
 )
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
+from app.core.web.page_parameters import ListQuery
 from app.core.web.pages import Crumb, list_in_api, path_of, reader_zone, render_page
 from app.core.web.routes import Router
 from app.schedules import firing, queries, service
@@ -34,7 +35,6 @@ router = Router()
 
 NAV = "/schedules"
 STEPS = (Crumb("Schedules", NAV),)
-PAGE_SIZE = 50
 SHOWN_FIRES = 30
 
 FORM = SchemaForm(
@@ -66,25 +66,22 @@ ScheduleId = Annotated[str, Path(alias="scheduleId")]
 
 
 @router.get("/schedules", dependencies=READ)
-def show_schedules(
-    request: Request, res: Res, cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = ""
-) -> Response:
+def show_schedules(request: Request, res: Res, query: ListQuery) -> Response:
     """The schedules with their next and last fire."""
     with res.db.read() as session:
-        page = queries.list_schedules(session, PageQuery(PAGE_SIZE, cursor or None))
+        page = queries.list_schedules(session, query)
         targets = _target_names(session)
     return render_page(
         request,
         "schedules.html",
         title="Schedules",
         nav=NAV,
-        api=list_in_api(request, "/schedule-configs", PAGE_SIZE),
+        api=list_in_api(request, "/schedule-configs"),
         schedules=[
             (schedule, preview_of_schedule(schedule, res.clock(), count=1))
             for schedule in page.rows
         ],
         targets=targets,
-        params=dict(request.query_params),
         next_cursor=page.next_cursor,
     )
 

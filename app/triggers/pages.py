@@ -2,18 +2,19 @@
 
 from typing import Annotated, Final
 
-from fastapi import Path, Query, Request, Response
+from fastapi import Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app.access.deps import ADMIN, READ
 from app.access.shown_once import find_secret, forget_secret, redirect_with_secret
 from app.benchmarks.queries import get_benchmark
-from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
+from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.web.deps import Res
 from app.core.web.forms.fields import InputKind
 from app.core.web.forms.form_page import SEE_OTHER, FormPage, show_form, submit_form
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
+from app.core.web.page_parameters import ListQuery
 from app.core.web.pages import Crumb, list_in_api, path_of, public_url, render_page
 from app.core.web.routes import Router
 from app.triggers import queries, secrets
@@ -23,7 +24,6 @@ router = Router()
 
 NAV: Final = "/triggers"
 STEPS: Final = (Crumb("Triggers", NAV),)
-PAGE_SIZE: Final = 50
 FORM: Final = SchemaForm(
     create=LangfuseSecretCreate,
     main=("name", "secret"),
@@ -42,23 +42,20 @@ SecretId = Annotated[str, Path(alias="secretId")]
 
 
 @router.get("/triggers", dependencies=READ)
-def show_triggers(
-    request: Request, res: Res, cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = ""
-) -> Response:
+def show_triggers(request: Request, res: Res, query: ListQuery) -> Response:
     """The trigger events of the last seven days, newest first, and the secrets of Langfuse."""
     with res.db.read() as session:
-        page = queries.list_events(session, PageQuery(PAGE_SIZE, cursor or None))
+        page = queries.list_events(session, query)
         stored = queries.list_secrets(session, None, PageQuery(MAX_LIMIT)).rows
     return render_page(
         request,
         "triggers.html",
         title="Triggers",
         nav=NAV,
-        api=list_in_api(request, "/trigger-events", PAGE_SIZE),
+        api=list_in_api(request, "/trigger-events"),
         events=page.rows,
         secrets=stored,
         langfuse_url=f"{public_url(request)}/api/v1/webhooks/langfuse",
-        params=dict(request.query_params),
         next_cursor=page.next_cursor,
     )
 

@@ -15,10 +15,11 @@ from app.alerts.publishing import DisplayNameReader
 from app.alerts.schemas import Acknowledgement
 from app.benchmarks.queries import list_benchmark_names
 from app.core.errors import Invalid
-from app.core.keyset import MAX_CURSOR, MAX_LIMIT, PageQuery
+from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import FormFields, SentForm, check_form, local_path
+from app.core.web.page_parameters import ListQuery
 from app.core.web.page_paths import alert_page_path, rule_page_path
 from app.core.web.pages import build_url, list_in_api, path_of, render_page
 from app.core.web.routes import Router
@@ -43,11 +44,11 @@ NotificationId = Annotated[str, Path(alias="notificationId")]
 def show_inbox(
     request: Request,
     res: Res,
+    query: ListQuery,
     tab: Tab = "open",
     agent: Filter = "",
     benchmark: Filter = "",
     severity: Filter = "",
-    cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "",
 ) -> Response:
     """The open, acknowledged or all messages, or the silences that are active now."""
     inbox_filter = inbox_view.InboxFilter(
@@ -58,7 +59,7 @@ def show_inbox(
         is_acknowledged=tab == "acknowledged",
     )
     with res.db.read() as session:
-        page = inbox_view.list_entries(session, PageQuery(PAGE_SIZE, cursor or None), inbox_filter)
+        page = inbox_view.list_entries(session, PageQuery(PAGE_SIZE, query.cursor), inbox_filter)
         entries = [_entry(session, entry) for entry in page.rows]
         active = [
             silence_row(session, silence)
@@ -79,7 +80,8 @@ def show_inbox(
         silences=active,
         hours=SILENCE_HOURS,
         params={
-            "tab": tab, "agent": agent, "benchmark": benchmark, "severity": severity, "cursor": cursor,
+            "tab": tab, "agent": agent, "benchmark": benchmark, "severity": severity,
+            "cursor": query.cursor,
         },
         filters=(
             ("agent", "Agent", agents, agent),
@@ -187,7 +189,7 @@ def _api_path(request: Request, inbox_filter: inbox_view.InboxFilter) -> str:
         )
     unread = "true" if inbox_filter.unread else None
     return list_in_api(
-        request, "/notifications", PAGE_SIZE, {"severity": "severity"}, unread=unread
+        request, "/notifications", {"severity": "severity"}, limit=PAGE_SIZE, unread=unread
     )
 
 

@@ -16,9 +16,10 @@ from app.alerts.queries import AlertFilter
 from app.alerts.rules import Condition, IncidentState
 from app.alerts.schemas import IncidentAcceptance
 from app.core.errors import Invalid
-from app.core.keyset import MAX_CURSOR, PageQuery
+from app.core.keyset import PageQuery
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import SentForm, check_form
+from app.core.web.page_parameters import ListQuery
 from app.core.web.page_paths import alert_page_path, incident_page_path, rule_page_path
 from app.core.web.pages import Crumb, list_in_api, path_of, reader_zone, render_page
 from app.core.web.routes import Router
@@ -27,7 +28,7 @@ from app.kpis.number_text import format_value
 router = Router()
 
 SEE_OTHER = 303
-PAGE_SIZE = 50
+SHOWN_ALERTS = 50
 TABS = (("", "All"), (IncidentState.OPEN, "Open"), (IncidentState.RESOLVED, "Ended"))
 
 IncidentId = Annotated[str, Path(alias="incidentId")]
@@ -37,28 +38,24 @@ IncidentId = Annotated[str, Path(alias="incidentId")]
 def show_incidents(
     request: Request,
     res: Res,
+    query: ListQuery,
     state: Literal["", "OPEN", "RESOLVED"] = "",
     rule: Annotated[str, Query(max_length=200)] = "",
-    cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "",
 ) -> Response:
     """Incidents, newest first."""
     selected = IncidentFilter(rule_ids=[rule] if rule else (), states=[state] if state else ())
     with res.db.read() as session:
-        page = incident_queries.list_incidents(
-            session, PageQuery(PAGE_SIZE, cursor or None), selected
-        )
+        page = incident_queries.list_incidents(session, query, selected)
         rows = [incident_row(session, incident) for incident in page.rows]
     return render_page(
         request,
         "incidents.html",
         title="Incidents",
         nav="/alerts",
-        api=list_in_api(
-            request, "/incidents", PAGE_SIZE, {"state": "state", "rule": "alertConfigId"}
-        ),
+        api=list_in_api(request, "/incidents", {"state": "state", "rule": "alertConfigId"}),
         rows=rows,
         tabs=TABS,
-        params={"state": state, "rule": rule, "cursor": cursor},
+        params={"state": state, "rule": rule, "cursor": query.cursor},
         next_cursor=page.next_cursor,
     )
 
@@ -70,7 +67,7 @@ def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Respon
         incident = incident_queries.get_incident(session, incident_id)
         row = incident_row(session, incident)
         events = queries.list_events(
-            session, PageQuery(PAGE_SIZE), AlertFilter(incident_id=incident_id)
+            session, PageQuery(SHOWN_ALERTS), AlertFilter(incident_id=incident_id)
         ).rows
         chart = draw_incident(session, incident, reader_zone(request))
     return render_page(

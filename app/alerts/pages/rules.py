@@ -26,10 +26,11 @@ from app.alerts.silences import start_silence
 from app.alerts.views import rule_views
 from app.benchmarks.queries import list_benchmark_names
 from app.core.errors import AppError
-from app.core.keyset import MAX_CURSOR, PageQuery
+from app.core.keyset import PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import SentForm
+from app.core.web.page_parameters import ListQuery
 from app.core.web.page_paths import alert_page_path, rule_page_path
 from app.core.web.pages import Crumb, list_in_api, path_of, reader_zone, render_page
 from app.core.web.routes import Router
@@ -37,7 +38,6 @@ from app.core.web.routes import Router
 router = Router()
 
 SEE_OTHER = 303
-PAGE_SIZE = 50
 SHOWN_EVENTS = 10
 BACKTEST_DAYS = 90
 
@@ -48,14 +48,14 @@ RuleId = Annotated[str, Path(alias="ruleId")]
 def show_rules(
     request: Request,
     res: Res,
+    query: ListQuery,
     benchmark: Annotated[str, Query(max_length=200)] = "",
-    cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "",
 ) -> Response:
     """Alert rules with their states, newest first."""
     with res.db.read() as session:
         page = queries.list_rules(
             session,
-            PageQuery(PAGE_SIZE, cursor or None),
+            query,
             benchmark_ids=[benchmark] if benchmark else [],
         )
         rows = [_row(session, view) for view in rule_views(session, page.rows)]
@@ -65,10 +65,10 @@ def show_rules(
         "rules.html",
         title="Alert rules",
         nav="/alerts",
-        api=list_in_api(request, "/alert-configs", PAGE_SIZE, {"benchmark": "benchmarkId"}),
+        api=list_in_api(request, "/alert-configs", {"benchmark": "benchmarkId"}),
         rows=rows,
         benchmarks=benchmarks,
-        params={"benchmark": benchmark, "cursor": cursor},
+        params={"benchmark": benchmark, "cursor": query.cursor},
         next_cursor=page.next_cursor,
     )
 

@@ -1,4 +1,4 @@
-"""The parameters of a list: `?limit=50&cursor=…`."""
+"""The parameters of a list: `?limit=50&cursor=…` in the API, `?cursor=…` on a page."""
 
 from typing import Annotated
 
@@ -23,3 +23,10 @@ async def _page_query(
 
 
 PageParams = Annotated[PageQuery, Depends(_page_query)]
+
+
+async def _list_query(cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "") -> PageQuery:
+    return PageQuery(DEFAULT_LIMIT, cursor or None)
+
+
+ListQuery = Annotated[PageQuery, Depends(_list_query)]

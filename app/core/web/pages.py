@@ -25,6 +25,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from app.core.errors import AppError, without_request
+from app.core.keyset import DEFAULT_LIMIT
 from app.core.problem_documents import problem_title, request_id
 from app.core.resources import Resources
 from app.core.web import charts
@@ -134,13 +135,14 @@ def render_page(
 
     `nav` is the address of its entry in the navigation. `api` is the path below `/api/v1` that returns
     the same data as JSON, to a POST with the body `sent` if that is set. A page with secrets is never stored; another one has an ETag.
+    Templates get the query of the page as `params`.
     """
     html = (
         environment()
         .get_template(template)
         .render(
             frame=_frame(request, title=title, nav=nav, api=api, sent=sent, status=status),
-            **context,
+            **{"params": dict(request.query_params), **context},
         )
     )
     if has_secrets:
@@ -184,7 +186,12 @@ def build_url(path: str, parameters: Mapping[str, Any] | None = None, **changes:
 
 
 def list_in_api(
-    request: Request, path: str, limit: int, names: Mapping[str, str] | None = None, **fixed: Any
+    request: Request,
+    path: str,
+    names: Mapping[str, str] | None = None,
+    *,
+    limit: int = DEFAULT_LIMIT,
+    **fixed: Any,
 ) -> str:
     """The path in the API of the rows that a list page shows: the page's own query, its cursor included.
 

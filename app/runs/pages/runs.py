@@ -13,9 +13,9 @@ from app.agents.queries import list_agent_names
 from app.benchmarks.queries import list_benchmark_names
 from app.comparison import baselines
 from app.core.errors import Invalid
-from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import FormFields, SentForm, check_form
+from app.core.web.page_parameters import ListQuery
 from app.core.web.pages import build_url, list_in_api, path_of, reader_zone, render_page
 from app.core.web.routes import Router
 from app.results import run_list
@@ -31,7 +31,6 @@ from app.traces.production import TraceWindow
 router = Router()
 
 SEE_OTHER = 303
-PAGE_SIZE = 50
 # What the parameters of the list are called in the API.
 IN_API = {
     "benchmark": "benchmarkId", "agent": "agentId", "status": "status", "verdict": "verdict",
@@ -46,6 +45,7 @@ Filter = Annotated[str, Query(max_length=200)]
 def show_runs(
     request: Request,
     res: Res,
+    query: ListQuery,
     benchmark: Filter = "",
     agent: Filter = "",
     status: Filter = "",
@@ -54,13 +54,14 @@ def show_runs(
     first_day: Annotated[str, Query(alias="from", max_length=10)] = "",
     last_day: Annotated[str, Query(alias="to", max_length=10)] = "",
     sort: Filter = DEFAULT_SORT,
-    cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "",
 ) -> Response:
     """The list of runs: filtered, sorted and page by page."""
     if sort.removeprefix("-") not in SORT_KEYS:
         raise Invalid(f"runs cannot be sorted by {sort!r}; choose one of {', '.join(SORT_KEYS)}")
     since, until = _period(first_day, last_day, reader_zone(request))
-    period = {name: at.isoformat() if at else None for name, at in (("from", since), ("to", until))}
+    period: dict[str, Any] = {
+        name: at.isoformat() if at else None for name, at in (("from", since), ("to", until))
+    }
     run_filter = RunListFilter(
         benchmark_ids=[benchmark] if benchmark else (),
         agent_ids=[agent] if agent else (),
@@ -71,7 +72,7 @@ def show_runs(
         until=until,
     )
     with res.db.read() as session:
-        page = run_list.search_runs(session, run_filter, sort, PageQuery(PAGE_SIZE, cursor or None))
+        page = run_list.search_runs(session, run_filter, sort, query)
         count = run_list.count_runs(session, run_filter)
         benchmarks, agents = list_benchmark_names(session), list_agent_names(session)
     parameters = dict(request.query_params)
@@ -80,11 +81,13 @@ def show_runs(
         "runs.html",
         title="Runs",
         nav="/runs",
-        api=list_in_api(request, "/benchmark-runs", PAGE_SIZE, IN_API, **period),
+        api=list_in_api(request, "/benchmark-runs", IN_API, **period),
         csv=f"/api/v1{_csv_path(run_filter, sort, period)}",
         runs=[_row(run, benchmarks, agents) for run in page.rows],
         count=_count_text(count),
-        newest=page.rows[0]["id"] if page.rows and not cursor and sort == DEFAULT_SORT else "",
+        newest=page.rows[0]["id"]
+        if page.rows and not query.cursor and sort == DEFAULT_SORT
+        else "",
         next_cursor=page.next_cursor,
         params=parameters,
         sort=sort,

@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 from app.access.deps import READ
 from app.agents.models import Agent
 from app.core.errors import Invalid
-from app.core.keyset import MAX_CURSOR, PageQuery
 from app.core.text import cut_middle
 from app.core.web.deps import Res
+from app.core.web.page_parameters import ListQuery
 from app.core.web.pages import Crumb, build_url, list_in_api, path_of, render_page
 from app.core.web.routes import Router
 from app.core.web.text_diff import TextDiff, compare_texts
@@ -25,7 +25,6 @@ from app.traces.models import CollectedTrace
 
 router = Router()
 
-PAGE_SIZE = 50
 # A page must stay readable and quick whatever an agent wrote.
 MAX_SHOWN_CHARS = 20_000
 MAX_STEPS = 200
@@ -51,11 +50,11 @@ def show_traces(
     request: Request,
     run_id: RunId,
     res: Res,
+    query: ListQuery,
     metric: Text = "",
     below: Text = "",
     state: Text = "",
     text: Text = "",
-    cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "",
 ) -> Response:
     """The traces of a run, by what went wrong."""
     with res.db.read() as session:
@@ -66,9 +65,7 @@ def show_traces(
         trace_filter = TraceListFilter(
             metric=metric_shown or None, below=_limit(below), state=state, text=text.strip() or None
         )
-        page = trace_list.search_traces(
-            session, run, trace_filter, PageQuery(PAGE_SIZE, cursor or None)
-        )
+        page = trace_list.search_traces(session, run, trace_filter, query)
         steps = _crumbs(session, run)
     visible = [column for column in dict.fromkeys([metric_shown, *columns]) if column][:MAX_METRICS]
     return render_page(
@@ -79,7 +76,6 @@ def show_traces(
         api=list_in_api(
             request,
             f"/benchmark-runs{path_of(run_id)}/results",
-            PAGE_SIZE,
             {"below": "below", "state": "state", "text": "text"},
             metric=trace_filter.metric,
         ),
@@ -88,7 +84,6 @@ def show_traces(
         columns=columns,
         visible=visible,
         rows=[_trace_row(run, columns, visible, trace) for trace in page.rows],
-        params=dict(request.query_params),
         is_filtered=bool(metric or below or state or text),
         next_cursor=page.next_cursor,
     )
