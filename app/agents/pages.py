@@ -22,7 +22,8 @@ from app.core.web.forms.form_page import (
 )
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
-from app.core.web.pages import Crumb, path_of
+from app.core.web.page_paths import path_of
+from app.core.web.pages import Crumb
 from app.core.web.routes import Router
 
 router = Router()

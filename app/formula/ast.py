@@ -121,49 +121,46 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Negative:
+class _Unary:
+    """An operator before its operand."""
+
+    operand: "Expr"
+    span: FormulaSpan = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Binary:
+    """An operator between its operands."""
+
+    operator: str
+    left: "Expr"
+    right: "Expr"
+    span: FormulaSpan = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Negative(_Unary):
     """`-operand`."""
 
-    operand: "Expr"
-    span: FormulaSpan = field(compare=False, repr=False)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arithmetic:
+class Arithmetic(_Binary):
     """`left operator right` with one of `+ - * /`."""
 
-    operator: str
-    left: "Expr"
-    right: "Expr"
-    span: FormulaSpan = field(compare=False, repr=False)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Relation:
+class Relation(_Binary):
     """`left operator right` with one of `< <= > >= == !=`."""
 
-    operator: str
-    left: "Expr"
-    right: "Expr"
-    span: FormulaSpan = field(compare=False, repr=False)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Logic:
+class Logic(_Binary):
     """`left operator right` with AND or OR."""
 
-    operator: str
-    left: "Expr"
-    right: "Expr"
-    span: FormulaSpan = field(compare=False, repr=False)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Not:
+class Not(_Unary):
     """`NOT operand`."""
-
-    operand: "Expr"
-    span: FormulaSpan = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,13 +17,15 @@ from app.core.console.terminal import (
     warn_failed_plugin,
 )
 from app.core.errors import AppError
-from app.metrics.file_options import METRICS_HELP, Config, choose_metrics
-from app.metrics.model_options import (
+from app.metrics.file_options import (
+    METRICS_HELP,
     CacheFolder,
+    Config,
     MaxRequests,
     MaxUsd,
     ModelLimits,
     PricesFile,
+    choose_metrics,
     open_models,
 )
 from app.traces.files.options import InputFormat, MapColumns, open_reader

@@ -16,7 +16,8 @@ from app.benchmarks.views import benchmark_view, benchmark_views
 from app.comparison.baselines import list_pinned_baselines
 from app.core.web.deps import Res
 from app.core.web.page_parameters import ListQuery
-from app.core.web.pages import list_in_api, path_of, render_page
+from app.core.web.page_paths import path_of
+from app.core.web.pages import list_in_api, render_page
 from app.core.web.routes import Router
 from app.overview.pages import read_grid_cells
 

@@ -10,7 +10,8 @@ from app.benchmarks.formula_check import check_formula_text
 from app.benchmarks.queries import list_benchmark_names
 from app.core.keyset import PageQuery
 from app.core.web.deps import Res
-from app.core.web.pages import path_of, render_page
+from app.core.web.page_paths import path_of
+from app.core.web.pages import render_page
 from app.core.web.routes import Router
 from app.formula import FormulaPart, Reference, compile_formula, explain_parts, help_document
 from app.kpis.number_text import format_number

@@ -14,7 +14,8 @@ from app.agents.models import Agent
 from app.benchmarks.queries import get_benchmark, get_kpi
 from app.core.web.deps import Res
 from app.core.web.overlay_chart import MAX_SERIES
-from app.core.web.pages import Crumb, build_url, path_of, reader_zone, render_page
+from app.core.web.page_paths import path_of
+from app.core.web.pages import Crumb, build_url, reader_zone, render_page
 from app.core.web.routes import Router
 from app.kpis.models import KpiHistory
 from app.reporting.trend import AgentTrend, draw_trends, list_limits, load_trends

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.benchmarks.models import KpiDefinition
 from app.core.web.charts import TrendLimit, TrendPoint, trend_chart
 from app.core.web.overlay_chart import TrendSeries, overlay_chart
-from app.core.web.pages import path_of
+from app.core.web.page_paths import path_of
 from app.kpis.number_text import format_number
 from app.results.kpi_trend import (
     MAX_POINTS,

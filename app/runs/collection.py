@@ -22,6 +22,21 @@ from app.traces.service import create_collection, store_page
 from app.traces.storable_traces import collect
 
 
+def collect_run(job: JobContext, lease: RunLease) -> None:
+    """Complete the collection of a run, and note which run of its source it has."""
+    db = job.resources.db
+    with db.read() as session:
+        query = trace_query(session, lease.plan, job.resources)
+        collection = get_collection(session, lease)
+    # It is complete for a rescored run, a retry over traces that are all there, and a repeated job
+    # that died after the last page.
+    if collection.completed_at is None:
+        resume_collection(job, lease, query, collection.cursor)
+    else:
+        with db.begin() as session:
+            assign_source_run(session, lock_leased_run(session, lease), collection)
+
+
 def resume_collection(
     job: JobContext, lease: RunLease, query: TraceQuery, cursor: str | None
 ) -> None:

@@ -41,15 +41,17 @@ def finish_run(
     run = lock_leased_run(session, lease)
     rules.require_transition(run.id, RunStatus(run.status), RunStatus.COMPLETED)
     session.execute(insert(RunMetricAggregate), list(_metric_rows(result)))
+    validity = result.validity
+    run.validity, run.validity_reasons = validity.validity, list(validity.reasons)
+    run.coverage, run.error_share = validity.coverage, validity.error_share
     if run.confirms is not None:
-        _finish_confirmation(session, run, run.confirms, result, decisions, now)
+        # The repetition of a suspicious run is no KPI history: it only adds evidence about that run.
+        record_joint_decisions(session, run.confirms, decisions, now)
+        end_run(session, run, RunStatus.COMPLETED, now)
         return
     session.add_all(_kpi_rows(result, now))
     if result.items is not None:
         store_points(session, result.run_seq, result.items, result.series)
-    validity = result.validity
-    run.validity, run.validity_reasons = validity.validity, list(validity.reasons)
-    run.coverage, run.error_share = validity.coverage, validity.error_share
     run.verdict = result.verdicts.run
     hold_regressed(session, run, result.verdicts.run)
     # Judging old traces again is no news about the agent: it alerts nobody.
@@ -59,24 +61,6 @@ def finish_run(
         if result.is_valid and result.verdicts.run.verdict is Verdict.INVALID:
             publish_notice(session, _not_comparable(run, result), now)
     # Last: it wakes streams and schedules, which must see everything above with the same commit.
-    end_run(session, run, RunStatus.COMPLETED, now)
-
-
-def _finish_confirmation(
-    session: Session,
-    run: BenchmarkRun,
-    repeated_id: str,
-    result: RunResult,
-    decisions: Sequence[AlertDecision],
-    now: datetime,
-) -> None:
-    """Complete the repetition of a suspicious run. Its values are no KPI history: it only adds
-    evidence about the run that it repeats.
-    """
-    validity = result.validity
-    run.validity, run.validity_reasons = validity.validity, list(validity.reasons)
-    run.coverage, run.error_share = validity.coverage, validity.error_share
-    record_joint_decisions(session, repeated_id, decisions, now)
     end_run(session, run, RunStatus.COMPLETED, now)
 
 

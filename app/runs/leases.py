@@ -6,7 +6,9 @@ Therefore a job can be killed at any point and be repeated by another worker. Ev
 row first and compares its token with the token of the lease.
 """
 
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,13 +16,16 @@ from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
 from app.core.db import Database
-from app.core.errors import Conflict
-from app.jobs.handlers import HOLDS_JOB, JobToken
+from app.core.errors import Conflict, Unavailable
+from app.jobs.handlers import HOLDS_JOB, JobContext, JobToken
 from app.metrics.run_value import StoredSummary
 from app.results import queries
 from app.results.models import BenchmarkRun, RunShard
 from app.results.plan import RunPlan
 from app.results.rules import RunStatus
+
+# A computation may take seconds, but for short texts it takes milliseconds.
+LEASE_CHECK_INTERVAL_S = 0.5
 
 
 class RunEnded(Conflict):
@@ -157,3 +162,22 @@ def complete_shard(
     )
     if session.scalar(completed) is None:
         raise RunEnded
+
+
+class LeaseCheck:
+    """Raises when the worker stops, the run has ended or another worker took the shard over."""
+
+    def __init__(self, job: JobContext, lease: ShardLease) -> None:
+        self._job = job
+        self._lease = lease
+        self._checked_at = time.monotonic()
+
+    def require(self) -> None:
+        """Call it before each computation; the database is asked at most twice a second."""
+        self._job.checkpoint()
+        if time.monotonic() - self._checked_at < LEASE_CHECK_INTERVAL_S:
+            return
+        # A short outage of the database loses no measured value: `store_shard` checks the lease again.
+        with suppress(Unavailable), self._job.resources.db.read_statement() as session:
+            require_shard_lease(session, self._lease)
+        self._checked_at = time.monotonic()

@@ -9,30 +9,22 @@ and be repeated. The transaction also starts the next step: the same worker cont
 other shards wait in the queue for any worker.
 """
 
-import time
-from contextlib import suppress
 from functools import partial
 
 from app.alerts.evaluation.run_evaluation import AlertEvaluationService, read_budget
-from app.comparison.fingerprint import find_fingerprint
-from app.core.errors import Unavailable
 from app.jobs.handlers import JobContext
-from app.results import queries
-from app.runs import leases, service, shards
+from app.runs import leases, service
 from app.runs.aggregation import compute_result
-from app.runs.collection import get_collection, resume_collection
+from app.runs.collection import collect_run
 from app.runs.finish import finish_run
 from app.runs.llm_metrics import measure_traces
 from app.runs.metric_cache import read_cached_shard
-from app.runs.plan_builder import collect_lock, make_plan, trace_query
+from app.runs.plan_builder import collect_lock, make_plan
 from app.runs.scoring import summarize
-from app.runs.source_runs import assign_source_run
+from app.runs.shards import split_run, store_shard
 from app.runs.write_back import request_write_back
 from app.traces.queries import read_traces
 from app.traces.types import Trace
-
-# A computation may take seconds, but for short texts it takes milliseconds.
-LEASE_CHECK_INTERVAL_S = 0.5
 
 
 def begin(job: JobContext, run_id: str) -> None:
@@ -49,31 +41,11 @@ def begin(job: JobContext, run_id: str) -> None:
 
 def collect_traces(job: JobContext, run_id: str) -> None:
     """Copy the traces of the run from their source, after the pages that are stored already."""
-    res = job.resources
-    lease = leases.acquire_run_lease(res.db, run_id, job.token)
+    lease = leases.acquire_run_lease(job.resources.db, run_id, job.token)
     if lease is None:
         return
-    with res.db.read() as session:
-        query = trace_query(session, lease.plan, res)
-        collection = get_collection(session, lease)
-    # False for a rescored run, a retry over traces that are all there, and a repeated job that died
-    # after the last page.
-    if collection.completed_at is None:
-        resume_collection(job, lease, query, collection.cursor)
-    else:
-        with res.db.begin() as session:
-            assign_source_run(session, leases.lock_leased_run(session, lease), collection)
-    with res.db.read() as session:
-        ranges = queries.list_shard_ranges(
-            session, run_id, traces=shards.SHARD_TRACES, size_bytes=shards.SHARD_BYTES
-        )
-        # In a read transaction of its own: it reads all items, and must not hold the lock of the
-        # run meanwhile.
-        fingerprint = find_fingerprint(session, run_id, lease.plan)
-        if ranges:
-            shards.require_clusters(session, lease)
-    with res.db.begin() as session:
-        shards.create_shards(session, lease, ranges, fingerprint, start_next=job.start_next)
+    collect_run(job, lease)
+    split_run(job, lease)
 
 
 def score(job: JobContext, run_id: str, shard: int) -> None:
@@ -87,14 +59,14 @@ def score(job: JobContext, run_id: str, shard: int) -> None:
         traces = list[Trace]()
         if cached.needs_traces:
             traces = read_traces(session, lease.collection_id, lease.first, lease.last)
-    checkpoint = LeaseCheck(job, lease).require
+    checkpoint = leases.LeaseCheck(job, lease).require
     measure = partial(measure_traces, job=job, run_seq=lease.run_seq, checkpoint=checkpoint)
     measured = cached.fill(traces, measure)
     summaries = summarize(
         traces, measured, lease.plan.refs, job, checkpoint, cached=cached.summaries
     )
     with res.db.begin() as session:
-        shards.store_shard(
+        store_shard(
             session,
             lease,
             measured,
@@ -103,25 +75,6 @@ def score(job: JobContext, run_id: str, shard: int) -> None:
             reused=cached.value_count,
             start_next=job.start_next,
         )
-
-
-class LeaseCheck:
-    """Raises when the worker stops, the run has ended or another worker took the shard over."""
-
-    def __init__(self, job: JobContext, lease: leases.ShardLease) -> None:
-        self._job = job
-        self._lease = lease
-        self._checked_at = time.monotonic()
-
-    def require(self) -> None:
-        """Call it before each computation; the database is asked at most twice a second."""
-        self._job.checkpoint()
-        if time.monotonic() - self._checked_at < LEASE_CHECK_INTERVAL_S:
-            return
-        # A short outage of the database loses no measured value: `store_shard` checks the lease again.
-        with suppress(Unavailable), self._job.resources.db.read_statement() as session:
-            leases.require_shard_lease(session, self._lease)
-        self._checked_at = time.monotonic()
 
 
 def finish(job: JobContext, run_id: str) -> None:

@@ -131,17 +131,9 @@ def retry_run(session: Session, run_id: str) -> BenchmarkRun:
         raise rules.IllegalTransition(
             f"the run {run.id} was already retried as {retried}; retry that one"
         )
-    return create_run(
-        session,
-        run.benchmark_id,
-        run.agent_id,
-        trigger=TriggerType.MANUAL,
-        run_name=run.run_name,
-        window=run.trace_window,
-        retry_of=run,
-        # Without it, the retry of a repetition would be a run of its own in the KPI history.
-        confirms=queries.get_run(session, run.confirms) if run.confirms else None,
-    )
+    # Without it, the retry of a repetition would be a run of its own in the KPI history.
+    confirms = queries.get_run(session, run.confirms) if run.confirms else None
+    return _create_again(session, run, TriggerType.MANUAL, retry_of=run, confirms=confirms)
 
 
 def rescore_run(session: Session, run_id: str) -> BenchmarkRun:
@@ -157,14 +149,29 @@ def rescore_run(session: Session, run_id: str) -> BenchmarkRun:
             f"the run {run.id} is {run.status}; only COMPLETED runs can be rescored."
             " Retry it, or start a new run."
         )
+    return _create_again(session, run, TriggerType.MANUAL, rescore_of=run)
+
+
+def _create_again(
+    session: Session,
+    run: BenchmarkRun,
+    trigger: TriggerType,
+    *,
+    retry_of: BenchmarkRun | None = None,
+    rescore_of: BenchmarkRun | None = None,
+    confirms: BenchmarkRun | None = None,
+) -> BenchmarkRun:
+    """A run about the same traces as an earlier one."""
     return create_run(
         session,
         run.benchmark_id,
         run.agent_id,
-        trigger=TriggerType.MANUAL,
+        trigger=trigger,
         run_name=run.run_name,
         window=run.trace_window,
-        rescore_of=run,
+        retry_of=retry_of,
+        rescore_of=rescore_of,
+        confirms=confirms,
     )
 
 
@@ -185,15 +192,7 @@ def start_confirmation(session: Session, run: BenchmarkRun, now: datetime) -> No
     """Repeat a suspicious run with more trials; when that is not possible, it counts as it is."""
     try:
         with session.begin_nested():
-            create_run(
-                session,
-                run.benchmark_id,
-                run.agent_id,
-                trigger=TriggerType.EVENT,
-                run_name=run.run_name,
-                window=run.trace_window,
-                confirms=run,
-            )
+            _create_again(session, run, TriggerType.EVENT, confirms=run)
     except Unavailable:
         raise
     except AppError:

@@ -10,13 +10,15 @@ from typing import Any
 from sqlalchemy import insert, update
 from sqlalchemy.orm import Session
 
+from app.comparison.fingerprint import find_fingerprint
 from app.core.bulk_copy import copy_encoded_rows
 from app.core.postgres_notify import notify_streams
-from app.jobs.handlers import StartNext
+from app.jobs.handlers import JobContext, StartNext
 from app.jobs.queue import enqueue, enqueue_many
 from app.metrics.engine import NOT_SELECTED
 from app.metrics.run_value import StoredSummary
 from app.metrics.types import MetricSkipped, TraceMeasurements
+from app.results import queries
 from app.results.models import BenchmarkRun, RunShard
 from app.results.plan import RunPlan
 from app.results.queries import ShardRange
@@ -76,6 +78,22 @@ def _no_traces(plan: RunPlan) -> str:
         f"the source has no traces from {window.from_:%Y-%m-%d %H:%M} to {window.to:%Y-%m-%d %H:%M} UTC"
         " that pass the filters; check the window and the filters in `production` of the benchmark"
     )
+
+
+def split_run(job: JobContext, lease: RunLease) -> None:
+    """Divide the collected traces of a run into shards, and start to measure them."""
+    db = job.resources.db
+    with db.read() as session:
+        ranges = queries.list_shard_ranges(
+            session, lease.run_id, traces=SHARD_TRACES, size_bytes=SHARD_BYTES
+        )
+        # In a read transaction of its own: it reads all items, and must not hold the lock of the
+        # run meanwhile.
+        fingerprint = find_fingerprint(session, lease.run_id, lease.plan)
+        if ranges:
+            require_clusters(session, lease)
+    with db.begin() as session:
+        create_shards(session, lease, ranges, fingerprint, start_next=job.start_next)
 
 
 def create_shards(

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 from app.core.errors import Invalid
 from app.core.web.forms.sent_fields import check_form
+from app.core.web.page_paths import path_of
 from app.core.web.page_text import TextPart, format_duration, mark_spans
-from app.core.web.pages import path_of
 from app.schedules.cron import CronExpression
 from app.schedules.missed_schedules import MISSED_REASONS
 from app.schedules.models import ScheduleConfig, ScheduleFire

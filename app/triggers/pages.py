@@ -15,7 +15,8 @@ from app.core.web.forms.form_page import SEE_OTHER, FormPage, show_form, submit_
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_parameters import ListQuery
-from app.core.web.pages import Crumb, list_in_api, path_of, public_url, render_page
+from app.core.web.page_paths import path_of
+from app.core.web.pages import Crumb, list_in_api, public_url, render_page
 from app.core.web.routes import Router
 from app.triggers import queries, secrets
 from app.triggers.schemas import LangfuseSecretCreate

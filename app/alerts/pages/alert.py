@@ -19,8 +19,8 @@ from app.alerts.rules import AlertEventState
 from app.core.errors import Invalid
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import SentForm
-from app.core.web.page_paths import alert_page_path, incident_page_path, rule_page_path
-from app.core.web.pages import Crumb, path_of, render_page
+from app.core.web.page_paths import alert_page_path, incident_page_path, path_of, rule_page_path
+from app.core.web.pages import Crumb, render_page
 from app.core.web.routes import Router
 from app.kpis.number_text import format_amount, format_value, format_values
 from app.notifications.delivery_rows import list_delivery_rows

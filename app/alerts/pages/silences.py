@@ -20,7 +20,8 @@ from app.core.web.forms.fields import Choices
 from app.core.web.forms.form_page import SEE_OTHER, FormPage, show_form, submit_form
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
-from app.core.web.pages import Crumb, path_of
+from app.core.web.page_paths import path_of
+from app.core.web.pages import Crumb
 from app.core.web.routes import Router
 
 router = Router()

@@ -14,7 +14,7 @@ from app.alerts.models import Incident
 from app.alerts.rules import AlertEventState, Condition
 from app.alerts.schemas import AlertConfigBody, AlertConfigView
 from app.core.web.charts import TrendEvent, TrendLimit, TrendPoint, trend_chart
-from app.core.web.pages import path_of
+from app.core.web.page_paths import path_of
 from app.kpis.number_text import format_number
 from app.results.run_history import PastRun, list_ended_runs
 from app.statistics.verdict_rules import Verdict

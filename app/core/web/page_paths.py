@@ -1,42 +1,24 @@
 """The paths of web pages that other parts of the service link to, such as notifications."""
 
+from functools import partial
+from typing import Final
 from urllib.parse import quote, urlencode
+
+
+def path_of(*segments: str) -> str:
+    """A path of escaped segments: `path_of("runs", "a/b")` is `/runs/a%2Fb`."""
+    return "/" + "/".join(quote(segment, safe="") for segment in segments)
+
+
+# The page of one of each, by its ID.
+run_page_path: Final = partial(path_of, "runs")
+alert_page_path: Final = partial(path_of, "alerts", "events")
+incident_page_path: Final = partial(path_of, "incidents")
+rule_page_path: Final = partial(path_of, "alerts")
+schedule_page_path: Final = partial(path_of, "schedules")
+endpoint_page_path: Final = partial(path_of, "endpoints")
 
 
 def comparison_page_path(baseline_id: str, run_id: str) -> str:
     """The page of a comparison of two runs."""
     return f"/compare?{urlencode({'base': baseline_id, 'run': run_id})}"
-
-
-def run_page_path(run_id: str) -> str:
-    """The page of a run, below the public URL of the service."""
-    return f"/runs/{_segment(run_id)}"
-
-
-def alert_page_path(alert_id: str) -> str:
-    """The page of an alert."""
-    return f"/alerts/events/{_segment(alert_id)}"
-
-
-def incident_page_path(incident_id: str) -> str:
-    """The page of an incident."""
-    return f"/incidents/{_segment(incident_id)}"
-
-
-def rule_page_path(rule_id: str) -> str:
-    """The page of an alert rule."""
-    return f"/alerts/{_segment(rule_id)}"
-
-
-def schedule_page_path(schedule_id: str) -> str:
-    """The page of a schedule."""
-    return f"/schedules/{_segment(schedule_id)}"
-
-
-def endpoint_page_path(endpoint_id: str) -> str:
-    """The page of an endpoint."""
-    return f"/endpoints/{_segment(endpoint_id)}"
-
-
-def _segment(text: str) -> str:
-    return quote(text, safe="")

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
 from fastapi import Request, Response
@@ -201,11 +201,6 @@ def list_in_api(
     return build_url(
         path, {**sent, **fixed}, cursor=request.query_params.get("cursor"), limit=limit
     )
-
-
-def path_of(*segments: str) -> str:
-    """A path of escaped segments: `path_of("runs", "a/b")` is `/runs/a%2Fb`."""
-    return "/" + "/".join(quote(segment, safe="") for segment in segments)
 
 
 def public_url(request: Request) -> str:

@@ -13,7 +13,8 @@ from app.comparison.change_text import describe_change
 from app.comparison.schemas import Comparison, FlippedItem, FlippedItems
 from app.core.errors import Invalid
 from app.core.web.deps import Res
-from app.core.web.pages import build_url, path_of, render_page
+from app.core.web.page_paths import path_of
+from app.core.web.pages import build_url, render_page
 from app.core.web.routes import Router
 from app.kpis.number_text import format_number
 from app.kpis.verdict_types import ValueVerdict

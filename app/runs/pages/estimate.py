@@ -14,7 +14,8 @@ from app.core.errors import AppError
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import FormFields, SentForm, check_form
-from app.core.web.pages import Crumb, path_of, render_page
+from app.core.web.page_paths import path_of
+from app.core.web.pages import Crumb, render_page
 from app.core.web.routes import Router
 from app.runs.estimates import estimate_run
 from app.runs.schemas import EstimateView, RunEstimate

@@ -20,9 +20,9 @@ from app.comparison.items.matrix import pair_items
 from app.comparison.items.queries import read_item_inputs, read_items
 from app.core.keyset import PageQuery
 from app.core.web.charts import ChangeBar, TrendLimit, interval_bar, trend_chart
-from app.core.web.page_paths import alert_page_path
+from app.core.web.page_paths import alert_page_path, path_of
 from app.core.web.page_text import format_duration
-from app.core.web.pages import Crumb, build_url, path_of, reader_zone
+from app.core.web.pages import Crumb, build_url, reader_zone
 from app.kpis.models import KpiHistory
 from app.kpis.number_text import format_number
 from app.kpis.queries import get_kpis_of_run

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 import mosaico
 from app.cli import cli
-from app.metrics.model_options import RequestProgress
+from app.metrics.file_options import RequestProgress
 from app.metrics.offline_models import LlmUsage
 from mosaico.errors import Invalid, LlmBudgetExhausted
 from tests.integration.llm.conftest import SHORT_RETRIES

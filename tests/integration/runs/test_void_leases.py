@@ -1,7 +1,7 @@
 """A worker that was frozen past its lease, and wakes up, writes nothing; the next holder does."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -10,7 +10,7 @@ from app.core.clock import utc_now
 from app.jobs.handlers import HANDLERS, NO_JOB
 from app.jobs.job_runner import Worker
 from app.jobs.outcomes import JobLease
-from app.runs import pipeline
+from app.runs import pipeline, shards
 from app.runs.collection import append_page
 from app.runs.leases import RunEnded, RunLease, acquire_run_lease
 from app.traces.registry import TracePage
@@ -116,15 +116,19 @@ class StepByStep:
 
 
 @pytest.mark.parametrize(
-    ("frozen_before", "wakes_in"),
+    ("frozen_before", "module", "wakes_in"),
     [
-        ("runs.collect", "find_fingerprint"),
-        ("score.shard", "measure_traces"),
-        ("runs.collect", "compute_result"),
+        ("runs.collect", shards, "find_fingerprint"),
+        ("score.shard", pipeline, "measure_traces"),
+        ("runs.collect", pipeline, "compute_result"),
     ],
 )
 def test_frozen_worker__whose_job_another_has_does_not_stop_the_run(
-    service: Service, monkeypatch: pytest.MonkeyPatch, frozen_before: str, wakes_in: str
+    service: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    frozen_before: str,
+    module: ModuleType,
+    wakes_in: str,
 ) -> None:
     """It voided the lease of the other and could not go on itself: the run stood still for ever."""
     service.create_agent()
@@ -137,14 +141,14 @@ def test_frozen_worker__whose_job_another_has_does_not_stop_the_run(
         frozen.do_step()
     frozen.lose_job()
     other.fetch(frozen_before)
-    original: Callable[..., object] = getattr(pipeline, wakes_in)
+    original: Callable[..., object] = getattr(module, wakes_in)
 
     def wake_meanwhile(*arguments: object, **options: object) -> object:
         if frozen.lease is not None:
             frozen.do_step()
         return original(*arguments, **options)
 
-    monkeypatch.setattr(pipeline, wakes_in, wake_meanwhile)
+    monkeypatch.setattr(module, wakes_in, wake_meanwhile)
     while other.lease is not None:
         other.do_step()
     assert frozen.lease is None

@@ -115,7 +115,7 @@ def map_row(
     error = error_text(output) if failed else None
     metadata = get_object(row, "metadata")
     scores = [*(row.get("scores") or ()), *late_scores]
-    return Trace(
+    trace = Trace(
         trace_id=task.trace_id,
         item_id=get_text(row, "experimentItemId") or task.trace_id,
         trial=parse_trial(metadata),
@@ -133,14 +133,8 @@ def map_row(
         | parse_fields(row)
         | select_labels(scores, task_id=task.id),
         url=link(task.trace_id, task.id),
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cost_usd=usage.cost_usd,
-        latency_ms=task_latency_ms(task),
-        tool_calls=usage.tool_calls,
-        turns=usage.turns,
-        scores=select_scores(scores, task_id=task.id),
     )
+    return _measured(trace, usage, task_latency_ms(task), select_scores(scores, task_id=task.id))
 
 
 def map_root(
@@ -176,14 +170,8 @@ def map_root(
         | parse_fields(root)
         | select_labels(scores, task_id=task.id),
         url=link(task.trace_id, None),
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cost_usd=usage.cost_usd,
-        latency_ms=task_latency_ms(task),
-        tool_calls=usage.tool_calls,
-        turns=usage.turns,
-        scores=select_scores(scores, task_id=task.id),
     )
+    trace = _measured(trace, usage, task_latency_ms(task), select_scores(scores, task_id=task.id))
     return replace(trace, item_id=item_id_of(item_key, trace))
 
 
@@ -201,7 +189,7 @@ def map_trace(
     tags = first_tags(trace.get("tags"))
     scores = [*bundle.scores.get(item.trace_id, ()), *(trace.get("scores") or ())]
     task_id = task.id if task else ""
-    return Trace(
+    mapped = Trace(
         trace_id=item.trace_id,
         item_id=item.item_id,
         trial=parse_trial(get_object(trace, "metadata")),
@@ -216,13 +204,25 @@ def map_trace(
         | parse_fields(trace)
         | select_labels(scores, task_id=task_id),
         url=link(item.trace_id, item.span_id),
+    )
+    return _measured(
+        mapped, usage, _trace_latency_ms(task, trace), select_scores(scores, task_id=task_id)
+    )
+
+
+def _measured(
+    trace: Trace, usage: AgentUsage, latency_ms: float | None, scores: Mapping[str, float]
+) -> Trace:
+    """A trace with the usage and latency of its agent, and with its scores."""
+    return replace(
+        trace,
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         cost_usd=usage.cost_usd,
-        latency_ms=_trace_latency_ms(task, trace),
+        latency_ms=latency_ms,
         tool_calls=usage.tool_calls,
         turns=usage.turns,
-        scores=select_scores(scores, task_id=task_id),
+        scores=scores,
     )
 
 
