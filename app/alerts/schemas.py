@@ -48,18 +48,20 @@ KeepFiring = Annotated[
     Field(
         ge=0,
         le=MAX_RUNS,
-        description="Consecutive healthy runs after a breach that do not yet resolve the incident."
-        " Null: 0 for REGRESSED, which waits for evidence itself, and 1 for other conditions.",
+        description="Number of consecutive healthy runs that keep the incident open; the next one"
+        " resolves it. Null: 0 for REGRESSED, which requires evidence of recovery, and 1 for other"
+        " conditions.",
     ),
 ]
 BaselineRuns = Annotated[
-    Runs, Field(description="Earlier runs whose mean percentages are compared with.")
+    Runs,
+    Field(description="For percentages: number of earlier runs whose mean is the baseline."),
 ]
 Threshold = Annotated[
     float | None,
     Field(
-        description="A value; for percentages the percent, whose sign is ignored; for anomalies the"
-        " limit of z, or null for the default."
+        description="Limit of the condition: a value; a percentage, whose sign is ignored; or for"
+        " anomalies the limit of z, null for the default."
     ),
 ]
 Metric = Annotated[
@@ -77,8 +79,8 @@ FalsePages = Annotated[
     Field(
         ge=0.001,
         le=0.33,
-        description="False pages in 30 runs of one series that a REGRESSED rule promises not to"
-        " exceed. Null: the budget of the service divided by its series, 0.25 without a budget.",
+        description="Maximum number of false pages of a REGRESSED rule in 30 runs of one series."
+        " Null: the budget of the service divided by its series, 0.25 without a budget.",
     ),
 ]
 
@@ -159,7 +161,7 @@ class AlertConfigBody(WireModel):
         bool,
         Field(
             description="Whether a suspicious run is repeated with more trials before a REGRESSED rule"
-            " pages, where the source makes traces itself (`harness`)."
+            " pages, if the service or the agent can repeat it."
         ),
     ] = True
     max_hours_without_run: HoursWithoutRun = None

@@ -270,26 +270,27 @@ class BenchmarkBody(WireModel):
     expect_items: ExpectItems = None
     settle_for: Duration | None = Field(
         default=None,
-        description="How long a run that lacks items is waited for after its newest item. Default: three"
-        " times the median interval between its items, at least one minute.",
+        description="Maximum wait after the newest item of a run that lacks items. Default: three times"
+        " the median interval between its items, at least one minute.",
     )
     input_path: FieldPath | None = Field(
         default=None,
-        description="JMESPath expression of the text that counts in the input of a trace.",
+        description="JMESPath expression that selects the compared text in the input of a trace.",
     )
     output_path: FieldPath | None = Field(
         default=None,
-        description="JMESPath expression of the text that counts in the output of a trace.",
+        description="JMESPath expression that selects the compared text in the output of a trace.",
     )
     expected_path: FieldPath | None = Field(
         default=None,
-        description="JMESPath expression of the text that counts in the expected output of a trace.",
+        description="JMESPath expression that selects the compared text in the expected output of a"
+        " trace.",
     )
     write_back: WriteBackConfig = Field(default_factory=WriteBackConfig)
     harness: HarnessConfig | None = Field(
         default=None,
-        description="For the source `harness`: the model that works on the dataset, the part of an"
-        " ot-bench YAML to run, or the agent (`command`) to run.",
+        description="For the source `harness`: the model under test, the part of an ot-bench YAML to run,"
+        " or the agent (`command`) to run.",
     )
     production: ProductionTraces | None = Field(
         default=None,

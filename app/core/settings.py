@@ -63,8 +63,8 @@ class Settings(BaseSettings):
     database_direct_url: Annotated[
         SecretStr | None,
         Field(
-            description="The Postgres server itself, where DATABASE_URL is a pooler that pools"
-            " transactions, such as PgBouncer. Empty: DATABASE_URL is the server.",
+            description="URL of the Postgres server itself, if DATABASE_URL is a pooler in"
+            " transaction mode, such as PgBouncer. Empty: DATABASE_URL is the server.",
         ),
     ] = None
     admin_key: Annotated[
@@ -120,8 +120,8 @@ class Settings(BaseSettings):
     chat_hosts: Annotated[
         str | None,
         Field(
-            description="Own servers that accept webhooks of Slack or Teams (Mattermost, relays),"
-            " comma-separated host names.",
+            description="Host names of your own servers that accept webhooks in the format of Slack or"
+            " Teams (Mattermost, relays), comma-separated.",
         ),
     ] = None
     allowed_hosts: Annotated[
@@ -206,8 +206,8 @@ class Settings(BaseSettings):
     smtp_url: Annotated[
         SecretStr | None,
         Field(
-            description="Mail server of the channel EMAIL, as smtp://user:password@host:587, or"
-            " smtps://… for TLS from the first byte.",
+            description="Mail server of the channel EMAIL: smtp://user:password@host:587 (STARTTLS), or"
+            " smtps://user:password@host:465 (TLS from the start).",
         ),
     ] = None
     smtp_from: Annotated[
@@ -229,8 +229,8 @@ class Settings(BaseSettings):
         Field(
             gt=0,
             le=1000,
-            description="False pages in 30 runs of all REGRESSED alert rules together; each series gets"
-            " an equal part, at most 0.25. Empty: 0.25 per series.",
+            description="Maximum number of false pages in 30 runs, of all REGRESSED alert rules together."
+            " Each series gets an equal part, at most 0.25. Empty: 0.25 per series.",
         ),
     ] = None
     worker_concurrency: Annotated[

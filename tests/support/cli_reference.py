@@ -14,7 +14,7 @@ from app.cli import cli
 from app.core.console.terminal import load_command
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
-MARK = "<!-- What follows is written by `python -m tests.support.cli_reference`. -->\n"
+MARK = "<!-- `python -m tests.support.cli_reference` generates the rest of this page. -->\n"
 
 
 class LeafCommand(NamedTuple):

@@ -51,7 +51,7 @@ def limits_table() -> str:
         for load, size in sizes
         for limit in size.outgrown or size.limits[:1]
     ]
-    return _table(("traces a night", "part", "used of what it bears", "replacement"), rows)
+    return _table(("traces per night", "part", "used share of its capacity", "replacement"), rows)
 
 
 TABLES: Final[Mapping[str, Callable[[], str]]] = MappingProxyType(

@@ -63,11 +63,18 @@ def render_errors_page() -> str:
 
 _PAGE_HEAD = """# Errors
 
-Over HTTP every error is a problem document (RFC 9457, `application/problem+json`). `type` is
-`/problems/<code>`, `detail` describes the error and its remedy, `errors` names each wrong field by
-a JSON pointer (or the name of a parameter), `instance` is the request id, which is also in the
-response header `X-Request-Id` and in every log line of the request. On a terminal the same error is
-one line on standard error and an exit code.
+This page lists every error of the API and the command line, with its remedy.
+
+Over HTTP an error is a problem document (RFC 9457, `application/problem+json`). On a terminal the
+same error is one line on standard error and an exit code.
+
+| Field | Content |
+|---|---|
+| `type` | `/problems/<code>` |
+| `status` | the HTTP status |
+| `detail` | the error and its remedy |
+| `errors` | for each invalid field, a JSON pointer or the name of the parameter, and the problem |
+| `instance` | the request ID; it is also in the response header `X-Request-Id` and in every log line |
 
 This page is generated: `python -m app.core.web.problem_pages > docs/errors.md`.
 
