@@ -17,7 +17,7 @@ from app.core.console.api_client import (
 )
 from app.core.console.service_address import find_service
 from app.core.http.client import own_service_client
-from app.core.parameter_names import Caller, messages_for
+from app.core.parameter_names import UserInterface, messages_for
 from app.gate.rules import GateTerms
 from app.gate.stored_gate import gate_run
 from app.reporting.comparison_page import ComparedFiles
@@ -114,7 +114,7 @@ class Client:
         """Create a benchmark, with the body of `POST /benchmarks`."""
         return _parse(BenchmarkView, self.post("/benchmarks", dict(body)))
 
-    @messages_for(Caller.PYTHON)
+    @messages_for(UserInterface.PYTHON)
     def upload(
         self,
         results: Results,

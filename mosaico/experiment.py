@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from app.core.clock import utc_now
 from app.core.console.table import format_cell
 from app.core.errors import Invalid
-from app.core.parameter_names import Caller, messages_for
+from app.core.parameter_names import UserInterface, messages_for
 from app.harness.budget import BudgetLimits
 from app.traces.execution.answers import AgentAnswer, checked_fields
 from app.traces.execution.datasets import load_items
@@ -108,7 +108,7 @@ def run_experiment(
     return Experiment(path=recorder.path, traces=recorder.traces, missing=missing)
 
 
-@messages_for(Caller.PYTHON)
+@messages_for(UserInterface.PYTHON)
 def _items_of(
     dataset: Results | Sequence[DatasetItem], name: str, columns: Mapping[str, str] | None
 ) -> Sequence[DatasetItem]:

@@ -7,7 +7,7 @@ traces, or a data frame of pandas.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from app.core.parameter_names import Caller, messages_for
+from app.core.parameter_names import UserInterface, messages_for
 from app.gate.file_gate import gate_files, select_gated
 from app.gate.rules import GateTerms
 from app.metrics.aggregate import reason_name
@@ -27,7 +27,7 @@ from mosaico.results import GateReport, ResultComparison, ScoredRow, Scores
 __all__ = ("Metrics", "Results", "compare", "gate", "score")
 
 
-@messages_for(Caller.PYTHON)
+@messages_for(UserInterface.PYTHON)
 def score(
     results: Results,
     *,
@@ -73,7 +73,7 @@ def score(
     )
 
 
-@messages_for(Caller.PYTHON)
+@messages_for(UserInterface.PYTHON)
 def compare(
     base: Results,
     candidate: Results,
@@ -99,7 +99,7 @@ def compare(
     )
 
 
-@messages_for(Caller.PYTHON)
+@messages_for(UserInterface.PYTHON)
 def gate(
     candidate: Results,
     *,

@@ -58,7 +58,7 @@ def show_power(
         request, "power.html", title=f"Power of {name}", nav=NAV,
         status=HTTPStatus.OK if body else HTTPStatus.UNPROCESSABLE_ENTITY,
         api=path_of("benchmarks", benchmark_id, "power"),
-        sent={key: value for key, value in document.items() if value is not None},
+        api_body={key: value for key, value in document.items() if value is not None},
         steps=[*STEPS, Crumb(name, path_of("benchmarks", benchmark_id))],
         benchmark_id=benchmark_id, agents=[("", "of the newest run"), *choices],
         typed={"agent": agent, **numbers}, errors=checked.errors, is_measured=is_measured,

@@ -1,4 +1,4 @@
-"""How messages name the parameters of a computation: each reader gets the words of where he stands."""
+"""Names of parameters in messages, which depend on the interface that the user has."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,8 +7,8 @@ from enum import Enum, auto
 from typing import Final
 
 
-class Caller(Enum):
-    """Who reads the messages: who can set parameters, and how."""
+class UserInterface(Enum):
+    """The interface that shows the messages, and through which parameters are set."""
 
     COMMAND = auto()
     PYTHON = auto()
@@ -16,42 +16,42 @@ class Caller(Enum):
     SERVICE = auto()
 
 
-# Those whose name is not made from that of the option.
+# The names that cannot be derived from the option.
 _NAMES: Final = {
-    Caller.PYTHON: {"--map": "columns", "--kpi": "kpis"},
-    Caller.UPLOAD_FORM: {"--map": "the field Columns"},
-    # Nobody can name the columns of a file that the service reads.
-    Caller.SERVICE: {"--map": "its name in the file"},
+    UserInterface.PYTHON: {"--map": "columns", "--kpi": "kpis"},
+    UserInterface.UPLOAD_FORM: {"--map": "the field Columns"},
+    # The service reads this file itself: no parameter can name its columns.
+    UserInterface.SERVICE: {"--map": "its name in the file"},
 }
-_caller: ContextVar[Caller] = ContextVar("caller", default=Caller.COMMAND)
+_interface: ContextVar[UserInterface] = ContextVar("interface", default=UserInterface.COMMAND)
 
 
 @contextmanager
-def messages_for(caller: Caller) -> Iterator[None]:
-    """Messages name parameters as this caller knows them; also a decorator."""
-    token = _caller.set(caller)
+def messages_for(interface: UserInterface) -> Iterator[None]:
+    """Messages name parameters as in this interface; also a decorator."""
+    token = _interface.set(interface)
     try:
         yield
     finally:
-        _caller.reset(token)
+        _interface.reset(token)
 
 
 def parameter_name(option: str) -> str:
-    """`--max-drop` as it is, or `max_drop` for a caller in Python."""
-    caller = _caller.get()
-    if caller is Caller.COMMAND:
+    """`--max-drop` on the command line, `max_drop` in Python."""
+    interface = _interface.get()
+    if interface is UserInterface.COMMAND:
         return option
-    return _NAMES[caller].get(option, option.removeprefix("--").replace("-", "_"))
+    return _NAMES[interface].get(option, option.removeprefix("--").replace("-", "_"))
 
 
 def mapped_column(field: str, column: str) -> str:
-    """`--map output=answer`, or what has the same effect for another caller."""
-    match _caller.get():
-        case Caller.COMMAND:
+    """`--map output=answer`, or its equivalent in another interface."""
+    match _interface.get():
+        case UserInterface.COMMAND:
             return f"--map {field}={column}"
-        case Caller.PYTHON:
+        case UserInterface.PYTHON:
             return f"{parameter_name('--map')}={ {field: column}!r}"
-        case Caller.UPLOAD_FORM:
+        case UserInterface.UPLOAD_FORM:
             return f"{field}={column} in {parameter_name('--map')}"
-        case Caller.SERVICE:
+        case UserInterface.SERVICE:
             return f"{field} as {parameter_name('--map')}"

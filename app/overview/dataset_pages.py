@@ -16,7 +16,7 @@ from app.access.deps import READ, RUN
 from app.agents.queries import get_agent, list_agent_names
 from app.core.errors import Conflict, Invalid, TooLarge, without_request
 from app.core.keyset import PageQuery
-from app.core.parameter_names import Caller, messages_for
+from app.core.parameter_names import UserInterface, messages_for
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms.form_page import SEE_OTHER
@@ -110,7 +110,7 @@ def _upload(request: Request, res: Resources, form: FormData) -> Response:
             errors["file"] = "is missing; choose a file"
         return _render(request, res, FIRST_PAGE, typed=typed, errors=errors, status=422)
     try:
-        with messages_for(Caller.UPLOAD_FORM):
+        with messages_for(UserInterface.UPLOAD_FORM):
             mapping = parse_mapping([typed["columns"]])
             dataset_id = _store(
                 request, res, checked.body, file.filename, file.file, file.size or 0, mapping

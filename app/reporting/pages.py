@@ -48,8 +48,8 @@ def show_trend(
         kpi = get_kpi(session, benchmark_id, kpi_id)
         agents = _list_agents(session, benchmark_id, kpi_id)
         agent_ids = list(dict.fromkeys(filter(None, agent or ()))) or list(agents)[:1]
-        shown = {id_: agents.get(id_, id_) for id_ in agent_ids} or {"": ""}
-        trends = load_trends(session, kpi, shown, since)
+        agent_names = {id_: agents.get(id_, id_) for id_ in agent_ids} or {"": ""}
+        trends = load_trends(session, kpi, agent_names, since)
     name = benchmark.display_name
     chart = draw_trends(kpi.name, kpi, trends, zone, is_page=True)
     rows = sorted(

@@ -65,8 +65,8 @@ def test_agent_form__registers_an_agent_and_never_shows_its_secret(
         "/agents", data={"langfuseSecretKey": SECRET, "langfuseUrl": "no"}, headers={"Accept": "text/html", "Origin": site.url}
     )  # fmt: skip
     assert refused.status_code == 422
-    shown = page.content() + str(agent) + "".join(bodies) + refused.text
-    assert SECRET not in shown
+    output = page.content() + str(agent) + "".join(bodies) + refused.text
+    assert SECRET not in output
     values = page.evaluate(
         "[...document.querySelectorAll('input, textarea')].map(field => field.value).join()"
     )

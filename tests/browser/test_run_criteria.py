@@ -121,8 +121,8 @@ def test_runs__filters_are_shared_by_their_address(month: Site, site: Site) -> N
         field.fill(typed)
         expect(page).to_have_url(re.compile(f"text={typed}(&|$)"))
         expect(page.locator("#run-count")).to_have_text(count)
-    address, shown = page.url, page.locator("tbody tr").evaluate_all(ROW_IDS)
-    assert shown == ["r-run-billing-support-7"]
+    address, row_ids = page.url, page.locator("tbody tr").evaluate_all(ROW_IDS)
+    assert row_ids == ["r-run-billing-support-7"]
     assert set(parse_qsl(urlsplit(address).query)) == {
         ("agent", "billing"), ("verdict", "NO_EVIDENCE"), ("text", "support-7"),
     }  # fmt: skip
@@ -130,7 +130,7 @@ def test_runs__filters_are_shared_by_their_address(month: Site, site: Site) -> N
     expect(page.locator("#run-count")).to_have_text("1 run")
     other = site.open(address.removeprefix(site.url), context=site.context())
     expect(other.locator("#run-count")).to_have_text("1 run")
-    assert other.locator("tbody tr").evaluate_all(ROW_IDS) == shown
+    assert other.locator("tbody tr").evaluate_all(ROW_IDS) == row_ids
     expect(other.locator("form.filter input[name=text]")).to_have_value("support-7")
     for count, text_typed, verdict in (("57 runs", "", "NO_EVIDENCE"), ("60 runs", "", "")):
         page.go_back()

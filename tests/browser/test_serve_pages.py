@@ -109,8 +109,8 @@ def test_serve__printed_link_opens_morning(processes: ServiceProcesses, chromium
     expect(page.get_by_role("navigation", name="Main")).to_be_visible()
     assert set(hosts) == {"127.0.0.1"}
     page.close()
-    asked = processes.data_dir.parent / "hosts"
-    assert not asked.exists(), asked.read_text()
+    resolved_hosts = processes.data_dir.parent / "hosts"
+    assert not resolved_hosts.exists(), resolved_hosts.read_text()
 
 
 def test_run__started_from_its_page_completes_without_a_reload(

@@ -22,7 +22,7 @@ ROUNDS = 100
 DELIVERY = "NEW.task_name = 'notifications.deliver' AND NEW.lock = 'notifications: {host}'"
 
 
-class KillPoint(NamedTuple):
+class DeliveryKillPoint(NamedTuple):
     """The place in which a worker is killed.
 
     It is about to write a row inside a transaction (`write`, `condition`), or waits for the
@@ -36,22 +36,22 @@ class KillPoint(NamedTuple):
 
 # In the order of the delivery of one alert. `fetching` is last: a worker that is blocked while it
 # fetches a job fetches no other job.
-POINTS: Mapping[str, KillPoint] = {
-    "deciding": KillPoint("INSERT ON alert_events", "NEW.rule_id = '{rule}'", 1),
-    "queueing": KillPoint("INSERT ON deliveries", "NEW.endpoint_id = '{endpoint}'", 1),
-    "claiming": KillPoint(
+POINTS: Mapping[str, DeliveryKillPoint] = {
+    "deciding": DeliveryKillPoint("INSERT ON alert_events", "NEW.rule_id = '{rule}'", 1),
+    "queueing": DeliveryKillPoint("INSERT ON deliveries", "NEW.endpoint_id = '{endpoint}'", 1),
+    "claiming": DeliveryKillPoint(
         "UPDATE ON endpoints",
         "NEW.id = '{endpoint}' AND OLD.secret IS NULL AND NEW.secret IS NOT NULL",
         1,
     ),
-    "sent": KillPoint(None, "", 2),
-    "answered": KillPoint(
+    "sent": DeliveryKillPoint(None, "", 2),
+    "answered": DeliveryKillPoint(
         "UPDATE ON deliveries", "NEW.endpoint_id = '{endpoint}' AND NEW.status = 'DELIVERED'", 2
     ),
-    "recorded": KillPoint(
+    "recorded": DeliveryKillPoint(
         "UPDATE ON procrastinate_jobs", f"OLD.status = 'doing' AND OLD.id = NEW.id AND {DELIVERY}", 1
     ),
-    "fetching": KillPoint(
+    "fetching": DeliveryKillPoint(
         "UPDATE ON procrastinate_jobs", f"OLD.status = 'todo' AND NEW.status = 'doing' AND {DELIVERY}", 1
     ),
 }  # fmt: skip

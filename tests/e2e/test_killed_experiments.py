@@ -24,7 +24,7 @@ from tests.support.stored import DatabaseReader, HeldLock
 EXPERIMENT = {"projectId": "p-1", "datasetId": "d-1", "datasetName": "support", "payload": "{}"}
 
 
-class KillPoint(NamedTuple):
+class ExperimentKillPoint(NamedTuple):
     """The write before which the worker is killed (None: it waits for the agent), and how many requests
     the agent gets.
     """
@@ -35,15 +35,15 @@ class KillPoint(NamedTuple):
 
 
 OF_BENCHMARK = "NEW.benchmark_id = '{benchmark}'"
-POINTS: Mapping[str, KillPoint] = {
-    "listed": KillPoint(
+POINTS: Mapping[str, ExperimentKillPoint] = {
+    "listed": ExperimentKillPoint(
         "UPDATE ON awaited_runs", f"{OF_BENCHMARK} AND OLD.known_runs IS NULL AND NEW.known_runs IS NOT NULL", 1
     ),
-    "sent": KillPoint(None, "", 2),
-    "accepted": KillPoint(
+    "sent": ExperimentKillPoint(None, "", 2),
+    "accepted": ExperimentKillPoint(
         "UPDATE ON awaited_runs", f"{OF_BENCHMARK} AND OLD.forwarded_at IS NULL AND NEW.forwarded_at IS NOT NULL", 2
     ),
-    "started": KillPoint("INSERT ON benchmark_runs", OF_BENCHMARK, 1),
+    "started": ExperimentKillPoint("INSERT ON benchmark_runs", OF_BENCHMARK, 1),
 }  # fmt: skip
 
 

@@ -45,9 +45,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run_night(deployment: Deployment, folder: Path, *, known: int) -> JSON:
+def run_night(deployment: Deployment, folder: Path, *, known_count: int) -> JSON:
     """Let the schedule become due, and wait for the run that it starts."""
-    (folder / "known").write_text(str(known))
+    (folder / "known").write_text(str(known_count))
     count = "SELECT count(*) FROM benchmark_runs"
     earlier_count = deployment.database.value(count)
     deployment.database.execute("UPDATE schedule_configs SET next_run_at = clock_timestamp()")
@@ -84,12 +84,12 @@ def test_schedule__runs_the_command_and_compares_the_nights(
     )
     deployment.programs.start("scheduler")
 
-    first = run_night(deployment, folder, known=54)
+    first = run_night(deployment, folder, known_count=54)
     assert (first["triggeredBy"], first["scheduleId"]) == ("SCHEDULED", schedule["id"])
     assert (first["tracesTotal"], first["validity"]) == (ITEMS, "VALID")
     assert (kpi(deployment, first)["value"], first["verdict"]["baseline"]) == (0.9, None)
 
-    second = run_night(deployment, folder, known=30)
+    second = run_night(deployment, folder, known_count=30)
     assert second["verdict"]["baseline"]["runIds"] == [first["id"]]
     second_kpi = kpi(deployment, second)
     assert (second_kpi["value"], second_kpi["verdict"]["verdict"]) == (0.5, "REGRESSED")

@@ -33,13 +33,13 @@ class _Module(NamedTuple):
 def raised_errors(function: Callable[..., Any]) -> set[type[AppError]]:
     """The error classes that a function of `app` or what it calls refers to."""
     errors: set[type[AppError]] = set()
-    seen: set[_Name] = set()
+    visited: set[_Name] = set()
     waiting = [_Name(function.__module__, function.__name__)]
     while waiting:
         name = waiting.pop()
-        if name in seen:
+        if name in visited:
             continue
-        seen.add(name)
+        visited.add(name)
         value = getattr(importlib.import_module(name.module), name.name, None)
         if isinstance(value, type) and issubclass(value, AppError):
             errors.add(value)

@@ -159,8 +159,8 @@ def serve(connection: socket.socket) -> dict[str, Any] | None:
                 return {**json.loads(message), "files": files}
             os.close(set_ready)
             os.read(ready, 1)  # ends when the process leads its session
-            for used in (*files, ready):
-                os.close(used)
+            for descriptor in (*files, ready):
+                os.close(descriptor)
             connection.send(json.dumps({"pid": pid}).encode())
 
 
@@ -195,6 +195,6 @@ if __name__ == "__main__":
         import_module(module)
     gc.collect()
     gc.freeze()
-    asked = serve(socket.socket(fileno=int(sys.argv[1])))
-    if asked is not None:
-        become(asked)
+    request = serve(socket.socket(fileno=int(sys.argv[1])))
+    if request is not None:
+        become(request)

@@ -126,7 +126,7 @@ def render_page(
     title: str,
     nav: str = "",
     api: str | None = None,
-    sent: Mapping[str, Any] | None = None,
+    api_body: Mapping[str, Any] | None = None,
     has_secrets: bool = False,
     status: int = HTTPStatus.OK,
     **context: Any,
@@ -134,14 +134,15 @@ def render_page(
     """A page as a response.
 
     `nav` is the address of its entry in the navigation. `api` is the path below `/api/v1` that returns
-    the same data as JSON, to a POST with the body `sent` if that is set. A page with secrets is never stored; another one has an ETag.
+    the same data as JSON, to a POST with the body `api_body` if that is set. A page with
+    secrets is never stored; any other page has an ETag.
     Templates get the query of the page as `params`.
     """
     html = (
         environment()
         .get_template(template)
         .render(
-            frame=_frame(request, title=title, nav=nav, api=api, sent=sent, status=status),
+            frame=_frame(request, title=title, nav=nav, api=api, api_body=api_body, status=status),
             **{"params": dict(request.query_params), **context},
         )
     )
@@ -197,9 +198,11 @@ def list_in_api(
 
     `names` gives the API's name of each parameter of the page; `fixed` are the API's own parameters.
     """
-    sent = {api: request.query_params.get(page, "").strip() for page, api in (names or {}).items()}
+    parameters = {
+        api: request.query_params.get(page, "").strip() for page, api in (names or {}).items()
+    }
     return build_url(
-        path, {**sent, **fixed}, cursor=request.query_params.get("cursor"), limit=limit
+        path, {**parameters, **fixed}, cursor=request.query_params.get("cursor"), limit=limit
     )
 
 
@@ -236,7 +239,7 @@ def _frame(
     title: str,
     nav: str,
     api: str | None,
-    sent: Mapping[str, Any] | None,
+    api_body: Mapping[str, Any] | None,
     status: int,
 ) -> _Frame:
     resources: Resources = request.app.state.resources
@@ -258,8 +261,8 @@ def _frame(
         role=caller.role if caller else None,
         version=_version(),
         # A link is followed with GET.
-        api=f"/api/v1{api}" if api and sent is None else None,
-        curl=_curl(api_url, sent) if api_url else None,
+        api=f"/api/v1{api}" if api and api_body is None else None,
+        curl=_curl(api_url, api_body) if api_url else None,
     )
 
 
@@ -268,8 +271,8 @@ def _version() -> str:
     return version("mosaico")
 
 
-def _curl(url: str, sent: Mapping[str, Any] | None) -> str:
-    body = f"--json {shlex.quote(json.dumps(sent))} " if sent is not None else ""
+def _curl(url: str, api_body: Mapping[str, Any] | None) -> str:
+    body = f"--json {shlex.quote(json.dumps(api_body))} " if api_body is not None else ""
     return f'curl -H "Authorization: Bearer $MOSAICO_API_KEY" {body}{shlex.quote(url)}'
 
 

@@ -79,7 +79,7 @@ def _render(
     document: dict[str, Any] = {"benchmarkId": benchmark_id, "agentId": typed["agent"]}
     return render_page(
         request, "estimate.html", title=f"Estimate a run of {name}", nav=NAV, status=status,
-        api="/benchmark-runs/estimate", sent=document,
+        api="/benchmark-runs/estimate", api_body=document,
         steps=[*STEPS, Crumb(name, path_of("benchmarks", benchmark_id))],
         benchmark_id=benchmark_id, agents=choices, typed=typed, errors=errors or {},
         estimate=estimate, has_production=has_production,

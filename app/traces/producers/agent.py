@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from app.core.errors import AppError
 from app.core.masking import is_secret_name
-from app.core.parameter_names import Caller, messages_for
+from app.core.parameter_names import UserInterface, messages_for
 from app.core.resources import Resources
 from app.core.schemas import WireModel
 from app.core.strict_json import parse_json
@@ -194,7 +194,7 @@ def _load_items(resources: Resources, query: TraceQuery) -> list[DatasetItem]:
         dataset = replace(query, dataset_ref=name.removeprefix(LANGFUSE_PREFIX))
         return unique_items(list_items(resources, dataset), name)
     if Path(name).suffix.lower() in FILE_SUFFIXES:
-        with messages_for(Caller.SERVICE):
+        with messages_for(UserInterface.SERVICE):
             return items_of(read_items(name, BytesIO(read_file(resources, name))), name)
     pages = TRACE_SOURCES.get("local").open(resources).pages(query, None)
     return items_of((trace for page in pages for trace in page.traces), name)

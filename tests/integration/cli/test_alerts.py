@@ -60,8 +60,8 @@ def test_alert_rule__is_created_tested_replayed_silenced_and_deleted(
         "alerts", "silences", "create", "--hours", "2", "--rule", "r-1"
     ).stdout.strip()
     assert silence in mosaico.ok("alerts", "silences", "list", "--active").stdout
-    asked = mosaico.ok("alerts", "silences", "delete", silence[:13], "--dry-run")
-    assert asked.stderr == f"would delete silence {silence}; nothing was changed\n"
+    dry_run = mosaico.ok("alerts", "silences", "delete", silence[:13], "--dry-run")
+    assert dry_run.stderr == f"would delete silence {silence}; nothing was changed\n"
     mosaico.ok("alerts", "silences", "update", silence, "--agent", "agent-001", "--clear", "rule")
     assert service.get(f"/silences/{silence}")["matchers"]["agentId"] == "agent-001"
     assert service.get(f"/silences/{silence}")["matchers"]["alertConfigId"] is None

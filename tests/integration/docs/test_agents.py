@@ -133,9 +133,9 @@ def has_ended(service: Service) -> bool:
     return str(repetition_of(service)["status"]) != "PENDING"
 
 
-@pytest.mark.parametrize(("right", "known", "states"), [(10, 12, []), (2, 2, ["FIRING"])])
+@pytest.mark.parametrize(("right", "known_count", "states"), [(10, 12, []), (2, 2, ["FIRING"])])
 def test_repetition__program_of_the_page_makes_the_run_again(
-    service: Service, tmp_path: Path, right: int, known: int, states: list[str]
+    service: Service, tmp_path: Path, right: int, known_count: int, states: list[str]
 ) -> None:
     service.create_agent()
     service.create_benchmark(
@@ -148,7 +148,7 @@ def test_repetition__program_of_the_page_makes_the_run_again(
     secret = service.post("/benchmarks/bench-001/webhook-secrets", {})["secret"]
     rule = {"id": "rule", "name": "wrong", "benchmarkId": "bench-001", "metric": "ACCURACY"}
     service.post("/alert-configs", {**rule, "condition": "REGRESSED"})
-    (tmp_path / "my_agent.py").write_text(MY_AGENT.format(known=QUESTIONS[:known]))
+    (tmp_path / "my_agent.py").write_text(MY_AGENT.format(known=QUESTIONS[:known_count]))
     (tmp_path / "server.py").write_text(blocks(PAGE, "python")[2])
     rows = "".join(f"{question},{question},{question}\n" for question in QUESTIONS)
     (tmp_path / "questions.csv").write_text(f"id,question,answer\n{rows}")

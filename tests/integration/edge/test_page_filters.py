@@ -99,8 +99,8 @@ def test_morning__offers_the_time_since_the_last_visit(month: Service) -> None:
     page = read_page(month, "/", Cookie=f"mosaico_visits={last}")
     address = f"/?from={last.replace(':', '%3A')}"
     assert f'href="{address}"' in page
-    shown = month.client.get(address, headers={**HTML, "Cookie": f"mosaico_visits={last}"})
-    assert "since your last visit" in shown.text
+    response = month.client.get(address, headers={**HTML, "Cookie": f"mosaico_visits={last}"})
+    assert "since your last visit" in response.text
     assert read_json(month, f"/overview?from={last.replace(':', '%3A')}")["since"] == last
 
 
@@ -122,8 +122,8 @@ def test_inbox__selected_messages_are_acknowledged_with_a_note(month: Service) -
     messages = re.findall(r'name="message" value="([^"]+)"', page)
     assert messages
     note = "The refund tool was down."
-    sent = {"message": messages, "verdict": "true", "note": note, "next": address}
-    response = month.client.post("/inbox/ack", data=sent, headers=HTML, follow_redirects=False)
+    form = {"message": messages, "verdict": "true", "note": note, "next": address}
+    response = month.client.post("/inbox/ack", data=form, headers=HTML, follow_redirects=False)
     assert response.headers["location"] == address
     alerts = read_json(month, "/alerts?acknowledged=true&agentId=billing")["items"]
     assert {alert["note"] for alert in alerts} == {note}
@@ -147,14 +147,14 @@ def test_inbox__acknowledgement_refuses_nothing_selected_a_wrong_verdict_and_ano
 
 def test_inbox__is_filtered_by_agent_benchmark_and_severity(month: Service) -> None:
     everything = read_page(month, "/inbox?tab=all").count("<article")
-    shown = {
+    counts = {
         query: read_page(month, f"/inbox?tab=all&{query}").count("<article")
         for query in ("agent=billing", "benchmark=support", "severity=CRITICAL", "agent=triage")
     }
     assert everything > 1
-    assert shown["agent=billing"] == shown["benchmark=support"] == 1
-    assert shown["severity=CRITICAL"] < everything
-    assert shown["severity=CRITICAL"] == len(
+    assert counts["agent=billing"] == counts["benchmark=support"] == 1
+    assert counts["severity=CRITICAL"] < everything
+    assert counts["severity=CRITICAL"] == len(
         read_json(month, "/notifications?severity=CRITICAL")["items"]
     )
     assert "No message matches" in read_page(month, "/inbox?tab=all&agent=sql&severity=INFO")

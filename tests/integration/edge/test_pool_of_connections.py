@@ -110,14 +110,14 @@ class Kept(KeptTables):
 
     word: Mapped[str] = mapped_column(primary_key=True)
     kind: Mapped[str] = mapped_column(default="noun")
-    seen: Mapped[int] = mapped_column(server_default="7")
+    uses: Mapped[int] = mapped_column(server_default="7")
 
 
 def keep(db: Database, *words: str) -> None:
     with db.begin() as session:
         for word in words:
             row = insert_row(session, Kept, {"word": word})
-            assert row == {"word": word, "kind": "noun", "seen": 7}
+            assert row == {"word": word, "kind": "noun", "uses": 7}
 
 
 def test_insert_row__writes_in_the_transaction_of_the_session(db: Database) -> None:

@@ -63,15 +63,15 @@ attributes = st.lists(
 )
 ids = st.sampled_from(["1", "2", "3"])
 json_spans = st.builds(
-    lambda trace, own, parent, found, more: {
+    lambda trace, own, parent, span_attributes, more: {
         "traceId": trace.zfill(32),
         "spanId": own.zfill(16),
         "parentSpanId": parent.zfill(16),
         "name": "s",
         "startTimeUnixNano": str(START_NS),
         "endTimeUnixNano": str(START_NS + 5),
-        "attributes": found,
-        "events": [{"name": "gen_ai.evaluation.result", "attributes": found}],
+        "attributes": span_attributes,
+        "events": [{"name": "gen_ai.evaluation.result", "attributes": span_attributes}],
         **more,
     },
     ids,

@@ -194,10 +194,10 @@ def test_repetition__agent_makes_the_run_again_and_both_page(
     assert "by the agent" in page(setup, bad["id"])
     assert f'repeats <a href="/runs/{bad["id"]}">' in page(setup, repetition["id"])
     # The trigger for new runs has judged the bad night, and takes no repetition for another one.
-    known = len(setup.list_runs())
+    run_count = len(setup.list_runs())
     setup.tick(minutes=6)
     setup.tick(minutes=6)
-    assert len(setup.list_runs()) == known
+    assert len(setup.list_runs()) == run_count
     assert len(agent.requests) == 1
 
 
@@ -263,9 +263,9 @@ def test_repetition__that_does_not_come_ends_after_two_hours_and_its_run_is_neve
     assert "no complete run" in ended["errorMessage"]
     assert nights.alerts() == ["FIRING"]
     nights.experiment(repetition["runName"], ITEMS)
-    known = len(setup.list_runs())
+    run_count = len(setup.list_runs())
     setup.tick(minutes=6)
-    assert len(setup.list_runs()) == known
+    assert len(setup.list_runs()) == run_count
     # A retry asks the agent again, for a run of another name.
     setup.clock.offset = timedelta()
     retried = setup.service.post(f"/benchmark-runs/{repetition['id']}/retry")

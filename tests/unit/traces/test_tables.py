@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.core.parameter_names import Caller, messages_for
+from app.core.parameter_names import UserInterface, messages_for
 from app.traces.files.import_file import EmptyImport, InvalidImport
 from app.traces.files.ndjson import iter_traces
 from app.traces.files.table_columns import InvalidMapping, choose_columns, parse_mapping
@@ -132,13 +132,15 @@ def test_csv__question_and_answer_are_both_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("caller", "named"),
     [
-        (Caller.COMMAND, "Name the column: --map output=COLUMN"),
-        (Caller.PYTHON, "Name the column: columns={'output': 'COLUMN'}"),
-        (Caller.UPLOAD_FORM, "Name the column: output=COLUMN in the field Columns"),
-        (Caller.SERVICE, "Name the column: output as its name in the file"),
+        (UserInterface.COMMAND, "Name the column: --map output=COLUMN"),
+        (UserInterface.PYTHON, "Name the column: columns={'output': 'COLUMN'}"),
+        (UserInterface.UPLOAD_FORM, "Name the column: output=COLUMN in the field Columns"),
+        (UserInterface.SERVICE, "Name the column: output as its name in the file"),
     ],
 )
-def test_error__names_parameters_as_its_reader_knows_them(caller: Caller, named: str) -> None:
+def test_error__names_parameters_as_its_reader_knows_them(
+    caller: UserInterface, named: str
+) -> None:
     with messages_for(caller), pytest.raises(InvalidImport, match=re.escape(named)):
         list(read_upload_lines("run.csv", BytesIO(b"id,note\n1,x\n"), {}))
 
