@@ -15,9 +15,13 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import psutil
+
 R = TypeVar("R")
 
 MEMORY_BYTES = 2 * 1024**3
+# More than a child needs that has loaded every metric and compared two large runs: it leaks.
+KEPT_BYTES = 256 * 1024**2
 WARM_UP_TIMEOUT_S = 60.0
 # The parent must always be the first to act, even on a busy machine.
 ORPHAN_GRACE_S = 10.0
@@ -46,9 +50,10 @@ class PoolClosed(CallLost):
 class ProcessPool:
     """A fixed number of warm, spawned children; each serves one call at a time.
 
-    Functions and arguments must be picklable by name. A child is replaced after
-    `calls_per_child` calls, which frees leaked memory, and may use `memory_bytes` (where the
-    system supports such limits). Children exit with their parent, even when the parent is killed.
+    Functions and arguments must be picklable by name. A child may use `memory_bytes` (where the
+    system supports such limits). Every `calls_per_child` calls it is replaced if it keeps more than
+    `kept_bytes`, which frees leaked memory. Children exit with their parent, even when the parent is
+    killed.
     """
 
     def __init__(
@@ -57,12 +62,14 @@ class ProcessPool:
         *,
         warm_up: Callable[[], None],
         calls_per_child: int = 500,
+        kept_bytes: int = KEPT_BYTES,
         memory_bytes: int = MEMORY_BYTES,
     ) -> None:
         self.size = size
         self._warm_up = warm_up
         self._memory_bytes = memory_bytes
         self._calls_per_child = calls_per_child
+        self._kept_bytes = kept_bytes
         self._lock = threading.Lock()
         self._closed = False
         self._children = [self._new_child() for _ in range(size)]
@@ -110,8 +117,8 @@ class ProcessPool:
             self._replace(slot)
             raise
         # After the call and not before the next one, so that no caller waits for the start of a
-        # child.
-        if child.calls >= self._calls_per_child:
+        # child. Only a child that leaks: to start another one costs as much as thousands of traces.
+        if child.calls % self._calls_per_child == 0 and child.kept_bytes() > self._kept_bytes:
             self._replace(slot)
 
     def _replace(self, slot: int) -> None:
@@ -168,6 +175,13 @@ class _PoolProcess:
 
     def pids(self) -> list[int]:
         return [process.pid for process in self._processes if process.pid is not None]
+
+    def kept_bytes(self) -> int:
+        """The memory that the child holds between two calls."""
+        try:
+            return sum(psutil.Process(pid).memory_info().rss for pid in self.pids())
+        except psutil.NoSuchProcess:  # the next call notices that it exited
+            return 0
 
     def kill(self) -> None:
         # SIGKILL: a child that hangs in C code reacts to nothing else.

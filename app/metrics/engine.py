@@ -26,7 +26,7 @@ from app.traces.types import Trace, TraceOutcome
 
 T = TypeVar("T")
 
-CHUNK_SIZE: Final = 64  # traces per task of the pool: some milliseconds of work
+CHUNK_SIZE: Final = 64  # traces of a first call of the pool: some milliseconds of work
 _DETAIL_CHARS: Final = 299
 _PROVIDER_ERRORS: Final = (Exception, SystemExit)  # third-party code may even exit
 
@@ -71,7 +71,8 @@ def score_chunk(traces: Sequence[Trace], metrics: tuple[MetricRef, ...]) -> list
     """
     # The pool's child process starts without any registered metric.
     load_metrics()
-    return measure_chunk(traces, providers_for(metrics))
+    # As a list: a lazy sequence would decode each trace again for each metric of the batch form.
+    return measure_chunk(list(traces), providers_for(metrics))
 
 
 def score_within_limits(

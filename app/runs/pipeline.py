@@ -9,6 +9,7 @@ and be repeated. The transaction also starts the next step: the same worker cont
 other shards wait in the queue for any worker.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 from app.alerts.evaluation.run_evaluation import AlertEvaluationService, read_budget
@@ -23,7 +24,7 @@ from app.runs.plan_builder import collect_lock, make_plan
 from app.runs.scoring import summarize
 from app.runs.shards import split_run, store_shard
 from app.runs.write_back import request_write_back
-from app.traces.queries import read_traces
+from app.traces.stored_traces import read_traces
 from app.traces.types import Trace
 
 
@@ -56,7 +57,7 @@ def score(job: JobContext, run_id: str, shard: int) -> None:
         return
     with res.db.read() as session:
         cached = read_cached_shard(session, lease)
-        traces = list[Trace]()
+        traces: Sequence[Trace] = ()
         if cached.needs_traces:
             traces = read_traces(session, lease.collection_id, lease.first, lease.last)
     checkpoint = leases.LeaseCheck(job, lease).require

@@ -1,8 +1,8 @@
 """Reads of traces: uploads, collections and collected traces."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Row, exists, func, select, text
+from sqlalchemy import ColumnElement, exists, func, select, text
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
@@ -24,10 +24,19 @@ from app.traces.models import (
     TraceTranscript,
 )
 from app.traces.repetitions import PREFIX
-from app.traces.types import ToolCall, Trace, TraceOutcome
 
 MAX_RUN_NAMES_SHOWN = 10
 MAX_PAGE_BYTES = 8 * 1024 * 1024
+
+# One lookup in the unique index for each ID. With IN, and without statistics of a collection that is just
+# being filled, Postgres reads all of its traces for each page, so that their cost grows with the square.
+STORED_TRACE_IDS = text(
+    """
+    SELECT id FROM unnest(CAST(:trace_ids AS text[])) AS id CROSS JOIN LATERAL (
+        SELECT FROM collected_traces WHERE collection_id = :collection AND trace_id = id LIMIT 1
+    ) AS stored
+    """
+)
 
 
 def find_same_upload(
@@ -193,25 +202,8 @@ def find_stored_trace_ids(
     session: Session, collection_id: int, trace_ids: Sequence[str]
 ) -> set[str]:
     """The IDs among `trace_ids` that the collection already holds."""
-    statement = select(CollectedTrace.trace_id).where(
-        CollectedTrace.collection_id == collection_id, CollectedTrace.trace_id.in_(trace_ids)
-    )
-    return set(session.scalars(statement))
-
-
-def read_traces(
-    session: Session, collection_id: int, first_position: int, last_position: int
-) -> list[Trace]:
-    """The collected traces in a range of positions, both ends included, in order."""
-    statement = (
-        select(CollectedTrace.__table__)
-        .where(
-            CollectedTrace.collection_id == collection_id,
-            CollectedTrace.position.between(first_position, last_position),
-        )
-        .order_by(CollectedTrace.position)
-    )
-    return [trace_from_row(row) for row in session.execute(statement)]
+    parameters = {"collection": collection_id, "trace_ids": list(trace_ids)}
+    return set(session.scalars(STORED_TRACE_IDS, parameters))
 
 
 def find_collected_trace(
@@ -228,31 +220,3 @@ def find_transcript(session: Session, collection_id: int, position: int) -> Tran
     """The transcript of a collected trace; None when its source gave none."""
     stored = session.get(TraceTranscript, (collection_id, position))
     return None if stored is None else parse_transcript(stored.transcript)
-
-
-def trace_from_row(row: Row[tuple[object, ...]]) -> Trace:
-    """The trace of a row of `collected_traces`."""
-    return Trace(
-        trace_id=row.trace_id,
-        item_id=row.item_id,
-        trial=row.trial,
-        outcome=TraceOutcome(row.outcome),
-        input=row.input,
-        expected_output=row.expected_output,
-        output=row.output,
-        error=row.error,
-        tags=tuple(row.tags),
-        attributes=row.attributes or {},
-        url=row.url,
-        input_tokens=row.input_tokens,
-        output_tokens=row.output_tokens,
-        cost_usd=row.cost_usd,
-        latency_ms=row.latency_ms,
-        tool_calls=None if row.tool_calls is None else tuple(_tool_calls(row.tool_calls)),
-        turns=row.turns,
-        scores=row.scores or {},
-    )
-
-
-def _tool_calls(document: list[dict[str, object]]) -> Iterator[ToolCall]:
-    return (ToolCall(**call) for call in document)  # type: ignore[arg-type]

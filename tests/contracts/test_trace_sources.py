@@ -16,10 +16,10 @@ from app.traces.execution.answers import AgentAnswer, trace_of_answer
 from app.traces.execution.items import DatasetItem, ItemAttempt
 from app.traces.models import Collection
 from app.traces.producers import bash_traces, mcp_traces
-from app.traces.queries import read_traces
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery
 from app.traces.service import create_collection, store_page
 from app.traces.storable_traces import collect
+from app.traces.stored_traces import read_traces
 from app.traces.types import Trace, TraceOutcome
 from tests.contracts.source_cases import (
     CASES,
@@ -73,7 +73,7 @@ def traces_of(pages: list[TracePage]) -> list[Trace]:
 
 def collected(resources: Resources, collection_id: int) -> list[Trace]:
     with resources.db.read() as session:
-        return read_traces(session, collection_id, 0, 10_000)
+        return list(read_traces(session, collection_id, 0, 10_000))
 
 
 @pytest.mark.usefixtures("plugins")

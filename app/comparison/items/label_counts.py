@@ -21,7 +21,7 @@ from app.metrics.types import CountedMetric, MetricFailed, MetricRef, Summary
 from app.results.models import BenchmarkRun, RunShard, TraceResult
 from app.results.queries import ShardRange
 from app.traces.models import CollectedTrace
-from app.traces.queries import trace_from_row
+from app.traces.stored_traces import trace_from_row
 from app.traces.types import Trace
 
 log = logging.getLogger(__name__)

@@ -77,8 +77,17 @@ def test_pool__exception_reaches_the_caller_and_keeps_the_child(
     assert pool.pids() == before
 
 
-def test_pool__child_is_replaced_after_calls_per_child() -> None:
+def test_pool__child_that_keeps_little_memory_stays_after_calls_per_child() -> None:
     pool = ProcessPool(1, warm_up=nothing, calls_per_child=2)
+    first = pool.pids()
+    for _ in range(5):
+        pool.run(add, 1, 1, timeout_s=GENEROUS_S)
+    assert pool.pids() == first
+    pool.close()
+
+
+def test_pool__child_that_keeps_much_memory_is_replaced_after_calls_per_child() -> None:
+    pool = ProcessPool(1, warm_up=nothing, calls_per_child=2, kept_bytes=0)
     first = pool.pids()
     pool.run(add, 1, 1, timeout_s=GENEROUS_S)
     assert pool.pids() == first

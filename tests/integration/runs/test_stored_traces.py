@@ -1,0 +1,82 @@
+"""Stored traces: what a collection holds is found by the index, and read back as it was stored."""
+
+import pickle
+from typing import Any
+
+from sqlalchemy import text
+
+from app.core.clock import utc_now
+from app.core.db import Database
+from app.traces.models import Collection
+from app.traces.queries import STORED_TRACE_IDS, find_stored_trace_ids
+from app.traces.registry import TracePage
+from app.traces.service import create_collection, store_page
+from app.traces.stored_traces import read_traces
+from app.traces.types import ToolCall, Trace, TraceOutcome
+
+FULL = Trace(
+    trace_id="t-full",
+    item_id="i-1",
+    trial=2,
+    outcome=TraceOutcome.TIMEOUT,
+    input="in",
+    expected_output="naïve 🚲",
+    output="out",
+    error="late",
+    tags=("a", "lang:de"),
+    attributes={"user": "u-1"},
+    url="https://example.org/t",
+    input_tokens=2**40,
+    output_tokens=3,
+    cost_usd=0.25,
+    latency_ms=1.5,
+    tool_calls=(ToolCall(name="search", arguments={"q": [1, None]}, ok=True, latency_ms=2.0),),
+    turns=4,
+    scores={"Tone": 0.5},
+)
+BARE = Trace(trace_id="t-bare", item_id="i-2")
+
+
+def stored_collection(db: Database, *traces: Trace) -> int:
+    with db.begin() as session:
+        collection = create_collection(session, "local", {})
+        store_page(session, collection, TracePage(traces=traces, cursor="more"), utc_now())
+        return collection.id
+
+
+def test_read_traces__gives_back_what_was_stored_also_in_another_process(
+    migrated_database: Database,
+) -> None:
+    collection = stored_collection(migrated_database, FULL, BARE)
+    with migrated_database.read() as session:
+        stored = read_traces(session, collection, 0, 10)
+    assert [*stored] == [*pickle.loads(pickle.dumps(stored))] == [FULL, BARE]
+    assert len(stored) == 2
+    assert (stored[1], [*stored[:1]]) == (BARE, [FULL])
+
+
+def test_find_stored_trace_ids__are_those_of_the_collection(migrated_database: Database) -> None:
+    stored_collection(migrated_database, Trace(trace_id="t-other", item_id="i"))
+    collection = stored_collection(migrated_database, FULL, BARE)
+    with migrated_database.read() as session:
+        found = find_stored_trace_ids(session, collection, ["t-bare", "t-other", "t-none"])
+    assert found == {"t-bare"}
+
+
+def test_find_stored_trace_ids__reads_the_index_without_statistics(
+    migrated_database: Database,
+) -> None:
+    collection = stored_collection(
+        migrated_database, *(Trace(trace_id=f"t-{n}", item_id="i") for n in range(2000))
+    )
+    parameters = {"collection": collection, "trace_ids": [f"t-{n}" for n in range(500)]}
+    with migrated_database.read() as session:
+        assert session.get_one(Collection, collection).trace_count == 2000
+        plan = session.scalar(text(f"EXPLAIN (FORMAT JSON) {STORED_TRACE_IDS.text}"), parameters)
+    [index_scan] = [node for node in _nodes(plan[0]["Plan"]) if "Index Name" in node]
+    assert index_scan["Index Name"] == "uq_collected_traces_collection_id_trace_id"
+    assert "trace_id" in index_scan["Index Cond"]
+
+
+def _nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    return [plan, *(node for child in plan.get("Plans", ()) for node in _nodes(child))]
