@@ -21,7 +21,7 @@ from app.core.clock import utc_now
 from app.core.db import Database
 from app.core.errors import AppError
 from app.core.http.client import own_service_client
-from app.core.migrations import require_current_schema
+from app.core.migrations import SchemaMismatch, require_columns, require_current_schema
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.core.smtp import SmtpServer
@@ -30,7 +30,7 @@ from app.notifications.mail_session import mail_session
 from app.plugins import load_plugins
 from app.postgres.external import external_status
 from app.postgres.server import EmbeddedPostgres
-from app.startup import mail_access, opened_resources
+from app.startup import mail_access, opened_resources, schema_remedy
 from app.tables import METADATA
 
 MIN_FREE_BYTES = 1024**3
@@ -45,10 +45,6 @@ _COUNT_WORKERS = text(
     "SELECT count(DISTINCT objid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
     " AND classid = :presence"
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-)
-_COLUMNS = text(
-    "SELECT table_name, column_name FROM information_schema.columns"
-    " WHERE table_schema = current_schema()"
 )
 
 
@@ -190,28 +186,14 @@ def check_migrations(settings: Settings) -> str:
     external = settings.database_direct_url or settings.database_url
     url = external.get_secret_value() if external else EmbeddedPostgres(settings.data_dir).url()
     require_current_schema(url)
-    # Until the first release the first migration changes, and keeps its name.
-    if missing := _find_missing_columns(url):
-        raise CheckFailed(
-            f"the schema has no column {missing[0]}: another version in development made it",
-            "start with an empty MOSAICO_DATA_DIR, or an empty database in DATABASE_URL",
-        )
-    return "the schema is up to date"
-
-
-def _find_missing_columns(url: str) -> list[str]:
     db = Database(url, pool_size=1, name="mosaico-doctor")
     try:
-        with db.read() as session:
-            present = {(row.table_name, row.column_name) for row in session.execute(_COLUMNS)}
+        require_columns(db, METADATA, schema_remedy(settings))
+    except SchemaMismatch as error:
+        raise CheckFailed(error.detail, str(error.extra["hint"])) from None
     finally:
         db.dispose()
-    return sorted(
-        str(column)
-        for table in METADATA.tables.values()
-        for column in table.columns
-        if (table.name, column.name) not in present
-    )
+    return "the schema is up to date"
 
 
 def check_keys(res: Resources) -> str:

@@ -18,7 +18,7 @@ from app.core.http.network_policy import HTTPS_PORT, WEB_PORTS, OutboundPolicy, 
 from app.core.key_rotation import list_encrypted_columns, require_known_keys
 from app.core.llm_server import configured_llm_server
 from app.core.logging import LogFormat, configure_logging
-from app.core.migrations import require_current_schema
+from app.core.migrations import require_columns, require_current_schema
 from app.core.production_checks import require_restricted_role
 from app.core.resources import Resources
 from app.core.secret_files import read_secret_file
@@ -77,6 +77,7 @@ def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterat
         require_current_schema(direct_url or url)
         db = Database(url, direct_url=direct_url, pool_size=pool_size, name=name)
         try:
+            require_columns(db, METADATA, schema_remedy(settings))
             resources = Resources(
                 db=db,
                 clock=DatabaseClock(db),
@@ -100,6 +101,16 @@ def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterat
             yield resources
         finally:
             db.dispose()
+
+
+def schema_remedy(settings: Settings) -> str:
+    """What to do with the database of an earlier version in development; nothing converts it."""
+    if settings.database_url is not None:
+        return "name an empty database in DATABASE_URL"
+    return (
+        f"start with an empty folder, `export MOSAICO_DATA_DIR={settings.data_dir}-2`, or move"
+        f" {settings.data_dir} away; only the version that wrote its data reads it"
+    )
 
 
 def master_key(settings: Settings) -> str | None:

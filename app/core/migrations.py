@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import create_engine, text
+from sqlalchemy import MetaData, create_engine, text
 from sqlalchemy.engine import make_url
 
-from app.core.db import DatabaseUnavailable, database_errors
+from app.core.db import Database, DatabaseUnavailable, database_errors
 from app.core.engine import sqlalchemy_url
 from app.core.errors import Unavailable
 
@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 # The newest of `migrations/versions`; a test compares them.
 HEAD_REVISION: Final = "0002"
 ROOT = Path(__file__).resolve().parents[2]
+
+
+_COLUMNS: Final = text(
+    "SELECT relname, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid"
+    " WHERE relnamespace = to_regnamespace(current_schema())"
+    " AND relkind IN ('r', 'p') AND attnum > 0 AND NOT attisdropped"
+)
 
 
 class SchemaMismatch(Unavailable):
@@ -98,4 +105,26 @@ def require_current_schema(url: str) -> None:
         raise SchemaMismatch(
             f"the database is at schema {revision or 'none'}, this program needs {HEAD_REVISION};"
             " run `mosaico db upgrade`, or start the version that fits the database"
+        )
+
+
+def require_columns(db: Database, metadata: MetaData, remedy: str) -> None:
+    """Raise `SchemaMismatch` with a remedy unless every column of this program exists.
+
+    Until the first release the first migration changes, and keeps its name: the revision does not
+    tell the tables of an earlier version in development from those of this one.
+    """
+    with db.read() as session:
+        present = {(row.relname, row.attname) for row in session.execute(_COLUMNS)}
+    missing = sorted(
+        str(column)
+        for table in metadata.tables.values()
+        for column in table.columns
+        if (table.name, column.name) not in present
+    )
+    if missing:
+        raise SchemaMismatch(
+            f"an earlier version in development made the tables of this database: the column {missing[0]}"
+            " is missing",
+            hint=remedy,
         )

@@ -22,6 +22,7 @@ from app.core.settings import Settings
 from app.core.smtp import SmtpServer
 from app.doctor import CheckFailed
 from app.jobs.worker_presence import WorkerPresence
+from app.startup import schema_remedy
 from tests.support.service import Service
 from tests.support.stored import DatabaseReader
 
@@ -182,6 +183,21 @@ def test_diagnose__facts_of_the_machine(tmp_path: Path, name: str) -> None:
     assert ("mosaico" in diagnoses[name].finding) == (name == "versions")
 
 
+def test_start__refuses_a_schema_of_an_earlier_version_in_development(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    upgrade(environment["DATABASE_URL"])
+    rows = DatabaseReader(environment["DATABASE_URL"])
+    rows.execute("ALTER TABLE benchmark_runs DROP COLUMN repeated_by CASCADE")
+    for words in (["serve"], ["worker"]):
+        result = CliRunner().invoke(cli, words, env={"MOSAICO_PORT": str(free_port())})
+        assert result.exit_code == 75
+        assert "error: an earlier version in development made the tables" in result.stderr
+        assert "hint: name an empty database in DATABASE_URL" in result.stderr
+    embedded = schema_remedy(Settings(data_dir=tmp_path / "mosaico", database_url=None))
+    assert f"`export MOSAICO_DATA_DIR={tmp_path}/mosaico-2`" in embedded
+
+
 def test_doctor__names_a_column_that_a_schema_in_development_lacks(
     environment: dict[str, str],
 ) -> None:
@@ -189,7 +205,6 @@ def test_doctor__names_a_column_that_a_schema_in_development_lacks(
     rows = DatabaseReader(environment["DATABASE_URL"])
     rows.execute("ALTER TABLE benchmark_runs DROP COLUMN repeated_by CASCADE")
     result = CliRunner().invoke(cli, ["doctor"])
-    assert (
-        "FAILED\tmigrations\tthe schema has no column benchmark_runs.repeated_by" in result.stdout
-    )
+    assert "FAILED\tmigrations\tan earlier version in development made the tables" in result.stdout
+    assert "the column benchmark_runs.repeated_by is missing" in result.stdout
     assert "not checked\tkeys\tfirst mend the migrations" in result.stdout
