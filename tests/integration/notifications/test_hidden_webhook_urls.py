@@ -1,0 +1,169 @@
+"""The token in a webhook URL is a credential: no role reads it, on no page, in no answer, report or dump."""
+
+import os
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi.responses import Response
+
+from app.notifications import chat_hosts
+from app.postgres.external import psql_environment
+from app.postgres.programs import packaged_binaries
+from tests.integration.notifications.conftest import NotificationScenario
+from tests.support.every_page import QUERIES, iter_page_routes
+from tests.support.service import JSON, pair, run_mosaico
+
+# The path of each product, with the channel of its format; each token has its name.
+PRODUCTS = {
+    "discord": ("WEBHOOK", "api/webhooks/1187/{token}"),
+    "zapier": ("WEBHOOK", "hooks/catch/4711/{token}"),
+    "n8n": ("WEBHOOK", "webhook/run?key={token}"),
+    "mattermost": ("SLACK", "hooks/{token}"),
+    "relay": ("TEAMS", "workflows/1/invoke?sig={token}"),
+}
+ROLES = ("read", "run", "admin")
+
+
+def token_of(product: str) -> str:
+    return f"{product}QmVhcmVyU2VjcmV0{product[:4]}"
+
+
+def url_of(scenario: NotificationScenario, product: str) -> str:
+    _, path = PRODUCTS[product]
+    return scenario.receiver.at(path.format(token=token_of(product)))
+
+
+@pytest.fixture
+def notified(scenario: NotificationScenario, monkeypatch: pytest.MonkeyPatch) -> JSON:
+    """The IDs of a service whose alert was sent to every product, each of which repeats the URL in its
+    refusal.
+    """
+    monkeypatch.setattr(chat_hosts, "_own_hosts", {"127.0.0.1"})
+    urls = [url_of(scenario, product) for product in PRODUCTS]
+    for product, (_, path) in PRODUCTS.items():
+        refusal = f"cannot POST {url_of(scenario, product)}, no token {token_of(product)}"
+        scenario.receiver.will(
+            path.partition("?")[0].format(token=token_of(product)),
+            *[partial(Response, refusal, status_code=500)] * 3,
+        )
+    service = scenario.service
+    service.create_agent()
+    service.create_benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
+    rule = {
+        "name": "always",
+        "benchmarkId": "bench-001",
+        "kpi": "quality",
+        "condition": "LESS_THAN",
+        "threshold": 2,
+        "channels": sorted({channel for channel, _ in PRODUCTS.values()}),
+        "recipients": urls,
+    }
+    rule_id = service.post("/alert-configs", rule)["id"]
+    dataset_id = service.upload([pair(1)])["id"]
+    run_id = service.complete_run(runName="run-1")["id"]
+    scenario.work()
+    delivery = service.get("/deliveries")["items"][0]
+    alert_id = service.get("/alerts")["items"][0]["id"]
+    return {
+        "agentId": "agent-001", "benchmarkId": "bench-001", "runId": run_id, "traceId": "t-1",
+        "alertConfigId": rule_id, "ruleId": rule_id, "alertId": alert_id, "datasetId": dataset_id,
+        "incidentId": service.get("/incidents")["items"][0]["id"], "deliveryId": delivery["id"],
+        "notificationId": delivery["notificationId"], "endpointId": delivery["endpointId"],
+        "kpiId": service.get("/benchmarks/bench-001/kpis")["items"][0]["id"], "kpi": "quality",
+    }  # fmt: skip
+
+
+def fill(path: str, ids: JSON) -> str | None:
+    """The path of a route with these IDs; None if it has a parameter without one."""
+    names = re.findall(r"\{(\w+)(?::path)?\}", path)
+    if not set(names) <= set(ids):
+        return None
+    return re.sub(r"\{(\w+)(?::path)?\}", lambda match: str(ids[match[1]]), path)
+
+
+def iter_paths(scenario: NotificationScenario, ids: JSON) -> Iterator[str]:
+    """Every address that is read: of the API, and of the pages."""
+    document = scenario.service.client.get("/openapi.json").json()["paths"]
+    templates = [path for path, methods in document.items() if "get" in methods]
+    templates += [route.path for route in iter_page_routes()]
+    queries = {
+        "/api/v1/benchmark-runs/compare": f"baseline={ids['runId']}&candidate={ids['runId']}",
+        "/compare": f"base={ids['runId']}&run={ids['runId']}",
+    }
+    for template in templates:
+        path = fill(template, ids)
+        if path is not None and not path.endswith("/events"):
+            query = queries.get(template, QUERIES.get(template, ""))
+            yield f"{path}?{query}" if query else path
+
+
+def leaks_in(text: str) -> list[str]:
+    """The products whose token is in a text, without its last four characters, which are shown."""
+    return [product for product in PRODUCTS if token_of(product)[:-4].casefold() in text.casefold()]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_webhook_urls__no_role_reads_their_tokens(
+    scenario: NotificationScenario, notified: JSON, role: str
+) -> None:
+    key = scenario.service.post("/keys", {"name": f"a {role}", "role": role})["token"]
+    url, statuses, leaks = scenario.service.client.base_url, Counter[tuple[str, int]](), []
+    with httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
+        login = client.post("/login", data={"key": key}, headers={"Sec-Fetch-Site": "same-origin"})
+        # The session reads the API, too. Its cookie is for https only, which a client would obey.
+        client.headers["Cookie"] = login.headers["set-cookie"].partition(";")[0]
+        for path in iter_paths(scenario, notified):
+            kind = "api" if path.startswith("/api") else "page"
+            accepted = "application/json" if kind == "api" else "text/html"
+            response = client.get(path, headers={"Accept": accepted})
+            statuses[kind, response.status_code] += 1
+            leaks += [f"{product} at {path}" for product in leaks_in(response.text)]
+
+    assert leaks == []
+    # Most addresses were really read: a key without the role gets 403 for some.
+    assert statuses["api", 200] > 40, statuses
+    assert statuses["page", 200] > 30, statuses
+
+
+def test_webhook_urls__lists_show_the_host_and_four_characters(
+    scenario: NotificationScenario, notified: JSON
+) -> None:
+    service = scenario.service
+    assert all(leaks_in(url_of(scenario, product)) == [product] for product in PRODUCTS)
+    shown = {f"{scenario.receiver.url}/…{token_of(product)[-4:]}" for product in PRODUCTS}
+
+    assert {item["recipient"] for item in service.get("/endpoints")["items"]} == shown
+    assert {item["recipient"] for item in service.get("/deliveries")["items"]} == shown
+    [rule] = service.get("/alert-configs")["items"]
+    assert set(rule["recipients"]) == shown
+    details = [item["detail"] for item in service.get("/deliveries")["items"]]
+    assert all(detail.startswith("HTTP 500: ") for detail in details), details
+
+
+def test_webhook_urls__are_in_no_report_and_no_dump(
+    scenario: NotificationScenario, notified: JSON, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.html"
+    assert (
+        run_mosaico(
+            scenario.service, "runs", "report", notified["runId"], "--html", report
+        ).exit_code
+        == 0
+    )
+    url = scenario.service.resources.db.url
+    dump = subprocess.run(
+        [packaged_binaries().program("pg_dump"), "--no-owner"],
+        env={**os.environ, **psql_environment(url)},
+        capture_output=True,
+        check=True,
+        timeout=60,
+    ).stdout.decode()
+
+    assert "quality" in dump
+    assert (leaks_in(report.read_text()), leaks_in(dump)) == ([], [])
