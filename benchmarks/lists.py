@@ -16,10 +16,14 @@ import httpx
 from sqlalchemy import text
 
 from app.access.service import create_key
+from app.alerts import incident_queries
+from app.alerts import queries as alert_queries
 from app.core.clock import utc_now
 from app.core.db import Database
 from app.core.migrations import upgrade
+from app.kpis import queries as kpi_queries
 from app.notifications.inbox import READ_BATCH
+from app.results import run_list
 from benchmarks.api import open_server
 from benchmarks.result_rows import BenchRow
 from benchmarks.table_rows import TIME, insert_rows
@@ -38,15 +42,30 @@ NAMES: Final = {"benchmark_id": "'b'", "agent_id": "'a'"}
 # Parents first. Each value is an SQL expression of the row number `n`.
 TABLES: Final[Mapping[str, Mapping[str, str]]] = {
     "agents": {"id": "'agent-' || n"},
-    "benchmarks": {"id": "'bench-' || n", "metrics": "'[]'", "source": "'local'"},
+    "benchmarks": {
+        "id": "'bench-' || n",
+        "metrics": "'[]'",
+        "source": "'local'",
+        "archived": "n = 7",
+    },
     "api_keys": {"id": "'key-' || n", "role": "'read'"},
-    "local_datasets": {"id": "'set-' || n", "name": "'name-' || n % 100", "run_name": "'run-' || n"},
+    "local_datasets": {
+        "id": "'set-' || n",
+        "name": "'name-' || n % 100",
+        "run_name": "'run-' || n",
+        "agent_id": "CASE WHEN n = 7 THEN 'a' END",
+        "trace_count": str(ROWS),
+    },
+    "local_traces": {"dataset_id": "'set-1'", "position": "n - 1", "trace_id": "'t-' || n", "line": "'{\"traceId\": \"t\"}'"},
     "benchmark_runs": {
         **NAMES,
         "id": "'run-' || n",
         "status": "CASE WHEN n % 100000 = 1 THEN 'FAILED' ELSE 'COMPLETED' END",
-        "triggered_by": "'MANUAL'",
-        "validity": "'VALID'",
+        "run_name": "'name-' || n",
+        "triggered_by": "CASE WHEN n = 7 THEN 'WEBHOOK' ELSE 'MANUAL' END",
+        "schedule_id": "CASE WHEN n = 7 THEN 'schedule-1' END",
+        "validity": "CASE WHEN n = 7 THEN 'INVALID' ELSE 'VALID' END",
+        "verdict": "CASE WHEN n = 7 THEN '{\"verdict\": \"REGRESSED\", \"explanation\": \"x\"}'::jsonb END",
     },
     "audit_log": {
         "actor_type": "'key'",
@@ -65,8 +84,13 @@ TABLES: Final[Mapping[str, Mapping[str, str]]] = {
         "benchmark_ids": "'[]'",
         "run_ids": "'[]'",
     },
-    "notifications": {"id": "'message-' || n", "severity": "'INFO'", "message": "CAST(:message AS jsonb)"},
-    "endpoints": {"id": "'endpoint-' || n", "channel": "'WEBHOOK'", "recipient_hash": "'hash-' || n"},
+    "notifications": {"id": "'message-' || n", "severity": "CASE WHEN n = 7 THEN 'CRITICAL' ELSE 'INFO' END", "message": "CAST(:message AS jsonb)"},
+    "endpoints": {
+        "id": "'endpoint-' || n",
+        "channel": "CASE WHEN n = 7 THEN 'EMAIL' ELSE 'WEBHOOK' END",
+        "recipient_hash": "'hash-' || n",
+        "disabled_at": "CASE WHEN n = 7 THEN now() END",
+    },
     "deliveries": {
         "id": "'delivery-' || n",
         "notification_id": "'message-' || n",
@@ -90,7 +114,8 @@ TABLES: Final[Mapping[str, Mapping[str, str]]] = {
         "state": "CASE WHEN n = 7 THEN 'RUN_INVALID' WHEN n % 2 = 0 THEN 'FIRING' ELSE 'RESOLVED' END",
         "run_id": "'run-' || n",
         "rule_id": "'rule-1'",
-        "severity": "'WARNING'",
+        "severity": "CASE WHEN n = 7 THEN 'CRITICAL' ELSE 'WARNING' END",
+        "verdict": "CASE WHEN n = 7 THEN 'noise' END",
     },
     "schedule_configs": {
         **NAMES,
@@ -141,7 +166,7 @@ TABLES: Final[Mapping[str, Mapping[str, str]]] = {
         **NAMES,
         "id": "'incident-' || n",
         "rule_id": "CASE WHEN n = 7 THEN 'rule-7' ELSE 'rule-1' END",
-        "severity": "'WARNING'",
+        "severity": "CASE WHEN n = 7 THEN 'CRITICAL' ELSE 'WARNING' END",
         "condition": "'LESS_THAN'",
         "state": "CASE WHEN n = 7 THEN 'OPEN' ELSE 'RESOLVED' END",
         "opened_at": TIME,
@@ -156,9 +181,10 @@ TABLES: Final[Mapping[str, Mapping[str, str]]] = {
         "collection_id": "1",
         "position": "n - 1",
         "trace_id": "'trace-' || n",
-        "outcome": "'scored'",
+        "item_id": "'item-' || n",
+        "outcome": "CASE WHEN n = 7 THEN 'timeout' ELSE 'scored' END",
     },
-    "trace_results": {"run_seq": "1", "position": "n - 1", "values": "'{0.5}'"},
+    "trace_results": {"run_seq": "1", "position": "n - 1", "values": "CASE WHEN n = 7 THEN '{0.1}' ELSE '{0.5}' END::float8[]"},
 }  # fmt: skip
 COMPLETE_COLLECTION: Final = {"source": "'local'", "trace_count": str(ROWS)}
 
@@ -166,9 +192,12 @@ LISTS: Final = (
     "/agents",
     "/agents?archived=true",
     "/benchmarks",
+    "/benchmarks?archived=true",
     "/keys",
     "/local-datasets",
     "/local-datasets?name=name-7",
+    "/local-datasets?agentId=a",
+    "/local-datasets/set-1/items",
     "/benchmark-runs",
     "/benchmark-runs?status=FAILED",
     "/benchmark-runs?status=FAILED&status=RUNNING",
@@ -176,6 +205,13 @@ LISTS: Final = (
     "/benchmark-runs?benchmarkId=b&agentId=a",
     f"/benchmark-runs?to={MIDDLE}",
     f"/benchmark-runs?from={MIDDLE}&status=COMPLETED",
+    *(f"/benchmark-runs?sort={key}" for key in run_list.SORT_KEYS),
+    "/benchmark-runs?triggeredBy=WEBHOOK",
+    "/benchmark-runs?scheduleId=schedule-1",
+    "/benchmark-runs?validity=INVALID",
+    "/benchmark-runs?verdict=REGRESSED",
+    "/benchmark-runs?text=name-7",
+    "/benchmark-runs?text=nothing",
     "/audit",
     "/audit?actorId=key-7",
     "/audit?action=delete_agent",
@@ -184,6 +220,7 @@ LISTS: Final = (
     "/audit?outcome=refused",
     "/audit?requestId=request-7",
     f"/audit?to={MIDDLE}",
+    f"/audit?from={MIDDLE}",
     f"/audit?action=create_agent&to={MIDDLE}",
     "/trigger-events",
     "/trigger-events?status=WAITING",
@@ -191,7 +228,10 @@ LISTS: Final = (
     "/notifications",
     "/notifications?unread=true",
     "/notifications?unread=false",
+    "/notifications?severity=CRITICAL",
     "/endpoints",
+    "/endpoints?channel=EMAIL",
+    "/endpoints?disabled=true",
     "/deliveries",
     "/deliveries?status=FAILED",
     "/deliveries?endpointId=endpoint-1",
@@ -203,6 +243,9 @@ LISTS: Final = (
     "/kpi-history?agentId=a&agentId=agent-7",
     "/kpi-history?kpi=quality&kpi=nothing",
     f"/kpi-history?to={MIDDLE}",
+    f"/kpi-history?from={MIDDLE}",
+    "/kpi-history?benchmarkId=b",
+    *(f"/kpi-history?sort={key}" for key in kpi_queries.SORT_KEYS),
     "/alerts",
     "/alerts?state=FIRING",
     "/alerts?benchmarkId=b",
@@ -211,6 +254,13 @@ LISTS: Final = (
     "/alerts?runId=run-7",
     "/alerts?benchmarkId=b&benchmarkId=bench-7",
     f"/alerts?to={MIDDLE}",
+    f"/alerts?from={MIDDLE}",
+    *(f"/alerts?sort={key}" for key in alert_queries.SORT_KEYS),
+    "/alerts?alertConfigId=rule-1",
+    "/alerts?severity=CRITICAL",
+    "/alerts?acknowledged=true",
+    "/alerts?text=alert-7",
+    "/alerts?text=nothing",
     "/schedule-configs",
     "/schedule-configs?enabled=false",
     "/schedule-configs?benchmarkId=bench-7",
@@ -228,9 +278,19 @@ LISTS: Final = (
     "/incidents?state=OPEN",
     "/incidents?benchmarkId=b&agentId=a",
     "/incidents?alertConfigId=rule-7",
+    f"/incidents?from={MIDDLE}",
+    f"/incidents?to={MIDDLE}",
+    *(f"/incidents?sort={key}" for key in incident_queries.SORT_KEYS),
+    "/incidents?severity=CRITICAL",
+    "/incidents?text=nothing",
     "/silences",
     "/silences?active=true",
     "/benchmark-runs/run-1/results",
+    "/benchmark-runs/run-1/results?itemId=item-7",
+    "/benchmark-runs/run-1/results?state=failed",
+    "/benchmark-runs/run-1/results?metric=ROUGE&below=0.2",
+    "/benchmark-runs/run-1/results?metric=ROUGE&state=missing",
+    "/benchmark-runs/run-1/results?text=nothing",
 )
 
 

@@ -134,12 +134,14 @@ def list_incidents(
             (Incident.agent_id, incident_filter.agent_ids),
             (Incident.rule_id, incident_filter.rule_ids),
             (Incident.state, incident_filter.states),
-            (Incident.severity, incident_filter.severities),
         ),
         *match_period(Incident.opened_at, incident_filter.since, incident_filter.until),
-        *match_text(incident_filter.text, Incident.id, Incident.name, Incident.explanation),
     )
-    return select_sorted_page(session, statement, SORT_KEYS, sort, query)
+    searched = [
+        *match_any((Incident.severity, incident_filter.severities)),
+        *match_text(incident_filter.text, Incident.id, Incident.name, Incident.explanation),
+    ]
+    return select_sorted_page(session, statement, SORT_KEYS, sort, query, searched)
 
 
 def list_open_incidents_of_run(

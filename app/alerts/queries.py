@@ -275,16 +275,18 @@ def list_events(
             (AlertEvent.run_id, alert_filter.run_ids),
             (AlertEvent.rule_id, alert_filter.rule_ids),
             (AlertEvent.state, alert_filter.states),
-            (AlertEvent.severity, alert_filter.severities),
         ),
         *match_columns((AlertEvent.incident_id, alert_filter.incident_id)),
         *match_period(AlertEvent.created_at, alert_filter.since, alert_filter.until),
-        *match_text(alert_filter.text, AlertEvent.id, AlertEvent.name, AlertEvent.explanation),
     )
+    searched = [
+        *match_any((AlertEvent.severity, alert_filter.severities)),
+        *match_text(alert_filter.text, AlertEvent.id, AlertEvent.name, AlertEvent.explanation),
+    ]
     if alert_filter.is_acknowledged is not None:
         is_open = AlertEvent.verdict.is_(None)
-        statement = statement.where(~is_open if alert_filter.is_acknowledged else is_open)
-    return select_sorted_page(session, statement, SORT_KEYS, sort, query)
+        searched.append(~is_open if alert_filter.is_acknowledged else is_open)
+    return select_sorted_page(session, statement, SORT_KEYS, sort, query, searched)
 
 
 def list_open_events(session: Session, run_ids: Sequence[str]) -> list[AlertEvent]:

@@ -6,6 +6,7 @@ Source: Markus Winand, "We need tool support for keyset pagination"; Postgres ro
 import base64
 import binascii
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,6 +30,10 @@ S = TypeVar("S", bound=Select[Any])
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
 MAX_CURSOR = 1024
+# A statement of a search reads at most so many rows, however few of them match.
+SEARCHED_ROWS = 20_000
+# The end of a page that has found too little: its cursor goes on from there.
+SEARCH_TIME_S = 2.0
 
 _CURSOR_PREFIX, _LIMIT_PARAMETER = "after_", "page_limit"
 
@@ -68,14 +73,66 @@ def select_page(
     keys: Sequence[Key],
     query: PageQuery,
     descending: bool = True,
+    searched: Sequence[ColumnElement[bool]] = (),
+    window_rows: int | None = None,
 ) -> PageRows[T]:
     """One page of a `select(Entity)`, ordered by `keys`.
+
+    `searched` are conditions that no index serves. They are tested on `window_rows` rows at a time
+    (default: `SEARCHED_ROWS`); a page that has found too few rows after `SEARCH_TIME_S` is shorter, and its
+    cursor goes on from there.
 
     Reads:  keys that are never null and together unique; they should be indexed.
     Raises: `BadCursor` when the cursor does not fit the keys.
     """
-    rows = session.scalars(_order_and_limit(statement, keys, query, descending=descending))
-    return _cut_page(list(rows), query, lambda row: [getattr(row, key.key) for key in keys])
+
+    def read(part: Select[T], part_query: PageQuery) -> list[T]:
+        return list(
+            session.scalars(_order_and_limit(part, keys, part_query, descending=descending))
+        )
+
+    def find_last(cursor: str | None) -> Sequence[CursorValue] | None:
+        window = PageQuery(limit=0, cursor=cursor)
+        bounds = _order_and_limit(
+            statement.with_only_columns(*keys), keys, window, descending=descending
+        )
+        return session.execute(bounds.offset((window_rows or SEARCHED_ROWS) - 1)).one_or_none()
+
+    def key_values(row: T) -> list[CursorValue]:
+        return [getattr(row, key.key) for key in keys]
+
+    if not searched:
+        return cut_page(read(statement, query), query, key_values)
+    matching = statement.where(*searched)
+
+    def read_until(last: Sequence[CursorValue] | None, part_query: PageQuery) -> list[T]:
+        return read(matching.where(*match_until(keys, last, descending=descending)), part_query)
+
+    return search_page(find_last, read_until, key_values, query)
+
+
+def search_page(
+    find_last: Callable[[str | None], Sequence[CursorValue] | None],
+    read_until: Callable[[Sequence[CursorValue] | None, PageQuery], list[T]],
+    key_values: Callable[[T], Sequence[CursorValue]],
+    query: PageQuery,
+) -> PageRows[T]:
+    """One page of a search that reads a bounded number of rows per statement.
+
+    `find_last` gives the keys of the last row of the window after a cursor; None for the last window.
+    `read_until` gives the matching rows of a page up to that row, and one more if there is one.
+    """
+    rows: list[T] = []
+    cursor = query.cursor
+    ends_at = time.monotonic() + SEARCH_TIME_S
+    while True:
+        last = find_last(cursor)
+        rows += read_until(last, PageQuery(limit=query.limit - len(rows), cursor=cursor))
+        if last is None or len(rows) > query.limit:
+            return cut_page(rows, query, key_values)
+        cursor = encode_cursor(last)
+        if len(rows) == query.limit or time.monotonic() > ends_at:
+            return PageRows(rows, cursor)
 
 
 def select_sorted_page(
@@ -84,14 +141,22 @@ def select_sorted_page(
     sort_keys: Mapping[str, Sequence[Key]],
     sort: str,
     query: PageQuery,
+    searched: Sequence[ColumnElement[bool]] = (),
 ) -> PageRows[T]:
     """One page in the order `sort`: a name of `sort_keys`, with "-" for the descending order.
 
-    Reads:  sort keys as the keys of `select_page`.
+    Reads:  sort keys and `searched` as the arguments of `select_page`.
     Raises: `BadCursor` when the cursor does not fit the keys.
     """
     keys = sort_keys[sort.removeprefix("-")]
-    return select_page(session, statement, keys=keys, query=query, descending=sort.startswith("-"))
+    return select_page(
+        session,
+        statement,
+        keys=keys,
+        query=query,
+        descending=sort.startswith("-"),
+        searched=searched,
+    )
 
 
 def match_any(
@@ -111,6 +176,19 @@ def match_period(
     if until is not None:
         conditions.append(column < until)
     return conditions
+
+
+def match_until(
+    keys: Sequence[Key] | Sequence[ColumnElement[Any]],
+    last: Sequence[CursorValue] | None,
+    *,
+    descending: bool,
+) -> list[ColumnElement[bool]]:
+    """The condition for the rows up to one with these values; None is no limit."""
+    if last is None:
+        return []
+    row, last_row = tuple_(*keys), tuple_(*map(literal, last, (key.type for key in keys)))
+    return [row >= last_row if descending else row <= last_row]
 
 
 def match_text(
@@ -171,7 +249,7 @@ def query_page(
     rows = db.fetch_rows(
         sql, {**parameters, **cursor_parameters, _LIMIT_PARAMETER: query.limit + 1}
     )
-    return _cut_page(rows, query, lambda row: [row[key.key] for key in keys])
+    return cut_page(rows, query, lambda row: [row[key.key] for key in keys])
 
 
 def encode_cursor(values: Sequence[CursorValue]) -> str:
@@ -216,9 +294,10 @@ def _order_and_limit(statement: S, keys: Sequence[Key], query: PageQuery, *, des
     return statement.order_by(*order).limit(query.limit + 1)
 
 
-def _cut_page(
+def cut_page(
     rows: list[T], query: PageQuery, values_of: Callable[[T], Sequence[CursorValue]]
 ) -> PageRows[T]:
+    """The rows of a page, of which one more was read than it has if there is a next page."""
     if len(rows) <= query.limit:
         return PageRows(rows, None)
     page_rows = rows[: query.limit]

@@ -108,14 +108,13 @@ def list_notifications(
     """The messages of the inbox, newest first; `conditions` are those of a caller that knows what they
     tell of.
     """
-    statement = select(Notification).where(
-        Notification.in_inbox, *match_any((Notification.severity, severities)), *conditions
-    )
+    statement = select(Notification).where(Notification.in_inbox)
     if unread is not None:
         is_unread = Notification.read_at.is_(None)
         statement = statement.where(is_unread if unread else ~is_unread)
+    searched = [*match_any((Notification.severity, severities)), *conditions]
     keys = [Notification.created_at, Notification.id]
-    return select_page(session, statement, keys=keys, query=query)
+    return select_page(session, statement, keys=keys, query=query, searched=searched)
 
 
 def count_unread(session: Session) -> int:
@@ -145,11 +144,12 @@ def list_endpoints(
     channel: str | None = None,
     disabled: bool | None = None,
 ) -> PageRows[Endpoint]:
-    statement = select(Endpoint).where(*match_columns((Endpoint.channel, channel)))
+    searched = match_columns((Endpoint.channel, channel))
     if disabled is not None:
         is_enabled = Endpoint.disabled_at.is_(None)
-        statement = statement.where(~is_enabled if disabled else is_enabled)
-    return select_page(session, statement, keys=[Endpoint.created_at, Endpoint.id], query=query)
+        searched.append(~is_enabled if disabled else is_enabled)
+    keys = [Endpoint.created_at, Endpoint.id]
+    return select_page(session, select(Endpoint), keys=keys, query=query, searched=searched)
 
 
 def list_summary_endpoints(session: Session) -> list[str]:

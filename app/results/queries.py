@@ -23,7 +23,7 @@ from app.core.keyset import (
 from app.harness.transcript import Transcript
 from app.results.models import BenchmarkRun, RunMetricAggregate, RunShard, TraceResult
 from app.results.rules import RunStatus
-from app.results.trace_list import TraceListFilter, trace_conditions
+from app.results.trace_list import SEARCHED_TRACES, TraceListFilter, trace_conditions
 from app.traces.models import CollectedTrace
 from app.traces.queries import find_collected_trace, find_transcript
 from app.traces.types import TraceOutcome
@@ -255,7 +255,7 @@ def list_trace_results(
         result_of_trace = (TraceResult.run_seq == run.seq) & (
             TraceResult.position == CollectedTrace.position
         )
-        selected = traces.outerjoin(TraceResult, result_of_trace).where(*conditions)
+        selected = traces.outerjoin(TraceResult, result_of_trace)
     # Positions and sizes first: the texts of a page could have gigabytes together.
     page = select_page(
         session,
@@ -263,6 +263,8 @@ def list_trace_results(
         keys=[CollectedTrace.position],
         query=query,
         descending=False,
+        searched=conditions,
+        window_rows=SEARCHED_TRACES,
     )
     positions = _fit_page(session, run, [trace.position for trace in page.rows])
     fitting = session.scalars(

@@ -11,15 +11,18 @@ from sqlalchemy.orm import Session
 from app.agents.models import Agent
 from app.benchmarks.models import Benchmark
 from app.core.keyset import (
+    SEARCHED_ROWS,
     BadCursor,
     CursorValue,
     PageQuery,
     PageRows,
+    cut_page,
     decode_cursor,
-    encode_cursor,
     match_any,
     match_period,
     match_text,
+    match_until,
+    search_page,
 )
 from app.results.models import COMPLETED_KEY, TRACES_KEY, VERDICT_KEY, BenchmarkRun
 from app.results.queries import RUN_COLUMNS
@@ -90,16 +93,24 @@ class RunListFilter:
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """The conditions of the given filters."""
+        return [*self.indexed_conditions(), *self.searched_conditions()]
+
+    def indexed_conditions(self) -> list[ColumnElement[bool]]:
+        """The conditions that an index serves."""
         conditions = match_any(
             (_RUNS.benchmark_id, self.benchmark_ids),
             (_RUNS.agent_id, self.agent_ids),
             (_RUNS.status, self.statuses),
-            (_RUNS.triggered_by, self.triggers),
             (_RUNS.schedule_id, self.schedule_ids),
-            (_RUNS.validity, self.validities),
             (VERDICT_KEY, self.verdicts),
         )
-        conditions += match_period(_RUNS.created_at, self.since, self.until)
+        return [*conditions, *match_period(_RUNS.created_at, self.since, self.until)]
+
+    def searched_conditions(self) -> list[ColumnElement[bool]]:
+        """The other conditions: without them a page reads few rows, see `search_page`."""
+        conditions = match_any(
+            (_RUNS.triggered_by, self.triggers), (_RUNS.validity, self.validities)
+        )
         if self.text:
             # The few agents and benchmarks are searched instead of their IDs in each of many runs.
             agents = match_text(self.text, _AGENTS.id, _AGENTS.name)
@@ -122,30 +133,49 @@ def search_runs(
     Raises: `BadCursor` when the cursor is of another order.
     """
     order, descending = SORT_KEYS[sort.removeprefix("-")], sort.startswith("-")
-    if isinstance(order, NameOrder):
-        keys = _keys_by_name(order, run_filter, query, descending=descending).subquery()
-    else:
-        keys = _keys_by_column(order, run_filter, query, descending=descending).subquery()
-    statement = RUN_COLUMNS.add_columns(keys.c.sort_key).join(keys, keys.c.run_seq == _RUNS.seq)
-    page_query = _sorted(statement, keys.c.sort_key, keys.c.run_seq, descending=descending)
-    rows: list[Mapping[str, Any]] = [dict(row) for row in session.execute(page_query).mappings()]
-    page = rows[: query.limit]
-    last = page[-1] if len(rows) > query.limit else None
-    cursor = None
-    if last is not None:
+
+    def read(keys: Select[tuple[Any, int]]) -> list[Mapping[str, Any]]:
+        page = keys.subquery()
+        statement = RUN_COLUMNS.add_columns(page.c.sort_key).join(page, page.c.run_seq == _RUNS.seq)
+        statement = _sorted(statement, page.c.sort_key, page.c.run_seq, descending=descending)
+        return [dict(row) for row in session.execute(statement).mappings()]
+
+    def key_values(row: Mapping[str, Any]) -> list[CursorValue]:
         # In the order of creation the plain list has the same cursor.
-        position = [last["seq"]] if order is _RUNS.seq else [last["sort_key"], last["seq"]]
-        cursor = encode_cursor(position)
-    return PageRows(page, cursor)
+        return [row["seq"]] if order is _RUNS.seq else [row["sort_key"], row["seq"]]
+
+    if isinstance(order, NameOrder):
+        keys = _keys_by_name(order, run_filter, query, descending=descending)
+        return cut_page(read(keys), query, key_values)
+    indexed, searched = run_filter.indexed_conditions(), run_filter.searched_conditions()
+    if not searched:
+        keys = _keys_by_column(order, indexed, query, descending=descending)
+        return cut_page(read(keys), query, key_values)
+
+    def find_last(cursor: str | None) -> list[CursorValue] | None:
+        window = _keys_by_column(order, indexed, PageQuery(0, cursor), descending=descending)
+        last = session.execute(window.offset(SEARCHED_ROWS - 1)).one_or_none()
+        return None if last is None else key_values({"sort_key": last[0], "seq": last[1]})
+
+    def read_until(last: Sequence[CursorValue] | None, part: PageQuery) -> list[Mapping[str, Any]]:
+        columns = [_RUNS.seq] if order is _RUNS.seq else [order, _RUNS.seq]
+        conditions = [*indexed, *searched, *match_until(columns, last, descending=descending)]
+        return read(_keys_by_column(order, conditions, part, descending=descending))
+
+    return search_page(find_last, read_until, key_values, query)
 
 
 def _keys_by_column(
-    key: ColumnElement[Any], run_filter: RunListFilter, query: PageQuery, *, descending: bool
+    key: ColumnElement[Any],
+    conditions: Sequence[ColumnElement[bool]],
+    query: PageQuery,
+    *,
+    descending: bool,
 ) -> Select[tuple[Any, int]]:
     """The `sort_key` and the `run_seq` of the runs of a page."""
     statement = select(key.label("sort_key"), _RUNS.seq.label("run_seq"))
     after = _after_cursor(key, query.cursor, descending=descending)
-    statement = statement.where(*run_filter.conditions(), *after)
+    statement = statement.where(*conditions, *after)
     return _sorted(statement, key, _RUNS.seq, descending=descending).limit(query.limit + 1)
 
 

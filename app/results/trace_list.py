@@ -8,12 +8,22 @@ from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
 
 from app.core.errors import Invalid
-from app.core.keyset import BadCursor, PageQuery, PageRows, decode_cursor, encode_cursor
+from app.core.keyset import (
+    BadCursor,
+    CursorValue,
+    PageQuery,
+    PageRows,
+    decode_cursor,
+    match_until,
+    search_page,
+)
 from app.results.models import BenchmarkRun, TraceResult
 from app.traces.models import CollectedTrace
 from app.traces.types import TraceOutcome
 
 PREVIEW_CHARS = 160
+# A statement of a search tests so many traces: their texts may be long.
+SEARCHED_TRACES = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,18 +74,24 @@ def search_traces(
             TraceResult,
             (TraceResult.run_seq == run.seq) & (TraceResult.position == CollectedTrace.position),
         )
-        .where(
-            CollectedTrace.collection_id == run.collection_id,
-            *trace_conditions(run.metric_keys or [], trace_filter),
-        )
+        .where(CollectedTrace.collection_id == run.collection_id)
     )  # fmt: skip
-    if query.cursor is not None:
-        statement = statement.where(CollectedTrace.position > _position(query.cursor))
-    rows = session.execute(statement.order_by(CollectedTrace.position).limit(query.limit + 1))
-    traces = [ListedTrace(*row) for row in rows]
-    page = traces[: query.limit]
-    is_last = len(traces) <= query.limit
-    return PageRows(page, None if is_last else encode_cursor([page[-1].position]))
+    conditions = trace_conditions(run.metric_keys or [], trace_filter)
+
+    def find_last(cursor: str | None) -> list[CursorValue] | None:
+        # Positions have no gaps.
+        last = _first_position(cursor) + SEARCHED_TRACES - 1
+        return [last] if conditions and last + 1 < (run.traces_total or 0) else None
+
+    def read_until(last: Sequence[CursorValue] | None, part: PageQuery) -> list[ListedTrace]:
+        window = match_until([CollectedTrace.position], last, descending=False)
+        rows = statement.where(
+            CollectedTrace.position >= _first_position(part.cursor), *conditions, *window
+        )
+        ordered = rows.order_by(CollectedTrace.position).limit(part.limit + 1)
+        return [ListedTrace(*row) for row in session.execute(ordered)]
+
+    return search_page(find_last, read_until, lambda trace: [trace.position], query)
 
 
 def find_neighbors(session: Session, collection_id: int, position: int) -> NeighborTraces:
@@ -142,8 +158,11 @@ def _beginning(column: Any) -> Any:
     return func.left(column, PREVIEW_CHARS)
 
 
-def _position(cursor: str) -> int:
+def _first_position(cursor: str | None) -> int:
+    """The first position after a cursor; 0 without one."""
+    if cursor is None:
+        return 0
     values = decode_cursor(cursor)
     if len(values) != 1 or not isinstance(values[0], int) or not 0 <= values[0] < 1 << 31:
         raise BadCursor
-    return values[0]
+    return values[0] + 1

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import TIMESTAMP, MetaData, delete, select
+from sqlalchemy import TIMESTAMP, MetaData, delete, event, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from app.core import keyset
 from app.core.db import Database
 from app.core.keyset import (
     BadCursor,
@@ -129,3 +130,68 @@ def test_select_page__hostile_text_in_a_cursor_stays_a_text(db: Database) -> Non
     query = PageQuery(cursor=encode_cursor([START, "'; DROP TABLE page_rows; --"]))
     with db.read() as session:
         assert select_page(session, select(PageRow), keys=KEYS, query=query).rows == []
+
+
+def search(db: Database, limit: int, ranks: set[int], *, descending: bool) -> list[list[str]]:
+    """The pages of a search for the rows of some ranks."""
+    pages: list[list[str]] = []
+    query = PageQuery(limit=limit)
+    while True:
+        with db.read() as session:
+            page = select_page(
+                session,
+                select(PageRow),
+                keys=KEYS,
+                query=query,
+                descending=descending,
+                searched=[PageRow.rank.in_(ranks)],
+                window_rows=4,
+            )
+        pages.append([row.id for row in page.rows])
+        if page.next_cursor is None:
+            return pages
+        query = PageQuery(limit=limit, cursor=page.next_cursor)
+
+
+@pytest.mark.parametrize("descending", [True, False])
+@pytest.mark.parametrize("ranks", [set[int](), {0}, {24}, {3, 4, 5, 11, 12, 23}, set(range(ROWS))])
+@pytest.mark.parametrize("limit", [1, 2, 5, 30])
+def test_select_page__search_finds_each_match_once_and_fills_its_pages(
+    db: Database, limit: int, ranks: set[int], descending: bool
+) -> None:
+    pages = search(db, limit, ranks, descending=descending)
+
+    found = [row_id for page in pages for row_id in page]
+    assert found == [f"row-{n:02}" for n in sorted(ranks, reverse=descending)]
+    # Only the last page may have less.
+    assert all(len(page) == limit for page in pages[:-1])
+
+
+def test_select_page__search_without_time_continues_at_its_cursor(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyset, "SEARCH_TIME_S", -1.0)
+
+    pages = search(db, 5, {1, 24}, descending=True)
+
+    # Seven windows of four rows, the first of which has row 24 and the sixth one row 1.
+    assert pages == [["row-24"], [], [], [], [], ["row-01"], []]
+
+
+def test_select_page__search_reads_a_window_per_statement(db: Database) -> None:
+    """However many rows do not match: those before the window are read through the index only."""
+    statements: list[str] = []
+
+    def note(*arguments: object) -> None:
+        statements.append(str(arguments[2]))
+
+    event.listen(db.engine, "before_cursor_execute", note)
+    try:
+        search(db, 5, {1}, descending=True)
+    finally:
+        event.remove(db.engine, "before_cursor_execute", note)
+
+    searches = [statement for statement in statements if "rank IN" in statement]
+    assert len(searches) == 7
+    # All but the last one end with their window.
+    assert sum(">=" in statement for statement in searches) == 6

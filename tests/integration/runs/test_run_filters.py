@@ -4,10 +4,22 @@ from datetime import UTC, datetime
 
 import pytest
 
+from app.core.keyset import PageQuery
+from app.results import queries, run_list, trace_list
+from app.results.trace_list import TraceListFilter, search_traces
 from tests.support.page_data import BENCHMARKS, write_month, write_names, write_run
 from tests.support.service import Service, pointers
 
 NOW = datetime(2026, 11, 23, 6, tzinfo=UTC)
+
+
+@pytest.fixture(params=[None, 2], ids=["one-window", "windows-of-two"], autouse=True)
+def _window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many rows a statement of a search reads."""
+    if request.param is not None:
+        monkeypatch.setattr(run_list, "SEARCHED_ROWS", request.param)
+        monkeypatch.setattr(queries, "SEARCHED_TRACES", request.param)
+        monkeypatch.setattr(trace_list, "SEARCHED_TRACES", request.param)
 
 
 @pytest.fixture
@@ -91,6 +103,33 @@ def test_list_results__filters_select_items_texts_and_values(month: Service) -> 
     assert set(items(text="CASE-05")) == {f"case-05{n}" for n in range(8)}
     assert items(metric="EXACT_MATCH", state="missing") == items(state="failed") == []
     month.expect_problem(422, "GET", path, params={"metric": "NO_METRIC", "below": 1})
+
+
+@pytest.mark.parametrize("sort", run_list.SORT_KEYS)
+def test_list_runs__search_has_the_order_of_the_list(month: Service, sort: str) -> None:
+    listed = ids(month, sort=sort)
+    expected = [run_id for run_id in listed if "support" in run_id]
+
+    assert [
+        run_id for run_id in ids(month, sort=sort, text="support") if "support" in run_id
+    ] == expected
+    assert ids(month, sort=f"-{sort}", text="run-") == listed[::-1]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 30, 200])
+def test_search_traces__finds_each_match_once(month: Service, limit: int) -> None:
+    with month.resources.db.read() as session:
+        run = queries.get_run(session, "run-billing-support-0")
+        trace_filter = TraceListFilter(metric="EXACT_MATCH", below=0.5)
+        positions, query = [], PageQuery(limit=limit)
+        while True:
+            page = search_traces(session, run, trace_filter, query)
+            positions += [trace.position for trace in page.rows]
+            if page.next_cursor is None:
+                break
+            query = PageQuery(limit=limit, cursor=page.next_cursor)
+
+    assert positions == list(range(30))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,30 @@
+"""Every list of the API is measured at a million rows, with each of its filters: `python -m benchmarks lists`."""
+
+import re
+import warnings
+
+from benchmarks.lists import LISTS
+from tests.contracts.test_every_route import APP
+
+# They page the list, whatever its filters.
+OF_EVERY_LIST = {"limit", "cursor"}
+
+
+def test_lists__each_filter_is_measured() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        paths = APP.openapi()["paths"]
+    unmeasured = []
+    for path, operations in paths.items():
+        parameters = operations.get("get", {}).get("parameters", [])
+        names = {parameter["name"] for parameter in parameters if parameter["in"] == "query"}
+        if "cursor" not in names:
+            continue
+        template = re.sub(r"\{[^}]*\}", "[^/?]+", path.removeprefix("/api/v1"))
+        measured = [page for page in LISTS if re.fullmatch(template, page.partition("?")[0])]
+        used = {name for page in measured for name in re.findall(r"[?&](\w+)=", page)}
+        missing = sorted(names - used - OF_EVERY_LIST)
+        if missing or not measured:
+            unmeasured.append(f"{path}: {', '.join(missing) or 'no page'}")
+
+    assert unmeasured == []
