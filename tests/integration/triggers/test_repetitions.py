@@ -1,11 +1,9 @@
 """A suspicious run of an agent with a runUrl is repeated by the agent, and both decide about the page."""
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -16,6 +14,7 @@ from app.alerts.confirmations import CONFIRM_TIMEOUT
 from app.jobs import outcomes
 from app.triggers import repetitions
 from tests.integration.triggers.conftest import TriggerSetup
+from tests.support.http_agent import HttpAgent, running_http_agent
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
 from tests.support.langfuse.records import DEFAULT_TIME
 from tests.support.service import JSON
@@ -25,45 +24,10 @@ GOOD_NIGHTS = 4
 FIRST_NIGHT = DEFAULT_TIME - timedelta(days=20)
 
 
-@dataclass
-class Agent:
-    """An agent behind HTTP that gets requests, and makes a run of each if it has `make`."""
-
-    make: Callable[[JSON], None] | None = None
-    url: str = ""
-    status: int = 202
-    promises: bool = True
-    requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
-
-    def answer(self, headers: dict[str, str], body: bytes) -> dict[str, str]:
-        self.requests.append((headers, body))
-        request: JSON = json.loads(body)["data"]
-        if self.make is not None and self.status < 300:
-            self.make(request)
-        return {"mosaico-run-name": request["runName"]} if self.promises else {}
-
-
 @pytest.fixture
-def agent() -> Iterator[Agent]:
-    running = Agent()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            headers = running.answer({k.lower(): v for k, v in self.headers.items()}, body)
-            self.send_response(running.status)
-            for name, header in headers.items():
-                self.send_header(name, header)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        running.url = f"http://127.0.0.1:{server.server_port}/run"
-        yield running
-        server.shutdown()
+def agent() -> Iterator[HttpAgent]:
+    with running_http_agent() as agent:
+        yield agent
 
 
 @dataclass(kw_only=True)
@@ -72,7 +36,7 @@ class Nights:
 
     setup: TriggerSetup
     langfuse: FakeLangfuse
-    agent: Agent
+    agent: HttpAgent
     secret: str
     count: int = 0
 
@@ -123,7 +87,7 @@ class Nights:
 
 
 @pytest.fixture
-def nights(setup: TriggerSetup, agent: Agent) -> Iterator[Nights]:
+def nights(setup: TriggerSetup, agent: HttpAgent) -> Iterator[Nights]:
     """Good nights, after which the agent can be asked."""
     with run_fake_langfuse() as langfuse:
         keys = {
@@ -157,7 +121,7 @@ def page(setup: TriggerSetup, run_id: str) -> str:
 
 
 def test_repetition__agent_makes_the_run_again_and_both_page(
-    setup: TriggerSetup, nights: Nights, agent: Agent
+    setup: TriggerSetup, nights: Nights, agent: HttpAgent
 ) -> None:
     setup.set_triggers(newRun={})
     setup.tick(minutes=5)
@@ -202,7 +166,7 @@ def test_repetition__agent_makes_the_run_again_and_both_page(
 
 
 def test_repetition__that_is_fine_pages_nobody_and_is_no_night(
-    setup: TriggerSetup, nights: Nights, agent: Agent
+    setup: TriggerSetup, nights: Nights, agent: HttpAgent
 ) -> None:
     agent.make = lambda request: nights.experiment(
         request["runName"], ITEMS, trials=request["trials"]
@@ -227,7 +191,7 @@ def test_repetition__that_is_fine_pages_nobody_and_is_no_night(
 
 
 def test_repetition__agent_that_does_not_promise_the_name_is_not_awaited(
-    nights: Nights, agent: Agent
+    nights: Nights, agent: HttpAgent
 ) -> None:
     agent.promises = False
     nights.night(3)
@@ -238,7 +202,7 @@ def test_repetition__agent_that_does_not_promise_the_name_is_not_awaited(
 
 
 def test_repetition__agent_that_is_down_delays_no_page(
-    nights: Nights, agent: Agent, monkeypatch: pytest.MonkeyPatch
+    nights: Nights, agent: HttpAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outcomes, "FIRST_RETRY_DELAY_S", 0.001)
     agent.status = 503
@@ -250,7 +214,7 @@ def test_repetition__agent_that_is_down_delays_no_page(
 
 
 def test_repetition__that_does_not_come_ends_after_two_hours_and_its_run_is_never_a_night(
-    setup: TriggerSetup, nights: Nights, agent: Agent
+    setup: TriggerSetup, nights: Nights, agent: HttpAgent
 ) -> None:
     setup.set_triggers(newRun={})
     setup.tick(minutes=5)
@@ -276,7 +240,7 @@ def test_repetition__that_does_not_come_ends_after_two_hours_and_its_run_is_neve
 
 
 def test_repetition__worker_that_dies_after_the_request_repeats_it_with_its_id(
-    setup: TriggerSetup, nights: Nights, agent: Agent
+    setup: TriggerSetup, nights: Nights, agent: HttpAgent
 ) -> None:
     nights.night(3)
     [repetition] = nights.repetitions()
@@ -307,7 +271,9 @@ def test_repetition__cancelled_decides_by_the_run_alone(
     assert nights.run(repetition["id"])["status"] == "CANCELLED"
 
 
-def test_repetition__that_is_invalid_decides_by_the_run_alone(nights: Nights, agent: Agent) -> None:
+def test_repetition__that_is_invalid_decides_by_the_run_alone(
+    nights: Nights, agent: HttpAgent
+) -> None:
     agent.make = lambda request: nights.experiment(
         request["runName"], ITEMS, errors=set(range(ITEMS))
     )
@@ -319,7 +285,7 @@ def test_repetition__that_is_invalid_decides_by_the_run_alone(nights: Nights, ag
 
 @pytest.mark.parametrize("missing", ["runUrl", "secret"])
 def test_plan__without_it_the_run_cannot_be_repeated(
-    setup: TriggerSetup, nights: Nights, agent: Agent, missing: str
+    setup: TriggerSetup, nights: Nights, agent: HttpAgent, missing: str
 ) -> None:
     if missing == "runUrl":
         setup.service.patch("/agents/agent-001", {"runUrl": None})

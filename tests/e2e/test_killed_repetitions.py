@@ -1,0 +1,220 @@
+"""A worker is killed in each step of a repetition by an agent: the run is repeated once and paged once."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from app.core.encryption import SecretBox
+from app.core.resources import Resources
+from tests.e2e.test_killed_deliveries import TERMINATE_WAITING_SESSIONS
+from tests.support.http_agent import HttpAgent, running_http_agent
+from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
+from tests.support.langfuse.records import DEFAULT_TIME
+from tests.support.processes import MASTER_KEY, Programs, programs, until
+from tests.support.service import JSON, Service
+from tests.support.stored import DatabaseReader, HeldLock
+
+ITEMS = 12
+GOOD_RUNS = 4
+LIVENESS_S = 60
+FIRST_RUN = DEFAULT_TIME - timedelta(days=20)
+# The job whose insertion stops the worker (None: it waits for the agent), and the requests that the
+# agent gets. The agent of each kill point has its name.
+KILL_POINTS: Mapping[str, tuple[str | None, int]] = {
+    "sent": (None, 2),
+    "accepted": ("triggers.look_for_run", 2),
+    "made": ("runs.begin", 1),
+}
+WAIT_IN_REPETITION = """
+    CREATE OR REPLACE FUNCTION wait_in_repetition() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF EXISTS (
+            SELECT FROM benchmark_runs
+            WHERE id = NEW.args ->> 'run_id' AND agent_id = TG_ARGV[0] AND confirms IS NOT NULL
+        ) THEN
+            PERFORM set_config('lock_timeout', '300s', true);
+            PERFORM pg_advisory_xact_lock_shared(hashtextextended(TG_ARGV[0], 0));
+        END IF;
+        RETURN NEW;
+    END $$
+"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RepetitionScenario:
+    """A service with one agent for each kill point, all of which make the runs of one dataset."""
+
+    service: Service
+    programs: Programs
+    database: DatabaseReader
+    langfuse: FakeLangfuse
+    agents: Mapping[str, HttpAgent]
+    is_free: Event
+
+    def experiment(self, run_name: str, number: int, right: int, trials: int = 1) -> None:
+        self.langfuse.experiment(
+            run=run_name,
+            items=ITEMS,
+            started=FIRST_RUN + timedelta(hours=20 * number),
+            expected_of=lambda item: f"answer {item}",
+            trials=trials,
+            output_of=lambda row: f"answer {row // trials}" if row // trials < right else "nothing",
+        )
+
+    def add_agents(self) -> None:
+        for point, agent in self.agents.items():
+            agent.make = self._maker(point)
+            self.service.create_agent(
+                point,
+                langfuseUrl=self.langfuse.url,
+                langfusePublicKey=self.langfuse.public_key,
+                langfuseSecretKey=self.langfuse.secret_key,
+                runUrl=agent.url,
+            )
+        self.service.create_benchmark(
+            source="langfuse", metrics=["ACCURACY"], evaluates=list(self.agents)
+        )
+        self.service.post("/benchmarks/bench-001/webhook-secrets", {})
+        rule = {"id": "rule", "name": "answers are wrong", "benchmarkId": "bench-001"}
+        self.service.post(
+            "/alert-configs", {**rule, "metric": "ACCURACY", "condition": "REGRESSED"}
+        )
+
+    def _maker(self, point: str) -> "RunMaker":
+        return RunMaker(self, hangs=KILL_POINTS[point][0] is None)
+
+    def start_runs(self, run_name: str) -> None:
+        for point in self.agents:
+            self.service.start_run(agentId=point, runName=run_name)
+
+    def look_for_runs(self) -> None:
+        """Let the worker look for the runs of the agents now, and not after two minutes."""
+        self.database.execute(
+            "UPDATE procrastinate_jobs SET scheduled_at = now()"
+            " WHERE task_name = 'triggers.look_for_run' AND status = 'todo'"
+        )
+
+    def repetitions(self) -> list[JSON]:
+        runs = self.service.list_items("/benchmark-runs")
+        return [run for run in runs if run["confirms"] is not None]
+
+
+@dataclasses.dataclass
+class RunMaker:
+    """Makes one run for each name, however often it is asked; the first request may hang."""
+
+    scenario: RepetitionScenario
+    hangs: bool
+    run_names: list[str] = dataclasses.field(default_factory=list)
+
+    def __call__(self, request: JSON) -> None:
+        if request["runName"] not in self.run_names:
+            self.run_names.append(request["runName"])
+            self.scenario.experiment(
+                request["runName"], GOOD_RUNS + 1, right=3, trials=request["trials"]
+            )
+            if self.hangs:
+                self.scenario.is_free.wait(LIVENESS_S)
+
+
+@pytest.fixture
+def service_resources(service_resources: Resources) -> Resources:
+    """This process and the workers use the same master key."""
+    return dataclasses.replace(service_resources, secrets=SecretBox.from_keys([MASTER_KEY]))
+
+
+@pytest.fixture
+def scenario(service: Service, tmp_path: Path) -> Iterator[RepetitionScenario]:
+    database = DatabaseReader(service.resources.db.url)
+    database.execute(WAIT_IN_REPETITION)
+    with ExitStack() as stack:
+        started = stack.enter_context(
+            programs(
+                tmp_path,
+                DATABASE_URL=service.resources.db.url,
+                MOSAICO_MASTER_KEY=MASTER_KEY,
+                MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8",
+            )
+        )
+        scenario = RepetitionScenario(
+            service=service,
+            programs=started,
+            database=database,
+            langfuse=stack.enter_context(run_fake_langfuse()),
+            agents={point: stack.enter_context(running_http_agent()) for point in KILL_POINTS},
+            is_free=Event(),
+        )
+        scenario.add_agents()
+        for number in range(GOOD_RUNS):
+            scenario.experiment(f"run-{number}", number, right=ITEMS)
+            scenario.start_runs(f"run-{number}")
+            service.work()
+        yield scenario
+        scenario.is_free.set()
+
+
+@contextmanager
+def blocked(database: DatabaseReader, point: str) -> Iterator[HeldLock | None]:
+    """Block the worker at a kill point; None when the agent blocks it."""
+    job, _ = KILL_POINTS[point]
+    if job is None:
+        yield None
+        return
+    database.execute(
+        f"CREATE TRIGGER stop_{point} BEFORE INSERT ON procrastinate_jobs FOR EACH ROW"
+        f" WHEN (NEW.task_name = '{job}') EXECUTE FUNCTION wait_in_repetition('{point}')"
+    )
+    with database.locked(point) as lock:
+        yield lock
+    database.execute(f"DROP TRIGGER stop_{point} ON procrastinate_jobs")
+
+
+def test_repetition__is_made_and_paged_once_wherever_the_worker_is_killed(
+    scenario: RepetitionScenario,
+) -> None:
+    database, agents = scenario.database, scenario.agents
+    scenario.experiment("bad", GOOD_RUNS, right=3)
+    with ExitStack() as stopped:
+        locks = {point: stopped.enter_context(blocked(database, point)) for point in KILL_POINTS}
+        victim = scenario.programs.worker(MOSAICO_WORKER_CONCURRENCY=str(len(KILL_POINTS) + 2))
+        scenario.start_runs("bad")
+
+        def is_reached(point: str) -> bool:
+            lock = locks[point]
+            # Only the job of the agent `made` is stored: it looks for the run at once.
+            scenario.look_for_runs()
+            return lock.is_awaited() if lock else bool(agents[point].requests)
+
+        until(lambda: all(map(is_reached, KILL_POINTS)), what=victim.log)
+        victim.kill()
+        database.all(TERMINATE_WAITING_SESSIONS)
+    scenario.is_free.set()
+    assert {run["status"] for run in scenario.repetitions()} == {"PENDING"}
+    assert scenario.service.list_items("/alerts") == []
+    database.age_heartbeats()
+    rescuer = scenario.programs.worker()
+
+    def are_completed() -> bool:
+        scenario.look_for_runs()
+        return {run["status"] for run in scenario.repetitions()} == {"COMPLETED"}
+
+    until(are_completed, what=rescuer.log)
+    until(lambda: len(scenario.service.list_items("/alerts")) == len(agents), what=rescuer.log)
+    repetitions = {run["agentId"]: run for run in scenario.repetitions()}
+    assert len(scenario.repetitions()) == len(repetitions) == len(agents)
+    for point, (_, request_count) in KILL_POINTS.items():
+        requests, maker = agents[point].requests, agents[point].make
+        assert isinstance(maker, RunMaker)
+        assert maker.run_names == [repetitions[point]["runName"]], point
+        assert len(requests) == request_count, point
+        assert {headers["webhook-id"] for headers, _ in requests} == {repetitions[point]["id"]}
+        assert len({body for _, body in requests}) == 1
+    alerts = scenario.service.list_items("/alerts")
+    assert sorted((alert["agentId"], alert["state"]) for alert in alerts) == sorted(
+        (point, "FIRING") for point in agents
+    )
