@@ -37,8 +37,11 @@ KPI = PlannedKpi(
 class RunHistoryMaker:
     """Completes runs with given values of the KPI, one a day, as the last step of a run does."""
 
-    def __init__(self, service: Service, source: str = "local") -> None:
+    def __init__(
+        self, service: Service, source: str = "local", *, false_pages_budget: float | None = None
+    ) -> None:
         self.service = service
+        self.evaluation = AlertEvaluationService(service.resources.db, false_pages_budget)
         repeated_by = Repeater.SERVICE if source == "harness" else None
         self.plan = PLAN.model_copy(update={"source": source, "repeated_by": repeated_by})
         self.days = 0
@@ -55,7 +58,7 @@ class RunHistoryMaker:
         with db.begin() as session:
             seq = self.insert_run(session, fingerprint, now)
         result = self.result(seq, value, fingerprint)
-        decisions = AlertEvaluationService(db).evaluate_alerts_for_run(result)
+        decisions = self.evaluation.evaluate_alerts_for_run(result)
         with db.begin() as session:
             run = session.get_one(BenchmarkRun, result.run_id)
             run.status, run.completed_at = "COMPLETED", now
@@ -97,7 +100,7 @@ class RunHistoryMaker:
             repetition_seq, run_id = run.seq, run.id
         result = self.result(max(self.levels["f"]), value, "f")
         result = replace(result, run_seq=repetition_seq, run_id=run_id)
-        decisions = AlertEvaluationService(db).evaluate_alerts_for_run(result)
+        decisions = self.evaluation.evaluate_alerts_for_run(result)
         with db.begin() as session:
             run = session.get_one(BenchmarkRun, run_id)
             assert run.confirms is not None

@@ -48,6 +48,15 @@ def oracle_detection(
     return detection([list(np.flatnonzero(history)) for history in pages], start)
 
 
+def covariance_of(cell: Cell, runs: int) -> Floats:
+    """The covariance of the levels of unchanged runs."""
+    distance = np.abs(np.subtract.outer(np.arange(runs), np.arange(runs)))
+    covariance: Floats = cell.run_sd**2 * cell.correlation**distance
+    if cell.item_noise:
+        covariance += np.eye(runs) * ITEM_VARIANCE / (cell.items * cell.trials)
+    return covariance
+
+
 def _matrix(histories: Sequence[dict[int, RunLevel]]) -> Floats:
     """The levels of histories, shape (histories, runs)."""
     return np.array([[run.level for run in levels.values()] for levels in histories])
@@ -74,11 +83,7 @@ def _pages(cell: Cell, fall: Fall, levels: Floats, limits: Floats) -> Floats:
     """Whether the oracle pages in each run, shape (histories, runs). It starts again after a page."""
     histories, runs = levels.shape
     starts = np.arange(1, runs)
-    distance = np.abs(np.subtract.outer(np.arange(runs), np.arange(runs)))
-    covariance = cell.run_sd**2 * cell.correlation**distance
-    if cell.item_noise:
-        covariance += np.eye(runs) * ITEM_VARIANCE / (cell.items * cell.trials)
-    whitening = np.linalg.inv(np.linalg.cholesky(covariance))
+    whitening = np.linalg.inv(np.linalg.cholesky(covariance_of(cell, runs)))
     values, ones = levels @ whitening.T, whitening.sum(axis=1)
     falls = np.array([whitening @ fall(runs, int(start)) for start in starts])
     products = np.zeros((histories, len(starts)))

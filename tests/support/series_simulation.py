@@ -215,15 +215,20 @@ class RepeatedPlay(NamedTuple):
 
 
 def simulate_repeated(
-    cell: Cell, extra: int, runs: int, histories: int, seed: int, shift: Shift = no_change
-) -> list[Repeated]:
-    """Histories whose runs can get `extra` trials; both parts of a run share its effect."""
+    cell: Cell, extra: int, runs: int, histories: int, seed: int, shift: Shift = no_change,
+    *, has_own_effect: bool = False,
+) -> list[Repeated]:  # fmt: skip
+    """Histories whose runs can get `extra` trials. Both parts of a run share its effect, unless the
+    repetition `has_own_effect`: it is made hours later.
+    """
     rng = np.random.default_rng(seed)
     pairs = []
     for _ in range(histories):
         rates = np.clip(rng.beta(1.6, 0.4, size=cell.items), 0.01, 0.99)
         shifted = shifted_rates(rates, shift(runs) + run_effects(rng, cell, runs))
         first = rng.binomial(cell.trials, shifted) / cell.trials
+        if has_own_effect:
+            shifted = shifted_rates(rates, shift(runs) + run_effects(rng, cell, runs))
         more = rng.binomial(extra, shifted)
         joint = (first * cell.trials + more) / (cell.trials + extra)
         levels = levels_of_values(first, cell.trials)

@@ -20,7 +20,11 @@ from app.statistics.sequential import MIN_ERROR, RunLevel, Spread, score_effect
 NEAR = 1.64
 # The logarithm of the likelihood ratio that one, two, and three to eight last runs need. A long
 # incident has many single good runs by chance, and hardly ever three in a row.
-LOG_RATIOS = (7.0, 6.0, 4.2)
+LOG_RATIOS = (8.0, 6.5, 4.6)
+# In the first five runs after the page an incident has had few chances to end falsely. Its level rests
+# on few runs, too, so that no ratio is large.
+NEW_INCIDENT_RUNS = 5
+NEW_LOG_RATIOS = (7.0, 5.0, 2.5)
 MAX_RECOVERY_RUNS = 8
 # Fourteen runs whose mean is within one standard error of the old level.
 CLEAN_RUNS = 14
@@ -56,6 +60,7 @@ def find_recovery(
     spread = spread._replace(widening=1.0)
     old_level = _Level.of(view.of(reference), spread)
     later_runs = [run for run in incident.runs[1:] if run > incident.opened]
+    log_ratios = NEW_LOG_RATIOS if len(later_runs) <= NEW_INCIDENT_RUNS else LOG_RATIOS
     for width in range(1, min(len(later_runs), MAX_RECOVERY_RUNS) + 1):
         latest, earlier = incident.runs[-width:], incident.runs[:-width]
         ratio = _log_likelihood_ratio(
@@ -64,7 +69,7 @@ def find_recovery(
             _Level.of(view.of(earlier), spread),
             spread,
         )
-        if ratio > LOG_RATIOS[min(width, len(LOG_RATIOS)) - 1]:
+        if ratio > log_ratios[min(width, len(log_ratios)) - 1]:
             return latest
     runs_since_level = tuple(run for run in incident.runs if run > incident.level_runs[-1])
     if _is_clean(view, runs_since_level, old_level, spread):

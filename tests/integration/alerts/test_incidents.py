@@ -8,6 +8,7 @@ import pytest
 
 from app.alerts.evaluation.run_evaluation import AlertEvaluationService
 from app.alerts.service import StaleDecision, record_decisions
+from app.statistics.sequential import limit_of
 from tests.integration.alerts.conftest import RULE
 from tests.support.run_histories import START, RunHistoryMaker
 from tests.support.service import JSON, Service
@@ -218,6 +219,50 @@ def test_incident__a_further_fall_is_told_as_worse(
     newest = benchmark_service.list_items("/notifications")[0]
     assert newest["title"].startswith("Worse: Pelican: quality 0.916 → 0.2")
     assert newest["severity"] == "CRITICAL"
+
+
+def test_incident__a_partial_recovery_is_told_without_severity_and_keeps_it_open(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
+) -> None:
+    create_regressed(severity="CRITICAL")
+    complete(*GOOD, *GOOD, 0.3, 0.31, 0.3, 0.29, 0.6, 0.61, 0.6)
+    assert notified_states(benchmark_service) == ["FIRING", "PARTLY_BACK"]
+    newest = benchmark_service.list_items("/notifications")[0]
+    assert newest["title"] == "Partly back: Pelican: quality 0.916 → 0.6 (bench-001)"
+    assert newest["severity"] == "INFO"
+    assert open_incident(benchmark_service)["value"] == 0.6
+
+
+@pytest.mark.parametrize("answer", ["acknowledge", "noise"])
+def test_incident__a_second_collapse_is_told_whatever_was_said_about_the_first(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker, answer: str
+) -> None:
+    create_regressed()
+    complete(*GOOD, *GOOD, 0.57)
+    benchmark_service.post(f"/incidents/{open_incident(benchmark_service)['id']}/{answer}")
+    complete(0.91, 0.92, 0.9, 0.91)
+    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
+    complete(0.3)
+    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED", "FIRING"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "promise"),
+    [({}, 0.1 / 2), ({"falsePagesPerMonth": 0.25}, 0.25)],
+    ids=["equal part", "own promise"],
+)
+def test_budget__of_the_service_is_shared_by_its_series(
+    benchmark_service: Service, create_regressed: RuleMaker, rule: dict[str, float], promise: float
+) -> None:
+    create_regressed(**rule)
+    create_regressed(id="rule-2", name="quality of the other team")
+    complete = RunHistoryMaker(benchmark_service, false_pages_budget=0.1)
+    complete(*GOOD, 0.57)
+    alerts = {alert["alertConfigId"]: alert for alert in benchmark_service.list_items("/alerts")}
+    limit = benchmark_service.get(f"/alerts/{alerts['rule-1']['id']}")["details"]["runs"]["limit"]
+    assert limit == pytest.approx(limit_of(promise))
+    limit = benchmark_service.get(f"/alerts/{alerts['rule-2']['id']}")["details"]["runs"]["limit"]
+    assert limit == pytest.approx(limit_of(0.1 / 2))
 
 
 def test_incident__of_runs_that_are_no_longer_comparable_is_closed(

@@ -5,6 +5,7 @@ assertion holds the measured figure instead, and the page says so.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from app.alerts.evaluation.incident_rules import needs_confirmation
 from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from app.statistics.sequential import limit_of
 from tests.support.series_campaign import HISTORIES, Show, sd_of
+from tests.support.series_learning_oracle import learning_shares, prior_of_cells, wide_prior
 from tests.support.series_oracle import Fall, drift_fall, oracle_detection, step_fall
 from tests.support.series_rivals import RIVALS, play_rival, tune
 from tests.support.series_simulation import (
@@ -180,6 +182,27 @@ def test_detection__the_oracle_reaches_the_goals(show: Show) -> None:
 
 
 @pytest.mark.prove
+def test_detection__an_oracle_that_learns_the_noise_misses_the_goal_after_12_runs(
+    show: Show,
+) -> None:
+    """10 points within five runs in 90 % need the variation of runs to be known in advance."""
+    show(
+        "\n10 points at run 12, paged by run 5 with one limit for 20 cells, noise and size learned"
+    )
+    means = {}
+    for name, prior in (("prior of the cells", prior_of_cells), ("wide prior", wide_prior)):
+        shares = learning_shares(
+            prior, (*CELLS, *CORRELATED), CELLS,
+            size=0.1, start=12, rate=PROMISE, histories=2000, seed=22,
+        )  # fmt: skip
+        means[name] = np.mean(list(shares.values()))
+        least = min(shares, key=lambda cell: shares[cell])
+        show(f"  {name:20} {means[name]:.0f} %, least {shares[least]:.0f} % ({least})")
+    assert means["prior of the cells"] < 93
+    assert means["wide prior"] < 82
+
+
+@pytest.mark.prove
 def test_detection__against_rivals_tuned_once(show: Show) -> None:
     """As a user has them: one limit for all series, with which none pages more than promised."""
     nulls = [simulate(cell, 90, HISTORIES // 2, seed=1) for cell in (*CELLS, *CORRELATED)]
@@ -227,6 +250,31 @@ def test_confirmation__halves_false_pages_and_detects_sooner(show: Show) -> None
         # What moves a whole run moves its repetition, too.
         assert rate <= max(single_rate, PROMISE) + RATE_ERROR
         assert trials <= 1.12
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("has_own_effect", [False, True], ids=["same effect", "hours later"])
+def test_confirmation__by_an_agent_that_repeats_once(show: Show, has_own_effect: bool) -> None:
+    """An agent may make fewer trials than it is asked for, and make them up to two hours later."""
+    show(f"\nA suspicious run gets one extra trial (37x1), own effect: {has_own_effect}")
+    for run_sd in (0.02, 0.04):
+        cell = Cell(items=37, run_sd=run_sd)
+        simulate_pair = partial(simulate_repeated, cell, 1, has_own_effect=has_own_effect)
+        null = simulate_pair(90, HISTORIES // 2, seed=7)
+        fallen = simulate_pair(100, HISTORIES // 2, seed=8, shift=drop(0.1, 90))
+        rates, by_1 = [], []
+        for rule in (lambda _: False, needs_confirmation):
+            rates.append(
+                false_pages([history.events for history in play_repeated(null, rule, 1)], 90)
+            )
+            events = [history.events for history in play_repeated(fallen, rule, 1)]
+            by_1.append(detection([pages_of(history) for history in events], 90).by_1)
+        show(
+            f"  run SD {run_sd:.2f}: {rates[0]:.3f} → {rates[1]:.3f} false pages in 30 runs,"
+            f" 10 points by run 1: {by_1[0]:.0f} → {by_1[1]:.0f} %"
+        )
+        assert rates[1] <= max(rates[0], PROMISE) + RATE_ERROR
+        assert by_1[1] >= by_1[0]
 
 
 def is_undecided(evidence: RunsEvidence) -> bool:
