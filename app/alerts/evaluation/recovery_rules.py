@@ -24,7 +24,7 @@ LOG_RATIOS = (8.0, 6.5, 4.6)
 # In the first five runs after the page an incident has had few chances to end falsely. Its level rests
 # on few runs, too, so that no ratio is large.
 NEW_INCIDENT_RUNS = 5
-NEW_LOG_RATIOS = (7.0, 5.0, 2.5)
+NEW_LOG_RATIOS = (7.0, 5.0, 3.0)
 MAX_RECOVERY_RUNS = 8
 # Fourteen runs whose mean is within one standard error of the old level.
 CLEAN_RUNS = 14

@@ -193,7 +193,7 @@ def test_detection__an_oracle_that_learns_the_noise_misses_the_goal_after_12_run
     for name, prior in (("prior of the cells", prior_of_cells), ("wide prior", wide_prior)):
         shares = learning_shares(
             prior, (*CELLS, *CORRELATED), CELLS,
-            size=0.1, start=12, rate=PROMISE, histories=2000, seed=22,
+            size=0.1, start=12, rate=PROMISE, histories=1000, seed=22,
         )  # fmt: skip
         means[name] = np.mean(list(shares.values()))
         least = min(shares, key=lambda cell: shares[cell])
