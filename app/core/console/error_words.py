@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -44,7 +43,7 @@ class _Parameter(NamedTuple):
 def in_words_of_command(
     error: AppError, params: Sequence[Any], values: Mapping[str, Any]
 ) -> AppError:
-    """The error, naming the parameters of a command.
+    """An error to print in place of another one, which names the parameters of a command.
 
     `params` and `values` are the parameters of its context and their values.
     """
@@ -57,17 +56,20 @@ def in_words_of_command(
         for param in params
         if param.name
     }
-    worded_error = copy(error)
-    worded_error.errors = tuple(
-        replace(
-            item,
-            pointer=_name_pointer(item.pointer, parameters, values.get("file")),
-            detail=_SENT.sub("give", _name_fields(item.detail, parameters)),
-        )
-        for item in error.errors
+    # A new error: some classes of errors make their texts from other arguments.
+    return AppError(
+        _name_fields(without_request(error.detail), parameters),
+        code=error.error_code,
+        errors=[
+            replace(
+                item,
+                pointer=_name_pointer(item.pointer, parameters, values.get("file")),
+                detail=_SENT.sub("give", _name_fields(item.detail, parameters)),
+            )
+            for item in error.errors
+        ],
+        **error.extra,
     )
-    worded_error.detail = _name_fields(without_request(error.detail), parameters)
-    return worded_error
 
 
 def _name_pointer(

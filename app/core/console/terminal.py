@@ -4,6 +4,7 @@ an exit code that states the outcome.
 Every command imports this module at start-up, so it imports nothing but typer and the error types.
 """
 
+import codecs
 import json
 import math
 import re
@@ -35,6 +36,8 @@ _NAMES_ERRORS = re.compile(
 # How the libraries of options begin their messages.
 _VALIDATION_WORDS = re.compile(r"(?:Value error, |Input (?=should))")
 EXIT_INTERRUPTED = 130
+# The signs of our own texts, for terminals without them.
+_ASCII_SIGNS = {"→": "->", "…": "...", "≤": "<=", "≥": ">=", "×": "x", "·": "-", "–": "-", "−": "-"}
 HELP_OPTIONS = ("-h", "--help")
 # A line of help has 80 columns: more choices than these stand in the text, where lines can break.
 _MAX_TYPE_WIDTH = 64
@@ -118,12 +121,14 @@ class Command(TyperCommand):
         except AppError as error:
             # A script that reads JSON gets its errors as JSON, too.
             wants_json = ctx.params.get("output") == OutputFormat.JSON or ctx.params.get("jsonl")
-            if not wants_json:
+            if wants_json:
+                report_error(error, OutputFormat.JSON)
+            else:
                 # When a command fails: the others need no words.
                 from app.core.console.error_words import in_words_of_command
 
-                error = in_words_of_command(error, self.params, ctx.params)
-            report_error(error, OutputFormat.JSON if wants_json else OutputFormat.TABLE)
+                worded_error = in_words_of_command(error, self.params, ctx.params)
+                report_error(worded_error, OutputFormat.TABLE)
             raise typer.Exit(error.exit_code) from None
 
     def _require_finite_numbers(self, ctx: Any) -> None:
@@ -340,10 +345,11 @@ def encode_json(document: Any, stream: TextIO) -> str:
 
 
 def set_safe_encoding(streams: Iterable[TextIO]) -> None:
-    """Print characters that a stream cannot encode as escape sequences instead of failing."""
+    """Print characters that a stream cannot encode in ASCII, or as escape sequences, instead of failing."""
+    codecs.register_error("mosaico", _encode_in_ascii)
     for stream in streams:
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors="mosaico")
 
 
 def report_unexpected_error(kind: type[BaseException], error: BaseException, _: object) -> None:
@@ -360,6 +366,17 @@ def _describe_type(option: TyperOption, label: str) -> None:
         choices = option.metavar.strip("<>").replace("|", ", ")
         option.metavar = "<choice>"
         option.help = f"{option.help} One of {choices}."
+
+
+def _encode_in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """Replaces the signs of our own texts; escapes all other characters."""
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end]
+    return "".join(_ASCII_SIGNS.get(char) or _as_ascii(char) for char in text), error.end
+
+
+def _as_ascii(char: str) -> str:
+    return char.encode("ascii", "backslashreplace").decode("ascii")
 
 
 def _escaped(char: str) -> str:

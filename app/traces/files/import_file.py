@@ -25,6 +25,8 @@ MAX_CELL_CHARS: Final = 16 * 1024**2
 MAX_LINE_BYTES: Final = 64 * 1024**2
 DELIMITERS: Final = (",", ";", "\t", "|")
 GZIP_MARK: Final = b"\x1f\x8b"
+# The first of them begins with a mark of UTF-16.
+UTF32_MARKS: Final = (b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")
 UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 LINE_SUFFIXES: Final = frozenset({".jsonl", ".ndjson"})
 # A cell of a table may begin with a bracket, so the suffix precedes the content.
@@ -105,6 +107,8 @@ class ImportFile:
                 return container
         if start.startswith(GZIP_MARK):
             self.reject("the file is compressed; unpack it with gunzip")
+        if start.startswith(UTF32_MARKS):
+            self.reject("line 1: the file is UTF-32 text; save it as UTF-8")
         if start.startswith(UTF16_MARKS):
             self.reject("line 1: the file is UTF-16 text; save it as UTF-8")
         text = start.removeprefix(b"\xef\xbb\xbf").lstrip()

@@ -212,6 +212,13 @@ def test_error__names_the_option(mosaico: Shell, words: tuple[str, ...], message
     assert "`errors`" not in refused.stderr
 
 
+def test_error__of_a_wrong_formula_keeps_its_exit_code(mosaico: Shell, files: Path) -> None:
+    """Its class makes its text from other arguments than other errors."""
+    refused = mosaico("score", "today.csv", "--formula", "AVERAGE(ROUGE")
+    assert refused.exit_code == 65
+    assert "  --formula: 1:14: " in refused.stderr
+
+
 def test_error__of_a_file_names_its_field(mosaico: Shell, service: Service, files: Path) -> None:
     (files / "nightly.json").write_text('{"datasetRef": "d", "measures": [{"name": "q"}]}')
     refused = mosaico("benchmarks", "create", "--file", "nightly.json")

@@ -19,6 +19,7 @@ from app.core.console.terminal import (
     print_json,
     print_result,
     print_status,
+    set_safe_encoding,
 )
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 
@@ -147,6 +148,15 @@ def test_confirm__on_a_terminal_accepts_only_yes(
 
 def test_escape_line__escapes_control_characters() -> None:
     assert escape_line("a\tb\nc\x1b[31m\u202e é 🚲") == "a\\tb\\nc\\x1b[31m\\u202e é 🚲"
+
+
+def test_output__has_ascii_signs_where_the_terminal_has_no_others() -> None:
+    content = io.BytesIO()
+    stream = io.TextIOWrapper(content, encoding="ascii")
+    set_safe_encoding([stream])
+    stream.write("0.60 → 0.42 ≤ 1 … é→\ud800\n")
+    stream.flush()
+    assert content.getvalue() == b"0.60 -> 0.42 <= 1 ... \\xe9->\\ud800\n"
 
 
 def test_encode_json__uses_ascii_unless_the_stream_is_utf8() -> None:

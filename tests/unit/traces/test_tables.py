@@ -231,9 +231,10 @@ def test_csv__text_that_is_not_utf8_names_the_line(tmp_path: Path) -> None:
     path.write_bytes("id,output\n1,x\n2,é\n".encode("latin-1"))
     with pytest.raises(InvalidImport, match=r"a.csv: line 3: not UTF-8 text"):
         import_path(path)
-    path.write_bytes("id,output\n".encode("utf-16"))
-    with pytest.raises(InvalidImport, match="the file is UTF-16 text; save it as UTF-8"):
-        import_path(path)
+    for encoding in ("UTF-16", "UTF-32"):
+        path.write_bytes("id,output\n".encode(encoding))
+        with pytest.raises(InvalidImport, match=f"the file is {encoding} text; save it as UTF-8"):
+            import_path(path)
 
 
 @pytest.mark.parametrize(
