@@ -58,7 +58,7 @@ class CheckFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What a check found; one that is not ok has a remedy, in the finding itself where it is None.
+    """The result of a check. A failed check has a remedy; if `remedy` is None, the finding contains it.
 
     Without `checked` the check needs another one that failed, which the finding names.
     """
@@ -131,7 +131,7 @@ def check_disk(data_dir: Path, min_free_bytes: int = MIN_FREE_BYTES) -> str:
 
 
 def check_port(host: str, port: int, timeout_s: float = TIMEOUT_S) -> str:
-    """Who listens on the port of the API: this service or nobody."""
+    """Check that the port of the API is free, or that this service listens on it."""
     address = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - compared only
     url = f"http://{address}:{port}"
     try:

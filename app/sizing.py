@@ -121,7 +121,7 @@ class Limit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallationSize:
-    """What a load needs.
+    """The resources that a load needs.
 
     `cores` are those of all machines, `metric_cores` and `database_cores` a part of them. Bytes are in
     Postgres, with indexes: written per night, kept for the retention, and history per year, which is never

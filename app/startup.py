@@ -1,4 +1,4 @@
-"""What every process of the service does first: its database, its secrets, its resources."""
+"""Opens the database, the secrets and the resources of a process."""
 
 import threading
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ def direct_database_url(settings: Settings) -> str | None:
 
 @contextmanager
 def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterator[Resources]:
-    """What a process holds, opened from its settings and closed when the block ends.
+    """The resources of a process, opened from its settings and closed when the block ends.
 
     Raises: `UnknownSchema` unless the database is at the schema of this program,
             `BadMasterKey`, `MissingMasterKey`, in production `PowerfulDatabaseRole`.
@@ -104,7 +104,7 @@ def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterat
 
 
 def schema_remedy(settings: Settings) -> str:
-    """What to do with the database of an earlier version in development; nothing converts it."""
+    """The remedy for a database of an earlier development version, which cannot be converted."""
     if settings.database_url is not None:
         return "name an empty database in DATABASE_URL"
     return (
@@ -149,7 +149,7 @@ def require_fit(settings: Settings, resources: Resources) -> None:
 
 
 def outbound_policy(settings: Settings) -> OutboundPolicy:
-    """What this process may call: in production, public servers are called encrypted only."""
+    """The outbound policy of this process; in production, public servers are called over HTTPS only."""
     return OutboundPolicy(
         allowed=parse_networks(settings.outbound_allow or ""),
         public_ports=frozenset({HTTPS_PORT}) if settings.in_production else WEB_PORTS,

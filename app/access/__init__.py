@@ -1,1 +1,1 @@
-"""Who may do what: API keys, roles, and requests that are carried out once."""
+"""API keys, roles, rate limits, idempotent requests and the audit log."""

@@ -92,6 +92,7 @@ class AuthenticationMiddleware:
 def _read_token(request: Request) -> str | None:
     """The key in the header `Authorization`; None without one."""
     scheme, token = get_authorization_scheme_param(request.headers.get("Authorization"))
+    # The name of a scheme is case-insensitive (RFC 9110).
     return token if scheme.lower() == "bearer" and token else None
 
 
@@ -109,6 +110,8 @@ async def _authenticate(
         if is_required:
             raise Unauthorized(headers=CHALLENGE)
         return
+    # Identifies the browser session, so that its event streams end when it logs out. The token
+    # itself is not kept.
     digest = hash_token(request.cookies[sessions.COOKIE]) if token is None else None
     request.state.caller = Caller(key_id=key.id, role=key.role, session=digest)
     if access.requests is not None:

@@ -28,6 +28,7 @@ from app.core.web.etag import find_etag
 from app.core.web.response_headers import add_header
 
 RETENTION = timedelta(hours=24)
+# Creating a resource takes milliseconds: after a second the first request has almost always ended.
 RETRY_AFTER_S = 1
 
 T = TypeVar("T", bound=BaseModel)

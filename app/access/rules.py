@@ -119,7 +119,7 @@ class KeyFileState(StrEnum):
 
 
 class FirstKeyAction(StrEnum):
-    """What a start does about the first admin key."""
+    """The action of a start for the first admin key."""
 
     KEEP = "keep"
     REGISTER = "register"
@@ -139,7 +139,7 @@ class FirstKeyState:
 
 
 def decide_first_key_action(state: FirstKeyState) -> FirstKeyAction:
-    """What a start does so that an admin key exists.
+    """Decide the action of a start, so that an admin key exists.
 
     A revoked key stays revoked; a new one is created only when no other admin key is left.
     """

@@ -111,7 +111,7 @@ def find_session_key(session: Session, token: str, now: datetime) -> KeyIdentity
 def list_open_sessions(
     session: Session, digests: Collection[bytes], now: datetime
 ) -> AbstractSet[bytes]:
-    """Those of the digests whose sessions have neither expired nor been ended."""
+    """The digests whose sessions have neither expired nor been ended."""
     is_open = BrowserSession.digest.in_(digests), BrowserSession.expires_at > now
     return set(session.scalars(select(BrowserSession.digest).where(*is_open)))
 

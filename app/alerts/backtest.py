@@ -36,7 +36,7 @@ MIN_SPAN = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacktestRun:
-    """What a rule would have made of one run; `assessment` is None for a run that is not valid."""
+    """The result of a rule for one replayed run; `assessment` is None for a run that is not valid."""
 
     run: PastRun
     assessment: Assessment | None
@@ -51,7 +51,7 @@ class Replay:
 
     @property
     def assessments(self) -> list[Assessment]:
-        """Those of the valid runs, oldest first."""
+        """The assessments of the valid runs, oldest first."""
         return [replayed.assessment for replayed in self.runs if replayed.assessment]
 
     def count_notifications(self, state: AlertEventState) -> int:
@@ -59,7 +59,7 @@ class Replay:
 
     @property
     def paged_runs(self) -> list[str]:
-        """IDs of the runs that would have paged somebody."""
+        """IDs of the runs that would have sent a page."""
         return [
             replayed.run.id
             for replayed in self.runs

@@ -80,7 +80,7 @@ class AlertDetails(WireModel):
 
 
 class Confirmation(WireModel):
-    """A suspicious run of a REGRESSED rule that is repeated before anybody is notified.
+    """A suspicious run of a REGRESSED rule that is repeated before a notification is sent.
 
     It holds what follows from the run alone: that applies when the repetition fails or is late.
     """

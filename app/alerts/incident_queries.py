@@ -61,7 +61,7 @@ class IncidentFilter(NamedTuple):
 
 
 class ValueSeries(NamedTuple):
-    """What a rule watches of one agent: a KPI by its ID, or a statistic of a metric."""
+    """The watched value of one agent: a KPI by its ID, or a statistic of a metric."""
 
     benchmark_id: str
     agent_id: str

@@ -32,7 +32,7 @@ GOOD_STATES = frozenset({AlertEventState.RESOLVED, AlertEventState.PARTLY_BACK})
 
 
 class DisplayNames(NamedTuple):
-    """What people call the benchmark and the agent of an alert."""
+    """Display names of the benchmark and the agent of an alert."""
 
     benchmark: str
     agent: str
@@ -125,6 +125,7 @@ def group_causes(alerts: Sequence[AlertFields]) -> list[AlertCause]:
         details = alert.details
         has_value = alert.value is not None
         cause = (
+            # Rules about a KPI and about its only metric watch the same number, under two names.
             (alert.value, details.unit) if has_value else (alert.explanation, details.value_name)
         )
         key = (alert.state, alert.benchmark_id, alert.agent_id, alert.run_id, cause)
@@ -139,7 +140,7 @@ def group_causes(alerts: Sequence[AlertFields]) -> list[AlertCause]:
 def render_rule_test(
     name: str, benchmark_name: str, sentences: Sequence[str]
 ) -> NotificationMessage:
-    """The message that the recipients of a rule get when somebody tests it."""
+    """The test message that the recipients of a rule get."""
     return NotificationMessage(
         topic="alert.test",
         title=f"Test of the alert rule {name} ({benchmark_name})",
@@ -156,6 +157,7 @@ def silence_matches(matchers: Mapping[str, Any], alert: AlertFields) -> bool:
         "agentId": alert.agent_id,
         "severity": alert.severity,
     }
+    # A matcher that is null was removed by an update, and matches every alert.
     set_matchers = {name: value for name, value in matchers.items() if value is not None}
     glob = set_matchers.pop("name", None)
     return all(fields[name] == value for name, value in set_matchers.items()) and (
@@ -187,7 +189,7 @@ def _rank(alert: AlertFields) -> tuple[int, int, str]:
 
 
 def _severity(alerts: Iterable[AlertFields]) -> MessageSeverity:
-    """That of the worst alert; good news has none."""
+    """The severity of the worst alert; INFO if there is only good news."""
     bad = [MessageSeverity(alert.severity) for alert in alerts if alert.state not in GOOD_STATES]
     return max(bad, key=SEVERITIES.index, default=MessageSeverity.INFO)
 
@@ -220,7 +222,7 @@ def _after(alert: AlertFields, preposition: str = "after") -> str:
 
 
 def headline_of(alert: AlertFields) -> str:
-    """What happened to which value; a notice about a run or a schedule has no value."""
+    """The name and the change of the watched value; for a notice, the problem of the run or schedule."""
     match AlertEventState(alert.state):
         case AlertEventState.NO_DATA:
             return f"{alert.details.value_name or alert.name} has no value"
@@ -341,6 +343,7 @@ def _advice(alert: AlertFields) -> Iterator[str]:
         yield f"See what changed: mosaico runs show {alert.run_id}"
     if alert.incident_id is not None:
         yield f"If nothing is wrong: mosaico incidents noise {alert.incident_id}"
+        # Without a baseline there is no level to accept, as for a fixed threshold.
         if alert.baseline is not None:
             yield f"If the new level is right: mosaico incidents accept {alert.incident_id}"
 

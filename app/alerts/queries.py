@@ -300,7 +300,7 @@ def list_open_events(session: Session, run_ids: Sequence[str]) -> list[AlertEven
 
 
 def list_silenced_events(session: Session, event_ids: Sequence[str]) -> list[AlertEvent]:
-    """Those of these alerts that a silence held back, oldest first."""
+    """The given alerts that a silence suppressed, oldest first."""
     if not event_ids:
         return []
     statement = select(AlertEvent).where(

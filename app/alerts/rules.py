@@ -14,7 +14,7 @@ from app.statistics.verdict_rules import Side
 
 
 class Condition(StrEnum):
-    """What must hold for the value of a run so that its rule fires."""
+    """The condition under which a rule fires, on the value of a run."""
 
     LESS_THAN = "LESS_THAN"
     GREATER_THAN = "GREATER_THAN"
@@ -52,7 +52,7 @@ class AlertStatus(StrEnum):
 
 
 class AlertEventState(StrEnum):
-    """What an alert reports about a rule, a run or a schedule.
+    """The kind of event that an alert reports.
 
     WORSE and PARTLY_BACK are changes inside of an open incident; only WORSE pages.
     """
@@ -76,7 +76,7 @@ class IncidentState(StrEnum):
 
 
 class IncidentResolution(StrEnum):
-    """How an incident ended.
+    """The reason why an incident ended.
 
     RECOVERED: the runs are back. ACCEPTED: somebody accepted the new level. NOISE: somebody said
     that nothing was wrong. NOT_COMPARABLE: the runs can no longer be compared with those before the
@@ -91,7 +91,7 @@ class IncidentResolution(StrEnum):
 
 
 class NoDataPolicy(StrEnum):
-    """What a valid run without a value causes: a notice, nothing, a healthy run, a breach."""
+    """Handling of a valid run without a value: a notice, nothing, as healthy, or as a breach."""
 
     NO_DATA = "NO_DATA"
     KEEP = "KEEP"
@@ -100,7 +100,7 @@ class NoDataPolicy(StrEnum):
 
 
 class AlertOutcome(StrEnum):
-    """What one run says about the condition of a rule."""
+    """The result of the condition of a rule for one run."""
 
     BREACH = "BREACH"
     HEALTHY = "HEALTHY"
@@ -131,7 +131,7 @@ class RuleSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueSpec:
-    """How to read the watched value.
+    """Name, unit, scale and harmful direction of the watched value.
 
     `harm` is the side on which a change is harmful. `is_share` marks values between 0 and 1,
     `logarithmic` values that are compared as ratios (times, costs, tokens).
@@ -161,7 +161,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessment:
-    """What a run says about a rule, in numbers and words.
+    """The evaluation of a rule for a run: the outcome, its numbers and its explanation.
 
     `min_detectable_effect` is the smallest harmful change that the rule could have detected;
     `details` says how an anomaly or a verdict was computed.
@@ -177,7 +177,7 @@ class Assessment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleState:
-    """What a rule keeps from run to run.
+    """The state of a rule between two runs.
 
     `open` holds from the first firing of an incident to its resolution, `fired_at` is that first
     firing of the last incident. `breaches` and `clears` count consecutive runs.

@@ -1,1 +1,1 @@
-"""What is measured: a dataset, the metrics, and the KPI formulas over them."""
+"""Benchmarks: a dataset, the metrics, and the KPI formulas over them."""

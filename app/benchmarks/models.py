@@ -14,7 +14,7 @@ from app.traces.production import ProductionTraces
 
 
 class Benchmark(Base):
-    """What runs measure: dataset, trace source, metrics, and rules of validity and comparison.
+    """A benchmark: dataset, trace source, metrics, and rules of validity and comparison.
 
     `source` None: the agent decides, see `app.benchmarks.service.source_of`.
     """

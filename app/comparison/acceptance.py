@@ -16,7 +16,7 @@ from app.statistics.verdict_rules import Verdict
 
 
 class BaselineHold(StrEnum):
-    """Why a run is no baseline of later runs."""
+    """The reason why a run is not a baseline of later runs."""
 
     REGRESSED = "REGRESSED"
     INCIDENT = "INCIDENT"

@@ -123,7 +123,7 @@ def format_amount(amount: float, scale: Scale | None, *, has_sign: bool = False)
 
 
 def format_limit(limit: float, scale: Scale | None) -> str:
-    """A limit that somebody set, as short as it was written."""
+    """A configured limit, without trailing zeros."""
     return f"{limit * 100:g} %" if scale is Scale.RATIO else number_text.format_number(limit)
 
 

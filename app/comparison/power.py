@@ -78,7 +78,7 @@ class _PowerSubject(NamedTuple):
 
 
 class _PowerFacts(NamedTuple):
-    """What the explanation of an estimate says."""
+    """The facts of the explanation of an estimate."""
 
     name: str
     basis: VarianceBasis

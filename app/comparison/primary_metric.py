@@ -1,4 +1,4 @@
-"""The primary metric of two runs: the one that a gate judges when nobody names any; pure."""
+"""The primary metric of two runs, which a gate judges by default; pure."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -117,7 +117,10 @@ def render_run(
 
     KPIs that cannot be compared count only when no KPI can be compared.
     """
+    # A value without a verdict was not compared, for example a KPI of another formula: it must not
+    # hide the verdict of the others.
     counts = Counter(str(value.verdict) for value in (kpis or metrics) if value.verdict is not None)
+    # One regressed KPI makes the run regressed, however many others improved.
     verdict = next((verdict for verdict in _BY_PRIORITY if counts[verdict]), None)
     all_differences = [*_item_differences(items), *differences.descriptions]
     reason = _reason(verdict, all_differences)
@@ -171,6 +174,7 @@ def _inconclusive(change: ChangeVerdict, scale: Scale) -> str:
     if change.effect is None or FEW & {*change.notes}:
         return "This is inconclusive."
     if change.p_adjusted is not None and change.p_adjusted < change.alpha:
+        # The change is certain, but its size is not: it may be too small to matter.
         smallest = format_limit(change.min_effect, scale)
         return f"This is inconclusive: it is a change, but maybe a smaller one than {smallest}."
     if change.mde and abs(change.effect) < change.mde:
@@ -210,6 +214,8 @@ def _item_differences(items: ComparedItems) -> list[str]:
 
 
 def _item_sentences(items: ComparedItems) -> list[str]:
+    # Samples of production have other items in each run by nature, so missing items are no
+    # difference.
     if items.are_samples:
         return ["The runs read production traces without itemKey: two independent groups."]
     if not items.compared:

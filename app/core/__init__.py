@@ -1,1 +1,1 @@
-"""What every domain stands on and what knows nothing of benchmarks."""
+"""Code that every domain uses and that is independent of benchmarks."""

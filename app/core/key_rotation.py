@@ -172,7 +172,7 @@ def _drop_lost_texts(db: Database, column: EncryptedColumn, key_id: str) -> int:
 
 
 class _PassResult(NamedTuple):
-    """What a pass over a column did; `undecryptable` and `locked` texts still need another key."""
+    """The result of a pass over a column; `undecryptable` and `locked` texts still need another key."""
 
     reencrypted: int = 0
     undecryptable: int = 0

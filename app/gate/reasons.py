@@ -1,4 +1,4 @@
-"""What the numbers of a check mean for the gate, in one clause each; pure."""
+"""Explains the outcome of a check of the gate in one clause; pure."""
 
 from app.comparison.change_text import format_amount, format_limit
 from app.kpis.verdict_types import ValueVerdict

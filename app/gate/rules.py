@@ -71,7 +71,7 @@ class NothingToGate(AppError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateTerms:
-    """What a gate requires, by the name of a KPI or metric.
+    """The requirements of a gate, by the name of a KPI or metric.
 
     `requested` must not have regressed. `max_drop` is the largest change for the worse that does
     not count, in place of the KPI's own minimum effect. `non_inferiority_margins` are changes for
@@ -248,7 +248,7 @@ def _figures(verdicts: Mapping[str, ValueVerdict], judged: Sequence[str]) -> lis
 
 
 def _choice(comparison: Comparison, judged: Sequence[str]) -> str | None:
-    """Why these are judged, when nobody named any."""
+    """The reason for the default selection of the judged values."""
     if judged == [comparison.primary_metric]:
         names = [parameter_name(option) for option in ("--metrics", "--kpi", "--max-drop")]
         return (

@@ -1,4 +1,4 @@
-"""JSON that stands in a text which somebody wrote."""
+"""Finds JSON objects in a text."""
 
 import json
 from collections.abc import Iterator

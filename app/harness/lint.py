@@ -1,4 +1,4 @@
-"""What both linters share: the severity of a finding, the printed findings and the exit code."""
+"""Common parts of both linters: the severity of a finding, the output and the exit code."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -122,6 +122,8 @@ class NextStep:
         self, session: Session, name: str, *, lock: str | None = None, **arguments: Any
     ) -> None:
         """See `StartNext`. Raises: `JobTakenOver` when the worker has lost the lease."""
+        # A lock is taken by the queue when a job is fetched, so a job with a lock must go through
+        # the queue.
         if lock is not None or not self.may_run(name):
             enqueue(session, name, lock=lock, **arguments)
             return
@@ -192,6 +194,7 @@ def decide_outcome(error: Exception, retries: int, handler: JobHandler) -> JobOu
     Only temporary errors (`Unavailable`) are retried. A job without `on_failure` is retried
     without limit, because no other job would report its failure.
     """
+    # The worker is stopped by its operator, which says nothing about the job.
     if isinstance(error, WorkerStopping):
         return JobReleased()
     is_last_attempt = handler.on_failure is not None and retries + 1 >= MAX_ATTEMPTS

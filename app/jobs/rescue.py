@@ -131,6 +131,7 @@ def rescue_jobs(
 
 
 def _read_sightings(session: Session, rescuer: ProcessOrigin) -> list[Sighting]:
+    # The clock of the database, as all times of heartbeats.
     now = session.scalar(text("SELECT now()"))
     assert now is not None
     workers = session.execute(_SIGHTINGS)

@@ -23,7 +23,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmRetryPolicy:
-    """How long one attempt may take, and the retry policy for each kind of failure.
+    """Time limit of one attempt, and the retry policy for each kind of failure.
 
     Failures under equal policies are counted together.
     """

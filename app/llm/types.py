@@ -16,7 +16,7 @@ MAX_ANSWER_AGE: Final = timedelta(days=30)
 
 
 class ModelKind(StrEnum):
-    """What a model does: it writes an answer, or turns a text into a vector."""
+    """The task of a model: write an answer, or compute the embedding of a text."""
 
     CHAT = "CHAT"
     EMBEDDING = "EMBEDDING"

@@ -60,7 +60,7 @@ class MetricFailureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSpec:
-    """What a metric measures, in which unit and range, and its source.
+    """Specification of a metric: description, unit, range, direction and source.
 
     `minimum` and `maximum` are inclusive, None means unbounded. `worst` is the value of a trace on
     which the agent failed; with None such a trace is skipped, unless the metric

@@ -15,7 +15,7 @@ _SYMBOLS: Final = {"DELIVERED": "✓", "PENDING": "…"}
 
 
 class DeliveryRow(NamedTuple):
-    """Who is told of a message, and how far the delivery is; `text` names an error."""
+    """The recipient and the state of a delivery; `text` contains an error."""
 
     id: str
     channel: str

@@ -56,7 +56,7 @@ class EndpointDisabled(Conflict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryAttempt:
-    """Everything that one attempt needs.
+    """The data of one attempt of a delivery.
 
     `channel` is None if its plugin is not installed, `recipient` if its master key was lost.
     """

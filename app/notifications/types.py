@@ -13,7 +13,7 @@ MESSAGE_VERSION: Final = 1
 
 
 class MessageSeverity(StrEnum):
-    """How urgent a message is."""
+    """The severity of a message."""
 
     INFO = "INFO"
     WARNING = "WARNING"

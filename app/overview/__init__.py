@@ -1,1 +1,1 @@
-"""What happened since yesterday: every agent on every benchmark, and what runs now."""
+"""The overview: the last verdict of every agent and benchmark, and the runs in progress."""

@@ -1,4 +1,4 @@
-"""The page Morning: what got worse, whether the night can be trusted, and what runs now."""
+"""The page Morning: regressions, invalid and failed runs, and the runs in progress."""
 
 from datetime import datetime, timedelta
 from typing import NamedTuple

@@ -107,6 +107,7 @@ class DatabaseOwner:
 
 def owner_pids(folder: Path) -> tuple[int, ...]:
     """The IDs of the processes that use the server, one entry per owner."""
+    # A file without a lock belongs to a killed owner, whatever process has its ID now.
     return tuple(sorted(_pid(path) for path in folder.glob("*-*") if _is_held(path)))
 
 
@@ -166,6 +167,8 @@ class DatabaseFolder:
 
     @property
     def incomplete_cluster(self) -> Path:
+        # `initdb` writes here, and a rename makes it the cluster: a killed `initdb` never leaves a
+        # half cluster in `data`.
         return self.path / "data.new"
 
     @property
@@ -281,6 +284,7 @@ def free_bytes(path: Path) -> int:
 
 def _make_private_folder(path: Path) -> None:
     try:
+        # The mode of an existing folder is never changed: MOSAICO did not create it.
         path.mkdir(parents=True)
     except FileExistsError:
         if not path.is_dir():

@@ -45,7 +45,7 @@ _NOT_CONDITIONS = {
 
 
 class SourceSelection(NamedTuple):
-    """What a run reads: the source, its dataset, and the agent whose credentials are used."""
+    """The selection that a run reads: the source, its dataset, and the agent whose credentials are used."""
 
     source: str
     dataset_ref: str | None
@@ -58,7 +58,7 @@ class SourceSelection(NamedTuple):
 
 
 class Repeater(StrEnum):
-    """Who can make the traces of a run again: the service, or the agent when it is asked."""
+    """Who can repeat a run: the service, or the agent on request."""
 
     SERVICE = "SERVICE"
     AGENT = "AGENT"
@@ -140,7 +140,7 @@ class RunPlan(_Frozen):
 
     @property
     def source_selection(self) -> "SourceSelection":
-        """What the run reads, without the name of the run of the source."""
+        """The source selection of a run, without the name of the run of the source."""
         return SourceSelection(
             self.source,
             self.dataset_ref,
@@ -204,7 +204,7 @@ def compare_plans(earlier: Iterable[RunPlan], plan: RunPlan) -> PlanDifferences:
 
 
 def describe_changes(earlier: RunPlan, plan: RunPlan) -> tuple[str, ...]:
-    """What a person may have changed between two runs: the agent, the model, the benchmark and
+    """Describe the changes between two runs: the agent, the model, the benchmark and
     everything that `compare_plans` finds.
     """
     old, new = earlier.harness, plan.harness

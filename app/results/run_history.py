@@ -90,6 +90,7 @@ def list_comparable_runs(
         BenchmarkRun.fingerprint.is_not_distinct_from(fingerprint),
     )
     for first, end in excluded:
+        # Excluded in SQL and not afterwards: the limit counts only runs that remain.
         is_before = BenchmarkRun.seq < first
         statement = statement.where(
             is_before if end is None else is_before | (BenchmarkRun.seq >= end)
@@ -193,9 +194,11 @@ class RunHistory:
 
     def load_metrics(self, columns: set[str]) -> None:
         """Read the aggregates of several metrics in one query."""
+        # Read once, however many rules use the metric.
         missing = sorted(columns - self._metrics.keys())
         if not missing:
             return
+        # Also for metrics that no run has, so that they are not looked up again.
         self._metrics |= {column: {} for column in missing}
         statement = select(RunMetricAggregate).where(
             RunMetricAggregate.run_seq.in_(self._seqs), RunMetricAggregate.metric.in_(missing)
@@ -267,6 +270,7 @@ def list_changed_traces(
         .group_by(scored.c.item_id)
         .cte("before")
     )
+    # Positive when the trace changed for the worse; the largest comes first.
     harm = (-1 if fell else 1) * (scored.c.value - func.coalesce(before.c.value, 0.0))
     statement = (
         select(scored.c.trace_id, scored.c.item_id, scored.c.url, scored.c.value, before.c.value)
@@ -304,11 +308,15 @@ def _select_ended(benchmark_id: str, agent_id: str) -> Select[*tuple[Any, ...]]:
 
 def _last_runs(session: Session, statement: Select[*tuple[Any, ...]], limit: int) -> list[PastRun]:
     rows = session.execute(statement.order_by(BenchmarkRun.seq.desc()).limit(limit))
+    # The newest runs are selected with an index in descending order; readers expect the oldest
+    # first.
     return [PastRun(*row) for row in rows][::-1]
 
 
 def _metric_value(column: str) -> ColumnElement[float]:
     """One metric of a row of `trace_results`; NULL for a run that does not measure it."""
+    # The values of a trace are one array, in the order of the metric keys of its run: a column per
+    # metric would need a migration for each new metric.
     return TraceResult.values[func.array_position(BenchmarkRun.metric_keys, column)]
 
 

@@ -16,7 +16,7 @@ from app.results.run_series import ItemIndex, SeriesJudgment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """Everything a run found out. The alert rules decide on it and `finish_run` stores it.
+    """All results of a run. The alert rules evaluate it, and `finish_run` stores it.
 
     `aggregates` holds one entry for each metric, by column; `trace_count` counts the traces that
     the source has, including those it did not deliver. `series` holds the KPIs and metrics over the

@@ -111,7 +111,7 @@ class AbsentTraces(NamedTuple):
 
     @property
     def reason(self) -> str | None:
-        """What is missing, as a reason for an invalid run."""
+        """The missing items, as a reason for an invalid run."""
         if self.expected_items is None or self.items >= self.expected_items:
             return None
         return f"the run of the source has {self.items} of {self.expected_items} items"

@@ -1,4 +1,4 @@
-"""What a run will cost in requests to its source, before it is started."""
+"""Estimates the requests of a run to its source, before it is started."""
 
 from datetime import datetime
 

@@ -173,7 +173,7 @@ class LeaseCheck:
         self._checked_at = time.monotonic()
 
     def require(self) -> None:
-        """Call it before each computation; the database is asked at most twice a second."""
+        """Call this before each computation; it queries the database at most twice a second."""
         self._job.checkpoint()
         if time.monotonic() - self._checked_at < LEASE_CHECK_INTERVAL_S:
             return

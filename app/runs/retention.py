@@ -72,7 +72,7 @@ class RunIsBaseline(Conflict):
 
 
 class PurgeCounts(NamedTuple):
-    """What a purge would remove."""
+    """The number of rows that a purge would remove."""
 
     runs: int
     traces: int
@@ -95,7 +95,7 @@ def purge_runs_before(
 def count_runs_before(
     db: Database, cutoff: datetime, *, benchmark_id: str | None = None
 ) -> PurgeCounts:
-    """What `purge_runs_before` would remove in all its batches."""
+    """Count the rows that `purge_runs_before` would remove in all its batches."""
     traces = func.coalesce(func.sum(BenchmarkRun.traces_processed), 0)
     counts = (
         select(func.count(), traces)

@@ -120,7 +120,7 @@ class _ShardScorer:
 
 
 class _DisabledMetric:
-    """Stands in for a metric that is no longer computed.
+    """Placeholder of a metric that is no longer computed.
 
     The measurements that the engine knows without the provider stay; all others fail in the same
     way as the calls that were lost.

@@ -1,4 +1,4 @@
-"""What one fire of a schedule starts, as stored in `schedule_fires.plan`."""
+"""The plan of one fire of a schedule, as stored in `schedule_fires.plan`."""
 
 from typing import Literal
 

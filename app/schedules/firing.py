@@ -1,4 +1,4 @@
-"""Where schedules fire: claim due schedules, record each instant, start its run, count its end.
+"""Fires schedules: claim due schedules, record each instant, start its run, count its end.
 
 `fire_due` runs in the scheduler and only writes rows and jobs; workers start the runs.
 """

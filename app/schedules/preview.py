@@ -89,7 +89,7 @@ def describe(expression: CronExpression) -> str:
 def clock_notes(
     expression: CronExpression, zone: ZoneInfo, after: datetime, end: datetime, policy: DstPolicy
 ) -> list[ClockNote]:
-    """What the clock changes of at most 400 days do to the times of an expression."""
+    """The effects of the clock changes of at most 400 days on the times of an expression."""
     utc_start = after.astimezone(UTC).replace(tzinfo=None)
     utc_end = min(end.astimezone(UTC).replace(tzinfo=None), utc_start + MAX_NOTE_SPAN)
     fires_once = policy is DstPolicy.ONCE and expression.has_fixed_times
@@ -104,7 +104,7 @@ def clock_notes(
 def _describe_change(
     expression: CronExpression, change: OffsetChange, *, fires_once: bool
 ) -> str | None:
-    """What a clock change does; None when it affects no time of the expression."""
+    """The effect of a clock change; None if it affects no time of the expression."""
     # The wall clock just before and just after the change.
     old, new = change.at + change.before, change.at + change.after
     wall = expression.next_wall_time(min(old, new))

@@ -114,7 +114,7 @@ class ScheduleTiming:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MisfireRules:
-    """How a schedule catches up on missed instants."""
+    """Rules for missed instants of a schedule."""
 
     policy: MisfirePolicy
     catchup_window: timedelta
@@ -131,7 +131,7 @@ class SkippedInstant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickPlan:
-    """What one tick does with a due schedule: which instants fire and which are skipped."""
+    """The plan of one tick for a due schedule: the instants that fire, and those that are skipped."""
 
     fire: tuple[datetime, ...]
     skip: tuple[SkippedInstant, ...]

@@ -1,4 +1,4 @@
-"""What pages show of a schedule: an expression in words, its next instants, and its fires as a strip."""
+"""Builds the view of a schedule on pages: its description, its next instants, and a strip of its fires."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta

@@ -94,7 +94,7 @@ class ChangeTest:
 
 
 class _Ends(NamedTuple):
-    """What one end of the interval is computed from: it is the farthest of several candidates.
+    """The candidates of one end of the interval, which is the farthest of them.
 
     Candidate i has the effect `effects[i]` and the standard error `errors[i]`; `sign` is -1 for the
     lower end and 1 for the upper one.

@@ -17,7 +17,7 @@ class Interval:
 
 
 def score_interval(share: float, trials: float, quantile: float) -> Interval:
-    """Wilson's interval of a share; `trials` may be an effective number, which is no integer.
+    """Wilson's interval of a share; `trials` may be an effective number, which need not be an integer.
 
     Source: Wilson 1927; equals scipy's `proportion_ci(method="wilson")` within 1e-12.
     """

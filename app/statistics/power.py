@@ -28,7 +28,7 @@ _TAIL = 0.7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeModel:
-    """What two runs show of an item's change.
+    """The distribution of an item's change, estimated from two runs.
 
     `items` is the variance of the change without the noise of trials, and `trial` that of one trial
     of one run; with `trial` None the noise is unknown, and `items` is the whole variance with
@@ -107,7 +107,7 @@ class ChangeModel:
         return math.inf if self.scale is Scale.RATE and effect > self.mean else effect
 
     def _padding(self, items: int, variance: float, effect: float) -> float:
-        """What the pad adds to the variance of passes, by the share of the items that change."""
+        """The variance that the padding adds to passes, by the share of the items that change."""
         if self.scale is not Scale.RATE:
             return 0.0
         changed = min(1.0, variance + effect**2)
@@ -209,7 +209,7 @@ def detectable_in_errors(degrees: float) -> float:
 
 
 def _root(excess: Callable[[float], float], start: float) -> float:
-    """Where an increasing function is 0; infinite when it stays below. `start` is positive."""
+    """The root of an increasing function; infinite if the function stays negative. `start` is positive."""
     high = start
     while excess(high) < 0:
         high *= 2

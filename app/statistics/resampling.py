@@ -34,7 +34,7 @@ _PERCENT = {"min": 0.0, "p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Draws:
-    """How often each unit was drawn in each row; row 0 has every unit of the run once.
+    """The number of draws of each unit in each row; row 0 contains every unit of the run once.
 
     `units` maps each item to its unit: the item itself, its cluster, or a random group of many.
     """

@@ -74,6 +74,7 @@ def fit_levels(runs: Sequence[RunItemValues]) -> dict[int, RunLevel]:
 
 def _without_missing(run: RunItemValues) -> RunItemValues:
     is_present = np.isfinite(run.values)
+    # Sorted keys let `_align` find the items of a run by binary search.
     order = np.argsort(run.keys[is_present], kind="stable")
     return RunItemValues(
         run=run.run,
@@ -90,6 +91,8 @@ def _align(runs: Sequence[RunItemValues]) -> tuple[FloatArray, FloatArray]:
     matrix = np.full((len(runs), keys.size), np.nan)
     traces = np.zeros((len(runs), keys.size))
     for row, run in enumerate(runs):
+        # `searchsorted` returns the size for a key above all others, which is no valid index; the
+        # comparison below then excludes it.
         position = np.minimum(np.searchsorted(run.keys, keys), run.keys.size - 1)
         is_shared = run.keys[position] == keys
         matrix[row, is_shared] = run.values[position[is_shared]]
@@ -108,6 +111,8 @@ def _fit(matrix: FloatArray) -> FloatArray:
     for _ in range(MAX_ITERATIONS):
         items = (filled.sum(axis=0) - effects @ is_present) / per_item
         updated = (filled.sum(axis=1) - is_present @ items) / per_run
+        # The additive model is determined up to a constant: the effect of the newest run is fixed
+        # at 0.
         updated -= updated[-1]
         step, effects = np.abs(updated - effects).max(), updated
         if step <= TOLERANCE * max(1.0, np.abs(effects).max()):
@@ -123,6 +128,7 @@ def _noises(
 
     The mean change is removed, so that the effect of a run is no noise of its items.
     """
+    # The first run has no run before it, so the change of its items is unknown.
     noises: list[float | None] = [None]
     for row in range(1, len(matrix)):
         changes = matrix[row] - matrix[row - 1]
@@ -142,6 +148,7 @@ def _variance_of_mean(values: FloatArray, clusters: IntArray | None) -> float | 
     residuals = values - values.mean()
     if clusters is not None:
         _, unit = np.unique(clusters, return_inverse=True)
+        # Items of a cluster fail together, so the sum of a cluster is one independent unit.
         residuals = np.bincount(unit, weights=residuals)
     units = residuals.size
     if units < 2:  # noqa: PLR2004 - one unit has no variance

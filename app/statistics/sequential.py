@@ -82,7 +82,7 @@ class WindowScore(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """How levels of unchanged runs vary.
+    """The variation of the levels of unchanged runs.
 
     `variance` is that of one ordinary run and `per_trace` the item noise of a run times its traces;
     `between` is the variance between runs beyond the items. `neighbor_covariance` is that of
@@ -253,7 +253,7 @@ def _products(sums: _Sums, runs: int) -> float:
 
 
 def _estimate(sums: _Sums, runs: int, pooled: _Pooled, prior_sd: float) -> Spread:
-    """How unchanged runs vary, from the first runs of a series and from series on other levels."""
+    """The variation of unchanged runs, from the first runs of a series and from series on other levels."""
     noises = sums.noises[runs] + pooled.noises
     if noises:
         per_trace = (sums.per_trace[runs] + pooled.per_trace) / noises
@@ -300,7 +300,7 @@ def estimate_spread(
     earlier: Sequence[Sequence[RunLevel]] = (),
     recent: Sequence[RunLevel] = (),
 ) -> Spread:
-    """How unchanged runs vary, from reference runs (at least one) alone.
+    """The variation of unchanged runs, estimated from reference runs (at least one) only.
 
     `recent` are later runs: only their noise is read, and only when the reference has none.
     """

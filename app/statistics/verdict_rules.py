@@ -178,7 +178,7 @@ def _pass_if(is_proved: bool) -> MarginOutcome:  # noqa: FBT001 - the only argum
 
 
 class Remedy(NamedTuple):
-    """What would settle an inconclusive verdict on an unchanged value.
+    """The trials or items that would decide an inconclusive verdict, if the value is unchanged.
 
     `more_trials` is the number of trials per item to add in both runs; None means that only more
     items help. `at_best` marks a lower bound, because the noise between trials is unknown.

@@ -1,1 +1,1 @@
-"""What an agent did: traces, where they come from, and how a run collects them."""
+"""Traces of agents: their sources, and the collections of runs."""

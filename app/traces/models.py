@@ -190,7 +190,7 @@ class OtelSpan(Base):
 
 
 class CircuitBreakerRow(Base):
-    """How one server is spared, by all processes together: nobody asks it before `open_until`.
+    """The circuit breaker of one server, for all processes: no request is sent before `open_until`.
 
     `failures` counts the times in a row that it was given up.
     """

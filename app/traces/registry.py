@@ -119,7 +119,7 @@ class SourceRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestEstimate:
-    """What the reading of a window of production traces will cost, by what the source counts now.
+    """The requests that reading a window of production traces will send, from the counts of the source.
 
     `traces` is the number of traces in the window that pass the filters, `selected` of them are read.
     `requests` counts requests by their purpose, as if all traces had as many spans and scores. With

@@ -14,7 +14,7 @@ ExpectedItems: TypeAlias = Annotated[int, Field(ge=1)] | Literal["any"] | None
 
 
 class TraceOutcome(StrEnum):
-    """How a trace ended.
+    """The outcome of a trace.
 
     `scored`: the agent answered. `agent_error` and `timeout`: the agent failed, and quality
     metrics get their worst value. `infra_error` and `judge_error`: the agent is not responsible;

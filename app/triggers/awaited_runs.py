@@ -33,7 +33,7 @@ class ForwardedRequest(NamedTuple):
 
 
 class AwaitedStep(NamedTuple):
-    """What an awaited run needs next."""
+    """The next step of an awaited run."""
 
     target: polling.PollTarget
     request: ForwardedRequest

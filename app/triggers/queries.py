@@ -167,7 +167,7 @@ def lock_due_subscriptions(
 def find_processed_runs(
     session: Session, key: SubscriptionKey, source_run_ids: Iterable[str]
 ) -> dict[str, datetime | None]:
-    """Those of these source runs that a subscription has processed, with their last activity."""
+    """The given source runs that a subscription has processed, with their last activity."""
     statement = select(ProcessedSourceRun.source_run_id, ProcessedSourceRun.ended_at).where(
         ProcessedSourceRun.benchmark_id == key.benchmark_id,
         ProcessedSourceRun.agent_id == key.agent_id,

@@ -1,4 +1,4 @@
-"""Remote experiments: somebody asks in Langfuse that an agent is run over a dataset.
+"""Remote experiments: a user requests in Langfuse that an agent runs over a dataset.
 
 A benchmark whose source makes its traces is started. For an agent with a `runUrl` the request is
 forwarded there, and the benchmark is run over the new run of the dataset when it is complete.
@@ -55,7 +55,7 @@ def asks_for_a_run(event: LangfuseEvent) -> bool:
 def plan_experiment(
     session: Session, event: LangfuseEvent, requests: Iterable[RunRequest], now: datetime
 ) -> ExperimentPlan:
-    """How each requested run comes about, as benchmarks and agents are configured now."""
+    """Plan each requested run, from the current configuration of benchmarks and agents."""
     plan = ExperimentPlan([], [], [])
     for request in requests:
         benchmark = get_benchmark(session, request.benchmark_id)

@@ -1,1 +1,1 @@
-"""What a run means for alert rules and incidents, decided from stored values before any write."""
+"""Evaluates alert rules and incidents for a run, from stored values, before any write."""

@@ -1,4 +1,4 @@
-"""What a valid run says about an alert rule, decided without a database."""
+"""Evaluates the condition of an alert rule for a valid run; pure."""
 
 import math
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ REFERENCE_LOST = (
 def evaluate_condition(
     spec: RuleSpec, value_spec: ValueSpec, observation: Observation
 ) -> Assessment:
-    """What a valid run says about a rule."""
+    """Evaluate the condition of a rule for a valid run."""
     value = observation.value
     if value is None:
         reason = observation.reason or "it was not computed"
@@ -60,11 +60,12 @@ def evaluate_condition(
 
 
 def assess_evidence(value_spec: ValueSpec, alone: Assessment, evidence: RunsEvidence) -> Assessment:
-    """What the last runs say together. `alone` is the comparison of the run with its baseline, which
+    """Assess the evidence of the last runs together. `alone` is the comparison of the run with its baseline, which
     stays visible in the details.
     """
     outcome = _EVIDENCE_OUTCOMES[evidence.status]
     details = alone.details.model_copy(update={"runs": evidence})
+    # The runs before the incident cannot be compared any more, so there is no number to report.
     if evidence.event is SeriesEvent.REFERENCE_LOST:
         return replace(alone, outcome=outcome, explanation=REFERENCE_LOST, details=details)
     if evidence.reference_level is None or evidence.level is None or evidence.effect is None:
@@ -157,6 +158,7 @@ def _natural(level: float, value_spec: ValueSpec) -> float:
 def _assess_threshold(
     spec: RuleSpec, value_spec: ValueSpec, value: float, threshold: float
 ) -> Assessment:
+    # Values that differ only by rounding are equal for every condition: neither below nor above.
     equal = abs(value - threshold) <= TOLERANCE * max(abs(value), abs(threshold))
     is_breach = {
         Condition.LESS_THAN: value < threshold and not equal,
@@ -196,6 +198,7 @@ def _assess_percentage(
             baseline=baseline,
         )
     change = (value - baseline) / abs(baseline) * 100
+    # Finite values of opposite size can still overflow in the quotient.
     if not math.isfinite(change):
         return _too_large(value_spec, value)
     # The condition names the direction; for a cost, a rise is the harm.

@@ -1,4 +1,4 @@
-"""Everything that is read from the database to judge a run by a rule."""
+"""Reads the data with which a run is judged by a rule."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a run means for the alert rules about it; decided from stored rows, before any write."""
+"""Evaluates the alert rules that watch a run, from stored rows, before any write."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -54,7 +54,7 @@ class RunFields(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertDecision:
-    """What a run says about one revision of a rule.
+    """The decision of one revision of a rule about a run.
 
     `seen_seq` is the run after which the state of the rule was read; None: the state was not needed.
     `step` is the next state of the series of a REGRESSED rule. With `is_reference_lost` the run can
@@ -108,7 +108,7 @@ class AlertEvaluationService:
     def _evaluate_confirmation(
         self, session: Session, result: RunResult, repeated: PastRun
     ) -> list[AlertDecision]:
-        """What a suspicious run and its repetition, whose result is given, say together."""
+        """The decisions from a suspicious run and its repetition together; `result` is the repetition."""
         promise = default_promise(session, self._budget)
         rules = queries.list_enabled_rules(session, result.benchmark_id, result.agent_id)
         decisions = []
@@ -116,8 +116,12 @@ class AlertEvaluationService:
             state = queries.get_state(session, rule.id, result.agent_id)
             judgment = result.series.get(series_name(rule))
             confirmation = state.confirmation if state is not None else None
+            # The rule does not wait for a repetition, or the repetition has no level of this
+            # series.
             if state is None or confirmation is None or judgment is None:
                 continue
+            # A rule waits for the repetition of one run only; a repetition of any other run decides
+            # nothing.
             if confirmation.run_id != repeated.id or repeated.seq not in judgment.levels:
                 continue
             spec = rule_spec(rule)
@@ -198,6 +202,8 @@ def default_promise(session: Session, budget: float | None) -> float:
     """The false pages in 30 runs of one series, for rules that set none."""
     if budget is None:
         return DEFAULT_FALSE_PAGES
+    # Never above the default: a large budget of a service with few series would page too often for
+    # each.
     return min(DEFAULT_FALSE_PAGES, budget / max(1, queries.count_series(session)))
 
 
@@ -251,6 +257,7 @@ def _assess_series(
     judgment: SeriesJudgment | None,
 ) -> Assessment:
     if step is None or judgment is None:
+        # Without a level there is no evidence, and the verdict of the run alone must not page.
         return replace(alone, outcome=AlertOutcome.WARMUP)
     # The levels are logarithms on this scale, whatever the unit of the value is.
     spec = replace(value_spec, logarithmic=_is_relative(judgment))

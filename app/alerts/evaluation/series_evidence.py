@@ -49,6 +49,8 @@ def page_policy(
 
     `min_effect` is in the unit of the levels; None: one point of a share, 1 % of any other value.
     """
+    # Shares and logarithms are comparable between series; other values need the size of their level
+    # as the unit.
     unit = 1.0
     if scale is Scale.NUMBER and levels:
         unit = abs(math.fsum(run.level for run in levels.values()) / len(levels))
@@ -88,6 +90,8 @@ def mean_level(levels: Sequence[RunLevel]) -> float:
 
 
 def variance_of_mean(levels: Sequence[RunLevel], spread: Spread) -> float:
+    # The noise of a run is inversely proportional to its number of traces, so runs of different
+    # size are weighted by the sum of the inverses.
     inverse_traces = math.fsum(1 / level.traces for level in levels)
     return spread.variance_of_mean(len(levels), inverse_traces)
 
@@ -97,6 +101,7 @@ def score_against(
 ) -> WindowScore:
     """Some runs against a frozen reference."""
     base, latest = view.of(reference), view.of(runs)
+    # Independent means: their variances add up.
     effect = mean_level(latest) - mean_level(base)
     variance = variance_of_mean(latest, spread) + variance_of_mean(base, spread)
     return score_effect(len(latest), len(base), effect, variance, spread.degrees)
@@ -109,6 +114,8 @@ def incident_evidence(
     reference: Sequence[int],
     event: SeriesEvent | None,
 ) -> RunsEvidence:
+    # The effect is relative to the frozen reference, so the level follows from it without reading
+    # the runs of the incident again.
     latest = view.mean(reference) + score.effect
     return _numbers(score, latest, view, event, since=incident.started, is_open=True)
 
@@ -136,6 +143,7 @@ def _numbers(
 ) -> RunsEvidence:
     sign = 1.0 if view.policy.falls_harm else -1.0
     half_width = 1.96 * score.standard_error
+    # The sign swaps the ends for values whose rise is the harm.
     low, high = sorted(sign * (score.effect + side * half_width) for side in (-1, 1))
     return RunsEvidence(
         status=SeriesStatus.FIRING if is_open else SeriesStatus.OK,

@@ -25,7 +25,7 @@ COUNT_UNITS = frozenset({"errors", "calls", "turns", "tokens"})
 
 
 class RuleTarget(NamedTuple):
-    """What a rule watches: a KPI by its ID, or a statistic of a metric."""
+    """The value that a rule watches: a KPI by its ID, or a statistic of a metric."""
 
     kpi_id: str | None
     metric: Reference | None
@@ -96,7 +96,10 @@ def measure_metric(reference: Reference, aggregate: Aggregate) -> Measurement:
     if value is None:
         return Measurement(spec=spec, point=None, reason="no trace has a value")
     is_mean = reference.stat == "mean"
+    # Only a mean has a standard error that follows from the aggregate; percentiles and sums would
+    # need the values of all traces.
     error = _standard_error(aggregate) if is_mean else None
+    # One changed trace moves a mean of values between 0 and 1 by at most this much.
     resolution = 1 / aggregate.n if is_mean and spec.is_share and aggregate.n else 0.0
     return Measurement(spec=spec, point=RunPoint(value=value, error=error), resolution=resolution)
 
@@ -116,6 +119,8 @@ def measure_kpi(
     reference = read_reference(formula)
     if reference and (aggregate := aggregates.get(column_of(reference.key))):
         measurement = measure_metric(reference, aggregate)
+        # The KPI has its own name and direction, which win over those of the metric; its unit is
+        # optional.
         unit = unit or measurement.spec.unit
         spec = replace(measurement.spec, name=name, harm=spec.harm, unit=unit)
         return replace(measurement, spec=spec, reason=reason)
@@ -150,6 +155,7 @@ def observe(
     return Observation(
         value=measurement.point.value if measurement.point else None,
         reason=measurement.reason,
+        # The newest runs: older ones say less about the present behavior of the agent.
         history=history[-WINDOW:],
         resolution=measurement.resolution,
         verdict=measurement.verdict,
@@ -157,7 +163,7 @@ def observe(
 
 
 def find_metric_spec(column: str) -> MetricSpec | None:
-    """The specification of a metric; None for one that is no longer installed."""
+    """The specification of a metric; None if the metric is no longer installed."""
     try:
         return provider_for(ref_of_column(column)).spec
     except AppError:
@@ -211,6 +217,7 @@ def _value_spec(name: str, spec: MetricSpec | None, statistic: str) -> ValueSpec
     return ValueSpec(
         name=name,
         harm=HARM_SIDES[spec.direction],
+        # A sum of shares can exceed 1.
         is_share=(spec.minimum, spec.maximum) == (0.0, 1.0) and statistic != "sum",
         logarithmic=spec.unit in RATIO_UNITS,
         unit=_unit(spec.unit, statistic),
@@ -220,4 +227,5 @@ def _value_spec(name: str, spec: MetricSpec | None, statistic: str) -> ValueSpec
 def _unit(unit: str, statistic: str) -> str | None:
     if unit in DIMENSIONLESS_UNITS:
         return None
+    # A mean of counts must not look like the count of the run.
     return unit if statistic == "sum" or unit not in COUNT_UNITS else f"{unit} per trace"

@@ -1,4 +1,4 @@
-"""The page Inbox: what needs somebody, its deliveries, and what is silenced."""
+"""The page Inbox: open messages, their deliveries, and silences."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -119,7 +119,7 @@ def read_notification(notification_id: NotificationId, form: SentForm, res: Res)
 
 @router.post("/inbox/{notificationId}/silence", dependencies=RUN)
 def create_silence(notification_id: NotificationId, form: SentForm, res: Res) -> Response:
-    """Silence what a message tells of."""
+    """Silence the alerts of a message."""
     hours = silence_hours(form)
     with res.db.begin() as session:
         inbox_view.silence_message(session, notification_id, hours, res.clock())

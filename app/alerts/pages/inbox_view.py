@@ -23,7 +23,7 @@ from app.notifications.queries import list_notifications
 
 
 class InboxEntry(NamedTuple):
-    """A message with the alerts it tells of, and its deliveries."""
+    """A message with its alerts and its deliveries."""
 
     notification: Notification
     events: list[AlertEvent]
@@ -106,7 +106,7 @@ def acknowledge_message(
 
 
 def silence_message(session: Session, notification_id: str, hours: int, now: datetime) -> None:
-    """Silence what a message tells of for some hours: its rules, otherwise its benchmark and agent.
+    """Silence the alerts of a message for some hours: their rules, otherwise its benchmark and agent.
 
     Raises: `Invalid` for a message without alerts and for more than 30 days.
     """

@@ -1,4 +1,4 @@
-"""What the tree of a formula says about its value: its range, its shape and where it jumps; pure."""
+"""Derives properties of a value from the tree of its formula: range, shape and jumps; pure."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How the items of two runs vary, for the minimum detectable effect of a change.
+"""The variation of the items of two runs, for the minimum detectable effect of a change.
 
 Imports numpy and scipy; call it only in a process that computes.
 """

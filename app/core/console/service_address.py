@@ -1,4 +1,4 @@
-"""Where the service is, and the API key for it."""
+"""The address of the service, and the API key for it."""
 
 import ipaddress
 import os

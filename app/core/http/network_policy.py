@@ -92,7 +92,7 @@ PRIVATE_NETWORKS: Final = "127.0.0.0/8,::1/128,10.0.0.0/8,172.16.0.0/12,192.168.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboundPolicy:
-    """What this service may call: `allowed` networks at any port, and every public address at
+    """The addresses that this service may call: `allowed` networks at any port, and every public address at
     `public_ports`.
     """
 

@@ -1,4 +1,4 @@
-"""What the sync and the async transport have in common: TLS trust, connection and response limits."""
+"""Common parts of the sync and the async transport: TLS trust, connection and response limits."""
 
 import ssl
 from functools import cache

@@ -218,7 +218,7 @@ def reader_zone(request: Request) -> ZoneInfo:
 
 
 class _Frame(NamedTuple):
-    """What `base.html` shows around a page."""
+    """The values that `base.html` shows around a page."""
 
     title: str
     nav: str

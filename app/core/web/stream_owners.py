@@ -1,4 +1,4 @@
-"""Who may hold event streams open."""
+"""Owners of event streams, and how long they may hold a stream open."""
 
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, Protocol
@@ -7,7 +7,7 @@ from fastapi import Request
 
 
 class StreamOwner(NamedTuple):
-    """Who opened a stream: an API key, or the browser session `session` of one.
+    """The owner of a stream: an API key, or the browser session `session` of one.
 
     The limit of streams of a key counts those of its sessions, too.
     """
@@ -17,7 +17,7 @@ class StreamOwner(NamedTuple):
 
 
 class StreamOwners(Protocol):
-    """Who may hold streams open."""
+    """Decides which owners may hold a stream open."""
 
     def owner_of(self, request: Request) -> StreamOwner:
         """The owner of the stream that a request opens."""

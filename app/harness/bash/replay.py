@@ -22,7 +22,7 @@ _LIMITS: Final = TypeAdapter(SandboxLimits)
 
 
 class AgreementCount(NamedTuple):
-    """How many of all agree."""
+    """The number of results that agree, and of all."""
 
     same: int
     total: int

@@ -150,7 +150,7 @@ def _price(options: BashRunOptions, choice: ModelChoice) -> Price | None:
 
 
 def _result_path(options: BashRunOptions, report: EvalReport) -> Path | None:
-    """Where the run is written: under a name of its own in --save, or to the resumed file."""
+    """The path of the result: a new file in --save, or the resumed file."""
     resumed = result_of(options.resume) if options.resume is not None else None
     if options.save is None:
         if resumed is not None:

@@ -1,4 +1,4 @@
-"""What the page of a run shows, from the stored results of the run."""
+"""Builds the content of the page of a run from its stored results."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -301,7 +301,7 @@ def _flips(
 
 
 def _usage(session: Session, run_seq: int) -> str:
-    """What the judges of a run cost; empty without judges."""
+    """The cost of the judges of a run; empty without judges."""
     return ", ".join(
         f"{usage.model}: {usage.requests} requests"
         + ("" if usage.cost_usd is None else f", ${usage.cost_usd:.2f}")

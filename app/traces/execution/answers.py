@@ -1,4 +1,4 @@
-"""What an agent answered in one attempt, and the trace that it becomes; pure."""
+"""Maps the output of an agent in one attempt to a trace; pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ REPORTED_KEYS: Final = frozenset(
 
 
 class AnswerFormat(StrEnum):
-    """What an agent prints: its answer as text, or a JSON object with the keys of a trace."""
+    """The output format of an agent: its answer as text, or a JSON object with the keys of a trace."""
 
     TEXT = "text"
     JSON = "json"

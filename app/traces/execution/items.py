@@ -28,7 +28,7 @@ class UnusableDataset(Invalid):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetItem:
-    """One item of a dataset: what an agent is asked, and the expected answer if there is one."""
+    """One item of a dataset: the input of the agent, and the expected answer if there is one."""
 
     id: str
     input: str

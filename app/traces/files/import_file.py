@@ -1,4 +1,4 @@
-"""A file of results that somebody wants to import: its content, and the rows of a table in it."""
+"""A file of results to import: its content, and the rows of a table in it."""
 
 import csv
 import json

@@ -98,7 +98,7 @@ def parse_trace_line(
 
 
 def _describe_error(error: AppError) -> str:
-    """What follows the number of the line: the column where its JSON is broken."""
+    """The end of an error message after the line number: the column of the JSON error."""
     match error.__cause__:
         case json.JSONDecodeError(msg=message, colno=column):
             return (

@@ -250,7 +250,7 @@ def _billed(call: _ReadSpan, amount: float | None) -> float | None:
 
 
 def _sum(amounts: Sequence[float | None]) -> Any:
-    """The sum; None when there is no amount or an unknown one."""
+    """The sum; None if there is no amount, or if one amount is unknown."""
     measured = [amount for amount in amounts if amount is not None]
     return sum(measured) if measured and len(measured) == len(amounts) else None
 
@@ -266,6 +266,8 @@ def _merge_calls(requested: Sequence[RequestedCall], tools: Sequence[Span]) -> I
 
     Many agents run tools without a span, and many spans of tools have no names of arguments.
     """
+    # Each span is used for one call at most, so that repeated calls of a tool are not counted
+    # twice.
     runs = {span.span_id: (span, read_tool(span)) for span in tools}
     for call in requested:
         match = next((run for run in runs.values() if call.id and run[1].call_id == call.id), None)

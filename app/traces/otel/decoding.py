@@ -1,4 +1,4 @@
-"""What both encodings of OTLP have in common: errors, and the checks of a span."""
+"""Common parts of both encodings of OTLP: errors, and the checks of a span."""
 
 import re
 from collections.abc import Mapping

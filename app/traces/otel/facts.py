@@ -1,4 +1,4 @@
-"""What a span says about its whole trace: its experiment, and what production traces are filtered by."""
+"""Reads the facts of a whole trace from its spans: its experiment, and the fields of filters."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Reads what a span says about the work of an agent, in the dialects of the instrumentation libraries.
+"""Reads the content of a span in the conventions of the instrumentation libraries.
 
 The dialects are the GenAI semantic conventions (with the older names of traceloop), OpenInference and
 Langfuse. A span can mix them, and names of schemas are mostly empty: each field is read from the first
@@ -26,7 +26,7 @@ from app.traces.otel.spans import Span
 
 
 class SpanKind(StrEnum):
-    """What a span stands for."""
+    """The kind of operation that a span records."""
 
     MODEL = "model"
     EMBEDDING = "embedding"
@@ -35,6 +35,7 @@ class SpanKind(StrEnum):
     OTHER = "other"
 
 
+# In this order: the first attribute of a span that names a known kind decides.
 _KINDS: Final[Mapping[str, Mapping[str, SpanKind]]] = {
     "langfuse.observation.type": {
         "generation": SpanKind.MODEL,
@@ -103,6 +104,8 @@ _FIRST_VALUES: Final = {
     "input": ("langfuse.observation.input",),
     "output": ("langfuse.observation.output",),
 }
+# Attributes that can hold any value, such as the arguments of a function. Messages say more exactly
+# what the user asked, so these attributes come last.
 _LAST_VALUES: Final = {
     "input": (
         "input.value",
@@ -130,7 +133,7 @@ _CALL_IDS: Final = ("gen_ai.tool.call.id", "tool_call.id")
 
 
 class SpanReading(NamedTuple):
-    """What a span says; None is unknown.
+    """The content of a span; None is unknown.
 
     `input` and `output` are texts: of messages those of the last user and of the assistant. They are
     "" when messages are recorded and none of them has a text.
@@ -168,6 +171,7 @@ def read_span(span: Span) -> SpanReading:
         output=_text(span, "output", output_messages),
         input_messages=input_messages,
         output_messages=output_messages,
+        # Langfuse has its usage in one JSON attribute, whose keys are looked up like attributes.
         input_tokens=_count({**attributes, **usage}, _INPUT_TOKENS),
         output_tokens=_count({**attributes, **usage}, _OUTPUT_TOKENS),
         cost_usd=_cost(attributes),
@@ -217,6 +221,7 @@ def read_error(span: Span) -> str | None:
         find_error_type(span),
     )
     message = next((text for text in messages if isinstance(text, str) and text), None)
+    # A failed trace always has an error, which the reader of a report sees.
     return message or "the span failed without a message"
 
 
@@ -244,6 +249,7 @@ def _messages(span: Span, side: str) -> tuple[Message, ...]:
             messages = read_messages(read_indexed(span.attributes, name))
         else:
             messages = read_messages(parse_value(span.attributes.get(name)))
+        # An attribute whose messages are all empty does not hide the next attribute.
         if any(message.text or message.tool_calls for message in messages):
             return messages
     return ()
@@ -286,6 +292,7 @@ def _cost(attributes: Mapping[str, Any]) -> float | None:
     total = _first_number(details, ("total",))
     if total is not None or not details:
         return total if total is not None else _first_number(attributes, _COSTS)
+    # Without a total the cost is the sum of its parts, such as input and output.
     parts = [_first_number(details, (name,)) for name in details]
     return sum(part for part in parts if part is not None)
 
@@ -295,6 +302,8 @@ def _first_number(amounts: Mapping[str, Any], names: Sequence[str]) -> float | N
     for name in names:
         value = amounts.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool):
+            # A larger integer of a hostile span would raise an error in the conversion, or not fit
+            # into its column.
             number = float(value) if abs(value) < 2**63 else math.inf
             if math.isfinite(number) and number >= 0:
                 return number

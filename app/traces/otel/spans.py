@@ -66,7 +66,7 @@ def keeps_resource_attribute(name: str) -> bool:
 
 
 def dump_content(span: Span) -> str:
-    """What a span says, as ASCII text: NUL, lone surrogates and NaN survive, and Postgres stores it."""
+    """The content of a span as ASCII text: NUL, lone surrogates and NaN survive, and Postgres stores it."""
     return json.dumps(
         [
             span.status,

@@ -178,7 +178,7 @@ class OtelSource:
             self.pause(POLL_S)
 
     def _is_growing(self, query: TraceQuery, now: datetime) -> bool:
-        """Whether further items of the run are expected; one that lacks items is waited for longer."""
+        """Whether further items of the run are expected; then the wait is longer."""
         run = self._get_run(query)
         expected = query.expect_items
         lacks_items = isinstance(expected, int) and run.items < query.min_coverage * expected

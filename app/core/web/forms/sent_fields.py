@@ -76,7 +76,7 @@ def errors_by_field(items: Sequence[ErrorItem]) -> dict[str, str]:
 
 
 def number_or_text(text: str) -> float | str | None:
-    """The number that a text field holds; None for an empty one, the text when it is no number."""
+    """The number that a text field holds; None for an empty one, the text if it is not a number."""
     if not text:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a Langfuse server offers to a pair of keys: its API version, its project, datasets and runs."""
+"""Looks up what a Langfuse server offers to a pair of keys: its API version, its project, datasets and runs."""
 
 import threading
 import time
@@ -129,7 +129,7 @@ def check_server(resources: Resources, query: TraceQuery) -> SourceCheck:
 
 
 def detect_server(client: LangfuseClient) -> ServerInfo:
-    """What the server offers, from the cache or by asking it."""
+    """The API version and the project of the server, from the cache or from a request."""
     host, key = client.credentials.host, client.credentials.public_key
     info = SERVER_CACHE.get(host, key)
     if info is None:

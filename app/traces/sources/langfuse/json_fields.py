@@ -226,7 +226,7 @@ def clean_texts(trace: Trace, query: TraceQuery) -> Trace:
 def _select(
     text: str | None, path: str | None, *, otherwise: Callable[[str | None], str | None]
 ) -> str | None:
-    """What a path selects in the JSON text of an object or a list: a text, or the canonical JSON text
+    """The selection of a path in the JSON text of an object or a list: a text, or the canonical JSON text
     of any other value. None if it selects nothing. A text that is no such JSON stays as it is.
     """
     if path is None:

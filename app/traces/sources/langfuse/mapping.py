@@ -238,7 +238,7 @@ def select_texts(
 
 
 def _outcome(error: str | None) -> TraceOutcome:
-    """Of a failed task by its error: an outage of a provider is no failure of the agent."""
+    """The outcome of a task; the error decides, because an outage of a provider is not a failure of the agent."""
     return TraceOutcome.SCORED if error is None else outcome_of_error(error)
 
 

@@ -108,6 +108,7 @@ class ExperimentRun:
 
 def split_source_id(source_id: str) -> tuple[str, int | None]:
     """The ID of the experiment and the time in a `source_id`; None without a time."""
+    # From the right, because the ID of an experiment may contain an `@` itself.
     experiment_id, _, since = source_id.rpartition("@")
     since_ms = parse_time_ms(since) if experiment_id else None
     return (source_id, None) if since_ms is None else (experiment_id, since_ms)

@@ -60,7 +60,7 @@ class NewestRun(NamedTuple):
 
 
 def settle_time_ms(rows: Sequence[RunRow]) -> int:
-    """How long a run with these rows is waited for after its newest row: three usual intervals."""
+    """The wait after the newest of these rows: three times the usual interval."""
     ends = sorted(row.end for row in rows)[-ROWS_OF_PACE:]
     intervals = [later - earlier for earlier, later in pairwise(ends)]
     # One row says nothing about an interval, except that it took that long.
@@ -125,7 +125,7 @@ def find_newest_links(
 
 
 def describe_old_links(links: Sequence[RunRow]) -> str | None:
-    """What is uncertain about a run of API v3 that is not told apart from an earlier one."""
+    """The warning about a run of API v3 that cannot be separated from an earlier run."""
     starts = sorted(row.start for row in links)
     pauses = [(later - earlier, later) for earlier, later in pairwise(starts)]
     pause_ms, end = max(pauses, default=(0, 0))
@@ -139,7 +139,7 @@ def describe_old_links(links: Sequence[RunRow]) -> str | None:
 
 
 def describe_doubts(newest: NewestRun) -> str | None:
-    """What is uncertain about a run that shares its name with others; None without doubts."""
+    """The warning about a run that shares its name with others; None if there is none."""
     if repeated := _find_repeated_items(newest.rows):
         examples = ", ".join(map(repr, repeated[:MAX_ITEMS_SHOWN]))
         return (
@@ -286,7 +286,7 @@ class RunSettler:
         return expected is not None and run.item_count < self.query.min_coverage * expected
 
     def _quiet_s(self, run: ExperimentRun) -> float:
-        """How long a run without a new item is waited for."""
+        """The wait for a run without a new item, in seconds."""
         settle_ms = settle_for_ms(self.query)
         if settle_ms is None:
             rows = list(islice(self.reader.iter_rows(run), ROWS_OF_PACE))

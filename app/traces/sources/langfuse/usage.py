@@ -1,4 +1,4 @@
-"""What the agent used in a trace: sums of tokens, cost and tool calls.
+"""Usage of the agent in a trace: sums of tokens, cost and tool calls.
 
 The usage of judges is never counted.
 """
@@ -57,7 +57,7 @@ class TaskSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentUsage:
-    """What an agent used in one trace. None means unknown: a sum with an unknown part is unknown."""
+    """Usage of an agent in one trace. None means unknown: a sum with an unknown part is unknown."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -211,7 +211,7 @@ def _billed_amount(call: ObservedSpan, amount: float | None) -> float | None:
 
 
 def _sum_if_complete(amounts: Sequence[float | None]) -> Any:
-    """The sum; None when there is no amount or an unknown one."""
+    """The sum; None if there is no amount, or if one amount is unknown."""
     if not amounts or None in amounts:
         return None
     return sum(amount for amount in amounts if amount is not None)

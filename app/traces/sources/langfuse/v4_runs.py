@@ -350,7 +350,7 @@ class _ReadPlan(NamedTuple):
         )
 
     def remaining_after(self, page: RowPage, calls: CallStream) -> JSON:
-        """What is unread after a page, for the cursor."""
+        """The unread part of the run after a page, for the cursor."""
         # The calls restart without a cursor: unclaimed calls in memory must be read again.
         end = calls.resume_before_ms
         unread_calls = (

@@ -65,10 +65,12 @@ CONCURRENCY: Final = 4
 SCORE_VIEWS: Final = ("scores-numeric", "scores-categorical")
 IS_ROOT: Final[JSON] = {
     "type": "boolean",
+    # A root has no parent in its trace; the server computes this column.
     "column": "isRootObservation",
     "operator": "=",
     "value": True,
 }
+# Groups of fields. Texts are by far the largest part of a response, so the list of IDs omits them.
 ID_FIELDS: Final = "core"
 ROOT_FIELDS: Final = "core,basic,time,io,metadata,trace_context"
 
@@ -93,6 +95,8 @@ class V4Window:
     def iter_batches(
         self, position: JSON | None
     ) -> Iterator[tuple[tuple[Trace, ...], JSON | None]]:
+        # A split window leaves several unread parts, which the position stores; without them the
+        # whole window is unread.
         windows = [TimeWindow.from_json(window) for window in (position or {}).get("windows", ())]
         for page in self._iter_pages(windows or [self._whole_window], ROOT_FIELDS):
             unread = {"windows": [window.to_json() for window in page.remaining]}
@@ -113,6 +117,7 @@ class V4Window:
 
     def read_traces(self, trace_ids: Sequence[str]) -> tuple[Trace, ...]:
         traces = self._map_traces(list(self._fetch_roots(trace_ids, ROOT_FIELDS)))
+        # The server returns the roots by time; a selection is stored in the order of the ranks.
         order = {trace_id: index for index, trace_id in enumerate(trace_ids)}
         return tuple(sorted(traces, key=lambda trace: order.get(trace.trace_id, len(order))))
 
@@ -121,6 +126,7 @@ class V4Window:
         spans = self._count("observations", *conditions)
         roots = self._count("observations", *conditions, IS_ROOT)
         scores = self._count_scores(roots) if self.reads_scores else 0
+        # Both counts are taken one after the other, and new spans may arrive in between.
         return WindowCount(traces=roots, spans=max(spans, roots), scores=scores)
 
     def estimate(self, count: WindowCount, selected: int) -> dict[str, int]:
@@ -183,6 +189,8 @@ class V4Window:
         pages = iter_newest_first(
             windows,
             lambda window: fetch_with_splitting(window, partial(self._fetch_page, fields=fields)),
+            # Not cut into smaller windows: each of them could cost a request that the estimate does
+            # not contain.
             sizer=WindowSizer(width_ms=None),
             concurrency=1,
         )
@@ -204,6 +212,7 @@ class V4Window:
         }
         document = self.client.get("/v2/observations", parameters)
         cursor = get_text(get_meta(document), "cursor")
+        # Without a cursor the page was the last one, whatever number of rows it has.
         remaining = [] if cursor is None else [window.after(cursor)]
         return WindowRows(rows=get_rows(document, "GET /v2/observations"), remaining=remaining)
 
@@ -267,6 +276,7 @@ class V4Window:
         spans = group_spans(iter_spans(self.client, trace_ids, since))
         scores = group_by_trace(iter_scores(self.client, trace_ids) if self.reads_scores else ())
         texts = {str(root["traceId"]): _texts(root) for root in roots}
+        # Only traces without any text need the texts of their calls, which cost one more request.
         silent_ids = [trace_id for trace_id, pair in texts.items() if pair == (None, None)]
         if silent_ids:
             texts |= self._fetch_texts_of_calls(silent_ids, since)
@@ -304,12 +314,14 @@ class V4Window:
         calls: dict[str, list[tuple[str | None, str | None]]] = {name: [] for name in trace_ids}
         rows = iter_all(self.client, "/v2/observations", parameters)
         for row in sorted(rows, key=lambda row: get_time_ms(row, "startTime") or 0):
+            # By start time: the first input and the last output are selected.
             calls.setdefault(str(row.get("traceId")), []).append(_texts(row))
         return {trace_id: select_texts(texts) for trace_id, texts in calls.items()}
 
 
 def filter_conditions(filters: TraceFilters) -> Iterator[JSON]:
     """The conditions on root observations; that on metadata lets similar values pass."""
+    # Items of experiments are measured as runs of a dataset, and are no production traces.
     yield {"type": "null", "column": "experimentId", "operator": "is null", "value": ""}
     texts = {"traceName": filters.name, "release": filters.release, "version": filters.version}
     for column, text in texts.items():
@@ -361,6 +373,7 @@ def _read_metadata(production: ProductionTraces) -> list[str]:
     keys = {*production.filters.metadata}
     if (item_key := production.item_key) and item_key.startswith(METADATA_PREFIX):
         keys.add(item_key.removeprefix(METADATA_PREFIX))
+    # The parameter is a list separated by commas, so a key with a comma cannot be named in it.
     return sorted(key for key in keys if "," not in key)
 
 

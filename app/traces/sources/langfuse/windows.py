@@ -43,7 +43,11 @@ from app.traces.sources.langfuse.v3_windows import V3Window
 from app.traces.sources.langfuse.v4_windows import V4Window
 from app.traces.types import Trace
 
+# Chunks of a selection that are read at the same time. Each chunk sends several requests, and the
+# limit of requests in flight is per key.
 CONCURRENCY: Final = 4
+# A cursor is stored with the collection and may be read by a newer program: increase the version
+# when the meaning of its fields changes.
 VERSION: Final = 1
 
 
@@ -96,11 +100,14 @@ def parse_window_cursor(text: str | None) -> WindowCursor | None:
 
     Raises: `CollectionFailed` for a cursor of another version of this program.
     """
+    # The service stores the initial cursor before the first page, so both values mean "nothing read
+    # yet".
     if text is None or text == INITIAL_CURSOR:
         return None
     try:
         document = json.loads(text)["window"]
         return WindowCursor(**{**document, "as_of": datetime.fromisoformat(document["as_of"])})
+    # A cursor is written by this program only, so any other form comes from another version of it.
     except (ValueError, KeyError, TypeError):
         raise CollectionFailed(
             "the collection was started by another version of this program; retry the run"
@@ -110,6 +117,8 @@ def parse_window_cursor(text: str | None) -> WindowCursor | None:
 def open_window(client: LangfuseClient, query: TraceQuery, api: str, link: TraceLink) -> WindowApi:
     """The reader of a window for one API version."""
     assert query.production is not None
+    # The API version is part of the cursor, because `position` has another form in each version: a
+    # collection must continue with the version that began it.
     reader = V3Window if api == "v3" else V4Window
     return reader(
         client=client, link=link, production=query.production, reads_scores=query.late_scores
@@ -179,6 +188,9 @@ class WindowReader:
             try:
                 yield from self._read(client, cursor or self._find_start(client))
             except NotFoundError:
+                # With a cursor, the collection has already read pages of this API version. Starting
+                # again with another version would mix two orders, so the error ends the collection
+                # instead.
                 if cursor is not None:
                     raise
                 # The server was upgraded since its API version was cached.
@@ -209,9 +221,13 @@ class WindowReader:
     def _read_selection(self, api: WindowApi, cursor: WindowCursor) -> "_Pages":
         production = self._production
         size = production.sample_size
+        # The sample is the traces with the lowest ranks. After a restart only those with a rank
+        # above that of the last stored trace are missing, so the stored ones are not read again.
         remaining = None if size is None else size - cursor.done
         trace_ids = draw_sample(production.seed, api.iter_ids(), remaining, cursor.rank)
         total = cursor.done + len(trace_ids)
+        # An empty page reports the total of a window without traces, and ends a collection whose
+        # last trace was stored already.
         if not trace_ids:
             yield (), None, total
         chunks = split_ids(trace_ids)
@@ -220,7 +236,10 @@ class WindowReader:
         )
         for chunk, traces in zip(chunks, batches, strict=True):
             cursor = cursor._replace(
-                rank=sampling_rank(production.seed, chunk[-1]), done=cursor.done + len(chunk)
+                # The cursor moves with each chunk, not with each trace: a chunk is stored as a
+                # whole.
+                rank=sampling_rank(production.seed, chunk[-1]),
+                done=cursor.done + len(chunk),
             )
             yield traces, cursor if cursor.done < total else None, total
 
