@@ -108,6 +108,7 @@ class AlertEvent(Base):
         Index("ix_alert_events_benchmark_id_created_at_id", "benchmark_id", "created_at", "id"),
         Index("ix_alert_events_agent_id_created_at_id", "agent_id", "created_at", "id"),
         Index("ix_alert_events_state_created_at_id", "state", "created_at", "id"),
+        Index("ix_alert_events_name_created_at_id", "name", "created_at", "id"),
         Index("ix_alert_events_run_id", "run_id"),
         Index("ix_alert_events_notification_id", "notification_id"),
         Index(
@@ -155,6 +156,7 @@ class Incident(Base):
         Index("ix_incidents_benchmark_id_opened_at_id", "benchmark_id", "opened_at", "id"),
         Index("ix_incidents_agent_id_opened_at_id", "agent_id", "opened_at", "id"),
         Index("ix_incidents_state_opened_at_id", "state", "opened_at", "id"),
+        Index("ix_incidents_name_opened_at_id", "name", "opened_at", "id"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -35,7 +35,7 @@ Line = Sequence[object]
 class _Lines(NamedTuple):
     """The lines of one page, and the cursor of the next one; None on the last page."""
 
-    lines: Iterable[Line]
+    lines: Sequence[Line]
     next_cursor: str | None
 
 
@@ -72,10 +72,13 @@ def _iter_csv(
     """Each page is a read of its own: a slow reader holds no transaction."""
     yield csv_lines([columns])
     cursor: str | None = None
-    for _ in range(MAX_ROWS // MAX_LIMIT):
+    row_count = 0
+    # A page may have fewer rows than requested, or none, before the last one.
+    while row_count < MAX_ROWS:
         with db.read() as session:
-            page = read_page(session, PageQuery(MAX_LIMIT, cursor))
+            page = read_page(session, PageQuery(min(MAX_LIMIT, MAX_ROWS - row_count), cursor))
         yield csv_lines(page.lines)
+        row_count += len(page.lines)
         cursor = page.next_cursor
         if cursor is None:
             return

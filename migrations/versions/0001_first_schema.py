@@ -899,6 +899,7 @@ def upgrade() -> None:
         "ix_alert_events_acknowledged", "alert_events", ["rule_id"], postgresql_where=sa.text("verdict IS NOT NULL")
     )
     op.create_index("ix_alert_events_state_created_at_id", "alert_events", ["state", "created_at", "id"])
+    op.create_index("ix_alert_events_name_created_at_id", "alert_events", ["name", "created_at", "id"])
     op.create_table(
         "incidents",
         sa.Column("id", sa.Text(), nullable=False),
@@ -942,6 +943,7 @@ def upgrade() -> None:
     op.create_index("ix_incidents_benchmark_id_opened_at_id", "incidents", ["benchmark_id", "opened_at", "id"])
     op.create_index("ix_incidents_agent_id_opened_at_id", "incidents", ["agent_id", "opened_at", "id"])
     op.create_index("ix_incidents_state_opened_at_id", "incidents", ["state", "opened_at", "id"])
+    op.create_index("ix_incidents_name_opened_at_id", "incidents", ["name", "opened_at", "id"])
     op.create_table(
         "alert_states",
         sa.Column("rule_id", sa.Text(), nullable=False),

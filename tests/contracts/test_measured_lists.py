@@ -3,7 +3,7 @@
 import re
 import warnings
 
-from benchmarks.lists import LISTS
+from benchmarks.lists import LISTS, SEARCHES
 from tests.contracts.test_every_route import APP
 
 # They page the list, whatever its filters.
@@ -21,7 +21,9 @@ def test_lists__each_filter_is_measured() -> None:
         if "cursor" not in names:
             continue
         template = re.sub(r"\{[^}]*\}", "[^/?]+", path.removeprefix("/api/v1"))
-        measured = [page for page in LISTS if re.fullmatch(template, page.partition("?")[0])]
+        measured = [
+            page for page in (*LISTS, *SEARCHES) if re.fullmatch(template, page.partition("?")[0])
+        ]
         used = {name for page in measured for name in re.findall(r"[?&](\w+)=", page)}
         missing = sorted(names - used - OF_EVERY_LIST)
         if missing or not measured:

@@ -4,7 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from app.core import keyset
 from app.core.keyset import PageQuery
+from app.reporting import csv_tables
 from app.results import queries, run_list, trace_list
 from app.results.trace_list import TraceListFilter, search_traces
 from tests.support.page_data import BENCHMARKS, write_month, write_names, write_run
@@ -114,6 +116,19 @@ def test_list_runs__search_has_the_order_of_the_list(month: Service, sort: str) 
         run_id for run_id in ids(month, sort=sort, text="support") if "support" in run_id
     ] == expected
     assert ids(month, sort=f"-{sort}", text="run-") == listed[::-1]
+
+
+def test_runs_csv__has_every_match_of_a_search_with_short_pages(
+    month: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_list, "SEARCHED_ROWS", 1)
+    monkeypatch.setattr(keyset, "SEARCH_TIME_S", -1.0)
+    # Two full pages.
+    monkeypatch.setattr(csv_tables, "MAX_ROWS", 400)
+
+    csv = month.client.get("/api/v1/benchmark-runs.csv?text=run").text
+
+    assert len(csv.splitlines()) == 1 + 15
 
 
 @pytest.mark.parametrize("limit", [1, 7, 30, 200])
