@@ -20,6 +20,7 @@ ID_BYTES = 10
 MIN_CONFIGURED_CHARS = 24
 MAX_CONFIGURED_CHARS = 1024
 
+# Lower-case base32 has no underscore, so the parts can be separated.
 _TOKEN = re.compile(r"mosaico_(read|run|admin)_([a-z2-7]{16})_([a-z2-7]{52})_([0-9a-f]{8})")
 
 
@@ -57,6 +58,8 @@ def classify_key(text: str) -> KeyFormat:
     match = _TOKEN.fullmatch(text)
     if match is None:
         return KeyFormat.UNKNOWN
+    # The checksum is no protection against guesses: it only avoids a database query for typing
+    # errors.
     body, _, checksum = text.rpartition("_")
     return KeyFormat.VALID if checksum == _checksum(body) else KeyFormat.BAD_CHECKSUM
 
@@ -99,6 +102,7 @@ def client_network(address: str | None) -> str:
         parsed = ipaddress.ip_address(address or "")
     except ValueError:
         return address or ""
+    # A customer usually has a whole /64, so a limit per address would be no limit.
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is None:
         return str(ipaddress.IPv6Network((parsed, 64), strict=False))
     return str(getattr(parsed, "ipv4_mapped", None) or parsed)
@@ -147,6 +151,7 @@ def decide_first_key_action(state: FirstKeyState) -> FirstKeyAction:
         return FirstKeyAction.KEEP
     if state.key_file is KeyFileState.UNKNOWN:
         return FirstKeyAction.REGISTER
+    # A lost file means that nobody can read the active key any more, so it is replaced.
     if state.file_lost or not state.has_other_admin:
         return FirstKeyAction.CREATE
     return FirstKeyAction.NONE

@@ -114,6 +114,7 @@ def resolve_targets(channels: Sequence[str], recipients: Sequence[str]) -> list[
     errors += _unused_channel_errors(channels, targets)
     if errors:
         raise InvalidRecipient("recipients and channels do not match; see `errors`", errors=errors)
+    # A recipient that is listed twice gets one message.
     return list(dict.fromkeys(targets))
 
 

@@ -132,6 +132,8 @@ def assess_validity(
         )
     coverage = tally.covered / tally.total
     broken = tally.failed / tally.measurements if tally.measurements else 0.0
+    # The larger of both: one broken metric must not be hidden by many healthy traces, nor the
+    # reverse.
     error_share = max(tally.errored / tally.total, broken)
     reasons = []
     if coverage < min_coverage:
@@ -168,6 +170,7 @@ def judge_error_reason(
         for score, gold_score in zip(scores, gold, strict=True)
         if score is not None
     ]
+    # Few scores say nothing about the judge, however small their error is.
     if 2 * len(errors) < len(gold):
         return f"{judge} scored only {len(errors)} of {len(gold)} answers with gold scores"
     mean_error = fsum(map(abs, errors)) / len(errors)

@@ -146,6 +146,7 @@ def find_series_states(session: Session, runs: Collection[int]) -> dict[str, Ser
     statement = (
         select(RunSeries.series, RunSeries.state)
         .where(RunSeries.run_seq.in_(runs), RunSeries.state.is_not(None))
+        # The newest row of each series, in one statement.
         .ext(distinct_on(RunSeries.series))
         .order_by(RunSeries.series, RunSeries.run_seq.desc())
     )

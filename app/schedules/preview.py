@@ -53,6 +53,7 @@ def preview(request: PreviewRequest, now: datetime) -> PreviewView:
         timezone=request.timezone,
         dst_policy=request.dst_policy,
     )
+    # Raises for an expression that never fires, before a preview without instants would hide that.
     rules.first_instant(timing, after)
     expression, zone = CronExpression.parse(timing.cron_expression), get_time_zone(timing.timezone)
     instants: list[datetime] = []
@@ -60,6 +61,7 @@ def preview(request: PreviewRequest, now: datetime) -> PreviewView:
     while instant is not None and len(instants) < request.count:
         instants.append(instant.astimezone(zone))
         instant = timing.next(instant)
+    # A clock change right after the last shown instant is noted too.
     end = instant or (instants[-1] if instants else after)
     return PreviewView(
         cron_expression=expression.text,
@@ -91,6 +93,7 @@ def clock_notes(
 ) -> list[ClockNote]:
     """The effects of the clock changes of at most 400 days on the times of an expression."""
     utc_start = after.astimezone(UTC).replace(tzinfo=None)
+    # A rare expression may reach decades ahead, with two clock changes a year.
     utc_end = min(end.astimezone(UTC).replace(tzinfo=None), utc_start + MAX_NOTE_SPAN)
     fires_once = policy is DstPolicy.ONCE and expression.has_fixed_times
     notes = []

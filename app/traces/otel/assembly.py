@@ -81,6 +81,7 @@ class _SpanTree:
 
     def find_root(self) -> Span:
         """The first span without a parent; without one, the first whose parent has not arrived."""
+        # Exports arrive in any order, and the span of a killed process never arrives.
         roots = [span for span in self.spans if span.parent_id is None]
         orphans = [span for span in self.spans if span.parent_id not in self._by_id]
         return (roots or orphans or self.spans)[0]
@@ -234,6 +235,7 @@ def _read_trial(root: Span) -> int:
         trial = int(value)
     except (TypeError, ValueError, OverflowError):
         return 0
+    # A number that does not fit into the column must not fail the run.
     return trial if 0 <= trial <= MAX_TRIAL else 0
 
 

@@ -37,6 +37,7 @@ def iter_json_spans(body: bytes) -> Iterator[Span | RejectedSpan]:
 
 def _parse(body: bytes) -> Mapping[str, Any]:
     try:
+        # One span with invalid bytes must not reject the export: exporters drop all spans of a 400.
         export = json.loads(body.decode("utf-8", "replace"))
     except json.JSONDecodeError as error:
         raise UndecodableBody(
@@ -56,6 +57,7 @@ def _decode_span(
     try:
         status = _object(span, "status")
         return build_span(
+            # Hex of either case names the same span; the database compares texts.
             trace_id=_text(span, "traceId").lower(),
             span_id=_text(span, "spanId").lower(),
             parent_id=_text(span, "parentSpanId").lower(),
@@ -102,6 +104,8 @@ def _value(value: Mapping[str, Any], depth: int) -> Any:
     """The content of an `AnyValue`; None for an unknown or missing one."""
     if depth == 0:
         raise _InvalidSpan(f"has an attribute that is nested deeper than {MAX_DEPTH} levels")
+    # An `AnyValue` has one member. The kinds are tried in the order of the object, so that unknown
+    # members of a later version are skipped.
     for kind, content in value.items():
         match kind, content:
             case ("stringValue", str()) | ("boolValue", bool()) | ("bytesValue", str()):
@@ -127,6 +131,7 @@ def _integer(content: Any) -> Any:
             return int(content)
         except ValueError:
             return None
+    # `bool` is a subclass of `int` in Python.
     return content if isinstance(content, int | float) and not isinstance(content, bool) else None
 
 
@@ -158,6 +163,7 @@ def _objects(owner: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any]]:
     if value is None:
         return
     if not isinstance(value, list):
+        # A wrong structure rejects the whole export, because nothing says how the rest is meant.
         raise UndecodableBody(f"{key} is not a list")
     for member in value:
         if not isinstance(member, Mapping):

@@ -55,6 +55,8 @@ def read_messages(value: Any) -> tuple[Message, ...]:
             return () if message is None else (message,)
         case [Mapping(), *_]:
             messages = [_read_message(member) for member in value]
+            # A list with one other object is data that happens to contain messages, not a
+            # conversation.
             return () if None in messages else tuple(filter(None, messages))
     return ()
 
@@ -190,6 +192,7 @@ def _to_lists(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
     members = {key: _to_lists(child) for key, child in node.items()}
+    # Attributes have no lists of objects, so writers number the members in their names.
     if members and all(key.isdecimal() for key in members):
         return [members[key] for key in sorted(members, key=int)]
     return members

@@ -274,4 +274,5 @@ def _parse_cost(row: Mapping[str, Any]) -> float | None:
         amounts = [parse_number(value) for name, value in details.items() if name != "total"]
         total = parse_number(details.get("total"))
         total = sum(filter(None, amounts)) if total is None else total
+    # A negative cost is an error of the writer.
     return total if total >= 0 else None
