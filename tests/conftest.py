@@ -4,12 +4,13 @@ import gc
 import os
 import sys
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
-from _pytest.nodeid import NodeId
 from hypothesis import HealthCheck, settings
 
 from tests.support.busy_loops import busy_loops
+from tests.support.scheduling import FileScheduling, name_groups, order_items
 
 # A hundred processes of the service start during the tests: what the first one compiles, tests
 # included, the others only read.
@@ -47,17 +48,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Name the group of a test in its ID, by which pytest-xdist keeps a group in one process.
+    """Prepare the tests for `FileScheduling`, in every process alike."""
+    if getattr(config.option, "loadgroup", False):
+        name_groups(items)
+        order_items(items)
 
-    pytest-xdist 3.8 sets an attribute that pytest 9.2 does not read any more: without this hook
-    every group is torn over all processes, and each of them starts its servers and browsers.
-    """
-    if not getattr(config.option, "loadgroup", False):
-        return
-    for item in items:
-        group = item.get_closest_marker("xdist_group")
-        if group and not item.nodeid.endswith(f"@{group.args[0]}"):
-            item._id = NodeId.parse(f"{item.nodeid}@{group.args[0]}")
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling | None:
+    return FileScheduling(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 def pytest_collection_finish() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import (
@@ -36,8 +37,8 @@ WIDE: ViewportSize = {"width": 1440, "height": 900}
 NARROW: ViewportSize = {"width": 390, "height": 844}
 
 
-# On a loaded machine a page takes seconds.
-expect.set_options(timeout=20_000)
+# On a loaded machine a page takes seconds, and a comparison half a minute.
+expect.set_options(timeout=60_000)
 
 
 @dataclass
@@ -48,6 +49,8 @@ class Site:
     browser: Browser
     contexts: list[BrowserContext] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    shared: BrowserContext | None = None
+    cookies: list[Any] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -60,8 +63,10 @@ class Site:
     def context(
         self, *, login: bool = True, key: str | None = None, **options: object
     ) -> BrowserContext:
-        """A browser of its own; without an explicit width it is 1440 pixels wide."""
-        context = self.browser.new_context(**{"viewport": WIDE, "base_url": self.url, **options})  # type: ignore[arg-type]
+        """A browser of its own; without other options it is 1440 pixels wide, and nothing on a page
+        moves, which takes processor time as long as the page is open."""
+        defaults = {"viewport": WIDE, "base_url": self.url, "reduced_motion": "reduce"}
+        context = self.browser.new_context(**{**defaults, **options})  # type: ignore[arg-type]
         context.set_default_timeout(60_000)
         self.contexts.append(context)
         if login:
@@ -74,9 +79,19 @@ class Site:
             assert response.status == 303, response.text()
         return context
 
+    def shared_context(self) -> BrowserContext:
+        """A logged-in browser that tests use one after the other: a new one takes a second of
+        processor time. Its first page, of text only, keeps the process that shows the others."""
+        if self.shared is None:
+            self.shared = self.context()
+            self.contexts.remove(self.shared)
+            self.shared.new_page().goto(f"{self.url}/healthz")
+            self.cookies = list(self.shared.storage_state()["cookies"])
+        return self.shared
+
     def open(self, path: str, *, context: BrowserContext | None = None) -> Page:
         """The page at a path, with every console error and refused request noted in `problems`."""
-        page = (context or self.context()).new_page()
+        page = (context or self.shared_context()).new_page()
         page.on("console", lambda message: self._note(message.type, message.text))
         page.on("pageerror", lambda error: self.problems.append(str(error)))
         page.on("request", lambda request: self._check_host(request.url))
@@ -87,7 +102,23 @@ class Site:
         for context in self.contexts:
             context.close()
         self.contexts.clear()
+        self._leave_shared_context()
         self.problems.clear()
+
+    def _leave_shared_context(self) -> None:
+        """Close the pages of a test and forget their cookies; close the browser if the test logged it
+        out or stored something else in it."""
+        if self.shared is None:
+            return
+        state = self.shared.storage_state()
+        if state["origins"] or any(cookie not in state["cookies"] for cookie in self.cookies):
+            self.shared.close()
+            self.shared = None
+            return
+        for page in self.shared.pages[1:]:
+            page.close()
+        self.shared.clear_cookies()
+        self.shared.add_cookies(self.cookies)
 
     def _note(self, kind: str, text: str) -> None:
         # A browser reports each page of an error as an error of its own.
@@ -125,7 +156,8 @@ def playwright() -> Iterator[Playwright]:
 
 @pytest.fixture(scope="module")
 def chromium(playwright: Playwright, chromium_path: str) -> Iterator[Browser]:
-    browser = launch_chromium(playwright, chromium_path)
+    # A process for each page takes half a second of processor time to start.
+    browser = launch_chromium(playwright, chromium_path, "--process-per-site")
     yield browser
     browser.close()
 

@@ -14,7 +14,7 @@ def find_chromium() -> str | None:
     return next((path for name in CHROMIUM_NAMES if (path := shutil.which(name))), None)
 
 
-def launch_chromium(playwright: Playwright, path: str) -> Browser:
+def launch_chromium(playwright: Playwright, path: str, *arguments: str) -> Browser:
     return playwright.chromium.launch(
         executable_path=path,
         # Containers have neither user namespaces nor much shared memory.
@@ -22,5 +22,6 @@ def launch_chromium(playwright: Playwright, path: str) -> Browser:
             "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
             # A name on plain HTTP is no secure context; an address of this machine is one.
             "--host-resolver-rules=MAP mosaico.internal 127.0.0.1",
+            *arguments,
         ],
     )  # fmt: skip

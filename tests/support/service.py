@@ -25,7 +25,7 @@ from tests.support.http import serving
 
 JSON = dict[str, Any]
 
-READY_S = 60.0
+READY_S = 300.0
 
 
 def ndjson(traces: Iterable[Mapping[str, Any]]) -> bytes:

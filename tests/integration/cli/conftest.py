@@ -13,6 +13,8 @@ from typer.testing import CliRunner, Result
 from app.cli import cli
 from tests.support.service import Service, working
 
+PROCESSES: "list[subprocess.Popen[bytes]]" = []
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shell:
@@ -31,8 +33,8 @@ class Shell:
     def process(
         self, *words: str, stdin: int | None = None, stdout: int, stderr: int
     ) -> subprocess.Popen[bytes]:
-        """Run a command in its own process."""
-        return subprocess.Popen(
+        """Run a command in its own process, which ends with the test."""
+        process = subprocess.Popen(
             [sys.executable, "-m", "app.cli", *words],
             env={**os.environ, **self.variables},
             start_new_session=True,
@@ -40,6 +42,8 @@ class Shell:
             stdout=stdout,
             stderr=stderr,
         )
+        PROCESSES.append(process)
+        return process
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +55,16 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             monkeypatch.delenv(name)
     monkeypatch.setenv("MOSAICO_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+
+
+@pytest.fixture(autouse=True)
+def ended_processes() -> Iterator[None]:
+    """A process that a failed test leaves behind would make a later test fail, too."""
+    yield
+    for process in PROCESSES:
+        process.kill()
+        process.wait()
+    PROCESSES.clear()
 
 
 @pytest.fixture

@@ -13,9 +13,8 @@ import pytest
 
 from app.core.console.api_client import ApiClient
 from tests.integration.cli.conftest import Shell
+from tests.support.processes import LIVENESS_S
 from tests.support.service import Service, pair
-
-LIVENESS_S = 60
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from app.main import Server
 from tests.integration.edge.toy_things import NOWHERE, THINGS, ThingStore, ToyOwners, toy_app
 from tests.support.http import serving
 
-LIVENESS_S = 60
+LIVENESS_S = 300
 STREAMS = 60
 
 

@@ -13,7 +13,7 @@ from app.core.web.prometheus import query_queues
 from tests.integration.edge.toy_things import THINGS, ThingStore, toy_app
 from tests.support.http import serving
 
-LIVENESS_S = 60
+LIVENESS_S = 300
 
 
 def test_health__without_database_alive_but_not_ready(client: httpx.Client) -> None:

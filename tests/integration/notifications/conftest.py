@@ -21,7 +21,7 @@ from app.notifications.types import DeliveryTarget, NotificationMessage
 from tests.support.http import serving
 from tests.support.service import JSON, Service, running_service
 
-LIVENESS_S = 60
+LIVENESS_S = 300
 TEST_MESSAGE = NotificationMessage(topic="test.sent", title="The pelican has landed")
 
 

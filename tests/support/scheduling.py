@@ -1,0 +1,62 @@
+"""In which order, and how many at once, the processes of a test run are given the tests."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from _pytest.nodeid import NodeId
+from xdist.scheduler import LoadGroupScheduling
+
+# A test of these folders takes seconds: each may run in another process.
+SINGLE: tuple[str, ...] = ("tests/e2e/",)
+# The longest tests first, so that no process is left alone with one at the end.
+FOLDERS = (*SINGLE, "tests/integration/", "tests/browser/", "tests/")
+
+
+class FileScheduling(LoadGroupScheduling):  # type: ignore[misc]  # pytest-xdist has no types
+    """Hands out a group or a file at a time, in the order of collection.
+
+    The fixtures of a file are made in one process. A test at a time, as pytest-xdist does, also
+    takes the process that hands them out a time that grows with the square of their number.
+    """
+
+    def __init__(self, config: pytest.Config, log: Any = None) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False
+
+    def _split_scope(self, nodeid: str) -> str:
+        scope = super()._split_scope(nodeid)
+        is_single = scope != nodeid or nodeid.startswith(SINGLE)
+        return scope if is_single else nodeid.partition("::")[0]
+
+
+def name_groups(items: Sequence[pytest.Item]) -> None:
+    """Write the group of a test into its ID, by which pytest-xdist keeps a group in one process.
+
+    pytest-xdist 3.8 sets an attribute that pytest 9.2 does not read any more: without this, every
+    group is torn over all processes, and each of them starts its servers and browsers.
+    """
+    for item in items:
+        group = group_of(item)
+        if group and not item.nodeid.endswith(f"@{group}"):
+            item._id = NodeId.parse(f"{item.nodeid}@{group}")
+
+
+def order_items(items: list[pytest.Item]) -> None:
+    """Put the largest groups first, then the folders with the longest tests."""
+    sizes = Counter(filter(None, map(group_of, items)))
+
+    def place(item: pytest.Item) -> tuple[int, int, str]:
+        if group := group_of(item):
+            return -1, -sizes[group], group
+        folder = next((i for i, name in enumerate(FOLDERS) if item.nodeid.startswith(name)), 0)
+        return folder, 0, ""
+
+    items.sort(key=place)
+
+
+def group_of(item: pytest.Item) -> str:
+    """The group that a test or its file names; empty without one."""
+    marker = item.get_closest_marker("xdist_group")
+    return str(marker.args[0]) if marker else ""
