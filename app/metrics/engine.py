@@ -170,15 +170,16 @@ def _measure_one(trace: Trace, provider: MetricProvider) -> Measurement:
 
 
 def _computed(trace: Trace, provider: MetricProvider) -> Measurement:
-    if provider.spec.tags and not provider.spec.selects(trace):
+    spec = provider.spec
+    if spec.tags and not spec.selects(trace):
         return NOT_SELECTED
     try:
         if not provider.supports(trace):
-            return _unsupported(trace, provider.spec)
+            return _unsupported(trace, spec)
         value = provider.compute(trace)
     except _PROVIDER_ERRORS as error:
         return failure_of(error)
-    return check_value(value, provider.spec)
+    return check_value(value, spec)
 
 
 def _is_complete(trace: Trace) -> bool:
@@ -240,17 +241,19 @@ def _unsupported(trace: Trace, spec: MetricSpec) -> MetricSkipped:
 
 
 def check_value(value: object, spec: MetricSpec) -> Measurement:
+    low, high = spec.minimum, spec.maximum
+    # The usual case first: a float in a range, which is neither NaN nor infinite then.
+    if type(value) is float and low is not None and high is not None and low <= value <= high:
+        return value + 0.0  # turns -0.0 into 0.0, which would sort and print differently
     try:
-        # The check of the exact type first: it is the usual case and several times faster.
         number = value if type(value) is float else number_of(value)
     except (TypeError, OverflowError) as error:
         return MetricFailed(MetricFailureKind.NOT_A_NUMBER, shorten(str(error), _DETAIL_CHARS))
-    low, high = spec.minimum, spec.maximum
     if not math.isfinite(number):
         return MetricFailed(MetricFailureKind.NON_FINITE, str(number))
     if (low is not None and number < low) or (high is not None and number > high):
         return MetricFailed(MetricFailureKind.OUT_OF_RANGE, f"{number!r} is not in [{low}, {high}]")
-    return number + 0.0  # turns -0.0 into 0.0, which would sort and print differently
+    return number + 0.0
 
 
 def number_of(value: object) -> float:

@@ -81,27 +81,28 @@ def count_for_rouge(reference: ReferenceMasks, words: Sequence[bytes]) -> RougeC
     room: dict[int, int] = {}  # by position mask of a word: how often it may still count
     pair_ends: list[int] = []
     unmatched = full = (1 << length) - 1
-    for word in words:
-        if word in masks:
-            mask = masks[word]
-            # One step of the subsequence for all positions of the reference at once: the addition
-            # carries through a block of ones and so moves its lowest match (Hyyrö 2004).
-            met = unmatched & mask
-            unmatched = (unmatched + met) | (unmatched - met)
-            if mask not in room:
-                # A mask has one bit per occurrence in the reference, and different words have
-                # different masks: the mask itself can be the key.
-                room[mask] = mask.bit_count() - 1
-                common += 1
-            elif room[mask]:
-                room[mask] -= 1
-                common += 1
-            # A bigram ends in the reference where its first word directly precedes the second.
-            if end := (before << 1) & mask:
-                pair_ends.append(end)
-            before = mask
-        else:
+    # One lookup in C for each word; no mask is 0.
+    for mask in map(masks.get, words):
+        if mask is None:
             before = 0
+            continue
+        # One step of the subsequence for all positions of the reference at once: the addition
+        # carries through a block of ones and so moves its lowest match (Hyyrö 2004). Without a
+        # match it changes nothing.
+        if met := unmatched & mask:
+            unmatched = (unmatched + met) | (unmatched - met)
+        if mask not in room:
+            # A mask has one bit per occurrence in the reference, and different words have
+            # different masks: the mask itself can be the key.
+            room[mask] = mask.bit_count() - 1
+            common += 1
+        elif room[mask]:
+            room[mask] -= 1
+            common += 1
+        # A bigram ends in the reference where its first word directly precedes the second.
+        if before and (end := (before << 1) & mask):
+            pair_ends.append(end)
+        before = mask
     in_order = length - (unmatched & full).bit_count()
     return RougeCounts(length, len(words), common, _clipped(pair_ends), in_order)
 
@@ -118,20 +119,19 @@ def count_grams(reference: ReferenceMasks, words: Sequence[bytes], longest: int)
     common = before = 0
     room: dict[int, int] = {}
     pairs: dict[int, int] = {}  # by position in the output: where the bigram ends in the reference
-    for position, word in enumerate(words):
-        if word in masks:
-            mask = masks[word]
-            if mask not in room:
-                room[mask] = mask.bit_count() - 1
-                common += 1
-            elif room[mask]:
-                room[mask] -= 1
-                common += 1
-            if end := (before << 1) & mask:
-                pairs[position] = end
-            before = mask
-        else:
+    for position, mask in enumerate(map(masks.get, words)):
+        if mask is None:
             before = 0
+            continue
+        if mask not in room:
+            room[mask] = mask.bit_count() - 1
+            common += 1
+        elif room[mask]:
+            room[mask] -= 1
+            common += 1
+        if before and (end := (before << 1) & mask):
+            pairs[position] = end
+        before = mask
     common_counts = [common]
     ends = pairs
     while ends and len(common_counts) < longest:
@@ -277,9 +277,8 @@ def squad_overlap(expected: str, output: str) -> WordOverlap:
     words = squad_words_and_articles(output)
     remaining = counts.copy()
     common = 0
-    for word in words:
-        if word in numbers:
-            number = numbers[word]
+    for number in map(numbers.get, words):
+        if number is not None:
             if remaining[number] > 0:
                 common += 1
             remaining[number] -= 1
