@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Session, load_only
 from sqlalchemy.sql.elements import KeyedColumnElement
 
-from app.core.db import Database, compile_sql
+from app.core.db import Database, compile_sql, fetch_tuples
 from app.core.errors import NotFound
 from app.core.keyset import (
     PageQuery,
@@ -26,7 +26,7 @@ from app.results.rules import RunStatus
 from app.results.trace_list import SEARCHED_TRACES, TraceListFilter, trace_conditions
 from app.traces.models import CollectedTrace
 from app.traces.queries import find_collected_trace, find_transcript
-from app.traces.types import TraceOutcome
+from app.traces.types import OUTCOMES, TraceOutcome
 
 # Texts may have megabytes each; a page of them must not fill the memory of the API process.
 PAGE_BYTES = 8 * 1024 * 1024
@@ -85,6 +85,14 @@ SHARD_RANGES = text(
     FROM sized GROUP BY position / :traces, div(bytes, :bytes) ORDER BY first
     """
 )
+
+# Both positions are limited: the planner does not derive the one from the other.
+SCORED_TRACES = """
+    SELECT trace.outcome, result.values, result.notes, trace.item_id
+    FROM trace_results AS result JOIN collected_traces AS trace USING (position)
+    WHERE result.run_seq = %s AND trace.collection_id = %s
+      AND result.position BETWEEN %s AND %s AND trace.position BETWEEN %s AND %s
+"""
 
 
 class RunNotFound(NotFound):
@@ -327,25 +335,9 @@ def read_scored_traces(
     session: Session, run_seq: int, collection_id: int, first: int, limit: int
 ) -> list[ScoredTrace]:
     """At most `limit` measured traces of a run, from the position `first` on, in no order."""
-    statement = (
-        select(
-            CollectedTrace.outcome, TraceResult.values, TraceResult.notes, CollectedTrace.item_id
-        )
-        .join(
-            CollectedTrace,
-            (CollectedTrace.collection_id == collection_id)
-            & (CollectedTrace.position == TraceResult.position),
-        )
-        .where(
-            TraceResult.run_seq == run_seq,
-            TraceResult.position.between(first, first + limit - 1),
-            CollectedTrace.position.between(first, first + limit - 1),
-        )
-    )
-    return [
-        ScoredTrace(TraceOutcome(outcome), values, notes, item_id)
-        for outcome, values, notes, item_id in session.execute(statement)
-    ]
+    last = first + limit - 1
+    rows = fetch_tuples(session, SCORED_TRACES, (run_seq, collection_id, first, last, first, last))
+    return [ScoredTrace(OUTCOMES[outcome], *values) for outcome, *values in rows]
 
 
 def has_trials(session: Session, collection_id: int) -> bool:

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Final, TypeAlias, cast, overload
+from typing import Any, Final, TypeAlias, overload
 
-import psycopg
 from sqlalchemy.orm import Session
 
-from app.traces.types import ToolCall, Trace, TraceOutcome
+from app.core.db import fetch_tuples
+from app.traces.types import OUTCOMES, ToolCall, Trace
 
-Driver: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 TraceRow: TypeAlias = tuple[Any, ...]
 
 # The columns of `collected_traces` in the order of the fields of `Trace`.
@@ -22,7 +21,6 @@ _SELECT: Final = f"""
     SELECT {", ".join(COLUMNS)} FROM collected_traces
     WHERE collection_id = %s AND position BETWEEN %s AND %s ORDER BY position
 """  # noqa: S608 - only constants
-_OUTCOMES: Final[Mapping[str, TraceOutcome]] = {str(outcome): outcome for outcome in TraceOutcome}
 _fields_of = attrgetter(*COLUMNS)
 
 
@@ -57,11 +55,8 @@ def read_traces(
     session: Session, collection_id: int, first_position: int, last_position: int
 ) -> StoredTraces:
     """The collected traces in a range of positions, both ends included, in order."""
-    # By the driver: SQLAlchemy processes each value of a row in Python.
-    driver = cast("Driver", session.connection().connection.driver_connection)
-    with driver.cursor(binary=True) as cursor:
-        cursor.execute(_SELECT, (collection_id, first_position, last_position))
-        return StoredTraces(cursor.fetchall())
+    parameters = (collection_id, first_position, last_position)
+    return StoredTraces(fetch_tuples(session, _SELECT, parameters))
 
 
 def trace_from_row(row: Any) -> Trace:
@@ -93,7 +88,7 @@ def _trace_of(
         trace_id=trace_id,
         item_id=item_id,
         trial=trial,
-        outcome=_OUTCOMES[outcome],
+        outcome=OUTCOMES[outcome],
         input=input_text,
         expected_output=expected_output,
         output=output,

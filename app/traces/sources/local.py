@@ -18,7 +18,8 @@ from app.traces.registry import (
     TraceQuery,
 )
 
-PAGE_SIZE = 500
+# A page is a transaction of ten statements; MAX_PAGE_BYTES bounds the memory of long lines.
+PAGE_SIZE = 2000
 
 # Increase it when the parser reads the same line as a different trace: the revision of an upload
 # includes it, so that collections of the older parser are not reused.

@@ -21,8 +21,8 @@ def test_size__by_hand() -> None:
 
     # ROUGE takes 36 µs: 1,000 a second keep 0.036 cores busy.
     assert size.metric_cores == pytest.approx(0.036)
-    # 330 µs beside it, and 156 ms for each of 100 runs in 36,000 s.
-    assert size.cores == pytest.approx(0.036 + 0.33 + 0.156 * 100 / 36_000)
+    # 210 µs beside it, and 156 ms for each of 100 runs in 36,000 s.
+    assert size.cores == pytest.approx(0.036 + 0.21 + 0.156 * 100 / 36_000)
     assert size.workers == 1
     # One API and one scheduler have 50 connections, the worker 13.
     assert size.connections == 63
