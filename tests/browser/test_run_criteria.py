@@ -237,7 +237,7 @@ def test_inbox__is_read_at_once_and_a_message_is_unread_again(month: Site, site:
     page = site.open("/inbox")
     page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Mark all as read").click()
-    expect(page.locator("main")).to_contain_text("Nothing needs you")
+    expect(page.locator("main")).to_contain_text("No open messages")
     page.goto(f"{site.url}/inbox?tab=all")
     page.get_by_role("button", name="Unread").first.click()
     expect(page).to_have_title(re.compile(r"^\(1\) Inbox"))
