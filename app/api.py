@@ -13,6 +13,7 @@ from app.access.router import audit_router as audit
 from app.access.router import router as keys
 from app.agents.pages import router as agent_forms
 from app.agents.router import router as agents
+from app.alerts.inbox_router import router as inbox_entries
 from app.alerts.pages.alert import router as alert_page
 from app.alerts.pages.inbox import router as inbox_page
 from app.alerts.pages.incidents import router as incident_pages
@@ -45,6 +46,7 @@ from app.reporting.pages import router as trend_page
 from app.reporting.router import history_router as kpi_files
 from app.reporting.router import router as run_pictures
 from app.reporting.router import runs_table_router as run_table
+from app.runs.compare_router import router as run_comparisons
 from app.runs.pages.comparison import router as comparison_page
 from app.runs.pages.estimate import router as estimate_page
 from app.runs.pages.runs import router as run_pages
@@ -80,6 +82,7 @@ ROUTERS: tuple[Router, ...] = (
     agents,
     benchmarks,
     baselines,
+    run_comparisons,
     benchmark_runs,
     run_pictures,
     run_table,
@@ -93,6 +96,7 @@ ROUTERS: tuple[Router, ...] = (
     webhook_secrets,
     langfuse_secrets,
     trigger_events,
+    inbox_entries,
     alert_configs,
     alerts,
     incidents,

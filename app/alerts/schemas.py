@@ -25,6 +25,7 @@ from app.core.schemas import (
     WireModel,
     patch_of,
 )
+from app.notifications.schemas import DeliveryView, NotificationView
 from app.notifications.types import MessageSeverity
 
 A_YEAR_HOURS = 366 * 24
@@ -262,6 +263,13 @@ class AlertView(WireModel):
     acknowledged_by: str | None
     note: StoredText | None
     created_at: datetime
+
+
+class InboxEntryView(NotificationView):
+    """A message of the inbox with the alerts it tells of and its deliveries."""
+
+    alerts: list[AlertView]
+    deliveries: list[DeliveryView]
 
 
 class IncidentView(WireModel):

@@ -133,6 +133,37 @@ class FlippedItems(WireModel):
     items: list[FlippedItem]
 
 
+class ItemMetricChange(WireModel):
+    """The mean of a metric over the trials of an item in both runs; null without a value."""
+
+    metric: str
+    baseline: float | None
+    candidate: float | None
+    change: float | None
+
+
+class ComparedItemView(WireModel):
+    """An item that both runs have, with the change of one metric and of every other.
+
+    `baselineTrials` and `candidateTrials` are the values of `metric` in the order of the trials; the means
+    and the change are over them. `isSameTask` is false when the expected output or the checks of the item
+    changed between the runs: then its change says nothing. `errors` are the failed tools and outcomes of the
+    candidate.
+    """
+
+    item_id: str
+    input: str | None
+    is_same_task: bool
+    metric: str
+    baseline_trials: list[float | None]
+    candidate_trials: list[float | None]
+    baseline: float | None
+    candidate: float | None
+    change: float | None
+    errors: list[str]
+    metrics: list[ItemMetricChange]
+
+
 class EnrichedFeature(WireModel):
     """A tag, tool or outcome that is more frequent among the items that regressed.
 

@@ -256,6 +256,14 @@ def _get_runs(session: Session, baseline_ids: Sequence[str], candidate_id: str) 
     return _RequestedRuns(baseline, candidate)
 
 
+def get_comparable_pair(
+    session: Session, baseline_id: str, candidate_id: str
+) -> tuple[BenchmarkRun, BenchmarkRun]:
+    """Two completed runs of one benchmark. Raises: `Invalid`, and the errors of `get_comparable_run`."""
+    runs = _get_runs(session, [baseline_id], candidate_id)
+    return runs.baseline[0], runs.candidate
+
+
 def get_comparable_run(session: Session, run_id: str) -> BenchmarkRun:
     """A completed run whose traces exist. Raises: `RunNotComparable`, and the errors of `get_run`."""
     run = get_run(session, run_id)

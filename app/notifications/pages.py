@@ -9,19 +9,27 @@ from fastapi.responses import RedirectResponse
 
 from app.access.deps import ADMIN, READ, RUN
 from app.access.shown_once import find_secret, forget_secret, redirect_with_secret
+from app.core.errors import Invalid
 from app.core.keyset import PageQuery
+from app.core.text import cut_middle
 from app.core.web.deps import Res
 from app.core.web.forms.form_page import SEE_OTHER, FormPage, show_form, submit_form
 from app.core.web.forms.rendering import FieldInput, SchemaForm
-from app.core.web.forms.sent_fields import SentForm, local_path
+from app.core.web.forms.sent_fields import SentForm, check_form, local_path
 from app.core.web.page_parameters import ListQuery
 from app.core.web.page_paths import path_of
 from app.core.web.pages import Crumb, list_in_api, render_page
 from app.core.web.routes import Router
 from app.notifications import endpoints, queries, service
+from app.notifications.delivery_requests import describe_request
 from app.notifications.registry import CHANNELS, require_target
 from app.notifications.rules import DeliveryStatus
-from app.notifications.schemas import DAY_S, EndpointBody, EndpointPatch
+from app.notifications.schemas import (
+    DAY_S,
+    EndpointBody,
+    EndpointPatch,
+    EndpointSecretRotation,
+)
 from app.notifications.types import DeliveryTarget
 
 router = Router()
@@ -29,6 +37,8 @@ router = Router()
 NAV = "/endpoints"
 STEPS = (Crumb("Endpoints", NAV),)
 SHOWN_DELIVERIES = 30
+MAX_BODY_CHARS = 20_000
+OVERLAPS = ((0, "ends now"), (3600, "signs for 1 h"), (DAY_S, "signs for a day"), (7 * DAY_S, "signs for 7 days"), (30 * DAY_S, "signs for 30 days"))  # fmt: skip
 
 FORM = SchemaForm(
     create=EndpointBody,
@@ -87,6 +97,8 @@ def show_endpoint(request: Request, endpoint_id: EndpointId, res: Res) -> Respon
         is_pending=any(delivery.status == DeliveryStatus.PENDING for delivery in deliveries),
         is_signed=channel is not None and channel.signed,
         secret=find_secret(request, res.secrets),
+        overlaps=OVERLAPS,
+        day=DAY_S,
     )
     return forget_secret(request, response)
 
@@ -148,14 +160,50 @@ def delete_endpoint(endpoint_id: EndpointId, res: Res) -> Response:
 
 
 @router.post("/endpoints/{endpointId}/secret", dependencies=ADMIN)
-def rotate_endpoint_secret(request: Request, endpoint_id: EndpointId, res: Res) -> Response:
-    """Create the secret that signs messages and show it once; the one before signs for a day."""
+def rotate_endpoint_secret(
+    request: Request, endpoint_id: EndpointId, form: SentForm, res: Res
+) -> Response:
+    """Create the secret that signs messages and show it once; the one before signs for the chosen time."""
+    document = {"overlapSeconds": form.text("overlapSeconds", str(DAY_S))}
+    rotation = check_form(EndpointSecretRotation, document).body
+    if rotation is None:
+        raise Invalid("the time of the secret before is a number of seconds of at most 30 days")
     with res.db.begin() as session:
         secret = endpoints.rotate_secret(
-            session, endpoint_id, res.secrets, res.clock(), overlap=timedelta(seconds=DAY_S)
+            session,
+            endpoint_id,
+            res.secrets,
+            res.clock(),
+            overlap=timedelta(seconds=rotation.overlap_seconds),
         )
     path = path_of("endpoints", endpoint_id)
     return redirect_with_secret(request, path, secret.reveal(), res.secrets)
+
+
+@router.get("/deliveries/{deliveryId}", dependencies=READ)
+def show_delivery(
+    request: Request, delivery_id: Annotated[str, Path(alias="deliveryId")], res: Res
+) -> Response:
+    """One delivery: what is sent, and what the recipient answered."""
+    with res.db.read() as session:
+        loaded = queries.get_delivery(session, delivery_id)
+        exchange = describe_request(loaded, res.options.get("public_url", ""))
+    delivery, notification, endpoint = loaded
+    address = path_of("endpoints", endpoint.id)
+    return render_page(
+        request,
+        "delivery.html",
+        title=notification.title,
+        nav=NAV,
+        api=f"/deliveries{path_of(delivery_id)}/request",
+        has_secrets=True,
+        steps=[*STEPS, Crumb(endpoint.recipient, address)],
+        delivery=delivery,
+        endpoint=endpoint,
+        exchange=exchange,
+        body=cut_middle(exchange.body, MAX_BODY_CHARS) if exchange.body else None,
+        is_pending=delivery.status == DeliveryStatus.PENDING,
+    )
 
 
 @router.post("/deliveries/{deliveryId}/redeliver", dependencies=RUN)

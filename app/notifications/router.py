@@ -18,10 +18,12 @@ from app.core.web.page_parameters import PageParams
 from app.core.web.routes import Router
 from app.core.web.sse import EventSnapshot, stream_events
 from app.notifications import endpoints, inbox, queries, service
+from app.notifications.delivery_requests import describe_request
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.registry import require_target
 from app.notifications.rules import DeliveryStatus
 from app.notifications.schemas import (
+    DeliveryRequestView,
     DeliveryView,
     EndpointBody,
     EndpointPatch,
@@ -222,6 +224,14 @@ def get_delivery(delivery_id: DeliveryId, res: Res) -> DeliveryView:
     with res.db.read() as session:
         loaded = queries.get_delivery(session, delivery_id)
         return delivery_view(loaded.delivery, loaded.endpoint)
+
+
+@deliveries_router.get("/{deliveryId}/request", dependencies=READ)
+def get_delivery_request(delivery_id: DeliveryId, res: Res) -> DeliveryRequestView:
+    """Show what a delivery sends and what the recipient answered, without credentials."""
+    with res.db.read() as session:
+        loaded = queries.get_delivery(session, delivery_id)
+        return describe_request(loaded, res.options.get("public_url", ""))
 
 
 @deliveries_router.post("/{deliveryId}/redeliver", dependencies=RUN, responses=CONFLICT)

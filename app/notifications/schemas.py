@@ -110,6 +110,22 @@ class EndpointSecretRotation(WireModel):
     overlap_seconds: Annotated[int, Field(ge=0, le=MAX_OVERLAP_S)] = DAY_S
 
 
+class DeliveryRequestView(WireModel):
+    """What a delivery sends, and the redacted answer to its last attempt.
+
+    `recipient` and the signature are redacted. `body` is null when the channel is not installed;
+    `response` is null before the first attempt, and of a mail server that accepted the message.
+    """
+
+    method: str
+    recipient: str
+    headers: dict[str, str]
+    body: str | None
+    status: DeliveryStatus
+    response: str | None
+    tried_at: datetime | None
+
+
 class EndpointSecretView(WireModel):
     """A new signing secret; it is shown only once."""
 

@@ -1,6 +1,6 @@
 """The page of a KPI: its values over the runs of an agent, with what explains a change."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -12,21 +12,25 @@ from sqlalchemy.orm import Session
 from app.access.deps import READ
 from app.agents.models import Agent
 from app.benchmarks.queries import get_benchmark, get_kpi
+from app.comparison.change_text import ChangeText, describe_change
 from app.core.web.deps import Res
 from app.core.web.overlay_chart import MAX_SERIES
 from app.core.web.page_paths import path_of
 from app.core.web.pages import Crumb, build_url, reader_zone, render_page
 from app.core.web.routes import Router
 from app.kpis.models import KpiHistory
-from app.reporting.trend import AgentTrend, draw_trends, list_limits, load_trends
-from app.results.kpi_trend import MAX_POINTS, KpiPoint, describe_point
+from app.reporting.trend import NEWEST, AgentTrend, draw_trends, list_limits, load_trends
+from app.results.kpi_trend import KpiPoint, describe_value
+from app.statistics.verdict_rules import Verdict
 
 router = Router()
 
 BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
 KpiId = Annotated[str, Path(alias="kpi")]
 
-SHOWN_ROWS = 60
+SHOWN_MOVES = 5
+# The verdicts that say that the value moved.
+MOVES = (Verdict.REGRESSED, Verdict.IMPROVED)
 DAYS = ((30, "30 days"), (90, "90 days"), (365, "1 year"))
 
 
@@ -68,7 +72,7 @@ def show_trend(
         "trend.html",
         title=f"{kpi.name}, {name}",
         nav="/benchmarks",
-        api=build_url("/kpi-history", period, limit=MAX_POINTS),
+        api=build_url("/kpi-history/trend", period),
         csv=build_url("/api/v1/kpi-history.csv", period),
         svg=build_url("/api/v1/kpi-history.svg", period, timeZone=zone.key),
         steps=[
@@ -89,7 +93,10 @@ def show_trend(
         days=days,
         periods=DAYS,
         chart=Markup(chart) if rows else None,  # noqa: S704 - our own SVG, which escapes its texts
-        rows=rows[:SHOWN_ROWS],
+        rows=rows[:NEWEST],
+        latest=rows[0] if rows and len(trends) == 1 else None,
+        change=_latest_change(trends) if len(trends) == 1 else None,
+        moves=_list_moves(trends),
         trends=trends,
         runs=sum(trend.runs for trend in trends),
         max_agents=MAX_SERIES,
@@ -109,12 +116,36 @@ def _list_agents(session: Session, benchmark_id: str, kpi_id: str) -> Mapping[st
     return {row.id: row.name for row in rows}
 
 
+def _list_moves(trends: Sequence[AgentTrend]) -> list[dict[str, Any]]:
+    """The newest runs in which the value moved; of many runs, one of each point of the chart."""
+    moves = [
+        {"run_id": bucket.run_id, "at": bucket.last_at, "verdict": bucket.verdict}
+        for trend in trends
+        for bucket in trend.buckets
+    ] or [
+        {"run_id": point.kpi.run_id, "at": point.kpi.recorded_at, "verdict": point.verdict}
+        for trend in trends
+        for point in trend.points
+    ]
+    return [move for move in reversed(moves) if move["verdict"] in MOVES][:SHOWN_MOVES]
+
+
+def _latest_change(trends: Sequence[AgentTrend]) -> ChangeText | None:
+    """The newest value of an agent against its baseline; None without a comparison."""
+    points = trends[0].points
+    verdict = points[-1].kpi.verdict if points else None
+    return describe_change(verdict, verdict.scale) if verdict else None
+
+
 def _row(trend: AgentTrend, point: KpiPoint) -> dict[str, Any]:
+    value = describe_value(point)
     return {
         "agent": trend.name,
         "run_id": point.kpi.run_id,
         "at": point.kpi.recorded_at,
-        "text": describe_point(point),
+        "value": value.text,
+        "interval": value.interval,
+        "reason": value.reason,
         "verdict": point.verdict,
         "differences": point.differences,
     }

@@ -12,7 +12,7 @@ from app.agents.queries import get_agent
 from app.benchmarks.queries import get_benchmark, get_kpi
 from app.core.errors import Invalid
 from app.core.problem_documents import CONFLICT
-from app.core.schemas import Instant
+from app.core.schemas import Instant, Page
 from app.core.text import join_words
 from app.core.web.deps import Res
 from app.core.web.overlay_chart import MAX_SERIES
@@ -23,8 +23,9 @@ from app.kpis.router import KpiHistoryFilter, KpiSort
 from app.reporting import csv_tables, plots
 from app.reporting.report_data import load_report
 from app.reporting.run_report import html_report
+from app.reporting.schemas import TrendPointView
 from app.reporting.stored_api import StoredApi
-from app.reporting.trend import draw_trends, load_trends
+from app.reporting.trend import draw_trends, load_trends, trend_views
 from app.results.run_list import DEFAULT_SORT, SortOrder
 from app.runs.router import RunFilter
 
@@ -138,6 +139,30 @@ def plot_kpi_history(
         trends = load_trends(session, kpi, agents, since or EARLIEST)
     title = f"{kpi.name} of {join_words(list(agents.values()), 'and')} in {benchmark}"
     return Response(draw_trends(title, kpi, trends, zone), media_type=SVG)
+
+
+@history_router.get("/kpi-history/trend", dependencies=READ)
+def get_kpi_trend(
+    res: Res,
+    benchmark_id: Annotated[str, Query(alias="benchmarkId")],
+    agent_ids: Annotated[list[str], Query(alias="agentId", min_length=1, max_length=MAX_SERIES)],
+    kpi_id: Annotated[str, Query(alias="kpi", description="ID of a KPI of the benchmark.")],
+    since: Annotated[Instant | None, Query(alias="from")] = None,
+) -> Page[TrendPointView]:
+    """The points of the chart of a KPI over the runs of at most four agents: at most 180, oldest first.
+    Of more runs, a point is several that follow each other.
+    """
+    with res.db.read() as session:
+        kpi = get_kpi(session, benchmark_id, kpi_id)
+        agents = {agent_id: get_agent(session, agent_id).name for agent_id in agent_ids}
+        trends = load_trends(session, kpi, agents, since or EARLIEST)
+    return Page(
+        items=[
+            view
+            for agent_id, trend in zip(agents, trends, strict=True)
+            for view in trend_views(agent_id, trend)
+        ]
+    )
 
 
 def _csv_file(lines: Iterator[str], name: str) -> StreamingResponse:

@@ -12,6 +12,7 @@ from app.core.web.charts import TrendLimit, TrendPoint, trend_chart
 from app.core.web.overlay_chart import TrendSeries, overlay_chart
 from app.core.web.page_paths import path_of
 from app.kpis.number_text import format_number
+from app.reporting.schemas import TrendPointView
 from app.results.kpi_trend import (
     MAX_POINTS,
     KpiPoint,
@@ -22,6 +23,9 @@ from app.results.kpi_trend import (
     trend_events,
     trend_points,
 )
+
+# As many as a table shows beside the chart of all.
+NEWEST = 60
 
 
 class AgentTrend(NamedTuple):
@@ -58,10 +62,11 @@ def _load_trend(
     session: Session, kpi: KpiDefinition, agent_id: str, name: str, since: datetime, limit: int
 ) -> AgentTrend:
     of_kpi = (session, kpi.benchmark_id, agent_id, kpi.id)
-    points = list_kpi_points(*of_kpi, since=since, limit=limit + 1)
-    is_bucketed = len(points) > limit
-    buckets = list_trend_buckets(*of_kpi, since=since, points=limit) if is_bucketed else ()
-    return AgentTrend(name, points, buckets)
+    buckets = list_trend_buckets(*of_kpi, since=since, points=limit)
+    # Buckets of one run have nothing that the points do not have.
+    is_bucketed = any(bucket.runs > 1 for bucket in buckets)
+    points = list_kpi_points(*of_kpi, since=since, limit=NEWEST if is_bucketed else limit)
+    return AgentTrend(name, points, buckets if is_bucketed else ())
 
 
 def draw_trends(
@@ -85,6 +90,27 @@ def draw_trends(
     events = () if trend.buckets else trend_events(trend.points)
     points = _points(trend, kpi.unit, zone)
     return trend_chart(title, points, kpi.unit, limits=limits, events=events, is_page=is_page)
+
+
+def trend_views(agent_id: str, trend: AgentTrend) -> list[TrendPointView]:
+    """The points of the chart of an agent, as the API shows them."""
+    if trend.buckets:
+        return [TrendPointView(agent_id=agent_id, **bucket._asdict()) for bucket in trend.buckets]
+    return [
+        TrendPointView(
+            agent_id=agent_id,
+            runs=1,
+            first_at=point.kpi.recorded_at,
+            last_at=point.kpi.recorded_at,
+            mean=point.kpi.value,
+            low=point.kpi.interval_low,
+            high=point.kpi.interval_high,
+            verdict=point.verdict,
+            run_id=point.kpi.run_id,
+            fingerprint=point.fingerprint,
+        )
+        for point in trend.points
+    ]
 
 
 def list_limits(kpi: KpiDefinition) -> Sequence[TrendLimit]:

@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import NamedTuple
 from urllib.parse import quote
 
-from sqlalchemy import select, text
+from sqlalchemy import select, text, type_coerce
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from app.core.web.charts import TrendEvent, TrendPoint
@@ -116,7 +117,13 @@ def list_kpi_points(
 ) -> list[KpiPoint]:
     """The last values of a KPI, oldest first; `up_to` is the ID of the last one, included."""
     statement = (
-        select(KpiHistory, BenchmarkRun.fingerprint, BenchmarkRun.accepted_at, BenchmarkRun.verdict)
+        select(
+            KpiHistory,
+            BenchmarkRun.fingerprint,
+            BenchmarkRun.accepted_at,
+            # Not the whole verdict: reading those of 180 runs takes longer than the query.
+            type_coerce(BenchmarkRun.verdict, JSONB)["differences"],
+        )
         .join(BenchmarkRun, BenchmarkRun.seq == KpiHistory.run_seq)
         .where(
             KpiHistory.benchmark_id == benchmark_id,
@@ -132,8 +139,8 @@ def list_kpi_points(
         statement = statement.where(KpiHistory.recorded_at >= since)
     newest = session.execute(statement.order_by(KpiHistory.id.desc()).limit(limit)).all()
     return [
-        KpiPoint(kpi, fingerprint, accepted_at, verdict.differences if verdict else ())
-        for kpi, fingerprint, accepted_at, verdict in reversed(newest)
+        KpiPoint(kpi, fingerprint, accepted_at, differences or ())
+        for kpi, fingerprint, accepted_at, differences in reversed(newest)
     ]
 
 
@@ -168,20 +175,35 @@ def trend_events(points: Sequence[KpiPoint]) -> list[TrendEvent]:
     return events
 
 
-def describe_point(point: KpiPoint) -> str:
-    """A value with its interval and verdict: "0.71 (95 % CI 0.62 to 0.79), regressed"."""
+class ValueText(NamedTuple):
+    """A value and its interval as texts; `reason` says why there is no value."""
+
+    text: str | None
+    interval: str | None
+    reason: str | None = None
+
+
+def describe_value(point: KpiPoint) -> ValueText:
+    """The value of a point with its interval: "0.71" and "0.62 to 0.79"."""
     kpi = point.kpi
     if kpi.value is None:
-        return f"no value: {kpi.undefined_reason or 'undefined'}"
+        return ValueText(None, None, kpi.undefined_reason or "undefined")
     is_share = bool(kpi.verdict and kpi.verdict.scale is Scale.RATE)
     text = format_value(kpi.value, kpi.unit, is_share=is_share)
-    if kpi.interval_low is not None and kpi.interval_high is not None:
-        low, high = format_values(
-            [kpi.interval_low, kpi.interval_high], kpi.unit, is_share=is_share
-        )
-        text += f" (95 % CI {low} to {high})"
+    if kpi.interval_low is None or kpi.interval_high is None:
+        return ValueText(text, None)
+    low, high = format_values([kpi.interval_low, kpi.interval_high], kpi.unit, is_share=is_share)
+    return ValueText(text, f"{low} to {high}")
+
+
+def describe_point(point: KpiPoint) -> str:
+    """A value with its interval and verdict: "0.71 (95 % CI 0.62 to 0.79), regressed"."""
+    value = describe_value(point)
+    if value.text is None:
+        return f"no value: {value.reason}"
+    interval = f" (95 % CI {value.interval})" if value.interval else ""
     verdict = point.verdict
-    return f"{text}, {verdict.replace('_', ' ').lower() if verdict else 'not compared'}"
+    return f"{value.text}{interval}, {verdict.replace('_', ' ').lower() if verdict else 'not compared'}"
 
 
 def bucket_points(

@@ -9,7 +9,7 @@ from fastapi.responses import StreamingResponse
 from app.access.deps import ADMIN, READ, RUN, get_caller
 from app.access.idempotency import Idempotent
 from app.comparison import stored_run_comparison
-from app.comparison.schemas import CategoryValues, Comparison
+from app.comparison.schemas import CategoryValues
 from app.core.problem_documents import CONFLICT
 from app.core.schemas import Instant, Page, ShortText, explain_pattern
 from app.core.web.deps import Hub, Res
@@ -50,9 +50,6 @@ COLUMNS = RunView.model_fields.keys() - {"results", "write_back"}
 
 SVG = "image/svg+xml"
 _TAG_FIELD_PATTERN = r"^[A-Za-z_][A-Za-z0-9_.-]{0,99}$"
-# The largest number of runs that the baseline mode MEAN_OF_LAST averages.
-MAX_BASELINE_RUNS = 30
-MAX_JUDGED = 100
 
 RunId = Annotated[str, Path(alias="runId")]
 TraceId = Annotated[str, Path(alias="traceId", description="ID that the source gave the trace.")]
@@ -140,36 +137,6 @@ def list_runs(
         return rows.to_page(run_columns_view)
     with res.db.read() as session:
         return search_runs(session, run_filter, sort, page).to_page(run_columns_view)
-
-
-@router.get("/compare", dependencies=READ, responses=CONFLICT)
-def compare_runs(
-    res: Res,
-    baseline: Annotated[
-        list[str],
-        Query(
-            min_length=1,
-            max_length=MAX_BASELINE_RUNS,
-            description="ID of the baseline run. Repeat it to compare with the mean of several runs.",
-        ),
-    ],
-    candidate: Annotated[str, Query(description="ID of the candidate run.")],
-    metric: Annotated[str | None, Query(description="The metric of the flipped items.")] = None,
-    judge: Annotated[
-        list[str] | None,
-        Query(
-            max_length=MAX_JUDGED,
-            description="Name of a KPI or metric to judge. All named ones are judged together: their"
-            " intervals and p-values are adjusted. Default: the KPIs of the gate, otherwise all KPIs.",
-        ),
-    ] = None,
-) -> Comparison:
-    """Compare a completed run with a baseline run of the same benchmark: verdicts of KPIs and metrics,
-    flipped items and their enriched features, latency, tokens and cost.
-    """
-    return stored_run_comparison.compare_in_child(
-        res.db, baseline, candidate, metric=metric, judged=judge or ()
-    )
 
 
 @router.get("/{runId}", dependencies=READ)

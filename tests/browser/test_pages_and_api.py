@@ -19,9 +19,12 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import READ, RUN
 from app.api import PAGES
+from app.core.web import page_parameters, pages
+from app.core.web.page_parameters import ListQuery
 from app.triggers.models import TriggerEvent
 from tests.browser.identities import list_names
 from tests.support.every_page import (
+    QUERIES,
     fill_path,
     iter_page_routes,
     page_paths,
@@ -39,11 +42,19 @@ FILTERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "/incidents": ("state=OPEN", "rule=rule-1"), "/agents": ("archived=true",), "/benchmarks": ("archived=true",),
     }
 )  # fmt: skip
+# A list that only a query makes.
+LIST_QUERIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "/compare": tuple(
+            f"{QUERIES['/compare']}&layout=case{more}" for more in ("", "&sort=item", "&metric=LATENCY_MS&sort=rise")
+        )
+    }
+)  # fmt: skip
 LISTS: Final = [
     f"{fill_path(route.path)}{'?' if query else ''}{query}"
     for route in iter_page_routes()
-    if "cursor" in inspect.signature(route.endpoint).parameters
-    for query in ("", *FILTERS.get(route.path, ()))
+    if ListQuery in (p.annotation for p in inspect.signature(route.endpoint).parameters.values())
+    for query in LIST_QUERIES.get(route.path, ("", *FILTERS.get(route.path, ())))
 ]
 # Silences and the last 30 fires of a schedule are shown whole.
 ROWS: Final = re.compile(r"<(?:tr|article)[^>]* data-row")
@@ -109,6 +120,8 @@ def one_row_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("app.") and "pages" in name and hasattr(module, "PAGE_SIZE"):
             monkeypatch.setattr(module, "PAGE_SIZE", 1)
+    for module in (page_parameters, pages):
+        monkeypatch.setattr(module, "DEFAULT_LIMIT", 1)
 
 
 def read_list(client: httpx.Client, path: str) -> ListPage:

@@ -49,6 +49,7 @@ QUERIES: Final[Mapping[str, str]] = MappingProxyType(
 STATES: Final = (
     "/runs/run-triage-tickets-0", "/runs/run-in-progress", "/runs/run-failed",
     "/benchmarks/support/kpis/support-pass?agent=billing&agent=sql",
+    f"/compare?base={BASE}&run={RUN}&layout=case",
     "/compare?base=run-triage-tickets-1&run=run-triage-tickets-0", "/benchmarks/support/kpis/support-cost",
     "/inbox?tab=all", "/inbox?tab=silenced", "/incidents?state=OPEN", "/runs?text=nothing-matches",
     "/formulas?formula=AVERAGE(EXACT_MATCH,ROUG)", "/no-such-page", "/runs/no-such-run",

@@ -74,7 +74,13 @@ def show_inbox(
         nav="/inbox",
         api=build_url("/silences", active="true", limit=MAX_LIMIT)
         if tab == "silenced"
-        else _api_path(request, inbox_filter),
+        else list_in_api(
+            request,
+            "/inbox",
+            {"agent": "agentId", "benchmark": "benchmarkId", "severity": "severity"},
+            limit=PAGE_SIZE,
+            state=tab,
+        ),
         tab=tab,
         entries=entries,
         silences=active,
@@ -173,24 +179,6 @@ def _acknowledge(
 def _back(form: FormFields) -> Response:
     """The page that sent the form, with its filters."""
     return RedirectResponse(local_path(form.text("next", INBOX)), SEE_OTHER)
-
-
-def _api_path(request: Request, inbox_filter: inbox_view.InboxFilter) -> str:
-    """The same messages in the API; with a filter on alerts, the alerts that the messages tell of."""
-    if inbox_filter.conditions():
-        names = {"agent": "agentId", "benchmark": "benchmarkId", "severity": "severity"}
-        acknowledged = "true" if inbox_filter.is_acknowledged else None
-        # A cursor of messages is none of alerts.
-        return build_url(
-            "/alerts",
-            {api: request.query_params.get(page) for page, api in names.items()},
-            acknowledged=acknowledged,
-            limit=PAGE_SIZE,
-        )
-    unread = "true" if inbox_filter.unread else None
-    return list_in_api(
-        request, "/notifications", {"severity": "severity"}, limit=PAGE_SIZE, unread=unread
-    )
 
 
 def _entry(session: Session, entry: inbox_view.InboxEntry) -> dict[str, Any]:

@@ -10,10 +10,19 @@ from app.access.deps import ADMIN
 from app.agents.queries import list_agent_names
 from app.alerts import queries
 from app.alerts.backtest_schemas import BacktestRequest
-from app.alerts.pages.rules import BACKTEST_DAYS, BacktestOutcome, RuleId, try_backtest
+from app.alerts.pages.backtest import (
+    COMPARED,
+    CONDITIONS,
+    BacktestOutcome,
+    compare_backtests,
+    draft_rule,
+    try_backtest,
+)
+from app.alerts.pages.rule_text import watched_name
+from app.alerts.pages.rules import BACKTEST_DAYS, RuleId
 from app.alerts.pages.value_chart import draw_backtest
 from app.alerts.rule_service import create_rule, update_rule
-from app.alerts.schemas import AlertConfigBody, AlertConfigCreate, AlertConfigPatch
+from app.alerts.schemas import AlertConfigCreate, AlertConfigPatch, AlertConfigView
 from app.alerts.views import rule_views
 from app.benchmarks.queries import get_kpis_by_benchmark, list_benchmark_names
 from app.core.resources import Resources
@@ -22,7 +31,7 @@ from app.core.web.deps import Res
 from app.core.web.forms.fields import Choices
 from app.core.web.forms.form_page import FormPage, require_revision, show_form, submit_form
 from app.core.web.forms.rendering import FieldInput, SchemaForm
-from app.core.web.forms.sent_fields import SentForm, check_form
+from app.core.web.forms.sent_fields import FormFields, SentForm
 from app.core.web.page_paths import rule_page_path
 from app.core.web.pages import Crumb, reader_zone
 from app.core.web.routes import Router
@@ -80,7 +89,7 @@ def create_alert_config(request: Request, form: SentForm, res: Res) -> Response:
             return rule_page_path(rule.id)
 
     def load() -> FormPage:
-        return _form_page(request, None, res, form.text("benchmarkId"))
+        return _form_page(request, None, res, form.text("benchmarkId"), form)
 
     return submit_form(request, form, load, save)
 
@@ -101,13 +110,18 @@ def change_alert_config(request: Request, rule_id: RuleId, form: SentForm, res: 
             update_rule(session, rule_id, changed_fields(body), res.secrets, res.clock())
         return rule_page_path(rule_id)
 
-    return submit_form(request, form, lambda: _form_page(request, rule_id, res), save)
+    return submit_form(request, form, lambda: _form_page(request, rule_id, res, "", form), save)
 
 
 def _form_page(
-    request: Request, rule_id: str | None, res: Resources, benchmark_id: str = ""
+    request: Request,
+    rule_id: str | None,
+    res: Resources,
+    benchmark_id: str = "",
+    sent: FormFields | None = None,
 ) -> FormPage:
-    """The form of a rule, or of a new one about a benchmark."""
+    """The form of a rule, or of a new one about a benchmark. `sent` names the rule to compare with."""
+    choice = {name: sent.text(name) if sent else "" for name in COMPARED}
     with res.db.read() as session:
         view = None
         if rule_id is not None:
@@ -131,7 +145,7 @@ def _form_page(
         choices=choices,
         revision=view.revision if view else None,
         template="rule_form.html",
-        preview=lambda typed: _preview(request, res, typed),
+        preview=lambda typed: _preview(request, res, typed, view, choice),
         preview_at="threshold",
     )
 
@@ -149,20 +163,29 @@ def _choices(session: Session, benchmark_id: str) -> dict[str, Choices]:
     }
 
 
-def _preview(request: Request, res: Resources, typed: Mapping[str, Any]) -> dict[str, Any]:
+def _preview(
+    request: Request,
+    res: Resources,
+    typed: Mapping[str, Any],
+    stored: AlertConfigView | None,
+    choice: Mapping[str, str],
+) -> dict[str, Any]:
     """The backtest of the typed rule for its agent; of a rule for every agent, for the first one."""
-    names = {field.alias or name for name, field in AlertConfigBody.model_fields.items()}
-    # Addresses are shown redacted, and a backtest notifies nobody.
-    document = {name: value for name, value in typed.items() if name in names} | {
-        "recipients": [], "channels": ["IN_APP"], "name": typed.get("name") or "rule"
+    shown: dict[str, Any] = {
+        "days": BACKTEST_DAYS, "conditions": CONDITIONS, "choice": choice, "compared": [],
+        "outcome": BacktestOutcome(), "backtest_chart": None,
     }  # fmt: skip
-    rule = check_form(AlertConfigBody, document).body
+    rule = draft_rule(typed)
     if rule is None:
-        return {"outcome": BacktestOutcome(), "backtest_chart": None, "days": BACKTEST_DAYS}
+        return shown
     with res.db.read() as session:
         agent_ids = [rule.agent_id or "", *list_agents_with_runs(session, rule.benchmark_id)]
+        name = watched_name(session, rule)
     agent_id = next(filter(None, agent_ids), None)
-    body = BacktestRequest(rule=rule, agent_id=agent_id, days=BACKTEST_DAYS)
-    outcome = try_backtest(res, body)
-    chart = outcome.backtest and draw_backtest(rule, outcome.backtest, reader_zone(request))
-    return {"outcome": outcome, "backtest_chart": chart, "days": BACKTEST_DAYS}
+    outcome = try_backtest(res, BacktestRequest(rule=rule, agent_id=agent_id, days=BACKTEST_DAYS))
+    if outcome.backtest:
+        shown["backtest_chart"] = draw_backtest(rule, outcome.backtest, reader_zone(request))
+        shown["compared"] = compare_backtests(
+            res, rule, stored, choice, name=name, agent_id=agent_id, days=BACKTEST_DAYS
+        )
+    return {**shown, "outcome": outcome}

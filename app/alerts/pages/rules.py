@@ -1,7 +1,7 @@
 """Pages of alert rules: the list, and one rule with its states, its incidents and a backtest."""
 
 from collections import Counter
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from fastapi import Path, Query, Request, Response
 from fastapi.responses import RedirectResponse
@@ -10,10 +10,17 @@ from sqlalchemy.orm import Session
 from app.access.deps import ADMIN, READ, RUN
 from app.agents.queries import list_agent_names
 from app.alerts import incident_queries, queries, rule_tests
-from app.alerts.backtest_schemas import BacktestRequest, BacktestView
-from app.alerts.evaluation.run_evaluation import read_budget
+from app.alerts.backtest_schemas import BacktestRequest
 from app.alerts.incident_queries import IncidentFilter
 from app.alerts.pages import inbox_view
+from app.alerts.pages.backtest import (
+    COMPARED,
+    CONDITIONS,
+    BacktestOutcome,
+    compare_backtests,
+    draft_rule,
+    try_backtest,
+)
 from app.alerts.pages.inbox import SILENCE_HOURS, silence_hours, silence_row
 from app.alerts.pages.incidents import incident_row
 from app.alerts.pages.rule_text import describe_condition, watched_name
@@ -25,9 +32,7 @@ from app.alerts.schemas import AlertConfigView, SilenceMatchers
 from app.alerts.silences import start_silence
 from app.alerts.views import rule_views
 from app.benchmarks.queries import list_benchmark_names
-from app.core.errors import AppError
 from app.core.keyset import PageQuery
-from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_parameters import ListQuery
@@ -80,8 +85,10 @@ def show_rule(
     res: Res,
     agent: Annotated[str, Query(max_length=200)] = "",
     days: Annotated[int, Query(ge=0, le=3660)] = 0,
+    compare_condition: Annotated[str, Query(alias=COMPARED[0], max_length=50)] = "",
+    compare_threshold: Annotated[str, Query(alias=COMPARED[1], max_length=50)] = "",
 ) -> Response:
-    """One alert rule; with `days`, what it would have sent in that time."""
+    """One alert rule; with `days`, what it would have sent in that time, also beside another condition."""
     now = res.clock()
     with res.db.read() as session:
         [view] = rule_views(session, [queries.get_rule(session, rule_id)])
@@ -100,10 +107,15 @@ def show_rule(
                 session, rule_id, view.benchmark_id, now
             )
         ]
-    outcome = BacktestOutcome()
+    outcome, compared = BacktestOutcome(), []
+    choice = dict(zip(COMPARED, (compare_condition, compare_threshold), strict=True))
     if days:
         request_body = BacktestRequest(alert_config_id=rule_id, agent_id=agent or None, days=days)
         outcome = try_backtest(res, request_body)
+        if draft := draft_rule(view.model_dump(mode="json", by_alias=True)):
+            compared = compare_backtests(
+                res, draft, None, choice, name=row["watched"], agent_id=agent or None, days=days
+            )
     return render_page(
         request,
         "rule.html",
@@ -121,6 +133,9 @@ def show_rule(
         days=days or BACKTEST_DAYS,
         agent=agent,
         outcome=outcome,
+        compared=compared,
+        conditions=CONDITIONS,
+        choice=choice,
         backtest_chart=outcome.backtest
         and draw_backtest(view, outcome.backtest, reader_zone(request)),
     )
@@ -163,25 +178,6 @@ def delete_alert_rule(rule_id: RuleId, res: Res) -> Response:
 
 def to_rule(rule_id: str) -> Response:
     return RedirectResponse(rule_page_path(rule_id), SEE_OTHER)
-
-
-class BacktestOutcome(NamedTuple):
-    """What the page of a rule shows of a backtest: its result, or why there is none."""
-
-    backtest: BacktestView | None = None
-    problem: str | None = None
-
-
-def try_backtest(res: Resources, body: BacktestRequest) -> BacktestOutcome:
-    """Replay a rule. The replay computes and so runs outside of any transaction."""
-    now = res.clock()
-    try:
-        with res.db.read() as session:
-            budget = read_budget(res.options)
-            history = rule_tests.backtest_history(session, body, now, budget)
-        return BacktestOutcome(history.backtest(rule_tests.backtest_start(body, now), res.db))
-    except AppError as error:
-        return BacktestOutcome(problem=error.detail)
 
 
 def _row(session: Session, rule: AlertConfigView) -> dict[str, Any]:

@@ -191,7 +191,7 @@ def list_in_api(
     path: str,
     names: Mapping[str, str] | None = None,
     *,
-    limit: int = DEFAULT_LIMIT,
+    limit: int | None = None,
     **fixed: Any,
 ) -> str:
     """The path in the API of the rows that a list page shows: the page's own query, its cursor included.
@@ -202,7 +202,10 @@ def list_in_api(
         api: request.query_params.get(page, "").strip() for page, api in (names or {}).items()
     }
     return build_url(
-        path, {**parameters, **fixed}, cursor=request.query_params.get("cursor"), limit=limit
+        path,
+        {**parameters, **fixed},
+        cursor=request.query_params.get("cursor"),
+        limit=limit or DEFAULT_LIMIT,
     )
 
 

@@ -1,6 +1,6 @@
 """The page that compares two runs: the verdict, whether they are comparable, and the flipped items."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request, Response
@@ -10,9 +10,18 @@ from app.agents.queries import get_agent
 from app.benchmarks.queries import get_benchmark
 from app.comparison import stored_run_comparison
 from app.comparison.change_text import describe_change
-from app.comparison.schemas import Comparison, FlippedItem, FlippedItems
+from app.comparison.items.compared import (
+    ItemOrder,
+    common_metrics,
+    compare_items,
+    less_is_better,
+)
+from app.comparison.items.queries import read_item_inputs
+from app.comparison.schemas import ComparedItemView, Comparison, FlippedItem, FlippedItems
 from app.core.errors import Invalid
+from app.core.keyset import PageQuery, PageRows
 from app.core.web.deps import Res
+from app.core.web.page_parameters import ListQuery
 from app.core.web.page_paths import path_of
 from app.core.web.pages import build_url, render_page
 from app.core.web.routes import Router
@@ -24,9 +33,9 @@ router = Router()
 
 PAIR = 2
 
-# What is shown, and the order of the flipped items.
+# What is shown, and whether it is ordered by metric or by item.
 Shown = Literal["all", "flips"]
-ItemOrder = Literal["fall", "rise", "item"]
+Layout = Literal["metric", "case"]
 
 RunIds = Annotated[list[str] | None, Query(max_length=PAIR)]
 
@@ -35,11 +44,13 @@ RunIds = Annotated[list[str] | None, Query(max_length=PAIR)]
 def show_comparison(
     request: Request,
     res: Res,
+    query: ListQuery,
     run: RunIds = None,
     base: Annotated[str, Query(max_length=200)] = "",
     metric: Annotated[str, Query(max_length=200)] = "",
     only: Shown = "all",
     sort: ItemOrder = "fall",
+    layout: Layout = "metric",
 ) -> Response:
     """Compare `run` with `base`; of two runs without a base, the earlier one is the base."""
     runs = run or []
@@ -59,16 +70,23 @@ def show_comparison(
         res.db, [ids[0]], ids[1], metric=metric or None
     )
     flips = comparison.flipped_items
+    baseline, candidate = pair
+    metrics = common_metrics(baseline, candidate)
+    shown_metric = metric or (flips.metric if flips else next(iter(metrics), ""))
+    cases: PageRows[ComparedItemView] = PageRows([], None)
     with res.db.read() as session:
         peers = [(get_agent(session, peer.agent_id).name, peer) for peer in comparison.peers]
+        inputs = read_item_inputs(
+            session, pair[1], [item.item_id for item in flips.items] if flips else []
+        )
+        if layout == "case":
+            cases = compare_items(session, (baseline, candidate), shown_metric, sort, query)
     return render_page(
         request,
         "compare.html",
         title="Compare",
         nav="/runs",
-        api=build_url(
-            "/benchmark-runs/compare", baseline=ids[0], candidate=ids[1], metric=metric or None
-        ),
+        api=_api_path(ids, layout, shown_metric if layout == "case" else metric, sort, query),
         agents=list(agents),
         benchmark=benchmark_name,
         comparison=comparison,
@@ -81,7 +99,25 @@ def show_comparison(
             metric=metric,
             only=_unless(only, "all"),
             sort=_unless(sort, "fall"),
+            layout=_unless(layout, "metric"),
         ),
+        layout=layout,
+        params={
+            "base": ids[0],
+            "run": ids[1],
+            "metric": metric,
+            "sort": _unless(sort, "fall"),
+            "only": _unless(only, "all"),
+            "layout": _unless(layout, "metric"),
+            "cursor": query.cursor,
+        },
+        cases=[
+            _case(case, ids, has_symbols=not less_is_better(candidate, shown_metric))
+            for case in cases.rows
+        ],
+        case_metrics=metrics,
+        shown_metric=shown_metric,
+        next_cursor=cases.next_cursor,
         only=only,
         sort=sort,
         kpis=[_row(kpi.name, kpi.verdict) for kpi in comparison.kpis],
@@ -92,7 +128,7 @@ def show_comparison(
         categories=_category_rows(comparison),
         peers=peers,
         flips=flips,
-        items=_items(comparison, _in_order(flips, sort) if flips else ()),
+        items=_items(comparison, _in_order(flips, sort) if flips else (), inputs),
         metric_names=[metric.metric for metric in comparison.metrics],
     )
 
@@ -134,13 +170,54 @@ def _category_rows(comparison: Comparison) -> list[tuple[str, int, dict[str, Any
     ]
 
 
-def _items(comparison: Comparison, items: Sequence[FlippedItem]) -> list[dict[str, Any]]:
+def _api_path(
+    ids: Sequence[str], layout: Layout, metric: str, order: ItemOrder, query: PageQuery
+) -> str:
+    pair = {"baseline": ids[0], "candidate": ids[1], "metric": metric or None}
+    if layout == "metric":
+        return build_url("/benchmark-runs/compare", pair)
+    path = "/benchmark-runs/compare/items"
+    return build_url(path, pair, sort=order, limit=query.limit, cursor=query.cursor)
+
+
+def _case(case: ComparedItemView, ids: Sequence[str], *, has_symbols: bool) -> dict[str, Any]:
+    """An item of both runs; trials of a rate are symbols, others their mean."""
+    harm = None if case.change is None else case.change * (-1 if has_symbols else 1)
+    return {
+        "item": case,
+        "before": _trials(case.baseline_trials, case.baseline, has_symbols=has_symbols),
+        "now": _trials(case.candidate_trials, case.candidate, has_symbols=has_symbols),
+        "change": None if case.change is None else f"{case.change:+.4g}",
+        "verdict": None if not harm else "REGRESSED" if harm > 0 else "IMPROVED",
+        "others": [
+            (other.metric, f"{other.change:+.4g}")
+            for other in case.metrics
+            if other.metric != case.metric and other.change
+        ],
+        "url": build_url(path_of("runs", ids[1], "items"), item=case.item_id, base=ids[0]),
+    }
+
+
+def _trials(
+    values: Sequence[float | None], mean: float | None, *, has_symbols: bool
+) -> tuple[str, str]:
+    """The trials as symbols and as words, or their mean alone."""
+    if has_symbols and values and all(value in (0.0, 1.0) for value in values):
+        passed = sum(value == 1.0 for value in values)
+        return "".join("✓" if value else "✗" for value in values), f"{passed} of {len(values)} pass"
+    return "", "" if mean is None else format_number(mean)
+
+
+def _items(
+    comparison: Comparison, items: Sequence[FlippedItem], inputs: Mapping[str, str]
+) -> list[dict[str, Any]]:
     flips = comparison.flipped_items
     # The API has those that fell before those that rose.
     fell = {item.item_id for item in flips.items[: flips.regressions]} if flips else set()
     return [
         {
             "item": item,
+            "input": inputs.get(item.item_id),
             "fell": item.item_id in fell,
             "before": format_number(item.baseline),
             "now": format_number(item.candidate),

@@ -1,0 +1,70 @@
+"""HTTP routes of the inbox: messages with the alerts they tell of and their deliveries."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from fastapi import Query
+from sqlalchemy.orm import Session
+
+from app.access.deps import READ
+from app.alerts.pages import inbox_view
+from app.alerts.router import event_view
+from app.alerts.schemas import InboxEntryView
+from app.core.schemas import Identifier, Page
+from app.core.web.deps import Res
+from app.core.web.page_parameters import PageParams
+from app.core.web.routes import Router
+from app.notifications.queries import endpoints_of
+from app.notifications.router import delivery_view, notification_view
+from app.notifications.types import MessageSeverity
+
+router = Router(prefix="/inbox", tags=["notifications"])
+
+
+class InboxState(StrEnum):
+    """Which messages: unread ones, those with an acknowledged alert, or all."""
+
+    OPEN = "open"
+    ACKNOWLEDGED = "acknowledged"
+    ALL = "all"
+
+
+@router.get("", dependencies=READ)
+def list_inbox(
+    page: PageParams,
+    res: Res,
+    state: Annotated[InboxState, Query(description="Which messages to list.")] = InboxState.ALL,
+    agent_id: Annotated[
+        Identifier | None,
+        Query(alias="agentId", description="An alert of the message is of this agent."),
+    ] = None,
+    benchmark_id: Annotated[
+        Identifier | None,
+        Query(alias="benchmarkId", description="An alert of the message is of this benchmark."),
+    ] = None,
+    severity: Annotated[MessageSeverity | None, Query(description="Filter by severity.")] = None,
+) -> Page[InboxEntryView]:
+    """List messages with the alerts they tell of and their deliveries, newest first."""
+    inbox_filter = inbox_view.InboxFilter(
+        unread=True if state is InboxState.OPEN else None,
+        severity=severity or "",
+        agent_id=agent_id or "",
+        benchmark_id=benchmark_id or "",
+        is_acknowledged=state is InboxState.ACKNOWLEDGED,
+    )
+    with res.db.read() as session:
+        rows = inbox_view.list_entries(session, page, inbox_filter)
+        return rows.to_page(lambda entry: _entry_view(session, entry))
+
+
+def _entry_view(session: Session, entry: inbox_view.InboxEntry) -> InboxEntryView:
+    endpoints = endpoints_of(session, entry.deliveries)
+    return InboxEntryView(
+        **notification_view(entry.notification).model_dump(),
+        alerts=[event_view(event) for event in entry.events],
+        deliveries=[
+            delivery_view(delivery, endpoints[delivery.endpoint_id])
+            for delivery in entry.deliveries
+            if delivery.endpoint_id in endpoints
+        ],
+    )
