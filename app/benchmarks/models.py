@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, func, text
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import ForeignKey, Index, Text, func, text
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.core.db import Base, ModelJson
@@ -70,6 +70,20 @@ class BenchmarkAgent(Base):
     agent_id: Mapped[str] = mapped_column(
         ForeignKey("agents.id", ondelete="RESTRICT"), primary_key=True, index=True
     )
+
+
+class BenchmarkRevision(Base):
+    """An edit of a benchmark or of one of its KPIs: what changed, and why. The first revision has no row."""
+
+    __tablename__ = "benchmark_revisions"
+
+    benchmark_id: Mapped[str] = mapped_column(
+        ForeignKey("benchmarks.id", ondelete="CASCADE"), primary_key=True
+    )
+    revision: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    changes: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    revision_note: Mapped[str | None]
+    changed_at: Mapped[datetime]
 
 
 class KpiDefinition(Base):

@@ -62,7 +62,7 @@ def _write_metric(metric: Any) -> str:
 FORM = SchemaForm(
     create=BenchmarkCreate,
     patch=BenchmarkPatch,
-    main=("name", "source", "datasetRef", "metrics", "evaluates", "taskDef"),
+    main=("name", "source", "datasetRef", "metrics", "evaluates", "taskDef", "revisionNote"),
     # KPIs have forms of their own.
     hidden=frozenset({"measures"}),
     name_in="metadata",
@@ -79,6 +79,7 @@ FORM = SchemaForm(
         "clusterField": FieldInput(
             help="Items that share a tag of this prefix, or a value of this attribute, are not independent."
         ),
+        "revisionNote": FieldInput("Note of the revision", "Why you change it; readers of the benchmark see it."),
         "metadata": FieldInput("More about the benchmark", "A JSON object; the service does not read it."),
         "triggers": FieldInput("Events that start a run"),
         "triggers.newRun": FieldInput("New run in the source", "Empty: no run starts."),
@@ -106,8 +107,9 @@ FORM = SchemaForm(
 KPI_FORM = SchemaForm(
     create=KpiCreate,
     patch=KpiPatch,
-    main=("name", "formula", "direction", "unit", "thresholdMin", "thresholdMax", "gate"),
+    main=("name", "formula", "direction", "unit", "thresholdMin", "thresholdMax", "gate", "revisionNote"),
     inputs={
+        "revisionNote": FieldInput("Note of the revision", "Why you change it; readers of the benchmark see it."),
         "formula": FieldInput(help="Such as AVERAGE(ROUGE, BLEU) or LATENCY_MS.p95."),
         "unit": FieldInput(help="Such as USD or ms; empty for a share or a score."),
         "thresholdMin": FieldInput("Lower threshold", "A value below it is outside of the thresholds."),

@@ -6,7 +6,13 @@ from sqlalchemy import Select, exists, func, or_, select
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
-from app.benchmarks.models import Benchmark, BenchmarkAgent, KpiDefinition, WebhookSecret
+from app.benchmarks.models import (
+    Benchmark,
+    BenchmarkAgent,
+    BenchmarkRevision,
+    KpiDefinition,
+    WebhookSecret,
+)
 from app.core.errors import NotFound
 from app.core.keyset import MAX_LIMIT, PageQuery, PageRows, select_page
 from app.traces.production import ProductionTraces
@@ -86,6 +92,14 @@ def get_kpis_by_benchmark(
     for kpi in session.scalars(statement.order_by(KpiDefinition.name, KpiDefinition.id)):
         kpis_of.setdefault(kpi.benchmark_id, []).append(kpi)
     return kpis_of
+
+
+def list_revisions(
+    session: Session, benchmark_id: str, query: PageQuery
+) -> PageRows[BenchmarkRevision]:
+    """The edits of a benchmark, newest first."""
+    statement = select(BenchmarkRevision).where(BenchmarkRevision.benchmark_id == benchmark_id)
+    return select_page(session, statement, keys=[BenchmarkRevision.revision], query=query)
 
 
 def list_kpis(session: Session, benchmark_id: str, query: PageQuery) -> PageRows[KpiDefinition]:

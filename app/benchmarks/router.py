@@ -12,6 +12,7 @@ from app.benchmarks.schemas import (
     BenchmarkBody,
     BenchmarkCreate,
     BenchmarkPatch,
+    BenchmarkRevisionView,
     BenchmarkView,
     KpiBody,
     KpiCreate,
@@ -60,6 +61,17 @@ def get_benchmark(benchmark_id: BenchmarkId, res: Res, tagged: IfNoneMatch) -> B
     """Show a benchmark."""
     with res.db.read() as session:
         return tagged(benchmark_view(session, queries.get_benchmark(session, benchmark_id)))
+
+
+@router.get("/{benchmarkId}/revisions", dependencies=READ)
+def list_benchmark_revisions(
+    benchmark_id: BenchmarkId, res: Res, page: PageParams
+) -> Page[BenchmarkRevisionView]:
+    """List the edits of a benchmark and of its KPIs, newest first, with their notes."""
+    with res.db.read() as session:
+        queries.get_benchmark(session, benchmark_id)
+        rows = queries.list_revisions(session, benchmark_id, page)
+        return rows.to_page(BenchmarkRevisionView.model_validate)
 
 
 @router.patch("/{benchmarkId}", dependencies=ADMIN, responses=CONFLICT)

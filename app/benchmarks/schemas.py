@@ -131,9 +131,16 @@ class KpiCreate(KpiBody):
     id: Identifier | None = None
 
 
+RevisionNote = Annotated[
+    ShortText | None, Field(description="Why it is changed; it is shown with the revision.")
+]
+
+
 @patch_of
 class KpiPatch(KpiBody):
     """The fields to change; null clears a field."""
+
+    revision_note: RevisionNote = None
 
 
 class KpiView(KpiBody):
@@ -222,12 +229,15 @@ class JudgeCalibration(WireModel):
 
 _CLUSTER_FIELD_PATTERN = r"^[^:\s]{1,64}$"
 ClusterField = Annotated[
-    str | None,
-    explain_pattern(
-        _CLUSTER_FIELD_PATTERN, "should have 1 to 64 characters, without colon and white space"
-    ),
+    Annotated[
+        str,
+        Field(pattern=_CLUSTER_FIELD_PATTERN),
+        explain_pattern(
+            _CLUSTER_FIELD_PATTERN, "should have 1 to 64 characters, without colon and white space"
+        ),
+    ]
+    | None,
     Field(
-        pattern=_CLUSTER_FIELD_PATTERN,
         description="Prefix of a tag, or name of an attribute such as session. Items that share a tag"
         " `<clusterField>:…` or a value of the attribute form a cluster: they are not independent of"
         " each other.",
@@ -314,6 +324,17 @@ class BenchmarkCreate(BenchmarkBody):
 @patch_of
 class BenchmarkPatch(BenchmarkBody):
     """The fields to change; null clears a field, `measures` replaces the whole list."""
+
+    revision_note: RevisionNote = None
+
+
+class BenchmarkRevisionView(WireModel):
+    """An edit of a benchmark or of one of its KPIs."""
+
+    revision: int
+    changes: list[str]
+    revision_note: str | None
+    changed_at: datetime
 
 
 class BenchmarkView(WireModel):

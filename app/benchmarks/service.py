@@ -16,6 +16,7 @@ from app.benchmarks import queries, rules
 from app.benchmarks.event_triggers import EventTriggers
 from app.benchmarks.kpi_watchers import require_unwatched
 from app.benchmarks.models import Benchmark, BenchmarkAgent, KpiDefinition
+from app.benchmarks.revisions import add_revision, split_note
 from app.benchmarks.schemas import (
     MAX_KPIS,
     BenchmarkCreate,
@@ -83,8 +84,10 @@ def change_benchmark(
 ) -> Benchmark:
     """Write the given fields; `measures` are matched with the stored KPIs by id or name."""
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
+    values, note = split_note(values)
     if not values:
         return benchmark
+    before = {name: getattr(benchmark, name) for name in _columns(values)}
     # All of them, also when only the source changes: a stored setting may not fit the new one.
     fields = {name: values.get(name, getattr(benchmark, name)) for name in SOURCE_FIELDS}
     stored_write_back = WriteBackConfig.model_validate(benchmark.write_back)
@@ -92,8 +95,12 @@ def change_benchmark(
     _raise_if_any(_field_errors(session, values) + source_fit_errors(fields))
     for name, value in _columns(values).items():
         setattr(benchmark, name, value)
-    benchmark.revision += 1
-    benchmark.updated_at = now
+    changed = [name for name, value in before.items() if getattr(benchmark, name) != value]
+    # Agents and KPIs are rows of their own.
+    changed += [name for name in ("evaluates", "measures") if name in values]
+    add_revision(
+        session, benchmark, now, [name.strip("_").replace("_", " ") for name in changed], note
+    )
     if "evaluates" in values:
         _set_agents(session, benchmark_id, values["evaluates"])
     if "measures" in values:
@@ -134,7 +141,7 @@ def create_kpi(
     if body.id in {kpi.id for kpi in kpis}:
         raise _kpi_taken(body.id, body.name)
     kpi = _insert_kpi(session, benchmark_id, body.id or new_id(), body, now)
-    _bump_revision(session, benchmark, now)
+    add_revision(session, benchmark, now, [f"KPI {kpi.name}: created"])
     return kpi
 
 
@@ -143,13 +150,17 @@ def change_kpi(
 ) -> KpiDefinition:
     """Create a new revision with the given fields; the current one if nothing changes."""
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
+    values, note = split_note(values)
     current = queries.get_kpi(session, benchmark_id, kpi_id)
+    stored = _stored_values(current)
     body = KpiBody.model_validate({**_stored_values(current), **values})
     _raise_if_any(rules.kpi_errors(body, pointer=""))
     revised = _revise_kpi(session, current, body, now)
     # An edit that changes nothing must not invalidate the ETag of other readers.
     if revised is not current:
-        _bump_revision(session, benchmark, now)
+        changed = [name for name, value in _body_values(body).items() if stored[name] != value]
+        names = ", ".join(name.replace("_", " ") for name in changed)
+        add_revision(session, benchmark, now, [f"KPI {body.name}: {names}"], note)
     return revised
 
 
@@ -163,7 +174,7 @@ def delete_kpi(session: Session, benchmark_id: str, kpi_id: str, now: datetime) 
     require_unwatched(session, benchmark_id, {kpi.id: kpi.name}, pointer="")
     # Never deleted: earlier runs and their comparisons refer to this revision.
     kpi.retired_at = now
-    _bump_revision(session, benchmark, now)
+    add_revision(session, benchmark, now, [f"KPI {kpi.name}: removed"])
 
 
 def set_kpis(
@@ -198,13 +209,6 @@ def set_kpis(
 
 def metric_refs(metrics: Iterable[MetricSelection]) -> list[MetricRef]:
     return [MetricRef.of(metric.key, metric.options) for metric in metrics]
-
-
-def _bump_revision(session: Session, benchmark: Benchmark, now: datetime) -> None:
-    """Count an edit of a KPI as an edit of the benchmark: its view, and so its ETag, has the KPIs."""
-    benchmark.revision += 1
-    benchmark.updated_at = now
-    session.flush()
 
 
 def _revise_kpi(

@@ -164,7 +164,8 @@ def rotate_endpoint_secret(
     request: Request, endpoint_id: EndpointId, form: SentForm, res: Res
 ) -> Response:
     """Create the secret that signs messages and show it once; the one before signs for the chosen time."""
-    document = {"overlapSeconds": form.text("overlapSeconds", str(DAY_S))}
+    overlap = form.text("overlapSeconds", str(DAY_S))
+    document = {"overlapSeconds": int(overlap[:9]) if overlap.isdecimal() else overlap}
     rotation = check_form(EndpointSecretRotation, document).body
     if rotation is None:
         raise Invalid("the time of the secret before is a number of seconds of at most 30 days")

@@ -1,7 +1,7 @@
 """Wire format of notifications, endpoints and deliveries."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 from pydantic import StringConstraints as Text
@@ -117,7 +117,7 @@ class DeliveryRequestView(WireModel):
     `response` is null before the first attempt, and of a mail server that accepted the message.
     """
 
-    method: str
+    method: Literal["POST", "SMTP"]
     recipient: str
     headers: dict[str, str]
     body: str | None

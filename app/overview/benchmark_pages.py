@@ -14,6 +14,7 @@ from app.benchmarks.models import name_of_benchmark
 from app.benchmarks.pages import NAV, STEPS
 from app.benchmarks.views import benchmark_view, benchmark_views
 from app.comparison.baselines import list_pinned_baselines
+from app.core.keyset import PageQuery
 from app.core.web.deps import Res
 from app.core.web.page_parameters import ListQuery
 from app.core.web.page_paths import path_of
@@ -22,6 +23,8 @@ from app.core.web.routes import Router
 from app.overview.pages import read_grid_cells
 
 router = Router()
+
+SHOWN_REVISIONS = 10
 
 
 @router.get("/benchmarks", dependencies=READ)
@@ -60,6 +63,7 @@ def show_benchmark(
         cells = read_grid_cells(session, res.clock(), benchmark_id=benchmark_id)
         pinned = list_pinned_baselines(session, benchmark_id)
         agents = list_agent_names(session)
+        revisions = queries.list_revisions(session, benchmark_id, PageQuery(SHOWN_REVISIONS)).rows
     evaluated = set(benchmark.evaluates)
     return render_page(
         request,
@@ -71,5 +75,6 @@ def show_benchmark(
         benchmark=benchmark,
         cells=cells,
         pinned=pinned,
+        revisions=revisions,
         agents=[(id_, name) for id_, name in agents.items() if not evaluated or id_ in evaluated],
     )

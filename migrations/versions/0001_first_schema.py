@@ -489,6 +489,18 @@ def upgrade() -> None:
     )
     op.create_index("ix_benchmark_agents_agent_id", "benchmark_agents", ["agent_id"])
     op.create_table(
+        "benchmark_revisions",
+        sa.Column("benchmark_id", sa.Text(), nullable=False),
+        sa.Column("revision", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("changes", postgresql.ARRAY(sa.Text()), nullable=False),
+        sa.Column("revision_note", sa.Text(), nullable=True),
+        sa.Column("changed_at", TIMESTAMP, nullable=False),
+        sa.ForeignKeyConstraint(
+            ["benchmark_id"], ["benchmarks.id"], name="fk_benchmark_revisions_benchmark_id", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("benchmark_id", "revision", name="pk_benchmark_revisions"),
+    )
+    op.create_table(
         "benchmark_runs",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("seq", sa.BigInteger(), sa.Identity(always=True), nullable=False),
@@ -1180,6 +1192,7 @@ def downgrade() -> None:
     op.drop_table("trace_transcripts")
     op.drop_table("collected_traces")
     op.drop_table("benchmark_runs")
+    op.drop_table("benchmark_revisions")
     op.drop_table("benchmark_agents")
     op.drop_table("alert_rules")
     op.drop_table("trigger_events")

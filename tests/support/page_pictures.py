@@ -93,6 +93,8 @@ def opened_page(browser: Browser, service: Service) -> Iterator[Page]:
     key = service.client.headers["Authorization"].removeprefix("Bearer ")
     context.request.post(f"{url}/login", form={"key": key}, headers={"Origin": url})
     page = context.new_page()
+    # A comparison takes long on a busy machine.
+    page.set_default_timeout(180_000)
     # The browser tells the service its zone with the first page.
     page.goto("/")
     yield page

@@ -1,0 +1,188 @@
+"""What the page map of issue 20 names besides the criteria: a comparison by case, a rule beside another
+one, the request of a delivery, the note of a revision, and the JSON of a filtered inbox and of a long trend."""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from playwright.sync_api import expect
+
+from app.notifications.models import Delivery, Endpoint
+from tests.browser.axe import find_violations
+from tests.browser.conftest import Site
+from tests.support.every_page import BASE, RUN
+from tests.support.many_runs import write_many_runs
+from tests.support.page_data import write_month
+from tests.support.service import Service
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+CASES = f"/compare?base={BASE}&run={RUN}&layout=case"
+SECRET_URL = "https://hooks.example.org/services/never-shown"
+
+
+@pytest.fixture(scope="module")
+def month(module_site: Site) -> Site:
+    service = module_site.service
+    with service.resources.db.begin() as session:
+        write_month(session)
+    endpoint = service.post("/endpoints", {"channel": "WEBHOOK", "recipient": SECRET_URL})
+    with service.resources.db.begin() as session:
+        session.add(
+            Delivery(
+                id="delivery-2", notification_id="note-0", endpoint_id=endpoint["id"], status="FAILED",
+                attempts=5, detail="HTTP 503: closed", tried_at=datetime.now(UTC),
+            )
+        )  # fmt: skip
+    return module_site
+
+
+def read_json(site: Site, path: str, html: str) -> list[dict[str, object]]:
+    """The rows of the JSON link of a page."""
+    [address] = re.findall(r'rel="alternate" type="application/json" href="([^"]+)"', html)
+    response = site.service.client.get(address.replace("&amp;", "&"))
+    assert response.status_code == 200, (path, response.text)
+    items: list[dict[str, object]] = response.json()["items"]
+    return items
+
+
+def test_compare__by_case_shows_each_item_with_its_trials_and_changes(
+    month: Site, site: Site
+) -> None:
+    """58 items of 3 trials: ten fell from 3 of 3 to 0 of 3, so they are first."""
+    page = site.open(f"/compare?base={BASE}&run={RUN}")
+    page.get_by_role("link", name="By case").click()
+    rows = page.locator("table tbody tr")
+    expect(rows).to_have_count(50)
+    first = rows.first
+    expect(first).to_contain_text("case-000")
+    expect(first).to_contain_text("✓✓✓")
+    expect(first).to_contain_text("0 of 3 pass")
+    expect(first).to_contain_text("▼ -1")
+    expect(first).to_contain_text("tool refund.lookup failed")
+    expect(rows.nth(10)).not_to_contain_text("▼")
+    names = [str(item["itemId"]) for item in read_json(site, CASES, page.content())]
+    assert names == [text.strip() for text in rows.locator("th code").all_inner_texts()]
+    page.get_by_role("link", name="Next page").click()
+    expect(rows).to_have_count(8)
+    page.goto(f"{site.url}{CASES}")
+    page.get_by_label("By metric").select_option("LATENCY_MS")
+    page.get_by_label("Order").select_option("by item")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("thead")).to_contain_text("LATENCY_MS")
+    assert "layout=case" in page.url
+    assert find_violations(page) == []
+
+
+def test_rule_form__backtest_is_compared_with_the_stored_rule_and_with_another(
+    month: Site, site: Site
+) -> None:
+    page = site.open("/alerts/rule-1/edit")
+    page.locator("#condition").select_option("LESS_THAN")
+    page.locator("#threshold").fill("0.8")
+    page.locator("[name=compareCondition]").select_option("PERCENTAGE_DROP")
+    page.get_by_label("Its threshold").fill("2")
+    compared = page.get_by_role("region", name="Compared with").locator("tbody tr")
+    expect(compared).to_have_count(3)
+    other = site.service.post(
+        "/alert-configs/backtest",
+        {
+            "rule": {"name": "x", "benchmarkId": "support", "kpi": "support-pass", "condition": "PERCENTAGE_DROP", "threshold": 2},
+            "agentId": "billing", "days": 90,
+        },
+    )  # fmt: skip
+    assert other["fired"] > 1, "the other rule has to differ"
+    for row, texts in zip(
+        compared.all(),
+        (["this rule", "1"], ["as stored, revision 1", "1"], ["falls by 2 %", str(other["fired"])]),
+        strict=True,
+    ):
+        for text in texts:
+            expect(row).to_contain_text(text)
+    page.get_by_label("Its threshold").fill("much")
+    expect(compared.last).to_contain_text("its threshold is not a number")
+    assert site.service.get("/alert-configs/rule-1")["revision"] == 1
+
+
+def test_rule__backtest_is_compared_without_a_script(month: Site, site: Site) -> None:
+    page = site.open("/alerts/rule-1", context=site.context(java_script_enabled=False))
+    page.get_by_label("Agent").select_option("Billing bot")
+    page.locator("[name=compareCondition]").select_option("PERCENTAGE_DROP")
+    page.get_by_label("Its threshold").fill("10")
+    page.get_by_role("button", name="Replay").click()
+    expect(page.get_by_role("region", name="Compared with")).to_contain_text("falls by 10 %")
+
+
+def test_delivery__shows_the_request_and_the_answer_without_credentials(
+    month: Site, site: Site
+) -> None:
+    page = site.open("/deliveries/delivery-2")
+    page.get_by_role("link", name="hooks.example.org").last.click()
+    page.locator("tbody tr").first.get_by_role("link").click()
+    main = page.locator("main")
+    expect(main).to_contain_text("HTTP 503: closed")
+    expect(main).to_contain_text("https://hooks.example.org/…hown")
+    expect(main).to_contain_text("webhook-signature")
+    body = json.loads(page.locator("pre").inner_text())
+    assert body["data"]["id"] == "note-0"
+    assert "never-shown" not in page.content()
+    answer = site.service.get("/deliveries/delivery-2/request")
+    assert answer["headers"]["webhook-signature"] == "…"
+    assert json.loads(answer["body"]) == body
+    assert "never-shown" not in json.dumps(answer)
+
+
+def test_endpoint__secret_before_signs_for_the_chosen_time(month: Site, site: Site) -> None:
+    [endpoint] = site.service.list_items("/endpoints", channel="WEBHOOK")
+    page = site.open(f"/endpoints/{endpoint['id']}")
+    page.on("dialog", lambda dialog: dialog.accept())
+    for overlap in ("signs for a day", "ends now"):
+        page.get_by_label("The secret before").select_option(f"the one before {overlap}")
+        page.get_by_role("button", name="New signing secret").click()
+        expect(page.locator("#secret")).to_contain_text("whsec_")
+    with site.service.resources.db.read() as session:
+        stored = session.get_one(Endpoint, endpoint["id"])
+        assert stored.previous_expires_at is not None
+        assert stored.previous_expires_at <= datetime.now(UTC) + timedelta(seconds=5)
+
+
+def test_benchmark__an_edit_keeps_its_note(month: Site, site: Site) -> None:
+    page = site.open("/benchmarks/support/edit")
+    page.locator("#taskDef").fill("Answer the customer.")
+    page.get_by_label("Note of the revision").fill("support moved to chat")
+    page.get_by_role("button", name="Save").click()
+    row = page.get_by_role("region", name="Revisions").locator("tbody tr").first
+    expect(row).to_contain_text("task def")
+    expect(row).to_contain_text("support moved to chat")
+
+
+def test_inbox__json_has_the_messages_of_the_filter(month: Site, site: Site) -> None:
+    for query in (
+        "agent=billing",
+        "severity=CRITICAL",
+        "tab=all&benchmark=tickets",
+        "tab=acknowledged",
+    ):
+        page = site.open(f"/inbox?{query}")
+        shown = page.locator("article[data-row] h3").all_inner_texts()
+        rows = read_json(site, query, page.content())
+        assert len(rows) == len(shown)
+        for title, row in zip(shown, rows, strict=True):
+            assert str(row["title"]) in title
+            assert "alerts" in row
+            assert "deliveries" in row
+
+
+def test_trend__json_has_the_points_of_a_chart_of_many_runs(service: Service) -> None:
+    """Seven months of 30 runs: 210 runs in 105 points of two."""
+    with service.resources.db.begin() as session:
+        write_many_runs(session, months=7)
+    path = "/benchmarks/support/kpis/support-pass?agent=billing&days=3660"
+    html = service.client.get(path, headers={"Accept": "text/html"}).text
+    [address] = re.findall(r'rel="alternate" type="application/json" href="([^"]+)"', html)
+    points = service.client.get(address.replace("&amp;", "&")).json()["items"]
+    assert len(points) == html.count("data-point") == 105
+    assert sum(point["runs"] for point in points) == 210
+    assert all(point["low"] <= point["mean"] <= point["high"] for point in points)
+    assert points == sorted(points, key=lambda point: point["firstAt"])
