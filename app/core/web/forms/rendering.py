@@ -240,12 +240,15 @@ _DISPLAY_NAME: Final = FieldSchema(InputKind.TEXT, is_nullable=True)
 def iter_fields(form: SchemaForm, *, is_edit: bool) -> Iterator[tuple[str, FieldSchema]]:
     """The fields that a form has, in the order of its inputs."""
     schemas = read_schema(form.create)
+    if is_edit and form.patch is not None:
+        # What only an edit has, such as the note of a revision.
+        schemas = {**read_schema(form.patch), **schemas}
     if form.name_in is not None:
         schemas = {"name": _DISPLAY_NAME, **schemas}
     hidden = form.hidden | {"id"} if is_edit else form.hidden
     other_names = [name for name in schemas if name not in form.main]
     for name in (*form.main, *other_names):
-        if name not in hidden:
+        if name not in hidden and name in schemas:
             yield name, schemas[name]
 
 
