@@ -324,7 +324,9 @@ class ApiClient:
         except (ValueError, KeyError, TypeError, AttributeError):
             raise self._unexpected(response) from None
         if code == NotFound.code:
-            # An ID with a slash, or an empty one, makes the path of no resource.
+            # The path is that of no resource: by an ID with a slash, or by the address of the service.
+            if not _names_resource(response.request.url):
+                raise self._unexpected(response)
             detail = "nothing has this ID"
         members = {
             name: value
@@ -381,6 +383,11 @@ def list_ids(path: str, incomplete: str) -> list[str]:
 def quote_segment(text: str) -> str:
     """An ID as one segment of a URL path, with every special character quoted."""
     return quote(text, safe="")
+
+
+def _names_resource(url: httpx.URL) -> bool:
+    """Whether a URL of the API has more than a list in its path."""
+    return url.path.partition(API_PREFIX)[2].strip("/").count("/") > 0
 
 
 def _parse_error_item(item: JSON) -> ErrorItem:

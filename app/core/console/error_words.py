@@ -29,6 +29,7 @@ _PARAMETERS: Mapping[str, tuple[str, ...]] = {
 _FIELD_WORD = re.compile(r"('[^']*'|\"[^\"]*\")|`(\w+)`|\b([a-z]\w*)=true\b|\b([a-z]+[A-Z]\w*)\b")
 # In the remedy of a field: a user of a command sends nothing.
 _SENT = re.compile(r"(?:^|(?<=[;,] )|(?<=\bor ))send\b(?! again)")
+_REQUEST = re.compile(r"^[Tt]he request is not valid")
 _INDEX = re.compile(r"\d+")
 
 
@@ -58,13 +59,13 @@ def in_words_of_command(
     }
     # A new error: some classes of errors make their texts from other arguments.
     return AppError(
-        _name_fields(without_request(error.detail), parameters),
+        _name_values(without_request(error.detail), parameters),
         code=error.error_code,
         errors=[
             replace(
                 item,
                 pointer=_name_pointer(item.pointer, parameters, values.get("file")),
-                detail=_SENT.sub("give", _name_fields(item.detail, parameters)),
+                detail=_name_values(item.detail, parameters),
             )
             for item in error.errors
         ],
@@ -102,6 +103,12 @@ def _describe(parameter: _Parameter, rest: tuple[str, ...]) -> str:
             inner = f" ({_format_path(rest[1:])})" if rest[1:] and written.startswith("{") else ""
             return f"{parameter.label} {written}{inner}"
     return f"{parameter.label} ({_format_path(rest)})" if rest else parameter.label
+
+
+def _name_values(text: str, parameters: Mapping[tuple[str, ...], _Parameter]) -> str:
+    """A text that says what to give to a command, where it says what to send to the service."""
+    text = _REQUEST.sub("some values are not valid", text)
+    return _SENT.sub("give", _name_fields(text, parameters))
 
 
 def _name_fields(text: str, parameters: Mapping[tuple[str, ...], _Parameter]) -> str:

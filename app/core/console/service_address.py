@@ -35,7 +35,8 @@ def find_service() -> ServiceAddress:
     on this machine: it is never sent anywhere else.
     Raises: `InvalidServiceUrl`, `UnsafeSecretFile`, `BadSettings`.
     """
-    url = os.environ.get("MOSAICO_URL", "").strip()
+    # The address of a request, copied from Swagger or a log, is as good.
+    url = os.environ.get("MOSAICO_URL", "").strip().rstrip("/").removesuffix("/api/v1")
     key = os.environ.get("MOSAICO_API_KEY", "").strip()
     # Both given: the settings are not read, and a command works without any configuration of the
     # service.

@@ -201,6 +201,7 @@ def test_options__refuse_hostile_values_in_words_of_the_command(
         (("runs", "start", "b c", "d"), "BENCHMARK: should be 1 to 64 letters"),
         (("runs", "categories", "r", "--field", "a b"), "--field: should be the name of a field"),
         (("agents", "show", "a/b"), "nothing has this ID"),
+        (("agents", "create", "--name", ""), "error: some values are not valid\n  --name: should"),
         (("runs", "list", "--limit", "x"), "'--limit': should be a valid integer"),
         (("agents", "list", "--format", "x"), "'--format' (env var: 'MOSAICO_FORMAT'): 'x' is not"),
     ],
@@ -210,6 +211,18 @@ def test_error__names_the_option(mosaico: Shell, words: tuple[str, ...], message
     assert refused.exit_code in (2, 65, 66)
     assert message in refused.stderr
     assert "`errors`" not in refused.stderr
+
+
+def test_service_url__may_be_that_of_the_api(mosaico: Shell) -> None:
+    url = mosaico.variables["MOSAICO_URL"]
+    key = mosaico.variables["MOSAICO_API_KEY"]
+    for path in ("/api/v1", "/api/v1/", "/"):
+        variables = {"MOSAICO_URL": f"{url}{path}", "MOSAICO_API_KEY": key}
+        Shell(variables=variables).ok("agents", "list")
+    wrong = Shell(variables={"MOSAICO_URL": f"{url}/other", "MOSAICO_API_KEY": key})
+    refused = wrong("agents", "list")
+    assert refused.exit_code == 69
+    assert "hint: set MOSAICO_URL to the address of the service" in refused.stderr
 
 
 def test_error__of_a_wrong_formula_keeps_its_exit_code(mosaico: Shell, files: Path) -> None:

@@ -150,7 +150,7 @@ def test_create__errors_name_options_and_in_json_fields(mosaico: Shell) -> None:
     words = ("benchmarks", "create", "--id", "b", "--dataset", "d", "--kpi", "q=ROGUE")
     refused = mosaico(*words)
     assert refused.stderr.startswith(
-        "error: the request is not valid\n  --kpi q=ROGUE: 1:1: unknown metric ROGUE."
+        "error: some values are not valid\n  --kpi q=ROGUE: 1:1: unknown metric ROGUE."
     )
     problem = json.loads(mosaico(*words, "--json").stderr)
     assert problem["errors"][0]["pointer"] == "/measures/0/formula"
