@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from app.core.resources import Resources
+from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
+from tests.support.model_server import ReceivedRequest, ScriptedReply, model_server
 from tests.support.service import Service
 
 # The SDKs take seconds to import: one worker imports them for all these tests.
@@ -77,3 +79,51 @@ def test_harness_run__a_drop_pages_after_its_repetition_with_twice_the_trials(
     for _ in range(3):
         service.complete_run()
     assert service.list_items("/alerts")[0]["state"] == "RESOLVED"
+
+
+def test_harness_run__a_repetition_beyond_the_budget_is_invalid_and_the_suspicious_run_decides(
+    service: Service, dataset_folder: Path
+) -> None:
+    """110 tokens an attempt, 1,400 for a run: twelve attempts of a run, thirteen of 24 of its repetition."""
+    words = ["Blue."]
+
+    def answer(_: ReceivedRequest) -> ScriptedReply:
+        message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text=words[-1]),))
+        usage = Usage(input_tokens=100, output_tokens=10)
+        return ScriptedReply(message=message, stop=StopReason.END, usage=usage)
+
+    service.create_agent()
+    with model_server(answer) as server:
+        tasks = [
+            {
+                "name": f"ask-{number}",
+                "server": None,
+                "prompt": "?",
+                "evaluate": {"expected": "Blue."},
+            }
+            for number in range(TASKS)
+        ]
+        bench = {
+            "llm": {"base_url": server.openai_url, "api_key": "key"},
+            "defaults": {"model": "m"},
+            "scenarios": [{"name": "all", "tasks": tasks}],
+        }
+        (dataset_folder / "bench.yaml").write_text(json.dumps(bench))
+        service.create_benchmark(
+            source="harness",
+            datasetRef="bench.yaml",
+            harness={"runTokens": 1_400, "concurrency": 1},
+            metrics=["TASK_PASSED"],
+        )
+        rule = {"id": "rule", "name": "tasks fail", "benchmarkId": "bench-001"}
+        service.post("/alert-configs", {**rule, "metric": "TASK_PASSED", "condition": "REGRESSED"})
+        for _ in range(3):
+            assert service.complete_run()["validity"] == "VALID"
+        words.append("Red.")
+        requests_before = len(server.requests)
+        bad = service.complete_run()
+        assert len(server.requests) - requests_before == TASKS + 13
+    [repetition] = [run for run in service.list_items("/benchmark-runs") if run["confirms"]]
+    assert (repetition["status"], repetition["validity"]) == ("COMPLETED", "INVALID")
+    [alert] = service.list_items("/alerts?state=FIRING")
+    assert alert["runId"] == bad["id"]
