@@ -1,7 +1,6 @@
 """Reads of incidents, and of the runs that they keep out of a history."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import select
@@ -9,16 +8,10 @@ from sqlalchemy.orm import Session
 
 from app.alerts.evaluation.watched_values import RunSpan
 from app.alerts.models import AlertRule, AlertState, Incident
+from app.alerts.queries import SeriesFilter
 from app.alerts.rules import AlertStatus, Condition, IncidentResolution, IncidentState
 from app.core.errors import NotFound
-from app.core.keyset import (
-    PageQuery,
-    PageRows,
-    match_any,
-    match_period,
-    match_text,
-    select_sorted_page,
-)
+from app.core.keyset import PageQuery, PageRows, match_any, select_sorted_page
 
 HISTORY_CONDITIONS = [condition for condition in Condition if condition.excludes_incidents]
 
@@ -41,23 +34,6 @@ class IncidentNotFound(NotFound):
     """No incident has this ID; GET /api/v1/incidents lists them."""
 
     code = "incident-not-found"
-
-
-class IncidentFilter(NamedTuple):
-    """Which incidents to list: those with any value of each list; an empty list does not filter.
-
-    `text` is a part of the ID, the name or the explanation; `since` and `until` limit the time at
-    which the incident was opened.
-    """
-
-    benchmark_ids: Sequence[str] = ()
-    agent_ids: Sequence[str] = ()
-    rule_ids: Sequence[str] = ()
-    states: Sequence[str] = ()
-    severities: Sequence[str] = ()
-    since: datetime | None = None
-    until: datetime | None = None
-    text: str | None = None
 
 
 class ValueSeries(NamedTuple):
@@ -124,23 +100,14 @@ def get_incident(session: Session, incident_id: str, *, for_update: bool = False
 def list_incidents(
     session: Session,
     query: PageQuery,
-    incident_filter: IncidentFilter,
+    selected: SeriesFilter,
+    states: Sequence[IncidentState] = (),
     sort: IncidentOrder = DEFAULT_SORT,
 ) -> PageRows[Incident]:
     """One page of incidents."""
-    statement = select(Incident).where(
-        *match_any(
-            (Incident.benchmark_id, incident_filter.benchmark_ids),
-            (Incident.agent_id, incident_filter.agent_ids),
-            (Incident.rule_id, incident_filter.rule_ids),
-            (Incident.state, incident_filter.states),
-        ),
-        *match_period(Incident.opened_at, incident_filter.since, incident_filter.until),
-    )
-    searched = [
-        *match_any((Incident.severity, incident_filter.severities)),
-        *match_text(incident_filter.text, Incident.id, Incident.name, Incident.explanation),
-    ]
+    conditions = selected.conditions(Incident, Incident.opened_at)
+    statement = select(Incident).where(*conditions, *match_any((Incident.state, states)))
+    searched = selected.searched(Incident)
     return select_sorted_page(session, statement, SORT_KEYS, sort, query, searched)
 
 

@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import ColumnElement, func, or_, select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
-from app.alerts.models import AlertEvent, AlertRule, AlertSilence, AlertState
+from app.alerts.models import AlertEvent, AlertRule, AlertSilence, AlertState, Incident
 from app.alerts.rules import AlertEventState, AlertStatus, Condition
 from app.benchmarks.kpi_watchers import KPI_WATCHERS, KpiWatcher
 from app.core.errors import NotFound
@@ -68,24 +68,50 @@ class AcknowledgedCount(NamedTuple):
     noise: int = 0
 
 
-class AlertFilter(NamedTuple):
-    """Which alerts to list: those with any value of each list; an empty list does not filter.
+class SeriesFilter(NamedTuple):
+    """Which alerts or incidents to list: those with any value of each list; an empty one does not filter.
 
     `text` is a part of the ID, the name or the explanation; `since` and `until` limit the time of
-    the alert.
+    the alert, or at which the incident was opened.
     """
 
     benchmark_ids: Sequence[str] = ()
     agent_ids: Sequence[str] = ()
-    run_ids: Sequence[str] = ()
     rule_ids: Sequence[str] = ()
-    states: Sequence[str] = ()
     severities: Sequence[str] = ()
-    is_acknowledged: bool | None = None
-    incident_id: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     text: str | None = None
+
+    def conditions(
+        self, table: type[AlertEvent] | type[Incident], time: InstrumentedAttribute[datetime]
+    ) -> list[ColumnElement[bool]]:
+        """The conditions that an index serves; `time` is the column of `since` and `until`."""
+        return [
+            *match_any(
+                (table.benchmark_id, self.benchmark_ids),
+                (table.agent_id, self.agent_ids),
+                (table.rule_id, self.rule_ids),
+            ),
+            *match_period(time, self.since, self.until),
+        ]
+
+    def searched(self, table: type[AlertEvent] | type[Incident]) -> list[ColumnElement[bool]]:
+        """The conditions for which rows have to be read."""
+        return [
+            *match_any((table.severity, self.severities)),
+            *match_text(self.text, table.id, table.name, table.explanation),
+        ]
+
+
+class AlertFilter(NamedTuple):
+    """Which alerts to list; an empty list and None do not filter."""
+
+    series: SeriesFilter = SeriesFilter()
+    run_ids: Sequence[str] = ()
+    states: Sequence[str] = ()
+    is_acknowledged: bool | None = None
+    incident_id: str | None = None
 
 
 def get_rule(session: Session, rule_id: str, *, for_update: bool = False) -> AlertRule:
@@ -269,20 +295,13 @@ def list_events(
 ) -> PageRows[AlertEvent]:
     """One page of alerts."""
     statement = select(AlertEvent).where(
+        *alert_filter.series.conditions(AlertEvent, AlertEvent.created_at),
         *match_any(
-            (AlertEvent.benchmark_id, alert_filter.benchmark_ids),
-            (AlertEvent.agent_id, alert_filter.agent_ids),
-            (AlertEvent.run_id, alert_filter.run_ids),
-            (AlertEvent.rule_id, alert_filter.rule_ids),
-            (AlertEvent.state, alert_filter.states),
+            (AlertEvent.run_id, alert_filter.run_ids), (AlertEvent.state, alert_filter.states)
         ),
         *match_columns((AlertEvent.incident_id, alert_filter.incident_id)),
-        *match_period(AlertEvent.created_at, alert_filter.since, alert_filter.until),
     )
-    searched = [
-        *match_any((AlertEvent.severity, alert_filter.severities)),
-        *match_text(alert_filter.text, AlertEvent.id, AlertEvent.name, AlertEvent.explanation),
-    ]
+    searched = alert_filter.series.searched(AlertEvent)
     if alert_filter.is_acknowledged is not None:
         is_open = AlertEvent.verdict.is_(None)
         searched.append(~is_open if alert_filter.is_acknowledged else is_open)

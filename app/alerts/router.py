@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import Path, Query, Request, Response
+from fastapi import Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
@@ -13,9 +13,8 @@ from app.alerts import incidents as incident_service
 from app.alerts import silences as silence_service
 from app.alerts.backtest_schemas import BacktestRequest, BacktestView, RuleTestView
 from app.alerts.evaluation.run_evaluation import read_budget
-from app.alerts.incident_queries import IncidentFilter
 from app.alerts.models import AlertEvent, AlertRule, Incident
-from app.alerts.queries import AlertFilter
+from app.alerts.queries import AlertFilter, SeriesFilter
 from app.alerts.rule_service import create_rule, delete_rule, update_rule
 from app.alerts.rules import AlertEventState, IncidentState
 from app.alerts.schemas import (
@@ -135,37 +134,35 @@ def test_alert_config(rule_id: RuleId, res: Res) -> RuleTestView:
     return rule_tests.try_rule(res.db, rule_id)
 
 
+async def _series_filter(
+    benchmark_id: BenchmarkFilter = [],  # noqa: B006
+    agent_id: AgentFilter = [],  # noqa: B006
+    rule_id: RuleFilter = [],  # noqa: B006
+    severity: SeverityFilter = [],  # noqa: B006
+    text: TextFilter = None,
+    since: Since = None,
+    until: Until = None,
+) -> SeriesFilter:
+    return SeriesFilter(benchmark_id, agent_id, rule_id, severity, since, until, text)
+
+
+Selected = Annotated[SeriesFilter, Depends(_series_filter)]
+
+
 @alerts.get("", dependencies=READ)
 def list_alerts(
     res: Res,
     page: PageParams,
-    benchmark_id: BenchmarkFilter = [],  # noqa: B006
-    agent_id: AgentFilter = [],  # noqa: B006
+    selected: Selected,
     run_id: Annotated[FilterValues, Query(alias="runId")] = [],  # noqa: B006
-    rule_id: RuleFilter = [],  # noqa: B006
     state: Annotated[list[AlertEventState], Query(description="Filter by state.")] = [],  # noqa: B006
-    severity: SeverityFilter = [],  # noqa: B006
     acknowledged: Annotated[
         bool | None, Query(description="Whether somebody acknowledged the alert.")
     ] = None,
-    text: TextFilter = None,
-    since: Since = None,
-    until: Until = None,
     sort: Annotated[queries.AlertOrder, SORT] = queries.DEFAULT_SORT,
 ) -> Page[AlertView]:
     """List alerts, newest first unless sorted. A repeated filter lists those with any of its values."""
-    alert_filter = AlertFilter(
-        benchmark_ids=benchmark_id,
-        agent_ids=agent_id,
-        run_ids=run_id,
-        rule_ids=rule_id,
-        states=state,
-        severities=severity,
-        is_acknowledged=acknowledged,
-        since=since,
-        until=until,
-        text=text,
-    )
+    alert_filter = AlertFilter(selected, run_id, state, acknowledged)
     with res.db.read() as session:
         return queries.list_events(session, page, alert_filter, sort).to_page(event_view)
 
@@ -191,31 +188,14 @@ def acknowledge_alert(
 def list_incidents(
     res: Res,
     page: PageParams,
-    benchmark_id: BenchmarkFilter = [],  # noqa: B006
-    agent_id: AgentFilter = [],  # noqa: B006
-    rule_id: RuleFilter = [],  # noqa: B006
+    selected: Selected,
     state: Annotated[list[IncidentState], Query(description="Filter by state.")] = [],  # noqa: B006
-    severity: SeverityFilter = [],  # noqa: B006
-    text: TextFilter = None,
-    since: Since = None,
-    until: Until = None,
     sort: Annotated[incident_queries.IncidentOrder, SORT] = incident_queries.DEFAULT_SORT,
 ) -> Page[IncidentView]:
     """List incidents, newest first unless sorted. A repeated filter lists those with any of its values."""
-    incident_filter = IncidentFilter(
-        benchmark_ids=benchmark_id,
-        agent_ids=agent_id,
-        rule_ids=rule_id,
-        states=state,
-        severities=severity,
-        since=since,
-        until=until,
-        text=text,
-    )
     with res.db.read() as session:
-        return incident_queries.list_incidents(session, page, incident_filter, sort).to_page(
-            incident_view
-        )
+        rows = incident_queries.list_incidents(session, page, selected, state, sort)
+        return rows.to_page(incident_view)
 
 
 @incidents.get("/{incidentId}", dependencies=READ)

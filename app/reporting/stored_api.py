@@ -6,6 +6,7 @@ from urllib.parse import unquote
 
 from pydantic import BaseModel
 
+from app.alerts.queries import SeriesFilter
 from app.alerts.router import list_alerts
 from app.core.keyset import PageQuery
 from app.core.resources import Resources
@@ -64,7 +65,9 @@ class StoredApi:
 
     def _list(self, path: str, page: PageQuery, parameters: dict[str, str]) -> JSON:
         if path == "/alerts":
-            return _document(list_alerts(self._resources, page, run_id=[parameters["runId"]]))
+            return _document(
+                list_alerts(self._resources, page, SeriesFilter(), run_id=[parameters["runId"]])
+            )
         if path == "/kpi-history":
             return _document(
                 list_kpi_history(

@@ -8,11 +8,10 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
 from app.alerts import incident_queries, incidents, queries
-from app.alerts.incident_queries import IncidentFilter
 from app.alerts.models import AlertEvent, Incident
 from app.alerts.pages.value_chart import draw_incident
 from app.alerts.publishing import DisplayNameReader
-from app.alerts.queries import AlertFilter
+from app.alerts.queries import AlertFilter, SeriesFilter
 from app.alerts.rules import Condition, IncidentState
 from app.alerts.schemas import IncidentAcceptance
 from app.core.errors import Invalid
@@ -43,9 +42,10 @@ def show_incidents(
     rule: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
     """Incidents, newest first."""
-    selected = IncidentFilter(rule_ids=[rule] if rule else (), states=[state] if state else ())
+    selected = SeriesFilter(rule_ids=[rule] if rule else ())
+    states = [IncidentState(state)] if state else []
     with res.db.read() as session:
-        page = incident_queries.list_incidents(session, query, selected)
+        page = incident_queries.list_incidents(session, query, selected, states)
         rows = [incident_row(session, incident) for incident in page.rows]
     return render_page(
         request,

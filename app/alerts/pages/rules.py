@@ -11,7 +11,6 @@ from app.access.deps import ADMIN, READ, RUN
 from app.agents.queries import list_agent_names
 from app.alerts import incident_queries, queries, rule_tests
 from app.alerts.backtest_schemas import BacktestRequest
-from app.alerts.incident_queries import IncidentFilter
 from app.alerts.pages import inbox_view
 from app.alerts.pages.backtest import (
     COMPARED,
@@ -26,7 +25,7 @@ from app.alerts.pages.incidents import incident_row
 from app.alerts.pages.rule_text import describe_condition, watched_name
 from app.alerts.pages.value_chart import draw_backtest
 from app.alerts.publishing import benchmark_name
-from app.alerts.queries import AlertFilter
+from app.alerts.queries import AlertFilter, SeriesFilter
 from app.alerts.rule_service import delete_rule, update_rule
 from app.alerts.schemas import AlertConfigView, SilenceMatchers
 from app.alerts.silences import start_silence
@@ -94,13 +93,10 @@ def show_rule(
         [view] = rule_views(session, [queries.get_rule(session, rule_id)])
         row = _row(session, view)
         agents = list_agent_names(session)
-        incidents = incident_queries.list_incidents(
-            session, PageQuery(SHOWN_EVENTS), IncidentFilter(rule_ids=[rule_id])
-        ).rows
+        series = SeriesFilter(rule_ids=[rule_id])
+        incidents = incident_queries.list_incidents(session, PageQuery(SHOWN_EVENTS), series).rows
         incident_rows = [incident_row(session, incident) for incident in incidents]
-        alerts = queries.list_events(
-            session, PageQuery(SHOWN_EVENTS), AlertFilter(rule_ids=[rule_id])
-        ).rows
+        alerts = queries.list_events(session, PageQuery(SHOWN_EVENTS), AlertFilter(series)).rows
         silences = [
             silence_row(session, silence)
             for silence in inbox_view.list_silences_of_rule(

@@ -13,7 +13,7 @@ from app.harness.transcript import (
 )
 from app.traces.files.imported_values import outcome_of_error
 from app.traces.files.ndjson import MAX_TRIAL
-from app.traces.otel.facts import FactReader, ItemKey, merge_facts
+from app.traces.otel.facts import FactReader, ItemKey, SpanFacts, merge_facts
 from app.traces.otel.messages import RequestedCall, canonical_text
 from app.traces.otel.span_reader import (
     SpanKind,
@@ -148,7 +148,7 @@ def _assemble(tree: _SpanTree, root: Span, spans: Sequence[Span]) -> Trace:
     )
     is_recorded = not is_hidden and (input_text is not None or output_text is not None)
     error = read_error(root)
-    facts = merge_facts(tree.facts[span.span_id].facts for span in _root_first(root, agent_spans))
+    facts = merge_facts(tree.facts[span.span_id] for span in _root_first(root, agent_spans))
     return Trace(
         trace_id=root.trace_id,
         item_id=root.trace_id,
@@ -159,7 +159,7 @@ def _assemble(tree: _SpanTree, root: Span, spans: Sequence[Span]) -> Trace:
         # Without an answer where content is recorded, the agent answered nothing.
         output=None if error is not None or not is_recorded else output_text or "",
         error=error,
-        tags=(*facts.pop("tags"), *(() if is_recorded else (TAG_NO_CONTENT,))),
+        tags=(*facts.tags, *(() if is_recorded else (TAG_NO_CONTENT,))),
         attributes=_attributes(facts, chats),
         input_tokens=_sum([_billed(call, call.reading.input_tokens) for call in models]),
         output_tokens=_sum([_billed(call, call.reading.output_tokens) for call in models]),
@@ -239,11 +239,10 @@ def _read_trial(root: Span) -> int:
     return trial if 0 <= trial <= MAX_TRIAL else 0
 
 
-def _attributes(facts: Mapping[str, Any], chats: Sequence[_ReadSpan]) -> dict[str, str]:
+def _attributes(facts: SpanFacts, chats: Sequence[_ReadSpan]) -> dict[str, str]:
     """The attributes of a trace; facts win over metadata of the same name."""
     model = next((chat.reading.model for chat in chats if chat.reading.model), None)
-    named = {name: text for name, text in facts.items() if isinstance(text, str)}
-    return {**facts["metadata"], **({"model": model} if model else {}), **named}
+    return {**facts.metadata, **({"model": model} if model else {}), **facts.texts}
 
 
 def _billed(call: _ReadSpan, amount: float | None) -> float | None:

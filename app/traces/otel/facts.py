@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from app.core.text import replace_unstorable
@@ -53,12 +54,18 @@ class ItemKey(NamedTuple):
 class SpanFacts(NamedTuple):
     """The item of a span, if it names dataset, run and item, and what else it says of its trace.
 
-    `facts` has `name`, `user`, `session`, `environment`, `release` and `version` as texts, `tags` as a
-    list and `metadata` as an object of texts; only those that are stated.
+    `texts` are those that it states of `name`, `user`, `session`, `environment`, `release`, `version`.
     """
 
-    item: ItemKey | None
-    facts: dict[str, Any]
+    item: ItemKey | None = None
+    texts: Mapping[str, str] = MappingProxyType({})
+    tags: Sequence[str] = ()
+    metadata: Mapping[str, str] = MappingProxyType({})
+
+    def document(self) -> dict[str, object]:
+        """The stated facts as they are stored; the filters of production traces read them."""
+        lists = {"tags": list(self.tags), "metadata": dict(self.metadata)}
+        return {**self.texts, **{name: fact for name, fact in lists.items() if fact}}
 
 
 class FactReader:
@@ -67,7 +74,7 @@ class FactReader:
     def __init__(self) -> None:
         self._resource: Mapping[str, Any] | None = None
         self._shared: Mapping[str, Any] = {}
-        self._shared_facts = SpanFacts(None, {})
+        self._shared_facts = SpanFacts()
 
     def read(self, span: Span) -> SpanFacts:
         """The facts of a span; an attribute of its own counts before that of its resource."""
@@ -77,8 +84,8 @@ class FactReader:
             self._shared_facts = _read_facts(self._shared)
         own = dict(_relevant(span.attributes))
         result = _read_facts({**self._shared, **own}) if own else self._shared_facts
-        if span.parent_id is None and span.name and "name" not in result.facts:
-            return SpanFacts(result.item, {**result.facts, "name": _short_text(span.name)})
+        if span.parent_id is None and span.name and "name" not in result.texts:
+            return result._replace(texts={**result.texts, "name": _short_text(span.name)})
         return result
 
 
@@ -89,16 +96,12 @@ def _relevant(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _read_facts(stated: Mapping[str, Any]) -> SpanFacts:
-    facts: dict[str, Any] = {
+    texts = {
         fact: text
         for fact, names in _TEXTS.items()
         if (text := _first_text(stated, names)) is not None
     }
-    if tags := _tags(stated):
-        facts["tags"] = tags
-    if metadata := _metadata(stated):
-        facts["metadata"] = metadata
-    return SpanFacts(_read_item(stated), facts)
+    return SpanFacts(_read_item(stated), texts, _tags(stated), _metadata(stated))
 
 
 def _read_item(stated: Mapping[str, Any]) -> ItemKey | None:
@@ -109,18 +112,18 @@ def _read_item(stated: Mapping[str, Any]) -> ItemKey | None:
     return None
 
 
-def merge_facts(facts_of_spans: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def merge_facts(facts_of_spans: Iterable[SpanFacts]) -> SpanFacts:
     """The facts of a trace: the first span that states one counts, and tags are joined."""
-    merged: dict[str, Any] = {}
+    texts: dict[str, str] = {}
     tags: dict[str, None] = {}
     metadata: dict[str, str] = {}
     for facts in facts_of_spans:
-        tags |= dict.fromkeys(facts.get("tags", ()))
+        tags |= dict.fromkeys(facts.tags)
         # Frameworks describe each step in the metadata of its span; those of the root come first.
         if not metadata.keys() - {SERVICE}:
-            metadata = {**facts.get("metadata", {}), **metadata}
-        merged = {**facts, **merged}
-    return {**merged, "tags": list(tags), "metadata": metadata}
+            metadata = {**facts.metadata, **metadata}
+        texts = {**facts.texts, **texts}
+    return SpanFacts(texts=texts, tags=list(tags), metadata=metadata)
 
 
 def _first_text(stated: Mapping[str, Any], names: Iterable[str]) -> str | None:

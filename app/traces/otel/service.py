@@ -151,7 +151,8 @@ def delete_expired_traces(session: Session, now: datetime, *, keep: timedelta) -
 
 
 def _encode_span(span: Span, reader: FactReader) -> bytes:
-    item, facts = reader.read(span)
+    facts = reader.read(span)
+    document = facts.document()
     return encode_row(
         span.trace_id.encode(),
         span.span_id.encode(),
@@ -159,7 +160,7 @@ def _encode_span(span: Span, reader: FactReader) -> bytes:
         replace_unstorable(span.name).encode(),
         _NANOSECONDS.pack(span.start_ns),
         _NANOSECONDS.pack(span.end_ns),
-        *((None, None, None) if item is None else (name.encode() for name in item)),
-        _JSONB_VERSION + json.dumps(facts).encode() if facts else None,
+        *((None, None, None) if facts.item is None else (name.encode() for name in facts.item)),
+        _JSONB_VERSION + json.dumps(document).encode() if document else None,
         dump_content(span).encode(),
     )
