@@ -38,7 +38,6 @@ from app.overview.agent_pages import router as agent_pages
 from app.overview.benchmark_pages import router as benchmark_pages
 from app.overview.dataset_pages import router as dataset_pages
 from app.overview.formula_pages import router as formula_page
-from app.overview.help_pages import router as help_page
 from app.overview.pages import router as morning_page
 from app.overview.router import router as overview
 from app.overview.system_pages import router as system_pages
@@ -136,7 +135,6 @@ PAGES: tuple[Router, ...] = (
     audit_page,
     formula_page,
     system_pages,
-    help_page,
     dataset_pages,
     trigger_pages,
 )

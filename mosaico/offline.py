@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from app.core.parameter_names import UserInterface, messages_for
-from app.gate.file_gate import gate_files, select_gated
+from app.gate.offline_gate import gate_files, select_gated
 from app.gate.rules import GateTerms
 from app.metrics.aggregate import reason_name
 from app.metrics.file_scores import score_file

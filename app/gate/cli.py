@@ -212,7 +212,7 @@ def _gate_files(
     reader: "TraceReader",
     models: "OfflineModels",
 ) -> "GateResult":
-    from app.gate.file_gate import gate_files, select_gated
+    from app.gate.offline_gate import gate_files, select_gated
 
     try:
         selected = select_gated(file_metrics.metrics, file_metrics.kpis | kpis, terms, models)

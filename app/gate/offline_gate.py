@@ -1,4 +1,4 @@
-"""Measures two files of traces as the two runs of a comparison, without a server."""
+"""Judges a file of results against another one, without a server: both are measured as the runs of a comparison."""
 
 import hashlib
 from collections import deque
@@ -10,11 +10,13 @@ from app.comparison.items.attributes import AttributeRow, attributes_of_rows
 from app.comparison.items.flipped import item_means
 from app.comparison.items.label_counts import LabelCountsBuilder
 from app.comparison.items.matrix import ItemMatrix, ItemRow, LabelCounts, matrix_of_rows
-from app.comparison.pair_comparison import ComparisonSide, RunPair
+from app.comparison.pair_comparison import ComparisonSide, RunPair, compare
 from app.comparison.schemas import ComparedRun
-from app.gate.offline_metrics import OfflineMetrics, kpi_columns
+from app.gate.offline_metrics import OfflineMetrics, kpi_columns, select_metrics
+from app.gate.rules import GateResult, GateTerms, decide
 from app.kpis.evaluate import evaluate_kpis
 from app.metrics.aggregate import Aggregate, with_run_value
+from app.metrics.offline_models import OfflineModels
 from app.metrics.registry import column_of, provider_for
 from app.metrics.run_value import StoredSummary, merge_with, run_value, summarize_with
 from app.metrics.types import (
@@ -77,6 +79,34 @@ class _MeasuredTrace(NamedTuple):
     trial: int
     row: TraceMeasurements
     summaries: Mapping[str, StoredSummary]
+
+
+def select_gated(
+    metrics: str | None,
+    kpis: Mapping[str, str],
+    terms: GateTerms,
+    models: OfflineModels | None = None,
+) -> OfflineMetrics:
+    """The metrics and KPIs that the terms and the user name. Raises as `select_metrics`."""
+    limited = [*terms.max_drop, *terms.non_inferiority_margins]
+    return select_metrics(metrics, kpis, limited=limited, models=models)
+
+
+def gate_files(
+    baseline: ResultSource,
+    candidate: ResultSource,
+    selected: OfflineMetrics,
+    terms: GateTerms,
+    reader: TraceReader,
+) -> GateResult:
+    """The gate result of two files with these metrics. Imports numpy and scipy.
+
+    Raises: the errors of `reader`, and `NothingToGate`.
+    """
+    requested = terms.with_columns(selected.columns, selected.requested)
+    return decide(
+        compare(pair_files(baseline, candidate, selected, reader, requested.names)), requested
+    )
 
 
 def pair_files(

@@ -1,10 +1,10 @@
-"""Pages of the service itself: its state, and the plugins that it has."""
+"""Pages of the service itself: its state, the plugins that it has, and the explanation of the pages."""
 
 from fastapi import Request, Response
 
 from app.access.deps import READ
 from app.core.web.deps import Res
-from app.core.web.pages import render_page
+from app.core.web.pages import public_url, render_page
 from app.core.web.routes import Router
 from app.metrics.registry import METRICS
 from app.overview.providers import loaded_plugins
@@ -41,3 +41,9 @@ def show_providers(request: Request) -> Response:
         broken=[plugin for plugin in loaded if plugin.error],
         plugins=[plugin for plugin in loaded if plugin.kind != METRICS.kind and not plugin.error],
     )
+
+
+@router.get("/help", dependencies=READ)
+def show_help(request: Request) -> Response:
+    """Keyboard shortcuts, verdicts and words, the API, the command line and the documentation."""
+    return render_page(request, "help.html", title="Help", nav="", url_base=public_url(request))

@@ -45,6 +45,7 @@ MAY_BE_ASYNC = {
     "app/jobs/worker_presence.py",
     "app/main.py",
     # A dependency of a list: a thread for it would cost more than it does.
+    "app/alerts/router.py",
     "app/kpis/router.py",
     "app/runs/router.py",
     "app/traces/otel/router.py",
