@@ -16,6 +16,7 @@ from typing import Annotated, Any, NamedTuple, NoReturn
 import typer
 
 from app.core.console import terminal
+from app.core.console.program import run_program
 from app.core.console.table import field, print_page
 from app.core.console.terminal import (
     HELP_OPTIONS,
@@ -362,7 +363,7 @@ def main() -> None:
     """Entry point of the program `mosaico`."""
     # Start-up creates objects that live until exit: collecting garbage meanwhile costs 20 % of it.
     gc.set_threshold(GC_THRESHOLD)
-    terminal.run_program(cli)
+    run_program(cli)
 
 
 def _print_version() -> NoReturn:

@@ -116,7 +116,7 @@ datasets.add_list(
     COLUMNS,
     filters={
         "name": text_filter("--name", "Filter by dataset name."),
-        "agentId": text_filter("--agent", "Filter by agent ID."),
+        "agentId": text_filter("--agent", "Filter by agent ID.", ids_of="/agents"),
     },
     help_text="List uploads, newest first.",
 )

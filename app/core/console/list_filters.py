@@ -28,9 +28,10 @@ def choice_filter(option: str, choices: type[Enum], help_text: str) -> Any:
     return Annotated[list[choices] | None, typer_option]  # type: ignore[valid-type]
 
 
-def text_filter(option: str, help_text: str) -> Any:
-    """An option of a list command that filters by a text."""
-    return Annotated[str | None, typer.Option(option, help=help_text)]
+def text_filter(option: str, help_text: str, *, ids_of: str | None = None) -> Any:
+    """An option of a list command that filters by a text; the shell completes the IDs of a list."""
+    completion = complete_ids(ids_of) if ids_of else None
+    return Annotated[str | None, typer.Option(option, help=help_text, autocompletion=completion)]
 
 
 def flag_filter(option: str, help_text: str) -> Any:

@@ -134,6 +134,7 @@ class Resource:
             }
             with _open_api() as api:
                 page = api.page(self.path, limit=values["limit"], **parameters)
+                _check_filters(api, page["items"], parameters, self.noun)
             print_page(page, columns, values["output"], values["fields"])
 
         self._add(
@@ -380,6 +381,15 @@ def print_resource(resource: JSON) -> None:
             for name, value in resource.items()
         }
     )
+
+
+def _check_filters(
+    api: "ApiClient", rows: Sequence[JSON], filters: "Mapping[str, QueryValue]", noun: str
+) -> None:
+    # As in `_open_api`.
+    from app.core.console.filter_checks import check_filters
+
+    check_filters(api, rows, filters, noun)
 
 
 def _open_api() -> "AbstractContextManager[ApiClient]":

@@ -253,17 +253,6 @@ def print_warning(text: str) -> None:
     print_status(f"warning: {text}")
 
 
-def run_program(cli: typer.Typer) -> None:
-    """Run the command that the arguments of this process name, as the entry point of a program."""
-    # Set first: an error while the command line is built is reported in the same form.
-    sys.excepthook = report_unexpected_error
-    set_safe_encoding((sys.stdout, sys.stderr))
-    command: Any = typer.main.get_command(cli)
-    if isinstance(cli, CommandGroup):
-        command.params.extend(typer.main.get_install_completion_arguments())
-    command()  # calling `cli` itself would install an exception hook of typer
-
-
 def warn_failed_plugin(plugin: "LoadedPlugin") -> None:
     """Print a warning that a plugin of another distribution failed to load."""
     print_warning(f"plugin {plugin.name} failed to load: {plugin.error}")
@@ -350,13 +339,6 @@ def set_safe_encoding(streams: Iterable[TextIO]) -> None:
     for stream in streams:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="mosaico")
-
-
-def report_unexpected_error(kind: type[BaseException], error: BaseException, _: object) -> None:
-    """Exception hook: one line instead of a traceback, and the exit code of internal errors."""
-    print_status(f"error: {kind.__name__}: {error}")
-    print_status("hint: this is a bug; run `mosaico --debug …` to see the traceback")
-    sys.exit(AppError.exit_code)
 
 
 def _describe_type(option: TyperOption, label: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from app.core.console import terminal
+from app.core.console.program import run_program
 from app.core.console.terminal import (
     CommandGroup,
     Format,
@@ -334,7 +335,7 @@ def main() -> None:
 
         print_result(f"bashkit-eval of mosaico {version('mosaico')}, bashkit {version('bashkit')}")
     else:
-        terminal.run_program(cli)
+        run_program(cli)
 
 
 def _load_checks() -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from app.core.console import terminal
+from app.core.console.program import run_program
 from app.core.console.terminal import (
     CommandGroup,
     Format,
@@ -347,7 +348,7 @@ run_command.add_transcript_commands(cli, _load_view)
 
 def main() -> None:
     """Run the command that the arguments of this process name."""
-    terminal.run_program(cli)
+    run_program(cli)
 
 
 def _load_evaluators() -> None:

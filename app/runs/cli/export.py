@@ -8,7 +8,7 @@ import typer
 from app.core.console.list_filters import REPEAT, id_option
 from app.core.console.resource import Fields, Limit, id_argument
 from app.core.console.row_export import STDOUT, ExportAs, ExportFile, export_rows
-from app.core.console.table import Column, field, print_page, time_field
+from app.core.console.table import Column, field, format_cell, print_page, time_field
 from app.core.console.terminal import CommandGroup, Format, OutputFormat, print_status
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 PATH = "/benchmark-runs"
 HISTORY = "/kpi-history"
+NOUN = "KPI value"
 JSON = dict[str, Any]
 
 export = CommandGroup("export", help="Write the traces of a run as rows.")
@@ -64,13 +65,14 @@ def export_run(run: RunId, file: ExportFile = STDOUT, export_as: ExportAs = None
     from app.core.console.api_client import open_api, quote_segment
 
     with open_api() as api:
-        path = f"{PATH}/{quote_segment(api.full_id(PATH, run))}"
+        run_id = api.full_id(PATH, run)
+        path = f"{PATH}/{quote_segment(run_id)}"
         metrics = [metric["metric"] for metric in api.get(f"{path}/metrics")["items"]]
         columns = TRACE_COLUMNS | dict.fromkeys(metrics, float)
         rows = (trace | trace["values"] for trace in api.items(f"{path}/results"))
         export_rows(rows, columns, file, export_as)
     if file != STDOUT:
-        print_status(f"the traces of run {run} are written to {file}")
+        print_status(f"the traces of run {format_cell(run_id)} are written to {file}")
 
 
 @history.command("list")
@@ -88,10 +90,12 @@ def list_history(
 ) -> None:
     """List the values of KPIs, newest first unless sorted."""
     from app.core.console.api_client import open_api
+    from app.core.console.filter_checks import check_filters
 
     with open_api() as api:
         filters = _filters(benchmark, agent, kpi, since, until, sort)
         page = api.page(HISTORY, limit=limit, **filters)
+        check_filters(api, page["items"], filters, NOUN)
     print_page(page, TABLE_COLUMNS, output, fields)
 
 
@@ -109,9 +113,13 @@ def export_history(
 ) -> None:
     """Write the values of KPIs as rows, newest first unless sorted."""
     from app.core.console.api_client import open_api
+    from app.core.console.filter_checks import check_filters
 
     with open_api() as api:
         filters = _filters(benchmark, agent, kpi, since, until, sort)
+        # Before a file is written: the newest row shows whether the filters match anything.
+        newest = api.page(HISTORY, limit=1, **filters)["items"]
+        check_filters(api, newest, filters, NOUN)
         export_rows(_history_rows(api, filters), HISTORY_COLUMNS, file, export_as)
     if file != STDOUT:
         print_status(f"the history is written to {file}")

@@ -219,6 +219,8 @@ runs.add_list(
         "text": text_filter(
             "--text", "Filter by a part of an ID, an error, or a name of a run, agent or benchmark."
         ),
+        "from": text_filter("--from", "Only runs created at or after this time."),
+        "to": text_filter("--to", "Only runs created before this time."),
         "sort": text_filter("--sort", "Order, for example verdict or -completed."),
     },
     help_text="List runs, newest first.",

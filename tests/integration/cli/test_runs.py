@@ -144,8 +144,8 @@ def test_list__filters_by_benchmark_agent_and_status(
     assert listed("--limit", "1") == [waiting["id"]]
     assert listed("--status", "completed") == [done["id"]]
     assert listed("--benchmark", "bench-001", "--agent", "agent-001") == listed()
-    assert listed("--agent", "nobody") == []
     assert listed("--agent", "nobody", "--agent", "agent-001") == listed()
+    assert listed("--from", done["createdAt"], "--to", waiting["createdAt"]) == [done["id"]]
     assert listed("--status", "completed", "--status", "PENDING", "--sort", "created") == [
         done["id"], waiting["id"]
     ]  # fmt: skip

@@ -210,15 +210,33 @@ def test_unexpected_error__is_one_line_and_exit_70_unless_debug() -> None:
     assert "Traceback" in crash("--debug", "plugins").stderr
 
 
-def test_output__closed_pipe_is_not_an_error() -> None:
+@pytest.mark.parametrize(
+    ("words", "exit_code"),
+    [
+        # 128 + SIGPIPE, as git and gh: not 1, which is the code of a regression.
+        (["plugins"], 141),
+        (["--version"], 141),
+        # A command that fails keeps its code.
+        (["score", "missing.csv"], 2),
+    ],
+)
+def test_output__a_pipe_that_nobody_reads_ends_the_command_quietly(
+    words: list[str], exit_code: int
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
     done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {sys.executable} -m app.cli plugins | true"],
-        capture_output=True,
+        [sys.executable, "-m", "app.cli", *words],
+        stdout=writer,
+        stderr=subprocess.PIPE,
         text=True,
         check=False,
         timeout=60,
     )
+    os.close(writer)
+    assert done.returncode == exit_code
     assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
 
 
 def test_output__ascii_terminal_is_not_an_error() -> None:

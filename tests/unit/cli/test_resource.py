@@ -229,7 +229,9 @@ def test_update__without_a_field_or_with_an_unknown_one_exits_2(
 def test_list__sends_the_given_filters(widgets_cli: CommandGroup, api: RecordingApi) -> None:
     assert run(widgets_cli, "list").exit_code == 0
     assert run(widgets_cli, "list", "--agent", "a", "--agent", "b", "--old").exit_code == 0
-    unfiltered, filtered = (parameters for _, _, parameters in api.requests)
+    unfiltered, filtered = (
+        parameters for method, _, parameters in api.requests if method == "LIST"
+    )
     assert unfiltered == {"limit": 50, "agentId": None, "old": None}
     assert filtered == {"limit": 50, "agentId": ["a", "b"], "old": True}
 

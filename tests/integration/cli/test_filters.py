@@ -1,0 +1,95 @@
+"""Filters of lists: an ID that does not exist is an error, and an empty list says why it is empty."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.conftest import Shell
+from tests.support.service import Service, pair
+
+UNKNOWN = {
+    "benchmark": "the benchmark 'nope' does not exist",
+    "agent": "the agent 'nope' does not exist",
+    "rule": "no alert rule has the ID 'nope'",
+    "run": "no run has the ID 'nope'",
+    "schedule": "the schedule 'nope' does not exist",
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        *((command, "benchmark") for command in (
+            "runs list", "history list", "history export", "schedules list", "alerts list",
+            "alerts rules list", "incidents list",
+        )),
+        *((command, "agent") for command in (
+            "runs list", "history list", "history export", "schedules list", "alerts list",
+            "alerts rules list", "incidents list", "datasets list",
+        )),
+        ("runs list", "schedule"),
+        ("alerts list", "rule"),
+        ("alerts list", "run"),
+        ("incidents list", "rule"),
+    ],
+)  # fmt: skip
+def test_filter__an_unknown_id_is_an_error(mosaico: Shell, command: str, option: str) -> None:
+    refused = mosaico(*command.split(), f"--{option}", "nope")
+    assert (refused.exit_code, refused.stdout) == (66, "")
+    error, hint = refused.stderr.splitlines()
+    assert error == f"error: {UNKNOWN[option]}"
+    assert hint.startswith("hint: `mosaico ")
+
+
+def test_filter__an_unknown_key_of_the_audit_log_is_an_error(mosaico: Shell) -> None:
+    refused = mosaico("audit", "--actor", "nope", "--json")
+    assert (refused.exit_code, refused.stdout) == (66, "")
+    assert json.loads(refused.stderr)["type"] == "/problems/unknown-api-key"
+
+
+def test_filter__an_unknown_id_beside_a_known_one_is_a_warning(
+    mosaico: Shell, service: Service
+) -> None:
+    service.create_agent()
+    service.create_benchmark()
+    service.upload([pair(1)])
+    run = service.complete_run()
+    listed = mosaico.ok(
+        *("runs", "list", "--benchmark", "bench-001", "--benchmark", "nope", "--fields", "id")
+    )
+    assert listed.stdout == f"id\n{run['id']}\n"
+    assert listed.stderr == "warning: the benchmark 'nope' does not exist\n"
+
+
+def test_empty_list__says_that_nothing_matches_or_that_nothing_exists(
+    mosaico: Shell, service: Service, tmp_path: Path
+) -> None:
+    assert mosaico.ok("runs", "list").stderr == "there is no run yet\n"
+    service.create_agent()
+    listed = mosaico.ok("runs", "list", "--agent", "agent-001", "--sort", "-created")
+    assert (listed.stdout.count("\n"), listed.stderr) == (1, "no run matches the filters\n")
+    assert mosaico.ok("alerts", "list", "--state", "firing").stderr == (
+        "no alert matches the filters\n"
+    )
+    refused = mosaico("history", "export", "rows.csv", "--benchmark", "nope")
+    assert refused.exit_code == 66
+    assert not (tmp_path / "rows.csv").exists()
+
+
+def test_filter__rows_of_a_deleted_schedule_are_listed(mosaico: Shell, service: Service) -> None:
+    service.create_agent()
+    service.create_benchmark()
+    schedule = service.post(
+        "/schedule-configs",
+        {
+            "name": "nightly",
+            "benchmarkId": "bench-001",
+            "agentId": "agent-001",
+            "cronExpression": "0 0 2 * * *",
+        },
+    )
+    service.post(f"/schedule-configs/{schedule['id']}/trigger")
+    mosaico.ok("schedules", "delete", schedule["id"], "--yes")
+    listed = mosaico.ok("runs", "list", "--schedule", schedule["id"], "--fields", "status")
+    assert (listed.stdout, listed.stderr) == ("status\nPENDING\n", "")
