@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.core.console.output_files import require_file, write_text
+from app.core.console.output_files import UnwritableOutput, require_file, write_text
 from app.core.console.table import Table, format_cell, print_table
 from app.core.console.terminal import (
     EXIT_UNSUCCESSFUL,
@@ -17,6 +17,7 @@ from app.core.console.terminal import (
     WrongUsage,
     print_json,
     print_result,
+    print_warning,
     warn_failed_plugin,
 )
 from app.core.errors import NotFound
@@ -88,9 +89,7 @@ def compare_files(
     from app.reporting.file_comparison import compare_results
 
     _refuse_stdin((base, candidate))
-    target = None if no_page else page or Path(f"{candidate.stem}.compare.html")
-    if target is not None:
-        _require_own_file(target, (base, candidate))
+    target = None if no_page else _page_file(page, base, candidate)
     remarks: list[str] = []
     reader = open_reader(map_columns, input_format, remarks.append)
     requested = choose_metrics(metrics, config).metrics
@@ -121,10 +120,24 @@ def _refuse_stdin(inputs: Iterable[Path]) -> None:
         )
 
 
-def _require_own_file(target: Path, inputs: Iterable[Path]) -> None:
-    if target.resolve() in {path.resolve() for path in inputs}:
-        raise WrongUsage(f"--html {target} is an input file", hint="name another file")
-    require_file(target)
+def _page_file(requested: Path | None, base: Path, candidate: Path) -> Path | None:
+    """The page to write; None with a warning if nobody asked for a page, and the folder is read-only.
+
+    Raises: `WrongUsage` for a page that is an input, `UnwritableOutput` for a requested page.
+    """
+    page = requested or Path(f"{candidate.stem}.compare.html")
+    if page.resolve() in {path.resolve() for path in (base, candidate)}:
+        raise WrongUsage(f"--html {page} is an input file", hint="name another file")
+    try:
+        require_file(page)
+    except UnwritableOutput as error:
+        if requested:
+            raise
+        print_warning(
+            f"no page is written: {error.detail}; --html FILE writes it to another folder"
+        )
+        return None
+    return page
 
 
 def _select(

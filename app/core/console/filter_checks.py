@@ -35,7 +35,8 @@ def check_filters(
     """
     for parameter, path in RESOURCE_LISTS.items():
         value = filters.get(parameter)
-        for resource_id in [value] if isinstance(value, str) else value or ():
+        for resource_id in value if isinstance(value, list) else [value] if value else []:
+            assert isinstance(resource_id, str)
             if not any(_is_of(row.get(parameter), resource_id, path) for row in rows):
                 _look_up(api, f"{path}/{quote_segment(resource_id)}", is_fatal=not rows)
     if not rows:

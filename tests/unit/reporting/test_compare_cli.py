@@ -68,6 +68,21 @@ def test_compare__page_shows_the_texts_of_flipped_items_escaped(folder: Path) ->
     assert "<script" not in page
 
 
+def test_compare__a_page_that_nobody_asked_for_costs_no_verdict(folder: Path) -> None:
+    page = folder / "today.compare.html"
+    page.mkdir()
+    result = run("last-week.csv", "today.csv")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("REGRESSED: ")
+    assert "page:" not in result.stdout
+    assert (
+        "warning: no page is written: today.compare.html is a folder;"
+        " --html FILE writes it to another folder\n"
+    ) in result.stderr
+    refused = run("last-week.csv", "today.csv", "--html", str(page))
+    assert (refused.exit_code, refused.stdout) == (2, "")
+
+
 def test_compare__json_has_the_comparison_and_the_page(folder: Path) -> None:
     result = run(
         "last-week.csv", "today.csv", "--metrics", "rouge", "--no-html", "--format", "json"
