@@ -252,7 +252,7 @@ def root(
 def show_help(
     context: typer.Context,
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Command to explain.")
+        list[str] | None, typer.Argument(metavar="COMMAND", help="Command to explain.")
     ] = None,
 ) -> None:
     """Show the help of a command, such as `mosaico help runs start`."""

@@ -16,7 +16,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
 
 import typer
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from app.core.errors import AppError
 
@@ -41,6 +41,7 @@ _ASCII_SIGNS = {"→": "->", "…": "...", "≤": "<=", "≥": ">=", "×": "x", 
 HELP_OPTIONS = ("-h", "--help")
 # A line of help has 80 columns: more choices than these stand in the text, where lines can break.
 _MAX_TYPE_WIDTH = 64
+_REQUIRED_ARGUMENT = re.compile(r"^\{([^{}]+)\}")
 _TYPE_NAMES = {"str": "text", "int": "integer", "float": "number", "Path": "path"}
 
 
@@ -95,9 +96,15 @@ class Command(TyperCommand):
             error.message = _VALIDATION_WORDS.sub("", error.message, count=1)
             raise
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The usage, with required arguments as `RUN`: typer writes `{RUN}`, which looks like a choice."""
+        return [_REQUIRED_ARGUMENT.sub(r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """The options and arguments, without the names that Python has for their types."""
         for param in self.get_params(ctx):
+            if isinstance(param, TyperArgument):
+                _omit_type(param)
             # A flag has no value, and the metavar of an argument is its name.
             if isinstance(param, TyperOption) and not param.is_flag and param.metavar is None:
                 _describe_type(param, param.display_type(ctx))
@@ -348,6 +355,11 @@ def _describe_type(option: TyperOption, label: str) -> None:
         choices = option.metavar.strip("<>").replace("|", ", ")
         option.metavar = "<choice>"
         option.help = f"{option.help} One of {choices}."
+
+
+def _omit_type(argument: Any) -> None:
+    """Describe an argument by its name only, such as FILE or RUN: the name says what it is."""
+    argument.display_type_rich = lambda **_: ""
 
 
 def _encode_in_ascii(error: UnicodeError) -> tuple[str, int]:

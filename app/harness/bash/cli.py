@@ -277,7 +277,7 @@ def rescore_command(
 @cli.command("compare")
 def compare_command(
     results: Annotated[
-        list[Path], typer.Argument(metavar="RESULT.json…", help="Two or more result files.")
+        list[Path], typer.Argument(metavar="RESULT.json", help="Two or more result files.")
     ],
     markdown: Annotated[
         Path | None,

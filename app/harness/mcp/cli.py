@@ -30,11 +30,11 @@ cli = CommandGroup(
 )
 
 Files = Annotated[
-    list[str], typer.Argument(metavar="FILE…", help="Benchmark files or glob patterns.")
+    list[str], typer.Argument(metavar="FILE", help="Benchmark files or glob patterns.")
 ]
 OptionalFiles = Annotated[
     list[str] | None,
-    typer.Argument(metavar="FILE…", help="Benchmark files or glob patterns."),
+    typer.Argument(metavar="FILE", help="Benchmark files or glob patterns."),
 ]
 ResultFile = Annotated[
     Path, typer.Argument(metavar="RESULT", help="Result file of `ot-bench run`.")

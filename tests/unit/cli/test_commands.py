@@ -247,6 +247,13 @@ def test_output__ascii_terminal_is_not_an_error() -> None:
     assert "Traceback" not in refused.stderr
 
 
+def test_help__names_arguments_without_braces_and_types_of_python() -> None:
+    text = page()
+    assert "Usage: mosaico runs plot [OPTIONS] RUN [FILE.svg]" in text
+    assert "Usage: mosaico help [OPTIONS] [COMMAND]..." in text
+    assert not re.findall(r"(?m)^Usage: .*[{}…].*|^  [A-Z].*<(?:str|list|Path|path).*", text)
+
+
 def test_docs__reference_is_current() -> None:
     assert PAGE.read_text() == page(), "run: python -m tests.support.cli_reference"
 
