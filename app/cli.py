@@ -89,7 +89,10 @@ COMMANDS = {
     ),
     "runs compare": Entry(
         "app.comparison.cli:compare",
-        "Compare two runs: verdicts, flipped items, and the features that these have in common.",
+        (
+            "Compare two runs: verdicts, flipped items, and the features that the flipped items "
+            "have in common."
+        ),
     ),
     "runs report": Entry(
         "app.reporting.cli:report",
@@ -105,7 +108,10 @@ COMMANDS = {
     ),
     "runs trace": Entry(
         "app.runs.cli.traces:show_trace",
-        "Show a trace: its values, its texts, and every step of the agent where the source has them.",
+        (
+            "Show a trace: its metric values, its texts, and the steps of the agent if the source "
+            "provides them."
+        ),
     ),
     "runs export": Entry(
         "app.runs.cli.export:export",

@@ -151,7 +151,7 @@ def check_port(host: str, port: int, timeout_s: float = TIMEOUT_S) -> str:
 def check_mail_server(access: SmtpServer | None) -> str:
     """Whether the mail server accepts a session; no mail is sent."""
     if access is None:
-        return "none is configured; MOSAICO_SMTP_URL names one for the channel EMAIL"
+        return "no mail server is configured; set MOSAICO_SMTP_URL to use the channel EMAIL"
     server = f"{access.host}:{access.port}"
     try:
         with mail_session(access, TIMEOUT_S):
@@ -272,4 +272,6 @@ def _failed(name: str, error: AppError) -> Diagnosis:
 
 
 def _unchecked(name: str, cause: Diagnosis) -> Diagnosis:
-    return Diagnosis(name=name, ok=False, finding=f"first mend the {cause.name}", checked=False)
+    return Diagnosis(
+        name=name, ok=False, finding=f"fix the check {cause.name} first", checked=False
+    )

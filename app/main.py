@@ -66,10 +66,9 @@ DESCRIPTIONS = Path(__file__).parent / "api_descriptions.toml"
 EXAMPLES = Path(__file__).parent / "api_examples.json"
 
 DESCRIPTION = """\
-Tells a team, every morning, whether their AI agents got better or worse.
+Reports every morning whether AI agents got better or worse.
 
-Every request below `/api/v1` needs `Authorization: Bearer <API key>`. Lists answer
-`{items, nextCursor}`; errors are problem documents (RFC 9457) whose `detail` says what to do.
+Every request below `/api/v1` needs `Authorization: Bearer <API key>`. Lists return `{items, nextCursor}`; errors are problem documents (RFC 9457) whose `detail` contains the error and its remedy.
 """
 
 

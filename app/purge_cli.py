@@ -46,7 +46,9 @@ def purge(
     machine disagrees with that of the database.
     """
     if undo == (older_than is not None):
-        raise WrongUsage("one of two options is needed", hint="add --older-than DAYS, or --undo")
+        raise WrongUsage(
+            "--older-than or --undo is required", hint="add --older-than DAYS, or --undo"
+        )
     if older_than is None:
         _undo()
     else:
@@ -75,8 +77,8 @@ def _purge(older_than: int, benchmark: str | None, *, yes: bool, dry_run: bool) 
         )
         purged_count = _purge_before(res, cutoff, benchmark)
     print_status(
-        f"{purged_count} runs are purged; workers delete their rows in a day, until then"
-        " `mosaico purge --undo` restores them"
+        f"{purged_count} runs are purged; workers delete their rows after a day; until then "
+        "`mosaico purge --undo` restores them"
     )
 
 

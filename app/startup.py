@@ -181,5 +181,7 @@ def _configured_master_key(settings: Settings) -> str | None:
         raise BadMasterKey("both MOSAICO_MASTER_KEY and MOSAICO_MASTER_KEY_FILE are set; unset one")
     key_text = read_secret_file(path, mounted=True)
     if not key_text:
-        raise BadMasterKey(f"{path}, named by MOSAICO_MASTER_KEY_FILE, holds no key; {KEY_HINT}")
+        raise BadMasterKey(
+            f"{path}, the file in MOSAICO_MASTER_KEY_FILE, contains no key; {KEY_HINT}"
+        )
     return key_text

@@ -283,6 +283,7 @@ def _parse(model: type[M], document: Any) -> M:
         return model.model_validate(document, extra="ignore")
     except ValidationError as error:
         raise UnexpectedResponse(
-            f"the service's answer is no {model.__name__}: {error.error_count()} fields differ",
+            f"the response of the service is not a {model.__name__}: {error.error_count()} "
+            "fields differ",
             hint="install the version of the service: `mosaico --version` on its machine shows it",
         ) from error

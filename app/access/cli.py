@@ -47,12 +47,12 @@ def describe_key(key: JSON) -> str:
     return f"{format_cell(key['name'])}, {key['role']}"
 
 
-keys.add_list(COLUMNS, help_text="List API keys, newest first, revoked ones included.")
+keys.add_list(COLUMNS, help_text="List API keys, newest first, including revoked keys.")
 keys.add_show(help_text="Show an API key without its text.")
 keys.add_create(
     "app.access.schemas:ApiKeyCreate",
     options=OPTIONS,
-    help_text="Create an API key and print it. It is shown only once.",
+    help_text="Create an API key and print it. The key is shown only once.",
     describe=describe_created,
     result_field="token",
 )

@@ -38,8 +38,11 @@ KeyHeader = Annotated[
     Header(
         alias="Idempotency-Key",
         pattern=r"^[ -~]{1,255}$",
-        description="Any text of at most 255 printable characters, new for each resource to create."
-        " A repeated request with the same key within 24 hours gets the first response again.",
+        description=(
+            "Text of at most 255 printable characters that identifies the request. A repeated "
+            "request with the same key within 24 hours returns the first response; use a new "
+            "key for each new resource."
+        ),
     ),
 ]
 

@@ -66,7 +66,11 @@ class KeyCache:
             with self._db.begin() as session:
                 service.record_use(session, key_id, now=self._clock())
         except (Unavailable, DBAPIError) as error:
-            log.info("use of an API key not recorded", key_id=key_id, cause=type(error).__name__)
+            log.info(
+                "the use of an API key could not be recorded",
+                key_id=key_id,
+                cause=type(error).__name__,
+            )
 
     def _if_usable(self, key: KeyIdentity | None) -> KeyIdentity | None:
         if key is None or not is_usable(

@@ -129,7 +129,7 @@ async def render_error(request: Request, error: AppError) -> Response:
     # What the user typed survives: it is sent after the login.
     body = (await request.body()).decode("utf-8", "replace") if _is_small_form(request) else ""
     return _login_page(
-        request, _page_before(request), message="Your session has ended; log in to go on.",
+        request, _page_before(request), message="Your session has ended; log in to continue.",
         status=error.status, draft=_without_secrets(body), draft_action=request.url.path,
     )  # fmt: skip
 

@@ -111,7 +111,10 @@ class RequestLimiter:
                 total = _add_requests(session, key_id, minute.number, unsynced)
         # The limit protects the service; it must not fail requests when the database is away.
         except (Unavailable, DBAPIError) as error:
-            log.info("requests of an API key not synchronized", cause=type(error).__name__)
+            log.info(
+                "the request count of an API key could not be synchronized",
+                cause=type(error).__name__,
+            )
             with self._lock:
                 # The requests are added with the next synchronization.
                 minute.synced -= unsynced

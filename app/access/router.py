@@ -82,9 +82,11 @@ def list_audit(
     outcome: Annotated[str | None, Query(pattern="^(done|refused)$")] = None,
     request_id: Annotated[str | None, Query(alias="requestId")] = None,
     since: Annotated[
-        Instant | None, Query(alias="from", description="At or after this time.")
+        Instant | None, Query(alias="from", description="Only entries at or after this time.")
     ] = None,
-    until: Annotated[Instant | None, Query(alias="to", description="Before this time.")] = None,
+    until: Annotated[
+        Instant | None, Query(alias="to", description="Only entries before this time.")
+    ] = None,
 ) -> Page[AuditEntryView]:
     """List the audit log, newest first: names of changed fields, never their values."""
     filters = AuditFilter(

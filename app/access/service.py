@@ -197,7 +197,7 @@ def _check_name(name: str, *, current: str | None = None) -> None:
 def _check_expiry(expires_at: datetime | None, *, now: datetime) -> None:
     if expires_at is not None and expires_at <= now:
         raise Invalid(
-            "the key would be expired already",
+            "the key would already be expired",
             errors=[ErrorItem(pointer="/expiresAt", detail="is in the past; send a later time")],
         )
 
@@ -307,8 +307,8 @@ def _classify_key_file(token: ApiToken | None, row: ApiKey | None) -> KeyFileSta
         return KeyFileState.UNKNOWN
     if row.digest != hash_token(token.text):
         raise BadAdminKey(
-            "the admin key file contains the id of a known key with another secret; delete the"
-            " file, and a new key is created at the next start"
+            "the admin key file contains the ID of a stored key, but another secret; delete the "
+            "file, and a new key is created at the next start"
         )
     return KeyFileState.ACTIVE if row.revoked_at is None else KeyFileState.REVOKED
 

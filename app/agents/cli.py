@@ -20,12 +20,14 @@ OPTIONS = {
         "--langfuse-project", help="Langfuse project that holds the traces of the agent."
     ),
     "otelServiceName": FieldOption(
-        help="service.name of the agent's OpenTelemetry spans (default: those of every service)."
+        help="service.name of the agent's OpenTelemetry spans (default: the spans of every service)."
     ),
-    "langfuseUrl": FieldOption(help="URL of the Langfuse server (default: that of the service)."),
+    "langfuseUrl": FieldOption(
+        help="URL of the Langfuse server (default: the Langfuse server in the service settings)."
+    ),
     "langfusePublicKey": FieldOption(help="Public key of the Langfuse project."),
     "runUrl": FieldOption(
-        help="URL that runs the agent over a dataset when it gets a signed request."
+        help="URL that runs the agent over a dataset when it receives a signed request."
     ),
     "langfuseSecretKey": FieldOption(
         help="File with the secret key of the Langfuse project; - is stdin."
@@ -41,7 +43,7 @@ def describe_created(agent: JSON) -> list[str]:
 
 agents.add_list(
     COLUMNS,
-    filters={"archived": flag_filter("--archived", "List the archived agents instead.")},
+    filters={"archived": flag_filter("--archived", "List archived agents instead of active ones.")},
     help_text="List agents, newest first.",
 )
 agents.add_show(help_text="Show an agent. Its secret key is never shown.")

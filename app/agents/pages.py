@@ -36,23 +36,29 @@ FORM = SchemaForm(
     patch=AgentPatch,
     main=("name", "description", "langfuseProjectName", "langfuseUrl", "langfusePublicKey", "langfuseSecretKey", "otelServiceName"),
     inputs={
-        "name": FieldInput(help="As it is shown in reports and messages."),
+        "name": FieldInput(help="Name shown in reports and messages."),
         "langfuseProjectName": FieldInput(
-            "Langfuse project", "The project that holds the traces of the agent."
+            "Langfuse project", "Langfuse project that holds the traces of the agent."
         ),
         "langfuseUrl": FieldInput(
-            "Langfuse URL", "Leave it empty for the server that the service is configured with."
+            "Langfuse URL", "Leave empty to use the server in the service settings."
         ),
         "otelServiceName": FieldInput(
-            "OpenTelemetry service", "service.name of its spans. Empty: those of every service."
+            "OpenTelemetry service", (
+                "service.name of the agent's spans. Leave empty to read the spans of every "
+                "service."
+            )
         ),
-        "langfusePublicKey": FieldInput("Langfuse public key", "It starts with pk-lf-."),
+        "langfusePublicKey": FieldInput("Langfuse public key", "The key starts with pk-lf-."),
         "langfuseSecretKey": FieldInput(
             "Langfuse secret key",
-            "Stored encrypted and never shown. Leave it empty to keep a stored one; a new URL needs it again.",
+            (
+                "Stored encrypted and never shown. Leave empty to keep the stored key. A new URL "
+                "requires the key again."
+            ),
         ),
         "archived": FieldInput(help="Hide the agent from lists; its runs stay."),
-        "id": FieldInput(help="Letters, digits and hyphens; generated when it is empty."),
+        "id": FieldInput(help="Letters, digits and hyphens; leave empty to generate an ID."),
     },
 )  # fmt: skip
 

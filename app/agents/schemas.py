@@ -7,7 +7,7 @@ from pydantic import AliasChoices, Field, SecretStr
 
 from app.core.schemas import HttpUrl, Identifier, LongText, ShortText, WireModel, patch_of
 
-HANDOVER_SPELLING = "The spelling with two l of the original system is accepted too."
+HANDOVER_SPELLING = "The original spelling with two l is also accepted."
 
 
 def _both_spellings(name: str) -> AliasChoices:
@@ -16,7 +16,7 @@ def _both_spellings(name: str) -> AliasChoices:
 
 
 MISSPELT = Field(
-    description="The spelling of the original system, for its scripts.",
+    description="Original spelling, accepted for existing scripts.",
     json_schema_extra={"deprecated": True},
 )
 
@@ -28,7 +28,7 @@ Url = Annotated[
     HttpUrl | None,
     Field(
         validation_alias=_both_spellings("Url"),
-        description=f"Default: the server that the service is configured with. {HANDOVER_SPELLING}",
+        description=f"Default: the Langfuse server in the service settings. {HANDOVER_SPELLING}",
         examples=["https://cloud.langfuse.com"],
     ),
 ]
@@ -50,8 +50,10 @@ SecretKey = Annotated[
 RunUrl = Annotated[
     HttpUrl | None,
     Field(
-        description="A signed request to this URL runs the agent over a dataset: remote experiments of"
-        " Langfuse, and repetitions of suspicious runs.",
+        description=(
+            "URL that runs the agent over a dataset. It receives a signed request for each "
+            "remote experiment of Langfuse and for each repetition of a suspicious run."
+        ),
         examples=["https://agent.example/run"],
     ),
 ]
@@ -66,8 +68,10 @@ class AgentBody(WireModel):
     langfuse_secret_key: SecretKey = None
     otel_service_name: ShortText | None = Field(
         default=None,
-        description="`service.name` of the agent's spans: the source `otel` reads only traces that have"
-        " it. Default: the traces of every service.",
+        description=(
+            "`service.name` of the agent's spans: the source `otel` reads only traces with this "
+            "name. Default: the traces of every service."
+        ),
     )
     run_url: RunUrl = None
     name: ShortText

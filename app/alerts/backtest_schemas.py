@@ -42,7 +42,7 @@ class BacktestRequest(WireModel):
     alert_config_id: Identifier | None = None
     rule: AlertConfigBody | None = None
     agent_id: Identifier | None = Field(
-        default=None, description="Required when the rule judges every agent."
+        default=None, description="Required when the rule applies to every agent."
     )
     days: Annotated[int, Field(ge=1, le=3660, description="Days of history to replay.")] = 90
 

@@ -281,6 +281,8 @@ def _print_estimates(backtest: JSON) -> None:
     )
     if backtest["falseAlarmsPerMonth"] is not None:
         rate = f"{backtest['falseAlarmsPerMonth']:.2f}"
-        print_status(f"false alarms per month, if no change in these runs was real: {rate}")
+        print_status(
+            f"false alarms per month, assuming that no change in these runs was real: {rate}"
+        )
     if backtest["minDetectableEffect"] is not None:
         print_status(f"minimum detectable effect: {backtest['minDetectableEffect']:.4g}")

@@ -23,7 +23,7 @@ from app.kpis.series_types import SeriesStatus
 
 TICK_S = 60.0
 CONFIRM_TIMEOUT = timedelta(hours=2)
-AWAITED = "The run is suspicious and is repeated with more trials before anybody is notified."
+AWAITED = "The run is suspicious. It is repeated with more trials before a notification is sent."
 
 
 class ConfirmedRun(NamedTuple):

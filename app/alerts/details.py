@@ -71,7 +71,7 @@ class AlertDetails(WireModel):
     since_run_id: str | None = None
     changes: tuple[StoredText, ...] = ()
     rule_revision: Annotated[
-        int | None, Field(description="Revision of the alert rule that decided.")
+        int | None, Field(description="Revision of the alert rule that was evaluated.")
     ] = None
     traces: Annotated[
         tuple[ContributingTrace, ...],

@@ -207,7 +207,7 @@ def _prefix(alert: AlertFields) -> str:
         case AlertEventState.RESOLVED:
             return f"Resolved{_after(alert)}: "
         case AlertEventState.PARTLY_BACK:
-            return "Partly back: "
+            return "Partly recovered: "
         case AlertEventState.WORSE:
             return "Worse: "
         case _:
@@ -328,7 +328,7 @@ def _signed(number: float, details: AlertDetails) -> str:
 def _changes(changes: Sequence[str]) -> str:
     if not changes:
         return "No change of the agent, its model or the benchmark is known."
-    return f"Changed since the runs before: {'; '.join(changes)}."
+    return f"Changes since the earlier runs: {'; '.join(changes)}."
 
 
 def _trace_links(traces: Iterable[ContributingTrace]) -> Iterator[MessageLink]:

@@ -78,6 +78,6 @@ def _explain(gap: Row[Any]) -> str:
     beginning = "" if gap.run_id is not None else "the rule was created at "
     interval = "hour" if gap.max_hours == 1 else f"{gap.max_hours} hours"
     return (
-        f"No run has completed since {beginning}{format_time(gap.since)}; one is expected every"
-        f" {interval}. To start one: mosaico runs start {gap.benchmark_id} {gap.agent_id}"
+        f"No run has completed since {beginning}{format_time(gap.since)}; a run is expected "
+        f"every {interval}. To start a run: mosaico runs start {gap.benchmark_id} {gap.agent_id}"
     )

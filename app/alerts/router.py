@@ -54,11 +54,15 @@ AgentFilter = Annotated[FilterValues, Query(alias="agentId")]
 RuleFilter = Annotated[FilterValues, Query(alias="alertConfigId")]
 SeverityFilter = Annotated[list[MessageSeverity], Query(description="Filter by severity.")]
 TextFilter = Annotated[
-    ShortText | None, Query(description="Part of the ID, the name or the explanation.")
+    ShortText | None, Query(description="Filter by a part of the ID, the name or the explanation.")
 ]
-Since = Annotated[Instant | None, Query(alias="from", description="Created at or after.")]
-Until = Annotated[Instant | None, Query(alias="to", description="Created before.")]
-SORT = Query(description="Order of the list; `-` is the descending order.")
+Since = Annotated[
+    Instant | None, Query(alias="from", description="Only items created at or after this time.")
+]
+Until = Annotated[
+    Instant | None, Query(alias="to", description="Only items created before this time.")
+]
+SORT = Query(description="Sort key; the prefix `-` sorts in descending order.")
 
 
 @alert_configs.post("", status_code=201, response_model=AlertConfigView, dependencies=ADMIN)
@@ -157,7 +161,8 @@ def list_alerts(
     run_id: Annotated[FilterValues, Query(alias="runId")] = [],  # noqa: B006
     state: Annotated[list[AlertEventState], Query(description="Filter by state.")] = [],  # noqa: B006
     acknowledged: Annotated[
-        bool | None, Query(description="Whether somebody acknowledged the alert.")
+        bool | None,
+        Query(description="Filter by acknowledgement: true lists acknowledged alerts only."),
     ] = None,
     sort: Annotated[queries.AlertOrder, SORT] = queries.DEFAULT_SORT,
 ) -> Page[AlertView]:

@@ -166,7 +166,7 @@ def _reveal_recipients(
 
 def _target_errors(session: Session, benchmark: Benchmark, rule: AlertRule) -> list[ErrorItem]:
     if (rule.metric is None) == (rule.kpi is None):
-        detail = "a rule watches a metric or a KPI; send one of them, and clear the other"
+        detail = "a rule watches either a metric or a KPI; send one of them, and clear the other"
         return [ErrorItem(pointer="/metric", detail=detail)]
     if rule.kpi is not None:
         return _kpi_errors(session, benchmark, rule, rule.kpi)
@@ -176,8 +176,9 @@ def _target_errors(session: Session, benchmark: Benchmark, rule: AlertRule) -> l
     if reference is not None and column_of(reference.key) in columns:
         return []
     detail = (
-        f"{rule.metric!r} is not a metric that the benchmark computes or a statistic of one."
-        f"{suggest_names(rule.metric, sorted(columns))} It computes {', '.join(sorted(columns))}."
+        f"{rule.metric!r} is neither a metric of the benchmark nor a statistic of one of its "
+        f"metrics.{suggest_names(rule.metric, sorted(columns))} It computes "
+        f"{', '.join(sorted(columns))}."
     )
     return [ErrorItem(pointer="/metric", detail=detail)]
 
@@ -217,14 +218,17 @@ def _threshold_errors(rule: AlertRule) -> list[ErrorItem]:
     if condition is Condition.REGRESSED:
         return _regressed_errors(rule)
     if rule.false_pages_per_month is not None:
-        detail = f"{condition} promises no rate of false pages; leave it out, or use REGRESSED"
+        detail = (
+            f"{condition} does not limit the number of false pages; omit this field, or use "
+            "REGRESSED"
+        )
         return [ErrorItem(pointer="/falsePagesPerMonth", detail=detail)]
     if rule.threshold is None:
         if condition is Condition.ANOMALY_DETECTED:
             return []
         return [ErrorItem(pointer="/threshold", detail=f"{condition} needs a threshold; send one")]
     if condition.uses_history and rule.threshold == 0:
-        detail = f"{condition} with 0 fires at every change; send another number"
+        detail = f"{condition} with the threshold 0 fires at every change; send another threshold"
         return [ErrorItem(pointer="/threshold", detail=detail)]
     return []
 
@@ -233,10 +237,10 @@ def _regressed_errors(rule: AlertRule) -> list[ErrorItem]:
     """Verdicts exist for KPIs and for the means of metrics, and bring their own threshold."""
     errors = []
     if rule.threshold is not None:
-        detail = "REGRESSED takes no threshold; leave it out and set `minEffect` of the KPI"
+        detail = "REGRESSED has no threshold; omit it and set `minEffect` of the KPI"
         errors.append(ErrorItem(pointer="/threshold", detail=detail))
     if rule.for_runs != 1:
-        detail = "REGRESSED weighs several runs itself; leave it at 1"
+        detail = "REGRESSED evaluates several runs itself; omit this field or send 1"
         errors.append(ErrorItem(pointer="/forRuns", detail=detail))
     reference = read_reference(rule.metric) if rule.metric else None
     if reference is not None and reference.stat != "mean":

@@ -218,8 +218,14 @@ def _only_agent(session: Session, benchmark_id: str) -> str:
     if len(agent_ids) != 1:
         runs = f"has runs of {', '.join(agent_ids)}" if agent_ids else "has no runs yet"
         raise Invalid(
-            f"the rule judges every agent, and the benchmark {runs}; send the agent to backtest",
-            errors=[ErrorItem(pointer="/agentId", detail="is required here; send one")],
+            f"the rule applies to every agent, and the benchmark {runs}; send the ID of the "
+            "agent to backtest",
+            errors=[
+                ErrorItem(
+                    pointer="/agentId",
+                    detail="is required for a rule of every agent; send the ID of an agent",
+                )
+            ],
         )
     return agent_ids[0]
 
@@ -243,4 +249,4 @@ def _replayed_run_view(replayed: BacktestRun) -> ReplayedRunView:
 
 def _explain_skipped(run: PastRun) -> str:
     problem = "failed" if run.status == RunStatus.FAILED else "is not valid"
-    return f"The run {problem}, so that it does not change the state of the rule."
+    return f"The run {problem}, so it does not change the state of the rule."

@@ -40,7 +40,7 @@ Cooldown = Annotated[
     Field(
         ge=0,
         le=A_YEAR_MINUTES,
-        description="Minutes after a first firing in which no new incident begins.",
+        description="Minutes after a first firing in which no new incident opens.",
     ),
 ]
 ForRuns = Annotated[Runs, Field(description="Consecutive breaches after which the rule fires.")]
@@ -61,12 +61,17 @@ BaselineRuns = Annotated[
 Threshold = Annotated[
     float | None,
     Field(
-        description="Limit of the condition: a value; a percentage, whose sign is ignored; or for"
-        " anomalies the limit of z, null for the default."
+        description=(
+            "Threshold of the condition: a value, a percentage (the sign is ignored), or for "
+            "ANOMALY_DETECTED the limit of z (null: the default)."
+        )
     ),
 ]
 Metric = Annotated[
-    ShortText | None, Field(description="A metric, or a statistic of one.", examples=["ROUGE.p95"])
+    ShortText | None,
+    Field(
+        description="Metric, or statistic of a metric such as ROUGE.p95.", examples=["ROUGE.p95"]
+    ),
 ]
 Kpi = Annotated[ShortText | None, Field(description="ID or name of a KPI of the benchmark.")]
 Effect = Annotated[
@@ -141,7 +146,7 @@ class AlertConfigBody(WireModel):
     name: ShortText
     benchmark_id: Identifier
     agent_id: Identifier | None = Field(
-        default=None, description="Null: every agent, each with its own state."
+        default=None, description="ID of the agent. Null: every agent, each with its own state."
     )
     metric: Metric = None
     kpi: Kpi = None
@@ -342,7 +347,7 @@ class SilenceCreate(WireModel):
 
     id: Identifier | None = None
     matchers: SilenceMatchers
-    starts_at: Instant | None = Field(default=None, description="The default is now.")
+    starts_at: Instant | None = Field(default=None, description="Default: now.")
     ends_at: Instant
     comment: LongText | None = None
 

@@ -127,7 +127,7 @@ def _not_acknowledgeable_detail(event: AlertEvent) -> str:
     remedy = (
         f"acknowledge {event.incident_id}, the first alert of the incident"
         if event.incident_id
-        else "GET /api/v1/alerts?state=FIRING lists those"
+        else "GET /api/v1/alerts?state=FIRING lists the firing alerts"
     )
     return f"this alert is {event.state}, and only a FIRING alert can be acknowledged; {remedy}"
 

@@ -116,7 +116,9 @@ OPTIONS = {
     "datasetRef": FieldOption("--dataset"),
     "taskDef": FieldOption("--task", help="The task of the agent."),
     "evaluates": FieldOption(
-        "--agent", help="ID of an agent that may run (default: any agent).", ids_of="/agents"
+        "--agent",
+        help="ID of an agent that the benchmark evaluates (default: any agent).",
+        ids_of="/agents",
     ),
     "metadata": FieldOption(help="Metadata as a JSON object."),
     "triggers": FieldOption(help="Triggers that start runs."),
@@ -135,7 +137,9 @@ OPTIONS = {
 
 benchmarks.add_list(
     COLUMNS,
-    filters={"archived": flag_filter("--archived", "List the archived benchmarks instead.")},
+    filters={
+        "archived": flag_filter("--archived", "List archived benchmarks instead of active ones.")
+    },
     help_text="List benchmarks, newest first.",
 )
 benchmarks.add_show(help_text="Show a benchmark and its KPIs.", print_one=print_benchmark)
@@ -158,12 +162,18 @@ def show_baseline(
         typer.Option(
             "--pin",
             metavar="RUN",
-            help="Compare later runs with this run; `latest` is the newest that can be a baseline.",
+            help=(
+                "Compare later runs with this run; `latest` is the newest run that can be a "
+                "baseline."
+            ),
             autocompletion=complete_ids(RUNS),
         ),
     ] = None,
     unpin: Annotated[
-        bool, typer.Option("--unpin", help="Compare later runs with the runs before them again.")
+        bool,
+        typer.Option(
+            "--unpin", help="Unpin the baseline: compare later runs with the runs before them."
+        ),
     ] = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
@@ -171,7 +181,7 @@ def show_baseline(
     from app.core.console.api_client import open_api, quote_segment
 
     if pin is not None and unpin:
-        raise WrongUsage("--pin and --unpin exclude each other", hint="use one of them")
+        raise WrongUsage("--pin and --unpin cannot be used together", hint="use one of them")
     path = f"{PATH}/{quote_segment(benchmark)}/baseline"
     with open_api() as api:
         if pin is not None:
@@ -201,7 +211,8 @@ def show_power(
         typer.Option("--trials", min=1, help="Trials per item (default: as in the newest run)."),
     ] = None,
     drop: Annotated[
-        float | None, typer.Option("--drop", help="Drop to detect: prints the trials it needs.")
+        float | None,
+        typer.Option("--drop", help="Drop to detect: print the number of trials that it requires."),
     ] = None,
     agent: Annotated[
         str | None,

@@ -67,24 +67,24 @@ FORM = SchemaForm(
     hidden=frozenset({"measures"}),
     name_in="metadata",
     inputs={
-        "name": FieldInput(help="As it is shown in reports and messages; its ID when it is empty."),
-        "datasetRef": FieldInput("Dataset", "Name of the dataset in the source, such as an uploaded one."),
+        "name": FieldInput(help="Name shown in reports and messages. Leave empty to show the ID."),
+        "datasetRef": FieldInput("Dataset", "Name of the dataset in the trace source, for example of an upload."),
         "metrics": FieldInput(
             help="One per line: the name of a metric, or JSON with options: "
             '{"key": "NAME", "options": {"…": 1}}. The page Providers lists them.',
             kind=InputKind.LINES, read_line=_read_metric, write_line=_write_metric,
         ),
-        "evaluates": FieldInput("Agents", "The agents that this benchmark measures. None: any agent."),
-        "taskDef": FieldInput("Task", "What the agent has to do, for readers of the results."),
+        "evaluates": FieldInput("Agents", "Agents that the benchmark evaluates. Select none to allow any agent."),
+        "taskDef": FieldInput("Task", "Task of the agent, shown to readers of the results."),
         "clusterField": FieldInput(
             help="Items that share a tag of this prefix, or a value of this attribute, are not independent."
         ),
-        "revisionNote": FieldInput("Note of the revision", "Why you change it; readers of the benchmark see it."),
-        "metadata": FieldInput("More about the benchmark", "A JSON object; the service does not read it."),
+        "revisionNote": FieldInput("Note of the revision", "Reason for the change, shown with the revision."),
+        "metadata": FieldInput("More about the benchmark", "JSON object that the service stores and does not use."),
         "triggers": FieldInput("Events that start a run"),
-        "triggers.newRun": FieldInput("New run in the source", "Empty: no run starts."),
-        "triggers.newRun.pattern": FieldInput("Name of the run", "A pattern; * is any run."),
-        "triggers.langfuse": FieldInput("Events of Langfuse", "Which of them start a run; see Triggers in the documentation."),
+        "triggers.newRun": FieldInput("New run in the source", "Leave empty if no event starts a run."),
+        "triggers.newRun.pattern": FieldInput("Name of the run", "Pattern of run names; * matches every run."),
+        "triggers.langfuse": FieldInput("Events of Langfuse", "Events that start a run; see Triggers in the documentation."),
         "harness": FieldInput(
             help="For the source harness: a model for bash tasks, the part of an ot-bench file to run (all of it:"
             " fill in the trials only), or the command of an agent."
@@ -94,7 +94,10 @@ FORM = SchemaForm(
         "production.window.to": FieldInput("To (UTC)"),
         "production.filters.metadata": FieldInput(help="One per line, as name=value."),
         "writeBack": FieldInput("Scores written back"),
-        "judgeCalibration": FieldInput(help="A run is invalid if the judge scores these answers otherwise than people did."),
+        "judgeCalibration": FieldInput(help=(
+            "A run is invalid if the scores of the judge for these answers differ from the gold "
+            "scores."
+        )),
         "judgeCalibration.metric.key": FieldInput("Metric"),
         "judgeCalibration.metric.options": FieldInput(help="One per line, as name=value."),
     },
@@ -109,11 +112,11 @@ KPI_FORM = SchemaForm(
     patch=KpiPatch,
     main=("name", "formula", "direction", "unit", "thresholdMin", "thresholdMax", "gate", "revisionNote"),
     inputs={
-        "revisionNote": FieldInput("Note of the revision", "Why you change it; readers of the benchmark see it."),
-        "formula": FieldInput(help="Such as AVERAGE(ROUGE, BLEU) or LATENCY_MS.p95."),
-        "unit": FieldInput(help="Such as USD or ms; empty for a share or a score."),
-        "thresholdMin": FieldInput("Lower threshold", "A value below it is outside of the thresholds."),
-        "thresholdMax": FieldInput("Upper threshold", "A value above it is outside of the thresholds."),
+        "revisionNote": FieldInput("Note of the revision", "Reason for the change, shown with the revision."),
+        "formula": FieldInput(help="Formula, such as AVERAGE(ROUGE, BLEU) or LATENCY_MS.p95."),
+        "unit": FieldInput(help="Unit, such as USD or ms. Leave empty for a share or a score."),
+        "thresholdMin": FieldInput("Lower threshold", "A value below this threshold is outside the thresholds."),
+        "thresholdMax": FieldInput("Upper threshold", "A value above this threshold is outside the thresholds."),
         "gate": FieldInput("Gate: decides whether a run regressed"),
     },
 )  # fmt: skip

@@ -132,7 +132,7 @@ class KpiCreate(KpiBody):
 
 
 RevisionNote = Annotated[
-    ShortText | None, Field(description="Why it is changed; it is shown with the revision.")
+    ShortText | None, Field(description="Reason for the change, shown with the revision.")
 ]
 
 
@@ -256,7 +256,7 @@ class BenchmarkBody(WireModel):
     metadata: Metadata = Field(default_factory=dict)
     dataset_ref: ShortText | None = Field(default=None, description="Name of the dataset.")
     run_name: ShortText | None = Field(
-        default=None, description="Dataset run to read. Default: the newest."
+        default=None, description="Dataset run to read. Default: the newest run."
     )
     task_def: LongText | None = None
     features: Features = None

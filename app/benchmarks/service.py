@@ -326,7 +326,10 @@ def _trigger_errors(session: Session, benchmark: Benchmark) -> list[ErrorItem]:
         detail = "triggers start runs of the agents in this list; add at least one agent"
         errors.append(ErrorItem(pointer="/evaluates", detail=detail))
     if triggers.new_run is not None and benchmark.production is not None:
-        detail = "a window of production traces is no run that starts one; omit newRun"
+        detail = (
+            "a benchmark of production traces has no dataset runs that could start a run; omit "
+            "newRun"
+        )
         errors.append(ErrorItem(pointer="/triggers/newRun", detail=detail))
     # Without a source of its own, the agent decides: one with Langfuse keys has runs to list.
     elif triggers.new_run is not None and (
@@ -343,7 +346,7 @@ def _agent_errors(session: Session, agent_ids: Sequence[str]) -> list[ErrorItem]
     return [
         ErrorItem(
             pointer=f"/evaluates/{index}",
-            detail=f"the agent {agent_id!r} does not exist; create it first, or remove it",
+            detail=f"the agent {agent_id!r} does not exist; create the agent first, or remove its ID",
         )
         for index, agent_id in enumerate(agent_ids)
         if agent_id not in existing_ids

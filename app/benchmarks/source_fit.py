@@ -41,7 +41,10 @@ def _write_back_errors(
     if spec is None or not (write_back.kpis or write_back.metrics):
         return []
     if production is not None:
-        detail = "production traces belong to no run that takes scores; set both to false"
+        detail = (
+            "production traces do not belong to a dataset run, so scores cannot be written; set "
+            "both to false"
+        )
         return [ErrorItem(pointer="/writeBack", detail=detail)]
     if spec.write_scores is not None:
         return []
@@ -108,7 +111,7 @@ def _path_errors(spec: SourceSpec | None, paths: Mapping[str, str | None]) -> li
         return []
     names = [name for name in TRACE_SOURCES.names() if TRACE_SOURCES.get(name).maps_fields]
     detail = (
-        f"only the source {' or '.join(names)} applies paths; set source to it, or omit the path"
+        f"only the source {' or '.join(names)} uses paths; choose that source, or omit the path"
     )
     return [
         ErrorItem(pointer=f"/{to_camel(name)}", detail=detail)

@@ -118,14 +118,14 @@ def _require_usable(run: BenchmarkRun) -> None:
         )
     if run.validity != Validity.VALID:
         raise NothingToAccept(
-            f"the run {run.id} is not valid, so that no run is compared with it; repair it and start"
-            " a new run"
+            f"the run {run.id} is not valid, so it cannot be a baseline; fix the cause and start "
+            "a new run"
         )
 
 
 def _require_held(run: BenchmarkRun, judged: Sequence[BenchmarkRun]) -> None:
     if all(judgement.baseline_hold is None for judgement in judged):
         raise NothingToAccept(
-            f"the run {run.id} did not regress, so that later runs are compared with it without an"
-            " acceptance"
+            f"the run {run.id} did not regress, so later runs are compared with it without an "
+            "acceptance"
         )

@@ -190,8 +190,8 @@ def _newest_suitable_run(session: Session, benchmark_id: str) -> str:
 def _require_suitable(session: Session, run: BenchmarkRun) -> None:
     if session.scalar(select(_is_held()).where(BenchmarkRun.seq == run.seq)):
         raise UnsuitableBaseline(
-            f"the run {run.id} regressed, and nobody has accepted its level; accept it first"
-            f" (`mosaico runs accept {run.id}`), or name another run"
+            f"the run {run.id} regressed, and its level is not accepted; accept the level first "
+            f"(`mosaico runs accept {run.id}`), or name another run"
         )
     flaw = None
     if run.status != RunStatus.COMPLETED:

@@ -102,11 +102,11 @@ def compare_runs(
     ],
     metric: Annotated[
         str | None,
-        typer.Option("--metric", help="List the items that this metric shows as flipped."),
+        typer.Option("--metric", help="Metric that decides which items flipped."),
     ] = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Compare two runs: verdicts, flipped items, and the features that these have in common."""
+    """Compare two runs: verdicts, flipped items, and the features that the flipped items have in common."""
     from app.core.console.api_client import open_api
     from app.core.web.page_paths import comparison_page_path
 
@@ -150,8 +150,9 @@ def _print_items(comparison: JSON) -> None:
     if constant and (constant["alwaysPass"] or constant["alwaysFail"]):
         print_result("")
         print_result(
-            f"Items with the same outcome in each of {constant['runs']} runs distinguish no runs:"
-            f" {constant['alwaysPass']} always pass, {constant['alwaysFail']} always fail."
+            f"Items with the same outcome in all {constant['runs']} runs show no difference "
+            f"between runs: {constant['alwaysPass']} always pass, {constant['alwaysFail']} "
+            "always fail."
         )
 
 

@@ -195,10 +195,12 @@ def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -
         return _unknown_power(subject, items, trials, reason)
     if not math.isfinite(effect):
         needed = items_to_detect_any(spread.model, trials=trials)
-        enough = "No number of items does." if needed is None else f"At least {needed} items do."
-        reason = (
-            f"{items} items detect no change of {subject.name} reliably, however large. {enough}"
+        enough = (
+            "No number of items is sufficient."
+            if needed is None
+            else f"At least {needed} items do."
         )
+        reason = f"{items} items cannot reliably detect any change of {subject.name}. {enough}"
         return replace(_unknown_power(subject, items, trials, reason), basis=spread.basis)
     drop, remedy = size.drop, None
     required_trials = required_items = None
@@ -243,7 +245,9 @@ def _explain(facts: _PowerFacts) -> str:
     if facts.drop is not None:
         sentences.append(_explain_trials(facts.drop, facts.remedy))
     if facts.basis is VarianceBasis.ITEMS_OF_ONE_RUN:
-        sentences.append("The estimate from one run is too large; a second run makes it better.")
+        sentences.append(
+            "The estimate from one run is too large; a second run improves the estimate."
+        )
     return " ".join(sentences)
 
 

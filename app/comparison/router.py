@@ -48,7 +48,7 @@ def unpin_baseline(
     res: Res,
     agent_id: Annotated[
         str | None,
-        Query(alias="agentId", description="Only of this agent; of all agents by default."),
+        Query(alias="agentId", description="Filter by agent ID. Default: all agents."),
     ] = None,
 ) -> None:
     """Delete the pinned baseline: later runs are compared with the runs before them."""

@@ -155,9 +155,9 @@ def _reason(verdict: Verdict | None, differences: Sequence[str]) -> str | None:
 def _meaning(change: ChangeVerdict, scale: Scale) -> str:
     match change.verdict:
         case Verdict.REGRESSED:
-            return "This is worse, and more than chance explains."
+            return "This is worse, and chance alone does not explain the change."
         case Verdict.IMPROVED:
-            return "This is better, and more than chance explains."
+            return "This is better, and chance alone does not explain the change."
         case Verdict.NO_EVIDENCE if Note.DETECTABLE_BUT_SMALL not in change.notes:
             # The notes say why: nothing is ruled out for other items, or no side is better.
             if Note.IDENTICAL in change.notes or Note.NO_DIRECTION in change.notes:
@@ -176,7 +176,7 @@ def _inconclusive(change: ChangeVerdict, scale: Scale) -> str:
     if change.p_adjusted is not None and change.p_adjusted < change.alpha:
         # The change is certain, but its size is not: it may be too small to matter.
         smallest = format_limit(change.min_effect, scale)
-        return f"This is inconclusive: it is a change, but maybe a smaller one than {smallest}."
+        return f"This is inconclusive: the value changed, but possibly by less than {smallest}."
     if change.mde and abs(change.effect) < change.mde:
         detectable = format_amount(change.mde, scale)
         return (
@@ -185,8 +185,8 @@ def _inconclusive(change: ChangeVerdict, scale: Scale) -> str:
         )
     if change.items_needed:
         return (
-            "This is inconclusive: chance alone explains the change. These items detect no change"
-            f" reliably, however large: at least {change.items_needed} items would do."
+            "This is inconclusive: chance alone explains the change. These items cannot "
+            f"reliably detect any change: at least {change.items_needed} items are required."
         )
     return "This is inconclusive: chance alone explains the change."
 

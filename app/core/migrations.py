@@ -103,8 +103,9 @@ def require_current_schema(url: str) -> None:
     revision = current_revision(url)
     if revision != HEAD_REVISION:
         raise SchemaMismatch(
-            f"the database is at schema {revision or 'none'}, this program needs {HEAD_REVISION};"
-            " run `mosaico db upgrade`, or start the version that fits the database"
+            f"the database is at schema {revision or 'none'}, this version of MOSAICO requires "
+            f"{HEAD_REVISION}; run `mosaico db upgrade`, or start the version that fits the "
+            "database"
         )
 
 
@@ -124,7 +125,7 @@ def require_columns(db: Database, metadata: MetaData, remedy: str) -> None:
     )
     if missing:
         raise SchemaMismatch(
-            f"an earlier version in development made the tables of this database: the column {missing[0]}"
-            " is missing",
+            "an earlier development version created the tables of this database: the column "
+            f"{missing[0]} is missing",
             hint=remedy,
         )

@@ -115,7 +115,7 @@ PROBLEM_SCHEMA: dict[str, Any] = {
                         "items": {"type": "integer"},
                         "minItems": 2,
                         "maxItems": 2,
-                        "description": "Start and end offset in the wrong text.",
+                        "description": "Start and end offset in the invalid text.",
                     },
                 },
             },
@@ -141,8 +141,8 @@ PROBLEMS = _document_problems(
         401: "no valid API key",
         403: "the API key lacks the role",
         404: "the resource does not exist",
-        421: "the service is not reached under this host name",
-        422: "a field is wrong; `errors` names it",
+        421: "the host name is not allowed",
+        422: "a field is invalid; `errors` lists it",
         429: "too many requests",
         503: "try again in a few seconds",
     }
@@ -267,7 +267,7 @@ class InternalErrorMiddleware:
         try:
             await self.app(scope, receive, send_noting)
         except ClientDisconnect:
-            log.info("client left", path=scope["path"])
+            log.info("client disconnected", path=scope["path"])
         except Exception:
             log.exception("request failed", method=scope["method"], path=scope["path"])
             if started:

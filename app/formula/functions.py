@@ -224,7 +224,7 @@ _FUNCTION_TABLE = (
     FormulaFunction(
         name="COALESCE",
         signature="COALESCE(x, …)",
-        meaning="its first argument that is defined; the only function that accepts undefined ones",
+        meaning="its first argument that is defined; the only function that accepts undefined arguments",
         example='COALESCE(SCORE["Answer Relevance"], ROUGE)',
         apply=_first,
         emit=_emit_first,
@@ -258,13 +258,13 @@ STATISTICS = MappingProxyType(
 )
 
 OPERATORS = (
-    FormulaOperator("IF … THEN … ELSE …", 0, "one of two values; only that one is computed",
+    FormulaOperator("IF … THEN … ELSE …", 0, "one of two values; only the selected value is computed",
              "IF ROUGE > 0.5 THEN ROUGE ELSE BLEU"),
-    FormulaOperator("OR", 1, "true if either side is; the right side is computed only if needed",
+    FormulaOperator("OR", 1, "true if either side is true; the right side is computed only if needed",
              "IF ROUGE > 0.5 OR BLEU > 0.5 THEN 1 ELSE 0"),
-    FormulaOperator("AND", 2, "true if both sides are; the right side is computed only if needed",
+    FormulaOperator("AND", 2, "true if both sides are true; the right side is computed only if needed",
              "IF ROUGE > 0.5 AND BLEU > 0.5 THEN 1 ELSE 0"),
-    FormulaOperator("NOT", 3, "true if the condition is not", "IF NOT ROUGE < 0.5 THEN 1 ELSE 0"),
+    FormulaOperator("NOT", 3, "true if the condition is false", "IF NOT ROUGE < 0.5 THEN 1 ELSE 0"),
     FormulaOperator("<", 4, "less than", "IF ROUGE < 0.5 THEN 0 ELSE 1"),
     FormulaOperator("<=", 4, "at most", "IF ROUGE <= 0.5 THEN 0 ELSE 1"),
     FormulaOperator(">", 4, "greater than", "IF ROUGE > 0.5 THEN 1 ELSE 0"),
@@ -329,7 +329,7 @@ def help_document() -> dict[str, Any]:
         "statistics": [{"name": row.name, "meaning": row.meaning} for row in STATISTICS.values()],
         "references": [
             {"form": "METRIC", "meaning": "mean of a metric; names count in any case"},
-            {"form": "METRIC.stat", "meaning": "another statistic of it"},
+            {"form": "METRIC.stat", "meaning": "another statistic of the metric"},
             {
                 "form": 'SCORE["name"].stat',
                 "meaning": "a score that came with the traces; its name is case-sensitive,"

@@ -306,7 +306,9 @@ class _TokenReader:
         # numbers.
         if float(token) != float("inf"):
             return token
-        self._report(token, f"the number {printable(token)} is too large", "Write one below 1e308.")
+        self._report(
+            token, f"the number {printable(token)} is too large", "Write a number below 1e308."
+        )
         return Token.new_borrow_pos("NUMBER", "1", token)
 
     def _string(self, token: Token, literal: str, noun: str) -> None:

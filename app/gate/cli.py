@@ -101,7 +101,10 @@ def gate(
         typer.Option(
             "--metrics",
             metavar="NAMES",
-            help=f"Of files: {METRICS_HELP}; they are judged (default: one primary metric).",
+            help=(
+                f"For files: {METRICS_HELP}. The gate judges these metrics (default: one primary "
+                "metric)."
+            ),
         ),
     ] = None,
     config: Config = None,

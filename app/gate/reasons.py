@@ -17,7 +17,7 @@ def describe_drop(verdict: ValueVerdict, harm: Harm, limit: float, outcome: Marg
         return _identical_sentence(verdict)
     allowed = format_limit(limit, verdict.scale)
     if outcome is MarginOutcome.FAIL:
-        return f"it is worse by at least {allowed}, and more than chance explains"
+        return f"it is worse by at least {allowed}, and chance alone does not explain the change"
     if outcome is MarginOutcome.PASS:
         return _within_limit(verdict, harm)
     return _undecided(verdict, harm, allowed)
@@ -25,7 +25,7 @@ def describe_drop(verdict: ValueVerdict, harm: Harm, limit: float, outcome: Marg
 
 def _within_limit(verdict: ValueVerdict, harm: Harm) -> str:
     if harm.high is None or harm.high <= 0:
-        return "it is not worse, and more than chance explains that"
+        return "it is not worse, and chance alone does not explain the change"
     return f"it may be worse by at most {format_amount(harm.high, verdict.scale)}, which is allowed"
 
 
@@ -34,7 +34,10 @@ def _undecided(verdict: ValueVerdict, harm: Harm, allowed: str) -> str:
         return "its change has no interval, so nothing is proved"
     largest = format_amount(harm.high, verdict.scale)
     if harm.low is not None and harm.low > 0:
-        return f"it is worse; whether by more than {allowed} is not decided: it may be by up to {largest}"
+        return (
+            f"it is worse, by up to {largest}; the items do not show whether it is worse by more "
+            f"than {allowed}"
+        )
     return (
         f"chance alone explains the change, and it may be worse by up to {largest}"
         f"{_detectable(verdict)}"
@@ -48,8 +51,8 @@ def _detectable(verdict: ValueVerdict) -> str:
     effect, detectable = verdict.effect, verdict.min_detectable_effect
     if verdict.items_needed:
         return (
-            f". {verdict.items} items detect no change reliably, however large: at least"
-            f" {verdict.items_needed} items would do"
+            f". {verdict.items} items cannot reliably detect any change: at least "
+            f"{verdict.items_needed} items are required"
         )
     if effect is None or not detectable or abs(effect) >= detectable:
         return ""
@@ -63,7 +66,7 @@ def describe_non_inferiority(
     if outcome is MarginOutcome.PASS:
         return f"a change for the worse of {allowed} is ruled out"
     if outcome is MarginOutcome.FAIL:
-        return f"it is worse by more than {allowed}, and more than chance explains"
+        return f"it is worse by more than {allowed}, and chance alone does not explain the change"
     if has_too_few(verdict):
         return _few_sentence(verdict)
     if harm.high is None:

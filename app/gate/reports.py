@@ -25,8 +25,8 @@ _NUMBERS = (
     "highAdjusted",
 )  # fmt: skip
 PASSES_INCONCLUSIVE = (
-    "Passes: no change for the worse beyond the limit is proved, and none is ruled out."
-    " --inconclusive fail exits with 4 instead."
+    "The gate passes: a change for the worse beyond the limit is neither proved nor ruled out. "
+    "With --inconclusive fail the exit code is 4."
 )
 
 

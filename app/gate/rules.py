@@ -178,7 +178,7 @@ def decide(comparison: Comparison, terms: GateTerms) -> GateResult:
     )
     if not comparison.candidate.traces:
         raise NothingToGate(
-            f"the run {result.candidate} has no trace; a gate without a check never passes"
+            f"the run {result.candidate} has no traces; a gate without checks never passes"
         )
     if verdict.conditions and not terms.is_chosen_baseline:
         return replace(result, reason=f"{NOT_COMPARABLE}: {'; '.join(verdict.conditions)}")

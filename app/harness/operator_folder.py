@@ -41,7 +41,10 @@ def flaw_of_name(name: str) -> str | None:
     """Why a name cannot be that of a file of the folder; None when it can."""
     parts = name.split("/")
     if name.startswith("/") or "\0" in name or any(part in ("", ".", "..") for part in parts):
-        return f"{name!r} leads out of the folder; name a file in it, without links or .."
+        return (
+            f"{name!r} is outside the harness folder; name a file in the folder, without links "
+            "or .."
+        )
     return None
 
 

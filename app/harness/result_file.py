@@ -61,7 +61,7 @@ def parse_json_document(raw: bytes | str, *, name: str) -> Any:
         return json.loads(raw, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise InvalidResultFile(
-            f"{name} is not JSON: {error}",
+            f"{name} is not valid JSON: {error}",
             hint="name a file that `bashkit-eval run --save` or `ot-bench run --output X.json` wrote",
         ) from None
 

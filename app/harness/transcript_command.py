@@ -54,7 +54,7 @@ def _suggestion(task: str, names: Sequence[str]) -> str:
 def _lines(attempt: AttemptView) -> list[str]:
     checks = attempt.checks.rows if attempt.checks is not None else ()
     transcript = attempt.transcript
-    nothing_done = "the model was not asked" if attempt.asks_model else "no call was made"
+    nothing_done = "no request was sent to the model" if attempt.asks_model else "no call was made"
     return [
         attempt_line(attempt),
         *(f"  {escape_line('  '.join(filter(None, row)))}" for row in checks),

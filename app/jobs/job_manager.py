@@ -95,7 +95,7 @@ class FencedJobManager(JobManager):
         try:
             await self._presence.execute(worker_id, _HEARTBEAT)
         except (psycopg.Error, OSError) as error:
-            log.warning("no heartbeat: %s", error)
+            log.warning("the heartbeat failed: %s", error)
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> QueuedJob | None:
         # A worker without presence counts as dead: each of its jobs would be rescued at once.

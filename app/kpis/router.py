@@ -48,7 +48,7 @@ async def _history_filter(
 
 KpiHistoryFilter = Annotated[queries.KpiHistoryFilter, Depends(_history_filter)]
 KpiSort = Annotated[
-    queries.KpiOrder, Query(description="Order of the list; `-` is the descending order.")
+    queries.KpiOrder, Query(description="Sort key; the prefix `-` sorts in descending order.")
 ]
 
 

@@ -70,7 +70,12 @@ class ValueVerdict(WireModel):
     ] = None
     items_needed: Annotated[
         int | None,
-        Field(description="Items that detect some change, where these detect none, however large."),
+        Field(
+            description=(
+                "Number of items required to detect any change, if the items of the run cannot "
+                "detect one."
+            )
+        ),
     ] = None
     clusters: int | None = None
     method: ChangeMethod | None = None

@@ -80,7 +80,8 @@ def choose_metrics(metrics: str | None, config: Path | None) -> FileMetrics:
         return FileMetrics(metrics, {})
     if metrics is not None:
         raise WrongUsage(
-            "--metrics and --config exclude each other", hint="keep one; a file can name them all"
+            "--metrics and --config cannot be used together",
+            hint="keep one of them; a --config file can list all metrics",
         )
     benchmark = read_object(config)
     listed = benchmark.get("metrics")

@@ -126,8 +126,8 @@ def rotate_secret(
     channel = CHANNELS.find(endpoint.channel)
     if channel is None or not channel.signed:
         raise EndpointNotSigned(
-            f"messages of the channel {endpoint.channel} are not signed, so that this endpoint needs no"
-            " secret; create secrets for endpoints of a signed channel such as WEBHOOK"
+            f"messages of the channel {endpoint.channel} are not signed, so this endpoint needs "
+            "no secret; create secrets for endpoints of a signed channel such as WEBHOOK"
         )
     if endpoint.secret is not None:
         # Encrypted again: the ciphertext is bound to the name of its column.

@@ -47,7 +47,7 @@ FORM = SchemaForm(
         "recipient": FieldInput(
             help="An e-mail address, or the URL of a webhook. It is stored encrypted and shown redacted."
         ),
-        "dailySummary": FieldInput(help="It receives the summary of every day."),
+        "dailySummary": FieldInput(help="Send the daily summary to this endpoint."),
     },
 )
 
@@ -168,7 +168,9 @@ def rotate_endpoint_secret(
     document = {"overlapSeconds": int(overlap[:9]) if overlap.isdecimal() else overlap}
     rotation = check_form(EndpointSecretRotation, document).body
     if rotation is None:
-        raise Invalid("the time of the secret before is a number of seconds of at most 30 days")
+        raise Invalid(
+            "the validity of the previous secret must be a number of seconds, at most 30 days"
+        )
     with res.db.begin() as session:
         secret = endpoints.rotate_secret(
             session,

@@ -109,7 +109,7 @@ def publish_test(session: Session, endpoint: Endpoint) -> str:
         topic="test",
         title="Test message",
         sentences=(
-            "This test message was requested in MOSAICO. Notifications to you are delivered.",
+            "This test message was requested in MOSAICO. This endpoint receives notifications.",
         ),
         facts=(MessageFact("channel", endpoint.channel),),
     )

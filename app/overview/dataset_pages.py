@@ -57,8 +57,8 @@ async def upload_traces(request: Request, res: Res) -> Response:
     size = request.headers.get("content-length", "")
     if not size.isdecimal() or int(size[:20]) > MAX_FORM_BYTES:
         raise TooLarge(
-            f"a form takes files of up to {MAX_FORM_BYTES // 1024**2} MiB;"
-            " upload a larger one with `mosaico datasets upload`"
+            f"a form accepts files of up to {MAX_FORM_BYTES // 1024**2} MiB; upload a larger one "
+            "with `mosaico datasets upload`"
         )
     async with request.form(max_files=1, max_fields=10) as form:
         return await run_in_threadpool(_upload, request, res, form)

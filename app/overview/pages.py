@@ -108,7 +108,7 @@ def _detectable(overview: Overview) -> list[str]:
         return []
     low, high = (format_amount(drop, Scale.RATE) for drop in (drops[0], drops[-1]))
     span = low if low == high else f"{low} to {high}"
-    return [f"smallest drop that would have been seen: {span}"]
+    return [f"minimum detectable effect: {span}"]
 
 
 def _news(overview: Overview) -> list[NewsCard]:

@@ -120,8 +120,8 @@ def _embedded(action: str) -> "EmbeddedPostgres":
 
     if _external_url():
         raise ExternalDatabase(
-            f"DATABASE_URL names an external server, and `mosaico db {action}` is for the embedded"
-            " one; ask whoever runs that server, or unset DATABASE_URL"
+            f"DATABASE_URL names an external server, and `mosaico db {action}` is for the "
+            "embedded one; ask the operator of that server, or unset DATABASE_URL"
         )
     return EmbeddedPostgres(_data_dir())
 

@@ -65,8 +65,9 @@ def check_owner(path: Path) -> None:
     owner = path.stat().st_uid
     if owner != os.geteuid():
         raise WrongOwner(
-            f"{path} belongs to {user_name(owner)}, and this is {user_name(os.geteuid())};"
-            " run as that user, or set MOSAICO_DATA_DIR to a folder of your own"
+            f"{path} belongs to {user_name(owner)}, but the current user is "
+            f"{user_name(os.geteuid())}; run as the owner, or set MOSAICO_DATA_DIR to a folder "
+            "of your own"
         )
 
 
@@ -112,8 +113,8 @@ def _owner_account(cluster: Path) -> ServerAccount:
     status = cluster.stat()
     if status.st_uid == 0:
         raise WrongOwner(
-            f"{cluster} belongs to root, and Postgres does not run as root; give it back to the"
-            f" account it had, for example `chown -R nobody {cluster}`"
+            f"{cluster} belongs to root, and Postgres does not run as root; restore its previous "
+            f"owner, for example `chown -R nobody {cluster}`"
         )
     try:
         gid = pwd.getpwuid(status.st_uid).pw_gid

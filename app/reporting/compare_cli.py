@@ -58,7 +58,7 @@ def compare_files(
         typer.Option(
             "--metrics",
             metavar="NAMES",
-            help=f"{METRICS_HELP}; they decide (default: one primary metric).",
+            help=f"{METRICS_HELP}. These metrics decide the verdict (default: one primary metric).",
         ),
     ] = None,
     config: Config = None,
@@ -71,10 +71,12 @@ def compare_files(
     page: Annotated[
         Path | None,
         typer.Option(
-            "--html", metavar="FILE", help="Page to write (default: CANDIDATE.compare.html here)."
+            "--html",
+            metavar="FILE",
+            help="HTML file to write (default: CANDIDATE.compare.html in the current folder).",
         ),
     ] = None,
-    no_page: Annotated[bool, typer.Option("--no-html", help="Write no page.")] = False,
+    no_page: Annotated[bool, typer.Option("--no-html", help="Do not write an HTML file.")] = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Compare two files of results: verdict, interval and flipped items. No server is needed.

@@ -90,7 +90,7 @@ def export_runs(
     res: Res,
     run_filter: RunFilter,
     sort: Annotated[
-        SortOrder, Query(description="Order of the list; `-` is the descending order.")
+        SortOrder, Query(description="Sort key; the prefix `-` sorts in descending order.")
     ] = DEFAULT_SORT,
 ) -> StreamingResponse:
     """The list of runs as CSV, with the filters and orders of the list; at most 10,000 runs."""

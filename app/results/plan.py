@@ -262,7 +262,7 @@ def _condition_differences(earlier: RunPlan, plan: RunPlan) -> Iterator[str]:
         yield "late scores are counted in only one of the two runs"
     old, new = earlier.harness, plan.harness
     if (old and _conditions(old)) != (new and _conditions(new)):
-        yield "the model works under other conditions (prompt, limits or judge)"
+        yield "the conditions of the model differ (prompt, limits or judge)"
     earlier_traces, traces = earlier.production, plan.production
     if (earlier_traces and _population(earlier_traces)) != (traces and _population(traces)):
         yield "its production traces are selected by other filters or have another itemKey"

@@ -141,8 +141,8 @@ def assess_validity(
         reasons.append(f"coverage is {coverage:.1%}, below the required {min_coverage:.1%}{cause}")
     if error_share > max_error_share:
         reasons.append(
-            f"{error_share:.1%} was lost to infrastructure, judge or metric errors,"
-            f" above the allowed {max_error_share:.1%}"
+            f"{error_share:.1%} of the values are missing because of infrastructure, judge or "
+            f"metric errors, above the allowed {max_error_share:.1%}"
         )
     return ValidityVerdict(
         validity=Validity.INVALID if reasons else Validity.VALID,

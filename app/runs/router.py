@@ -65,12 +65,16 @@ async def _run_filter(
     verdict: Annotated[list[Verdict], Query()] = [],  # noqa: B006
     text: Annotated[
         ShortText | None,
-        Query(description="Part of the ID, the run name, the benchmark, the agent or the error."),
+        Query(
+            description="Filter by a part of the ID, the run name, the benchmark, the agent or the error."
+        ),
     ] = None,
     since: Annotated[
-        Instant | None, Query(alias="from", description="Created at or after.")
+        Instant | None, Query(alias="from", description="Only items created at or after this time.")
     ] = None,
-    until: Annotated[Instant | None, Query(alias="to", description="Created before.")] = None,
+    until: Annotated[
+        Instant | None, Query(alias="to", description="Only items created before this time.")
+    ] = None,
 ) -> RunListFilter:
     return RunListFilter(
         benchmark_ids=benchmark_id,
@@ -120,7 +124,7 @@ def list_runs(
     page: PageParams,
     run_filter: RunFilter,
     sort: Annotated[
-        SortOrder, Query(description="Order of the list; `-` is the descending order.")
+        SortOrder, Query(description="Sort key; the prefix `-` sorts in descending order.")
     ] = DEFAULT_SORT,
 ) -> Page[RunView]:
     """List runs, newest first unless sorted. A repeated filter lists the runs with any of its values."""

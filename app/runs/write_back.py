@@ -172,8 +172,8 @@ def _acquire(session: Session, run_id: str, res: Resources) -> WriteBackLease | 
         return None
     if write is None or collection.source_run_id is None or collection.source_run_at is None:
         raise ScoresNotWritable(
-            f"the source {plan.source!r} does not take scores for this run; set `writeBack` of the"
-            " benchmark to false"
+            f"the source {plan.source!r} does not accept scores for this run; set `writeBack` of "
+            "the benchmark to false"
         )
     run.fencing_token += 1
     _store_state(session, run, state.moved_to(state.cursor, state.written))

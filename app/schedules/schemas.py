@@ -40,7 +40,7 @@ MaxFailures = Annotated[
 ]
 CatchupSeconds = Annotated[
     int,
-    Field(ge=0, le=YEAR_S, description="Instants missed by more than this are skipped."),
+    Field(ge=0, le=YEAR_S, description="Fire times that were missed by more seconds are skipped."),
 ]
 RunNamePattern = Annotated[
     ShortText | None,

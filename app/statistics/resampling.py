@@ -258,7 +258,7 @@ def trial_permutation_p(
 ) -> float | None:
     """How often a change of exactly these items is as large when their trials are exchanged.
 
-    For one to three items, whose trials are all that is known: nothing follows for other items.
+    For one to three items, whose trials are all that is known: other items may behave differently.
     None below three trials of an item in each run. Source: Mantel and Haenszel 1959 (strata).
     """
     items = range(int(max(baseline.item_index.max(), candidate.item_index.max())) + 1)

@@ -73,16 +73,20 @@ class Note(StrEnum):
 
 _SENTENCES = {
     Note.NO_ITEMS: "No item has a value in both runs.",
-    Note.FEW_ITEMS: f"Fewer than {MIN_UNITS} items are too few for a verdict: even a change of all of"
-    f" them could be chance. At least {MIN_UNITS} items would do.",
-    Note.FEW_CLUSTERS: "These clusters are too few, or too unequal, for a verdict: even a change of"
-    f" all of them could be chance. At least {MIN_UNITS} clusters of similar size would do.",
-    Note.THESE_ITEMS: "The trials show that these items changed; nothing follows for other items.",
+    Note.FEW_ITEMS: (
+        f"Fewer than {MIN_UNITS} items are too few for a verdict: even a change of all of them "
+        f"could be chance. At least {MIN_UNITS} items are required."
+    ),
+    Note.FEW_CLUSTERS: (
+        "These clusters are too few, or too unequal, for a verdict: even a change of all of "
+        f"them could be chance. At least {MIN_UNITS} clusters of similar size are required."
+    ),
+    Note.THESE_ITEMS: "The trials show that these items changed; other items may behave differently.",
     Note.IDENTICAL: "No item changed between the two runs.",
     Note.DETECTABLE_BUT_SMALL: "The change is detectable, but smaller than the minimum effect.",
     Note.NO_DIRECTION: "The value changed; the KPI has no better direction.",
     Note.ADD_ITEMS: "More trials cannot help because the items differ too much: add items.",
-    Note.AT_BEST: "The noise between trials is unknown, so this number is the least.",
+    Note.AT_BEST: "The noise between trials is unknown, so this number is a lower bound.",
     Note.TIE: "The metrics in a MIN or MAX are nearly tied, so its value is biased.",
     Note.CLIFF: "The value is close to a threshold of its formula and may jump by chance.",
     Note.UNDEFINED: "One of the runs has no value to compare.",

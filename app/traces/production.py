@@ -44,8 +44,11 @@ def parse_duration(text: str) -> timedelta:
 class TraceWindow(WireModel):
     """A range of start times of traces: `from` is included, `to` is not."""
 
-    from_: Annotated[Instant, Field(alias="from", description="Started at or after.")]
-    to: Annotated[Instant, Field(description="Started before.")]
+    from_: Annotated[
+        Instant,
+        Field(alias="from", description="Only traces that started at or after this time."),
+    ]
+    to: Annotated[Instant, Field(description="Only traces that started before this time.")]
 
     @model_validator(mode="after")
     def _require_order(self) -> Self:
@@ -111,8 +114,10 @@ class ProductionTraces(WireModel):
     item_key: str | None = Field(
         default=None,
         pattern=ITEM_KEY_PATTERN,
-        description="What identifies an item in every window: input, name, session, user, or"
-        " metadata.<key>. Without it, runs are compared as two samples.",
+        description=(
+            "Field that identifies an item in every window: input, name, session, user, or "
+            "metadata.<key>. Without it, runs are compared as two samples."
+        ),
     )
 
     @model_validator(mode="after")

@@ -267,7 +267,7 @@ def store_local_dataset(
     except IntegrityError:
         raise Invalid(
             f"the agent {agent_id!r} does not exist; GET /api/v1/agents lists all agents",
-            errors=[ErrorItem(pointer="agentId", detail="is no agent; create it first")],
+            errors=[ErrorItem(pointer="agentId", detail="is not an agent; create the agent first")],
         ) from None
     _copy_traces(session, traces)
     session.refresh(dataset)

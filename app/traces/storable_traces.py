@@ -30,7 +30,8 @@ def collect(source: TraceSource, query: TraceQuery, cursor: str | None) -> Itera
     for page in source.pages(query, cursor):
         if page.traces and page.cursor is not None and page.cursor in seen_cursors:
             raise CollectionFailed(
-                "the source returned the same page twice and would never end; try again later",
+                "the source returned the same page twice, so the traces cannot be read "
+                "completely; try again later",
                 code="BAD_RESPONSE",
             )
         seen_cursors.add(page.cursor)

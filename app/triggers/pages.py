@@ -29,10 +29,13 @@ FORM: Final = SchemaForm(
     create=LangfuseSecretCreate,
     main=("name", "secret"),
     inputs={
-        "name": FieldInput(help="Which webhook of Langfuse signs with it."),
+        "name": FieldInput(help="Name of the Langfuse webhook that signs with this secret."),
         "secret": FieldInput(
             "Secret of Langfuse",
-            "Langfuse shows it once, when a webhook is created there. It is stored encrypted and never shown.",
+            (
+                "Langfuse shows the secret once, when you create the webhook. MOSAICO stores it "
+                "encrypted and never shows it."
+            ),
             InputKind.SECRET,
         ),
     },

@@ -47,7 +47,7 @@ class RepetitionRequest(NamedTuple):
     def obstacle(self) -> str | None:
         """Why the agent is not asked; None if it can be."""
         if self.is_late:
-            return f"no worker asked the agent within {_hours(CONFIRM_TIMEOUT)}"
+            return f"no worker sent the request to the agent within {_hours(CONFIRM_TIMEOUT)}"
         if self.url is None:
             return "the agent has no runUrl any more"
         return None if self.secrets else "the benchmark has no webhook secret any more"

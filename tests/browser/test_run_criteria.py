@@ -59,7 +59,7 @@ def test_morning__with_nothing_changed_says_so(site: Site) -> None:
         )
     page = site.open("/")
     expect(page.locator("h1")).to_contain_text("Nothing got worse")
-    expect(page.locator(".title")).to_contain_text("smallest drop that would have been seen: 0.100")
+    expect(page.locator(".title")).to_contain_text("minimum detectable effect: 0.100")
     with site.service.resources.db.begin() as session:
         session.execute(text("TRUNCATE agents, benchmarks CASCADE"))
 

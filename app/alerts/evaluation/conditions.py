@@ -36,8 +36,8 @@ VERDICT_OUTCOMES: Mapping[Verdict | None, AlertOutcome] = {
 }
 
 REFERENCE_LOST = (
-    "The runs can no longer be compared with those before the incident, because the benchmark or its"
-    " items changed; a new history begins."
+    "The runs can no longer be compared with the runs before the incident, because the "
+    "benchmark or its items changed; a new series begins."
 )
 
 

@@ -167,7 +167,7 @@ def _acknowledge(
     if checked.body is None:
         raise Invalid("an alert is acknowledged as `true` or as `noise`, with a note of one line")
     if not notification_ids:
-        raise Invalid("no message is selected; select those to acknowledge")
+        raise Invalid("no message is selected; select the messages to acknowledge")
     with res.db.begin() as session:
         # In one order, so that two readers who acknowledge the same messages wait and do not block.
         for notification_id in sorted(set(notification_ids)):

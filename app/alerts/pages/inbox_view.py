@@ -112,7 +112,7 @@ def silence_message(session: Session, notification_id: str, hours: int, now: dat
     """
     events = _events_by_notification(session, [notification_id])[notification_id]
     if not events:
-        raise Invalid("this message tells of no alert, so there is nothing to silence")
+        raise Invalid("this message contains no alert, so there is nothing to silence")
     # One silence for each rule and agent, however many runs the message is about.
     targets = {(event.rule_id, event.benchmark_id, event.agent_id) for event in events}
     for rule_id, benchmark_id, agent_id in sorted(targets, key=str):

@@ -14,8 +14,8 @@ _WORDS = {
     Condition.NOT_EQUALS: "differs from {}",
     Condition.PERCENTAGE_DROP: "falls by {} %",
     Condition.PERCENTAGE_RISE: "rises by {} %",
-    Condition.ANOMALY_DETECTED: "is unlike earlier runs",
-    Condition.REGRESSED: "regressed, beyond chance",
+    Condition.ANOMALY_DETECTED: "is an anomaly among earlier runs",
+    Condition.REGRESSED: "regressed",
 }
 
 

@@ -31,14 +31,14 @@ SILENCES: Final = "/inbox?tab=silenced"
 STEPS: Final = (Crumb("Inbox", NAV), Crumb("Silences", SILENCES))
 _INPUTS: Final[Mapping[str, FieldInput]] = MappingProxyType(
     {
-        "matchers": FieldInput("Alerts", "Those that match all that is chosen here."),
+        "matchers": FieldInput("Alerts", "The silence applies to alerts that match every field below."),
         "matchers.alertConfigId": FieldInput("Rule"),
         "matchers.benchmarkId": FieldInput("Benchmark"),
         "matchers.agentId": FieldInput("Agent"),
-        "matchers.name": FieldInput("Name of the rule", "A pattern: nightly-* is every name that begins so."),
-        "endsAt": FieldInput("Ends at, UTC", "At most as long as needed: a silence hides a real drop, too."),
-        "startsAt": FieldInput("Starts at, UTC", "Empty: now."),
-        "comment": FieldInput(help="Why, for others."),
+        "matchers.name": FieldInput("Name of the rule", "Pattern: nightly-* matches every name that starts with nightly-."),
+        "endsAt": FieldInput("Ends at, UTC", "Keep the silence short: a silence also hides real regressions."),
+        "startsAt": FieldInput("Starts at, UTC", "Leave empty to start now."),
+        "comment": FieldInput(help="Reason for the silence, shown to other users."),
     }
 )  # fmt: skip
 FORM: Final = SchemaForm(
@@ -114,7 +114,7 @@ def _edit_page(silence_id: str, res: Resources) -> FormPage:
         values: dict[str, Any] = SilenceView.model_validate(silence).model_dump(mode="json")
         choices = _choices(session)
     return FormPage(
-        form=EDIT_FORM, title="Edit a silence", nav=NAV, steps=STEPS,
+        form=EDIT_FORM, title="Edit silence", nav=NAV, steps=STEPS,
         action=path_of("silences", silence_id), back=SILENCES, values=values, choices=choices,
         revision=0,
     )  # fmt: skip

@@ -94,7 +94,7 @@ def _past_point(
     )
     verdict = Verdict.REGRESSED if run.seq == incident.opened_seq else None
     label = _label(run.completed_at, zone)
-    position = "in the incident" if is_inside else "outside of the incident"
+    position = "in the incident" if is_inside else "outside the incident"
     return TrendPoint(
         label=label,
         value=value,

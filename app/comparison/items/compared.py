@@ -126,7 +126,9 @@ def _first_metric(baseline: BenchmarkRun, candidate: BenchmarkRun) -> str:
     """The first metric of both runs. Raises: `MetricNotCompared` without any."""
     names = common_metrics(baseline, candidate)
     if not names:
-        raise MetricNotCompared("the runs have no metric in common, so their items have no change")
+        raise MetricNotCompared(
+            "the runs have no metric in common, so their items cannot be compared"
+        )
     return names[0]
 
 

@@ -91,7 +91,7 @@ REMEDIES: Mapping[str, str] = {
     "endpoint-disabled": "`mosaico notify endpoints enable ENDPOINT` enables it",
     "not-acknowledgeable": "`mosaico alerts list --state firing` lists the alerts to acknowledge",
     "nothing-to-plot": "`mosaico runs show RUN` lists the KPIs that it has",
-    "precondition-failed": "repeat the command: it reads the resource again",
+    "precondition-failed": "repeat the command: the command reads the resource again",
     "run-is-baseline": "`mosaico benchmarks baseline BENCHMARK --unpin` unpins it",
     "schedule-still-running": "`mosaico runs start BENCHMARK AGENT` starts a parallel run",
     "too-many-requests": "repeat the command after a few seconds",
@@ -327,7 +327,7 @@ class ApiClient:
             # The path is that of no resource: by an ID with a slash, or by the address of the service.
             if not _names_resource(response.request.url):
                 raise self._unexpected(response)
-            detail = "nothing has this ID"
+            detail = "no resource has this ID"
         members = {
             name: value
             for name, value in problem.items()
@@ -342,7 +342,8 @@ class ApiClient:
 
     def _unexpected(self, response: httpx.Response) -> UnexpectedResponse:
         return UnexpectedResponse(
-            f"{self.url} responded with {response.status_code}, but not as MOSAICO does",
+            f"{self.url} responded with {response.status_code}, but the response is not from "
+            "MOSAICO",
             hint="set MOSAICO_URL to the address of the service",
         )
 
@@ -359,7 +360,7 @@ class ApiClient:
         if code in REMEDIES:
             return REMEDIES[code]
         list_command = LIST_COMMANDS.get(code)
-        return f"`mosaico {list_command}` lists the existing ones" if list_command else None
+        return f"`mosaico {list_command}` lists the existing IDs" if list_command else None
 
 
 @contextmanager

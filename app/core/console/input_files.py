@@ -61,7 +61,7 @@ def read_object(path: Path) -> dict[str, Any]:
             f"{path} is not valid JSON: {error}", hint="write it as UTF-8 JSON"
         ) from None
     if not isinstance(document, dict):
-        raise InvalidInput(f"{path} does not hold a JSON object", hint='write it as {"name": …}')
+        raise InvalidInput(f"{path} is not a JSON object", hint='write it as {"name": …}')
     return document
 
 
@@ -73,7 +73,7 @@ def read_secret(path: Path) -> str:
         return content.decode().strip()
     except UnicodeDecodeError:
         raise InvalidInput(
-            f"{path} is not UTF-8 text", hint="write the secret and nothing else into it"
+            f"{path} is not UTF-8 text", hint="write only the secret into the file"
         ) from None
 
 

@@ -35,7 +35,9 @@ class ExportFormat(StrEnum):
 ExportFile = Annotated[Path, typer.Argument(metavar="FILE", help="Output file; - is stdout.")]
 ExportAs = Annotated[
     ExportFormat | None,
-    typer.Option("--format", help="Format of the rows (default: that of the ending of FILE, csv)."),
+    typer.Option(
+        "--format", help="Format of the rows (default: the extension of FILE, otherwise csv)."
+    ),
 ]
 
 
@@ -59,7 +61,8 @@ def export_rows(
     if row_format is ExportFormat.PARQUET:
         if file == STDOUT:
             raise WrongUsage(
-                "Parquet needs a file", hint="name one after the run, such as run.parquet"
+                "Parquet requires an output file",
+                hint="add the file after the run, such as run.parquet",
             )
         with replaced_file(file) as draft:
             _write_parquet(rows, columns, draft)

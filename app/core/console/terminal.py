@@ -307,7 +307,8 @@ def confirm(question: str, *, yes: bool) -> None:
     # In a script, a question would wait for ever or read the data of a pipe as its answer.
     if not (is_interactive(sys.stdin) and is_interactive(sys.stderr)):
         raise WrongUsage(
-            "this needs a confirmation, and there is no terminal to ask on", hint="add --yes"
+            "this command requires confirmation, but there is no interactive terminal",
+            hint="add --yes",
         )
     print_status(f"{question} [y/N] ")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

@@ -148,7 +148,7 @@ class GuardedAsyncNetwork(httpcore2.AsyncNetworkBackend):
         timeout: float | None = None,  # noqa: ARG002, ASYNC109 - the signature of the base class
         socket_options: Iterable[SocketOption] | None = None,  # noqa: ARG002 - the same
     ) -> httpcore2.AsyncNetworkStream:
-        raise httpcore2.ConnectError(f"Unix sockets are not called: {path!r}")
+        raise httpcore2.ConnectError(f"Unix sockets are not supported: {path!r}")
 
     async def sleep(self, seconds: float) -> None:
         await self._network.sleep(seconds)

@@ -246,7 +246,7 @@ class GuardedNetwork(httpcore.NetworkBackend):
         timeout: float | None = None,  # noqa: ARG002 - the signature of the base class
         socket_options: Iterable[SocketOption] | None = None,  # noqa: ARG002 - the same
     ) -> httpcore.NetworkStream:
-        raise httpcore.ConnectError(f"Unix sockets are not called: {path!r}")
+        raise httpcore.ConnectError(f"Unix sockets are not supported: {path!r}")
 
     def sleep(self, seconds: float) -> None:
         self._network.sleep(seconds)

@@ -110,15 +110,15 @@ class OutboundPolicy:
             return None
         if not is_public(destination):
             return (
-                "not the address of a public server; if it is your own server, have the operator"
-                f" add its network to {ALLOW_SETTING}, for example"
-                f" {ALLOW_SETTING}={destination}/{destination.max_prefixlen}"
+                "not the address of a public server; if it is your own server, ask the operator "
+                f"to add its network to {ALLOW_SETTING}, for example "
+                f"{ALLOW_SETTING}={destination}/{destination.max_prefixlen}"
             )
         if port not in self.public_ports:
             ports = " and ".join(map(str, sorted(self.public_ports)))
             return (
-                f"a public address, of which only port {ports} is called, not {port}; use that, or"
-                f" have the operator add the address to {ALLOW_SETTING}"
+                f"a public address, where only port {ports} is allowed, not {port}; use that "
+                f"port, or ask the operator to add the address to {ALLOW_SETTING}"
             )
         return None
 
@@ -132,14 +132,16 @@ PRIVATE_SERVERS: Final = OutboundPolicy(allowed=parse_networks(PRIVATE_NETWORKS)
 def check_url(url: RequestUrl) -> None:
     """Raise `RefusedAddress` for a URL that no client of this service may call."""
     if url.scheme not in ("http", "https"):
-        raise RefusedAddress(f"{url.scheme[:20]!r} is not called; use an http or https URL.")
+        raise RefusedAddress(
+            f"{url.scheme[:20]!r} is not an allowed scheme; use an http or https URL."
+        )
     if url.userinfo:
         raise RefusedAddress("The URL contains a user name or password; give them separately.")
     if not url.host:
         raise RefusedAddress("The URL has no host name; write it as https://server.example.")
     # The policy decides by port: plain text to port 443 would pass as an encrypted request.
     if url.scheme == "http" and url.port == HTTPS_PORT:
-        raise RefusedAddress(f"Port {HTTPS_PORT} is not called without encryption; use https.")
+        raise RefusedAddress(f"Port {HTTPS_PORT} requires encryption; use https.")
 
 
 def require_callable_host(host: str) -> None:

@@ -87,8 +87,8 @@ class AllowedHostsMiddleware:
 def _unknown_host(hosts: Iterable[str]) -> UnknownHost:
     name = ", ".join(hosts)[:MAX_QUOTED_CHARS]
     return UnknownHost(
-        f"the service is not reached under the host {name!r}; use its address, or have the name added"
-        " to MOSAICO_ALLOWED_HOSTS"
+        f"the host name {name!r} is not allowed; use the address of the service, or ask the "
+        "operator to add the name to MOSAICO_ALLOWED_HOSTS"
     )
 
 

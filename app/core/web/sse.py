@@ -165,15 +165,15 @@ class EventHub:
     def _require_free_place(self, owner: StreamOwner) -> None:
         if self.open_streams >= STREAMS_PER_PROCESS:
             raise TooManyStreams(
-                f"this process has {STREAMS_PER_PROCESS} open event streams, the most it serves;"
-                " read the resource instead, or try again later",
+                f"this process has {STREAMS_PER_PROCESS} open event streams, the maximum of a "
+                "process; read the resource instead, or try again later",
                 headers=_RETRY_LATER,
             )
         owned = sum(stream.owner.key_id == owner.key_id for stream in self._subscriptions())
         if owned >= STREAMS_PER_OWNER:
             raise TooManyStreams(
-                f"this API key has {STREAMS_PER_OWNER} open event streams, the most that a key may"
-                " have; close one, then try again",
+                f"this API key has {STREAMS_PER_OWNER} open event streams, the maximum of an API "
+                "key; close one, then try again",
                 headers=_RETRY_LATER,
             )
 
@@ -187,7 +187,7 @@ class EventHub:
                 pass
             except Exception:
                 # The next check must come: without it streams would stay open for ever.
-                log.exception("could not check whose streams must end")
+                log.exception("could not check the API keys of open event streams")
 
     async def _close_revoked(self) -> None:
         owners = {subscription.owner for subscription in self._subscriptions()}

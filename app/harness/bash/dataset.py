@@ -333,8 +333,8 @@ def _lint_files(entry: DatasetTask) -> Iterable[DatasetFinding]:
         size = len(files[path].encode("utf-8", "surrogatepass"))
         yield _finding(
             entry,
-            f"the sandbox cannot hold the file {path!r} of {size:,} bytes as it is;"
-            f" its limits are {FILE_LIMITS}",
+            f"the sandbox cannot store the file {path!r} of {size:,} bytes unchanged; the limits "
+            f"are {FILE_LIMITS}",
             is_fatal=True,
         )
 

@@ -104,7 +104,8 @@ def expand_variables(text: str, find_value: Callable[[str], str | None]) -> str:
             return "${"
         if name is None:
             raise MalformedVariable(
-                f"{match.group()!r:.60} is no variable; write ${{NAME}}, or $${{ for a literal ${{"
+                f"{match.group()!r:.60} is not a variable; write ${{NAME}}, or $${{ for a "
+                "literal ${"
             )
         value = find_value(name)
         if value is not None:

@@ -53,8 +53,10 @@ def score(*, name: str = "", labels: str = "") -> MetricProvider:
     numbers = _parse_labels(labels) if labels else None
     spec = MetricSpec(
         key=f"SCORE[{json.dumps(name, ensure_ascii=False)}]",
-        description="A score that was delivered with the trace, by its name (option `name`); that of a category"
-        " by the number of its label (option `labels`).",
+        description=(
+            "Score of the trace with the name in the option `name`. The option `labels` maps "
+            "the labels of a categorical score to numbers."
+        ),
         source="the trace itself",
         version=version_with("1", labels=labels),
         unit="score",

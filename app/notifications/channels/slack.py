@@ -26,8 +26,8 @@ def check(recipient: str) -> None:
         return
     if url.scheme != "https" or url.host not in HOSTS or url.path == "/":
         raise InvalidRecipient(
-            "is not a Slack incoming webhook; write it as https://hooks.slack.com/services/…, or have"
-            " the operator add your own server to MOSAICO_CHAT_HOSTS"
+            "is not a Slack incoming webhook; write it as https://hooks.slack.com/services/…, "
+            "or ask the operator to add your own server to MOSAICO_CHAT_HOSTS"
         )
 
 

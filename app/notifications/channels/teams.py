@@ -39,8 +39,9 @@ def check(recipient: str) -> None:
         )
     if url.scheme != "https" or not url.host.endswith(WORKFLOWS_DOMAINS) or url.path == "/":
         raise InvalidRecipient(
-            "is not a Workflows webhook; send the URL that Workflows shows, on …logic.azure.com or"
-            " …api.powerplatform.com, or have the operator add your own server to MOSAICO_CHAT_HOSTS"
+            "is not a Workflows webhook; send the URL that Workflows shows, on …logic.azure.com "
+            "or …api.powerplatform.com, or ask the operator to add your own server to "
+            "MOSAICO_CHAT_HOSTS"
         )
 
 

@@ -28,7 +28,9 @@ AgentFilter = Annotated[list[str] | None, id_option("agent", "/agents")]
 KpiFilter = Annotated[
     list[str] | None, typer.Option("--kpi", help=f"Filter by the ID or name of a KPI. {REPEAT}")
 ]
-Since = Annotated[str | None, typer.Option("--from", help="Only runs that ended at or after it.")]
+Since = Annotated[
+    str | None, typer.Option("--from", help="Only runs that ended at or after this time.")
+]
 Until = Annotated[str | None, typer.Option("--to", help="Only runs that ended before this time.")]
 Sort = Annotated[str | None, typer.Option("--sort", help="Order, for example recorded or -agent.")]
 

@@ -50,7 +50,7 @@ WindowStart = Annotated[
     typer.Option("--from", help="Read production traces that started at or after this time."),
 ]
 WindowEnd = Annotated[
-    str | None, typer.Option("--to", help="Read production traces that started before.")
+    str | None, typer.Option("--to", help="Read production traces that started before this time.")
 ]
 
 

@@ -64,7 +64,7 @@ def show_run_trace(
     trace: Annotated[str, typer.Argument(metavar="TRACE", help="ID of the trace.")],
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Show a trace: its values, its texts, and every step of the agent where the source has them.
+    """Show a trace: its metric values, its texts, and the steps of the agent if the source provides them.
 
     `mosaico runs traces RUN` lists the IDs.
     """

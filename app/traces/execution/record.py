@@ -86,9 +86,7 @@ class ExecutionRecorder:
     def close(self) -> None:
         """Stop writing; a run with a journal is not complete."""
         if self._journal.close():
-            print_status(
-                f"the run is not complete; --resume {self.path} makes the missing attempts"
-            )
+            print_status(f"the run is not complete; --resume {self.path} runs the missing attempts")
 
 
 def resume_record(path: Path, record: ExecutionRecord) -> ExecutionRecord:

@@ -201,7 +201,7 @@ def _read_header(file: ImportFile, archive: zipfile.ZipFile) -> Mapping[str, Any
     names = set(archive.namelist())
     name = next((name for name in HEADERS if name in names), None)
     if name is None:
-        file.reject("the archive has no header.json; it is no log of Inspect AI")
+        file.reject("the archive has no header.json; it is not a log of Inspect AI")
     return object_of(_read_member(file, archive.getinfo(name)))
 
 

@@ -103,7 +103,9 @@ async def _receive_export(request: Request, content_type: str) -> Response:
             if len(body) <= MEMORY_BYTES:
                 return _store_export(resources, body, content_type)
             if not _large_exports.acquire(timeout=LARGE_EXPORT_WAIT_S):
-                raise TooManyRequests("too many large exports arrive at once; send it again")
+                raise TooManyRequests(
+                    "too many large exports arrive at once; send the export again later"
+                )
             try:
                 return _store_export(resources, body, content_type)
             finally:

@@ -144,14 +144,15 @@ def _allowed_command(resources: Resources, name: str) -> AllowedCommand:
     file = resources.options.get("agent_commands")
     if not file:
         raise CollectionFailed(
-            "the workers run no commands; the operator allows them by name in the file of"
-            " MOSAICO_AGENT_COMMANDS",
+            "the workers may not run commands; ask the operator to list the command in the file "
+            "of MOSAICO_AGENT_COMMANDS",
             code="COMMANDS_NOT_ALLOWED",
         )
     commands = _read_commands(Path(file))
     if name not in commands:
         raise CollectionFailed(
-            f"the operator allows no command {name!r}; allowed: {', '.join(commands) or 'none'}",
+            f"the command {name!r} is not allowed; allowed commands: "
+            f"{', '.join(commands) or 'none'}",
             code="COMMANDS_NOT_ALLOWED",
         )
     return commands[name]

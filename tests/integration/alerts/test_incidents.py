@@ -228,7 +228,7 @@ def test_incident__a_partial_recovery_is_told_without_severity_and_keeps_it_open
     complete(*GOOD, *GOOD, 0.3, 0.31, 0.3, 0.29, 0.6, 0.61, 0.6)
     assert notified_states(benchmark_service) == ["FIRING", "PARTLY_BACK"]
     newest = benchmark_service.list_items("/notifications")[0]
-    assert newest["title"] == "Partly back: Pelican: quality 0.916 → 0.6 (bench-001)"
+    assert newest["title"] == "Partly recovered: Pelican: quality 0.916 → 0.6 (bench-001)"
     assert newest["severity"] == "INFO"
     assert open_incident(benchmark_service)["value"] == 0.6
 

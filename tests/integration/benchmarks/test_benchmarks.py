@@ -332,7 +332,7 @@ def test_paths__only_a_source_that_applies_them_takes_them(
     service: Service, source: str | None
 ) -> None:
     body = {"source": source, "inputPath": "question"}
-    detail = "only the source langfuse applies paths; set source to it, or omit the path"
+    detail = "only the source langfuse uses paths; choose that source, or omit the path"
     problem = service.expect_problem(422, "POST", "/benchmarks", body)
     assert details(problem) == {"/inputPath": detail}
     service.create_benchmark(source="langfuse", inputPath="question")

@@ -29,7 +29,7 @@ def test_missing_resource__with_json_is_a_problem_document_on_stderr(mosaico: Sh
     assert (refused.exit_code, refused.stdout) == (66, "")
     problem = json.loads(refused.stderr)
     assert (problem["type"], problem["status"]) == ("/problems/agent-not-found", 404)
-    assert problem["hint"] == "`mosaico agents list` lists the existing ones"
+    assert problem["hint"] == "`mosaico agents list` lists the existing IDs"
     assert problem["instance"]
 
 

@@ -200,7 +200,7 @@ def test_options__refuse_hostile_values_in_words_of_the_command(
         (("agents", "create", "--id", "a b", "--name", "A"), "--id: should be 1 to 64 letters"),
         (("runs", "start", "b c", "d"), "BENCHMARK: should be 1 to 64 letters"),
         (("runs", "categories", "r", "--field", "a b"), "--field: should be the name of a field"),
-        (("agents", "show", "a/b"), "nothing has this ID"),
+        (("agents", "show", "a/b"), "no resource has this ID"),
         (("agents", "create", "--name", ""), "error: some values are not valid\n  --name: should"),
         (("runs", "list", "--limit", "x"), "'--limit': should be a valid integer"),
         (("agents", "list", "--format", "x"), "'--format' (env var: 'MOSAICO_FORMAT'): 'x' is not"),

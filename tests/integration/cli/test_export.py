@@ -63,7 +63,7 @@ def test_export__is_read_by_compare(mosaico: Shell, completed_run: str, name: st
 
 def test_export__parquet_needs_a_file(mosaico: Shell, completed_run: str) -> None:
     refused = mosaico("runs", "export", completed_run, "--format", "parquet")
-    assert (refused.exit_code, "Parquet needs a file" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "Parquet requires an output file" in refused.stderr) == (2, True)
 
 
 def test_export__ending_of_another_format_is_refused(mosaico: Shell, completed_run: str) -> None:

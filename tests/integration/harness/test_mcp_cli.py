@@ -76,7 +76,7 @@ def test_show__direct_task_without_server_made_no_call() -> None:
     ot_bench("run", bench_file(broken), "--output", "r.json")
     output = ot_bench("show", "r.json", "tool:echo:wrong").stdout
     assert "no call was made" in output
-    assert "the model was not asked" not in output
+    assert "no request was sent to the model" not in output
 
 
 def test_view__writes_a_page_of_one_run_or_of_two(model: ModelServer) -> None:

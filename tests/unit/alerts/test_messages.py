@@ -92,13 +92,14 @@ def render(*alerts: FakeAlert) -> NotificationMessage:
 
 def test_render_alerts__a_drop_says_value_baseline_interval_since_change_items_and_advice() -> None:
     message = render(FakeAlert())
-    assert message_title(message) == (
-        "[CRITICAL] Support bot: answer quality 0.900 → 0.620 (nightly-support)"
+    assert (
+        message_title(message)
+        == "[CRITICAL] Support bot: answer quality 0.900 → 0.620 (nightly-support)"
     )
     [item] = message.items
     assert item.sentences == (
         CHANGE_LINE,
-        "Changed since the runs before: agent revision 14 → 15; model small-1 → small-2.",
+        "Changes since the earlier runs: agent revision 14 → 15; model small-1 → small-2.",
         "Alert rule: quality falls.",
     )
     assert item.links == (
@@ -121,8 +122,9 @@ def test_render_alerts__a_resolved_message_has_no_severity_and_names_the_duratio
     details = DETAILS.model_copy(update={"since": NOW - timedelta(days=3)})
     resolved = FakeAlert(state="RESOLVED", value=0.91, explanation="It is back.", details=details)
     message = render(resolved)
-    assert message_title(message) == (
-        "Resolved after 3 days: Support bot: answer quality is 0.910 (nightly-support)"
+    assert (
+        message_title(message)
+        == "Resolved after 3 days: Support bot: answer quality is 0.910 (nightly-support)"
     )
     [item] = message.items
     assert item.sentences == (
@@ -137,7 +139,10 @@ def test_render_alerts__a_resolved_message_has_no_severity_and_names_the_duratio
     ("alert", "title"),
     [
         (FakeAlert(state="WORSE"), "[CRITICAL] Worse: Support bot: answer quality 0.900 → 0.620"),
-        (FakeAlert(state="PARTLY_BACK"), "Partly back: Support bot: answer quality 0.900 → 0.620"),
+        (
+            FakeAlert(state="PARTLY_BACK"),
+            "Partly recovered: Support bot: answer quality 0.900 → 0.620",
+        ),
         (FakeAlert(state="NO_DATA"), "[CRITICAL] Support bot: answer quality has no value"),
         (
             FakeAlert(state="RUN_FAILED", name="run failed", rule_id=None, value=None),
@@ -190,8 +195,9 @@ def test_render_alerts__rules_about_one_number_are_one_item() -> None:
         FakeAlert(name="threshold", id="e-3", severity="INFO"),
         FakeAlert(name="slow", id="e-4", value=9.0, details=AlertDetails(value_name="LATENCY")),
     )
-    assert message_title(message) == (
-        "[CRITICAL] Support bot: answer quality 0.900 → 0.620 and 1 more (nightly-support)"
+    assert (
+        message_title(message)
+        == "[CRITICAL] Support bot: answer quality 0.900 → 0.620 and 1 more (nightly-support)"
     )
     assert [item.sentences[-1] for item in message.items] == [
         "Alert rules: regression, 10 % drop, threshold.",
@@ -230,7 +236,7 @@ def published(message: NotificationMessage) -> PublishedMessage:
 
 LINES = [
     CHANGE_LINE,
-    "Changed since the runs before: agent revision 14 → 15; model small-1 → small-2.",
+    "Changes since the earlier runs: agent revision 14 → 15; model small-1 → small-2.",
     "Alert rule: quality falls.",
     "Item refund-17: EXACT_MATCH is 0, was 1 https://langfuse.example/t-17",
     "Item refund-18: EXACT_MATCH is 0",

@@ -40,7 +40,7 @@ def test_explain__items_that_detect_nothing_name_the_number_that_would_do() -> N
 def test_explain__a_proved_small_change_is_not_called_chance() -> None:
     small = replace(CHANGE, effect=-0.015, p_adjusted=0.01)
     text = explain("quality", small, Scale.RATE)
-    assert "it is a change, but maybe a smaller one than 0.02" in text
+    assert "the value changed, but possibly by less than 0.02" in text
     assert "chance alone" not in text
 
 

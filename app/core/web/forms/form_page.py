@@ -126,7 +126,7 @@ def submit_form(
         # Read again: the stored version is newer than the one that this request has read.
         return show_form(
             request, load(), typed=typed.document, is_stale=True, status=HTTPStatus.CONFLICT,
-            message="Nothing was saved: somebody changed this since you opened the form.",
+            message="Nothing was saved: the resource changed after you opened the form.",
         )  # fmt: skip
     except (Invalid, Conflict, NotFound) as error:
         # The errors of fields say more than the sentence above them.

@@ -37,7 +37,7 @@ def stdout_regex(text: str, evidence: CheckEvidence) -> CheckResult:
 
 def text_warnings(text: str) -> Iterable[CheckWarning]:
     if not text:
-        yield CheckWarning("the text is empty and found in any output")
+        yield CheckWarning("the text is empty, so every output contains it")
     elif re.fullmatch(r"[0-9]{1,2}", text):
         yield CheckWarning(
             f"{text!r} has only one or two digits; times and sizes in listings also contain it",
