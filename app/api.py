@@ -166,25 +166,27 @@ def include_routers(routes: APIRouter) -> None:
 
 
 def is_streamed(scope: Scope) -> bool:
-    """Whether the route reads the body of the request as a stream."""
+    """Return whether the route reads the body of the request as a stream."""
     return any(
         scope["method"] == method and scope["path"] == path for method, path in STREAMED_ROUTES
     )
 
 
 def requires_key(scope: Scope) -> bool:
-    """Whether the request needs an API key: exports, and everything below `/api/v1` that is not signed."""
+    """Return whether the request needs an API key: exports, and everything below `/api/v1` that is
+    not signed.
+    """
     if scope["path"] in OTLP_PATHS:
         return True
     return scope["path"].startswith(f"{PREFIX}/") and not is_signed(scope)
 
 
 def accepts_key(scope: Scope) -> bool:
-    """Whether a key or a session is read without being required: on pages."""
+    """Return whether a key or a session is read without being required: on pages."""
     path: str = scope["path"]
     return not path.startswith(("/api/", *OPEN_PATHS))
 
 
 def is_signed(scope: Scope) -> bool:
-    """Whether the body of the request is signed and must reach its route unchanged."""
+    """Return whether the body of the request is signed and must reach its route unchanged."""
     return scope["method"] == "POST" and SIGNED_PATHS.fullmatch(scope["path"]) is not None

@@ -247,7 +247,7 @@ def root(
         bool, typer.Option("--debug", help="Print the traceback of an unexpected error.")
     ] = False,
 ) -> None:
-    """Options that stand before the command."""
+    """Handle the options before the command."""
     if debug:
         _show_tracebacks()
     if show_version:

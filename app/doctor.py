@@ -49,7 +49,7 @@ _COUNT_WORKERS = text(
 
 
 class CheckFailed(Exception):
-    """A check found something wrong; `remedy` says what to do."""
+    """A check found a problem; `remedy` is its remedy."""
 
     def __init__(self, finding: str, remedy: str) -> None:
         super().__init__(finding)
@@ -149,7 +149,7 @@ def check_port(host: str, port: int, timeout_s: float = TIMEOUT_S) -> str:
 
 
 def check_mail_server(access: SmtpServer | None) -> str:
-    """Whether the mail server accepts a session; no mail is sent."""
+    """Check that the mail server accepts a session; no mail is sent."""
     if access is None:
         return "no mail server is configured; set MOSAICO_SMTP_URL to use the channel EMAIL"
     server = f"{access.host}:{access.port}"
@@ -182,7 +182,7 @@ def check_database(settings: Settings) -> str:
 
 
 def check_migrations(settings: Settings) -> str:
-    """Whether the schema is that of this program."""
+    """Check that the schema of the database is the schema of this version."""
     external = settings.database_direct_url or settings.database_url
     url = external.get_secret_value() if external else EmbeddedPostgres(settings.data_dir).url()
     require_current_schema(url)
@@ -213,7 +213,7 @@ def check_keys(res: Resources) -> str:
 
 
 def check_clock(res: Resources, max_difference: timedelta = MAX_CLOCK_DIFFERENCE) -> str:
-    """Whether the clocks of this machine and of the database agree."""
+    """Check that the clocks of this machine and of the database agree."""
     before = datetime.now(UTC)
     with res.db.read() as session:
         database_time = session.scalars(select(func.clock_timestamp())).one()
@@ -227,7 +227,7 @@ def check_clock(res: Resources, max_difference: timedelta = MAX_CLOCK_DIFFERENCE
 
 
 def check_worker(res: Resources) -> str:
-    """Whether a worker is connected, on whatever machine."""
+    """Check that a worker is connected, on any machine."""
     with res.db.read() as session:
         workers = session.scalars(_COUNT_WORKERS, {"presence": PRESENCE_LOCK}).one()
     if not workers:
@@ -236,7 +236,7 @@ def check_worker(res: Resources) -> str:
 
 
 def check_langfuse_servers(res: Resources) -> str:
-    """Whether Langfuse accepts the keys of every agent that has some."""
+    """Check that Langfuse accepts the keys of every agent with keys."""
     load_plugins()
     with res.db.read() as session:
         rows = session.scalars(

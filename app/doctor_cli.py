@@ -1,4 +1,4 @@
-"""`mosaico doctor`: checks the installation and says what to do about each error."""
+"""`mosaico doctor`: checks the installation and prints a remedy for each error."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING

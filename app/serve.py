@@ -69,7 +69,9 @@ class StartProgress:
         self._cpu_s = 0.0
 
     def is_stalled(self, now_s: float, cpu_s: float) -> bool:
-        """Whether the process, which has used `cpu_s` of processor time, was idle for `READY_S`."""
+        """Return whether the process, which has used `cpu_s` of processor time, was idle for
+        `READY_S`.
+        """
         if cpu_s - self._cpu_s >= PROGRESS_CPU_S:
             self._progressed_at_s, self._cpu_s = now_s, cpu_s
         return now_s - self._progressed_at_s > READY_S

@@ -1,7 +1,9 @@
-"""Sizes an installation: cores, connections, bytes and Langfuse requests for a number of traces a night.
+"""Sizes an installation: cores, connections, bytes and Langfuse requests for a number of traces a
+night.
 
-A pure model over measured constants. All constants of the model are in this module, each with its unit and
-the command that measures it; `docs/scaling.md` shows them and tells how exact the model is.
+A pure model over measured constants. All constants of the model are in this module, each with its
+unit and the command that measures it; `docs/scaling.md` shows them and describes the accuracy of
+the model.
 """
 
 import math
@@ -100,8 +102,8 @@ REMEDIES: Final[Mapping[Part, str]] = MappingProxyType(
 
 
 class SizingLoad(NamedTuple):
-    """What an installation does in a night: traces of all runs, runs, metrics of each trace, the days for
-    which traces are kept, and the hours in which a night must be done.
+    """The load of an installation in a night: traces of all runs, runs, metrics of each trace, the
+    days for which traces are kept, and the hours in which a night must be done.
     """
 
     traces: int
@@ -112,7 +114,9 @@ class SizingLoad(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """A part of an installation: how much of it is used, as a share of what it bears, and its remedy."""
+    """A part of an installation: how much of it is used, as a share of its capacity, and its
+    remedy.
+    """
 
     part: Part
     share: float

@@ -72,7 +72,7 @@ def open_reader(
 
 
 def warn_ignored(remarks: Iterable[str]) -> None:
-    """Warn of the columns and keys that nothing reads, where no result has the remarks."""
+    """Warn of the columns and keys that are not used, where no result has the remarks."""
     for remark in remarks:
         if NOTHING_READS in remark:
             warnings.warn(remark, stacklevel=3)

@@ -129,7 +129,7 @@ class Client:
         """Upload results as a run of a dataset. Results and `columns` as for `mosaico.score`.
 
         With one invalid row, nothing is stored. `agent` is the ID of the agent whose results these
-        are. `replace` replaces an earlier upload of the run. Columns and keys that nothing reads are
+        are. `replace` replaces an earlier upload of the run. Columns and keys that are not used are
         warnings.
         """
         remarks: list[str] = []
@@ -246,7 +246,7 @@ class Client:
         non_inferiority_margins: Mapping[str, float] | None = None,
         inconclusive_passes: bool | None = None,
     ) -> GateReport:
-        """Whether a run passes against another run, by default its own baseline.
+        """Return whether a run passes against another run, by default its own baseline.
 
         The options are those of `mosaico.gate`.
         """

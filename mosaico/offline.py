@@ -113,7 +113,8 @@ def gate(
     input_format: str | None = None,
     llm: LlmOptions | None = None,
 ) -> GateReport:
-    """Whether a candidate passes against its baseline: it fails when a change for the worse is proved.
+    """Return whether a candidate passes against its baseline: it fails when a change for the worse
+    is proved.
 
     `metrics`, `kpis` (formulas by name) and the names in `max_drop` and `non_inferiority_margins`
     are judged together; without them one primary metric is judged. `max_drop` is the largest change

@@ -180,7 +180,9 @@ class GateReport:
 
     @property
     def passed(self) -> bool:
-        """Whether `mosaico gate` would exit with 0: also for an inconclusive outcome that passes."""
+        """Return whether `mosaico gate` would exit with 0: also for an inconclusive outcome that
+        passes.
+        """
         return self.exit_code == 0
 
     @property

@@ -21,7 +21,7 @@ AuditOutcome = Literal["done", "refused"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditActor:
-    """Who makes a change: an API key, a schedule, the sender of a webhook, …, by its id."""
+    """Actor of a change (an API key, a schedule, the sender of a webhook, …) with its ID."""
 
     type: ActorType
     id: str

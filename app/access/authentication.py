@@ -50,7 +50,7 @@ class AccessControl:
 class AuthenticationMiddleware:
     """Refuses requests without a valid API key before their path, parameters and body are checked.
 
-    A stranger learns nothing from the checks, and the service reads no body of a stranger.
+    A client without a key gets no information from the checks, and its body is not read.
     `requires_key` selects these requests. `accepts_key` selects those that may be sent without: the
     routes of pages declare their role themselves, so that a browser can be asked to log in.
 
@@ -191,8 +191,8 @@ def _count_request(
     add_header(request.scope, "RateLimit", f'"minute";r={remaining};t={resets_s}')
     if status.exceeded:
         raise TooManyRequests(
-            f"this API key has sent {status.limit} requests within a minute; continue in"
-            f" {resets_s} s, or have MOSAICO_RATE_LIMIT raised",
+            f"this API key has sent {status.limit} requests within a minute; continue in "
+            f"{resets_s} s, or ask the operator to raise MOSAICO_RATE_LIMIT",
             headers={"Retry-After": str(resets_s)},
         )
     if limiter.is_sync_due(key_id):

@@ -39,8 +39,8 @@ class RoleRequirement(SecurityBase):
             # recorded at all.
             await run_in_threadpool(_record_refusal, request)
             raise Forbidden(
-                f"this operation requires an API key with the role {self.role}, yours has the role"
-                f" {caller.role}; use another key, or ask an administrator for one"
+                f"this operation requires an API key with the role {self.role}, but your key has "
+                f"the role {caller.role}; use another key, or ask an administrator for one"
             )
         return caller
 

@@ -47,13 +47,17 @@ class KeyCache:
         return self._if_usable(entry[1])
 
     def is_not_guessed(self, token: str) -> bool:
-        """Whether a token cannot be a guess: a well-formed key of 256 random bits, or a cached one."""
+        """Return whether a token cannot be a guess: a well-formed key of 256 random bits, or a
+        cached one.
+        """
         # The limit on invalid keys is meant for guesses; a valid key behind the same address as an
         # attacker must still work.
         return classify_key(token) is KeyFormat.VALID or hash_token(token) in self._entries
 
     def is_use_due(self, key_id: str) -> bool:
-        """Whether this process has not recorded the use of the key within the last minute."""
+        """Return whether this process has not recorded the use of the key within the last
+        minute.
+        """
         recorded_at = self._recorded_at.get(key_id)
         return recorded_at is None or self._monotonic() - recorded_at >= USE_INTERVAL_S
 

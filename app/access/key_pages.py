@@ -60,7 +60,7 @@ def show_keys(request: Request, res: Res, query: ListQuery) -> Response:
 
 @router.get("/keys/{keyId}", dependencies=ADMIN)
 def show_key(request: Request, key_id: KeyId, res: Res) -> Response:
-    """One key with what it did; just after its creation also its text."""
+    """Show one key with its latest changes; directly after its creation, also its text."""
     with res.db.read() as session:
         key = queries.get_key(session, key_id)
         actions = queries.list_audit_entries(

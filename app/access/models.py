@@ -76,7 +76,7 @@ class IdempotencyKey(Base):
 
 
 class AuditEntry(Base):
-    """Who changed what; written in the transaction of the change and never updated.
+    """One change with its actor; written in the transaction of the change and never updated.
 
     `fields` are the names of the sent fields, never their values.
     """

@@ -119,7 +119,7 @@ async def choose_time_zone(request: Request, form: SentForm) -> Response:
 
 
 async def render_error(request: Request, error: AppError) -> Response:
-    """The page of an error; a browser without a session is asked to log in instead."""
+    """Render the page of an error, or the login page for a browser without a session."""
     is_login = isinstance(error, Unauthorized) and request.scope["path"] != "/login"
     if not is_login:
         return await run_in_threadpool(pages.render_error, request, error)
@@ -166,7 +166,9 @@ def _record_login(session: Session, new_session: NewSession, action: str) -> Non
 
 
 def _is_small_form(request: Request) -> bool:
-    """Whether the body is a form that may be read into memory; an upload of a file is not."""
+    """Return whether the body is a form that may be read into memory; an upload of a file
+    is not.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     length = request.headers.get("content-length", "")
     return kind == FORM_TYPE and length.isdecimal() and int(length[:20]) <= MAX_DRAFT_CHARS

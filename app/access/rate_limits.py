@@ -86,7 +86,9 @@ class RequestLimiter:
         )
 
     def is_sync_due(self, key_id: str) -> bool:
-        """Whether a synchronization is due; True for one caller per second, who must call `sync`."""
+        """Return whether a synchronization is due; True for one caller per second, who must call
+        `sync`.
+        """
         now = self._now()
         with self._lock:
             minute = self._minutes.get(key_id)

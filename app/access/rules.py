@@ -42,7 +42,7 @@ class KeyFormat(StrEnum):
 
 
 def role_allows(role: str, required: RoleName) -> bool:
-    """Whether a role includes the required one: read < run < admin."""
+    """Return whether a role includes the required one: read < run < admin."""
     return role in ROLES and ROLES.index(role) >= ROLES.index(required)
 
 
@@ -78,7 +78,7 @@ def hash_token(text: str) -> bytes:
 
 
 def configured_key_error(text: str) -> str | None:
-    """Why a text cannot be the admin key; None when it can."""
+    """Return the reason why a text cannot be the admin key; None when it can."""
     if not MIN_CONFIGURED_CHARS <= len(text) <= MAX_CONFIGURED_CHARS:
         return (
             f"it has {len(text)} characters; {MIN_CONFIGURED_CHARS} to"
@@ -92,7 +92,7 @@ def configured_key_error(text: str) -> str | None:
 
 
 def is_usable(*, expires_at: datetime | None, revoked_at: datetime | None, now: datetime) -> bool:
-    """Whether a key is neither revoked nor expired."""
+    """Return whether a key is neither revoked nor expired."""
     return revoked_at is None and (expires_at is None or now < expires_at)
 
 

@@ -70,7 +70,7 @@ def replace_agent(agent_id: AgentId, body: AgentBody, res: Res, match: IfMatch) 
 
 @router.post("/{agentId}/check", dependencies=RUN)
 def check_agent(agent_id: AgentId, res: Res) -> AgentCheck:
-    """Check the agent's Langfuse credentials; the response says what is wrong."""
+    """Check the agent's Langfuse credentials; the response contains the error, if any."""
     with res.db.read() as session:
         agent = queries.get_agent(session, agent_id)
         query = service.langfuse_query(agent, res.secrets, res.options["langfuse_default_url"])

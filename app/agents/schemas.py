@@ -120,7 +120,7 @@ class AgentCheck(WireModel):
     """The result of a check of an agent's Langfuse credentials.
 
     If `ok`, the server's API, version and project; otherwise an `errorCode`, the same as for runs,
-    and a `detail` that says what to change.
+    and a `detail` with the error and its remedy.
     """
 
     ok: bool

@@ -70,8 +70,8 @@ class Replay:
         return Counter(assessment.outcome for assessment in self.assessments)
 
     def false_alarms_per_month(self) -> float | None:
-        """How often the rule fires, assuming that nothing was ever wrong; None for less than a week
-        of history.
+        """Return how often the rule fires, assuming that nothing was ever wrong; None for less than
+        a week of history.
         """
         if not self.runs:
             return None
@@ -102,9 +102,9 @@ def replay(
     levels: LevelsOf,
     promise: float = DEFAULT_FALSE_PAGES,
 ) -> Replay:
-    """Judge runs one after the other, each by the runs before it that belong to no incident of the
-    rule. `name` stands for the value in runs that did not compute it; `promise` is the number of
-    false pages in 30 runs for a rule that sets none.
+    """Evaluate runs in order, each against the earlier runs outside the incidents of the rule.
+    `name` stands for the value in runs that did not compute it; `promise` is the number of false
+    pages in 30 runs for a rule that sets none.
     """
     replayer = _Replayer(spec, name, runs, measurements, levels, promise)
     return Replay(runs=[replayer.judge(index) for index in range(len(runs))])

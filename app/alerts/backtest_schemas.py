@@ -48,7 +48,7 @@ class BacktestRequest(WireModel):
 
 
 class BacktestCoverageView(WireModel):
-    """How many runs the backtest had, by their outcome."""
+    """Number of runs of the backtest, by outcome."""
 
     runs: int
     valid: int
@@ -60,8 +60,8 @@ class BacktestCoverageView(WireModel):
 
 
 class ReplayedRunView(WireModel):
-    """One replayed run; `notified` is the state that would have been sent, `expectedLow` and
-    `expectedHigh` are what an anomaly rule expected.
+    """One replayed run; `notified` is the state that would have been sent; `expectedLow` and
+    `expectedHigh` are the limits of the range that an anomaly rule expected.
     """
 
     run_id: str
@@ -77,10 +77,10 @@ class ReplayedRunView(WireModel):
 
 
 class BacktestView(WireModel):
-    """A rule replayed over stored history. `falseAlarmsPerMonth` assumes that all runs were healthy and
-    is null for less than seven days of history; `pagedRunIds` are the runs that would have paged
-    somebody, because an incident opened or became worse; `minDetectableEffect` is the smallest harmful change
-    that the rule detects after the last run.
+    """A rule replayed over stored history. `falseAlarmsPerMonth` assumes that all runs were healthy
+    and is null for less than seven days of history; `pagedRunIds` are the runs that would have
+    paged, because an incident opened or became worse; `minDetectableEffect` is the smallest harmful
+    change that the rule detects after the last run.
     """
 
     agent_id: str

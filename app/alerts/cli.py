@@ -150,7 +150,7 @@ alerts.add_list(
         "text": text_filter("--text", "Filter by a part of the ID, the name or the explanation."),
         "from": text_filter("--from", "Only alerts at or after this time."),
         "to": text_filter("--to", "Only alerts before this time."),
-        "sort": text_filter("--sort", "Order, for example agent or -created."),
+        "sort": text_filter("--sort", "Sort key, for example agent or -created."),
     },
     help_text="List alerts, newest first.",
     limit=20,

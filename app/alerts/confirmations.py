@@ -1,7 +1,7 @@
 """Confirm before page: a suspicious run is repeated with more trials, and both decide together.
 
 Meanwhile the state is PENDING. When the repetition fails, or has not ended after two hours, or the
-next run ends before it, the run counts as it was alone: nobody misses a page for a repetition.
+next run ends before it, the run is evaluated alone, so a repetition never suppresses a page.
 """
 
 from collections.abc import Sequence

@@ -13,7 +13,7 @@ from app.statistics.anomaly import AnomalyMethod, AnomalyScore
 
 
 class AnomalyDetails(WireModel):
-    """How an anomaly was computed: the method, the number of earlier runs, and what was expected."""
+    """Computation of an anomaly: the method, the number of earlier runs, and the expected range."""
 
     method: AnomalyMethod
     history: int
@@ -55,8 +55,8 @@ class AlertDetails(WireModel):
 
     `valueName` is the KPI or the statistic of a metric, with its `unit`. `verdict` compares the run
     alone with its baseline, `runs` the last runs with those before them, `anomaly` is the score of
-    an anomaly rule. `since` is when the first bad run ended. `changes` says how the run differs from
-    its baseline. With `isRelative` the numbers of `runs` are logarithms.
+    an anomaly rule. `since` is when the first bad run ended. `changes` lists the differences
+    between the run and its baseline. With `isRelative` the numbers of `runs` are logarithms.
     """
 
     version: Literal[1] = 1

@@ -1,4 +1,4 @@
-"""HTTP routes of the inbox: messages with the alerts they tell of and their deliveries."""
+"""HTTP routes of the inbox: messages with their alerts and deliveries."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -22,7 +22,7 @@ router = Router(prefix="/inbox", tags=["notifications"])
 
 
 class InboxState(StrEnum):
-    """Which messages: unread ones, those with an acknowledged alert, or all."""
+    """Selection of messages: unread messages, messages with an acknowledged alert, or all."""
 
     OPEN = "open"
     ACKNOWLEDGED = "acknowledged"
@@ -44,7 +44,7 @@ def list_inbox(
     ] = None,
     severity: Annotated[MessageSeverity | None, Query(description="Filter by severity.")] = None,
 ) -> Page[InboxEntryView]:
-    """List messages with the alerts they tell of and their deliveries, newest first."""
+    """List messages with their alerts and deliveries, newest first."""
     inbox_filter = inbox_view.InboxFilter(
         unread=True if state is InboxState.OPEN else None,
         severity=severity or "",

@@ -40,7 +40,7 @@ incidents.add_list(
         "text": text_filter("--text", "Filter by a part of the ID, the name or the explanation."),
         "from": text_filter("--from", "Only incidents opened at or after this time."),
         "to": text_filter("--to", "Only incidents opened before this time."),
-        "sort": text_filter("--sort", "Order, for example agent or -opened."),
+        "sort": text_filter("--sort", "Sort key, for example agent or -opened."),
     },
     help_text="List incidents, newest first.",
     limit=20,

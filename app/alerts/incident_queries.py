@@ -104,7 +104,7 @@ def list_incidents(
     states: Sequence[IncidentState] = (),
     sort: IncidentOrder = DEFAULT_SORT,
 ) -> PageRows[Incident]:
-    """One page of incidents."""
+    """Return one page of incidents."""
     conditions = selected.conditions(Incident, Incident.opened_at)
     statement = select(Incident).where(*conditions, *match_any((Incident.state, states)))
     searched = selected.searched(Incident)

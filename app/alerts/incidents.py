@@ -45,7 +45,7 @@ class NoLevelToAccept(Conflict):
 
 
 class Closing(NamedTuple):
-    """How an incident is closed without evidence of recovery; `by` is the ID of an API key."""
+    """The closing of an incident without evidence of recovery; `by` is the ID of an API key."""
 
     resolution: IncidentResolution
     explanation: str
@@ -115,7 +115,7 @@ def advance_incident(
     decision: AlertDecision,
     event: AlertEvent | None,
 ) -> None:
-    """Add a run to the open incident of a state; close it when the event says that it has ended."""
+    """Add a run to the open incident of a state; close it when the event ends it."""
     assert row.incident_id is not None, "the state has an incident"
     incident = incident_queries.get_incident(session, row.incident_id, for_update=True)
     incident.run_seqs = [*incident.run_seqs, run.run_seq]
@@ -240,7 +240,7 @@ def close(
 def _lock(
     session: Session, incident_id: str
 ) -> tuple[Incident, AlertState | None, AlertRule | None]:
-    """An incident with its state and its rule, as far as they exist.
+    """Lock and return an incident with its state and its rule, if they exist.
 
     Locks: the rule, the state and the incident, in the order of all writers.
     """

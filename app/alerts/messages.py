@@ -76,7 +76,7 @@ NamesOf: TypeAlias = Callable[[AlertFields], DisplayNames]
 
 @dataclass(frozen=True, slots=True)
 class AlertCause:
-    """Alerts of several rules about one value; the one that says most about it comes first."""
+    """Alerts of several rules about one value; the most specific alert comes first."""
 
     alerts: tuple[AlertFields, ...]
 
@@ -90,9 +90,10 @@ class AlertCause:
 
 
 def render_alerts(alerts: Sequence[AlertFields], names_of: NamesOf) -> NotificationMessage:
-    """One message for at least one alert, all of one run or of some schedules; the worst comes first.
+    """Render one message for alerts of one run, or of several schedules; the most severe comes
+    first.
 
-    Names are those that people gave; the facts have the IDs, too, for programs.
+    The text contains display names; the facts also contain IDs, for programs.
     """
     causes = group_causes(alerts)
     first = causes[0].first
@@ -150,7 +151,7 @@ def render_rule_test(
 
 
 def silence_matches(matchers: Mapping[str, Any], alert: AlertFields) -> bool:
-    """Whether a silence with these matchers, by their REST names, holds back an alert."""
+    """Return whether a silence with these matchers, by their REST names, holds back an alert."""
     fields = {
         "alertConfigId": alert.rule_id,
         "benchmarkId": alert.benchmark_id,

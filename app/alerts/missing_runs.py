@@ -1,7 +1,7 @@
 """Dead man's switch of agents without a schedule: notices when no run completes for some hours.
 
-Runs that a CI job, a webhook or a trace source starts have no due time that could be missed. A rule
-says how long the gap between two runs may be (`max_hours_without_run`).
+Runs that a CI job, a webhook or a trace source starts have no due time that could be missed. The
+field `max_hours_without_run` of a rule limits the gap between two runs.
 """
 
 from datetime import datetime

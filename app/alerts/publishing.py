@@ -68,7 +68,9 @@ def publish_notices(session: Session, notices: Sequence[EventNotice], now: datet
 
 
 def _is_published(session: Session, notice: EventNotice) -> bool:
-    """Whether a notice was published; otherwise its key stays locked until the transaction ends."""
+    """Return whether a notice was published; otherwise its key stays locked until the transaction
+    ends.
+    """
     key_hash = func.hashtextextended(notice.dedup_key, 3)
     # There is no row to lock before the event exists.
     session.execute(select(func.pg_advisory_xact_lock(key_hash)))

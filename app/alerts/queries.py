@@ -62,14 +62,15 @@ class SilenceNotFound(NotFound):
 
 
 class AcknowledgedCount(NamedTuple):
-    """How many alerts of a rule were acknowledged as true and as noise."""
+    """Number of alerts of a rule that were acknowledged as true and as noise."""
 
     true: int = 0
     noise: int = 0
 
 
 class SeriesFilter(NamedTuple):
-    """Which alerts or incidents to list: those with any value of each list; an empty one does not filter.
+    """Filter of alerts or incidents: a field matches any value of its list; an empty list matches
+    all.
 
     `text` is a part of the ID, the name or the explanation; `since` and `until` limit the time of
     the alert, or at which the incident was opened.
@@ -105,7 +106,7 @@ class SeriesFilter(NamedTuple):
 
 
 class AlertFilter(NamedTuple):
-    """Which alerts to list; an empty list and None do not filter."""
+    """Filter of alerts; an empty list and None match all."""
 
     series: SeriesFilter = SeriesFilter()
     run_ids: Sequence[str] = ()
@@ -293,7 +294,7 @@ def list_events(
     alert_filter: AlertFilter,
     sort: AlertOrder = DEFAULT_SORT,
 ) -> PageRows[AlertEvent]:
-    """One page of alerts."""
+    """Return one page of alerts."""
     statement = select(AlertEvent).where(
         *alert_filter.series.conditions(AlertEvent, AlertEvent.created_at),
         *match_any(
@@ -309,7 +310,7 @@ def list_events(
 
 
 def list_open_events(session: Session, run_ids: Sequence[str]) -> list[AlertEvent]:
-    """The alerts of some runs that fire and that nobody acknowledged, oldest first."""
+    """Return the firing, unacknowledged alerts of some runs, oldest first."""
     statement = select(AlertEvent).where(
         AlertEvent.run_id.in_(run_ids),
         AlertEvent.state == AlertEventState.FIRING,

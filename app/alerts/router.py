@@ -67,7 +67,7 @@ SORT = Query(description="Sort key; the prefix `-` sorts in descending order.")
 
 @alert_configs.post("", status_code=201, response_model=AlertConfigView, dependencies=ADMIN)
 def create_alert_config(body: AlertConfigCreate, once: Idempotent, res: Res) -> Response:
-    """Create an alert rule. It judges every run that completes from now on."""
+    """Create an alert rule. It evaluates every run that completes from now on."""
     return once(
         body,
         lambda session: _view(session, create_rule(session, body, res.secrets)),
@@ -249,7 +249,7 @@ def create_silence(body: SilenceCreate, once: Idempotent, res: Res) -> Response:
 def list_silences(
     res: Res,
     page: PageParams,
-    active: Annotated[bool, Query(description="Only silences that are active now.")] = False,
+    active: Annotated[bool, Query(description="List only the silences in effect now.")] = False,
 ) -> Page[SilenceView]:
     """List silences, newest first."""
     with res.db.read() as session:

@@ -68,7 +68,7 @@ def update_rule(
     session: Session, rule_id: str, values: Mapping[str, Any], box: SecretBox, now: datetime
 ) -> AlertRule:
     """Write the given fields. A change of one of `STATE_FIELDS` resolves open incidents. A redacted
-    recipient stands for the one that the rule has.
+    recipient keeps the stored recipient.
 
     Raises: as `create_rule`.
     """

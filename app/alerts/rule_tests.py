@@ -156,7 +156,7 @@ def try_rule(db: Database, rule_id: str) -> RuleTestView:
 
 
 def _newest_histories(session: Session, rule: AlertRule) -> list[RuleHistory]:
-    """The history of each agent that a rule judges."""
+    """Return the history of each agent that a rule watches."""
     agent_ids = (
         [rule.agent_id] if rule.agent_id else list_agents_with_runs(session, rule.benchmark_id)
     )

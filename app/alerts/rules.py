@@ -27,7 +27,9 @@ class Condition(StrEnum):
 
     @property
     def uses_history(self) -> bool:
-        """Whether it compares the value with those of earlier runs, one run at a time."""
+        """Return whether the condition compares the value with the values of earlier runs, one run
+        at a time.
+        """
         return self in (
             Condition.PERCENTAGE_DROP,
             Condition.PERCENTAGE_RISE,
@@ -36,7 +38,7 @@ class Condition(StrEnum):
 
     @property
     def excludes_incidents(self) -> bool:
-        """Whether the runs of its incidents are no history of later runs."""
+        """Return whether the runs of its incidents are excluded from the history of later runs."""
         return self.uses_history or self is Condition.REGRESSED
 
 
@@ -78,9 +80,9 @@ class IncidentState(StrEnum):
 class IncidentResolution(StrEnum):
     """The reason why an incident ended.
 
-    RECOVERED: the runs are back. ACCEPTED: somebody accepted the new level. NOISE: somebody said
-    that nothing was wrong. NOT_COMPARABLE: the runs can no longer be compared with those before the
-    incident. RULE_CHANGED: the rule was changed, disabled or deleted.
+    RECOVERED: the runs are back. ACCEPTED: a user accepted the new level. NOISE: a user
+    acknowledged the incident as noise. NOT_COMPARABLE: the runs can no longer be compared with
+    those before the incident. RULE_CHANGED: the rule was changed, disabled or deleted.
     """
 
     RECOVERED = "RECOVERED"
@@ -148,7 +150,7 @@ class ValueSpec:
 class Observation:
     """The watched value of a run and, oldest first, of the comparable runs before it.
 
-    `reason` says why there is no value; `resolution` is how far one changed trace moves it;
+    `reason` is the reason for a missing value; `resolution` is the effect of one changed trace;
     `verdict` compares it with the baseline of the run.
     """
 
@@ -164,7 +166,7 @@ class Assessment:
     """The evaluation of a rule for a run: the outcome, its numbers and its explanation.
 
     `min_detectable_effect` is the smallest harmful change that the rule could have detected;
-    `details` says how an anomaly or a verdict was computed.
+    `details` contains the computation of an anomaly or a verdict.
     """
 
     outcome: AlertOutcome
@@ -291,5 +293,5 @@ def _after_missing_value(state: RuleState, spec: RuleSpec) -> StateChange:
 
 
 def is_in_cooldown(state: RuleState, spec: RuleSpec, now: datetime) -> bool:
-    """Whether the last incident began so recently that no new one may begin."""
+    """Return whether the last incident began so recently that no new one may begin."""
     return state.fired_at is not None and now - state.fired_at < spec.cooldown

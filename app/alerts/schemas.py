@@ -271,7 +271,7 @@ class AlertView(WireModel):
 
 
 class InboxEntryView(NotificationView):
-    """A message of the inbox with the alerts it tells of and its deliveries."""
+    """A message of the inbox with its alerts and deliveries."""
 
     alerts: list[AlertView]
     deliveries: list[DeliveryView]
@@ -318,13 +318,13 @@ class IncidentView(WireModel):
 
 
 class IncidentAcceptance(WireModel):
-    """Why the new level is right, for those who read the incident later."""
+    """The acceptance of a new level, with an optional reason."""
 
     note: LongText | None = None
 
 
 class Acknowledgement(WireModel):
-    """Whether an alert was true; a later acknowledgement replaces it."""
+    """The acknowledgement of an alert as true or noise; a later one replaces it."""
 
     verdict: AckVerdict
     note: LongText | None = None

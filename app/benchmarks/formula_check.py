@@ -1,4 +1,4 @@
-"""What the text of a formula means, as forms and the page of formulas show it while it is typed."""
+"""Checks the text of a formula while it is typed, for forms and the page of formulas."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -38,5 +38,7 @@ def check_formula_text(text: str, measured: Collection[str] | None = None) -> Fo
 
 
 def _is_measured(metric: str, measured: Collection[str]) -> bool:
-    """Whether a benchmark measures a metric: itself, a filter of it, or a score of the source."""
+    """Return whether a benchmark measures a metric: itself, a filter of it, or a score of the
+    source.
+    """
     return metric in measured or split_filter(metric).key in measured or metric.endswith("]")

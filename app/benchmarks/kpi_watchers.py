@@ -37,7 +37,7 @@ def require_unwatched(
     session: Session, benchmark_id: str, names_by_id: dict[str, str], pointer: str
 ) -> None:
     """Raise `KpiInUse`, with every watcher, if one of these KPIs is watched. The caller has locked
-    the benchmark, and so does whoever adds a watcher.
+    the benchmark; every writer of a watcher locks it, too.
     """
     watchers = [
         watcher

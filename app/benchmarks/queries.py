@@ -62,7 +62,9 @@ def list_benchmark_names(session: Session) -> dict[str, str]:
 
 
 def has_other_agents(session: Session, benchmark_id: str, agent_id: str) -> bool:
-    """Whether a benchmark may evaluate another agent too: one that it lists, or any when it lists none."""
+    """Return whether a benchmark may evaluate another agent too: one that it lists, or any when it
+    lists none.
+    """
     listed = select(BenchmarkAgent.agent_id).where(BenchmarkAgent.benchmark_id == benchmark_id)
     evaluated = Agent.archived.is_(False) & (~listed.exists() | Agent.id.in_(listed))
     return bool(session.scalar(select(exists().where(evaluated, Agent.id != agent_id))))
@@ -145,7 +147,7 @@ def get_last_revision(session: Session, benchmark_id: str, kpi_id: str) -> int:
 
 
 def has_webhook_secret(session: Session, benchmark_id: str) -> bool:
-    """Whether a request about a benchmark can be signed."""
+    """Return whether a request about a benchmark can be signed."""
     is_valid = or_(WebhookSecret.expires_at.is_(None), WebhookSecret.expires_at > func.now())
     secrets = select(WebhookSecret.id).where(WebhookSecret.benchmark_id == benchmark_id, is_valid)
     return session.scalar(secrets.limit(1)) is not None

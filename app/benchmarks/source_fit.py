@@ -1,4 +1,4 @@
-"""Whether the fields of a benchmark fit its trace source."""
+"""Checks that the fields of a benchmark fit its trace source."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -31,7 +31,7 @@ class NothingToAccept(Conflict):
 def hold_regressed(session: Session, run: BenchmarkRun, verdict: RunVerdict) -> None:
     """Hold back a run that regressed, so that no later run is compared with the bad level.
 
-    A run over a source run that somebody has accepted takes over the acceptance instead.
+    A run over an accepted source run takes over the acceptance instead.
     """
     accepted = select(BenchmarkRun).where(
         _is_same_source_run(run), BenchmarkRun.accepted_at.is_not(None)

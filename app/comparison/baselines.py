@@ -41,7 +41,7 @@ class BaselineRun(NamedTuple):
 class Baseline:
     """The runs that another run is compared with, newest first, at least one.
 
-    `mode` says why these were selected.
+    `mode` is the reason for their selection.
     """
 
     mode: BaselineSelection
@@ -156,7 +156,7 @@ def _position(run: BenchmarkRun) -> int:
 
 
 def _is_held() -> ColumnElement[bool]:
-    """Whether a run, or another run over its source run, must not be a baseline."""
+    """Return whether a run, or another run over its source run, must not be a baseline."""
     return exists().where(
         _OTHER_RUN.source_seq == BenchmarkRun.source_seq, _OTHER_RUN.baseline_hold.is_not(None)
     )

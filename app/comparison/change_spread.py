@@ -93,7 +93,7 @@ def estimate_spread(
 
 
 def _are_counted(pair: list[RunStatistics], formula: CompiledFormula) -> bool:
-    """Whether the label counts of all metrics exist, which a failing plugin may lack."""
+    """Return whether the label counts of all metrics exist, which a failing plugin may lack."""
     return all(
         not run.is_counted(ref) or run.has_counts(ref) for run in pair for ref in formula.references
     )

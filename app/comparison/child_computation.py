@@ -361,7 +361,7 @@ class _RunEstimates:
         return float(np.nanmean(values)) if np.isfinite(values).any() else 0.0
 
     def _notes(self, formula: CompiledFormula) -> tuple[Note, ...]:
-        """Whether the value is unstable or reads an extreme value."""
+        """Return whether the value is unstable or reads an extreme value."""
         notes = [Note.EXTREME] * any(ref.stat in EXTREMES for ref in formula.references)
         if jumps(formula) or is_tied(formula):
             rows = self._rows(formula)

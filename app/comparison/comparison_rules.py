@@ -47,9 +47,7 @@ HARM_SIDES = {
 RATIO_UNITS = frozenset({"ms", "s", "USD", "tokens"})
 # The margin of a KPI as a multiple of its minimum effect: the same ratio as the defaults 0.05 : 0.02.
 MARGIN_FACTOR = 2.5
-CHANGED_METRIC = (
-    f"{NOT_COMPARABLE}, which does not have this version of the metric; rescore the baseline"
-)
+CHANGED_METRIC = f"{NOT_COMPARABLE}, which has another version of the metric; rescore the baseline"
 CHANGED_KPI = f"{NOT_COMPARABLE}: its formula or its metrics changed; rescore the baseline"
 NOT_PER_ITEM = "its value of the whole run is neither a mean over items nor computed from counts"
 
@@ -198,7 +196,9 @@ class RunComparison:
         )
 
     def signal(self, formula: CompiledFormula) -> Signal:
-        """What a formula measures: a line of one statistic has the limits of that statistic."""
+        """Return the signal of a formula: a formula of one statistic has the limits of that
+        statistic.
+        """
         planned = {metric.column: metric for metric in self.plan.metrics}
         bounds = {
             ref: _bounds(ref, _spec(planned[column_of(ref.key)])) for ref in formula.references
@@ -254,8 +254,8 @@ class RunComparison:
 
 
 def default_judged(kpis: Sequence[KpiValue]) -> list[str]:
-    """The names of the KPIs that are judged together when nobody names any: those of the gate,
-    otherwise all.
+    """The names of the KPIs that are judged together by default: the KPIs of the gate, otherwise
+    all KPIs.
     """
     return [value.kpi.name for value in kpis if value.kpi.gate] or [
         value.kpi.name for value in kpis

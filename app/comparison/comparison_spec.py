@@ -28,7 +28,9 @@ class ValueRange(NamedTuple):
 
     @property
     def is_multiplicative(self) -> bool:
-        """Whether changes are ratios: a value from 0 without an upper limit, such as a cost."""
+        """Return whether changes are ratios: a value from 0 without an upper limit, such as
+        a cost.
+        """
         return self.minimum is not None and self.minimum >= 0 and self.maximum is None
 
 

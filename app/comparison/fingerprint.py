@@ -58,7 +58,7 @@ def find_fingerprint(session: Session, run_id: str, plan: RunPlan) -> str:
 
 
 def _share_most_items(session: Session, run: BenchmarkRun, earlier: BenchmarkRun) -> bool:
-    """Whether two runs share nine tenths of their items, or have no item with an ID."""
+    """Return whether two runs share nine tenths of their items, or have no item with an ID."""
     # The same traces, for example of a rescored run.
     if run.collection_id == earlier.collection_id:
         return True

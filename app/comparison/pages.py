@@ -33,7 +33,9 @@ def show_power(
     trials: Typed = "",
     drop: Typed = "",
 ) -> Response:
-    """What a run of so many items and trials detects; empty fields are those of the newest valid run."""
+    """Show the change that a number of items and trials detects; empty fields default to the newest
+    valid run.
+    """
     with res.db.read() as session:
         benchmark = get_benchmark(session, benchmark_id)
         name = benchmark.display_name

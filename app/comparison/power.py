@@ -198,7 +198,7 @@ def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -
         enough = (
             "No number of items is sufficient."
             if needed is None
-            else f"At least {needed} items do."
+            else f"At least {needed} items are required."
         )
         reason = f"{items} items cannot reliably detect any change of {subject.name}. {enough}"
         return replace(_unknown_power(subject, items, trials, reason), basis=spread.basis)

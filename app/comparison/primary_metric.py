@@ -62,7 +62,9 @@ def _is_candidate(metric: ComparedMetric) -> bool:
 
 
 def _position(key: str) -> _Position:
-    """Where a metric is in `_PREFERENCE`; all scores of the source, `SCORE["name"]`, are one kind."""
+    """Return the position of a metric in `_PREFERENCE`; all scores `SCORE["name"]` share one
+    position.
+    """
     family = key.partition("[")[0]
     for kind, keys in enumerate(_PREFERENCE):
         if family in keys:

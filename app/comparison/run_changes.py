@@ -303,7 +303,7 @@ class RunChanges:
         return pair.model(linear, 0.0, limits, harm, items_variance=2 * own * len(linear.changes))
 
     def _few(self, pair: FormulaPair, test: ChangeTest) -> list[Note]:
-        """Why even a change of all units could be chance, if it could."""
+        """Return the reason why even a change of all units could be chance, if it could."""
         if pair.cluster_count is not None and pair.cluster_count < pair.item_count:
             is_few = pair.cluster_count < MIN_UNITS or not test.can_decide
             return [Note.FEW_CLUSTERS] * is_few

@@ -145,10 +145,10 @@ class ItemMetricChange(WireModel):
 class ComparedItemView(WireModel):
     """An item that both runs have, with the change of one metric and of every other.
 
-    `baselineTrials` and `candidateTrials` are the values of `metric` in the order of the trials; the means
-    and the change are over them. `isSameTask` is false when the expected output or the checks of the item
-    changed between the runs: then its change says nothing. `errors` are the failed tools and outcomes of the
-    candidate.
+    `baselineTrials` and `candidateTrials` are the values of `metric` in the order of the trials;
+    the means and the change are over them. `isSameTask` is false when the expected output or the
+    checks of the item changed between the runs: then its change has no meaning. `errors` are the
+    failed tools and outcomes of the candidate.
     """
 
     item_id: str

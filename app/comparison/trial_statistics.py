@@ -5,7 +5,7 @@ from typing import Any
 
 
 def list_trial_statistics(metrics: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row per metric and k; empty if no item of the run has more than one trial."""
+    """Return one row per metric and k; empty if no item of the run has more than one trial."""
     return [
         {"metric": metric["metric"], **statistics}
         for metric in metrics

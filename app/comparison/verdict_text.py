@@ -170,7 +170,9 @@ def _meaning(change: ChangeVerdict, scale: Scale) -> str:
 
 
 def _inconclusive(change: ChangeVerdict, scale: Scale) -> str:
-    """Why there is no verdict; the detectable effect only when the change is smaller than it."""
+    """Return the reason why there is no verdict; the detectable effect only when the change is
+    smaller than it.
+    """
     if change.effect is None or FEW & {*change.notes}:
         return "This is inconclusive."
     if change.p_adjusted is not None and change.p_adjusted < change.alpha:

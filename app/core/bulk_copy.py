@@ -61,7 +61,9 @@ def copy_encoded_file(
 
 
 def encode_row(*fields: bytes | None) -> bytes:
-    """One row in the binary COPY format; each field in the binary form of its type, None for NULL."""
+    """Encode one row in the binary COPY format; each field in the binary form of its type, None for
+    NULL.
+    """
     parts = [_FIELD_COUNT.pack(len(fields))]
     for field in fields:
         if field is None:

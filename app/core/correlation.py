@@ -46,5 +46,5 @@ def bind_correlation(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def is_traceparent(text: str) -> bool:
-    """Whether a text is a valid `traceparent` header."""
+    """Return whether a text is a valid `traceparent` header."""
     return _TRACEPARENT.fullmatch(text) is not None

@@ -144,7 +144,7 @@ class Database:
 
     @contextmanager
     def begin(self) -> Iterator[Session]:
-        """One transaction, committed when the block ends and rolled back when it raises."""
+        """Open a transaction, committed when the block ends and rolled back when it raises."""
         with database_errors(), self._sessions.begin() as session:
             yield session
             if self._commit_hook is not None:
@@ -154,7 +154,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """One read-only transaction with one snapshot of the data."""
+        """Open a read-only transaction with one snapshot of the data."""
         with database_errors(), self._sessions() as session:
             session.connection(
                 execution_options={

@@ -1,7 +1,7 @@
 """Errors of the product, with their HTTP status and exit code.
 
-An error says what is wrong and what to do; the edge decides how to show it: a problem document over
-HTTP, one line and an exit code on a terminal.
+The message contains the problem and its remedy; the edge chooses the presentation: a problem
+document over HTTP, one line and an exit code on a terminal.
 
     AppError
     ├── Invalid          422   exit 65   the request is malformed or not allowed

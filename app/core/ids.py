@@ -15,5 +15,5 @@ def new_id() -> str:
 
 
 def is_identifier(text: str) -> bool:
-    """Whether a text may be used as an identifier."""
+    """Return whether a text may be used as an identifier."""
     return _IDENTIFIER.fullmatch(text) is not None

@@ -77,7 +77,7 @@ def _primary_key(table: Table) -> Column[Any]:
 
 
 def count_key_usage(db: Database, columns: Iterable[EncryptedColumn]) -> list[KeyUsage]:
-    """How many stored texts each master key encrypted, per column.
+    """Return how many stored texts each master key encrypted, per column.
 
     Cost:    reads the prefix of every encrypted text, in short transactions.
     """
@@ -258,6 +258,6 @@ def _reencrypt(
 
 
 def _needs_rotation(column: EncryptedColumn, box: SecretBox) -> ColumnElement[bool]:
-    """Whether another key than the current one encrypted the value."""
+    """Return whether another key than the current one encrypted the value."""
     current = column.value.startswith(ciphertext_prefix(box.encryption_key_id), autoescape=True)
     return column.value.is_not(None) & ~current

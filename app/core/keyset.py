@@ -76,11 +76,11 @@ def select_page(
     searched: Sequence[ColumnElement[bool]] = (),
     window_rows: int | None = None,
 ) -> PageRows[T]:
-    """One page of a `select(Entity)`, ordered by `keys`.
+    """Return one page of a `select(Entity)`, ordered by `keys`.
 
     `searched` are conditions that no index serves. They are tested on `window_rows` rows at a time
-    (default: `SEARCHED_ROWS`); a page that has found too few rows after `SEARCH_TIME_S` is shorter, and its
-    cursor goes on from there.
+    (default: `SEARCHED_ROWS`); a page that has found too few rows after `SEARCH_TIME_S` is shorter,
+    and its cursor goes on from there.
 
     Reads:  keys that are never null and together unique; they should be indexed.
     Raises: `BadCursor` when the cursor does not fit the keys.
@@ -117,10 +117,11 @@ def search_page(
     key_values: Callable[[T], Sequence[CursorValue]],
     query: PageQuery,
 ) -> PageRows[T]:
-    """One page of a search that reads a bounded number of rows per statement.
+    """Return one page of a search that reads a bounded number of rows per statement.
 
-    `find_last` gives the keys of the last row of the window after a cursor; None for the last window.
-    `read_until` gives the matching rows of a page up to that row, and one more if there is one.
+    `find_last` gives the keys of the last row of the window after a cursor; None for the last
+    window. `read_until` gives the matching rows of a page up to that row, and one more if there is
+    one.
     """
     rows: list[T] = []
     cursor = query.cursor
@@ -235,7 +236,7 @@ def query_page(
     keys: Sequence[KeyedColumnElement[Any]],
     query: PageQuery,
 ) -> PageRows[dict[str, Any]]:
-    """One page of a list without the ORM; for the most frequent lists.
+    """Return one page of a list without the ORM; for the most frequent lists.
 
     Reads:  `sql` of `build_page_sql` with the same keys, after a cursor if the query has one.
     Raises: `BadCursor` when the cursor does not fit the keys.

@@ -18,7 +18,7 @@ _PUBLIC_NAME = re.compile(r"_?tokens$|[-_]set$|[-_]id$|^tokeni[sz]e", re.IGNOREC
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether the value of a field or variable of this name is always masked."""
+    """Return whether the value of a field or variable of this name is always masked."""
     return bool(_SECRET_NAME.search(name)) and not _PUBLIC_NAME.search(name)
 
 

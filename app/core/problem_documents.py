@@ -182,7 +182,7 @@ def install(app: FastAPI) -> None:
 
 
 def wants_page(request: Request) -> bool:
-    """Whether a browser asks for a page; everything below `/api/` is for programs."""
+    """Return whether a browser asks for a page; everything below `/api/` is for programs."""
     is_api = request.scope["path"].startswith("/api/")
     return not is_api and "text/html" in request.headers.get("accept", "")
 

@@ -17,7 +17,7 @@ P_contra = TypeVar("P_contra", contravariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedPlugin:
-    """Origin of a plugin; `error` says why it could not be loaded."""
+    """Origin of a plugin; `error` is the reason why it could not be loaded."""
 
     kind: str
     name: str
@@ -34,7 +34,7 @@ class InvalidName(Exception):
 
 
 class AddPlugin(Protocol[P_contra]):
-    """What the function of an entry point is called with: adds one plugin under its name.
+    """The argument of an entry point function: adds one plugin under its name.
 
     Raises as `Registry.register`.
     """

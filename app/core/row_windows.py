@@ -19,7 +19,7 @@ class RowWindow(NamedTuple):
     last: Any
 
     def contains(self, key: SQLColumnExpression[Any]) -> ColumnElement[bool]:
-        """Whether the key of a row is in the range."""
+        """Return whether the key of a row is in the range."""
         is_before_end = key <= self.last
         return is_before_end if self.after is None else and_(key > self.after, is_before_end)
 

@@ -215,7 +215,7 @@ def _reject_oversized_object(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def explain_pattern(pattern: str, message: str) -> BeforeValidator:
-    """Say in words what the `pattern` of a text accepts; to stand before the type with the pattern."""
+    """Describe the `pattern` of a text type in words; place it before the type with the pattern."""
     compiled = re.compile(pattern)
 
     def check(value: Any) -> Any:

@@ -112,9 +112,11 @@ class Settings(BaseSettings):
     outbound_allow: Annotated[
         str | None,
         Field(
-            description="Networks that may be called besides public servers, comma-separated:"
-            " 10.0.0.0/8,192.168.1.5. Empty: none; with `mosaico serve` on loopback, this machine"
-            " and private networks.",
+            description=(
+                "Networks that may be called in addition to public servers, comma-separated: "
+                "10.0.0.0/8,192.168.1.5. Empty: none; with `mosaico serve` on loopback, this "
+                "machine and private networks."
+            ),
         ),
     ] = None
     chat_hosts: Annotated[
@@ -127,10 +129,12 @@ class Settings(BaseSettings):
     allowed_hosts: Annotated[
         str | None,
         Field(
-            description="Further names under which clients reach the API (`Host` header),"
-            " comma-separated; `*.example.org` for all below a domain, `*` for any. Always allowed:"
-            " loopback, MOSAICO_HOST, the host of MOSAICO_PUBLIC_URL, and any IP address if MOSAICO_HOST"
-            " is every address (0.0.0.0).",
+            description=(
+                "Additional host names of the API (`Host` header), comma-separated; "
+                "`*.example.org` for all below a domain, `*` for any. Always allowed: loopback, "
+                "MOSAICO_HOST, the host of MOSAICO_PUBLIC_URL, and any IP address if "
+                "MOSAICO_HOST is every address (0.0.0.0)."
+            ),
         ),
     ] = None
     rate_limit: Annotated[

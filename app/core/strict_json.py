@@ -69,7 +69,7 @@ def reject_unacceptable(value: Any) -> None:
 
 
 def escape_pointer_step(step: str) -> str:
-    """One step of a JSON pointer, escaped (RFC 6901 §3) and truncated for a message."""
+    """Return one step of a JSON pointer, escaped (RFC 6901 §3) and truncated for a message."""
     shortened = shorten(step, _SHOWN_TEXT)
     return shortened.replace("~", "~0").replace("/", "~1")
 

@@ -36,7 +36,9 @@ def show_direction_controls(text: str) -> str:
 
 
 def unstorable_reason(text: str) -> str | None:
-    """Why Postgres cannot store a text, as a predicate for an error; None when it can."""
+    """Return the reason why Postgres cannot store a text, as a predicate for an error; None when it
+    can.
+    """
     if "\x00" in text:
         return "contains the character NUL (\\u0000); remove it"
     if not text.isascii():

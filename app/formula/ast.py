@@ -261,7 +261,9 @@ def format_number(value: float) -> str:
 
 
 def _format_operand(node: Expr, rank: int, *, closed: bool) -> str:
-    """`rank` is what the place asks for; `closed` says that nothing follows to be swallowed."""
+    """Format an operand with parentheses if needed: `rank` is the minimum rank without parentheses;
+    `closed` means that no operator follows that would bind to the operand.
+    """
     if _needs_no_parentheses(node, rank, closed=closed):
         return _format_without_parentheses(node, closed=closed)
     return f"({_format_without_parentheses(node, closed=True)})"

@@ -48,7 +48,8 @@ def check_formula(text: str, metric_keys: Collection[str] | None = None) -> Chec
     """Parse a formula and find every mistake in it.
 
     `metric_keys` are the metric keys that may be used, in upper case; None accepts any. Scores that
-    came with the traces and judges, by their names, are never checked: nobody knows them beforehand.
+    came with the traces and judges, by their names, are never checked, because they are not known
+    in advance.
     """
     # lark takes 40 ms to import; `mosaico --help` and most requests never parse a formula.
     from app.formula.parser import parse_text

@@ -47,7 +47,7 @@ class _InputValues(NamedTuple):
 
 
 class _InvalidValuesError(Exception):
-    """The text of --values is invalid; the message says where and why."""
+    """The text of --values is invalid; the message contains the place and the reason."""
 
 
 @cli.command(context_settings=_CONTEXT)

@@ -2,7 +2,7 @@
 
 The code is built node by node from our own tree; the text of a user is never compiled. The function
 assumes finite arguments. Where a value is missing, a function leaves its domain or a result is too
-large, `CompiledFormula.evaluate` falls back to `explain`, which says why.
+large, `CompiledFormula.evaluate` falls back to `explain`, which returns the reason.
 """
 
 import ast as python
@@ -222,7 +222,7 @@ def _require_finite(node: Expr, value: python.expr) -> python.expr:
 
 
 def may_be_infinite(node: Expr) -> bool:
-    """Whether finite metrics can make this part of a formula infinite."""
+    """Return whether finite metrics can make this part of a formula infinite."""
     match node:
         case Arithmetic():
             return True

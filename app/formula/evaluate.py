@@ -1,8 +1,9 @@
-"""Evaluates the tree of a formula: one walk for every kind of number; explains the value of each part.
+"""Evaluates the tree of a formula: one walk for every kind of number; explains the value of each
+part.
 
 The walk fixes the meaning of the language: which parts are computed and in which order. IF computes
 one branch, AND and OR compute their right side only if it is needed, COALESCE stops at its first
-defined argument. An `Algebra` says what a number is:
+defined argument. An `Algebra` defines the type of a number:
 
 - `ExplainedFloats` below: floats; an undefined part raises with its reason and column;
 - `app.formula.compile`: Python code, for speed;

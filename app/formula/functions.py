@@ -285,7 +285,7 @@ KEYWORDS = frozenset({"IF", "THEN", "ELSE", "AND", "OR", "NOT"})
 
 
 def equal(left: float, right: float) -> bool:
-    """Whether two numbers differ by at most 1e-9 of the larger one."""
+    """Return whether two numbers differ by at most 1e-9 of the larger one."""
     # No absolute tolerance: `x == 0` is true for 0 only, however small the values of a metric are.
     return math.isclose(left, right, rel_tol=EQUAL_WITHIN, abs_tol=0.0)
 

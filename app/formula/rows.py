@@ -26,7 +26,9 @@ UNSTABLE_SHARE = 0.05
 
 
 class InstabilityKind(StrEnum):
-    """Why a value may jump: metrics nearly tied in a MIN or MAX, or a value close to a limit."""
+    """The reasons why a value may jump: metrics nearly tied in a MIN or MAX, or a value close to a
+    limit.
+    """
 
     TIE = "TIE"
     CLIFF = "CLIFF"

@@ -53,7 +53,7 @@ class GateFormat(StrEnum):
 
 
 class Inconclusive(StrEnum):
-    """How an inconclusive outcome sets the exit code."""
+    """The effect of an inconclusive outcome on the exit code."""
 
     PASS = "pass"  # noqa: S105 - no password
     FAIL = "fail"

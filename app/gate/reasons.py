@@ -10,7 +10,7 @@ _TOO_FEW = (Note.FEW_ITEMS, Note.FEW_CLUSTERS, Note.NO_ITEMS)
 
 
 def describe_drop(verdict: ValueVerdict, harm: Harm, limit: float, outcome: MarginOutcome) -> str:
-    """Why a drop passes a limit, exceeds it, or neither is proved."""
+    """Return the reason why a drop passes a limit, exceeds it, or neither is proved."""
     if has_too_few(verdict):
         return _few_sentence(verdict)
     if Note.IDENTICAL in verdict.notes:
@@ -100,7 +100,7 @@ def _few_sentence(verdict: ValueVerdict) -> str:
 
 
 def describe_missing(verdict: ValueVerdict) -> str:
-    """Why a KPI or metric was not compared."""
+    """Return the reason why a KPI or metric was not compared."""
     if verdict.notes and not verdict.reason:
         return _clause(verdict.notes[0].sentence)
     return _clause(verdict.reason or verdict.explanation)

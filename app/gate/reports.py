@@ -37,7 +37,7 @@ def headline(result: GateResult) -> str:
 
 
 def sentences(result: GateResult) -> Iterator[str]:
-    """What the outcome means, one line for each check, without repeating its numbers."""
+    """Return the meaning of the outcome, one line for each check, without its numbers."""
     if result.reason:
         yield _sentence(result.reason)
     for check in result.checks:

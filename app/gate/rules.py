@@ -108,8 +108,8 @@ class GateTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateCheck:
-    """The check of one KPI or metric. `reason` says what the numbers of `verdict` mean for it;
-    `verdict` is None for a check of the run as a whole.
+    """The check of one KPI or metric. `reason` is the meaning of the numbers of `verdict` for the
+    check; `verdict` is None for a check of the run as a whole.
     """
 
     name: str
@@ -132,9 +132,9 @@ class GateFigure:
 class GateResult:
     """The outcome of a gate with its checks; `reason` explains an outcome without checks.
 
-    With several `baselines` the candidate is compared with their mean. `inconclusive_passes` says
-    whether an INCONCLUSIVE outcome has the exit code 0. `choice` says why these were judged when
-    nobody named any; then `figures`, which were not judged, are shown for information.
+    With several `baselines` the candidate is compared with their mean. With `inconclusive_passes`
+    an INCONCLUSIVE outcome has the exit code 0. `choice` is the reason for the selection when no
+    names were given; then `figures`, which were not judged, are shown for information.
     """
 
     outcome: GateOutcome
@@ -156,7 +156,7 @@ class GateResult:
 
     @property
     def passes_inconclusive(self) -> bool:
-        """Whether the gate passes although it could not decide."""
+        """Return whether the gate passes although it could not decide."""
         return self.outcome is GateOutcome.INCONCLUSIVE and self.inconclusive_passes
 
     @property
@@ -200,7 +200,7 @@ def decide(comparison: Comparison, terms: GateTerms) -> GateResult:
 
 
 def passes_by_default(terms: GateTerms) -> bool:
-    """Whether an outcome without any check passes when it is inconclusive."""
+    """Return whether an outcome without any check passes when it is inconclusive."""
     if terms.inconclusive_passes is not None:
         return terms.inconclusive_passes
     return not terms.non_inferiority_margins
@@ -360,7 +360,9 @@ def _identical_harm(verdict: ValueVerdict) -> Harm:
 
 
 def _not_compared_check(name: str, verdict: ValueVerdict) -> GateCheck:
-    """What was not measured in both runs is invalid; what cannot be tested is inconclusive."""
+    """Return the check of a value without a comparison: invalid if it is not measured in both runs,
+    inconclusive if it cannot be tested.
+    """
     is_measured = verdict.has_value and verdict.verdict is not Verdict.INVALID
     is_unmeasured = not is_measured or Note.NO_ITEMS in verdict.notes
     return GateCheck(

@@ -33,7 +33,7 @@ HarnessConfig: TypeAlias = Annotated[AnyHarnessSettings, BeforeValidator(parse_h
 
 
 def validate_harness(dataset_ref: str | None, settings: AnyHarnessSettings) -> str | None:
-    """Why the settings do not match the dataset; None when they do."""
+    """Return the reason why the settings do not match the dataset; None when they do."""
     if dataset_ref is None or isinstance(settings, AgentHarnessSettings):
         return None
     is_mcp_file = dataset_ref.endswith(MCP_SUFFIXES)

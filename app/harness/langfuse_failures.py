@@ -23,7 +23,7 @@ ITEMS_PER_PAGE: Final = 100
 
 
 class FailureTargets(NamedTuple):
-    """Where failing items go: the ID of an annotation queue, the name of a dataset."""
+    """The targets of failing items: the ID of an annotation queue, the name of a dataset."""
 
     queue: str | None
     dataset: str | None

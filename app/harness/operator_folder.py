@@ -38,7 +38,9 @@ def read_below(root: Path, name: str) -> bytes:
 
 
 def flaw_of_name(name: str) -> str | None:
-    """Why a name cannot be that of a file of the folder; None when it can."""
+    """Return the reason why a name is not a valid file name of the folder; None when it is
+    valid.
+    """
     parts = name.split("/")
     if name.startswith("/") or "\0" in name or any(part in ("", ".", "..") for part in parts):
         return (

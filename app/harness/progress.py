@@ -67,7 +67,9 @@ class RunProgress:
 
 
 def is_shown_live() -> bool:
-    """Whether a person saw every finished attempt and reads the report in the same terminal."""
+    """Return whether a person saw every finished attempt and reads the report in the same
+    terminal.
+    """
     return is_interactive(sys.stderr) and is_interactive(sys.stdout)
 
 

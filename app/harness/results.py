@@ -9,7 +9,7 @@ from app.llm.conversation import ChatMessage, MessageRole
 
 
 class AttemptOutcome(StrEnum):
-    """Whether an attempt could be scored, and if not, why."""
+    """The outcome of an attempt: scored, or the reason why it is not scored."""
 
     SCORED = "scored"
     AGENT_ERROR = "agent_error"
@@ -20,12 +20,14 @@ class AttemptOutcome(StrEnum):
 
     @property
     def is_agent_failure(self) -> bool:
-        """Whether the agent is responsible: the attempt counts as not passed."""
+        """Return whether the agent is responsible: the attempt counts as not passed."""
         return self in (AttemptOutcome.AGENT_ERROR, AttemptOutcome.TIMEOUT)
 
     @property
     def is_error(self) -> bool:
-        """Whether the attempt says nothing about the agent: it is not scored, and reported."""
+        """Return whether the attempt is no evidence about the agent: it is reported and not
+        scored.
+        """
         return self in (AttemptOutcome.INFRA_ERROR, AttemptOutcome.JUDGE_ERROR)
 
 

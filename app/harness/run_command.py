@@ -1,4 +1,4 @@
-"""What both programs share around a run: common options, interruption, outputs, exit code."""
+"""Shared code of both run commands: options, interruption, outputs, exit code."""
 
 import asyncio
 import shlex
@@ -53,7 +53,12 @@ Resume = Annotated[
 ]
 MinPassRate = Annotated[
     float,
-    typer.Option("--min-pass-rate", min=0, max=1, help="Exit with code 1 below this pass rate."),
+    typer.Option(
+        "--min-pass-rate",
+        min=0,
+        max=1,
+        help="Exit with code 1 if the pass rate is below this limit.",
+    ),
 ]
 JunitFile = Annotated[
     Path | None, typer.Option("--junit", help="Write the results as JUnit XML to this file.")
@@ -132,7 +137,7 @@ def add_transcript_commands(
     def view_command(result: RecordedRun, file: PageFile, other: OtherResult = None) -> None:
         """Write an HTML page with every attempt: filters by result and group, all transcripts.
 
-        With a second result file, the attempts at the same task stand side by side.
+        With a second result file, the attempts at the same task are shown side by side.
 
         Exit codes: 0 written, 2 missing or invalid result file.
         """

@@ -17,7 +17,9 @@ from app.harness.watched_llm import WatchedLlm
 
 @dataclass(slots=True)
 class RunningAttempt:
-    """An attempt in progress; `llm` is None until it asks its model. `started_s` is monotonic."""
+    """An attempt in progress; `llm` is None until the first request to its model. `started_s` is
+    monotonic.
+    """
 
     label: str
     started_s: float

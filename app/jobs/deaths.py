@@ -48,7 +48,7 @@ class Sighting(NamedTuple):
 
 
 class Suspicion(Enum):
-    """What the deaths say about their job."""
+    """The suspicion that worker deaths raise about their job."""
 
     NONE = "none"
     SUSPECT = "suspect"  # runs while no other suspect does
@@ -84,7 +84,7 @@ def review_deaths(
 
 
 def judge_deaths(deaths: Sequence[WorkerDeath]) -> Suspicion:
-    """Whether the job is a suspect or poison, by its reviewed deaths."""
+    """Decide from the reviewed deaths whether the job is a suspect or poison."""
     own_deaths = [death for death in deaths if death.is_own]
     proved_deaths = [death for death in deaths if death.is_proved]
     own_proved_deaths = [death for death in own_deaths if death.is_proved]

@@ -52,10 +52,11 @@ HOLDS_JOB = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext:
-    """What a handler gets beside its arguments.
+    """The context of a handler, in addition to its arguments.
 
-    `call_timeout_s` bounds one call in the process pool. `start_next` starts the job that follows: this
-    worker does it at once, without the queue, if it may. `token` proves that the worker has the job.
+    `call_timeout_s` bounds one call in the process pool. `start_next` starts the following job:
+    this worker runs it at once, without the queue, if allowed. `token` proves that the worker has
+    the job.
     """
 
     resources: Resources
@@ -97,7 +98,7 @@ class JobHandlers:
 
         def declare(function: Callable[..., None]) -> Callable[..., None]:
             if name in self._handlers:
-                raise ValueError(f"two handlers for the job {name!r}")
+                raise ValueError(f"the job {name!r} has two handlers")
             self._handlers[name] = JobHandler(name=name, function=function, on_failure=on_failure)
             return function
 

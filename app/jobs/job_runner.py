@@ -213,7 +213,7 @@ class Worker:
                 return
 
     def _must_yield(self, started_at: float) -> bool:
-        """Whether a short job waits for a slot, while this one is taken for long already."""
+        """Return whether a short job waits for a slot and this job has used its slot for long."""
         is_long = time.monotonic() - started_at >= YIELD_AFTER_S
         try:
             return is_long and has_waiting_short_job(self._resources.db, self._queues)
@@ -249,12 +249,12 @@ class Worker:
         return None
 
     def _may_run(self, name: str) -> bool:
-        """Whether this worker does jobs of a name."""
+        """Return whether this worker runs jobs of a name."""
         is_served = self._queues is None or queue_of(name) in self._queues
         return is_served and self._handlers.find(name) is not None
 
     def _release_unknown(self, unknown: JobLease) -> None:
-        """Release a job of an unknown name: a worker of a newer version may know it."""
+        """Release a job of an unknown name: a worker of a newer version may run it."""
         self._record_outcome(unknown, JobReleased(delay_s=UNKNOWN_JOB_DELAY_S))
 
     def _record_outcome(self, lease: JobLease, outcome: JobOutcome) -> None:

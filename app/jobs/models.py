@@ -7,10 +7,10 @@ from app.core.db import Base
 
 
 class WorkerProcess(Base):
-    """Where a worker runs or ran; `worker_id` is its ID in `procrastinate_workers`.
+    """The origin of a worker process; `worker_id` is its ID in `procrastinate_workers`.
 
-    `supervisor` identifies the `mosaico serve` that started it; empty without one. `instance` identifies
-    the process. `queues` are those that the worker serves; None: all.
+    `supervisor` identifies the `mosaico serve` that started it; empty without one. `instance`
+    identifies the process. `queues` are those that the worker serves; None: all.
     """
 
     __tablename__ = "worker_processes"

@@ -51,7 +51,7 @@ def list_workers(session: Session) -> list[WorkerState]:
 
 
 def has_waiting_short_job(db: Database, queues: Collection[str] | None) -> bool:
-    """Whether a short job of these queues (None: of any) could start now."""
+    """Return whether a short job of these queues (None: of any) could start now."""
     parameters = {
         "priority": SHORT_JOB_PRIORITY,
         "queues": None if queues is None else list(queues),

@@ -24,7 +24,7 @@ class WorkerPresence:
 
     @property
     def is_held(self) -> bool:
-        """Whether this process holds the lock, as far as it knows."""
+        """Return whether this process holds the lock, by its last check."""
         return self._connection is not None and not self._connection.closed
 
     async def execute(self, worker_id: int, query: str) -> None:

@@ -12,10 +12,11 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessOrigin:
-    """Where a process runs: its machine, the boot of that machine, and the `mosaico serve` above it.
+    """The origin of a process: its machine, the boot of that machine, and its parent `mosaico
+    serve`.
 
-    `boot_id` and `supervisor` are empty where there is none. `instance` is unique to the process: one
-    that registers its worker again gets another worker ID, and did not die.
+    `boot_id` and `supervisor` are empty where there is none. `instance` is unique to the process:
+    one that registers its worker again gets another worker ID, and did not die.
     """
 
     machine: str
@@ -25,7 +26,9 @@ class ProcessOrigin:
 
     @property
     def root(self) -> str:
-        """What goes on when only this process dies: its supervisor, else the boot of its machine."""
+        """Return the process that survives the death of this process: its supervisor, else the boot
+        of its machine.
+        """
         return self.supervisor or self.boot_id or self.machine
 
 

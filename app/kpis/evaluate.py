@@ -35,7 +35,9 @@ class KpiValue:
 
     @property
     def within_thresholds(self) -> bool | None:
-        """Whether the value is within its thresholds; None without thresholds or without a value."""
+        """Return whether the value is within its thresholds; None without thresholds or without a
+        value.
+        """
         low, high = self.kpi.threshold_min, self.kpi.threshold_max
         if self.value is None or (low is None and high is None):
             return None

@@ -51,7 +51,7 @@ def list_kpi_history(
     *,
     sort: KpiOrder = DEFAULT_SORT,
 ) -> PageRows[KpiHistory]:
-    """One page of KPI values."""
+    """Return one page of KPI values."""
     benchmark_ids, agent_ids, kpis, since, until = history_filter
     statement = select(KpiHistory).where(
         *match_any((KpiHistory.benchmark_id, benchmark_ids), (KpiHistory.agent_id, agent_ids)),

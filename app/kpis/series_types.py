@@ -28,8 +28,8 @@ class SeriesStatus(StrEnum):
 
 
 class SeriesEvent(StrEnum):
-    """What a run changed. OPENED and WORSE page; REFERENCE_LOST closes an incident whose reference
-    shares no item with later runs any more.
+    """The change of a series by a run. OPENED and WORSE page; REFERENCE_LOST closes an incident
+    whose reference shares no item with later runs any more.
     """
 
     OPENED = "OPENED"
@@ -41,7 +41,7 @@ class SeriesEvent(StrEnum):
 
     @property
     def pages(self) -> bool:
-        """Whether somebody is notified at once."""
+        """Return whether the event notifies recipients at once."""
         return self in (SeriesEvent.OPENED, SeriesEvent.WORSE)
 
 
@@ -62,10 +62,11 @@ class OpenIncident(WireModel):
 
 
 class SeriesState(WireModel):
-    """What is kept of a series from run to run, as stored JSON.
+    """The state of a series between runs, as stored JSON.
 
-    `levels` are the reference runs, at most 60, grouped by level: the last group is the present one,
-    earlier groups only tell how runs vary. An unknown `version` is refused.
+    `levels` are the reference runs, at most 60, grouped by level: the last group is the present
+    one, earlier groups contribute only to the variation between runs. An unknown `version` is
+    refused.
     """
 
     version: Literal[1] = 1
@@ -81,7 +82,7 @@ class SeriesState(WireModel):
 
 
 class RunsEvidence(WireModel):
-    """What the last runs say, with the strongest window.
+    """The evidence of the last runs, with the strongest window.
 
     The mean of the last `width` runs is `level`, that of the `reference` runs before them
     `referenceLevel`; `effect` is their difference with its 95 % interval. `z` is the harm in

@@ -87,15 +87,13 @@ class ValueVerdict(WireModel):
     ] = None
     warnings: Annotated[
         tuple[str, ...],
-        Field(description="Why the value may jump without a change of the agent."),
+        Field(description="Reason why the value may jump without a change of the agent."),
     ] = ()
 
 
 class BaselineSelection(StrEnum):
-    """Why runs are the baseline.
-
-    PINNED: a person pinned the run. PREVIOUS_VALID, MEAN_OF_LAST: the mode of the benchmark.
-    CHOSEN: the request named the runs.
+    """The reason why runs are the baseline. PINNED: a user pinned the run. PREVIOUS_VALID,
+    MEAN_OF_LAST: the mode of the benchmark. CHOSEN: the request named the runs.
     """
 
     PINNED = "PINNED"
@@ -105,7 +103,7 @@ class BaselineSelection(StrEnum):
 
 
 class BaselineRuns(WireModel):
-    """The baseline runs, newest first; `mode` says why these were selected."""
+    """The baseline runs, newest first; `mode` is the reason for their selection."""
 
     mode: BaselineSelection
     run_ids: tuple[str, ...]

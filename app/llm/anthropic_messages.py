@@ -64,8 +64,8 @@ def open_messages(model: str, access: ProviderAccess, settings: TurnSettings) ->
 def _headers_of_the_environment(
     client: anthropic.AsyncAnthropic,
 ) -> dict[str, str | anthropic.Omit]:
-    """What removes the headers that the SDK adds from ANTHROPIC_CUSTOM_HEADERS, which may be
-    credentials for another server; those that authenticate get the value of the client again.
+    """Return the headers that override the SDK's headers from ANTHROPIC_CUSTOM_HEADERS, which may
+    be credentials for another server; those that authenticate get the value of the client again.
     """
     own_values = {name.lower(): value for name, value in client.auth_headers.items()}
     lines = os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "").splitlines()

@@ -14,7 +14,7 @@ from app.llm.types import BatchResponse, RequestBatch
 
 
 class BatchCompleter(Protocol):
-    """What sends a batch: a `CompletionClient`."""
+    """Sends a batch: a `CompletionClient`."""
 
     async def complete(self, batch: RequestBatch) -> BatchResponse: ...
 

@@ -132,7 +132,7 @@ class CompletionClient:
             )
 
     def _drop_rejected_parameters(self, body: JSON, error: LlmError) -> bool:
-        """Whether the model rejected an optional parameter, which is omitted from now on."""
+        """Omit an optional parameter that the model rejected; return whether there was one."""
         if error.status not in _INVALID_STATUSES:
             return False
         # The name in the message is the only sign that all servers have in common.

@@ -28,7 +28,7 @@ class ThinkingBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUseBlock:
-    """A tool call of the model; `flaw` says why its arguments could not be read."""
+    """A tool call of the model; `flaw` is the reason why its arguments could not be read."""
 
     id: str
     name: str
@@ -83,7 +83,7 @@ class Tool:
 
 
 class StopReason(StrEnum):
-    """Why a model ended its turn. Each of them can come with tool calls."""
+    """The reason why a model ended its turn. Each of them can come with tool calls."""
 
     END = "end"
     TOOL_USE = "tool_use"
@@ -109,7 +109,7 @@ class Turn:
 
 
 class ReasoningEffort(StrEnum):
-    """How long a model may think; which values a model takes depends on the model."""
+    """The reasoning effort of a model; the accepted values depend on the model."""
 
     NONE = "none"
     MINIMAL = "minimal"
@@ -144,7 +144,8 @@ class Provider(StrEnum):
 
 
 def unsupported_reason(provider: Provider, settings: TurnSettings) -> str | None:
-    """Why the API of a provider cannot take the settings; None when it can. A script takes none.
+    """Return the reason why the API of a provider cannot take the settings; None when it can. A
+    script takes none.
 
     Source: POST /v1/messages (thinking, output_config), /v1/chat/completions (seed,
     reasoning_effort), /v1/responses (reasoning).
@@ -152,11 +153,14 @@ def unsupported_reason(provider: Provider, settings: TurnSettings) -> str | None
     if provider is Provider.SCRIPTED:
         return None
     if settings.seed is not None and provider is not Provider.OPENAI:
-        return f"the API of {provider} has no seed; only that of {Provider.OPENAI} has one"
+        return f"the API of {provider} does not support a seed; omit it, or use {Provider.OPENAI}"
     if provider is Provider.ANTHROPIC:
         return _unsupported_by_anthropic(settings)
     if settings.thinking_tokens is not None:
-        return f"the API of {provider} has no budget of thinking tokens; set a reasoning effort"
+        return (
+            f"the API of {provider} does not support a budget of thinking tokens; set a "
+            "reasoning effort"
+        )
     return None
 
 
@@ -165,7 +169,10 @@ def _unsupported_by_anthropic(settings: TurnSettings) -> str | None:
     if settings.reasoning_effort in (ReasoningEffort.NONE, ReasoningEffort.MINIMAL):
         return f"anthropic has no reasoning effort {settings.reasoning_effort}; its lowest is low"
     if budget is not None and settings.temperature is not None:
-        return "anthropic takes no temperature together with a budget of thinking tokens"
+        return (
+            "anthropic does not accept a temperature with a budget of thinking tokens; omit one "
+            "of them"
+        )
     if budget is not None and limit is not None and limit <= budget:
         return "the budget of thinking tokens must be below the maximum of output tokens"
     return None

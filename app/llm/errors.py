@@ -64,7 +64,7 @@ class LlmUnavailable(Unavailable):
 
 
 class LlmErrorKind(Enum):
-    """Why a model request failed."""
+    """The reason why a model request failed."""
 
     AUTH = auto()
     QUOTA = auto()
@@ -140,10 +140,10 @@ class LlmError(Exception):
 
     @property
     def final(self) -> bool:
-        """Whether every other request to the same model would fail as well."""
+        """Return whether every other request to the same model would fail as well."""
         return self.kind in _FINAL
 
     @property
     def transient(self) -> bool:
-        """Whether the server is busy or away: the same request may succeed later."""
+        """Return whether the server is busy or away: the same request may succeed later."""
         return self.kind in _TRANSIENT

@@ -97,8 +97,8 @@ class RequestBudget:
         requests = "request was" if self.sent_count == 1 else "requests were"
         cost = f" for ${self.spent_usd:.4g}" if self._highest_cost_usd is not None else ""
         return (
-            f"the limit of {limit} does not suffice: {self.sent_count:,} {requests} sent{cost}. "
-            "The answers are in the cache and are free in the next run"
+            f"the limit of {limit} is too low: {self.sent_count:,} {requests} sent{cost}. The "
+            "answers are in the cache and are free in the next run"
         )
 
 

@@ -32,14 +32,16 @@ _KIND_OF_CODE: Final = {
 
 
 class ToolArguments(NamedTuple):
-    """Arguments of a tool call; `error` says why they are empty although the model sent some."""
+    """Arguments of a tool call; `error` is the reason why the arguments of the model were
+    discarded.
+    """
 
     arguments: JSON
     error: str | None
 
 
 def read_response(body: bytes, read: Callable[[JSON], T]) -> T:
-    """What `read` finds in the JSON object of a response. Raises: LlmError."""
+    """Return the result of `read` for the JSON object of a response. Raises: LlmError."""
     try:
         document = parse_finite_json(body)
         failure = reported_error(document.get("error"))
@@ -100,7 +102,7 @@ def read_arguments(arguments: Any) -> ToolArguments:
 
 
 def _is_deeper(document: Any, max_depth: int) -> bool:
-    """Whether lists and objects are nested more than `max_depth` levels deep.
+    """Return whether lists and objects are nested more than `max_depth` levels deep.
 
     Level by level, because a recursive function fails at the depth that it has to find.
     """

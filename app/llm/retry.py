@@ -1,6 +1,6 @@
 """Retries of model requests: one policy for each kind of failure, one loop for all providers.
 
-The SDKs' own retries are off: they know neither exhausted quotas nor our time limits.
+The SDKs' own retries are off: they do not handle exhausted quotas or our time limits.
 """
 
 import asyncio

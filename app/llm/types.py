@@ -50,7 +50,7 @@ class EmbeddingRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatAnswer:
-    """The text that the model wrote; `refusal` is why it wrote none, if it says so."""
+    """The text of the model; `refusal` is the reason of the model for a refusal, if any."""
 
     content: str | None
     refusal: str | None = None

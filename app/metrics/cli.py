@@ -79,11 +79,11 @@ def score(
 ) -> None:
     """Compute metrics of a file of results. No server is needed.
 
-    Metrics that call a model (docs/metrics.md) use the server of MOSAICO_LLM_BASE_URL, and only when
-    they are named.
+    Metrics that call a model (docs/metrics.md) use the server of MOSAICO_LLM_BASE_URL, and only
+    when they are named.
 
     Exit codes: 0 computed, 2 the file is missing or has no trace, 3 the formula is undefined or a
-    limit of requests does not suffice, 65 a line, metric option or formula is invalid, or no model is
+    limit of requests is too low, 65 a line, metric option or formula is invalid, or no model is
     configured, 66 a metric does not exist, 75 the model server does not respond.
     """
     from app.metrics.file_scores import score_file

@@ -137,7 +137,9 @@ class CompletionFetcher:
         if len(batch) > 1:
             middle = len(batch) // 2
             return [batch[:middle], batch[middle:], *probes]
-        failure = MetricFailed(MetricFailureKind.JUDGE_ERROR, f"the model gave no answer: {error}")
+        failure = MetricFailed(
+            MetricFailureKind.JUDGE_ERROR, f"the model returned no answer: {error}"
+        )
         answers |= dict.fromkeys(self._keys(batch), failure)
         return probes
 
@@ -183,7 +185,9 @@ def probe_request(request: ModelRequest) -> ModelRequest:
 
 
 def split_into_batches(requests: Iterable[ModelRequest]) -> Iterator[RequestBatch]:
-    """Each chat request alone; embedding requests of one model together, within the limits."""
+    """Split requests into batches: each chat request alone, embedding requests of one model
+    together.
+    """
     by_model: dict[str, list[EmbeddingRequest]] = {}
     for request in requests:
         if isinstance(request, EmbeddingRequest):

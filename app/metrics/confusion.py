@@ -9,7 +9,7 @@ LabelAverage: TypeAlias = Literal["", "macro", "micro", "weighted", "binary"]
 
 
 class LabelStatistic(StrEnum):
-    """What a label metric computes."""
+    """The statistic of a label metric."""
 
     PRECISION = "precision"
     RECALL = "recall"
@@ -18,7 +18,7 @@ class LabelStatistic(StrEnum):
 
 
 class Confusion(NamedTuple):
-    """How often a label was given rightly, was expected, and was given.
+    """Counts of a label: predicted correctly, expected, and predicted.
 
     The sum of several labels is a confusion, too.
     """

@@ -183,7 +183,7 @@ def _computed(trace: Trace, provider: MetricProvider) -> Measurement:
 
 
 def _is_complete(trace: Trace) -> bool:
-    """Whether the trace has all that any metric can need: the fast path of `measure`."""
+    """Return whether the trace has all that any metric can need: the fast path of `measure`."""
     return (
         trace.outcome is _SCORED
         and trace.expected_output is not None
@@ -213,7 +213,9 @@ def _measure_from_outcome(trace: Trace, spec: MetricSpec) -> Measurement | None:
 
 
 def _measure_from_output(trace: Trace, spec: MetricSpec) -> Measurement | None:
-    """Skipped without an output, and the worst value for an answer that says nothing."""
+    """Measure a metric that needs an output: skipped without an output, the worst value for an
+    empty answer.
+    """
     if Need.OUTPUT not in spec.needs or not _is_blank(trace.output):
         return None
     if trace.output is None:

@@ -43,7 +43,7 @@ class JudgedTrace(NamedTuple):
 
 
 def is_remote(ref: MetricRef) -> bool:
-    """Whether the values of a metric come from a model."""
+    """Return whether the values of a metric come from a model."""
     return isinstance(provider_for(ref), RemoteMetric)
 
 

@@ -76,13 +76,13 @@ class ModelUsage(NamedTuple):
 
 @dataclass(slots=True)
 class LlmUsage:
-    """What metrics that call a model took: the requests by model, and the answers of the cache."""
+    """Usage of metrics that call a model: the requests by model, and the answers of the cache."""
 
     models: dict[str, ModelUsage] = field(default_factory=dict)
     cached_answers: int = 0
 
     def __bool__(self) -> bool:
-        """Whether a metric called a model, or read an answer of the cache."""
+        """Return whether a metric called a model, or read an answer of the cache."""
         return bool(self.models or self.cached_answers)
 
     def as_json(self) -> dict[str, Any]:

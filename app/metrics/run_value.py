@@ -76,12 +76,12 @@ def value_of_summary(ref: MetricRef, note: StoredSummary) -> float | MetricFaile
 
 
 def is_run_metric(ref: MetricRef) -> bool:
-    """Whether the value of a run is not the mean of its traces."""
+    """Return whether the value of a run is not the mean of its traces."""
     return isinstance(provider_for(ref), RunMetric)
 
 
 def is_counted(ref: MetricRef) -> bool:
-    """Whether the value of a run is computed from additive counts."""
+    """Return whether the value of a run is computed from additive counts."""
     return isinstance(provider_for(ref), CountedMetric)
 
 

@@ -290,7 +290,7 @@ _FIRST_WORDS: Final = 3
 
 
 def equal_ignoring_case(expected: str, output: str) -> bool:
-    """Whether two texts are equal except for case, white space and the encoding of accents.
+    """Return whether two texts are equal except for case, white space and the encoding of accents.
 
     Source: Unicode 15 §3.13, D145 (canonical caseless match), after white space is collapsed.
     """

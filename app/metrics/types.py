@@ -33,7 +33,7 @@ class Need(StrEnum):
 
 
 class MetricSkipReason(StrEnum):
-    """Why a metric does not apply to a trace. A skipped value is missing, never zero."""
+    """The reason why a metric does not apply to a trace. A skipped value is missing, never zero."""
 
     NO_INPUT = "NO_INPUT"
     NO_EXPECTED_OUTPUT = "NO_EXPECTED_OUTPUT"
@@ -46,7 +46,7 @@ class MetricSkipReason(StrEnum):
 
 
 class MetricFailureKind(StrEnum):
-    """Why a provider, or the model that it uses, produced no valid value for a trace."""
+    """The reason why a provider, or its model, produced no valid value for a trace."""
 
     RAISED = "RAISED"
     NOT_A_NUMBER = "NOT_A_NUMBER"
@@ -83,7 +83,7 @@ class MetricSpec:
     tags: tuple[str, ...] = ()
 
     def selects(self, trace: Trace) -> bool:
-        """Whether the trace has all tags of the metric."""
+        """Return whether the trace has all tags of the metric."""
         return all(tag in trace.all_tags for tag in self.tags)
 
 
@@ -151,7 +151,7 @@ class MetricJudgeScore(NamedTuple):
 
 
 class InvalidJudgment(Exception):
-    """The answers of a model contain no valid value; the message says why."""
+    """The answers of a model contain no valid value; the message contains the reason."""
 
 
 @runtime_checkable

@@ -10,5 +10,5 @@ def allow_chat_hosts(hosts: str) -> None:
 
 
 def is_own_chat_host(host: str) -> bool:
-    """Whether the operator allowed the formats of Slack and Teams for a server."""
+    """Return whether the operator allowed the formats of Slack and Teams for a server."""
     return host.lower() in _own_hosts

@@ -1,4 +1,4 @@
-"""What a delivery sends to its recipient, as people may see it: without credentials."""
+"""Renders the request of a delivery for display, without credentials."""
 
 import json
 from typing import Any

@@ -34,7 +34,7 @@ class EndpointInUse(Conflict):
 def require_unused(session: Session, endpoint_id: str) -> None:
     """Raise `EndpointInUse`, with every user, if something notifies the endpoint.
 
-    The caller has locked the endpoint; whoever adds a user locks it for sharing.
+    The caller has locked the endpoint; every writer of a user takes a shared lock.
     """
     users = [user for find_users in ENDPOINT_USERS for user in find_users(session, endpoint_id)]
     if users:

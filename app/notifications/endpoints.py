@@ -1,6 +1,6 @@
 """Endpoints: the destinations of deliveries, with encrypted recipients and signing secrets.
 
-Recipients are encrypted because a chat webhook URL is a credential: whoever has it can post there.
+Recipients are encrypted because a chat webhook URL is a credential: the URL alone allows posting.
 """
 
 import hashlib

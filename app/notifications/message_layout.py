@@ -43,8 +43,8 @@ class MessageLayout:
 def build_layout(
     published: PublishedMessage, *, max_items: int, max_lines: int = MAX_LINES
 ) -> MessageLayout:
-    """Lay out a message: what it says, its items, the number of items that are left out, and last
-    the facts that say where it comes from.
+    """Lay out a message: its sentences, its items, the number of omitted items, and last the facts
+    about its origin.
     """
     message, public_url = published.message, published.public_url
     sections = [_truncate(tuple(_sentence_lines(message.sentences)), max_lines)]

@@ -72,7 +72,7 @@ def show_endpoints(request: Request, res: Res, query: ListQuery) -> Response:
 
 @router.get("/endpoints/{endpointId}", dependencies=READ)
 def show_endpoint(request: Request, endpoint_id: EndpointId, res: Res) -> Response:
-    """One endpoint: its state, and the answers to its last messages."""
+    """Show one endpoint: its state, and the responses to its last messages."""
     with res.db.read() as session:
         endpoint = queries.get_endpoint(session, endpoint_id)
         deliveries = queries.list_deliveries(
@@ -187,7 +187,7 @@ def rotate_endpoint_secret(
 def show_delivery(
     request: Request, delivery_id: Annotated[str, Path(alias="deliveryId")], res: Res
 ) -> Response:
-    """One delivery: what is sent, and what the recipient answered."""
+    """Show one delivery: the request, and the response of the recipient."""
     with res.db.read() as session:
         loaded = queries.get_delivery(session, delivery_id)
         exchange = describe_request(loaded, res.options.get("public_url", ""))
@@ -213,7 +213,7 @@ def show_delivery(
 def redeliver_message(
     delivery_id: Annotated[str, Path(alias="deliveryId")], form: SentForm, res: Res
 ) -> Response:
-    """Send a message again now, and show the page that asked for it."""
+    """Send a message again now, and redirect to the previous page."""
     with res.db.begin() as session:
         endpoint_id = service.redeliver(session, delivery_id, res.clock()).endpoint_id
     address = form.text("next") or path_of("endpoints", endpoint_id)

@@ -105,8 +105,8 @@ def list_notifications(
     severities: Sequence[str] = (),
     conditions: Sequence[ColumnElement[bool]] = (),
 ) -> PageRows[Notification]:
-    """The messages of the inbox, newest first; `conditions` are those of a caller that knows what they
-    tell of.
+    """The messages of the inbox, newest first; `conditions` are additional conditions of the
+    caller, for example on their alerts.
     """
     statement = select(Notification).where(Notification.in_inbox)
     if unread is not None:

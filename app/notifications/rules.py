@@ -56,7 +56,7 @@ def retry_wait_s(attempts: int, retry_after_s: float | None, chance: float) -> f
 
 
 def should_disable(first_failed_at: datetime, now: datetime) -> bool:
-    """Whether an endpoint has failed for too long without a success."""
+    """Return whether an endpoint has failed for too long without a success."""
     return now - first_failed_at >= DISABLED_AFTER
 
 

@@ -29,7 +29,7 @@ class MessageLinkView(WireModel):
 
 
 class MessageItemView(WireModel):
-    """One subject of a message; `advice` says what the reader can do."""
+    """One subject of a message; `advice` lists possible actions of the reader."""
 
     title: str
     sentences: tuple[str, ...]
@@ -111,7 +111,7 @@ class EndpointSecretRotation(WireModel):
 
 
 class DeliveryRequestView(WireModel):
-    """What a delivery sends, and the redacted answer to its last attempt.
+    """The request of a delivery, and the redacted response to its last attempt.
 
     `recipient` and the signature are redacted. `body` is null when the channel is not installed;
     `response` is null before the first attempt, and of a mail server that accepted the message.

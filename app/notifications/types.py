@@ -44,7 +44,7 @@ class MessageLink(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageItem:
     """One subject of a message. `link` is a path of this service or a URL. `links` are lines below
-    the sentences, and `advice` are the last lines: what the reader can do.
+    the sentences, and `advice` are the last lines: possible actions of the reader.
     """
 
     title: str

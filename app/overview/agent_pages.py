@@ -1,6 +1,5 @@
-"""Pages of agents: the list, and one agent with how it does on its benchmarks.
-
-The forms of agents are in `app.agents.pages`, which knows no runs.
+"""Pages of agents: the list, and one agent with its verdicts by benchmark. The forms of agents are
+in `app.agents.pages`, which does not import runs.
 """
 
 from typing import Annotated
@@ -54,7 +53,7 @@ def show_agents(
 
 @router.get("/agents/{agentId}", dependencies=READ)
 def show_agent(request: Request, agent_id: AgentId, res: Res) -> Response:
-    """One agent: where its traces are, whether they can be read, and how it does."""
+    """Show one agent: its trace source, the state of its credentials, and its verdicts."""
     return _render_agent(request, agent_id, res)
 
 

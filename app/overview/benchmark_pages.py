@@ -1,6 +1,5 @@
-"""Pages of benchmarks: the list, and one benchmark with its KPIs and how agents do on it.
-
-The forms of benchmarks are in `app.benchmarks.pages`, which knows no runs.
+"""Pages of benchmarks: the list, and one benchmark with its KPIs and the verdicts of its agents.
+The forms of benchmarks are in `app.benchmarks.pages`, which does not import runs.
 """
 
 from typing import Annotated
@@ -57,7 +56,7 @@ def show_benchmarks(
 def show_benchmark(
     request: Request, benchmark_id: Annotated[str, Path(alias="benchmarkId")], res: Res
 ) -> Response:
-    """One benchmark: what it measures, on what data, with which formulas."""
+    """Show one benchmark: its metrics, its data, and its formulas."""
     with res.db.read() as session:
         benchmark = benchmark_view(session, queries.get_benchmark(session, benchmark_id))
         cells = read_grid_cells(session, res.clock(), benchmark_id=benchmark_id)

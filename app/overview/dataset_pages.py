@@ -71,7 +71,7 @@ def show_dataset(
     res: Res,
     query: ListQuery,
 ) -> Response:
-    """One upload and its traces, as they were read from the file."""
+    """Show one upload and its traces, as they were read from the file."""
     with res.db.read() as session:
         dataset = queries.get_local_dataset(session, dataset_id)
         page = queries.list_local_items(session, dataset_id, query)

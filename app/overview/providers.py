@@ -34,5 +34,5 @@ REGISTRIES: tuple[Registry[Any], ...] = (
 
 
 def loaded_plugins() -> list[LoadedPlugin]:
-    """What was loaded, from where, and what could not be, in the order of the kinds."""
+    """Return the plugins with their origin, including failed ones, ordered by kind."""
     return [entry for registry in REGISTRIES for entry in registry.loaded]

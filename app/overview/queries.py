@@ -122,7 +122,9 @@ def _cell(
 
 
 def _explain(run: BenchmarkRun) -> str:
-    """Why a run has its verdict: the error, the reasons of an invalid run, or the comparison."""
+    """Return the reason why a run has its verdict: the error, the reasons of an invalid run, or the
+    comparison.
+    """
     if run.status == RunStatus.FAILED:
         return run.error_message or run.error_code or "No error message was recorded."
     if run.validity == Validity.INVALID:

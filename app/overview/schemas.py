@@ -29,7 +29,7 @@ class HeadlineKpi(WireModel):
 
 
 class OpenAlert(WireModel):
-    """An alert of a run that fires and that nobody acknowledged; `notificationId` is its message, null
+    """A firing alert of a run that is not acknowledged; `notificationId` is its message, null
     if it was silenced.
     """
 
@@ -85,6 +85,8 @@ class Overview(WireModel):
     cells: list[OverviewCell]
     counts: dict[str, int]
     detectable_drops: list[float]
-    active_runs: Annotated[list[ActiveRun], Field(description="At most 20.")]
+    active_runs: Annotated[list[ActiveRun], Field(description="The runs in progress, at most 20.")]
     next_schedule: NextSchedule | None
-    missed_fires: Annotated[int, Field(description="Due times of the period without a run.")]
+    missed_fires: Annotated[
+        int, Field(description="Number of due times of the period that started no run.")
+    ]

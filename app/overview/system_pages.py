@@ -15,7 +15,7 @@ router = Router()
 
 @router.get("/system", dependencies=READ)
 def show_system(request: Request, res: Res) -> Response:
-    """Whether the service is healthy: workers, queues, database, clock and disk."""
+    """Return whether the service is healthy: workers, queues, database, clock and disk."""
     system = read_system(res)
     alive = sum(worker.is_alive for worker in system.workers)
     broken = [plugin for plugin in system.plugins if plugin.error]

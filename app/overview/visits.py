@@ -1,4 +1,6 @@
-"""When a reader opened Morning before: a cookie with the start of this visit and the end of the last one; pure."""
+"""The previous visit of a reader to Morning: a cookie with the start of this visit and the end of
+the last one; pure.
+"""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple

@@ -207,7 +207,9 @@ class DatabaseFolder:
         return self.path / f"{role}.password"
 
     def is_claimed(self) -> bool:
-        """Whether MOSAICO created this folder; raises `WrongOwner` if another user owns it."""
+        """Return whether MOSAICO created this folder; raises `WrongOwner` if another user
+        owns it.
+        """
         if not (self.path / MARKER).is_file():
             return False
         check_owner(self.path)

@@ -40,7 +40,7 @@ def find_postmaster(cluster: Path) -> Postmaster | None:
 
 
 def is_postmaster(pid: int, cluster: Path) -> bool:
-    """Whether a process is running and is the server of this cluster."""
+    """Return whether a process is running and is the server of this cluster."""
     # macOS has no /proc.
     if not PROCESSES.joinpath("self").exists():
         return _is_postgres_by_ps(pid)
@@ -67,7 +67,8 @@ def end_orphaned_sessions(cluster: Path) -> None:
     """End the sessions of a killed server; crash recovery rolls back their transactions.
 
     Most sessions end by themselves, but a long computation does not notice the crash for minutes.
-    SIGQUIT is the signal that a crashing postmaster sends. The caller knows that no server runs.
+    SIGQUIT is the signal that a crashing postmaster sends. The caller guarantees that no server
+    runs.
     """
     if not lock_file(cluster).exists():
         return
@@ -140,7 +141,9 @@ def _command(pid: int) -> str:
 
 
 def _has_working_folder(pid: int, cluster: Path) -> bool | None:
-    """Whether the cluster is the working folder of a process; None without the right to know."""
+    """Return whether the cluster is the working folder of a process; None without permission to
+    read it.
+    """
     try:
         return (PROCESSES / str(pid) / "cwd").samefile(cluster)
     except PermissionError:  # root without the right to trace, as in most containers

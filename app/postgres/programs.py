@@ -72,7 +72,7 @@ def check_owner(path: Path) -> None:
 
 
 def can_enter(path: Path, account: ServerAccount) -> bool:
-    """Whether the modes of a folder and its parents let the account enter."""
+    """Return whether the modes of a folder and its parents let the account enter."""
     return all(_can_pass(folder, account) for folder in (path, *path.parents))
 
 

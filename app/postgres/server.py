@@ -60,9 +60,10 @@ class ServerStatus:
 class EmbeddedPostgres:
     """A Postgres 18 server in a folder: the first owner starts it, the last one stops it.
 
-    Any number of processes can use one folder at once. A killed process is no owner any more,
+    Any number of processes can use one folder at once. A killed process is no longer an owner,
     because its file lock ends with it. The next `acquire`, `start` or `RunningPostgres.revive`
-    recovers a killed server. `durable=False` gives up the safety of committed data for speed, for tests.
+    recovers a killed server. `durable=False` gives up the safety of committed data for speed, for
+    tests.
     """
 
     def __init__(self, data_dir: Path, *, durable: bool = True) -> None:
@@ -162,9 +163,8 @@ class EmbeddedPostgres:
             return self._url_of(self._ensure_running())
 
     def _has_ended(self) -> bool:
-        """Whether no server runs although nobody stopped it with `stop`.
-
-        The lock file of Postgres does not tell: a postmaster that received SIGTERM removes it, too.
+        """Return whether the server ended without a call of `stop`. The lock file of Postgres is
+        not sufficient: a postmaster that received SIGTERM removes it, too.
         """
         return (
             self._folder.cluster.exists()
@@ -356,5 +356,5 @@ def _create_role(connection: psycopg.Connection, password: str) -> None:
 
 
 def _is_authentication_error(error: psycopg.Error) -> bool:
-    """Whether the server rejects our password: waiting does not help then."""
+    """Return whether the server rejects our password: waiting does not help then."""
     return "authentication" in str(error)

@@ -84,7 +84,7 @@ def compare_files(
     docs/import.md lists the formats. Columns are guessed and shown; --map names them.
 
     Exit codes: 0 compared, 2 wrong options or no result in a file, 3 a file has too few valid
-    results, or a limit of model requests does not suffice, 65 a line of a file is invalid, or no model
+    results, or a limit of model requests is too low, 65 a line of a file is invalid, or no model
     is configured, 75 the model server does not respond.
     """
     from app.reporting.comparison_page import html_comparison, verdict_of
@@ -114,7 +114,7 @@ def compare_files(
 
 
 def _refuse_stdin(inputs: Iterable[Path]) -> None:
-    """Each file is read twice: to see which metrics it allows, and to compute them."""
+    """Refuse standard input: each file is read twice, to choose its metrics and to compute them."""
     if any(str(path) == "-" for path in inputs):
         raise WrongUsage(
             "a comparison reads its files twice, and standard input only once",

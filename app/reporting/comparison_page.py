@@ -76,7 +76,7 @@ def headline(comparison: Comparison) -> str:
 
 
 def count_changes(files: ComparedFiles) -> str:
-    """How many items became worse and better; empty when the files share too few items."""
+    """Return how many items became worse and better; empty when the files share too few items."""
     flips = files.comparison.flipped_items
     if flips is None or not files.item_changes:
         return ""
@@ -84,8 +84,8 @@ def count_changes(files: ComparedFiles) -> str:
     worse = sum(sign * change.change < 0 for change in files.item_changes)
     better = sum(sign * change.change > 0 for change in files.item_changes)
     return (
-        f"{worse} of {len(files.item_changes)} items are worse, {better} better; by half or more"
-        f" {flips.regressions} are worse, {flips.improvements} better."
+        f"{worse} of {len(files.item_changes)} items are worse and {better} are better; "
+        f"{flips.regressions} are worse and {flips.improvements} are better by half or more."
     )
 
 
@@ -117,7 +117,7 @@ def metric_rows(comparison: Comparison) -> Iterator[list[str]]:
 
 
 def is_conclusive(row: Sequence[str]) -> bool:
-    """Whether the verdict of a row of `metric_rows` is more than NO_EVIDENCE."""
+    """Return whether the verdict of a row of `metric_rows` is more than NO_EVIDENCE."""
     return row[1] != Verdict.NO_EVIDENCE
 
 

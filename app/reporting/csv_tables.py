@@ -69,7 +69,7 @@ def iter_kpi_values(
 def _iter_csv(
     db: Database, columns: Sequence[str], read_page: Callable[[Session, PageQuery], _Lines]
 ) -> Iterator[str]:
-    """Each page is a read of its own: a slow reader holds no transaction."""
+    """Yield CSV rows; each page is a separate read, so a slow client holds no transaction open."""
     yield csv_lines([columns])
     cursor: str | None = None
     row_count = 0

@@ -26,7 +26,9 @@ PASSED_METRIC: Final = "TASK_PASSED"
 
 
 def load_trace_page(api: ApiClient, run_id: str, other_id: str | None) -> str:
-    """The page of one or two runs; at most the first 1,000 traces of each, which it says."""
+    """Load the page of one or two runs, with a note if it is limited to the first 1,000 traces of a
+    run.
+    """
     views = [_view(api, chosen_id) for chosen_id in (run_id, other_id) if chosen_id is not None]
     return html_report(*views)
 

@@ -164,7 +164,9 @@ def trend_points(
 
 
 def trend_events(points: Sequence[KpiPoint]) -> list[TrendEvent]:
-    """What explains a change of level: a regressed run with its first difference, an acceptance."""
+    """Return the events that explain a change of level: regressed runs with their first difference,
+    and acceptances.
+    """
     events = []
     for position, point in enumerate(points):
         if point.accepted_at is not None:
@@ -176,7 +178,7 @@ def trend_events(points: Sequence[KpiPoint]) -> list[TrendEvent]:
 
 
 class ValueText(NamedTuple):
-    """A value and its interval as texts; `reason` says why there is no value."""
+    """A value and its interval as texts; `reason` is the reason for a missing value."""
 
     text: str | None
     interval: str | None

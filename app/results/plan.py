@@ -58,14 +58,14 @@ class SourceSelection(NamedTuple):
 
 
 class Repeater(StrEnum):
-    """Who can repeat a run: the service, or the agent on request."""
+    """The party that can repeat a run: the service, or the agent on request."""
 
     SERVICE = "SERVICE"
     AGENT = "AGENT"
 
 
 class PlannedWriteBack(_Frozen):
-    """Which scores are written back to the source of the traces."""
+    """The scores that are written back to the trace source."""
 
     kpis: bool = False
     metrics: bool = False
@@ -91,9 +91,9 @@ class PlannedJudgeCalibration(_Frozen):
 
 
 class PlanDifferences(NamedTuple):
-    """How a plan differs from earlier ones: the metrics (by column) and KPIs (by ID) whose values
-    are not comparable, and descriptions of all differences; `conditions` are the descriptions of
-    those that affect every value.
+    """The differences of a plan from earlier plans: the metrics (by column) and KPIs (by ID) whose
+    values are not comparable, and descriptions of all differences; `conditions` are the
+    descriptions of those that affect every value.
     """
 
     metrics: frozenset[str]
@@ -159,12 +159,12 @@ class RunPlan(_Frozen):
 
     @property
     def reads_scores(self) -> bool:
-        """Whether a metric reads the scores of traces."""
+        """Return whether a metric reads the scores of traces."""
         return any(map(is_score_column, self.columns))
 
     @property
     def is_sample(self) -> bool:
-        """Whether the items of the run are a sample that no other run shares."""
+        """Return whether the items of the run are a sample that no other run shares."""
         return self.production is not None and not self.production.is_paired
 
     def document(self) -> dict[str, Any]:
@@ -188,7 +188,9 @@ class RunPlan(_Frozen):
 
 
 def is_score_column(column: str) -> bool:
-    """Whether a metric, by its name or column, is a score that the source delivers: `SCORE["Tone"]`."""
+    """Return whether a metric, by its name or column, is a score that the source delivers:
+    `SCORE["Tone"]`.
+    """
     return re.match(r"SCORE\b", column) is not None
 
 
@@ -271,7 +273,7 @@ def _condition_differences(earlier: RunPlan, plan: RunPlan) -> Iterator[str]:
 
 
 def _population(production: ProductionTraces) -> dict[str, Any]:
-    """What decides which traces a window holds, without its time and the size of the sample."""
+    """Return the settings that select the traces of a window, without its time and sample size."""
     return production.model_dump(mode="json", include={"filters", "item_key"})
 
 

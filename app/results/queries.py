@@ -115,7 +115,7 @@ class ShardRange(NamedTuple):
 
 
 class ScoredTrace(NamedTuple):
-    """The values of one trace with what aggregation needs to know of the trace."""
+    """The values of one trace, with the fields of the trace that aggregation needs."""
 
     outcome: TraceOutcome
     values: list[float | None]
@@ -147,7 +147,7 @@ class TraceValues(NamedTuple):
 
 
 def is_runnable(session: Session, benchmark_id: str, agent_id: str) -> bool:
-    """Whether the benchmark may be run for the agent; checked with every new run."""
+    """Return whether the benchmark may be run for the agent; checked with every new run."""
     parameters = {"benchmark_id": benchmark_id, "agent_id": agent_id}
     return bool(session.scalar(RUNNABLE, parameters))
 
@@ -341,7 +341,7 @@ def read_scored_traces(
 
 
 def has_trials(session: Session, collection_id: int) -> bool:
-    """Whether any item of a collection has several trials."""
+    """Return whether any item of a collection has several trials."""
     session.execute(text("SET LOCAL statement_timeout = 0"))
     trials = select(CollectedTrace.trial).where(CollectedTrace.collection_id == collection_id)
     # Compared with any one trial, since trials may be counted from 0 or 1.

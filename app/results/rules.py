@@ -31,7 +31,9 @@ class TriggerType(StrEnum):
 
 
 class Validity(StrEnum):
-    """Whether enough of a run was measured for its values to describe the agent."""
+    """The validity of a run: whether enough traces were measured for its values to describe the
+    agent.
+    """
 
     VALID = "VALID"
     INVALID = "INVALID"
@@ -109,7 +111,7 @@ class TraceTally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidityVerdict:
-    """Whether a run is valid, and why not; coverage and error share are between 0 and 1."""
+    """The validity of a run with its reasons; coverage and error share are between 0 and 1."""
 
     validity: Validity
     reasons: tuple[str, ...]
@@ -120,8 +122,8 @@ class ValidityVerdict:
 def assess_validity(
     tally: TraceTally, *, min_coverage: float, max_error_share: float, absence: str | None = None
 ) -> ValidityVerdict:
-    """Whether enough of a run was measured; a run without traces is invalid. `absence` says which items
-    are not there.
+    """Return whether enough of a run was measured; a run without traces is invalid. `absence`
+    describes the missing items.
     """
     if tally.total == 0:
         return ValidityVerdict(
@@ -162,8 +164,9 @@ def add_reason(verdict: ValidityVerdict, reason: str | None) -> ValidityVerdict:
 def judge_error_reason(
     judge: str, gold: Sequence[float], scores: Sequence[float | None], *, max_error: float
 ) -> str | None:
-    """Why a judge cannot be trusted, from its scores of answers with gold scores; None when its mean
-    absolute error is within `max_error`. At least half of the answers must have a score.
+    """Return the reason why a judge cannot be trusted, from its scores of answers with gold scores;
+    None when its mean absolute error is within `max_error`. At least half of the answers must have
+    a score.
     """
     errors = [
         score - gold_score

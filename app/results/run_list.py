@@ -67,9 +67,10 @@ DEFAULT_SORT: Final = "-created"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunListFilter:
-    """Which runs to list: those with any value of each list; an empty list does not filter.
+    """Filter of runs: a field matches any value of its list; an empty list matches all.
 
-    `text` is a part of an ID, an error, or the name of a run, its agent or its benchmark; `since` and `until` limit the time of creation.
+    `text` is a part of an ID, an error, or the name of a run, its agent or its benchmark; `since`
+    and `until` limit the time of creation.
     """
 
     benchmark_ids: Sequence[str] = ()
@@ -85,7 +86,7 @@ class RunListFilter:
 
     @property
     def is_plain(self) -> bool:
-        """Whether `queries.list_runs` can serve it, which costs less."""
+        """Return whether `queries.list_runs` can serve it, which costs less."""
         has_more = (
             self.triggers or self.schedule_ids or self.validities or self.verdicts or self.text
         )
@@ -128,7 +129,7 @@ class RunListFilter:
 def search_runs(
     session: Session, run_filter: RunListFilter, sort: str, query: PageQuery
 ) -> PageRows[Mapping[str, Any]]:
-    """One page of runs. `sort` is a name of `SORT_KEYS`, with "-" for the descending order.
+    """Return one page of runs. `sort` is a name of `SORT_KEYS`, with "-" for the descending order.
 
     Raises: `BadCursor` when the cursor is of another order.
     """

@@ -28,7 +28,7 @@ SEARCHED_TRACES = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceListFilter:
-    """Which traces to list. `metric` and `below` select values below a limit, `state` is one of
+    """Filter of traces. `metric` and `below` select values below a limit, `state` is one of
     `failed` (the agent or its environment), `missing` (no value of the metric) or empty.
     """
 
@@ -63,7 +63,9 @@ class NeighborTraces(NamedTuple):
 def search_traces(
     session: Session, run: BenchmarkRun, trace_filter: TraceListFilter, query: PageQuery
 ) -> PageRows[ListedTrace]:
-    """One page of traces, in the order of the source. Raises: `Invalid` for an unknown metric."""
+    """Return one page of traces, in the order of the source. Raises: `Invalid` for an unknown
+    metric.
+    """
     statement = (
         select(
             CollectedTrace.position, CollectedTrace.trace_id, CollectedTrace.item_id,

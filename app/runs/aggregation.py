@@ -107,7 +107,9 @@ def _with_run_values(
 
 
 def check_judge(job: JobContext, lease: RunLease, checkpoint: Callable[[], None]) -> str | None:
-    """Why the judge of a run cannot be trusted; None when it can, or when no check is configured."""
+    """Return the reason why the judge of a run cannot be trusted; None when it can, or when no
+    check is configured.
+    """
     calibration = lease.plan.judge_calibration
     if calibration is None:
         return None

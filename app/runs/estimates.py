@@ -20,7 +20,8 @@ from app.traces.registry import TRACE_SOURCES, TraceQuery
 
 
 def estimate_run(res: Resources, body: RunEstimate) -> EstimateView:
-    """Count the requests of a run that would be created now; the source is asked for its counts.
+    """Count the requests of a run that would be created now; the counts are requested from the
+    source.
 
     Raises: `NotFound`; `Invalid` when the benchmark reads runs of another server, or its source counts
             no requests; the errors of the source.

@@ -70,8 +70,8 @@ def find_failing_items(
 ) -> list[FailingItem]:
     """The items whose attempts pass in less than half of the cases.
 
-    A failed attempt does not pass. Another one passes by TASK_PASSED where the agent reports it, else by
-    ACCURACY; without both it says nothing, and neither does an attempt that could not be made.
+    A failed attempt does not pass. Another one passes by TASK_PASSED where the agent reports it,
+    else by ACCURACY; without both it is not counted, like an attempt that could not be made.
     """
     load_metrics(warn_failed_plugin)
     refs = tuple(default_refs([TASK_PASSED, ACCURACY]))

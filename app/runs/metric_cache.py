@@ -73,7 +73,7 @@ class CachedShard:
 
     @property
     def needs_traces(self) -> bool:
-        """Whether something has to be computed from the traces."""
+        """Return whether something has to be computed from the traces."""
         return bool(self._gaps()) or any(
             is_run_metric(metric.ref) and metric.column not in self.summaries
             for metric in self.metrics

@@ -92,8 +92,8 @@ def make_plan(session: Session, run: BenchmarkRun, llm: LlmServer | None) -> Run
 
 
 def _find_repeater(session: Session, benchmark: Benchmark, agent: Agent) -> Repeater | None:
-    """Who can repeat a run. The request to an agent must be signed, and the source
-    must tell when the run of that name is complete.
+    """Return the party that can repeat a run. The request to an agent must be signed, and the
+    source must report when the run of that name is complete.
     """
     spec = TRACE_SOURCES.get(source_of(benchmark, agent))
     if spec.runs_models:

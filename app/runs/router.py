@@ -261,7 +261,9 @@ def list_run_metrics(run_id: RunId, res: Res) -> Page[MetricAggregateView]:
 
 @router.get("/{runId}/llm-usage", dependencies=READ)
 def list_run_llm_usage(run_id: RunId, res: Res) -> Page[LlmUsageView]:
-    """What a run spent on the models that its metrics asked; none of it is the agent's cost."""
+    """List the usage of the models that the metrics of a run called; it is not part of the agent's
+    cost.
+    """
     with res.db.read() as session:
         usage_rows = list_llm_usage(session, queries.get_run(session, run_id).seq)
         return Page(items=[LlmUsageView.model_validate(usage) for usage in usage_rows])

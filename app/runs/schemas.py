@@ -35,7 +35,7 @@ class RunCreate(WireModel):
 
 
 class RunEstimate(WireModel):
-    """A run whose cost is asked for; it is not started."""
+    """A run to estimate; it is not started."""
 
     benchmark_id: Identifier
     agent_id: Identifier
@@ -46,9 +46,10 @@ class RunEstimate(WireModel):
 
 
 class EstimateView(WireModel):
-    """What a run would cost now: `traces` pass the filters, `selected` of them are read, with so many
-    `requests` to the source by purpose; uploads are read without requests. `atMost`: the numbers are upper limits.
-    Otherwise they are exact if all traces have as many spans and scores, and close to it if not.
+    """The cost of a run that would start now: `traces` pass the filters, `selected` of them are
+    read, with so many `requests` to the source by purpose; uploads are read without requests.
+    `atMost`: the numbers are upper limits. Otherwise they are exact if all traces have as many
+    spans and scores, and close to it if not.
     """
 
     trace_window: TraceWindow | None = Field(
@@ -62,7 +63,7 @@ class EstimateView(WireModel):
 
 
 class RunAcceptance(WireModel):
-    """Why the level of a regressed run is accepted."""
+    """The acceptance of the level of a regressed run, with an optional reason."""
 
     note: ShortText | None = Field(
         default=None, description="Reason, for example the change that made the agent worse."
@@ -139,7 +140,7 @@ class RunView(WireModel):
 
 
 class MissingValueView(WireModel):
-    """Why a value is missing: the metric was skipped or failed."""
+    """The reason for a missing value: the metric was skipped or failed."""
 
     skipped: MetricSkipReason | None = None
     failed: MetricFailureKind | None = None
@@ -195,8 +196,8 @@ class TraceView(TraceResultView):
 
 
 class LlmUsageView(WireModel):
-    """What a run spent on one model. `costUsd` is null where the server did not tell every cost;
-    answers that were kept from earlier took no request.
+    """The usage of one model by a run. `costUsd` is null if the server did not report every cost;
+    cached answers took no request.
     """
 
     model: str

@@ -122,7 +122,7 @@ class _ShardScorer:
 class _DisabledMetric:
     """Placeholder of a metric that is no longer computed.
 
-    The measurements that the engine knows without the provider stay; all others fail in the same
+    The measurements that the engine makes without the provider remain; all others fail in the same
     way as the calls that were lost.
     """
 
@@ -167,7 +167,7 @@ def _insert_disabled(
 
 
 def _join_rows(rows: Sequence[TraceMeasurements]) -> TraceMeasurements:
-    """One row of rows that hold one metric each of the same trace."""
+    """Join rows of one trace that contain one metric each to one row."""
     return TraceMeasurements(
         trace_id=rows[0].trace_id,
         values=tuple(value for row in rows for value in row.values),

@@ -43,7 +43,7 @@ def judge_series(
 ) -> Mapping[str, SeriesJudgment]:
     """Each series of a valid run with its verdict over the runs.
 
-    Empty for a run that scores old traces again: it is no news of the agent.
+    Empty for a run that scores old traces again: it contains no new measurement of the agent.
     """
     if lease.confirms is not None:
         with job.resources.db.read() as session:

@@ -101,8 +101,8 @@ def create_run(
 
 def _is_no_ordinary_run(run_name: str | None) -> Invalid:
     return Invalid(
-        f"the agent made {run_name!r} as the repetition of a suspicious run, which the service evaluates"
-        " itself; name another run",
+        f"the agent created {run_name!r} as the repetition of a suspicious run, which the "
+        "service evaluates itself; name another run",
         errors=[ErrorItem(pointer="/runName", detail="is the repetition of another run")],
     )
 

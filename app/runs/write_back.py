@@ -79,7 +79,8 @@ class _ScoreBatch(NamedTuple):
 
 
 def request_write_back(session: Session, run_id: str, res: Resources) -> None:
-    """Enqueue the job if the plan asks for it; call it in the transaction that completes the run.
+    """Enqueue the job if the plan requires a write-back; call it in the transaction that completes
+    the run.
 
     Write-backs to one source run one after the other. A rescored run writes nothing back.
     """

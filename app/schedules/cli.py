@@ -130,7 +130,7 @@ def describe_created(schedule: JSON) -> list[str]:
 
 
 def describe_next_run(schedule: JSON) -> list[str]:
-    """When an enabled schedule fires next."""
+    """Describe the next fire time of an enabled schedule."""
     if not schedule["enabled"]:
         return []
     return [f"next run: {schedule['nextRunAt'] or 'never'}"]

@@ -87,7 +87,7 @@ class CronExpression:
 
     @property
     def has_fixed_times(self) -> bool:
-        """Whether minutes and hours are plain numbers: no `*`, step or range."""
+        """Return whether minutes and hours are plain numbers: no `*`, step or range."""
         return not re.search(r"[*/-]", " ".join(self.text.split(" ")[1:3]))
 
     @property

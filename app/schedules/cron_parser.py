@@ -85,7 +85,7 @@ class _Token(NamedTuple):
 
 
 class _Field(NamedTuple):
-    """Name of a field, the range of its numbers, and the names that stand for some of them."""
+    """Name of a field, the range of its numbers, and the names of some of them."""
 
     name: str
     low: int
@@ -229,7 +229,7 @@ def _parse_item(item: _Token, field: _Field) -> int:
 
 
 def _parse_value(item: _Token, text: str, field: _Field) -> int:
-    """A number of the field, or the number that a name stands for."""
+    """A number of the field, or the number of a name."""
     if text.isascii() and text.upper() in field.names:
         index = field.names.index(text.upper())
         if field is WEEKDAY_FIELD:

@@ -312,7 +312,9 @@ def _settle_ended_runs(session: Session, schedule: ScheduleConfig, now: datetime
 
 
 def _is_stopped(fire: ScheduleFire, schedule: ScheduleConfig) -> bool:
-    """Whether failures disabled the schedule after the fire was claimed; a person may still trigger it."""
+    """Return whether failures disabled the schedule after the fire was claimed; a person may still
+    trigger it.
+    """
     return fire.triggered_by == TriggerType.SCHEDULED and schedule.disabled_at is not None
 
 

@@ -60,14 +60,13 @@ class ScheduleConfig(Base):
 
 
 class ScheduleFire(Base):
-    """One due instant of a schedule; the unique row guarantees that it fires once.
-
-    `range_end` is set if the row stands for all instants from `due_at` up to it. `plan` holds the
-    schedule's target at the time of the claim: later edits affect later instants only.
-    `settled_at` is when the end of the run was counted, `reported_at` when the alert on an instant
-    without a run was published. `schedule_id` is not a foreign key: the
-    check would cost time for each row, and every writer holds the lock of the schedule anyway.
-    The job `schedules.drop_fires` deletes the rows of a deleted schedule.
+    """One due instant of a schedule; the unique row guarantees that it fires once. `range_end` is
+    set if the row covers all instants from `due_at` up to it. `plan` holds the schedule's target at
+    the time of the claim: later edits affect later instants only. `settled_at` is when the end of
+    the run was counted, `reported_at` when the alert on an instant without a run was published.
+    `schedule_id` is not a foreign key: the check would cost time for each row, and every writer
+    holds the lock of the schedule anyway. The job `schedules.drop_fires` deletes the rows of a
+    deleted schedule.
     """
 
     __tablename__ = "schedule_fires"

@@ -58,8 +58,8 @@ FORM = SchemaForm(
         "misfirePolicy": FieldInput("Missed times", "Handling of fire times at which no scheduler was running."),
         "catchupWindowSeconds": FieldInput("Catch-up window, seconds"),
         "concurrencyPolicy": FieldInput("Overlap", "Handling of fire times while an earlier run is in progress."),
-        "autoDisableOnFailure": FieldInput("Turn off after repeated failures"),
-        "maxConsecutiveFailures": FieldInput("Failures until it is turned off"),
+        "autoDisableOnFailure": FieldInput("Disable after repeated failures"),
+        "maxConsecutiveFailures": FieldInput("Failures until the schedule is disabled"),
     },
 )  # fmt: skip
 
@@ -89,7 +89,7 @@ def show_schedules(request: Request, res: Res, query: ListQuery) -> Response:
 
 @router.get("/schedules/{scheduleId}", dependencies=READ)
 def show_schedule(request: Request, schedule_id: ScheduleId, res: Res) -> Response:
-    """One schedule: its next fires, and its last ones as a strip."""
+    """Show one schedule: its next fires, and its last fires as a strip."""
     now = res.clock()
     with res.db.read() as session:
         schedule = queries.get_schedule(session, schedule_id)

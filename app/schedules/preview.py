@@ -73,7 +73,7 @@ def preview(request: PreviewRequest, now: datetime) -> PreviewView:
 
 
 def describe(expression: CronExpression) -> str:
-    """When an expression fires, in English: `at 07:00, Monday to Friday`."""
+    """Describe in English when an expression fires: `at 07:00, Monday to Friday`."""
     _, _, _, day, month, weekday = expression.text.split(" ")
     parts = [_describe_times(expression)]
     if weekday not in "*?":

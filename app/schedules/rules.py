@@ -49,7 +49,7 @@ class FireStatus(StrEnum):
 
 
 class FireSkipReason(StrEnum):
-    """Why a due instant started no run."""
+    """The reason why a due instant started no run."""
 
     MISSED = "MISSED"
     COALESCED = "COALESCED"
@@ -141,7 +141,7 @@ class TickPlan:
 def plan_tick(
     timing: ScheduleTiming, misfire_rules: MisfireRules, due_at: datetime, now: datetime
 ) -> TickPlan:
-    """Which instants from `due_at` to `now` fire, and when the schedule is due again.
+    """Return which instants from `due_at` to `now` fire, and when the schedule is due again.
 
     Every instant is in the plan exactly once. Instants at most `ON_TIME` late always fire; for
     the others the misfire policy decides.
@@ -218,7 +218,7 @@ def _skip_range(
 
 
 def first_instant(timing: ScheduleTiming, now: datetime) -> datetime:
-    """When a new schedule is due first.
+    """Return the first due instant of a new schedule.
 
     Raises: `InvalidCron`, `UnknownTimeZone`; `NeverFires` if it never fires, or has parts that
             never match.
@@ -238,5 +238,5 @@ def first_instant(timing: ScheduleTiming, now: datetime) -> datetime:
 
 
 def should_disable(*, failures: int, max_failures: int, auto_disable: bool) -> bool:
-    """Whether this many failures in a row disable a schedule."""
+    """Return whether this many failures in a row disable a schedule."""
     return auto_disable and failures >= max_failures

@@ -46,7 +46,7 @@ class SchedulePreview(NamedTuple):
 
 
 class ShownFire(NamedTuple):
-    """A fire: `kind` is the class of its color, `text` says what happened."""
+    """A fire: `kind` is the class of its color, `text` describes the outcome."""
 
     due_at: datetime
     symbol: str

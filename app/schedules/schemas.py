@@ -112,7 +112,7 @@ class ScheduleView(WireModel):
 class FireView(WireModel):
     """A due instant and its outcome; with `rangeEnd`, all instants from `dueAt` up to it.
 
-    `reason` says why a SKIPPED instant started no run, `errorCode` why a FAILED one could not.
+    `reason` is the reason of a SKIPPED instant, `errorCode` the error of a FAILED instant.
     """
 
     due_at: datetime
@@ -144,7 +144,7 @@ class ClockNote(WireModel):
 
 
 class PreviewView(WireModel):
-    """When a schedule would fire: a description, and instants in its zone."""
+    """The fire times of an expression: a description, and instants in its time zone."""
 
     cron_expression: str
     timezone: str

@@ -21,7 +21,7 @@ from app.traces.registry import TRACE_SOURCES, RunNarrower, TraceQuery
 
 
 class RunSearch(NamedTuple):
-    """Which run of a trace source a schedule evaluates."""
+    """The search for the run of a trace source that a schedule evaluates."""
 
     list_runs: RunLister
     narrow_run: RunNarrower | None

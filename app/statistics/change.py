@@ -81,7 +81,7 @@ class ChangeTest:
         return self._within_width(low, high)
 
     def _without_spread(self, alpha: float) -> Interval | None:
-        """Nothing changed in any unit: that others did not change either is not known."""
+        """Return the change when no unit changed; other units may still have changed."""
         if self.width is None or self.units == 0 or self.effect != 0:
             return None
         reach = self.width * unseen_share(self.units, confidence=1 - alpha)

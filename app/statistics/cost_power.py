@@ -1,9 +1,9 @@
 """The minimum detectable effect of costs and times, by simulated runs. Needs numpy and scipy.
 
-The test of a cost is less sensitive than its standard error says: one expensive item carries much
-of the change and of its spread alike, and few items rarely include the most expensive ones. So the
-logarithms of the items' values, which are nearly normal, are fitted, runs are drawn from the fit, and
-the effect is the smallest one that the test finds in four of five draws.
+The test of a cost is less sensitive than its standard error suggests: one expensive item carries
+much of the change and of its spread alike, and few items rarely include the most expensive ones. So
+the logarithms of the items' values, which are nearly normal, are fitted, runs are drawn from the
+fit, and the effect is the smallest one that the test finds in four of five draws.
 """
 
 import math
@@ -65,8 +65,8 @@ class LogNormalItems:
         return self.elasticity * _DrawnRuns.of(self, sizes, items, trials).detectable()
 
     def settles(self, items: int, trials: float, margin: float) -> bool:
-        """Whether the interval of an unchanged value is within ± a margin, a logarithm, in four of
-        five runs.
+        """Return whether the interval of an unchanged value is within ± a margin, a logarithm, in
+        four of five runs.
         """
         runs = _DrawnRuns.of(self, self._planned_sizes(items), items, trials)
         return runs.settled(margin / self.elasticity) >= _AIM
@@ -198,7 +198,9 @@ class _DrawnRuns(NamedTuple):
         )
 
     def powers(self, effects: FloatArray) -> FloatArray:
-        """How often the test of `app.statistics.change` finds changes by these logarithms."""
+        """Return how often the test of `app.statistics.change` finds changes by these
+        logarithms.
+        """
         changes, variance = self._tested(np.exp(effects)[:, None])
         shares: FloatArray = (changes > self.critical * np.sqrt(variance)).mean(axis=1)
         return shares
@@ -218,7 +220,7 @@ class _DrawnRuns(NamedTuple):
         return ratios + other_changes, variance
 
     def settled(self, margin: float) -> float:
-        """How often the interval of an unchanged value is within ± a margin."""
+        """Return how often the interval of an unchanged value is within ± a margin."""
         changes, variance = self._tested(np.ones((1, 1)))
         reach = np.abs(changes) + self.critical * np.sqrt(variance)
         return float((reach <= margin).mean())

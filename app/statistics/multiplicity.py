@@ -102,7 +102,7 @@ def _flipped_p(tests: Mapping[int, ChangeTest]) -> dict[int, FloatArray]:
 
 
 class ContingencyTable(NamedTuple):
-    """How many of the selected items have a property, and how many of the other items."""
+    """Counts of a property among the selected items and among the other items."""
 
     selected_with: int
     selected: int

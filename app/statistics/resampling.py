@@ -1,6 +1,6 @@
 """Resamples of a KPI that jumps: percentiles, and formulas with a THRESHOLD or IF. Needs scipy.
 
-The influence of an item says nothing about a jump, so the KPI is computed again for resamples of
+The influence of an item does not describe a jump, so the KPI is computed again for resamples of
 the items, which are drawn with all their trials, and in whole clusters where items are clustered.
 One `Draws` serves every metric and both runs, so that correlated values stay correlated. Row 0 of
 every column is the observed value.
@@ -256,7 +256,7 @@ def _mid_p(observed: float, swaps: FloatArray) -> float:
 def trial_permutation_p(
     baseline: "Trials", candidate: "Trials", *, permutations: int = SWAPS
 ) -> float | None:
-    """How often a change of exactly these items is as large when their trials are exchanged.
+    """Return how often a change of exactly these items is as large when their trials are exchanged.
 
     For one to three items, whose trials are all that is known: other items may behave differently.
     None below three trials of an item in each run. Source: Mantel and Haenszel 1959 (strata).

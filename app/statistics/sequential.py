@@ -114,7 +114,8 @@ class Scan:
 
 
 def _neighbor_share(runs: int) -> float:
-    """How much of the covariance of neighbors is in the variance of the mean of so many runs.
+    """Return how much of the covariance of neighbors is in the variance of the mean of so many
+    runs.
 
     2 Σ (runs − distance) decay^(distance−1) / runs², over all distances between two of the runs.
     """
@@ -163,9 +164,9 @@ def scan_levels(
 ) -> Scan:
     """Compares each window of the last runs with the runs before it; oldest first.
 
-    `earlier` are series of runs on other levels, which only tell how runs vary. `prior_sd` is a
-    change between runs that is ordinary before anything is known. A given `spread` is used in place
-    of the one that is estimated from the reference.
+    `earlier` are series of runs on other levels, which contribute only to the variation between
+    runs. `prior_sd` is the ordinary change between runs before any data. A given `spread` is used
+    in place of the one that is estimated from the reference.
     """
     fall = rise = None
     if not levels:

@@ -52,7 +52,9 @@ class ItemSums:
 
     @property
     def are_binary(self) -> bool:
-        """Whether all values, which are in [0, 1], are 0 or 1: only these equal their squares."""
+        """Return whether all values, which are in [0, 1], are 0 or 1: only these equal their
+        squares.
+        """
         return bool((self.total == self.squares).all())
 
     def where(self, mask: NDArray[np.bool_]) -> "ItemSums":

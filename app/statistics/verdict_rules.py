@@ -125,7 +125,7 @@ class Harm(NamedTuple):
 
 
 class ChangeMethod(StrEnum):
-    """How the p-value and the interval of a change were computed; NONE: there are none."""
+    """The method of the p-value and the interval of a change; NONE: there are none."""
 
     PAIRED_T = "paired t"
     CLUSTERED_T = "clustered t"
@@ -135,7 +135,7 @@ class ChangeMethod(StrEnum):
 
 
 class MarginOutcome(StrEnum):
-    """How a harm compares with a margin."""
+    """The comparison of a harm with a margin."""
 
     PASS = "PASS"  # noqa: S105 - no password, an outcome
     FAIL = "FAIL"
@@ -156,7 +156,7 @@ def harm_of(effect: float, low: float | None, high: float | None, side: Side) ->
 
 
 def judge_drop(harm: Harm, margin: float) -> MarginOutcome:
-    """Whether a harm of at least `margin` is observed and proved to be more than chance.
+    """Return whether a harm of at least `margin` is observed and proved to be more than chance.
 
     FAIL when the interval excludes zero harm and the estimate reaches the margin; PASS when the
     whole interval is within the margin; otherwise INCONCLUSIVE. Neither a larger harm nor a smaller
@@ -168,7 +168,8 @@ def judge_drop(harm: Harm, margin: float) -> MarginOutcome:
 
 
 def judge_non_inferiority(harm: Harm, margin: float) -> MarginOutcome:
-    """Whether the harm is proved to be below `margin`: PASS below, FAIL above, else INCONCLUSIVE.
+    """Return whether the harm is proved to be below `margin`: PASS below, FAIL above, else
+    INCONCLUSIVE.
 
     Source: ICH E9 §3.3.2 (non-inferiority by a confidence interval).
     """
@@ -331,7 +332,9 @@ def _decide(change: ChangeVerdict, effect: float) -> _Decision:
 
 
 def reaches(size: float, limit: float) -> bool:
-    """Whether a size is at least a limit, but for rounding: 8 of 40 items are a drop of 0.2."""
+    """Return whether a size is at least a limit, but for rounding: 8 of 40 items are a drop
+    of 0.2.
+    """
     return size >= limit * (1 - _TOLERANCE)
 
 

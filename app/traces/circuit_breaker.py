@@ -62,7 +62,7 @@ class CircuitBreaker:
         return 0.0
 
     def hold_requests(self, seconds: float) -> None:
-        """Hold the requests of all processes, because the server asked for a wait."""
+        """Delay the requests of all processes, after a Retry-After of the server."""
         with suppress(Unavailable), self.db.begin() as session:
             session.execute(_HOLD, {"name": self.name, "seconds": seconds})
 

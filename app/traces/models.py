@@ -100,7 +100,9 @@ class TraceTranscript(Base):
 
 
 class LocalDataset(Base):
-    """The uploaded traces of one run over a dataset; `agent_id` None: nobody said of which agent."""
+    """The uploaded traces of one run over a dataset; `agent_id` is None if the upload named no
+    agent.
+    """
 
     __tablename__ = "local_datasets"
     __table_args__ = (
@@ -140,8 +142,8 @@ class LocalTrace(Base):
 class OtelTrace(Base):
     """A trace of which OpenTelemetry spans were received.
 
-    `occurred_at` is the start of the earliest span in its first export; it never changes. `has_root`
-    says whether a span without a parent has arrived.
+    `occurred_at` is the start of the earliest span in its first export; it never changes.
+    `has_root` is true when a span without a parent has arrived.
     """
 
     __tablename__ = "otel_traces"
@@ -158,11 +160,12 @@ class OtelTrace(Base):
 
 
 class OtelSpan(Base):
-    """One span as `app.traces.otel.spans` writes it: `content` is text, which holds what jsonb refuses.
+    """One span as `app.traces.otel.spans` writes it: `content` is text, which holds what jsonb
+    refuses.
 
-    `dataset`, `run_name` and `item_id` are set together, for a span of an experiment. `facts` are what
-    the span says about its trace, for the filters of production traces. Times are nanoseconds since
-    1970 by the clock of the client. Without a foreign key: it would be checked for each span.
+    `dataset`, `run_name` and `item_id` are set together, for a span of an experiment. `facts` are
+    attributes of the trace in the span, for the filters of production traces. Times are nanoseconds
+    since 1970 by the clock of the client. Without a foreign key: it would be checked for each span.
     """
 
     __tablename__ = "otel_spans"
@@ -192,7 +195,7 @@ class OtelSpan(Base):
 class CircuitBreakerRow(Base):
     """The circuit breaker of one server, for all processes: no request is sent before `open_until`.
 
-    `failures` counts the times in a row that it was given up.
+    `failures` counts its consecutive failures.
     """
 
     __tablename__ = "circuit_breakers"

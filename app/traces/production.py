@@ -130,7 +130,7 @@ class ProductionTraces(WireModel):
 
     @property
     def is_paired(self) -> bool:
-        """Whether runs share items; otherwise each trace is an item of its own."""
+        """Return whether runs share items; otherwise each trace is an item of its own."""
         return self.item_key is not None
 
     @property

@@ -52,7 +52,7 @@ def find_same_upload(
 
 
 def has_attribute(session: Session, collection_id: int, name: str) -> bool:
-    """Whether a trace of a collection has an attribute, or a tag with this prefix."""
+    """Return whether a trace of a collection has an attribute, or a tag with this prefix."""
     tag = func.unnest(CollectedTrace.tags).column_valued("tag")
     has_tag = select(tag).where(func.starts_with(tag, f"{name}:")).exists()
     statement = select(CollectedTrace.position).where(
@@ -193,7 +193,7 @@ def count_items(session: Session, collection_id: int) -> int:
 
 
 def count_trials(session: Session, collection_id: int) -> int:
-    """How often each item of a collection was asked, on average; 0 if it is empty."""
+    """Return how often each item of a collection was asked, on average; 0 if it is empty."""
     items = count_items(session, collection_id)
     return round(session.get_one(Collection, collection_id).trace_count / items) if items else 0
 

@@ -186,7 +186,7 @@ def _number_trials(session: Session, collection: Collection) -> None:
 class EncodedTraces:
     """The validated traces of an upload as rows of `local_traces`; `rows` is at its beginning.
 
-    `ignored_keys` are the first keys of traces that nothing reads.
+    `ignored_keys` are the first keys of traces that are not used.
     """
 
     dataset_id: str

@@ -135,7 +135,7 @@ def _forward(res: Resources, key: tuple[str, str, str], request: ForwardedReques
     if isinstance(outcome, DeliverySucceeded):
         _store(res, key, forwarded_at=now, polled_at=now)
     elif isinstance(outcome, DeliveryFailed):
-        raise Unavailable(f"runUrl of the agent does not accept the request: {outcome.detail}")
+        raise Unavailable(f"the runUrl of the agent rejected the request: {outcome.detail}")
     else:
         end_waiting(res, key, f"runUrl of the agent: {outcome.detail}")
 
@@ -156,7 +156,7 @@ def _start_or_wait(res: Resources, key: tuple[str, str, str], new_runs: list[Lis
             return
         if now < awaited.ends_at:
             return
-    end_waiting(res, key, "the agent accepted the request, and the dataset got no complete new run")
+    end_waiting(res, key, "the agent accepted the request, but the dataset has no complete new run")
 
 
 def _store(res: Resources, key: tuple[str, str, str], **columns: Any) -> None:

@@ -119,7 +119,7 @@ def find_changed_runs(
 
 
 def is_changed(listed: ListedRun, earlier: Mapping[str, datetime | None]) -> bool:
-    """Whether a run is new, or has more activity than it had earlier."""
+    """Return whether a run is new, or has more activity than it had earlier."""
     ended_at = listed.run.ended_at
     if listed.id not in earlier:
         return True

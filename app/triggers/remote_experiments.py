@@ -47,7 +47,9 @@ class ExperimentPlan(NamedTuple):
 
 
 def asks_for_a_run(event: LangfuseEvent) -> bool:
-    """Whether the event asks that an agent is run; with a run name it asks for its evaluation only."""
+    """Return whether the event asks that an agent is run; with a run name it asks for its
+    evaluation only.
+    """
     is_experiment = event.type is TriggerEventType.REMOTE_EXPERIMENT
     return is_experiment and "runName" not in event.run_options
 
@@ -126,7 +128,7 @@ def has_awaited_runs(session: Session, event_id: str) -> bool:
 def _find_obstacle(
     session: Session, event: LangfuseEvent, benchmark: Benchmark, agent: Agent, now: datetime
 ) -> str | None:
-    """Why the request cannot be forwarded; None if it can."""
+    """Return the reason why the request cannot be forwarded; None if it can."""
     source = source_of(benchmark, agent)
     if TRACE_SOURCES.get(source).list_runs is None:
         return (

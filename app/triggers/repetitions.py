@@ -45,7 +45,7 @@ class RepetitionRequest(NamedTuple):
 
     @property
     def obstacle(self) -> str | None:
-        """Why the agent is not asked; None if it can be."""
+        """Return the reason why the agent is not asked; None if it can be."""
         if self.is_late:
             return f"no worker sent the request to the agent within {_hours(CONFIRM_TIMEOUT)}"
         if self.url is None:
@@ -90,8 +90,8 @@ def look_for_run(res: Resources, run_id: str) -> None:
             _look_later(session, run_id, res)
         else:
             reason = (
-                f"the agent accepted the request, and made no complete run {locked.run_name!r} within"
-                f" {_hours(CONFIRM_TIMEOUT)}"
+                "the agent accepted the request, but created no complete run "
+                f"{locked.run_name!r} within {_hours(CONFIRM_TIMEOUT)}"
             )
             fail_run(session, run_id, NOT_REPEATED, reason, res.clock())
 
@@ -103,7 +103,7 @@ def _find_waiting(session: Session, run_id: str) -> BenchmarkRun | None:
 
 
 def _is_made(res: Resources, source: str, query: TraceQuery) -> bool:
-    """Whether the source has the run. A source that is away may have it at the next look."""
+    """Return whether the source has the run. A source that is away may have it at the next look."""
     has_run = TRACE_SOURCES.get(source).has_run
     assert has_run is not None, "planned only where the source can tell"
     try:
@@ -113,12 +113,14 @@ def _is_made(res: Resources, source: str, query: TraceQuery) -> bool:
 
 
 def _send(res: Resources, run_id: str, request: RepetitionRequest) -> str | None:
-    """Why the agent will not make the run; None if it will. Raises: `Unavailable`."""
+    """Return the reason why the agent will not make the run; None if it will. Raises:
+    `Unavailable`.
+    """
     now = res.clock()
     headers = signed_headers(run_id, now, request.body, request.secrets)
     outcome = post(res, request.url or "", request.body, headers, now)
     if isinstance(outcome, DeliveryFailed):
-        raise Unavailable(f"runUrl of the agent does not accept the request: {outcome.detail}")
+        raise Unavailable(f"the runUrl of the agent rejected the request: {outcome.detail}")
     if not isinstance(outcome, DeliverySucceeded):
         return f"runUrl of the agent: {outcome.detail}"
     if outcome.headers.get(RUN_NAME_HEADER) == request.run_name:

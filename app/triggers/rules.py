@@ -202,7 +202,7 @@ def parse_langfuse_event(body: Any) -> LangfuseEvent:
 
 
 def rule_matches(event: LangfuseEvent, rule: LangfuseTrigger) -> bool:
-    """Whether an event has the type of a rule and every field value that the rule names."""
+    """Return whether an event has the type of a rule and every field value that the rule names."""
     if event.type != rule.event:
         return False
     match rule:

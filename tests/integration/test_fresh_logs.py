@@ -356,4 +356,4 @@ def test_ragas_importer__reads_what_the_tool_writes_now(tmp_path: Path) -> None:
             "question 2": ("", {"exact_match": 0.0}),
         }
         assert {trace.expected_output for trace in table.traces} == {"4"}
-        assert "columns that nothing reads: retrieved_contexts" in table.notes
+        assert "columns that are not used: retrieved_contexts" in table.notes

@@ -316,7 +316,7 @@ def _warmup(value: float, explanation: str) -> Assessment:
 
 
 def _reaches(value: float, limit: float) -> bool:
-    """Whether a value is at least the limit, up to rounding errors."""
+    """Return whether a value is at least the limit, up to rounding errors."""
     return value >= limit * (1 - TOLERANCE)
 
 

@@ -83,7 +83,9 @@ def watched_columns(rule: AlertRule, result: RunResult) -> list[str]:
 
 
 def _value_fell(condition: Condition, assessment: Assessment) -> bool:
-    """Whether the breach is a value that fell, so that traces with lower values explain it."""
+    """Return whether the breach is a value that fell, so that traces with lower values
+    explain it.
+    """
     if condition in (Condition.LESS_THAN, Condition.PERCENTAGE_DROP):
         return True
     if assessment.value is None or assessment.baseline is None:

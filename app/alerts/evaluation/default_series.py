@@ -1,4 +1,4 @@
-"""What people say about runs, in the stored series states that belong to no rule."""
+"""Applies acknowledgements and accepted levels to the stored series states without a rule."""
 
 from sqlalchemy.orm import Session
 

@@ -1,7 +1,7 @@
 """Incidents of a series of runs: when one opens, changes and closes; decided without a database.
 
-A series is one KPI or metric of one agent in comparable runs. Its state says which runs are its
-reference, and which runs belong to an open incident. Each valid run advances the state:
+A series is one KPI or metric of one agent in comparable runs. Its state contains the reference runs
+and the runs of an open incident. Each valid run advances the state:
 
     no incident   a significant fall opens an incident: the runs of the fall leave the reference,
                   which is frozen. A significant rise starts a new reference.
@@ -55,7 +55,7 @@ SUSPICIOUS = 0.77
 
 
 class SeriesStep(NamedTuple):
-    """The state after a run, and what the run says."""
+    """The state after a run, and the evidence of the run."""
 
     state: SeriesState
     evidence: RunsEvidence
@@ -83,11 +83,11 @@ def advance_series(
 
 
 def needs_confirmation(evidence: RunsEvidence) -> bool:
-    """Whether a run is repeated before it pages, where its source can: its evidence is close to the
-    limit or above it, and no incident was open before it.
+    """Return whether a run is repeated before it pages, where its source can: its evidence is close
+    to the limit or above it, and no incident was open before it.
 
-    All items are repeated: a repetition of the failed items alone would select bad luck. What is
-    wrong with the whole evening of a provider is wrong in the repetition, too.
+    All items are repeated: a repetition of the failed items alone would select bad luck. A problem
+    of the provider that lasts for hours affects the repetition, too.
     """
     if evidence.z is None or evidence.z <= SUSPICIOUS * evidence.limit:
         return False
@@ -108,8 +108,8 @@ def accept_level(state: SeriesState, accepted: int | None = None) -> SeriesState
 def return_runs(state: SeriesState) -> SeriesState:
     """Closes the incident as noise: its runs are ordinary and join the reference.
 
-    They become its oldest runs: they tell how runs vary, and no window of last runs has them, which
-    would open the same incident again.
+    They become its oldest runs: they contribute to the variation between runs, and no window of the
+    last runs contains them, which would open the same incident again.
     """
     if state.incident is None:
         return state

@@ -45,7 +45,7 @@ class _Level(NamedTuple):
         return cls(mean_level(runs), variance_of_mean(runs, spread))
 
     def distance(self, other: "_Level", spread: Spread) -> float:
-        """How far this level lies above another one: a normal quantile."""
+        """Return how far this level lies above another one: a normal quantile."""
         fall = score_effect(
             1, 1, self.mean - other.mean, self.variance + other.variance, spread.degrees
         )

@@ -46,12 +46,12 @@ class RuleObservation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleEvidence:
-    """Everything that is read to judge a run by one rule.
+    """The data that the evaluation of one rule for a run reads.
 
     `judgment` has the levels of the run and of the runs of `series`, the state of a REGRESSED rule;
-    None for a value without levels. `open_fingerprint` is that of the open
-    incident. `previous` is the last run of the history, and `changes` says what a person may have
-    changed since then.
+    None for a value without levels. `open_fingerprint` is that of the open incident. `previous` is
+    the last run of the history, and `changes` lists the changes of agent, model and benchmark since
+    then.
     """
 
     watched: RuleObservation

@@ -89,7 +89,7 @@ def _measure_kpi_value(value: KpiValue, aggregates: Mapping[str, Aggregate]) -> 
 
 
 def measure_metric(reference: Reference, aggregate: Aggregate) -> Measurement:
-    """One statistic of a metric over a run."""
+    """Compute one statistic of a metric over a run."""
     column_spec = find_metric_spec(column_of(reference.key))
     spec = _value_spec(str(reference), column_spec, reference.stat)
     value = aggregate.statistic(reference.stat)
@@ -171,7 +171,7 @@ def find_metric_spec(column: str) -> MetricSpec | None:
 
 
 def is_mean_of_traces(column: str) -> bool:
-    """Whether the mean of a metric is one over traces, and not a value of the whole run."""
+    """Return whether the mean of a metric is one over traces, and not a value of the whole run."""
     return find_metric_spec(column) is not None and not is_run_metric(ref_of_column(column))
 
 

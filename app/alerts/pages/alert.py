@@ -33,7 +33,7 @@ AlertId = Annotated[str, Path(alias="alertId")]
 
 @router.get("/alerts/events/{alertId}", dependencies=READ)
 def show_alert(request: Request, alert_id: AlertId, res: Res) -> Response:
-    """One alert: why it fired, and who was told."""
+    """Show one alert: the reason why it fired, and its deliveries."""
     with res.db.read() as session:
         event = queries.get_event(session, alert_id)
         view = _view(session, event, res.clock())

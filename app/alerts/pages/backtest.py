@@ -24,7 +24,7 @@ _BODY_FIELDS: Final = {
 
 
 class BacktestOutcome(NamedTuple):
-    """What a page shows of a backtest: its result, or why there is none."""
+    """The result of a backtest on a page, or the reason why there is none."""
 
     backtest: BacktestView | None = None
     problem: str | None = None
@@ -50,8 +50,8 @@ def try_backtest(res: Resources, body: BacktestRequest) -> BacktestOutcome:
 
 
 def draft_rule(document: Mapping[str, Any]) -> AlertConfigBody | None:
-    """The rule of a form or of a view of the API; None if it is not valid. It notifies nobody:
-    addresses are shown redacted.
+    """The rule of a form or of a view of the API; None if it is not valid. It has no recipients:
+    forms show addresses redacted.
     """
     known = {name: value for name, value in document.items() if name in _BODY_FIELDS}
     silent = {"recipients": [], "channels": ["IN_APP"], "name": document.get("name") or "rule"}
@@ -92,6 +92,6 @@ def _replay(
 
 
 def _spec(rule: AlertConfigBody) -> Sequence[Any]:
-    """What decides when a rule fires."""
+    """Return the fields of a rule that decide when it fires."""
     left_out = {"name", "severity", "enabled", "max_hours_without_run", "confirm_runs"}
     return list(rule.model_dump(exclude=left_out).items())

@@ -161,7 +161,7 @@ def silence_hours(form: FormFields) -> int:
 def _acknowledge(
     request: Request, form: FormFields, res: Resources, notification_ids: Sequence[str]
 ) -> None:
-    """Judge the alerts of messages as the form says. Raises: `Invalid`."""
+    """Acknowledge the alerts of messages with the verdict of the form. Raises: `Invalid`."""
     verdict, by = form.text("verdict", "true"), get_caller(request).key_id
     checked = check_form(Acknowledgement, {"verdict": verdict, "note": form.text("note") or None})
     if checked.body is None:

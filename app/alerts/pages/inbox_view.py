@@ -31,14 +31,14 @@ class InboxEntry(NamedTuple):
 
     @property
     def is_firing(self) -> bool:
-        """Whether it tells of an alert that somebody has to judge."""
+        """Return whether the message contains a firing alert that is not acknowledged."""
         return any(
             event.state == AlertEventState.FIRING and event.verdict is None for event in self.events
         )
 
 
 class InboxFilter(NamedTuple):
-    """Which messages to list. The other fields are about the alerts of a message: one of them is of
+    """Filter of messages. The other fields select by the alerts of a message: one of them is of
     the agent and the benchmark, and is acknowledged.
     """
 

@@ -62,7 +62,7 @@ def show_incidents(
 
 @router.get("/incidents/{incidentId}", dependencies=READ)
 def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Response:
-    """One incident: its level before and now, its runs, its alerts, and how it ended."""
+    """Show one incident: its level before and now, its runs, its alerts, and its resolution."""
     with res.db.read() as session:
         incident = incident_queries.get_incident(session, incident_id)
         row = incident_row(session, incident)
@@ -113,7 +113,7 @@ def accept_incident(
 
 
 def incident_row(session: Session, incident: Incident) -> dict[str, Any]:
-    """An incident with the names that people know, as lists and its page show it."""
+    """An incident with display names, for lists and its page."""
     names = DisplayNameReader(session).names(incident.benchmark_id, incident.agent_id)
     before = None if incident.baseline is None else format_value(incident.baseline)
     now = None if incident.value is None else format_value(incident.value, incident.unit)

@@ -28,7 +28,7 @@ def watched_name(session: Session, rule: AlertConfigBody | AlertConfigView) -> s
 
 
 def describe_condition(name: str, rule: AlertConfigBody | AlertConfigView) -> str:
-    """When a rule fires: "pass rate falls by 10 %, mean of 5 runs, in 2 runs"."""
+    """Describe when a rule fires: "pass rate falls by 10 %, mean of 5 runs, in 2 runs"."""
     threshold = "" if rule.threshold is None else format_number(abs(rule.threshold))
     if not rule.condition.uses_history and rule.threshold is not None:
         threshold = format_number(rule.threshold)

@@ -87,7 +87,9 @@ def show_rule(
     compare_condition: Annotated[str, Query(alias=COMPARED[0], max_length=50)] = "",
     compare_threshold: Annotated[str, Query(alias=COMPARED[1], max_length=50)] = "",
 ) -> Response:
-    """One alert rule; with `days`, what it would have sent in that time, also beside another condition."""
+    """Show one alert rule; with `days`, also its backtest, if requested beside another
+    condition.
+    """
     now = res.clock()
     with res.db.read() as session:
         [view] = rule_views(session, [queries.get_rule(session, rule_id)])

@@ -129,7 +129,7 @@ def gradient_at(
 def contributions_of(
     statistics: Mapping[Reference, ItemSumStatistic], gradient: Gradient
 ) -> FloatArray:
-    """What each item contributes to a formula with this gradient, of shape (items,)."""
+    """Return the contribution of each item to a formula with this gradient, of shape (items,)."""
     terms = [statistics[ref].contributions(weights) for ref, weights in gradient.items()]
     contributions: FloatArray = np.sum(terms, axis=0)
     return contributions

@@ -150,7 +150,7 @@ class FormulaPair:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether every item has the same values in both runs."""
+        """Return whether every item has the same values in both runs."""
         first, second = self._runs
         columns = {column_of(ref.key) for ref in self.formula.references}
         return all(
@@ -192,8 +192,8 @@ class FormulaPair:
 
     @property
     def _is_averaged(self) -> bool:
-        """Whether the formula is one of several means over the same items, so that its value in a
-        mean of runs may differ from the mean of its values.
+        """Return whether the formula is one of several means over the same items, so that its value
+        in a mean of runs may differ from the mean of its values.
         """
         return (
             self._pair.is_paired
@@ -355,7 +355,7 @@ class FormulaPair:
         return np.sum(terms, axis=0) if terms else None
 
     def are_these_items_changed(self, linear: LinearChange) -> bool:
-        """Whether the trials show a change of exactly these items."""
+        """Return whether the trials show a change of exactly these items."""
         if not self._pair.is_paired:
             return False
         scores = [self._trace_values(linear, run) for run in self._runs]

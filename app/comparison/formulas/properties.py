@@ -50,7 +50,7 @@ def line_of(formula: CompiledFormula) -> Line | None:
 
 
 def jumps(formula: CompiledFormula) -> bool:
-    """Whether the value can jump while its metrics change a little: THRESHOLD and IF."""
+    """Return whether the value can jump while its metrics change a little: THRESHOLD and IF."""
     return any(
         isinstance(node, Conditional) or (isinstance(node, Call) and node.function == "THRESHOLD")
         for node, _ in walk(formula.root)
@@ -58,7 +58,7 @@ def jumps(formula: CompiledFormula) -> bool:
 
 
 def is_tied(formula: CompiledFormula) -> bool:
-    """Whether the formula has a MIN or MAX, whose arguments may be nearly equal."""
+    """Return whether the formula has a MIN or MAX, whose arguments may be nearly equal."""
     return any(
         isinstance(node, Call) and node.function in {"MIN", "MAX"} for node, _ in walk(formula.root)
     )

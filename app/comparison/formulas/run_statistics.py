@@ -96,7 +96,7 @@ class RunStatistics:
         return ref.stat == "mean" and column_of(ref.key) in self.count_metrics
 
     def has_counts(self, ref: Reference) -> bool:
-        """Whether the label counts of a counted statistic are known."""
+        """Return whether the label counts of a counted statistic are known."""
         return column_of(ref.key) in self.matrix.counts
 
     def statistic(

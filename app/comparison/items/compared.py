@@ -81,7 +81,7 @@ def compare_items(
     order: ItemOrder,
     query: PageQuery,
 ) -> PageRows[ComparedItemView]:
-    """One page of the items that both runs have; without a metric, by the first one of both.
+    """Return one page of the items that both runs have; without a metric, by the first one of both.
 
     Raises: `MetricNotCompared`, `BadCursor`.
     """
@@ -143,7 +143,7 @@ def _column(run: BenchmarkRun, metric: str) -> int:
 
 
 def less_is_better(run: BenchmarkRun, metric: str) -> bool:
-    """Whether a rise of a metric of the run is harmful."""
+    """Return whether a rise of a metric of the run is harmful."""
     planned = RunPlan.model_validate(run.plan).metrics if run.plan else ()
     refs = [metric_plan.ref for metric_plan in planned if metric_plan.column == metric]
     return bool(refs) and provider_for(refs[0]).spec.direction is Direction.LOWER_IS_BETTER
@@ -172,7 +172,7 @@ def _read_means(
 
 
 def _read_errors(session: Session, run: BenchmarkRun, items: Sequence[str]) -> dict[str, list[str]]:
-    """What went wrong in the traces of items: failed tools, and outcomes other than scored."""
+    """Read the errors in the traces of items: failed tools, and outcomes other than scored."""
     statement = select(
         CollectedTrace.item_id, CollectedTrace.outcome, CollectedTrace.tool_calls
     ).where(CollectedTrace.collection_id == run.collection_id, CollectedTrace.item_id.in_(items))

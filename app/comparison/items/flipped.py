@@ -85,7 +85,7 @@ def find_flips(
 def explain_regression(
     item: str, peers: Iterable[PeerMeans], scale: Scale, *, less_is_better: bool
 ) -> RegressionCause:
-    """Whether a regressed item regressed for the other agents that ran it, too."""
+    """Return whether a regressed item regressed for the other agents that ran it, too."""
     peers_with_item = [peer for peer in peers if item in peer.baseline and item in peer.candidate]
     sign = 1 if less_is_better else -1
     agents = [

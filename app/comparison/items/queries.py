@@ -136,7 +136,7 @@ def read_attributes(
 
 
 def has_tag_field(session: Session, run: BenchmarkRun, field: str) -> bool:
-    """Whether a trace of the run has a tag `field:…` or an attribute `field`."""
+    """Return whether a trace of the run has a tag `field:…` or an attribute `field`."""
     parameters = {"collection": run.collection_id, "prefix": f"{field}:"}
     return bool(session.scalar(HAS_TAG_FIELD, parameters))
 

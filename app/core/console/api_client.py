@@ -387,7 +387,7 @@ def quote_segment(text: str) -> str:
 
 
 def _names_resource(url: httpx.URL) -> bool:
-    """Whether a URL of the API has more than a list in its path."""
+    """Return whether a URL of the API has more than a list in its path."""
     return url.path.partition(API_PREFIX)[2].strip("/").count("/") > 0
 
 

@@ -106,7 +106,7 @@ def _describe(parameter: _Parameter, rest: tuple[str, ...]) -> str:
 
 
 def _name_values(text: str, parameters: Mapping[tuple[str, ...], _Parameter]) -> str:
-    """A text that says what to give to a command, where it says what to send to the service."""
+    """Rewrite a message about the fields of a request for the options of a command."""
     text = _REQUEST.sub("some values are not valid", text)
     return _SENT.sub("give", _name_fields(text, parameters))
 

@@ -1,7 +1,7 @@
 """The examples at the end of each help text, by command.
 
-They stand in one table, so that the names in them (`nightly`, `support-bot`) stay the same everywhere.
-A word in capitals stands for an ID. A unit test parses every example.
+One table keeps the names in them (`nightly`, `support-bot`) consistent. A word in capitals is a
+placeholder for an ID. A unit test parses every example.
 """
 
 EXAMPLES: dict[str, tuple[str, ...]] = {

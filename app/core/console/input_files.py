@@ -22,7 +22,7 @@ class UnreadableInput(AppError):
 
 
 class InvalidInput(AppError):
-    """An input file has unexpected content; correct it as the message says."""
+    """An input file has unexpected content; the message contains the remedy."""
 
     code = "invalid-input"
     status = 400

@@ -68,7 +68,7 @@ Fields = Annotated[
 
 
 def id_argument(noun: str, path: str) -> Any:
-    """The argument that names one resource by its ID, to stand in `Annotated[str, …]`."""
+    """Return the ID argument of a resource, for `Annotated[str, …]`."""
     return typer.Argument(
         metavar=noun.rpartition(" ")[2].upper(),
         help=f"ID of the {noun}, its beginning, or `latest`."
@@ -84,7 +84,7 @@ def _filter_name(key: str) -> str:
 
 
 class FieldOption(NamedTuple):
-    """How an option differs from the one that is generated for the field of a schema.
+    """The overrides of an option that is generated from a schema field.
 
     `name` is the option (`--dataset`) or, for an argument, its metavar (`NAME`). `type` is the type
     of one value on the command line; `parse` turns it into the JSON value of the field, for a list
@@ -241,7 +241,9 @@ class Resource:
         verb: str = "delete",
         describe: Callable[[JSON], str] | None = None,
     ) -> None:
-        """Add `delete`, which asks first; `describe` adds details to the ID in the question."""
+        """Add `delete`, which asks for confirmation; `describe` adds details to the ID in the
+        question.
+        """
 
         def run(values: Values) -> None:
             path = self._path_of(values["id"])

@@ -44,7 +44,7 @@ SCALARS = (str, int, float, bool)
 
 
 class OptionType(NamedTuple):
-    """How a field is given: type of one value, its parser, whether it repeats or names a file."""
+    """The option of a field: type of one value, parser, and whether it repeats or names a file."""
 
     type: Any
     parse: Callable[[Any], Any]
@@ -230,7 +230,7 @@ def _format_default(field: FieldInfo) -> str:
 
 
 def _is_scalar(annotation: Any) -> bool:
-    """Whether typer converts the text of an option to this type by itself."""
+    """Return whether typer converts the text of an option to this type by itself."""
     is_enum = isinstance(annotation, type) and issubclass(annotation, Enum)
     return annotation in SCALARS or is_enum or get_origin(annotation) is Literal
 

@@ -17,7 +17,7 @@ _GENERATED_SHORT_ID = re.compile(
 
 
 def is_short_id(text: str, path: str) -> bool:
-    """Whether a text may be the beginning of an ID of the list at `path`."""
+    """Return whether a text may be the beginning of an ID of the list at `path`."""
     pattern = _GENERATED_SHORT_ID if path in GENERATED_ID_LISTS else _SHORT_ID
     return pattern.fullmatch(text) is not None
 

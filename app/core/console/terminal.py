@@ -207,7 +207,9 @@ class CommandGroup(typer.Typer):
         return super().command(name, **{"cls": Command, **settings})
 
     def add_deferred(self, name: str, load: Callable[[], Any], *, help_text: str) -> None:
-        """Add a command that `load` builds when it is used; `help_text` stands in the help of the group."""
+        """Add a command that `load` builds when it is used; `help_text` is shown in the help of the
+        group.
+        """
         self.command(name, cls=partial(DeferredCommand, load=load), help=help_text)(_placeholder)
 
     def add_group(self, group: "CommandGroup") -> None:
@@ -317,7 +319,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def is_interactive(stream: TextIO) -> bool:
-    """Whether the stream is a terminal."""
+    """Return whether the stream is a terminal."""
     return stream.isatty()
 
 
@@ -335,7 +337,7 @@ def escape_lines(text: str) -> str:
 
 
 def encode_json(document: Any, stream: TextIO) -> str:
-    """One line of JSON, in ASCII if the stream cannot encode all of Unicode."""
+    """Return one line of JSON, in ASCII if the stream cannot encode all of Unicode."""
     is_utf8 = (stream.encoding or "").lower().replace("-", "").startswith("utf8")
     # NaN is not JSON: other programs could not read the line.
     return json.dumps(document, ensure_ascii=not is_utf8, allow_nan=False, default=str)

@@ -100,7 +100,9 @@ class OutboundPolicy:
     public_ports: frozenset[int] = WEB_PORTS
 
     def refusal_reason(self, address: IPAddress, port: int) -> str | None:
-        """Why an address is refused, and the remedy; None when it may be called."""
+        """Return the reason why an address is refused, and the remedy; None when it may be
+        called.
+        """
         destination = _destination(address)
         if any(_is_in(form, _NEVER) for form in _forms(address)):
             return _NEVER_REASON
@@ -210,7 +212,7 @@ def resolve_in_background(
 
 
 def is_public(address: IPAddress) -> bool:
-    """Whether an address belongs to a single machine of the public internet."""
+    """Return whether an address belongs to a single machine of the public internet."""
     if isinstance(address, ipaddress.IPv6Address) and address not in _GLOBAL_UNICAST:
         return False
     return not _is_in(address, (*_NOT_PUBLIC, *_NEVER))

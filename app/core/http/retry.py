@@ -61,7 +61,7 @@ class ScheduledBackoff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """When a failed request is sent again.
+    """The retries of a failed request.
 
     `max_retries` bounds the number of retries, `max_total_wait_s` the sum of all waits and
     `max_retry_after_s` the part of a Retry-After that is respected. A Retry-After shorter than

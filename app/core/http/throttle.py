@@ -41,7 +41,7 @@ class Throttle:
         self._not_before = 0.0
 
     def delay_requests(self, seconds: float) -> None:
-        """Start no request within that time: the server asked one of the callers to wait."""
+        """Delay all requests by that time, after a Retry-After of the server."""
         self._not_before = max(self._not_before, self._clock() + seconds)
 
     @contextmanager
@@ -90,7 +90,7 @@ class AsyncThrottle:
         self._not_before = 0.0
 
     def delay_requests(self, seconds: float) -> None:
-        """Delay all further requests, because the server asked for it."""
+        """Delay all further requests, after a Retry-After of the server."""
         self._not_before = max(self._not_before, self._clock() + seconds)
 
     @asynccontextmanager

@@ -53,7 +53,7 @@ def tls_context() -> ssl.SSLContext:
 
 
 def is_untrusted_certificate(error: BaseException) -> bool:
-    """Whether a request failed because the server's certificate is not trusted.
+    """Return whether a request failed because the server's certificate is not trusted.
 
     Such a failure is final: a retry does not help.
     """

@@ -15,7 +15,8 @@ _HOST: Final = re.compile(
 
 
 def find_url_flaw(url: str) -> str | None:
-    """Why a text is not an absolute http or https URL without credentials; None if it is.
+    """Return the reason why a text is not an absolute http or https URL without credentials; None
+    if it is.
 
     Stricter than parsers, which drop line breaks, repair missing slashes and accept any port.
     """

@@ -30,7 +30,7 @@ class HostPolicy:
     any_address: bool = False
 
     def allows(self, host_header: str) -> bool:
-        """Whether a `Host` header, with or without port, names the service."""
+        """Return whether a `Host` header, with or without port, names the service."""
         host = split_host(host_header)
         return host is not None and (
             "*" in self.names

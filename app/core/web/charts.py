@@ -47,10 +47,12 @@ INVALID = "INVALID"
 
 
 class TrendPoint(NamedTuple):
-    """A value in one run with its interval and verdict, if any; the value is None when it is missing.
+    """A value in one run with its interval and verdict, if any; the value is None when it is
+    missing.
 
-    Points with different fingerprints are not comparable, and an invalid run says nothing: the line is
-    interrupted there. `text` is what a reader hears at the point, `url` is its page.
+    Points with different fingerprints are not comparable, and an invalid run has no meaningful
+    value: the line is interrupted there. `text` is the text of the point for screen readers, `url`
+    is its page.
     """
 
     label: str
@@ -299,7 +301,7 @@ def _lines(pixels: Sequence[float], points: Sequence[TrendPoint], y: Axis) -> It
 
 
 def _series_of(point: TrendPoint) -> tuple[str | None] | None:
-    """What points of one line share; None for a point that belongs to no line."""
+    """Return the key that points of one line share; None for a point outside every line."""
     return None if point.verdict == INVALID or point.value is None else (point.fingerprint,)
 
 

@@ -1,4 +1,4 @@
-"""Refuses changes that another web site asks for in the name of a signed-in browser.
+"""Refuses changes that another web site requests through a signed-in browser.
 
 Source: OWASP Cross-Site Request Forgery Prevention, "Fetch Metadata headers".
 """

@@ -45,7 +45,7 @@ async def reject_wrong_parameters(request: Request) -> None:
 
 
 def _declared_parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
-    """Each query parameter of a route, with whether it takes a list."""
+    """Return the query parameters of a route; the value is true for a list."""
     for field in dependant.query_params:
         yield field.alias, _is_list(field.field_info.annotation)
     for inner in dependant.dependencies:

@@ -69,7 +69,7 @@ class Router:
     ) -> None:
         """Add the routes to those of an application.
 
-        `prefix` stands before that of the router, `dependencies` run before those of the router,
+        `prefix` precedes the prefix of the router, `dependencies` run before those of the router,
         `responses` are documented where the router documents no other.
         """
         for method, path, endpoint, options in self.routes:

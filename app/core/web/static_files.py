@@ -40,7 +40,7 @@ def asset_url(name: str) -> str:
 
 
 class HashedStaticFiles(StaticFiles):
-    """Static files that a browser keeps forever when it asks for them by their hash.
+    """Static files, cached by browsers without expiry when the URL contains their hash.
 
     Without the hash, a file is sent as it was written.
     """

@@ -83,7 +83,7 @@ class AgentAttempt(NamedTuple):
 
 
 class BashCall(NamedTuple):
-    """The arguments of a tool call; `error` says why the call cannot run."""
+    """The arguments of a tool call; `error` is the reason why the call cannot run."""
 
     commands: str
     timeout_ms: int | None

@@ -21,7 +21,7 @@ from app.llm.prices import Price
 
 
 class ProviderRejected(Exception):
-    """The provider will answer no further request; the message says why."""
+    """The provider rejects all further requests; the message contains the reason."""
 
 
 class Rejection(NamedTuple):
@@ -32,8 +32,11 @@ class Rejection(NamedTuple):
     reason: str
 
     def reason_not_asked(self) -> str:
-        """Why an attempt was not made, in its own words: the error is that of another task."""
-        return f"not asked: the {self.role} was given up after {self.task_id}: {self.reason}"
+        """Return the reason why an attempt was not made; the error occurred in another task."""
+        return (
+            f"no request was sent: the {self.role} failed permanently at {self.task_id}: "
+            f"{self.reason}"
+        )
 
 
 class Trial(NamedTuple):
@@ -94,7 +97,9 @@ class Runner:
 
     @property
     def rejection(self) -> Rejection | None:
-        """Why no model would answer further requests; None while models answer."""
+        """Return the reason why no model would answer further requests; None while models
+        answer.
+        """
         return self._rejection
 
     async def run(self, trials: Sequence[Trial]) -> None:

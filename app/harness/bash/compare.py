@@ -29,7 +29,7 @@ class NoCommonTask(AppError):
 
 
 class TaskDiagnosis(StrEnum):
-    """What the results of all runs on one task suggest."""
+    """The diagnosis of one task from the results of all runs."""
 
     ALL_PASS = "all pass"  # noqa: S105 - not a password
     MODELS_DIFFER = "models differ"

@@ -111,7 +111,7 @@ def agreement(recorded: Sequence[EvalResult], replayed: Sequence[EvalResult]) ->
 
 
 def is_unstable(check_text: str) -> bool:
-    """Whether a check may pass or fail by chance, depending on the time of the run."""
+    """Return whether a check may pass or fail by chance, depending on the time of the run."""
     name, value = split_check(check_text)
     check = CHECKS.find(name)
     return check is not None and any(warning.is_unstable for warning in check.warnings(value))

@@ -213,7 +213,7 @@ def _signals(run_profile: RunProfile) -> ReportTable:
 
 
 def _reasons(summary: EvalSummary) -> list[FigureLine]:
-    """Why attempts errored or were skipped, each reason with its count."""
+    """Return the reason why attempts errored or were skipped, each reason with its count."""
     return [
         *(FigureLine("Error", f"{why} ({count})") for why, count in summary.error_reasons.items()),
         *(FigureLine("Skipped", f"{why} ({count})") for why, count in summary.skip_reasons.items()),

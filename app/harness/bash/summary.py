@@ -25,8 +25,8 @@ def gate_figures(report: EvalReport) -> GateFigures:
 def summarize(report: EvalReport) -> EvalSummary:
     """All figures of a run, computed from its results.
 
-    The rates are those of the scored attempts: an attempt that errored says nothing about the
-    model, and is counted beside them. Skipped attempts count only as skipped.
+    The rates are those of the scored attempts: an attempt that errored is no evidence about the
+    model and is counted separately. Skipped attempts count only as skipped.
     """
     results = report.results
     attempted = [result for result in results if result.outcome is not AttemptOutcome.SKIPPED]
@@ -78,7 +78,7 @@ def summarize(report: EvalReport) -> EvalSummary:
 
 
 def count_adapted(trace: AgentTrace) -> int:
-    """How often the model followed a failed command by a different one."""
+    """Return how often the model followed a failed command by a different one."""
     return sum(
         call.exit_code != 0 and call.commands != following.commands
         for call, following in pairwise(trace.tool_calls)
@@ -86,7 +86,7 @@ def count_adapted(trace: AgentTrace) -> int:
 
 
 def count_repeated(trace: AgentTrace) -> int:
-    """How often the model repeated a failed command unchanged."""
+    """Return how often the model repeated a failed command unchanged."""
     return sum(
         call.exit_code != 0 and call.commands == following.commands
         for call, following in pairwise(trace.tool_calls)
@@ -94,7 +94,7 @@ def count_repeated(trace: AgentTrace) -> int:
 
 
 def judgements_of(scored: Iterable[EvalResult]) -> list[Judgement]:
-    """The judgements of these attempts; a question that a task repeats was asked only once."""
+    """The judgements of these attempts; a repeated question of a task was sent only once."""
     return [
         judgement
         for result in scored

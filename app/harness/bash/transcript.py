@@ -5,7 +5,7 @@ from app.harness.transcript import Transcript, TranscriptToolCall, build_transcr
 
 
 def attempt_transcript(result: EvalResult) -> Transcript | None:
-    """The conversation with every bash call; None when the model was never asked."""
+    """The conversation with every bash call; None when no request was sent to the model."""
     trace = result.trace
     if trace is None:
         return None

@@ -24,7 +24,7 @@ class TaskTrials:
 
     @property
     def is_flaky(self) -> bool:
-        """Whether the task passed in some trials and failed in others."""
+        """Return whether the task passed in some trials and failed in others."""
         return 0 < self.passed < self.trials
 
 

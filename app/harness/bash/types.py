@@ -55,8 +55,8 @@ class EvalTask:
 class ToolCallResult:
     """One call of the sandboxed bash; `timeout_ms` is the timeout that the model set.
 
-    With `ran` false the call was not run: it is an error, and `stderr` says why. `duration_ms` is
-    None for such a call, and where the recording has no duration.
+    With `ran` false the call was not run: it is an error, and `stderr` contains the reason.
+    `duration_ms` is None for such a call, and where the recording has no duration.
     """
 
     commands: str
@@ -130,7 +130,7 @@ class TaskScore:
     max_score: float
 
     def all_passed(self) -> bool:
-        """Whether every check passed, whatever its weight."""
+        """Return whether every check passed, whatever its weight."""
         return all(result.passed for result in self.results)
 
     def rate(self) -> float:
@@ -147,7 +147,7 @@ class BashAttemptKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalResult:
-    """One attempt at a task. Without a score `reason` says why, and the trace may be partial."""
+    """One attempt at a task. Without a score, `reason` is set and the trace may be partial."""
 
     task: EvalTask
     trace: AgentTrace | None = None

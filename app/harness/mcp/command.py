@@ -49,8 +49,8 @@ DEFAULT_FOLDER: Final = Path("tmp")
 class McpRunOptions:
     """The options of a run.
 
-    Without an `output` the result is `tmp/result-TIME.yaml`. `reports` are the report files that the
-    command line writes from the result, `csv` asks for CSV files next to the default output.
+    Without an `output` the result is `tmp/result-TIME.yaml`. `reports` are the report files that
+    the command line writes from the result, `csv` adds CSV files next to the default output.
     """
 
     files: Sequence[Path]

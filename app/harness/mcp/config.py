@@ -113,7 +113,9 @@ class BenchmarkDefaults(BenchmarkSection):
 
 
 class EndpointConfig(BenchmarkSection):
-    """The model server: an address with the API of OpenAI or Anthropic, and how it is asked."""
+    """The model server: an address with the API of OpenAI or Anthropic, and the settings of
+    requests.
+    """
 
     provider: Literal["openai", "openai-responses", "anthropic"] = "openai"
     base_url: str | None = None
@@ -185,7 +187,8 @@ def _evaluator_form(value: Any) -> str:
 
 
 class EvaluatorConfig(BenchmarkSection):
-    """How an answer is evaluated: by expected content, by a pattern, by a judge, or by several.
+    """The evaluation of an answer: by expected content, by a pattern, by a judge, or by several
+    evaluators.
 
     `expected` is a text or number that the answer must contain, `{regex: …}` for a pattern, a list
     of which all elements must be found, or a mapping that a JSON object in the answer must include.
@@ -204,7 +207,7 @@ class EvaluatorConfig(BenchmarkSection):
 
 
 class TaskType(StrEnum):
-    """Whether a model works on the task, or one tool is called without a model."""
+    """The type of a task: a model works on it, or one tool is called without a model."""
 
     HARNESS = "harness"
     DIRECT = "direct"

@@ -37,7 +37,9 @@ class EvaluatorEvidence:
 
 
 class EvaluatorResult(NamedTuple):
-    """Whether an evaluation passed and why; `passed` is None for a score without a threshold."""
+    """The outcome of an evaluation with its reason; `passed` is None for a score without a
+    threshold.
+    """
 
     passed: bool | None
     reason: str
@@ -86,12 +88,12 @@ def expected_items(evaluator: EvaluatorConfig) -> list[JsonValue]:
 
 
 def is_pattern(item: JsonValue) -> bool:
-    """Whether an element of `expected` is a pattern, and not a mapping to find in JSON."""
+    """Return whether an element of `expected` is a pattern, and not a mapping to find in JSON."""
     return isinstance(item, dict) and "regex" in item and item.keys() <= {"regex", "expect_match"}
 
 
 def accepts_error(evaluator: EvaluatorConfig, error: AttemptError) -> bool:
-    """Whether an error that ended an attempt may be the expected error.
+    """Return whether an error that ended an attempt may be the expected error.
 
     An error of the agent, such as a timeout of a tool, may be. One of a server or provider must be
     named by `expected` with its literal text before the colon: a task that expects any error must

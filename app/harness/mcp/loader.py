@@ -83,8 +83,8 @@ class LintFinding:
 class LoadedFile:
     """A loaded file and its findings; `bench` is None when the file is invalid.
 
-    `refusals` says why a task cannot run although the file is valid. `host_variables` are those of
-    the environment that its servers get; their values may be secrets.
+    `refusals` contains the reasons why tasks cannot run although the file is valid.
+    `host_variables` are those of the environment that its servers get; their values may be secrets.
     """
 
     name: str
@@ -200,7 +200,7 @@ def host_values(files: Iterable[LoadedFile]) -> frozenset[str]:
 
 
 def _is_masked(host_value: str) -> bool:
-    """Whether a value of the environment may be a secret: `1` or `on` is none."""
+    """Return whether a value of the environment may be a secret: `1` or `on` is none."""
     return len(host_value) >= SHORTEST_SECRET
 
 

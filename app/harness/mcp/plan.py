@@ -87,7 +87,7 @@ class PlannedTask:
         return tuple(server.name for server in self.servers)
 
     def models(self) -> list[str]:
-        """The models that the task asks: the one under test and the judge, if any."""
+        """Return the models of the task: the model under test and the judge, if any."""
         if self.refusal is not None:
             return []
         names = [self.model] if self.type is TaskType.HARNESS else []

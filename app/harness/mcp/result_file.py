@@ -108,7 +108,7 @@ def load_report(document: Any, *, name: str) -> McpReport:
 
 
 def is_report(document: Any) -> bool:
-    """Whether a parsed document declares itself a result of ot-bench."""
+    """Return whether a parsed document declares itself a result of ot-bench."""
     return isinstance(document, dict) and document.get("format") == FORMAT
 
 
@@ -166,7 +166,7 @@ def _expand(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _repeated_texts(fields: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str | None]]:
-    """The tool calls, each with the text that may stand elsewhere, too."""
+    """Return the tool calls, each with the text that other parts may repeat."""
     blocks = (
         block["content"]
         for message in fields.get("messages") or ()

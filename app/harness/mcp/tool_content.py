@@ -41,8 +41,8 @@ def render_text(contents: Sequence[Content]) -> str:
 def describe_contents(contents: Sequence[Content]) -> tuple[Content, ...]:
     """The types and sizes of the parts, without the texts that `render_text` shows.
 
-    A result of 10 MB would otherwise be stored twice. Structured content stays when there is a text
-    beside it that says something else.
+    A result of 10 MB would otherwise be stored twice. Structured content is kept when the text
+    beside it has other content.
     """
     texts = [content.text for content in contents if content.kind is ContentKind.TEXT]
     return tuple(
@@ -54,7 +54,7 @@ def describe_contents(contents: Sequence[Content]) -> tuple[Content, ...]:
 
 
 def _is_repeated(structured: Content, texts: Sequence[str | None]) -> bool:
-    """Whether a text is the same JSON, in any form."""
+    """Return whether a text is the same JSON, in any form."""
     for text in texts:
         try:
             if json.loads(text or "") == json.loads(structured.text or ""):

@@ -171,12 +171,12 @@ class TaskResult:
 
     @property
     def natural_stop(self) -> bool:
-        """Whether the model ended the conversation itself."""
+        """Return whether the model ended the conversation itself."""
         return self.ending is ConversationEnding.NATURAL
 
     @property
     def passed(self) -> bool | None:
-        """Whether every evaluation passed; None without evaluations or after an error.
+        """Return whether every evaluation passed; None without evaluations or after an error.
 
         False when the agent failed: a crash must not look better than a wrong answer.
         """
@@ -198,7 +198,9 @@ class TaskResult:
         ]
 
     def failure_reason(self) -> str:
-        """Why the attempt did not pass: its error, else the unmet evaluations; empty when it did."""
+        """Return the reason why the attempt did not pass: its error, else the unmet evaluations;
+        empty when it did.
+        """
         if self.error is not None:
             return f"{self.error.kind.replace('_', ' ')}: {self.error.detail}"
         return "; ".join(self.failures())

@@ -21,7 +21,7 @@ _DIFFERENT: Final = "different result"
 
 
 class _Row(NamedTuple):
-    """What one line of the page shows: the attempts of one case, one per run; None where absent."""
+    """One row of the page: the attempts of one case, one per run; None where absent."""
 
     group: str
     attempts: tuple[AttemptView | None, ...]
@@ -38,7 +38,7 @@ class _Row(NamedTuple):
 def html_report(view: RunReportView, other: RunReportView | None = None) -> str:
     """The figures, the tables and plots, then one collapsed section per attempt.
 
-    With `other`, the attempts at the same task stand side by side.
+    With `other`, the attempts at the same task are shown side by side.
     """
     views = [view] if other is None else [view, other]
     rows = _rows(views)

@@ -11,7 +11,7 @@ from app.harness.transcript import Transcript
 
 
 class AttemptStatus(Enum):
-    """How a report counts an attempt; NEUTRAL is neither passed nor failed."""
+    """The status of an attempt in a report; NEUTRAL is neither passed nor failed."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -62,7 +62,7 @@ class AttemptView:
 
     @property
     def reason(self) -> str:
-        """Why the attempt did not pass; empty when it did."""
+        """Return the reason why the attempt did not pass; empty when it did."""
         return self.error or "; ".join(self.failures)
 
 

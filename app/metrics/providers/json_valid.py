@@ -43,7 +43,7 @@ def json_valid() -> MetricProvider:
 
 
 def is_json(text: str) -> bool:
-    """Whether the text conforms to the JSON grammar and is at most 500 levels deep.
+    """Return whether the text conforms to the JSON grammar and is at most 500 levels deep.
 
     NaN and Infinity are not JSON. The grammar allows duplicate keys, numbers of any size and an
     escaped lone surrogate.

@@ -1,7 +1,8 @@
 """LLM_JUDGE: a model scores an output by the rules of a prompt and gives a reason.
 
 The texts of a trace are untrusted. They are enclosed in markers that they cannot contain, because
-the markers are made of their digest, and the model is told not to follow instructions in between.
+the markers are made of their digest, and the prompt forbids the model to follow instructions
+between them.
 """
 
 import hashlib
@@ -59,7 +60,7 @@ class LlmJudge:
     kind: ModelKind = ModelKind.CHAT
 
     def supports(self, trace: Trace) -> bool:
-        """Whether the trace has every text that the prompt refers to."""
+        """Return whether the trace has every text that the prompt refers to."""
         return all(_texts(trace)[name] is not None for name in _PLACEHOLDER.findall(self.prompt))
 
     def requests(self, trace: Trace) -> Sequence[ChatRequest]:

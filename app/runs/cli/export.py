@@ -32,7 +32,9 @@ Since = Annotated[
     str | None, typer.Option("--from", help="Only runs that ended at or after this time.")
 ]
 Until = Annotated[str | None, typer.Option("--to", help="Only runs that ended before this time.")]
-Sort = Annotated[str | None, typer.Option("--sort", help="Order, for example recorded or -agent.")]
+Sort = Annotated[
+    str | None, typer.Option("--sort", help="Sort key, for example recorded or -agent.")
+]
 
 TRACE_COLUMNS: dict[str, type] = {
     "itemId": str, "trial": int, "traceId": str, "outcome": str, "input": str,

@@ -53,7 +53,7 @@ def _stage_name(run: JSON) -> str:
 
 
 def describe_run(run: JSON) -> str:
-    """One line about a run: its progress, or its outcome with the reasons."""
+    """Return one line about a run: its progress, or its outcome with the reasons."""
     if run["status"] == RunStatus.PENDING:
         return "PENDING waits for a worker"
     if not RunStatus(run["status"]).is_final:

@@ -186,7 +186,8 @@ def estimate_run(
 ) -> None:
     """Count the traces of a run, and the requests that it would send to their source.
 
-    No run is started. Langfuse is asked how many production traces it has; uploads need no requests.
+    No run is started. The count of production traces is requested from Langfuse; uploads need no
+    requests.
     """
     from app.core.console.api_client import open_api
 
@@ -221,7 +222,7 @@ runs.add_list(
         ),
         "from": text_filter("--from", "Only runs created at or after this time."),
         "to": text_filter("--to", "Only runs created before this time."),
-        "sort": text_filter("--sort", "Order, for example verdict or -completed."),
+        "sort": text_filter("--sort", "Sort key, for example verdict or -completed."),
     },
     help_text="List runs, newest first.",
     limit=20,
@@ -346,7 +347,10 @@ def accept_run(
 
     with open_api() as api:
         run = api.post(f"{_path(run_id)}/accept", {"note": note})
-    line = f"the level of run {format_cell(run['id'])} is accepted: it is a baseline of later runs"
+    line = (
+        f"the level of run {format_cell(run['id'])} is accepted: the run is a baseline of later "
+        "runs"
+    )
     print_change(run, output, [line])
 
 

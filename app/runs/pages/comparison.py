@@ -159,7 +159,9 @@ def _row(name: str, verdict: ValueVerdict) -> dict[str, Any]:
 
 
 def _category_rows(comparison: Comparison) -> list[tuple[str, int, dict[str, Any]]]:
-    """Each category with its items and the change of each KPI, or of each metric without KPIs."""
+    """Return a row for each category with its items and the change of each KPI, or metric without
+    KPIs.
+    """
     return [
         (category.category, category.items, row)
         for category in comparison.categories

@@ -117,7 +117,9 @@ def start_run(form: SentForm, res: Res) -> Response:
 
 @router.get("/runs/{runId}", dependencies=READ)
 def show_run(request: Request, run_id: RunId, res: Res) -> Response:
-    """One run: its verdict, why, and whether it can be trusted; while it runs, its progress."""
+    """Show one run: its verdict with the reasons, and its validity; during the run, its
+    progress.
+    """
     with res.db.read() as session:
         view = run_view.load_run_page(session, run_id, zone_of=request)
     return render_page(

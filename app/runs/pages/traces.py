@@ -92,7 +92,9 @@ def show_traces(
 
 @router.get("/runs/{runId}/traces/{traceId:path}", dependencies=READ)
 def show_trace(request: Request, run_id: RunId, trace_id: TraceId, res: Res) -> Response:
-    """One trace: what was asked, expected and answered, its values, and every step of the agent."""
+    """Show one trace: input, expected output and output, its values, and every step of the
+    agent.
+    """
     with res.db.read() as session:
         run = get_run(session, run_id)
         rules.require_traces(run.id, run.purged_at)

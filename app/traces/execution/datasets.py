@@ -43,8 +43,8 @@ def _iter_uploaded(api: ApiClient, name: str) -> Iterator[DatasetItem]:
     uploads = api.page(UPLOADS_PATH, limit=1, name=name)["items"]
     if not uploads:
         raise NotFound(
-            f"{name!r} is no file, and the service has no upload of that name; `mosaico datasets list`"
-            " lists the uploads, langfuse:NAME is a Langfuse dataset",
+            f"{name!r} is not a file, and the service has no upload of that name; `mosaico "
+            "datasets list` lists the uploads, langfuse:NAME is a Langfuse dataset",
             code="dataset-not-found",
         )
     cursor: str | None = None

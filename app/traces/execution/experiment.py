@@ -31,10 +31,11 @@ _STATUSES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionPlan:
-    """What to run and where to store it.
+    """The plan of an execution: its command, its items and its result file.
 
     `agent_name` and `dataset_name` identify a run that is resumed. `save` is the folder of a new
-    result file, `resume` the file of an earlier run. Without `shows_progress` nothing is printed while it runs.
+    result file, `resume` the file of an earlier run. Without `shows_progress` nothing is printed
+    while it runs.
     """
 
     agent: ItemAgent

@@ -52,7 +52,9 @@ class ItemAttempt(NamedTuple):
         return f"{self.item.id} #{self.trial + 1}" if self.trial else self.item.id
 
     def is_finished_by(self, trace: Trace) -> bool:
-        """Whether a trace is a finished attempt at this item, whose texts have not changed since."""
+        """Return whether a trace is a finished attempt at this item, whose texts have not changed
+        since.
+        """
         item = self.item
         return trace.outcome in FINISHED_OUTCOMES and (
             (trace.trace_id, trace.input, trace.expected_output)
@@ -82,7 +84,7 @@ def items_of(traces: Iterable[Trace], name: str) -> list[DatasetItem]:
 
 
 def unique_items(items: Iterable[DatasetItem], name: str) -> list[DatasetItem]:
-    """Each item once: several trials of an item are one item. Raises: `UnusableDataset`."""
+    """Return each item once: several trials of an item are one item. Raises: `UnusableDataset`."""
     by_id: dict[str, DatasetItem] = {}
     for raw_item in items:
         item = _storable(raw_item)

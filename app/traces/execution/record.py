@@ -25,7 +25,8 @@ from app.traces.types import Trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionRecord:
-    """What runs on what, and the traces of a run that is continued; the first line of the journal.
+    """The agent and dataset of an execution, and the traces of a continued run; the first line of
+    the journal.
 
     None of `agent` in the record of a complete result file, which does not name it.
     """

@@ -1,4 +1,4 @@
-"""Names the fields of imported results that nothing reads, so that no value is lost silently."""
+"""Names the fields of imported results that are not used, so that no value is lost silently."""
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
@@ -7,7 +7,7 @@ from typing import Any, Final
 # A file can have a new name on every line.
 MAX_NAMES: Final = 20
 _MAX_NAME_CHARS: Final = 80
-NOTHING_READS: Final = "that nothing reads"
+NOTHING_READS: Final = "that are not used"
 
 
 class IgnoredFields:
@@ -32,7 +32,7 @@ class IgnoredFields:
 
 
 def describe_ignored(noun: str, *ignored: IgnoredFields) -> Iterator[str]:
-    """A sentence about all fields that nothing reads; none without such a field."""
+    """A sentence about all fields that are not used; none without such a field."""
     names = [name for fields in ignored for name in fields.names]
     if names:
         more = "" if len(names) < MAX_NAMES else " …"

@@ -75,7 +75,7 @@ class TableRow(NamedTuple):
 
 
 def is_blank_row(row: TableRow) -> bool:
-    """Whether no cell holds a text; spreadsheets write such rows at the end of a table."""
+    """Return whether no cell holds a text; spreadsheets write such rows at the end of a table."""
     return all(isinstance(cell, str) and not cell.strip() for cell in row.cells.values())
 
 
@@ -172,7 +172,7 @@ class ImportFile:
         raise InvalidImport(f"{self.name}: {detail}")
 
     def _has_lines(self) -> bool:
-        """Whether the first line is a JSON value and another line follows it."""
+        """Return whether the first line is a JSON value and another line follows it."""
         file = self.open()
         line = _first_visible_line(file)
         if not any(not following.isspace() for following in file):

@@ -69,7 +69,9 @@ class TrialCounter:
         return trial
 
     def describe(self) -> str | None:
-        """How many items have several trials, such as `37 items, 2 trials each`; None without any."""
+        """Return how many items have several trials, such as `37 items, 2 trials each`; None
+        without any.
+        """
         repeated = [count for count in self._counts.values() if count > 1]
         if not repeated:
             return None
@@ -119,7 +121,7 @@ def objects_of(value: Any) -> list[Mapping[str, Any]]:
 
 
 def model_tags(*models: Any) -> tuple[str, ...]:
-    """One tag for each different model that is named."""
+    """Return one tag for each distinct model name."""
     return tuple(f"model:{name}" for name in dict.fromkeys(filter(None, map(text_of, models))))
 
 

@@ -13,7 +13,7 @@ from app.traces.types import Trace
 class ImportedTraces:
     """The traces of a file, which are read while they are used.
 
-    `columns` tells which column of the file each field of the traces comes from; it is empty for a
+    `columns` maps each field of the traces to its column of the file; it is empty for a
     format whose fields are fixed. `notes` are sentences for the user about what was guessed or left
     out; the list may grow until all traces are read.
     """

@@ -30,7 +30,9 @@ CALL_KEYS: Final = ("name", "arguments", "ok", "latencyMs")
 
 
 class IgnoredKeys:
-    """Collects the keys of traces and of their tool calls that nothing reads, such as misspelled ones."""
+    """Collects the keys of traces and of their tool calls that are not used, such as misspelled
+    ones.
+    """
 
     def __init__(self) -> None:
         self._of_traces = IgnoredFields(TRACE_KEYS)
@@ -78,7 +80,7 @@ def iter_traces(
 def parse_trace_line(
     line: str | bytes, number: int, ignored_keys: IgnoredKeys | None = None
 ) -> Trace:
-    """Parse one line; keys that nothing reads are added to `ignored_keys`.
+    """Parse one line; keys that are not used are added to `ignored_keys`.
 
     Raises: `Invalid` with a message that starts with `line N:`, or `line N, column M:` where the
             JSON is broken.

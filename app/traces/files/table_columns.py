@@ -1,4 +1,6 @@
-"""Which column of a table holds which field of a trace: named by the user, otherwise guessed; pure."""
+"""Maps the columns of a table to the fields of a trace: named by the user, otherwise
+guessed; pure.
+"""
 
 import json
 import math
@@ -182,7 +184,7 @@ def nested_columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def has_cell(row: Mapping[str, Any], column: str) -> bool:
-    """Whether a row has a column; `a.b` also names the member `b` of an object in `a`."""
+    """Return whether a row has a column; `a.b` also names the member `b` of an object in `a`."""
     if column in row:
         return True
     head, dot, tail = column.partition(".")
@@ -245,7 +247,9 @@ def _fits(name: str, cell: Any, *, has_comma: bool) -> bool:
 
 
 def is_blank(cell: Any) -> bool:
-    """Whether a cell holds nothing, also in the spelling of a data frame: nan, None, null."""
+    """Return whether a cell is empty, including the spellings of data frames: nan, None,
+    null.
+    """
     if isinstance(cell, str):
         return cell.strip().casefold() in _BLANKS
     return cell is None or cell != cell  # noqa: PLR0124 - NaN differs from itself
@@ -282,7 +286,7 @@ def as_scores(cell: Any) -> Mapping[str, float] | None:
 
 
 def _is_score(column: str, rows: Sequence[Mapping[str, Any]], *, has_comma: bool) -> bool:
-    """Whether a column without another use holds numbers only."""
+    """Return whether a column without another use holds numbers only."""
     cells = [cell for row in rows if not is_blank(cell := row.get(column))]
     is_number = bool(cells) and all(
         as_number(cell, has_decimal_comma=has_comma) is not None for cell in cells

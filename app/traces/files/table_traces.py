@@ -153,8 +153,8 @@ class _RowReader:
         return row.position if is_blank(question) else id_of(question)
 
     def _require_input(self, row: TableRow) -> None:
-        """Refuse a row without a question and without an answer: nothing was asked, so an empty answer
-        would be counted against the agent.
+        """Refuse a row without a question and without an answer: without a question, an empty
+        answer would be counted against the agent.
         """
         if "input" in self._columns and is_blank(self._cell(row, "input")):
             columns = f"{self._columns['input']!r} and {self._columns['output']!r}"
@@ -169,8 +169,8 @@ class _RowReader:
         return None if cell is None or cell == "" or cell != cell else text_of(cell)  # noqa: PLR0124
 
     def _output(self, row: TableRow, outcome: TraceOutcome) -> str | None:
-        """The answer. An item that was asked and not answered has an empty answer, not a missing
-        one; a failed attempt may have none. As in an upload, a row without the key has no answer
+        """The answer. An item with a question and no answer has an empty answer, not a missing one;
+        a failed attempt may have none. As in an upload, a row without the key has no answer
         recorded.
         """
         column = self._columns.get("output")

@@ -187,7 +187,7 @@ def _import_items(
 
 
 def is_file_name(name: str) -> bool:
-    """Whether an argument names a file and not a run."""
+    """Return whether an argument names a file and not a run."""
     try:
         return Path(name).suffix.lower() in FILE_SUFFIXES or Path(name).is_file()
     except OSError:  # longer than a name of a file may be

@@ -30,7 +30,7 @@ CASE_FIELDS: Final = (
 
 
 def recognizes_deepeval(file: ImportFile) -> bool:
-    """Whether a document has test cases of DeepEval."""
+    """Return whether a document has test cases of DeepEval."""
     if file.container is not Container.JSON:
         return False
     document = object_of(file.document)

@@ -47,7 +47,7 @@ METADATA_FIELDS: Final = ("category", "topic")
 
 
 def recognizes_inspect(file: ImportFile) -> bool:
-    """Whether a file is an archive with samples, or a JSON log with an evaluation."""
+    """Return whether a file is an archive with samples, or a JSON log with an evaluation."""
     if file.container is Container.ZIP:
         names = _archive(file).namelist()
         return any(name.startswith(SAMPLES) or name in HEADERS for name in names)

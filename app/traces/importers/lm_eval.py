@@ -22,7 +22,7 @@ LOWER_IS_BETTER: Final = ("perplexity", "bits_per_byte", "ter", "brier_score")
 
 
 def recognizes_lm_eval(file: ImportFile) -> bool:
-    """Whether the first line has the fields of a sample."""
+    """Return whether the first line has the fields of a sample."""
     return file.container is not Container.CSV and {*file.first_row} >= FIELDS
 
 

@@ -40,7 +40,7 @@ REFERENCES: Final = (
 
 
 def recognizes_promptfoo(file: ImportFile) -> bool:
-    """Whether the results have the fields of promptfoo."""
+    """Return whether the results have the fields of promptfoo."""
     if file.container is Container.JSON:
         document = object_of(file.document)
         return any(_is_result(result) for result in _results_of(document)[:1])

@@ -15,7 +15,7 @@ def read_traces(file: ImportFile, mapping: Mapping[str, str]) -> ImportedTraces:
     """The traces of the file. Raises: `Invalid` with file and line."""
     if mapping:
         name = parameter_name("--map")
-        file.reject(f"the file holds traces, whose keys are fixed; remove {name}")
+        file.reject(f"the file contains traces, whose keys are fixed; remove {name}")
     notes: list[str] = []
     return ImportedTraces(traces=_iter_traces(file, notes), notes=notes)
 

@@ -112,7 +112,7 @@ class _SpanTree:
             span = above
 
     def group_below(self, roots: Sequence[Span]) -> dict[str, list[Span]]:
-        """Each root with all spans below it, by the ID of the root.
+        """Return each root with all spans below it, by the ID of the root.
 
         A span below several roots belongs to each of them. In one pass over the spans: a trace can
         hold the items of a whole run.

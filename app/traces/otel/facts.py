@@ -52,9 +52,8 @@ class ItemKey(NamedTuple):
 
 
 class SpanFacts(NamedTuple):
-    """The item of a span, if it names dataset, run and item, and what else it says of its trace.
-
-    `texts` are those that it states of `name`, `user`, `session`, `environment`, `release`, `version`.
+    """The item of a span, if it names dataset, run and item, and its other attributes of the trace.
+    `texts` are its values of `name`, `user`, `session`, `environment`, `release`, `version`.
     """
 
     item: ItemKey | None = None

@@ -62,7 +62,7 @@ def read_messages(value: Any) -> tuple[Message, ...]:
 
 
 def last_text(messages: Sequence[Message], roles: Iterable[str]) -> str | None:
-    """The text of the last message of a role that says something; "" when none of them does, and
+    """Return the last non-empty text of a message of a role; "" when all are empty, and
     None without a recorded message of the role.
     """
     texts = [message.text for message in messages if message.role in roles]

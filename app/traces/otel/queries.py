@@ -32,7 +32,9 @@ class ReceivedRun(NamedTuple):
     last_received_at: datetime
 
     def is_quiet(self, now: datetime, quiet: timedelta = QUIET) -> bool:
-        """Whether no span of the run has come for a while, so that it has probably ended."""
+        """Return whether no span of the run has arrived for a while, so the run has
+        probably ended.
+        """
         return self.last_received_at <= now - quiet
 
 
@@ -165,7 +167,7 @@ def _allow_long_statement(session: Session) -> None:
 
 
 def _is_readable(as_of: datetime) -> ColumnElement[bool]:
-    """Whether the root has come, or is not expected any more."""
+    """Return whether the root has arrived, or is no longer expected."""
     return or_(OtelTrace.has_root, OtelTrace.last_received_at <= as_of - QUIET_WITHOUT_ROOT)
 
 

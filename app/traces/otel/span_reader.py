@@ -180,12 +180,14 @@ def read_span(span: Span) -> SpanReading:
 
 
 def hides_output(span: Span) -> bool:
-    """Whether the writer replaced the output, as OpenInference does with OPENINFERENCE_HIDE_OUTPUTS."""
+    """Return whether the writer replaced the output, as OpenInference does with
+    OPENINFERENCE_HIDE_OUTPUTS.
+    """
     return any(span.attributes.get(name) == REDACTED for name in _LAST_VALUES["output"])
 
 
 def read_kind(span: Span) -> SpanKind:
-    """The kind of a span, by the first attribute that says so."""
+    """Return the kind of a span, by the first attribute that defines it."""
     for name, kinds in _KINDS.items():
         value = span.attributes.get(name)
         if isinstance(value, str) and (kind := kinds.get(value)) is not None:
@@ -208,7 +210,7 @@ def read_tool(span: Span) -> ToolReading:
 
 
 def read_error(span: Span) -> str | None:
-    """Why the work of a span failed; None when it did not fail."""
+    """Return the reason why the work of a span failed; None when it did not fail."""
     level = span.attributes.get("langfuse.observation.level")
     if not span.failed and level != "ERROR":
         return None

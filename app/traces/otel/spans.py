@@ -56,12 +56,12 @@ class RejectedSpan(NamedTuple):
 
 
 def keeps_event(name: str, attributes: Mapping[str, Any]) -> bool:
-    """Whether an event is stored with its span."""
+    """Return whether an event is stored with its span."""
     return bool(attributes) and name.startswith(EVENT_PREFIXES)
 
 
 def keeps_resource_attribute(name: str) -> bool:
-    """Whether an attribute of a resource is stored with its spans."""
+    """Return whether an attribute of a resource is stored with its spans."""
     return name.startswith(RESOURCE_PREFIXES)
 
 

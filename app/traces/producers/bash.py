@@ -123,7 +123,7 @@ def bash_producer(
 
 
 def _provider_failure(result: EvalResult) -> str | None:
-    """Why the model did not answer; None when it answered at least once."""
+    """Return the reason why the model did not answer; None when it answered at least once."""
     has_turns = result.trace is not None and result.trace.turns > 0
     return None if has_turns or result.score is not None else result.reason
 

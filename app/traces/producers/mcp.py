@@ -201,7 +201,9 @@ def _tells_of_provider(result: TaskResult) -> bool:
 
 
 def _provider_failure(result: TaskResult) -> str | None:
-    """Why the model did not answer; None when it did, or when no model was asked."""
+    """Return the reason why the model did not answer; None when it did, or when no model
+    was asked.
+    """
     error = result.error
     return error.detail if error is not None and error.kind is ErrorKind.PROVIDER else None
 

@@ -69,7 +69,7 @@ class LocalSource:
         """The first position of the upload that a query selects. Raises: `CollectionFailed`."""
         if query.dataset_ref is None:
             raise CollectionFailed(
-                "the benchmark names no dataset; set its datasetRef to the name of an upload",
+                "the benchmark has no dataset; set its datasetRef to the name of an upload",
                 code="DATASET_NOT_FOUND",
             )
         with self.resources.db.read_statement() as session:
@@ -129,7 +129,7 @@ def _describe(upload: LocalDataset) -> str:
 
 
 def _has_run(resources: Resources, query: TraceQuery) -> bool:
-    """Whether the named run was uploaded: an upload is there as a whole, or not at all."""
+    """Return whether the named run was uploaded: an upload is there as a whole, or not at all."""
     with resources.db.read_statement() as session:
         uploads = queries.list_uploads_for_agent(
             session, query.dataset_ref or "", query.run_name, query.agent_id

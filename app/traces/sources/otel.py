@@ -178,7 +178,7 @@ class OtelSource:
             self.pause(POLL_S)
 
     def _is_growing(self, query: TraceQuery, now: datetime) -> bool:
-        """Whether further items of the run are expected; then the wait is longer."""
+        """Return whether further items of the run are expected; then the wait is longer."""
         run = self._get_run(query)
         expected = query.expect_items
         lacks_items = isinstance(expected, int) and run.items < query.min_coverage * expected
@@ -241,8 +241,8 @@ def _longest_wait(query: TraceQuery) -> timedelta:
 def _require_dataset(query: TraceQuery) -> str:
     if query.dataset_ref is None:
         raise CollectionFailed(
-            "the benchmark names no dataset; set its datasetRef to the value of the attribute"
-            " mosaico.dataset, or set production to read the traces of a time window",
+            "the benchmark has no dataset; set its datasetRef to the value of the attribute "
+            "mosaico.dataset, or set production to read the traces of a time window",
             code="DATASET_NOT_FOUND",
         )
     return query.dataset_ref

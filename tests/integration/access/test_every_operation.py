@@ -135,6 +135,9 @@ def test_operations__insufficient_role_names_the_role_and_reveals_nothing(
                 continue
             problem = problem_without_instance(answer)
             assert (answer.status_code, problem["type"]) == (403, "/problems/forbidden"), operation
-            needs = f"requires an API key with the role {operation.role}, yours has the role {role}"
+            needs = (
+                f"requires an API key with the role {operation.role}, but your key has the role "
+                f"{role}"
+            )
             assert needs in str(problem["detail"])
     assert service.get("/benchmarks/some-id")["revision"] == 1

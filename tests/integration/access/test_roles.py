@@ -74,7 +74,8 @@ def test_require_role__refusal_names_the_required_role(
     answer = ToyClient(app, create_token("read")).post("/toys", json={"name": "bear"})
     assert answer.json()["type"] == "/problems/forbidden"
     assert (
-        "requires an API key with the role run, yours has the role read" in answer.json()["detail"]
+        "requires an API key with the role run, but your key has the role read"
+        in answer.json()["detail"]
     )
 
 

@@ -31,12 +31,12 @@ def test_command__names_what_nothing_reads(tmp_path: Path, command: list[str], f
     result = CliRunner().invoke(cli, words)
     assert result.exit_code == 0, result.output
     noun = "keys" if form == "traces" else "columns"
-    assert f"{noun} that nothing reads: remark" in result.stderr
+    assert f"{noun} that are not used: remark" in result.stderr
     assert "remark" not in result.stdout
 
 
 ROWS = [{"id": "q", "output": "2", "expected": "2", "remark": "lost"}]
-IGNORED = "columns that nothing reads: remark"
+IGNORED = "columns that are not used: remark"
 
 
 def test_python__remarks_name_what_nothing_reads() -> None:
@@ -57,9 +57,9 @@ def test_python__upload_and_experiment_warn_of_what_nothing_reads(
             client.upload(ROWS, name="rows", run_name="r")
         file = tmp_path / "traces.jsonl"
         file.write_text('{"traceId": "a", "remark": 1}\n{"traceId": "b"}\n')
-        with pytest.warns(UserWarning, match="keys that nothing reads: remark"):
+        with pytest.warns(UserWarning, match="keys that are not used: remark"):
             client.upload(file, name="traces", run_name="r")
-    with pytest.warns(UserWarning, match="columns that nothing reads: remark"):
+    with pytest.warns(UserWarning, match="columns that are not used: remark"):
         mosaico.run_experiment(
             lambda item: item.input, [{"id": "q", "input": "2", "remark": "lost"}], save=tmp_path
         )

@@ -76,7 +76,7 @@ def test_upload__names_the_keys_that_nothing_reads(service: Service, tmp_path: P
     result = run_mosaico(
         service, "datasets", "upload", file, "--name", "command", "--run-name", "r"
     )
-    assert "warning: keys that nothing reads: score\n" in result.stderr
+    assert "warning: keys that are not used: score\n" in result.stderr
     assert "not read: score" in service.client.get("/datasets").text
 
 

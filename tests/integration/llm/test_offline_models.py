@@ -163,7 +163,7 @@ def test_score__limit_of_requests_stops_and_a_higher_one_continues(
 ) -> None:
     stopped = run("score", after, "--metrics", "LLM_JUDGE", "--max-requests", "7")
     assert (stopped.exit_code, stopped.stdout) == (3, "")
-    assert "the limit of 7 model requests does not suffice" in stopped.stderr
+    assert "the limit of 7 model requests is too low" in stopped.stderr
     assert f"{JUDGE}: 7 requests" in stopped.stderr
     finished = run("score", after, "--metrics", "LLM_JUDGE", "--max-requests", "13", "--json")
     assert json.loads(finished.stdout)["llmUsage"]["cachedAnswers"] == 7

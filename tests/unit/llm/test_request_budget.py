@@ -54,9 +54,7 @@ def test_requests__no_more_than_the_limit_are_sent() -> None:
     server, budget = SlowServer(), RequestBudget(max_requests=3)
     outcomes = send(budget, server, 5)
     assert [type(outcome) for outcome in outcomes] == [BatchResponse] * 3 + [LlmBudgetExhausted] * 2
-    assert "the limit of 3 model requests does not suffice: 3 requests were sent" in str(
-        outcomes[4]
-    )
+    assert "the limit of 3 model requests is too low: 3 requests were sent" in str(outcomes[4])
     assert len(server.most_in_flight) == 3
 
 
@@ -71,7 +69,7 @@ def test_usd__limit_is_not_exceeded_by_requests_in_flight(reported: float | None
     # The first alone, because its cost is unknown; then the four that fit, at once.
     assert server.most_in_flight == [1, 1, 2, 3, 4]
     assert str(outcomes[-1]).startswith(
-        "the limit of $0.0101 does not suffice: 5 requests were sent for $0.01."
+        "the limit of $0.0101 is too low: 5 requests were sent for $0.01."
     )
 
 

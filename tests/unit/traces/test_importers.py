@@ -144,7 +144,7 @@ def test_lm_eval__recorded_texts_and_choices() -> None:
     assert texts.format == "lm-eval"
     assert texts.notes == [
         "the filter of the task kept 1 of 2 repeats; only those are read",
-        "fields of samples that nothing reads: doc_hash, prompt_hash, target_hash",
+        "fields of samples that are not used: doc_hash, prompt_hash, target_hash",
     ]
     assert (texts.of("1").output, texts.of("1").expected_output) == ("lol", "4")
     choices = import_path(recorded("lm_eval/samples_demo_mc_2026-11-22T12-53-16.315204.jsonl"))
@@ -192,8 +192,8 @@ def test_deepeval__recorded_run() -> None:
     assert run.notes == [
         "scores that are missing because the metric failed: 1",
         (
-            "fields of test cases that nothing reads: context, retrievalContext, expectedTools, flaky,"
-            " runDuration, order"
+            "fields of test cases that are not used: context, retrievalContext, expectedTools, "
+            "flaky, runDuration, order"
         ),
     ]
 

@@ -390,8 +390,8 @@ def test_columns__that_nothing_reads_are_named(tmp_path: Path) -> None:
     rows = [row] * 100 + [{**row, "late": "x"}]
     table = import_path(write_json_lines(tmp_path / "a.jsonl", *rows), item="meta.key")
     assert [note for note in table.notes if "nothing reads" in note] == [
-        "columns that nothing reads: note, seed",
-        "columns that nothing reads, after the first 100 rows: late",
+        "columns that are not used: note, seed",
+        "columns that are not used, after the first 100 rows: late",
     ]
 
 

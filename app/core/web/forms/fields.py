@@ -22,10 +22,11 @@ _Node: TypeAlias = Mapping[str, Any]
 
 
 class InputKind(StrEnum):
-    """How a field is typed, and how its text becomes a value.
+    """The kind of a form input, which decides the conversion of its text to a value.
 
-    `TEXT_PAIRS` and `OPTIONS` have one `name=value` per line; the values of options may be numbers and
-    flags. A `GROUP` is an object with an input for each of its fields; `ROWS` are a list of such objects.
+    `TEXT_PAIRS` and `OPTIONS` have one `name=value` per line; the values of options may be numbers
+    and flags. A `GROUP` is an object with an input for each of its fields; `ROWS` are a list of
+    such objects.
     """
 
     TEXT = "text"

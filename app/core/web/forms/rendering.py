@@ -21,7 +21,7 @@ REMOVE: Final = "remove:"
 
 
 class FieldInput(NamedTuple):
-    """How an input differs from the one that is generated for the field of a schema.
+    """The overrides of an input that is generated from a schema field.
 
     `read_line` and `write_line` convert one line of a list.
     """
@@ -85,12 +85,12 @@ class FormInput(NamedTuple):
 
     @property
     def has_error(self) -> bool:
-        """Whether this input, or one of its group, has an error."""
+        """Return whether this input, or one of its group, has an error."""
         return self.error is not None or any(member.has_error for member in self.members)
 
     @property
     def is_open(self) -> bool:
-        """Whether a group is shown unfolded: it has an error or a value."""
+        """Return whether a group is shown unfolded: it has an error or a value."""
         return self.has_error or any(leaf.value for leaf in self.leaves())
 
 
@@ -192,7 +192,9 @@ def input_names(inputs: Sequence[FormInput]) -> set[str]:
 
 
 def place_errors(errors: Mapping[str, str], inputs: Sequence[FormInput]) -> dict[str, str]:
-    """The errors by the names of inputs: that of a part of a value stands at the input of the value."""
+    """The errors by the names of inputs: the error of a part of a value belongs to the input of the
+    value.
+    """
     names = input_names(inputs)
     placed: dict[str, str] = {}
     for pointer, text in errors.items():
@@ -255,7 +257,9 @@ def iter_fields(form: SchemaForm, *, is_edit: bool) -> Iterator[tuple[str, Field
 def kind_of(
     path: str, schema: FieldSchema, override: FieldInput, choices: Mapping[str, Choices]
 ) -> InputKind:
-    """How a field is typed: as its schema says, unless the form or its choices say otherwise."""
+    """Return the input kind of a field: from its schema, unless the form or its choices override
+    it.
+    """
     kind = override.kind or schema.kind
     if path in choices:
         return InputKind.CHOICES if kind is InputKind.LINES else InputKind.CHOICE

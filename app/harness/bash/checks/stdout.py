@@ -57,7 +57,9 @@ def pattern_warnings(text: str) -> Iterable[CheckWarning]:
 
 
 def clock_warnings(pattern: str) -> Iterable[CheckWarning]:
-    """Why a valid pattern may match by chance, depending on the time of the run."""
+    """Return the reason why a valid pattern may match by chance, depending on the time of
+    the run.
+    """
     if matches_clock(pattern):
         yield CheckWarning(f"the pattern {pattern!r} may match a time or date", is_unstable=True)
     elif _SMALL_NUMBER.search(pattern):
@@ -69,7 +71,9 @@ def clock_warnings(pattern: str) -> Iterable[CheckWarning]:
 
 
 def matches_clock(pattern: str) -> bool:
-    """Whether a pattern matches a time or date; a pattern that matches any text does not count."""
+    """Return whether a pattern matches a time or date; a pattern that matches any text does not
+    count.
+    """
     compiled = compile_pattern(pattern)
     return compiled.search("") is None and compiled.search(_times_and_dates()) is not None
 

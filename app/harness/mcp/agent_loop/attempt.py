@@ -102,7 +102,9 @@ class _AttemptRunner:
         except ServerError as failure:
             error = AttemptError(kind=failure.kind, detail=failure.detail)
         except ModelGivenUp as given_up:
-            error = AttemptError(kind=ErrorKind.PROVIDER, detail=f"not asked: {given_up.reason}")
+            error = AttemptError(
+                kind=ErrorKind.PROVIDER, detail=f"no request was sent: {given_up.reason}"
+            )
         except LlmError as failure:
             error = self._provider_error(failure)
         if self._task.type is TaskType.HARNESS:
@@ -113,7 +115,7 @@ class _AttemptRunner:
         """Evaluate the answer, or an expected error; returns the error of the attempt, if any.
 
         The text of an expected error is the answer. An error of a server or provider that is not
-        exactly the expected one stays an error: the attempt says nothing about the agent.
+        exactly the expected one stays an error: the attempt is no evidence about the agent.
         """
         evaluator = self._task.evaluator
         if evaluator is None or (error is not None and not accepts_error(evaluator, error)):

@@ -108,7 +108,7 @@ class Conversation:
         return turn
 
     async def _use_tools(self, uses: Sequence[ToolUseBlock]) -> tuple[ToolResultBlock, ...]:
-        """Run the calls of one turn at the same time: the model asked for all of them at once."""
+        """Run the calls of one turn concurrently: the model requested all of them at once."""
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._use_tool(use)) for use in uses]

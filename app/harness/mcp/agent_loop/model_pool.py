@@ -48,11 +48,13 @@ def _model_keys(task: PlannedTask) -> Iterable[ModelKey]:
 
 
 class ModelGivenUp(LlmError):
-    """The model is not asked: an earlier task received an error that every request would receive."""
+    """No request is sent to the model: an earlier task received an error that every request would
+    receive.
+    """
 
     def __init__(self, task: str, failure: LlmError) -> None:
         super().__init__(
-            f"the model was given up after {task}: {failure.reason}", kind=failure.kind
+            f"the model failed permanently at {task}: {failure.reason}", kind=failure.kind
         )
 
 
@@ -97,7 +99,7 @@ class AttemptJudge:
             llm = self.models.get(model_key)
             turn = await turn_within(llm, system, prompt, self.task.timeout_s)
         except ModelGivenUp as given_up:
-            raise JudgeError(f"not asked: {given_up.reason}") from None
+            raise JudgeError(f"no request was sent: {given_up.reason}") from None
         except LlmError as failure:
             if failure.final:
                 self.models.give_up(model_key, self.task.name, failure)

@@ -58,7 +58,7 @@ class Toolbox:
         return self.find(name) or (routes[0] if len(routes) == 1 else None)
 
     def describe_unknown(self, name: str) -> str:
-        """Why no tool is found under a name, and which names there are."""
+        """Return the error for an unknown tool name, with the available names."""
         return f"unknown tool {name!r}; available tools: {', '.join(self.names()) or 'none'}"
 
     def _add(self, server: ToolServer, tool: ToolFacts, *, is_qualified: bool) -> None:

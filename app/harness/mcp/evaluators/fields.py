@@ -86,7 +86,7 @@ def validate_mapping(expected: JsonValue) -> Iterable[str]:
 
 
 def _looks_like_a_pattern(expected: dict[str, Any]) -> bool:
-    """Whether its only key resembles `regex`."""
+    """Return whether the only key of a mapping resembles `regex`."""
     keys = list(expected)
     return len(keys) == 1 and bool(suggest_names(keys[0], ["regex"]))
 

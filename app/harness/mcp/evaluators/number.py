@@ -71,7 +71,9 @@ def _parse_run(text: str, run: "re.Match[str]") -> Iterator[Decimal]:
 
 
 def _is_negative(text: str, start: int) -> bool:
-    """Whether a minus sign precedes it that is not a dash between two words or numbers."""
+    """Return whether a minus sign, and not a dash between two words or numbers, precedes the
+    number.
+    """
     if text[max(start - 1, 0) : start] not in ("-", "−"):
         return False
     before = text[max(start - 2, 0) : start - 1]

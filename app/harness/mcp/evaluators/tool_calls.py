@@ -68,7 +68,7 @@ def validate_called_with(expected: JsonValue) -> Iterable[str]:
 
 
 def _is_call_of(name: str, call: McpToolCall) -> bool:
-    """Whether `name`, a `tool` or a `server/tool`, names the tool of this call."""
+    """Return whether `name`, a `tool` or a `server/tool`, names the tool of this call."""
     return name in (call.tool, f"{call.server}/{call.tool}")
 
 

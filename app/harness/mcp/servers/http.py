@@ -51,7 +51,8 @@ class HttpConnection:
                 yield streams
 
     def loss_reason(self, error: BaseException, since: float = float("-inf")) -> str | None:
-        """Why the connection is lost, given an error and the responses after `since` (monotonic clock).
+        """Return the reason why the connection is lost, given an error and the responses after
+        `since` (monotonic clock).
 
         None when the error is a regular error response of the server.
         """
@@ -75,7 +76,7 @@ class HttpConnection:
 
 
 def is_closed(error: BaseException) -> bool:
-    """Whether the SDK says that the connection is closed; a server may use the same code itself."""
+    """Return whether the SDK reports a closed connection; a server may use the same code itself."""
     return (
         isinstance(error, MCPError)
         and error.code == mcp_types.CONNECTION_CLOSED
@@ -94,7 +95,7 @@ async def _describe_non_mcp_response(response: httpx2.Response) -> str | None:
             else f"with {content_type or 'no content type'!r}, which is not MCP{_URL_REMEDY}"
         )
     if response.is_redirect:
-        return f"{status} and redirects, which is not followed{_URL_REMEDY}"
+        return f"with the redirect {status}, which is not followed{_URL_REMEDY}"
     await response.aread()
     if _is_json_rpc(response.content):
         return None
@@ -111,7 +112,9 @@ def _remedy(status: int) -> str:
 
 
 def _is_json_rpc(content: bytes) -> bool:
-    """Whether the content is a JSON-RPC message: some servers send it with an error status."""
+    """Return whether the content is a JSON-RPC message: some servers send it with an error
+    status.
+    """
     try:
         message = json.loads(content)
     except (ValueError, RecursionError):

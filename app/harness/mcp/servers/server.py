@@ -99,7 +99,7 @@ class McpServer:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the connection to the server is lost."""
+        """Return whether the connection to the server is lost."""
         return self._loss is not None
 
     async def start(self) -> None:
@@ -141,7 +141,9 @@ class McpServer:
         return self._tool_call(tool, arguments, result, start_time)
 
     async def is_hanging(self) -> bool:
-        """Whether the server ignores a ping after a call was cancelled; it may still work on the call."""
+        """Return whether the server ignores a ping after a call was cancelled; it may still work on
+        the call.
+        """
         if self.is_lost or not self._has_unanswered_call:
             return False
         try:

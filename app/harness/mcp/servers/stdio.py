@@ -133,7 +133,9 @@ class StdioConnection:
             raise StopAsyncIteration from None
 
     async def describe_end(self) -> str:
-        """Why the server no longer responds: its exit code or invalid output, and the end of stderr."""
+        """Return the reason why the server no longer responds: its exit code or invalid output, and
+        the end of stderr.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(EXIT_REPORT_WAIT_S):
                 await self._stderr.ended.wait()
@@ -195,7 +197,9 @@ class StdioConnection:
         return True
 
     def _has_exited(self) -> bool:
-        """Whether the process has exited. It is not reaped: its pid keeps the process group addressable."""
+        """Return whether the process has exited. It is not reaped: its pid keeps the process group
+        addressable.
+        """
         if self._process.returncode is not None:
             return True
         # WNOWAIT leaves the process as a zombie. Once it is reaped, its number can go to another

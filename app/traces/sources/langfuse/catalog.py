@@ -200,7 +200,7 @@ def _fetch_dataset(client: LangfuseClient, name: str) -> JSON:
 
 
 def has_dataset(client: LangfuseClient, dataset_id: str) -> bool:
-    """Whether a dataset with this ID exists; only the list knows IDs."""
+    """Return whether a dataset with this ID exists; only the list knows IDs."""
     fetch = partial(fetch_page, client, "/v2/datasets", {"limit": DATASETS_PER_PAGE})
     pages = iter_pages(fetch, limit=DATASETS_PER_PAGE, rows_name="datasets")
     return any(row.get("id") == dataset_id for page in pages for row in page.rows)
@@ -209,8 +209,8 @@ def has_dataset(client: LangfuseClient, dataset_id: str) -> bool:
 def missing_dataset_ref() -> DatasetNotFound:
     """The error of a benchmark that names neither a dataset nor a run."""
     return DatasetNotFound(
-        "the benchmark names neither a dataset nor a run; set its datasetRef to the name of a"
-        " dataset in Langfuse"
+        "the benchmark has neither a dataset nor a run name; set its datasetRef to the name of "
+        "a dataset in Langfuse"
     )
 
 

@@ -226,7 +226,7 @@ def throttle_name(host: str, public_key: str) -> str:
 
 
 def is_path_segment(name: str) -> bool:
-    """Whether a name can be a segment of a path.
+    """Return whether a name can be a segment of a path.
 
     `.` and `..` cannot, not even percent-encoded: URL parsers resolve them (WHATWG URL, dot
     segments).
@@ -284,7 +284,7 @@ class NumberedPage(NamedTuple):
     total_pages: int
 
     def is_last(self, number: int, limit: int) -> bool:
-        """Whether this page, number `number` with at most `limit` rows, is the last one.
+        """Return whether this page, number `number` with at most `limit` rows, is the last one.
 
         Servers report too few pages, too many or none, so a full page is never the last.
         """

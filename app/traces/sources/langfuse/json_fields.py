@@ -162,7 +162,9 @@ def parse_metadata(metadata: Mapping[str, Any]) -> dict[str, str]:
 
 
 def has_metadata(row: Mapping[str, Any], expected: Mapping[str, str]) -> bool:
-    """Whether the metadata of an observation or a trace has these values, whatever their JSON types."""
+    """Return whether the metadata of an observation or a trace has these values, whatever their
+    JSON types.
+    """
     if not expected:
         return True
     attributes = parse_metadata(get_object(row, "metadata"))

@@ -67,7 +67,7 @@ class TraceBundle(NamedTuple):
 
 
 def is_task_row(row: Mapping[str, Any]) -> bool:
-    """Whether a row of `/experiment-items` has the IDs that a trace needs."""
+    """Return whether a row of `/experiment-items` has the IDs that a trace needs."""
     return get_text(row, "id") is not None and get_text(row, "traceId") is not None
 
 

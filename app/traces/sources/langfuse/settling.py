@@ -86,8 +86,8 @@ def select_newest_run(rows: Iterable[RunRow], settle_ms: int | None = None) -> N
 def leaves_room(
     start: int, row_count: int, newest_rows: Sequence[RunRow], expected_items: int | None
 ) -> bool:
-    """Whether an experiment can have an earlier run before its newest rows: it has more rows than
-    items, or the pace of the newest rows leaves time for a pause.
+    """Return whether an experiment can have an earlier run before its newest rows: it has more rows
+    than items, or the pace of the newest rows leaves time for a pause.
     """
     first, last = min(row.start for row in newest_rows), max(row.start for row in newest_rows)
     unread_ms, unread_rows = first - start, max(row_count - len(newest_rows), 0)
@@ -199,7 +199,7 @@ def _find_repeated_items(rows: Iterable[RunRow]) -> list[str]:
 
 
 def is_active(now_ms: Callable[[], int], policy: LangfusePolicy, run: ExperimentRun) -> bool:
-    """Whether the run may have rows that cannot be read yet: writes are visible late."""
+    """Return whether the run may have rows that cannot be read yet: writes are visible late."""
     return now_ms() - run.end < policy.active_run_s * 1000
 
 

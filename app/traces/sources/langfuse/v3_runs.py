@@ -186,7 +186,7 @@ class V3Reader:
         return None
 
     def _fetch_runs(self, dataset_name: str, number: int) -> list[JSON]:
-        """One page of the run list. Raises: `ApiVersionMismatch`."""
+        """Return one page of the run list. Raises: `ApiVersionMismatch`."""
         path = f"/datasets/{quote_segment(dataset_name)}/runs"
         try:
             document = self.client.get(path, {"page": number, "limit": ROWS_PER_PAGE})

@@ -115,7 +115,7 @@ def _fetch_bundle_at_once(
 
 
 def has_no_texts(trace: JSON) -> bool:
-    """Whether the writer recorded neither an input nor an output of a trace."""
+    """Return whether the writer recorded neither an input nor an output of a trace."""
     return trace.get("input") is None and trace.get("output") is None
 
 

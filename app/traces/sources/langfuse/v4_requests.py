@@ -238,7 +238,7 @@ class _LoopDetector:
     row_ids: frozenset[str] = frozenset()
 
     def is_loop(self, window: TimeWindow, window_rows: WindowRows) -> bool:
-        """Whether the response to a window repeats earlier rows or an earlier cursor."""
+        """Return whether the response to a window repeats earlier rows or an earlier cursor."""
         if window.cursor is None:  # a new chain of pages starts
             self.cursors.clear()
         row_ids = frozenset(str(row.get("id")) for row in window_rows.rows)
@@ -292,7 +292,7 @@ def iter_newest_first(
         loop_detected = loop_detector.is_loop(request.window, window_rows)
         remaining = () if loop_detected else window_rows.remaining
         if loop_detected:
-            log.warning("Langfuse returned the same page twice; the rest of it is skipped")
+            log.warning("Langfuse returned the same page twice; the rest of the page is skipped")
         # The next page of this window precedes everything in flight: it goes to the front, which
         # may exceed `allowed` by one and keeps the order.
         for window in reversed(remaining):
