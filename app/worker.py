@@ -63,7 +63,7 @@ TASKS = (notification_tasks, run_tasks, schedule_tasks, trace_tasks, trigger_tas
 
 
 class UnknownQueue(AppError):
-    """A worker can serve existing queues only."""
+    """A worker serves existing queues only; use a queue in the message."""
 
     code = "unknown-queue"
     exit_code = 78

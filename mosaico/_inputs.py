@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from app.core.errors import Invalid
 from app.core.registry import LoadedPlugin
 from app.metrics.registry import load_metrics
-from app.traces.files.ignored_fields import NOTHING_READS
+from app.traces.files.ignored_fields import NOT_USED
 from app.traces.files.import_file import ResultRows, ResultSource
 from app.traces.files.ndjson import trace_document
 from app.traces.files.table_columns import require_fields
@@ -74,7 +74,7 @@ def open_reader(
 def warn_ignored(remarks: Iterable[str]) -> None:
     """Warn of the columns and keys that are not used, where no result has the remarks."""
     for remark in remarks:
-        if NOTHING_READS in remark:
+        if NOT_USED in remark:
             warnings.warn(remark, stacklevel=3)
 
 

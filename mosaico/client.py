@@ -22,7 +22,7 @@ from app.gate.rules import GateTerms
 from app.gate.stored_gate import gate_run
 from app.reporting.comparison_page import ComparedFiles
 from app.runs.cli.progress import follow_run
-from app.traces.files.ignored_fields import NOTHING_READS
+from app.traces.files.ignored_fields import NOT_USED
 from mosaico._inputs import (
     Results,
     load_metric_plugins,
@@ -144,7 +144,7 @@ class Client:
             document = self._api.upload("/local-datasets", lines, parameters)
         dataset = _parse(LocalDatasetView, document)
         if dataset.ignored_keys:
-            remarks.append(f"keys {NOTHING_READS}: {', '.join(dataset.ignored_keys)}")
+            remarks.append(f"keys {NOT_USED}: {', '.join(dataset.ignored_keys)}")
         warn_ignored(remarks)
         return dataset
 

@@ -191,7 +191,7 @@ def _count_request(
     add_header(request.scope, "RateLimit", f'"minute";r={remaining};t={resets_s}')
     if status.exceeded:
         raise TooManyRequests(
-            f"this API key has sent {status.limit} requests within a minute; continue in "
+            f"this API key has sent {status.limit} requests within a minute; wait "
             f"{resets_s} s, or ask the operator to raise MOSAICO_RATE_LIMIT",
             headers={"Retry-After": str(resets_s)},
         )

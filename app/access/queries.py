@@ -19,7 +19,7 @@ CONFIGURED_KEY_ID = "admin-env"
 
 
 class UnknownApiKey(NotFound):
-    """No API key has this ID; list the keys at `/api/v1/keys` to see which exist."""
+    """No API key has this ID; GET /api/v1/keys lists all keys."""
 
     code = "unknown-api-key"
 

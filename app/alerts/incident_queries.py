@@ -31,7 +31,7 @@ DEFAULT_SORT: Final = "-opened"
 
 
 class IncidentNotFound(NotFound):
-    """No incident has this ID; GET /api/v1/incidents lists them."""
+    """No incident has this ID; GET /api/v1/incidents lists all incidents."""
 
     code = "incident-not-found"
 

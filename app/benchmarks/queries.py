@@ -25,7 +25,9 @@ class BenchmarkNotFound(NotFound):
 
 
 class KpiNotFound(NotFound):
-    """The benchmark has no KPI with this ID; GET /api/v1/benchmarks/{benchmarkId}/kpis lists them."""
+    """The benchmark has no KPI with this ID; GET /api/v1/benchmarks/{benchmarkId}/kpis lists its
+    KPIs.
+    """
 
     code = "kpi-not-found"
 

@@ -40,7 +40,9 @@ Driver: TypeAlias = "psycopg.Connection[Any]"
 
 
 class BadDatabaseUrl(AppError):
-    """DATABASE_URL is not the address of a Postgres; write postgresql://user:password@host/name."""
+    """DATABASE_URL is not the address of a Postgres server; write
+    postgresql://user:password@host/name.
+    """
 
     code = "bad-database-url"
     exit_code = 78

@@ -68,7 +68,7 @@ class Invalid(AppError):
 
 
 class NotFound(AppError):
-    """The resource does not exist; list the collection to see which do."""
+    """The resource does not exist; list the collection to see the existing resources."""
 
     code = "not-found"
     status = 404

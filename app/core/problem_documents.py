@@ -68,7 +68,9 @@ class SlowRequest(AppError):
 
 
 class UnknownHost(AppError):
-    """The service is not reached under this name; use a name in MOSAICO_ALLOWED_HOSTS, or its address."""
+    """The host name is not allowed; use a name in MOSAICO_ALLOWED_HOSTS, or the address of the
+    service.
+    """
 
     code = "unknown-host"
     status = 421

@@ -14,7 +14,7 @@ _PRIVILEGED_ROLE = """
 
 
 class PrivilegedDatabaseRole(AppError):
-    """The database role of the service is privileged; give it a role of its own."""
+    """The database role of the service is privileged; use a role without SUPERUSER and BYPASSRLS."""
 
     code = "privileged-database-role"
     exit_code = 78

@@ -14,7 +14,9 @@ OTHER_USERS_OF_MOUNT = OTHER_USERS & ~stat.S_IRGRP
 
 
 class UnsafeSecretFile(AppError):
-    """A secret file has no key, or other users can access it; the message contains the remedy."""
+    """A secret file has no key, or other users can access it; correct the file as described in the
+    message.
+    """
 
     code = "unsafe-secret-file"
     exit_code = 78

@@ -142,10 +142,11 @@ def gate(
 ) -> None:
     """Pass or fail a run against its baseline, for CI.
 
-    Fails when a change for the worse is proved: it is more than chance explains (5 %) and reaches
-    the limit, which is --max-drop or the minimum effect of the KPI. The options name what is judged;
-    without them a run is judged by its KPIs that are marked as gates, else by all its KPIs, and
-    trace files by one primary metric. Several are judged together, with adjusted intervals.
+    Fails when a change for the worse is proved: it is not explained by chance alone (5 %) and
+    reaches the limit, which is --max-drop or the minimum effect of the KPI. The options name what
+    is judged; without them a run is judged by its KPIs that are marked as gates, else by all its
+    KPIs, and trace files by one primary metric. Several are judged together, with adjusted
+    intervals.
 
     Exit codes: 0 pass, 1 regression, 2 wrong options or no items, 3 invalid or not measured, 4
     inconclusive and not allowed to pass.

@@ -62,7 +62,7 @@ _OUTCOMES = {
 
 
 class NothingToGate(AppError):
-    """The run has nothing that the gate could check; a gate without a check never passes."""
+    """The run has no KPI or metric to check; a gate without checks never passes."""
 
     code = "nothing-to-gate"
     status = 422

@@ -37,7 +37,7 @@ class BadBaseUrl(AppError):
 
 
 class UnsupportedSetting(AppError):
-    """The API of the provider has no such setting; leave it out, or use another provider."""
+    """The API of the provider does not support this setting; omit it, or use another provider."""
 
     code = "unsupported-setting"
     status = 400

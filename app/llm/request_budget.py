@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 class LlmBudgetExhausted(AppError):
     """The limit of model requests or of their cost is reached; raise it and repeat the command:
-    stored answers cost nothing again.
+    stored answers are free.
     """
 
     code = "llm-budget"

@@ -163,7 +163,9 @@ def delete_endpoint(endpoint_id: EndpointId, res: Res) -> Response:
 def rotate_endpoint_secret(
     request: Request, endpoint_id: EndpointId, form: SentForm, res: Res
 ) -> Response:
-    """Create the secret that signs messages and show it once; the one before signs for the chosen time."""
+    """Create the secret that signs messages and show it once; the previous secret signs for the
+    chosen time.
+    """
     overlap = form.text("overlapSeconds", str(DAY_S))
     document = {"overlapSeconds": int(overlap[:9]) if overlap.isdecimal() else overlap}
     rotation = check_form(EndpointSecretRotation, document).body

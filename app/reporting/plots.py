@@ -33,7 +33,7 @@ RUNS_BACK = 60
 
 
 class NothingToPlot(NotFound):
-    """The run has no such KPI; `GET /api/v1/benchmark-runs/{runId}/kpis` lists those it has."""
+    """The run has no such KPI; `GET /api/v1/benchmark-runs/{runId}/kpis` lists the KPIs of the run."""
 
     code = "nothing-to-plot"
 

@@ -41,7 +41,7 @@ MAX_TURN_S: Final = 60.0
 
 
 class ScoresNotWritable(Conflict):
-    """The source of the traces does not take scores; set `writeBack` of the benchmark to false."""
+    """The source of the traces does not accept scores; set `writeBack` of the benchmark to false."""
 
     code = "write-back-not-supported"
 

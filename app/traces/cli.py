@@ -21,7 +21,7 @@ from app.core.console.terminal import (
     Format,
     OutputFormat,
 )
-from app.traces.files.ignored_fields import NOTHING_READS
+from app.traces.files.ignored_fields import NOT_USED
 from app.traces.files.options import InputFormat, MapColumns, open_reader
 
 PATH = "/local-datasets"
@@ -140,7 +140,7 @@ def _print_stored(dataset: JSON, output: OutputFormat) -> None:
     lines = [
         f"{dataset['traceCount']} traces ({format_bytes(dataset['sizeBytes'])}) are stored",
         *(
-            [format_cell(f"warning: keys {NOTHING_READS}: {', '.join(ignored_keys)}")]
+            [format_cell(f"warning: keys {NOT_USED}: {', '.join(ignored_keys)}")]
             if ignored_keys
             else []
         ),

@@ -16,7 +16,7 @@ from app.traces.types import ExpectedItems, Trace
 
 
 class CollectionFailed(AppError):
-    """The traces could not be collected; see the message for what to change."""
+    """The traces could not be collected; the message contains the cause."""
 
     code = "COLLECTION_FAILED"
     status = 422

@@ -138,7 +138,7 @@ def test_endpoint__secret_before_signs_for_the_chosen_time(month: Site, site: Si
     page = site.open(f"/endpoints/{endpoint['id']}")
     page.on("dialog", lambda dialog: dialog.accept())
     for overlap in ("signs for a day", "ends now"):
-        page.get_by_label("The secret before").select_option(f"the one before {overlap}")
+        page.get_by_label("Previous secret").select_option(f"previous secret {overlap}")
         page.get_by_role("button", name="New signing secret").click()
         expect(page.locator("#secret")).to_contain_text("whsec_")
     with site.service.resources.db.read() as session:

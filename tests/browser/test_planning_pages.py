@@ -43,7 +43,7 @@ def test_power__page_has_the_answer_of_the_api_and_names_the_next_step(site: Sit
     page.get_by_role("button", name="Estimate").click()
     assert "greater than or equal to 2" in error_of(page, "items")
     page.get_by_label("Items").fill("200")
-    page.get_by_label("Drop to find").fill("0.02")
+    page.get_by_label("Drop to detect").fill("0.02")
     page.get_by_role("button", name="Estimate").click()
     [estimate] = service.post("/benchmarks/depths/power", {"items": 200, "drop": 0.02})["items"]
     cells = page.locator("tbody tr > *").all_inner_texts()

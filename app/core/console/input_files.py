@@ -14,7 +14,7 @@ CHUNK_BYTES = 256 * 1024
 
 
 class UnreadableInput(AppError):
-    """An input file cannot be read; name one that exists and that you can read."""
+    """An input file cannot be read; name an existing file that you can read."""
 
     code = "unreadable-input"
     status = 400
@@ -22,7 +22,7 @@ class UnreadableInput(AppError):
 
 
 class InvalidInput(AppError):
-    """An input file has unexpected content; the message contains the remedy."""
+    """An input file has unexpected content; correct the file as described in the message."""
 
     code = "invalid-input"
     status = 400

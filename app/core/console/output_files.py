@@ -11,7 +11,7 @@ from app.core.errors import AppError
 
 
 class UnwritableOutput(AppError):
-    """An output file or folder cannot be written; name another one."""
+    """An output file or folder cannot be written; name another path."""
 
     code = "unwritable-output"
     status = 400

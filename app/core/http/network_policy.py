@@ -25,7 +25,9 @@ WEB_PORTS: Final = frozenset({80, HTTPS_PORT})
 
 
 class RefusedAddress(Invalid):
-    """This service does not call that address; use a public server, or have it allowed."""
+    """This service does not call that address; use a public server, or ask the operator to allow
+    the address.
+    """
 
     code = "refused-address"
 

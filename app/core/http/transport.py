@@ -16,7 +16,7 @@ _SHOWN_CHARS: Final = 40
 
 
 class OversizedResponse(Invalid):
-    """The server's response is larger than this service reads; request less at once."""
+    """The response of the server exceeds the size limit; request less at once."""
 
     code = "oversized-response"
 

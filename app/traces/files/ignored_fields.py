@@ -7,7 +7,7 @@ from typing import Any, Final
 # A file can have a new name on every line.
 MAX_NAMES: Final = 20
 _MAX_NAME_CHARS: Final = 80
-NOTHING_READS: Final = "that are not used"
+NOT_USED: Final = "that are not used"
 
 
 class IgnoredFields:
@@ -36,7 +36,7 @@ def describe_ignored(noun: str, *ignored: IgnoredFields) -> Iterator[str]:
     names = [name for fields in ignored for name in fields.names]
     if names:
         more = "" if len(names) < MAX_NAMES else " …"
-        yield f"{noun} {NOTHING_READS}: {', '.join(islice(names, MAX_NAMES))}{more}"
+        yield f"{noun} {NOT_USED}: {', '.join(islice(names, MAX_NAMES))}{more}"
 
 
 def _has_content(value: Any) -> bool:

@@ -42,7 +42,7 @@ class InvalidImport(Invalid):
 
 
 class EmptyImport(InvalidImport):
-    """The file holds no result; name a file with results."""
+    """The file contains no results; name a file with results."""
 
     code = "empty-import"
     exit_code = 2

@@ -5,7 +5,7 @@ from itertools import chain, islice
 from typing import Any, Final, NoReturn
 
 from app.core.parameter_names import mapped_column, parameter_name
-from app.traces.files.ignored_fields import NOTHING_READS, IgnoredFields, describe_ignored
+from app.traces.files.ignored_fields import NOT_USED, IgnoredFields, describe_ignored
 from app.traces.files.import_file import ImportFile, InvalidImport, TableRow, is_blank_row
 from app.traces.files.imported_values import (
     TrialCounter,
@@ -92,7 +92,7 @@ def _iter_traces(
         notes.append(f"rows of the same item are its trials: {trials}")
     if len(ignored.names) > noted_count:
         later = ", ".join(ignored.names[noted_count:])
-        notes.append(f"columns {NOTHING_READS}, after the first {SAMPLED_ROWS} rows: {later}")
+        notes.append(f"columns {NOT_USED}, after the first {SAMPLED_ROWS} rows: {later}")
 
 
 class _RowReader:

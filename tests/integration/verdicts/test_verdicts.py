@@ -35,7 +35,7 @@ def test_verdict__fifteen_regressed_items_are_a_regression(
     assert kpi["verdict"]["verdict"] == "REGRESSED"
     assert kpi["verdict"]["effect"] == pytest.approx(-0.375)
     assert kpi["verdict"]["p"] < 0.001
-    assert "more than chance" in kpi["verdict"]["explanation"]
+    assert "chance alone does not explain" in kpi["verdict"]["explanation"]
     [metric] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
     assert metric["verdict"]["verdict"] == "REGRESSED"
     assert metric["intervalLow"] < 0.5 < metric["intervalHigh"]

@@ -1,4 +1,4 @@
-"""The metric that a gate judges when nobody names any."""
+"""The metric that a gate judges by default."""
 
 from app.comparison.primary_metric import ComparedMetric, select_primary_metric
 from app.kpis.verdict_types import ValueVerdict
