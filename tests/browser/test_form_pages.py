@@ -301,7 +301,7 @@ def test_webhook__secret_is_shown_once_and_deleted(subjects: Site, site: Site) -
     expect(page.get_by_role("row", name="prompts")).to_be_visible()
     assert "0123456789" not in page.content()
     page.get_by_role("button", name="Delete").click()
-    expect(page.get_by_text("None is stored")).to_be_visible()
+    expect(page.get_by_text("No secret is stored")).to_be_visible()
 
 
 def test_endpoint__test_messages_show_status_and_redacted_answer(

@@ -44,7 +44,10 @@ PAIRS = (
 NIGHTS = 30
 ITEMS, TRIALS = 58, 3
 METRIC = "EXACT_MATCH"
-LOST_TRACES = "31.0% was lost to infrastructure, judge or metric errors, above the allowed 5.0%"
+LOST_TRACES = (
+    "31.0% of the values are missing because of infrastructure, judge or metric errors, above the"
+    " allowed 5.0%"
+)
 HOSTILE = "<script>alert(1)</script>\u202e gnp.exe " + "W" * 120
 
 

@@ -44,7 +44,7 @@ def test_missing_run__a_longer_gap_is_reported_once_to_the_recipients_of_its_rul
         "RUN_MISSED", "rule-1", "WARNING",
     )  # fmt: skip
     assert alert["explanation"] == (
-        "No run has completed since 2026-11-22 02:10 UTC; one is expected every 24 hours."
+        "No run has completed since 2026-11-22 02:10 UTC; a run is expected every 24 hours."
         " To start one: mosaico runs start bench-001 agent-001"
     )
     [delivery] = agent_with_run.list_items("/deliveries")
@@ -85,5 +85,5 @@ def test_missing_run__an_agent_that_is_named_is_awaited_from_the_beginning(
     [alert] = report(benchmark_service, LAST + timedelta(hours=2))
     assert alert["explanation"].startswith(
         "No run has completed since the rule was created at 2026-11-22 02:10 UTC;"
-        " one is expected every hour."
+        " a run is expected every hour."
     )

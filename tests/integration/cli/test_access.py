@@ -109,7 +109,9 @@ def test_other_program_at_the_url__exits_69() -> None:
         for status in ("200", "404", "502"):
             refused = shell("agents", "show", status)
             assert (refused.exit_code, refused.stdout) == (69, "")
-            assert f"responded with {status}, but not as MOSAICO does" in refused.stderr
+            assert (
+                f"responded with {status}, but the response is not from MOSAICO" in refused.stderr
+            )
 
 
 def test_completion__lists_ids_and_nothing_without_a_service(

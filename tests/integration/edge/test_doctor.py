@@ -87,7 +87,7 @@ def test_doctor__failed_check_has_a_remedy_and_exit_code_1(monkeypatch: pytest.M
     [line] = [line for line in result.stdout.splitlines() if line.startswith("FAILED\tdatabase")]
     assert line.endswith("start the server, or correct DATABASE_URL")
     assert "x@127" not in result.stdout
-    assert "not checked\tworker\tfirst mend the database" in result.stdout
+    assert "not checked\tworker\tfix the check database first" in result.stdout
 
 
 def test_check_database__without_the_embedded_server_names_the_command(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_start__refuses_a_schema_of_an_earlier_version_in_development(
     for words in (["serve"], ["worker"]):
         result = CliRunner().invoke(cli, words, env={"MOSAICO_PORT": str(free_port())})
         assert result.exit_code == 75
-        assert "error: an earlier version in development made the tables" in result.stderr
+        assert "error: an earlier development version created the tables" in result.stderr
         assert "hint: name an empty database in DATABASE_URL" in result.stderr
     embedded = schema_remedy(Settings(data_dir=tmp_path / "mosaico", database_url=None))
     assert f"`export MOSAICO_DATA_DIR={tmp_path}/mosaico-2`" in embedded
@@ -205,6 +205,6 @@ def test_doctor__names_a_column_that_a_schema_in_development_lacks(
     rows = DatabaseReader(environment["DATABASE_URL"])
     rows.execute("ALTER TABLE benchmark_runs DROP COLUMN repeated_by CASCADE")
     result = CliRunner().invoke(cli, ["doctor"])
-    assert "FAILED\tmigrations\tan earlier version in development made the tables" in result.stdout
+    assert "FAILED\tmigrations\tan earlier development version created the tables" in result.stdout
     assert "the column benchmark_runs.repeated_by is missing" in result.stdout
-    assert "not checked\tkeys\tfirst mend the migrations" in result.stdout
+    assert "not checked\tkeys\tfix the check migrations first" in result.stdout

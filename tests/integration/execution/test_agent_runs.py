@@ -115,7 +115,7 @@ def test_agent_run__unnamed_command_is_refused(service: Service, operator_folder
     (operator_folder / "commands.json").write_text("{}")
     run = service.complete_run()
     assert (run["status"], run["errorCode"]) == ("FAILED", "COMMANDS_NOT_ALLOWED")
-    assert "allows no command 'bot'" in run["errorMessage"]
+    assert "the command 'bot' is not allowed" in run["errorMessage"]
 
 
 def test_benchmark__never_contains_a_command_line(service: Service) -> None:

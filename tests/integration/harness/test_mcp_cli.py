@@ -239,7 +239,9 @@ def test_run__rejected_model_does_not_stop_others() -> None:
     ]  # fmt: skip
     errors = [entry.error.detail for entry in results if entry.error]
     assert errors[0].startswith("the model did not answer: closed: 401: not for you")
-    assert errors[1].startswith("not asked: the model was given up after compare:base: 401: ")
+    assert errors[1].startswith(
+        "no request was sent: the model failed permanently at compare:base: 401: "
+    )
     assert [request.body["model"] for request in server.requests] == ["closed", "open", "open"]
 
 

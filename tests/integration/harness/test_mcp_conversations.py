@@ -214,7 +214,9 @@ def test_model_pool__finally_failed_model_gets_no_more_requests() -> None:
     assert {result.outcome for result in report.results} == {AttemptOutcome.INFRA_ERROR}
     first_error, *other_errors = [result.error.detail for result in report.results if result.error]
     assert first_error == "the model did not answer: m: 401: wrong key"
-    assert set(other_errors) == {"not asked: the model was given up after a: 401: wrong key"}
+    assert set(other_errors) == {
+        "no request was sent: the model failed permanently at a: 401: wrong key"
+    }
 
 
 def test_conversation__server_death_ends_the_task() -> None:

@@ -96,7 +96,7 @@ def test_http_server__tools_can_be_called(remote: Remote) -> None:
         ),
         (
             Response(status_code=307, headers={"Location": "/mcp/"}),
-            "answered 307 and redirects, which is not followed; correct its url",
+            "answered with the redirect 307, which is not followed; correct its url",
         ),
         (
             Response("<html>", 200, media_type="text/html"),

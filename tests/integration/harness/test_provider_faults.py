@@ -291,9 +291,9 @@ def test_rejection__later_tasks_say_that_they_were_not_asked(
         done = harness.run(folder, server.openai_url, tmp_path / "saved")
     errors: list[Any] = [attempt.error for attempt in done.attempts.values()]
     assert done.exit_code == 3
-    own = [error for error in errors if "not asked" not in error]
+    own = [error for error in errors if "no request was sent" not in error]
     assert own
     assert all("404: no endpoint for this prompt" in error for error in own)
     for error in errors:
         if error not in own:
-            assert "not asked: the model was given up after " in error
+            assert "no request was sent: the model failed permanently at " in error

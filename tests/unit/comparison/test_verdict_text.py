@@ -34,7 +34,7 @@ def test_explain__detectable_effect_below_the_observed_change_is_not_named() -> 
 
 def test_explain__items_that_detect_nothing_name_the_number_that_would_do() -> None:
     text = explain("cost", replace(CHANGE, mde=None, items_needed=24), Scale.NUMBER)
-    assert "detect no change reliably, however large: at least 24 items would do" in text
+    assert "cannot reliably detect any change: at least 24 items are required" in text
 
 
 def test_explain__a_proved_small_change_is_not_called_chance() -> None:

@@ -80,7 +80,7 @@ def test_lint__file_that_sandbox_cannot_hold_is_error_with_limit() -> None:
     assert "'/large.txt' of 10,000,001 bytes" in text
     assert "10,000,000 bytes per file" in text
     [long_name] = lint_files({"/" + "y" * 256: "x"})
-    assert "cannot hold the file" in long_name
+    assert "cannot store the file" in long_name
 
 
 @pytest.mark.parametrize(

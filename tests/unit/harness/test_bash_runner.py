@@ -49,7 +49,7 @@ def test_runner__final_error_skips_remaining_tasks() -> None:
     assert first.outcome is AttemptOutcome.INFRA_ERROR
     assert (second.outcome, second.reason) == (
         AttemptOutcome.SKIPPED,
-        "not asked: the model was given up after a: no such key",
+        "no request was sent: the model failed permanently at a: no such key",
     )
     assert len(model.received) == 1
 
@@ -151,7 +151,7 @@ def test_judge__final_error_stops_run() -> None:
         AttemptOutcome.SKIPPED,
     ]
     assert results[1].reason == (
-        "not asked: the judge was given up after t: the judge did not answer: 401: wrong key"
+        "no request was sent: the judge failed permanently at t: the judge did not answer: 401: wrong key"
     )
     assert len(model.received) == 1
 

@@ -68,13 +68,17 @@ def test_anthropic_thinking__is_sent_back_unchanged_before_the_tool_calls() -> N
 @pytest.mark.parametrize(
     ("provider", "settings", "reason"),
     [
-        (Provider.ANTHROPIC, TurnSettings(seed=1), "has no seed"),
-        (Provider.OPENAI_RESPONSES, TurnSettings(seed=1), "has no seed"),
-        (Provider.OPENAI, TurnSettings(thinking_tokens=2000), "no budget of thinking tokens"),
+        (Provider.ANTHROPIC, TurnSettings(seed=1), "does not support a seed"),
+        (Provider.OPENAI_RESPONSES, TurnSettings(seed=1), "does not support a seed"),
+        (
+            Provider.OPENAI,
+            TurnSettings(thinking_tokens=2000),
+            "does not support a budget of thinking tokens",
+        ),
         (
             Provider.ANTHROPIC,
             TurnSettings(thinking_tokens=2000, temperature=0.0),
-            "no temperature together with",
+            "does not accept a temperature with",
         ),
         (
             Provider.ANTHROPIC,
