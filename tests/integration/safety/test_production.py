@@ -169,7 +169,7 @@ def test_master_key_file__readable_by_others_is_refused(mode: int, tmp_path: Pat
 
 def test_master_key__variable_and_file_together_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "master"
-    with pytest.raises(BadMasterKey, match="holds no key"):
+    with pytest.raises(BadMasterKey, match="contains no key"):
         master_key(settings(master_key_file=file))
     with pytest.raises(BadMasterKey, match="unset one"):
         master_key(settings(master_key_file=file, master_key=GOOD_KEY))
