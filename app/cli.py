@@ -89,10 +89,7 @@ COMMANDS = {
     ),
     "runs compare": Entry(
         "app.comparison.cli:compare",
-        (
-            "Compare two runs: verdicts, flipped items, and the features that the flipped items "
-            "have in common."
-        ),
+        "Compare two runs: verdicts, flipped items, and the features common to flipped items.",
     ),
     "runs report": Entry(
         "app.reporting.cli:report",
@@ -108,10 +105,7 @@ COMMANDS = {
     ),
     "runs trace": Entry(
         "app.runs.cli.traces:show_trace",
-        (
-            "Show a trace: its metric values, its texts, and the steps of the agent if the source "
-            "provides them."
-        ),
+        ("Show a trace: metric values, texts, and the steps of the agent if the source has them."),
     ),
     "runs export": Entry(
         "app.runs.cli.export:export",

@@ -106,9 +106,7 @@ def compare_runs(
     ] = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Compare two runs: verdicts, flipped items, and the features that the flipped items have in
-    common.
-    """
+    """Compare two runs: verdicts, flipped items, and the features common to flipped items."""
     from app.core.console.api_client import open_api
     from app.core.web.page_paths import comparison_page_path
 

@@ -47,7 +47,7 @@ class AppError(Exception):
         errors: Sequence[ErrorItem] = (),
         **extra: Any,
     ) -> None:
-        self.detail = detail or (type(self).__doc__ or "").strip().splitlines()[0]
+        self.detail = detail or default_detail(type(self))
         self.error_code = code or self.code
         self.errors = tuple(errors)
         self.extra = extra
@@ -57,6 +57,11 @@ class AppError(Exception):
         return "\n".join(
             [self.detail, *(f"  {item.pointer}: {item.detail}" for item in self.errors)]
         )
+
+
+def default_detail(error: type[AppError]) -> str:
+    """The first paragraph of the docstring of an error class, as one line."""
+    return " ".join((error.__doc__ or "").strip().partition("\n\n")[0].split())
 
 
 class Invalid(AppError):

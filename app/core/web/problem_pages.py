@@ -4,11 +4,10 @@
 """
 
 import importlib
-import inspect
 import pkgutil
 import sys
 
-from app.core.errors import AppError, NotFound
+from app.core.errors import AppError, NotFound, default_detail
 from app.core.problem_documents import PROBLEMS, problem_title
 from app.core.registry import suggest_names
 from app.core.schemas import WireModel
@@ -45,7 +44,7 @@ def list_problem_kinds() -> dict[str, ProblemKind]:
             type=f"/problems/{code}",
             title=problem_title(code),
             status=error.status,
-            description=_description(error),
+            description=default_detail(error),
         )
         for code, error in _errors_by_code().items()
     }
@@ -55,7 +54,7 @@ def render_errors_page() -> str:
     """The text of `docs/errors.md`: every error of the program."""
     _import_everything()
     rows = [
-        f"| `{code}` | {error.status} | {error.exit_code} | {_description(error)} |"
+        f"| `{code}` | {error.status} | {error.exit_code} | {default_detail(error)} |"
         for code, error in _errors_by_code().items()
     ]
     return _PAGE_HEAD + "\n".join(rows) + "\n"
@@ -98,11 +97,6 @@ def _subclasses(root: type[AppError]) -> set[type[AppError]]:
         if kind.__module__.startswith("app."):
             classes |= _subclasses(kind)
     return classes
-
-
-def _description(error: type[AppError]) -> str:
-    first_paragraph = inspect.cleandoc(error.__doc__ or "").partition("\n\n")[0]
-    return " ".join(first_paragraph.split())
 
 
 def _import_everything() -> None:

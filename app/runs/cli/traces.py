@@ -64,7 +64,7 @@ def show_run_trace(
     trace: Annotated[str, typer.Argument(metavar="TRACE", help="ID of the trace.")],
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Show a trace: its metric values, its texts, and the steps of the agent if the source provides them.
+    """Show a trace: metric values, texts, and the steps of the agent if the source has them.
 
     `mosaico runs traces RUN` lists the IDs.
     """
