@@ -42,8 +42,8 @@ def purge(
     """Delete the traces of old runs. Their history is kept.
 
     Metric aggregates and KPI values are kept. Needs the database, but no server: the command marks
-    the runs, and workers delete the rows a day later. Raises `ClocksDiffer` when the clock of this
-    machine disagrees with that of the database.
+    the runs, and workers delete the rows a day later. Deletes nothing if the clocks of this machine
+    and of the database differ by more than five minutes.
     """
     if undo == (older_than is not None):
         raise WrongUsage(

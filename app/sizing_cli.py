@@ -40,7 +40,7 @@ def size(
     """Estimate the size of an installation: cores, connections, bytes and Langfuse requests.
 
     Needs neither a server nor a database. The constants are measured; docs/scaling.md names the command
-    of each. Raises `Invalid` for fewer traces than runs.
+    of each.
     """
     from app.sizing import METRIC_CPU, SizingLoad, size_installation
 

@@ -61,10 +61,8 @@ BaselineRuns = Annotated[
 Threshold = Annotated[
     float | None,
     Field(
-        description=(
-            "Threshold of the condition: a value, a percentage (the sign is ignored), or for "
-            "ANOMALY_DETECTED the limit of z (null: the default)."
-        )
+        description="Threshold of the condition: a value, a percentage (the sign is ignored), or for"
+        " ANOMALY_DETECTED the limit of z. Null: the default."
     ),
 ]
 Metric = Annotated[

@@ -238,9 +238,9 @@ ClusterField = Annotated[
     ]
     | None,
     Field(
-        description="Prefix of a tag, or name of an attribute such as session. Items that share a tag"
-        " `<clusterField>:…` or a value of the attribute form a cluster: they are not independent of"
-        " each other.",
+        description="Prefix of a tag, such as category of `category:billing`, or name of an attribute, such as"
+        " session. Items that share such a tag, or a value of the attribute, form a cluster: they are not"
+        " independent of each other.",
         examples=["category"],
     ),
 ]
@@ -309,7 +309,7 @@ class BenchmarkBody(WireModel):
     cluster_field: ClusterField = None
     baseline: BaselineConfig = Field(
         default_factory=BaselineConfig,
-        description="Baseline of comparisons. A pinned run (PUT /baseline) takes precedence.",
+        description="Baseline of comparisons. A pinned run takes precedence.",
     )
     judge_calibration: JudgeCalibration | None = None
     archived: bool = False

@@ -145,7 +145,10 @@ def _to_option(
     # The most specific text wins; the words of the name are the last resort.
     text = override.help or field.description or COMMON_HELP.get(name) or f"{_words(name)}."
     settings: dict[str, Any] = {
-        "help": text.format(noun=noun) + (" Repeatable." if derived.is_list else "") + default,
+        # Options have no null.
+        "help": text.format(noun=noun).replace("Null: ", "Without a value: ")
+        + (" Repeatable." if derived.is_list else "")
+        + default,
         "metavar": override.metavar or derived.metavar,
     }
     ids_of = override.ids_of or ID_LISTS.get(name)
@@ -219,7 +222,8 @@ def _format_default(field: FieldInfo) -> str:
     default = field.get_default(call_default_factory=True, validated_data={})
     if default in (None, [], {}) or isinstance(default, BaseModel):
         return ""
-    display_value: Any = default.value if isinstance(default, Enum) else default
+    # In lower case, as the help lists the choices of an enumeration.
+    display_value: Any = default.value.lower() if isinstance(default, Enum) else default
     if isinstance(display_value, bool):
         display_value = "yes" if display_value else "no"
     if isinstance(display_value, list):

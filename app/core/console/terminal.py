@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from app.core.console.help_lines import format_whole_names
 from app.core.errors import AppError
 
 if TYPE_CHECKING:
@@ -96,6 +97,10 @@ class Command(TyperCommand):
             error.message = _VALIDATION_WORDS.sub("", error.message, count=1)
             raise
 
+    def get_help(self, ctx: Any) -> str:
+        """The help, whose lines do not end within a name such as `run-name`."""
+        return format_whole_names(self, ctx)
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """The usage, with required arguments as `RUN`: typer writes `{RUN}`, which looks like a choice."""
         return [_REQUIRED_ARGUMENT.sub(r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
@@ -153,6 +158,10 @@ class Group(TyperGroup):
     """
 
     # `ctx` and `formatter` are untyped: typer exports no names for these classes.
+    def get_help(self, ctx: Any) -> str:
+        """The help, whose lines do not end within a name such as `run-name`."""
+        return format_whole_names(self, ctx)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         commands = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
         visible = [command for command in commands if command is not None and not command.hidden]

@@ -247,6 +247,12 @@ def test_output__ascii_terminal_is_not_an_error() -> None:
     assert "Traceback" not in refused.stderr
 
 
+def test_help__speaks_of_commands_and_breaks_no_name() -> None:
+    text = page().split("## Every command")[1]
+    assert not re.findall(r"(?m)^.*[a-z]-$", text)
+    assert not re.findall(r".*(?:[Nn]ull\b|\bRaises\b|\b(?:PUT|POST|PATCH|GET) /).*", text)
+
+
 def test_help__names_arguments_without_braces_and_types_of_python() -> None:
     text = page()
     assert "Usage: mosaico runs plot [OPTIONS] RUN [FILE.svg]" in text

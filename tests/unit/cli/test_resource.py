@@ -200,7 +200,7 @@ def test_create_help__states_descriptions_defaults_and_required_fields(
 ) -> None:
     text = " ".join(run(widgets_cli, "create", "--help").stdout.split())
     assert "Display name of the blue widget. [required]" in text
-    assert "Color. [default: RED]" in text
+    assert "Color. [default: red]" in text
     assert "Tags. Repeatable. [default: new]" in text
     assert "Weight in kg." in text
     assert "Whether" not in text
