@@ -61,6 +61,7 @@ class AppError(Exception):
 
 def default_detail(error: type[AppError]) -> str:
     """The first paragraph of the docstring of an error class, as one line."""
+    # The first line alone would cut the remedy off, where a long sentence is wrapped.
     return " ".join((error.__doc__ or "").strip().partition("\n\n")[0].split())
 
 
