@@ -127,7 +127,7 @@ def mail_access(port: int, **fields: Any) -> SmtpServer:
 def test_check_mail_server__accepts_a_session(mail_port: int) -> None:
     access = mail_access(mail_port, require_tls=False)
     assert doctor.check_mail_server(access).endswith("accepts mail from bot@localhost")
-    assert doctor.check_mail_server(None).startswith("none is configured")
+    assert doctor.check_mail_server(None).startswith("no mail server is configured")
     without_tls = partial(doctor.check_mail_server, mail_access(mail_port))
     assert_fails(without_tls, "does not offer STARTTLS", "MOSAICO_SMTP_URL")
     unreachable = partial(doctor.check_mail_server, mail_access(free_port()))
