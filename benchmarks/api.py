@@ -9,6 +9,7 @@ asyncpg, the fastest driver, is printed as well.
 Set `MOSAICO_BENCH_ROWS=1000000` for a list of the promised length; the default takes seconds.
 """
 
+import asyncio
 import json
 import os
 import select
@@ -26,7 +27,7 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TextIO
+from typing import Annotated, Any, Literal, NamedTuple, TextIO
 
 import uvicorn
 from fastapi import Depends, FastAPI, HTTPException, Request
@@ -47,6 +48,7 @@ from app.core.ids import new_id
 from app.core.keyset import encode_cursor
 from app.core.migrations import upgrade
 from app.core.resources import Resources
+from app.core.web.http_protocol import HttpProtocol
 from app.results.models import BenchmarkRun
 from app.runs.router import run_view
 from app.runs.schemas import RunView
@@ -54,7 +56,7 @@ from benchmarks.result_rows import BenchRow, interleave
 from benchmarks.table_rows import insert_rows
 from tests.support.postgres import cluster, drop_database, make_database
 
-A1_GOAL, A2_GOAL = 1.3, 1.5
+A1_GOAL, A1_POST_GOAL, A2_GOAL = 2.0, 1.6, 1.5
 ROWS = int(os.environ.get("MOSAICO_BENCH_ROWS", "100000"))
 PAGE = 50
 CLIENTS = 8
@@ -91,12 +93,13 @@ class Cost(NamedTuple):
 
 
 class Load(NamedTuple):
-    """One type of request; `body` creates the body of each."""
+    """One type of request; `body` creates the body of each, `goal` is the least ratio."""
 
     name: str
     method: str
     path: str
     body: Callable[[], dict[str, str] | None] = lambda: None
+    goal: float = A1_GOAL
 
 
 def measure() -> Iterator[BenchRow]:
@@ -121,6 +124,7 @@ def _loads() -> list[Load]:
             "POST",
             "/api/v1/agents",
             lambda: {"id": f"agent-{os.getpid()}-{next(_numbers)}", "name": "Pelican"},
+            A1_POST_GOAL,
         ),
         Load("A1 GET", "GET", f"/api/v1/benchmark-runs/run-{ROWS // 2}"),
         Load("A1 list", "GET", f"/api/v1/benchmark-runs?limit={PAGE}"),
@@ -136,9 +140,9 @@ def _compared(load: Load, servers: Sequence[Server], token: str) -> BenchRow:
     ratio = their.cpu_seconds / our.cpu_seconds
     return BenchRow(
         load.name,
-        f"≥ {A1_GOAL:g}× an asynchronous ORM route, with an API key",
+        f"≥ {load.goal:g}× an asynchronous ORM route, with an API key",
         ratio,
-        ratio >= A1_GOAL,
+        ratio >= load.goal,
         f"{_each_ms(our.cpu_seconds):.2f} ms of processor time per request compared with"
         f" {_each_ms(their.cpu_seconds):.2f} ms (on asyncpg {_each_ms(fastest.cpu_seconds):.2f} ms,"
         f" {fastest.cpu_seconds / our.cpu_seconds:.2f}×); {REQUESTS / our.seconds:,.0f} requests"
@@ -361,15 +365,18 @@ APPS: dict[str, Callable[[str], FastAPI]] = {
 }
 
 
-def serve_app(app: FastAPI) -> None:
-    """Serve on a free port until SIGTERM, as a process of its own that prints the port first."""
+def serve_app(app: FastAPI, http: type[asyncio.Protocol] | Literal["auto"] = "auto") -> None:
+    """Serve on a free port until SIGTERM, as a process of its own that prints the port first.
+
+    `http` is the protocol of the server, by default that of uvicorn.
+    """
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     # The benchmark reads the replies only: logs on the same pipe would fill it and block the server.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         config = uvicorn.Config(
-            app, log_config=None, ws="none", access_log=False, server_header=False
+            app, http=http, log_config=None, ws="none", access_log=False, server_header=False
         )
         print(listener.getsockname()[1], file=replies)
         threading.Thread(target=_tell_cpu_seconds, args=(replies,), daemon=True).start()
@@ -382,4 +389,7 @@ def _tell_cpu_seconds(replies: TextIO) -> None:
 
 
 if __name__ == "__main__":
-    serve_app(APPS[sys.argv[1]](os.environ["DATABASE_URL"]))
+    serve_app(
+        APPS[sys.argv[1]](os.environ["DATABASE_URL"]),
+        http=HttpProtocol if sys.argv[1] == "service" else "auto",
+    )

@@ -55,8 +55,8 @@ class Task(NamedTuple):
 def measure() -> Iterator[BenchRow]:
     """The rows T1 to T4."""
     short, source = _short_pairs()
-    yield _warm(Task("T1", 10, f"8 metrics, {source}", short))
-    yield _warm(Task("T2", 34, "8 metrics, 300 words a text", _pairs(20, 300, 300)))
+    yield _warm(Task("T1", 14, f"8 metrics, {source}", short))
+    yield _warm(Task("T2", 60, "8 metrics, 300 words a text", _pairs(20, 300, 300)))
     yield _warm(Task("T3", 20, "stemmed ROUGE, 300 words a text", _pairs(20, 300, 300), True))
     yield _cold()
 
@@ -198,7 +198,7 @@ def _cold() -> BenchRow:
         ours.append(_seconds_of_child("ours"))
         peer.append(_seconds_of_child("peer"))
     work = f"8 metrics, {COLD_PAIRS} distinct pairs, new process"
-    return _row("T4", 8, work, median(ours), median(peer), range(COLD_PAIRS))
+    return _row("T4", 10, work, median(ours), median(peer), range(COLD_PAIRS))
 
 
 def _seconds_of_child(side: str) -> float:
@@ -212,7 +212,7 @@ def _seconds_of_child(side: str) -> float:
 
 
 def _print_cold_seconds(side: str) -> None:
-    task = Task("T4", 8, "", _pairs(COLD_PAIRS, 12, 92))
+    task = Task("T4", 10, "", _pairs(COLD_PAIRS, 12, 92))
     work = (_our_work if side == "ours" else _peer_work)(task)
     started = time.process_time()
     work()

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 
 from sqlalchemy import Select, exists, func, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from app.agents.models import Agent
+from app.agents.queries import get_agent
 from app.benchmarks.models import (
     Benchmark,
     BenchmarkAgent,
@@ -63,13 +64,18 @@ def list_benchmark_names(session: Session) -> dict[str, str]:
     return {benchmark.id: benchmark.display_name for benchmark in newest.rows}
 
 
-def has_other_agents(session: Session, benchmark_id: str, agent_id: str) -> bool:
-    """Return whether a benchmark may evaluate another agent too: one that it lists, or any when it
-    lists none.
+def get_agent_of_benchmark(
+    session: Session, benchmark_id: str, agent_id: str
+) -> tuple[Agent, bool]:
+    """Return the agent, and whether the benchmark may evaluate another one too: one that it lists, or any
+    when it lists none. Raises: `AgentNotFound`.
     """
+    other = aliased(Agent)
     listed = select(BenchmarkAgent.agent_id).where(BenchmarkAgent.benchmark_id == benchmark_id)
-    evaluated = Agent.archived.is_(False) & (~listed.exists() | Agent.id.in_(listed))
-    return bool(session.scalar(select(exists().where(evaluated, Agent.id != agent_id))))
+    evaluated = other.archived.is_(False) & (~listed.exists() | other.id.in_(listed))
+    is_shared = exists().where(evaluated, other.id != agent_id)
+    row = session.execute(select(Agent, is_shared).where(Agent.id == agent_id)).one_or_none()
+    return (get_agent(session, agent_id), False) if row is None else (row[0], row[1])
 
 
 def get_agent_ids_by_benchmark(

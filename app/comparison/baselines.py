@@ -95,8 +95,7 @@ def find_baseline(session: Session, run_id: str, plan: RunPlan) -> Baseline | No
 
     Runs with the fingerprint of the run take precedence over other valid runs.
     """
-    run = get_run(session, run_id)
-    pinned = session.get(BenchmarkBaseline, (run.benchmark_id, run.agent_id))
+    run, pinned = _get_run_with_pin(session, run_id)
     if pinned is not None:
         pinned_run = get_run(session, pinned.run_id)
         # Another judgement of the pinned traces is compared like any other run, not with itself.
@@ -108,12 +107,25 @@ def find_baseline(session: Session, run_id: str, plan: RunPlan) -> Baseline | No
     return Baseline(mode=BaselineSelection(mode), runs=runs) if runs else None
 
 
+def _get_run_with_pin(
+    session: Session, run_id: str
+) -> tuple[BenchmarkRun, BenchmarkBaseline | None]:
+    """A run, and the pinned baseline of its agent, with one statement."""
+    of_run = (BenchmarkBaseline.benchmark_id == BenchmarkRun.benchmark_id) & (
+        BenchmarkBaseline.agent_id == BenchmarkRun.agent_id
+    )
+    statement = select(BenchmarkRun, BenchmarkBaseline).outerjoin(BenchmarkBaseline, of_run)
+    row = session.execute(statement.where(BenchmarkRun.id == run_id)).one_or_none()
+    return (get_run(session, run_id), None) if row is None else (row[0], row[1])
+
+
 def list_baseline_runs(session: Session, run: BenchmarkRun, limit: int) -> list[BaselineRun]:
     """The last runs before a run that can be its baseline, newest first, all with the same
     fingerprint and with one level: none is older than the last accepted run.
     """
     earlier = _valid_runs_before(run).where(~_is_held())
-    newest_first = earlier.order_by(POSITION.desc()).limit(1)
+    # Of several judgements of one source run the newest counts.
+    newest_first = earlier.order_by(POSITION.desc(), BenchmarkRun.seq.desc()).limit(1)
     # Not one statement that sorts by fingerprint first: it would read all earlier runs.
     newest = (
         session.scalars(newest_first.where(BenchmarkRun.fingerprint == run.fingerprint)).first()
@@ -121,12 +133,14 @@ def list_baseline_runs(session: Session, run: BenchmarkRun, limit: int) -> list[
     )
     if newest is None:
         return []
+    # It is never older than the last accepted run, which is one of these runs.
+    if limit == 1:
+        return [_baseline_run(newest)]
     series = earlier.where(BenchmarkRun.fingerprint == newest.fingerprint)
     accepted = series.where(BenchmarkRun.accepted_at.is_not(None)).with_only_columns(
         func.max(POSITION)
     )
     level = series.where((session.scalar(accepted) or 0) <= POSITION)
-    # Of several judgements of one source run the newest counts.
     judged = level.ext(distinct_on(POSITION)).order_by(POSITION.desc(), BenchmarkRun.seq.desc())
     return [_baseline_run(earlier_run) for earlier_run in session.scalars(judged.limit(limit))]
 

@@ -12,7 +12,7 @@ from app.jobs.handlers import JobContext
 from app.jobs.queue import enqueue
 from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
-from app.runs.leases import RunLease, lock_leased_run
+from app.runs.leases import RunEnded, RunLease, is_held_by, lock_leased_run
 from app.runs.plan_builder import record_credentials_result, trace_query
 from app.runs.source_runs import assign_source_run
 from app.traces.models import Collection
@@ -78,8 +78,7 @@ def append_page(session: Session, lease: RunLease, page: TracePage, now: datetim
     The collection is complete after the last page, or as soon as an earlier collection with the
     same traces replaces it.
     """
-    run = lock_leased_run(session, lease)
-    began = get_collection(session, lease)
+    run, began = _lock_run_with_collection(session, lease)
     collection = store_page(session, began, page, now)
     if collection.id != run.collection_id:
         # By a job: it may hold many rows, and this transaction holds the lock of the run.
@@ -94,6 +93,20 @@ def append_page(session: Session, lease: RunLease, page: TracePage, now: datetim
     session.flush()
     notify_streams(session, run.id)
     return collection.completed_at is not None
+
+
+def _lock_run_with_collection(session: Session, lease: RunLease) -> tuple[BenchmarkRun, Collection]:
+    """Lock the run and its collection with one statement. Raises: `RunEnded` when the lease is void."""
+    statement = (
+        select(BenchmarkRun, Collection)
+        .join(Collection, Collection.id == lease.collection_id)
+        .where(BenchmarkRun.id == lease.run_id)
+        .with_for_update(key_share=True)
+    )
+    row = session.execute(statement).one_or_none()
+    if row is None or not is_held_by(row[0], lease):
+        raise RunEnded
+    return row[0], row[1]
 
 
 def get_collection(session: Session, lease: RunLease) -> Collection:

@@ -102,9 +102,14 @@ def acquire_run_lease(db: Database, run_id: str, token: JobToken) -> RunLease | 
 def lock_leased_run(session: Session, lease: RunLease) -> BenchmarkRun:
     """The run, locked for writing. Raises: `RunEnded` when the lease is void."""
     run = queries.get_run(session, lease.run_id, for_update=True)
-    if run.status != RunStatus.RUNNING or run.fencing_token != lease.fencing_token:
+    if not is_held_by(run, lease):
         raise RunEnded
     return run
+
+
+def is_held_by(run: BenchmarkRun, lease: RunLease) -> bool:
+    """Whether the lease of a locked run is not void."""
+    return run.status == RunStatus.RUNNING and run.fencing_token == lease.fencing_token
 
 
 def acquire_shard_lease(

@@ -2,16 +2,15 @@
 
 from typing import Any
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
-from app.agents.queries import get_agent
 from app.agents.service import record_credentials_check, reveal_secret
 from app.benchmarks.models import Benchmark, KpiDefinition
 from app.benchmarks.queries import (
-    get_benchmark,
+    get_agent_of_benchmark,
     get_kpis_by_benchmark,
-    has_other_agents,
     has_webhook_secret,
 )
 from app.benchmarks.schemas import JudgeCalibration
@@ -49,7 +48,9 @@ def make_plan(session: Session, run: BenchmarkRun, llm: LlmServer | None) -> Run
     Raises: `NotFound` or `Invalid` when a metric was removed or has other options now;
             `LlmNotConfigured` when a metric needs a model and none is configured.
     """
-    benchmark, agent = get_benchmark(session, run.benchmark_id), get_agent(session, run.agent_id)
+    # Both exist, because the run refers to them.
+    both = select(Benchmark, Agent).join(Agent, Agent.id == run.agent_id)
+    benchmark, agent = session.execute(both.where(Benchmark.id == run.benchmark_id)).one()
     kpis = get_kpis_by_benchmark(session, [benchmark.id]).get(benchmark.id, [])
     plan = RunPlan(
         benchmark_id=benchmark.id,
@@ -142,8 +143,9 @@ def _with_origin_selection(session: Session, plan: RunPlan, origin_id: str) -> R
 
 def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
     """The query for the source, with the current credentials of the agent."""
+    agent, is_shared = get_agent_of_benchmark(session, plan.benchmark_id, plan.agent_id)
     return agent_query(
-        get_agent(session, plan.agent_id),
+        agent,
         res,
         dataset_ref=plan.dataset_ref,
         run_name=plan.run_name,
@@ -157,7 +159,7 @@ def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
         expected_path=plan.expected_path,
         min_coverage=plan.min_coverage,
         agent_id=plan.agent_id,
-        is_shared=has_other_agents(session, plan.benchmark_id, plan.agent_id),
+        is_shared=is_shared,
     )
 
 

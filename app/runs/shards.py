@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from app.comparison.fingerprint import find_fingerprint
 from app.core.bulk_copy import copy_encoded_rows
-from app.core.postgres_notify import notify_streams
+from app.core.postgres_notify import waking_streams
 from app.jobs.handlers import JobContext, StartNext
 from app.jobs.queue import enqueue, enqueue_many
 from app.metrics.engine import NOT_SELECTED
@@ -182,7 +182,9 @@ def store_shard(
             metrics_computed=BenchmarkRun.metrics_computed + _count_values(measured) - reused,
             metrics_reused=BenchmarkRun.metrics_reused + reused,
         )
-        .returning(BenchmarkRun.shards_done, BenchmarkRun.shards_total)
+        .returning(
+            BenchmarkRun.shards_done, BenchmarkRun.shards_total, waking_streams(lease.run_id)
+        )
     ).one_or_none()
     # The run ended in the meantime: the rollback removes the rows that were copied above.
     if progress is None:
@@ -191,7 +193,6 @@ def store_shard(
     # finish.
     if progress.shards_done == progress.shards_total:
         start_next(session, "runs.finish", run_id=lease.run_id)
-    notify_streams(session, lease.run_id)
 
 
 def _count_values(measured: Sequence[TraceMeasurements]) -> int:
