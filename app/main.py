@@ -5,6 +5,7 @@ import gc
 import signal
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
@@ -49,6 +50,7 @@ from app.core.web.http_protocol import (
     raise_descriptor_limit,
 )
 from app.core.web.listener import inherited_listener
+from app.core.web.pages import compile_templates
 from app.core.web.response_headers import ResponseHeadersMiddleware
 from app.core.web.security_headers import SecurityHeadersMiddleware
 from app.core.web.sse import EventHub
@@ -128,7 +130,14 @@ def create_app(
 
 
 class Server(uvicorn.Server):
-    """Uvicorn that ends the open event streams before it waits for running requests."""
+    """Uvicorn that compiles the templates once it accepts requests, and that ends the open event streams
+    before it waits for running requests.
+    """
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        # In a thread that nobody waits for: the service is ready without it.
+        threading.Thread(target=compile_templates, name="compile-templates", daemon=True).start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         app = self.config.app

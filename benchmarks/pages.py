@@ -287,14 +287,18 @@ def _wheel_row() -> BenchRow:
 
 def _help_row() -> BenchRow:
     command, times = [sys.executable, "-m", "app.cli", "--help"], []
+    before = os.times()
     for _ in range(LOADS):
         started = time.perf_counter()
         subprocess.run(command, check=True, capture_output=True)
         times.append(time.perf_counter() - started)
-    median = statistics.median(times)
+    median, after = statistics.median(times), os.times()
+    used = after.children_user + after.children_system
+    cpu_s = (used - before.children_user - before.children_system) / LOADS
     return BenchRow(
-        "P15 mosaico --help", "≤ 0.35 s", median / 0.35, median <= 0.35, f"{median:.2f} s"
-    )
+        "P15 mosaico --help", "≤ 0.35 s", median / 0.35, median <= 0.35,
+        f"{median:.2f} s, of which {cpu_s:.2f} s processor time",
+    )  # fmt: skip
 
 
 def _open(service: Service, browser: Browser) -> Page:

@@ -73,9 +73,10 @@ def describe_change(
     intervals = [f"95 % CI {interval}"] if interval else []
     if adjusted not in {"", interval}:
         intervals.append(f"adjusted CI {adjusted}")
+    before, after = format_pair(change.baseline_value, change.value, scale, unit)
     return ChangeText(
-        before=format_value(change.baseline_value, scale, unit),
-        after=format_value(change.value, scale, unit),
+        before=before,
+        after=after,
         delta=format_amount(change.effect, scale, has_sign=True),
         interval=", ".join(intervals),
         bounds=interval,
@@ -110,6 +111,16 @@ def format_value(value: float | None, scale: Scale | None = None, unit: str | No
     if value is None:
         return "no value"
     return number_text.format_value(value, unit, is_share=scale is Scale.RATE)
+
+
+def format_pair(
+    before: float | None, after: float | None, scale: Scale | None, unit: str | None
+) -> tuple[str, str]:
+    """Two values that are read side by side, with the same number of decimals."""
+    if before is None or after is None:
+        return format_value(before, scale, unit), format_value(after, scale, unit)
+    first, second = number_text.format_compared((before, after), unit, is_share=scale is Scale.RATE)
+    return first, second
 
 
 def format_amount(amount: float, scale: Scale | None, *, has_sign: bool = False) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 # Names of scales and not of quantities: they add nothing to a number.
 DIMENSIONLESS_UNITS = frozenset({"ratio", "score"})
 _LARGE = 1000
+_SIGNIFICANT = 4
 _SMALL = 1e-9
 _SHARE_DIGITS = 3
 _SMALLEST_SHARE = 0.0005
@@ -25,6 +26,32 @@ def format_value(value: float, unit: str | None = None, *, is_share: bool = Fals
     """A value with its unit; a share always has three decimals."""
     number = f"{value:.{_SHARE_DIGITS}f}" if is_share else format_number(value)
     return number if unit is None or unit in DIMENSIONLESS_UNITS else f"{number} {unit}"
+
+
+def format_compared(
+    values: Sequence[float], unit: str | None = None, *, is_share: bool = False
+) -> list[str]:
+    """Values of one quantity, each with its unit and with as many decimals as the others: 0.040 beside
+    0.039. Zeros are added up to four significant digits.
+    """
+    texts = [format_value(value, is_share=is_share) for value in values]
+    decimals = max(len(text.partition(".")[2]) for text in texts)
+    padded = [_pad_decimals(text, decimals) for text in texts]
+    return (
+        padded
+        if unit is None or unit in DIMENSIONLESS_UNITS
+        else [f"{text} {unit}" for text in padded]
+    )
+
+
+def _pad_decimals(text: str, decimals: int) -> str:
+    if not decimals or "," in text or not text.strip("-").replace(".", "").isdecimal():
+        return text
+    digits = len(text.strip("-").replace(".", "").lstrip("0"))
+    zeros = min(decimals - len(text.partition(".")[2]), _SIGNIFICANT - digits)
+    if zeros <= 0:
+        return text
+    return (text if "." in text else f"{text}.") + "0" * zeros
 
 
 def format_values(

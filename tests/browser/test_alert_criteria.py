@@ -43,9 +43,15 @@ def test_alert__shows_its_value_revision_and_deliveries_and_no_button_to_a_reade
     context = site.context(key=key)
     page = site.open(ALERT, context=context)
     facts = page.locator("main .facts")
-    expect(facts).to_contain_text("0.715")
-    expect(facts).to_contain_text("0.865")
+    expect(facts).to_contain_text("0.745")
+    expect(facts).to_contain_text("0.895")
     expect(facts).to_contain_text("revision 1")
+    chart = page.locator("svg.chart")
+    expect(chart).to_contain_text("fires")
+    expect(chart).to_contain_text("expected 0.895")
+    expect(chart.locator("[data-point]").last).to_have_attribute(
+        "data-text", re.compile("the run of the alert")
+    )
     deliveries = page.get_by_role("region", name="Deliveries").locator("tbody tr")
     expect(deliveries).to_have_count(2)
     for channel, status in (("slack", "✓ delivered"), ("email", "✗ failed")):

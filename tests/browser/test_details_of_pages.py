@@ -75,6 +75,50 @@ def test_compare__by_case_shows_each_item_with_its_trials_and_changes(
     assert find_violations(page) == []
 
 
+@pytest.mark.parametrize("path", [f"/runs/{RUN}", f"/compare?base={BASE}&run={RUN}"])
+def test_flipped_items__show_trials_and_what_failed(path: str, month: Site, site: Site) -> None:
+    """The wireframes: `case-017 ✓✓✓ → ✗✗✗ tool refund.lookup: error`."""
+    page = site.open(path)
+    first = (
+        page.get_by_role("region", name=re.compile("flipped", re.IGNORECASE))
+        .locator("tbody tr")
+        .first
+    )
+    expect(first).to_contain_text("case-000")
+    expect(first).to_contain_text("How much is the refund of order 0?")
+    before, now = (first.locator("td").nth(number) for number in (0, 1))
+    expect(before).to_contain_text("✓✓✓")
+    expect(before).to_contain_text("3 of 3 pass")
+    expect(now).to_contain_text("✗✗✗")
+    expect(first).to_contain_text("tool refund.lookup failed")
+
+
+def test_charts__begin_with_the_newest_point_on_a_narrow_screen(month: Site, site: Site) -> None:
+    page = site.open(f"/runs/{RUN}")
+    page.set_viewport_size({"width": 390, "height": 800})
+    newest = page.locator("svg.chart [data-point]").last.bounding_box()
+    assert newest is not None
+    assert 0 <= newest["x"] <= 390
+
+
+def test_navigation__is_in_sight_on_a_narrow_screen(month: Site, site: Site) -> None:
+    page = site.open("/")
+    page.set_viewport_size({"width": 390, "height": 800})
+    entries = page.locator(".top nav > *")
+    boxes = [entry.bounding_box() for entry in entries.all()]
+    assert len(boxes) > 5
+    assert all(box and box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in boxes)
+
+
+def test_inbox__its_messages_are_a_few_tabs_from_the_top(month: Site, site: Site) -> None:
+    """Two links skip the navigation and the filters; then come the selection, the title, why, and "It was real"."""
+    page = site.open("/inbox")
+    for keys in (["Tab", "Enter"], ["Tab", "Enter"], ["Tab"] * 4):
+        for key in keys:
+            page.keyboard.press(key)
+    expect(page.get_by_role("button", name=re.compile("It was real")).first).to_be_focused()
+
+
 def test_rule_form__backtest_is_compared_with_the_stored_rule_and_with_another(
     month: Site, site: Site
 ) -> None:

@@ -141,7 +141,7 @@ def test_benchmark_form__makes_a_benchmark_with_a_checked_formula(
     assert "number" in error_of(page, "thresholdMin")
     page.get_by_label("Lower threshold").fill("0.8")
     page.get_by_role("button", name="Create").click()
-    expect(page.get_by_role("row", name="quality")).to_contain_text("≥ 0.8")
+    expect(page.get_by_role("row", name="quality AVERAGE")).to_contain_text("≥ 0.8")
 
 
 def test_schedule_form__shows_words_and_next_times_while_a_cron_is_typed(

@@ -48,6 +48,7 @@ LOST_TRACES = (
     "31.0% of the values are missing because of infrastructure, judge or metric errors, above the"
     " allowed 5.0%"
 )
+FALL = "pass rate fell from 0.895 to 0.745: -0.150 (95 % CI -0.230 to -0.070, p 0.002)."
 HOSTILE = "<script>alert(1)</script>\u202e gnp.exe " + "W" * 120
 
 
@@ -351,20 +352,20 @@ def _write_alert(session: Session, now: datetime) -> None:
     session.add(
         AlertState(
             rule_id="rule-1", agent_id="billing", run_seq=run.seq, run_id=run.id, state="FIRING",
-            breaches=1, clears=0, incident_id="alert-0", value=0.715, baseline=0.865,
-            explanation="pass rate fell from 0.865 to 0.715.", evaluated_at=now,
+            breaches=1, clears=0, incident_id="alert-0", value=0.745, baseline=0.895,
+            explanation="pass rate fell from 0.895 to 0.745.", evaluated_at=now,
         )
     )  # fmt: skip
-    for number, (severity, title) in enumerate(
+    for number, (severity, title, explanation) in enumerate(
         [
-            ("CRITICAL", "pass rate regressed: Billing bot on Support, nightly"),
-            ("WARNING", "run invalid: Triage on Triage, nightly"),
+            ("CRITICAL", "pass rate regressed: Billing bot on Support, nightly", FALL),
+            ("WARNING", "run invalid: Triage on Triage, nightly", f"{LOST_TRACES}."),
         ]
     ):
         run_id = ("run-billing-support-0", "run-triage-tickets-0")[number]
         message = NotificationMessage(
             topic="alert.firing", title=title, severity=MessageSeverity(severity),
-            sentences=("pass rate fell from 0.865 to 0.715: -0.150 (95 % CI -0.230 to -0.070, p 0.002).",),
+            sentences=(explanation,),
         )  # fmt: skip
         session.add(
             Notification(
@@ -377,10 +378,10 @@ def _write_alert(session: Session, now: datetime) -> None:
             AlertEvent(
                 id=f"alert-{number}", dedup_key=f"key-{number}", state="FIRING" if number == 0 else "RUN_INVALID",
                 name=title.split(":")[0], severity=severity,
-                benchmark_id=run_id.split("-")[2], agent_id=run_id.split("-")[1], run_id=run_id,
+                benchmark_id=run_id.split("-")[2], agent_id=run_id.split("-")[1], run_id=run_id, run_seq=run.seq if number == 0 else None,
                 rule_id="rule-1" if number == 0 else None,
-                incident_id="alert-0" if number == 0 else None, value=0.715, baseline=0.865, notification_id=f"note-{number}",
-                explanation="pass rate fell from 0.865 to 0.715: -0.150 (95 % CI -0.230 to -0.070, p 0.002).",
+                incident_id="alert-0" if number == 0 else None, value=0.745 if number == 0 else None, baseline=0.895 if number == 0 else None, notification_id=f"note-{number}",
+                explanation=explanation,
                 details=AlertDetails(value_name="pass rate", is_share=True, rule_revision=1),
                 created_at=now - timedelta(minutes=12 + number),
             )
@@ -390,7 +391,7 @@ def _write_alert(session: Session, now: datetime) -> None:
             id="alert-0", name="pass rate regressed", severity="CRITICAL", condition="REGRESSED",
             benchmark_id="support", agent_id="billing", kpi="support-pass", value_name="pass rate",
             state="OPEN", rule_id="rule-1", started_seq=run.seq, opened_seq=run.seq, run_seqs=[run.seq],
-            baseline=0.865, opened_value=0.715, value=0.715, started_run_id="run-billing-support-0",
+            baseline=0.895, opened_value=0.745, value=0.745, started_run_id="run-billing-support-0",
             opened_run_id="run-billing-support-0", started_at=now, opened_at=now, explanation="It fell.",
         )
     )  # fmt: skip

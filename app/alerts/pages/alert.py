@@ -14,13 +14,14 @@ from app.alerts.messages import headline_of
 from app.alerts.models import AlertEvent
 from app.alerts.pages import inbox_view
 from app.alerts.pages.inbox import silence_row
+from app.alerts.pages.value_chart import draw_alert
 from app.alerts.publishing import DisplayNameReader
 from app.alerts.rules import AlertEventState
 from app.core.errors import Invalid
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import alert_page_path, incident_page_path, path_of, rule_page_path
-from app.core.web.pages import Crumb, render_page
+from app.core.web.pages import Crumb, reader_zone, render_page
 from app.core.web.routes import Router
 from app.kpis.number_text import format_amount, format_value, format_values
 from app.notifications.delivery_rows import list_delivery_rows
@@ -38,6 +39,7 @@ def show_alert(request: Request, alert_id: AlertId, res: Res) -> Response:
         event = queries.get_event(session, alert_id)
         view = _view(session, event, res.clock())
         deliveries = list_delivery_rows(session, event.notification_id)
+        chart = draw_alert(session, event, reader_zone(request))
     return render_page(
         request,
         "alert.html",
@@ -47,6 +49,7 @@ def show_alert(request: Request, alert_id: AlertId, res: Res) -> Response:
         + ([Crumb(event.name, view["rule_url"])] if view["rule_url"] else []),
         event=event,
         deliveries=deliveries,
+        chart=chart,
         can_acknowledge=event.state == AlertEventState.FIRING,
         **view,
     )

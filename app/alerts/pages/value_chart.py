@@ -1,6 +1,6 @@
-"""Charts of a value that an alert rule watches: around an incident, and in a backtest."""
+"""Charts of a value that an alert rule watches: around an alert or an incident, and in a backtest."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -9,13 +9,13 @@ from sqlalchemy.orm import Session
 
 from app.alerts.backtest_schemas import BacktestView, ReplayedRunView
 from app.alerts.evaluation.value_history import MeasurementHistory
-from app.alerts.evaluation.watched_values import Measurement, RuleTarget
-from app.alerts.models import Incident
+from app.alerts.evaluation.watched_values import RuleTarget
+from app.alerts.models import AlertEvent, AlertRule, Incident
 from app.alerts.rules import AlertEventState, Condition
 from app.alerts.schemas import AlertConfigBody, AlertConfigView
 from app.core.web.charts import TrendEvent, TrendLimit, TrendPoint, trend_chart
 from app.core.web.page_paths import path_of
-from app.kpis.number_text import format_number
+from app.kpis.number_text import format_number, format_value
 from app.results.run_history import PastRun, list_ended_runs
 from app.statistics.verdict_rules import Verdict
 
@@ -38,9 +38,10 @@ def draw_incident(session: Session, incident: Incident, zone: ZoneInfo) -> Marku
     )  # fmt: skip
     if not runs:
         return None
-    target = RuleTarget.of(incident.kpi, incident.metric)
-    measurements = MeasurementHistory(session, runs).measurements(target)
-    points = [_past_point(run, measurements.get(run.seq), incident, zone) for run in runs]
+    points = _past_points(
+        session, runs, RuleTarget.of(incident.kpi, incident.metric), incident.opened_seq, zone,
+        lambda run: _position_in(incident, run),
+    )  # fmt: skip
     positions = {run.seq: position for position, run in enumerate(runs)}
     marks = (
         (incident.started_seq, "incident began", Verdict.REGRESSED),
@@ -52,6 +53,46 @@ def draw_incident(session: Session, incident: Incident, zone: ZoneInfo) -> Marku
         if seq in positions
     ]
     return _draw(incident.value_name, points, incident.unit, events=events)
+
+
+def draw_alert(session: Session, event: AlertEvent, zone: ZoneInfo) -> Markup | None:
+    """The value before and after an alert, with its run and what was expected; None for a notice without
+    a value.
+    """
+    # The incident keeps what was watched; the rule may watch another value now.
+    watched: Incident | AlertRule | None = None
+    if event.incident_id:
+        watched = session.get(Incident, event.incident_id)
+    if watched is None and event.rule_id:
+        watched = session.get(AlertRule, event.rule_id)
+    if watched is None or event.value is None:
+        return None
+    runs = list_ended_runs(
+        session, event.benchmark_id, event.agent_id,
+        since=event.created_at - LEAD, limit=MAX_POINTS,
+    )  # fmt: skip
+    seqs = [run.seq for run in runs]
+    if event.run_seq not in seqs:
+        return None
+    points = _past_points(
+        session, runs, RuleTarget.of(watched.kpi, watched.metric), event.run_seq, zone,
+        lambda run: "the run of the alert" if run.seq == event.run_seq else "",
+    )  # fmt: skip
+    details = event.details
+    expected = (
+        [event.baseline]
+        if details.anomaly is None
+        else [details.anomaly.expected_low, details.anomaly.expected_high]
+    )
+    limits = [
+        TrendLimit(f"expected {format_value(value, is_share=details.is_share)}", value)
+        for value in expected
+        if value is not None
+    ]
+    text, verdict = _MARKS.get(AlertEventState(event.state), ("alert", Verdict.REGRESSED))
+    mark = TrendEvent(seqs.index(event.run_seq), text, verdict)
+    name = details.value_name or event.name
+    return _draw(name, points, details.unit, limits=limits, events=[mark])
 
 
 def draw_backtest(
@@ -85,26 +126,43 @@ def _draw(
     return Markup(chart)  # noqa: S704 - our own SVG, which escapes its texts
 
 
-def _past_point(
-    run: PastRun, measurement: Measurement | None, incident: Incident, zone: ZoneInfo
-) -> TrendPoint:
-    value = measurement.point.value if measurement and measurement.point else None
+def _past_points(
+    session: Session,
+    runs: Sequence[PastRun],
+    target: RuleTarget,
+    marked_seq: int | None,
+    zone: ZoneInfo,
+    describe: Callable[[PastRun], str],
+) -> list[TrendPoint]:
+    """The watched value of each run; `describe` adds words to the text of a point."""
+    measurements = MeasurementHistory(session, runs).measurements(target)
+    points = []
+    for run in runs:
+        measurement = measurements.get(run.seq)
+        value = measurement.point.value if measurement and measurement.point else None
+        verdict = Verdict.REGRESSED if run.seq == marked_seq else None
+        label = _label(run.completed_at, zone)
+        words = ["no value" if value is None else format_number(value), describe(run)]
+        points.append(
+            TrendPoint(
+                label=label,
+                value=value,
+                low=None,
+                high=None,
+                verdict=verdict if run.is_valid else Verdict.INVALID,
+                fingerprint=run.fingerprint,
+                text=f"{label}: {', '.join(filter(None, words))}",
+                url=path_of("runs", run.id),
+            )
+        )
+    return points
+
+
+def _position_in(incident: Incident, run: PastRun) -> str:
     is_inside = incident.started_seq <= run.seq and (
         incident.end_seq is None or run.seq < incident.end_seq
     )
-    verdict = Verdict.REGRESSED if run.seq == incident.opened_seq else None
-    label = _label(run.completed_at, zone)
-    position = "in the incident" if is_inside else "outside the incident"
-    return TrendPoint(
-        label=label,
-        value=value,
-        low=None,
-        high=None,
-        verdict=verdict if run.is_valid else Verdict.INVALID,
-        fingerprint=run.fingerprint,
-        text=f"{label}: {'no value' if value is None else format_number(value)}, {position}",
-        url=path_of("runs", run.id),
-    )
+    return "in the incident" if is_inside else "outside the incident"
 
 
 def _replayed_point(run: ReplayedRunView, zone: ZoneInfo) -> TrendPoint:

@@ -43,7 +43,7 @@ _PAGE: Final = """
             JOIN collected_traces AS trace ON trace.collection_id = run.collection_id
             LEFT JOIN trace_results AS result
               ON result.run_seq = run.seq AND result.position = trace.position
-            WHERE run.seq IN (:baseline, :candidate)
+            WHERE run.seq IN (:baseline, :candidate) {where}
         ) AS trials
         GROUP BY item_id
         HAVING bool_or(is_base) AND NOT bool_and(is_base)
@@ -51,8 +51,12 @@ _PAGE: Final = """
     ORDER BY {order} OFFSET :offset LIMIT :limit
 """
 _STATEMENTS: Final = {
-    order: text(_PAGE.format(revision=REVISION, order=keys)) for order, keys in _ORDERS.items()
+    order: text(_PAGE.format(revision=REVISION, order=keys, where=""))
+    for order, keys in _ORDERS.items()
 }
+_OF_ITEMS: Final = text(
+    _PAGE.format(revision=REVISION, order=_ORDERS["item"], where="AND trace.item_id = ANY(:items)")
+)
 # The means of every metric of some items.
 _MEANS: Final = text(
     """
@@ -85,35 +89,35 @@ def compare_items(
 
     Raises: `MetricNotCompared`, `BadCursor`.
     """
-    baseline, candidate = runs
-    metric = metric or _first_metric(baseline, candidate)
+    metric = metric or _first_metric(*runs)
     offset = _offset(query.cursor)
-    rows = [
-        _ItemRow(*row)
-        for row in session.execute(
-            _STATEMENTS[order],
-            {
-                "baseline": baseline.seq,
-                "candidate": candidate.seq,
-                "baseline_column": _column(baseline, metric),
-                "candidate_column": _column(candidate, metric),
-                "sign": 1 if less_is_better(candidate, metric) else -1,
-                "offset": offset,
-                # One more than the page: whether there is a next one.
-                "limit": query.limit + 1,
-            },
-        )
-    ]
-    page = rows[: query.limit]
-    ids = [row.item_id for row in page]
-    sides = [_read_means(session, run, ids) for run in (baseline, candidate)]
-    inputs, errors = (
-        read_item_inputs(session, candidate, ids),
-        _read_errors(session, candidate, ids),
-    )
-    items = [_view(row, metric, sides, inputs, errors) for row in page]
+    parameters = {
+        **_parameters(runs, metric),
+        "offset": offset,
+        # One more than the page: whether there is a next one.
+        "limit": query.limit + 1,
+    }
+    rows = [_ItemRow(*row) for row in session.execute(_STATEMENTS[order], parameters)]
+    items = _describe(session, runs, metric, rows[: query.limit])
     is_last = len(rows) <= query.limit
     return PageRows(items, None if is_last else encode_cursor([offset + query.limit]))
+
+
+def describe_items(
+    session: Session, runs: tuple[BenchmarkRun, BenchmarkRun], metric: str, item_ids: Sequence[str]
+) -> dict[str, ComparedItemView]:
+    """The given items by ID; without those that one of the runs does not have.
+
+    Raises: `MetricNotCompared`.
+    """
+    parameters = {
+        **_parameters(runs, metric),
+        "items": list(item_ids),
+        "offset": 0,
+        "limit": len(item_ids),
+    }
+    rows = [_ItemRow(*row) for row in session.execute(_OF_ITEMS, parameters)]
+    return {item.item_id: item for item in _describe(session, runs, metric, rows)}
 
 
 def common_metrics(baseline: BenchmarkRun, candidate: BenchmarkRun) -> list[str]:
@@ -130,6 +134,29 @@ def _first_metric(baseline: BenchmarkRun, candidate: BenchmarkRun) -> str:
             "the runs have no metric in common, so their items cannot be compared"
         )
     return names[0]
+
+
+def _parameters(runs: tuple[BenchmarkRun, BenchmarkRun], metric: str) -> dict[str, int]:
+    baseline, candidate = runs
+    return {
+        "baseline": baseline.seq,
+        "candidate": candidate.seq,
+        "baseline_column": _column(baseline, metric),
+        "candidate_column": _column(candidate, metric),
+        "sign": 1 if less_is_better(candidate, metric) else -1,
+    }
+
+
+def _describe(
+    session: Session,
+    runs: tuple[BenchmarkRun, BenchmarkRun],
+    metric: str,
+    rows: Sequence[_ItemRow],
+) -> list[ComparedItemView]:
+    ids = [row.item_id for row in rows]
+    sides = [_read_means(session, run, ids) for run in runs]
+    inputs, errors = read_item_inputs(session, runs[1], ids), _read_errors(session, runs[1], ids)
+    return [_view(row, metric, sides, inputs, errors) for row in rows]
 
 
 def _column(run: BenchmarkRun, metric: str) -> int:

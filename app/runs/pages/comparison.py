@@ -14,20 +14,19 @@ from app.comparison.items.compared import (
     ItemOrder,
     common_metrics,
     compare_items,
+    describe_items,
     less_is_better,
 )
-from app.comparison.items.queries import read_item_inputs
 from app.comparison.schemas import ComparedItemView, Comparison, FlippedItem, FlippedItems
 from app.core.errors import Invalid
 from app.core.keyset import PageQuery, PageRows
 from app.core.web.deps import Res
 from app.core.web.page_parameters import ListQuery
-from app.core.web.page_paths import path_of
 from app.core.web.pages import build_url, render_page
 from app.core.web.routes import Router
-from app.kpis.number_text import format_number
 from app.kpis.verdict_types import ValueVerdict
 from app.results.queries import get_run
+from app.runs.pages.flips import case_row
 
 router = Router()
 
@@ -76,9 +75,10 @@ def show_comparison(
     cases: PageRows[ComparedItemView] = PageRows([], None)
     with res.db.read() as session:
         peers = [(get_agent(session, peer.agent_id).name, peer) for peer in comparison.peers]
-        inputs = read_item_inputs(
-            session, pair[1], [item.item_id for item in flips.items] if flips else []
-        )
+        flipped: Mapping[str, ComparedItemView] = {}
+        if flips and layout == "metric":
+            flipped_ids = [item.item_id for item in flips.items]
+            flipped = describe_items(session, (baseline, candidate), flips.metric, flipped_ids)
         if layout == "case":
             cases = compare_items(session, (baseline, candidate), shown_metric, sort, query)
     return render_page(
@@ -112,7 +112,7 @@ def show_comparison(
             "cursor": query.cursor,
         },
         cases=[
-            _case(case, ids, has_symbols=not less_is_better(candidate, shown_metric))
+            case_row(case, (ids[0], ids[1]), has_marks=not less_is_better(candidate, shown_metric))
             for case in cases.rows
         ],
         case_metrics=metrics,
@@ -128,7 +128,16 @@ def show_comparison(
         categories=_category_rows(comparison),
         peers=peers,
         flips=flips,
-        items=_items(comparison, _in_order(flips, sort) if flips else (), inputs),
+        items=[
+            case_row(
+                flipped[item.item_id],
+                (ids[0], ids[1]),
+                has_marks=not less_is_better(candidate, flipped[item.item_id].metric),
+            )
+            | {"cause": item.cause}
+            for item in (_in_order(flips, sort) if flips else ())
+            if item.item_id in flipped
+        ],
         metric_names=[metric.metric for metric in comparison.metrics],
     )
 
@@ -180,54 +189,3 @@ def _api_path(
         return build_url("/benchmark-runs/compare", pair)
     path = "/benchmark-runs/compare/items"
     return build_url(path, pair, sort=order, limit=query.limit, cursor=query.cursor)
-
-
-def _case(case: ComparedItemView, ids: Sequence[str], *, has_symbols: bool) -> dict[str, Any]:
-    """An item of both runs; trials of a rate are symbols, others their mean."""
-    harm = None if case.change is None else case.change * (-1 if has_symbols else 1)
-    return {
-        "item": case,
-        "before": _trials(case.baseline_trials, case.baseline, has_symbols=has_symbols),
-        "now": _trials(case.candidate_trials, case.candidate, has_symbols=has_symbols),
-        "change": None if case.change is None else f"{case.change:+.4g}",
-        "verdict": None if not harm else "REGRESSED" if harm > 0 else "IMPROVED",
-        "others": [
-            (other.metric, f"{other.change:+.4g}")
-            for other in case.metrics
-            if other.metric != case.metric and other.change
-        ],
-        "url": build_url(path_of("runs", ids[1], "items"), item=case.item_id, base=ids[0]),
-    }
-
-
-def _trials(
-    values: Sequence[float | None], mean: float | None, *, has_symbols: bool
-) -> tuple[str, str]:
-    """The trials as symbols and as words, or their mean alone."""
-    if has_symbols and values and all(value in (0.0, 1.0) for value in values):
-        passed = sum(value == 1.0 for value in values)
-        return "".join("✓" if value else "✗" for value in values), f"{passed} of {len(values)} pass"
-    return "", "" if mean is None else format_number(mean)
-
-
-def _items(
-    comparison: Comparison, items: Sequence[FlippedItem], inputs: Mapping[str, str]
-) -> list[dict[str, Any]]:
-    flips = comparison.flipped_items
-    # The API has those that fell before those that rose.
-    fell = {item.item_id for item in flips.items[: flips.regressions]} if flips else set()
-    return [
-        {
-            "item": item,
-            "input": inputs.get(item.item_id),
-            "fell": item.item_id in fell,
-            "before": format_number(item.baseline),
-            "now": format_number(item.candidate),
-            "url": build_url(
-                path_of("runs", comparison.candidate.id, "items"),
-                item=item.item_id,
-                base=comparison.baseline.id,
-            ),
-        }
-        for item in items
-    ]

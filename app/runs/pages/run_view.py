@@ -13,11 +13,7 @@ from app.alerts.models import AlertEvent
 from app.alerts.queries import AlertFilter, list_events
 from app.benchmarks.models import Benchmark
 from app.comparison.baselines import list_pinned_baselines
-from app.comparison.change_text import describe_change, format_amount, format_value
-from app.comparison.comparison_rules import metric_rule
-from app.comparison.items.flipped import find_flips, item_means
-from app.comparison.items.matrix import pair_items
-from app.comparison.items.queries import read_item_inputs, read_items
+from app.comparison.change_text import describe_change, format_amount, format_pair
 from app.core.keyset import PageQuery
 from app.core.web.charts import ChangeBar, TrendLimit, interval_bar, trend_chart
 from app.core.web.page_paths import alert_page_path, path_of
@@ -27,8 +23,6 @@ from app.kpis.models import KpiHistory
 from app.kpis.number_text import format_number
 from app.kpis.queries import get_kpis_of_run
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
-from app.metrics.registry import provider_for
-from app.metrics.types import Direction
 from app.notifications.delivery_rows import list_delivery_rows
 from app.results.kpi_trend import list_kpi_points, trend_events, trend_points
 from app.results.models import BenchmarkRun, RunMetricAggregate
@@ -36,13 +30,11 @@ from app.results.plan import RunPlan
 from app.results.queries import get_run, list_run_metrics
 from app.results.rules import MAX_RETRIES, RETRYABLE, RunStatus, Validity
 from app.runs.llm_cache import list_llm_usage
+from app.runs.pages.flips import load_flips
 from app.statistics.verdict_rules import Scale, Verdict
 
 TREND_RUNS = 30
 MAX_ALERTS = 5
-MAX_FLIPS = 8
-# Reading the items of larger runs takes longer than a page may; the comparison shows theirs.
-MAX_FLIP_TRACES = 5_000
 
 
 class RunStage(NamedTuple):
@@ -105,7 +97,7 @@ def load_run_page(session: Session, run_id: str, zone_of: Request) -> dict[str, 
         "kpis": _kpi_rows(kpis),
         "metrics": [_metric_row(metric) for metric in list_run_metrics(session, run.seq)],
         "alerts": _alerts(session, run.id),
-        "flips": _flips(session, run, baseline_ids),
+        "flips": load_flips(session, run, baseline_ids),
         "usage": _usage(session, run.seq),
         **_trend(session, run, kpis, zone_of),
     }
@@ -146,16 +138,18 @@ def _kpi_row(kpi: KpiHistory, limits: Mapping[Scale | None, float]) -> dict[str,
     verdict = kpi.verdict
     scale = verdict.scale if verdict else None
     text = describe_change(verdict, scale, kpi.unit) if verdict else None
+    baseline = verdict.baseline_value if verdict else None
+    before, value = format_pair(baseline, kpi.value, scale, kpi.unit)
     return {
         "name": kpi.name,
         "gate": kpi.gate,
         "url": build_url(
             path_of("benchmarks", kpi.benchmark_id, "kpis", kpi.kpi_id), agent=kpi.agent_id
         ),
-        "value": None if kpi.value is None else format_value(kpi.value, scale, kpi.unit),
+        "value": None if kpi.value is None else value,
         "reason": kpi.undefined_reason or "the KPI is undefined",
         "not_compared": (verdict.reason if verdict else None) or "there is no baseline",
-        "before": text.before if text else None,
+        "before": before if text else None,
         "delta": text.delta if text else None,
         "interval": _ends(verdict.low, verdict.high, scale) if verdict else None,
         "bar": _bar(kpi.name, verdict, limits),
@@ -236,68 +230,6 @@ def _alert(session: Session, event: AlertEvent) -> dict[str, Any]:
         "url": alert_page_path(event.id),
         "deliveries": list_delivery_rows(session, event.notification_id),
     }
-
-
-def _flips(
-    session: Session, run: BenchmarkRun, baseline_ids: Sequence[str]
-) -> dict[str, Any] | None:
-    """The items that flipped by the first metric; None where they are not known or too many."""
-    if not baseline_ids or run.purged_at or not run.metric_keys:
-        return None
-    baseline = session.scalars(
-        select(BenchmarkRun).where(BenchmarkRun.id == baseline_ids[0])
-    ).one_or_none()
-    size = max(run.traces_total or 0, baseline.traces_total or 0 if baseline else 0)
-    metric = run.metric_keys[0]
-    if (
-        baseline is None
-        or baseline.purged_at
-        or size > MAX_FLIP_TRACES
-        or metric not in (baseline.metric_keys or [])
-    ):
-        return None
-    plan = RunPlan.model_validate(run.plan)
-    planned = next(planned for planned in plan.metrics if planned.column == metric)
-    spec = provider_for(planned.ref).spec
-    pairing = pair_items(
-        *(
-            read_items(session, {compared.seq: compared.metric_keys or []}, [metric])
-            for compared in (baseline, run)
-        )
-    )
-    if not pairing.is_paired:
-        return None
-    flips = find_flips(
-        item_means(pairing.baseline, metric),
-        item_means(pairing.candidate, metric),
-        metric_rule(spec).scale,
-        less_is_better=spec.direction is Direction.LOWER_IS_BETTER,
-    )
-    fell = sum(flip.harm > 0 for flip in flips)
-    inputs = read_item_inputs(session, run, [flip.item_id for flip in flips[:MAX_FLIPS]])
-    return (
-        {
-            "metric": metric,
-            "fell": fell,
-            "rose": len(flips) - fell,
-            "more": len(flips) > MAX_FLIPS,
-            "rows": [
-                {
-                    "item_id": flip.item_id,
-                    "input": inputs.get(flip.item_id),
-                    "before": format_number(flip.baseline),
-                    "now": format_number(flip.candidate),
-                    "verdict": "REGRESSED" if flip.harm > 0 else "IMPROVED",
-                    "url": build_url(
-                        path_of("runs", run.id, "items"), item=flip.item_id, base=baseline.id
-                    ),
-                }
-                for flip in flips[:MAX_FLIPS]
-            ],
-        }
-        if flips
-        else None
-    )
 
 
 def _usage(session: Session, run_seq: int) -> str:

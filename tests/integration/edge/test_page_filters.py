@@ -251,7 +251,7 @@ def test_trend__several_agents_share_a_chart_and_a_table(month: Service) -> None
     assert svg.count("data-point") == 60
     assert "<title>Billing bot, " in svg
     assert "<title>SQL copilot, " in svg
-    rows = re.findall(r"<tr data-row>.*?</tr>", page)
+    rows = re.findall(r"<tr data-row>.*?</tr>", page, re.DOTALL)
     assert {
         row.count("<td>Billing bot</td>") + row.count("<td>SQL copilot</td>") for row in rows
     } == {1}

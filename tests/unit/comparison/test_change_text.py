@@ -3,6 +3,7 @@
 import pytest
 
 from app.comparison.change_text import describe_change, format_change, format_limit, format_value
+from app.kpis.number_text import format_compared
 from app.kpis.verdict_types import ValueVerdict
 from app.statistics.verdict_rules import Scale
 
@@ -68,3 +69,21 @@ def test_format_value__has_no_exponent(value: float | None, unit: str | None, te
 
 def test_format_limit__is_as_short_as_it_was_written() -> None:
     assert (format_limit(0.02, Scale.RATE), format_limit(0.1, Scale.RATIO)) == ("0.02", "10 %")
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        ((0.04, 0.039), ["0.040 USD", "0.039 USD"]),
+        ((1.0, 0.828), ["1.000 USD", "0.828 USD"]),
+        # Not more digits than a number has: 812.5 has four significant ones.
+        ((812.5, 0.00123), ["812.5 USD", "0.00123 USD"]),
+        ((1200.0, 3.5), ["1,200 USD", "3.5 USD"]),
+        ((1e-12, 0.5), ["1e-12 USD", "0.5 USD"]),
+        ((12.0, 13.0), ["12 USD", "13 USD"]),
+    ],
+)
+def test_format_compared__values_have_the_same_decimals(
+    values: tuple[float, float], texts: list[str]
+) -> None:
+    assert format_compared(values, "USD") == texts
