@@ -288,7 +288,7 @@ def write_traces(session: Session, run_id: str, *, broken: int, text: str = "ref
                 expected_output=f"The {text} of order {item} is 12 EUR.", output=output, tags=["category:refund"],
                 url=f"https://langfuse.example/trace/{position}", latency_ms=812.0 + position,
                 input_tokens=900, output_tokens=40, cost_usd=0.0041, turns=2,
-                tool_calls=[{"name": "refund.lookup", "ok": not fails}],
+                tool_calls=[{"name": "refund.lookup", "arguments": {"order": item}, "ok": not fails, "latencyMs": 41.0}],
             )
         )  # fmt: skip
         session.add(
