@@ -230,3 +230,13 @@ def test_trend__json_has_the_points_of_a_chart_of_many_runs(service: Service) ->
     assert sum(point["runs"] for point in points) == 210
     assert all(point["low"] <= point["mean"] <= point["high"] for point in points)
     assert points == sorted(points, key=lambda point: point["firstAt"])
+
+
+# Last, because it renames an agent of all tests.
+def test_page__is_not_wider_than_a_narrow_screen_with_a_long_name(month: Site, site: Site) -> None:
+    """Criterion 34 with a name of one long word: the choice of an agent must not widen the page."""
+    site.service.patch("/agents/billing", {"name": "W" * 120})
+    for path in ("/benchmarks/support", "/agents", "/", "/inbox"):
+        page = site.open(path)
+        page.set_viewport_size({"width": 390, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
