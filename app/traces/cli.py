@@ -138,7 +138,7 @@ def _parameters(
 def _print_stored(dataset: JSON, output: OutputFormat) -> None:
     ignored_keys = dataset["ignoredKeys"]
     lines = [
-        f"{dataset['traceCount']} traces ({format_bytes(dataset['sizeBytes'])}) are stored",
+        f"traces stored: {dataset['traceCount']} ({format_bytes(dataset['sizeBytes'])})",
         *(
             [format_cell(f"warning: keys {NOT_USED}: {', '.join(ignored_keys)}")]
             if ignored_keys

@@ -175,7 +175,7 @@ def test_dataset__is_uploaded_listed_replaced_and_deleted(
     uploaded = mosaico.ok("datasets", "upload", file, *names)
     [stored] = service.get("/local-datasets")["items"]
     assert uploaded.stdout == f"{stored['id']}\n"
-    assert "2 traces" in uploaded.stderr
+    assert "traces stored: 2 (" in uploaded.stderr
 
     again = mosaico("datasets", "upload", file, *names)
     assert (again.exit_code, again.stdout) == (73, "")
