@@ -7,7 +7,7 @@ import base64
 import binascii
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
@@ -30,10 +30,11 @@ S = TypeVar("S", bound=Select[Any])
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
 MAX_CURSOR = 1024
-# A statement of a search reads at most so many rows, however few of them match.
-SEARCHED_ROWS = 20_000
 # The end of a page that has found too little: its cursor goes on from there.
 SEARCH_TIME_S = 2.0
+# A batch that took longer is followed by one of half the rows, a shorter one by one of twice the rows: on
+# a quiet machine no statement takes 50 ms, whatever the width of the rows and the price of the conditions.
+_SLOW_BATCH_S, _FAST_BATCH_S = 0.025, 0.010
 
 _CURSOR_PREFIX, _LIMIT_PARAMETER = "after_", "page_limit"
 
@@ -55,6 +56,33 @@ class PageQuery:
     cursor: str | None = None
 
 
+class BatchSizes(NamedTuple):
+    """The fewest and the most rows that a statement of a search reads, however few of them match."""
+
+    smallest: int
+    largest: int
+
+    def following(self, rows: int, seconds: float) -> int:
+        """The rows of the batch after one of `rows` that took `seconds`."""
+        if seconds > _SLOW_BATCH_S:
+            return max(self.smallest, rows // 2)
+        return min(self.largest, rows * 2) if seconds < _FAST_BATCH_S else rows
+
+
+SEARCHED_ROWS = BatchSizes(1_000, 20_000)
+
+
+class Batch(NamedTuple):
+    """The rows after a cursor, up to one with the keys `last`; None for the rest of the list."""
+
+    cursor: str | None
+    last: Sequence[CursorValue] | None
+
+
+FindLast: TypeAlias = Callable[[str | None, int], Sequence[CursorValue] | None]
+"""The keys of the n-th row after a cursor; None when fewer rows follow."""
+
+
 class PageRows(NamedTuple, Generic[T]):
     """The rows of one page and the cursor of the next page; None on the last page."""
 
@@ -74,13 +102,14 @@ def select_page(
     query: PageQuery,
     descending: bool = True,
     searched: Sequence[ColumnElement[bool]] = (),
-    window_rows: int | None = None,
+    batch_sizes: BatchSizes | None = None,
+    search_time_s: float | None = None,
 ) -> PageRows[T]:
     """Return one page of a `select(Entity)`, ordered by `keys`.
 
-    `searched` are conditions that no index serves. They are tested on `window_rows` rows at a time
-    (default: `SEARCHED_ROWS`); a page that has found too few rows after `SEARCH_TIME_S` is shorter,
-    and its cursor goes on from there.
+    `searched` are conditions that no index serves. They are tested on a batch of rows at a time (default:
+    `SEARCHED_ROWS`); a page that has found too few rows after `search_time_s` (default: `SEARCH_TIME_S`) is
+    shorter, and its cursor goes on from there.
 
     Reads:  keys that are never null and together unique; they should be indexed.
     Raises: `BadCursor` when the cursor does not fit the keys.
@@ -91,12 +120,12 @@ def select_page(
             session.scalars(_order_and_limit(part, keys, part_query, descending=descending))
         )
 
-    def find_last(cursor: str | None) -> Sequence[CursorValue] | None:
-        window = PageQuery(limit=0, cursor=cursor)
+    def find_last(cursor: str | None, row_count: int) -> Sequence[CursorValue] | None:
+        batch = PageQuery(limit=0, cursor=cursor)
         bounds = _order_and_limit(
-            statement.with_only_columns(*keys), keys, window, descending=descending
+            statement.with_only_columns(*keys), keys, batch, descending=descending
         )
-        return session.execute(bounds.offset((window_rows or SEARCHED_ROWS) - 1)).one_or_none()
+        return session.execute(bounds.offset(row_count - 1)).one_or_none()
 
     def key_values(row: T) -> list[CursorValue]:
         return [getattr(row, key.key) for key in keys]
@@ -108,32 +137,50 @@ def select_page(
     def read_until(last: Sequence[CursorValue] | None, part_query: PageQuery) -> list[T]:
         return read(matching.where(*match_until(keys, last, descending=descending)), part_query)
 
-    return search_page(find_last, read_until, key_values, query)
+    return search_page(
+        iter_batches(find_last, query.cursor, batch_sizes or SEARCHED_ROWS),
+        read_until,
+        key_values,
+        query,
+        search_time_s,
+    )
+
+
+def iter_batches(find_last: FindLast, cursor: str | None, sizes: BatchSizes) -> Iterator[Batch]:
+    """The batches of a search from a cursor on, in order; their sizes follow the time that the caller takes
+    for each of them.
+    """
+    row_count = sizes.smallest
+    while True:
+        started = time.perf_counter()
+        last = find_last(cursor, row_count)
+        yield Batch(cursor, last)
+        if last is None:
+            return
+        row_count = sizes.following(row_count, time.perf_counter() - started)
+        cursor = encode_cursor(last)
 
 
 def search_page(
-    find_last: Callable[[str | None], Sequence[CursorValue] | None],
+    batches: Iterable[Batch],
     read_until: Callable[[Sequence[CursorValue] | None, PageQuery], list[T]],
     key_values: Callable[[T], Sequence[CursorValue]],
     query: PageQuery,
+    search_time_s: float | None = None,
 ) -> PageRows[T]:
     """Return one page of a search that reads a bounded number of rows per statement.
 
-    `find_last` gives the keys of the last row of the window after a cursor; None for the last
-    window. `read_until` gives the matching rows of a page up to that row, and one more if there is
-    one.
+    `read_until` gives the matching rows of a page up to the last row of a batch, and one more if there is one.
     """
     rows: list[T] = []
-    cursor = query.cursor
-    ends_at = time.monotonic() + SEARCH_TIME_S
-    while True:
-        last = find_last(cursor)
-        rows += read_until(last, PageQuery(limit=query.limit - len(rows), cursor=cursor))
-        if last is None or len(rows) > query.limit:
-            return cut_page(rows, query, key_values)
-        cursor = encode_cursor(last)
+    ends_at = time.monotonic() + (SEARCH_TIME_S if search_time_s is None else search_time_s)
+    for batch in batches:
+        rows += read_until(batch.last, PageQuery(query.limit - len(rows), batch.cursor))
+        if batch.last is None or len(rows) > query.limit:
+            break
         if len(rows) == query.limit or time.monotonic() > ends_at:
-            return PageRows(rows, cursor)
+            return PageRows(rows, encode_cursor(batch.last))
+    return cut_page(rows, query, key_values)
 
 
 def select_sorted_page(

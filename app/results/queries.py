@@ -274,7 +274,7 @@ def list_trace_results(
         query=query,
         descending=False,
         searched=conditions,
-        window_rows=SEARCHED_TRACES,
+        batch_sizes=SEARCHED_TRACES,
     )
     positions = _fit_page(session, run, [trace.position for trace in page.rows])
     fitting = session.scalars(

@@ -1,12 +1,14 @@
 """The list of runs as a page shows it: filtered, searched, counted and in any order."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from sqlalchemy import CTE, ColumnElement, Select, func, literal, or_, select, true, tuple_
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Select, Text, func, literal, or_, select, tuple_
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.orm import InstrumentedAttribute, Session, load_only
 
 from app.agents.models import Agent
 from app.benchmarks.models import Benchmark
@@ -18,16 +20,20 @@ from app.core.keyset import (
     PageRows,
     cut_page,
     decode_cursor,
+    iter_batches,
     match_any,
     match_period,
     match_text,
     match_until,
     search_page,
+    select_page,
 )
 from app.results.models import COMPLETED_KEY, TRACES_KEY, VERDICT_KEY, BenchmarkRun
 from app.results.queries import RUN_COLUMNS
+from app.results.runs_by_name import NameOrder, RunsByName, list_owners
 
 _Row = TypeVar("_Row", bound=tuple[Any, ...])
+_Owner = TypeVar("_Owner", Agent, Benchmark)
 _RUNS: Final = BenchmarkRun.__table__.c
 _AGENTS: Final = Agent.__table__.c
 _BENCHMARKS: Final = Benchmark.__table__.c
@@ -36,14 +42,6 @@ _BENCHMARK_NAME: Final = func.coalesce(
     func.nullif(func.trim(func.jsonb_extract_path_text(Benchmark.metadata_, "name")), ""),
     Benchmark.id,
 )
-
-
-class NameOrder(NamedTuple):
-    """The order of runs by the name of their agent or benchmark: `run_column` refers to `owner_id`."""
-
-    name: ColumnElement[str]
-    owner_id: ColumnElement[str]
-    run_column: ColumnElement[str]
 
 
 # Each has an index with `seq`, so that a page is read without sorting every run. A run is never without
@@ -63,6 +61,12 @@ SortOrder: TypeAlias = Literal[
 ]  # fmt: skip
 """A name of `SORT_KEYS`; with "-" for the descending order."""
 DEFAULT_SORT: Final = "-created"
+
+MAX_COUNTED: Final = 10_000
+COUNT_TIME_S = 0.5
+# The IDs of more agents or benchmarks than these are not looked up before the search, nor for longer.
+MAX_OWNERS: Final = 1_000
+OWNER_TIME_S = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +96,6 @@ class RunListFilter:
         )
         return not has_more and len(self.benchmark_ids) <= 1 and len(self.agent_ids) <= 1
 
-    def conditions(self) -> list[ColumnElement[bool]]:
-        """The conditions of the given filters."""
-        return [*self.indexed_conditions(), *self.searched_conditions()]
-
     def indexed_conditions(self) -> list[ColumnElement[bool]]:
         """The conditions that an index serves."""
         conditions = match_any(
@@ -107,23 +107,12 @@ class RunListFilter:
         )
         return [*conditions, *match_period(_RUNS.created_at, self.since, self.until)]
 
-    def searched_conditions(self) -> list[ColumnElement[bool]]:
-        """The other conditions: without them a page reads few rows, see `search_page`."""
-        conditions = match_any(
-            (_RUNS.triggered_by, self.triggers), (_RUNS.validity, self.validities)
-        )
-        if self.text:
-            # The few agents and benchmarks are searched instead of their IDs in each of many runs.
-            agents = match_text(self.text, _AGENTS.id, _AGENTS.name)
-            benchmarks = match_text(self.text, _BENCHMARKS.id, _BENCHMARK_NAME)
-            conditions.append(
-                or_(
-                    _RUNS.agent_id.in_(select(_AGENTS.id).where(*agents)),
-                    _RUNS.benchmark_id.in_(select(_BENCHMARKS.id).where(*benchmarks)),
-                    *match_text(self.text, _RUNS.id, _RUNS.run_name, _RUNS.error_message),
-                )
-            )
-        return conditions
+
+class RunCount(NamedTuple):
+    """A number of runs; not exact where counting stopped before the last run."""
+
+    number: int
+    is_exact: bool
 
 
 def search_runs(
@@ -145,17 +134,18 @@ def search_runs(
         # In the order of creation the plain list has the same cursor.
         return [row["seq"]] if order is _RUNS.seq else [row["sort_key"], row["seq"]]
 
+    indexed = run_filter.indexed_conditions()
+    searched = _searched_conditions(session, run_filter)
     if isinstance(order, NameOrder):
-        keys = _keys_by_name(order, run_filter, query, descending=descending)
-        return cut_page(read(keys), query, key_values)
-    indexed, searched = run_filter.indexed_conditions(), run_filter.searched_conditions()
+        conditions = [*indexed, *searched]
+        return _search_by_name(session, order, run_filter, conditions, query, descending=descending)
     if not searched:
         keys = _keys_by_column(order, indexed, query, descending=descending)
         return cut_page(read(keys), query, key_values)
 
-    def find_last(cursor: str | None) -> list[CursorValue] | None:
-        window = _keys_by_column(order, indexed, PageQuery(0, cursor), descending=descending)
-        last = session.execute(window.offset(SEARCHED_ROWS - 1)).one_or_none()
+    def find_last(cursor: str | None, row_count: int) -> list[CursorValue] | None:
+        batch = _keys_by_column(order, indexed, PageQuery(0, cursor), descending=descending)
+        last = session.execute(batch.offset(row_count - 1)).one_or_none()
         return None if last is None else key_values({"sort_key": last[0], "seq": last[1]})
 
     def read_until(last: Sequence[CursorValue] | None, part: PageQuery) -> list[Mapping[str, Any]]:
@@ -163,7 +153,97 @@ def search_runs(
         conditions = [*indexed, *searched, *match_until(columns, last, descending=descending)]
         return read(_keys_by_column(order, conditions, part, descending=descending))
 
-    return search_page(find_last, read_until, key_values, query)
+    batches = iter_batches(find_last, query.cursor, SEARCHED_ROWS)
+    return search_page(batches, read_until, key_values, query)
+
+
+def count_runs(session: Session, run_filter: RunListFilter) -> RunCount:
+    """The number of runs that the filter selects, up to `MAX_COUNTED` and within `COUNT_TIME_S`."""
+    indexed = run_filter.indexed_conditions()
+    searched = _searched_conditions(session, run_filter)
+    if not searched:
+        counted = select(_RUNS.seq).where(*indexed).limit(MAX_COUNTED + 1).subquery()
+        count = session.scalar(select(func.count()).select_from(counted)) or 0
+        return RunCount(min(count, MAX_COUNTED), count <= MAX_COUNTED)
+
+    def find_last(cursor: str | None, row_count: int) -> list[CursorValue] | None:
+        batch = _keys_by_column(_RUNS.seq, indexed, PageQuery(0, cursor), descending=True)
+        last = session.execute(batch.offset(row_count - 1)).one_or_none()
+        return None if last is None else [last.run_seq]
+
+    count = 0
+    ends_at = time.monotonic() + COUNT_TIME_S
+    for batch in iter_batches(find_last, None, SEARCHED_ROWS):
+        span = (
+            *_after_cursor(_RUNS.seq, batch.cursor, descending=True),
+            *match_until([_RUNS.seq], batch.last, descending=True),
+        )
+        matching = select(func.count()).where(*indexed, *searched, *span)
+        count += session.scalar(matching) or 0
+        is_end = count > MAX_COUNTED or time.monotonic() > ends_at
+        if batch.last is not None and is_end:
+            return RunCount(min(count, MAX_COUNTED), is_exact=False)
+    return RunCount(min(count, MAX_COUNTED), count <= MAX_COUNTED)
+
+
+def _search_by_name(
+    session: Session,
+    order: NameOrder,
+    run_filter: RunListFilter,
+    conditions: Sequence[ColumnElement[bool]],
+    query: PageQuery,
+    *,
+    descending: bool,
+) -> PageRows[Mapping[str, Any]]:
+    ids = run_filter.agent_ids if order.run_column is _RUNS.agent_id else run_filter.benchmark_ids
+    owners = list_owners(session, order, ids)
+    runs = RunsByName(session, order, owners, conditions, query.cursor, descending=descending)
+    batches = iter_batches(runs.find_last, query.cursor, SEARCHED_ROWS)
+    page = search_page(batches, runs.read_until, lambda key: [*key], query)
+    seqs = [key.seq for key in page.rows]
+    rows = session.execute(RUN_COLUMNS.where(_RUNS.seq.in_(seqs))).mappings()
+    row_of = {row["seq"]: dict(row) for row in rows}
+    return PageRows([row_of[seq] for seq in seqs], page.next_cursor)
+
+
+def _searched_conditions(session: Session, run_filter: RunListFilter) -> list[ColumnElement[bool]]:
+    """The conditions that no index serves: without them a page reads few rows, see `search_page`."""
+    conditions = match_any(
+        (_RUNS.triggered_by, run_filter.triggers), (_RUNS.validity, run_filter.validities)
+    )
+    if text := run_filter.text:
+        conditions.append(
+            or_(
+                _match_owner(session, Agent, _RUNS.agent_id, Agent.name, text),
+                _match_owner(session, Benchmark, _RUNS.benchmark_id, _BENCHMARK_NAME, text),
+                *match_text(text, _RUNS.id, _RUNS.run_name, _RUNS.error_message),
+            )
+        )
+    return conditions
+
+
+def _match_owner(
+    session: Session,
+    owner: type[_Owner],
+    run_column: ColumnElement[str],
+    name: InstrumentedAttribute[str] | ColumnElement[str],
+    text: str,
+) -> ColumnElement[bool]:
+    """The condition that the ID or the name of the agent or benchmark of a run contains a text."""
+    [matches] = match_text(text, owner.id, name)
+    page = select_page(
+        session,
+        select(owner).options(load_only(owner.id)),
+        keys=[owner.id],
+        query=PageQuery(MAX_OWNERS),
+        searched=[matches],
+        search_time_s=OWNER_TIME_S,
+    )
+    if page.next_cursor is None:
+        # Once per search instead of once per run: few agents have many runs.
+        return run_column == func.any(literal([row.id for row in page.rows], ARRAY(Text)))
+    # Of many agents a batch of runs needs those of its own runs.
+    return select(matches).where(owner.id == run_column).scalar_subquery()
 
 
 def _keys_by_column(
@@ -180,43 +260,6 @@ def _keys_by_column(
     return _sorted(statement, key, _RUNS.seq, descending=descending).limit(query.limit + 1)
 
 
-def _keys_by_name(
-    order: NameOrder, run_filter: RunListFilter, query: PageQuery, *, descending: bool
-) -> Select[tuple[Any, int]]:
-    """The same by name: the first runs of each agent or benchmark, and of those the first ones.
-
-    Each of these short lists comes from an index. To sort the runs themselves would read all of them.
-    """
-    after = _after_cursor(order.name, query.cursor, descending=descending)
-    runs = select(_RUNS.seq).where(
-        order.run_column == order.owner_id, *run_filter.conditions(), *after
-    )
-    runs_of_owner = (
-        _sorted(runs, _RUNS.seq, descending=descending)
-        .limit(query.limit + 1)
-        .correlate(order.owner_id.table)
-        .lateral()
-    )
-    owners = _owners_with_runs(order.run_column)
-    statement = (
-        select(order.name.label("sort_key"), runs_of_owner.c.seq.label("run_seq"))
-        .join(owners, owners.c.id == order.owner_id)
-        .join(runs_of_owner, true())
-    )
-    keys = (order.name, runs_of_owner.c.seq)
-    return _sorted(statement, *keys, descending=descending).limit(query.limit + 1)
-
-
-def _owners_with_runs(run_column: ColumnElement[str]) -> CTE:
-    """The values of an indexed column of the runs, each once: many owners may have no run.
-
-    Cost:   a probe of the index per value, where DISTINCT reads every run.
-    """
-    owners = select(func.min(run_column).label("id")).cte("owners", recursive=True)
-    next_id = select(func.min(run_column)).where(run_column > owners.c.id).scalar_subquery()
-    return owners.union_all(select(next_id).where(owners.c.id.is_not(None)))
-
-
 def _sorted(statement: Select[_Row], *keys: ColumnElement[Any], descending: bool) -> Select[_Row]:
     return statement.order_by(*(key.desc() if descending else key.asc() for key in keys))
 
@@ -231,12 +274,6 @@ def _after_cursor(
     values = zip(_cursor_values(cursor, columns), columns, strict=True)
     last = tuple_(*(literal(value, column.type) for value, column in values))
     return [tuple_(*columns) < last if descending else tuple_(*columns) > last]
-
-
-def count_runs(session: Session, run_filter: RunListFilter) -> int:
-    """The number of runs that the filter selects."""
-    statement = select(func.count()).select_from(BenchmarkRun).where(*run_filter.conditions())
-    return session.scalar(statement) or 0
 
 
 def _cursor_values(cursor: str, keys: Sequence[ColumnElement[Any]]) -> list[CursorValue]:

@@ -10,10 +10,12 @@ from sqlalchemy.orm import Session
 from app.core.errors import Invalid
 from app.core.keyset import (
     BadCursor,
+    BatchSizes,
     CursorValue,
     PageQuery,
     PageRows,
     decode_cursor,
+    iter_batches,
     match_until,
     search_page,
 )
@@ -22,8 +24,8 @@ from app.traces.models import CollectedTrace
 from app.traces.types import TraceOutcome
 
 PREVIEW_CHARS = 160
-# A statement of a search tests so many traces: their texts may be long.
-SEARCHED_TRACES = 2_000
+# Their texts may be long.
+SEARCHED_TRACES = BatchSizes(100, 2_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +82,9 @@ def search_traces(
     )  # fmt: skip
     conditions = trace_conditions(run.metric_keys or [], trace_filter)
 
-    def find_last(cursor: str | None) -> list[CursorValue] | None:
+    def find_last(cursor: str | None, row_count: int) -> list[CursorValue] | None:
         # Positions have no gaps.
-        last = _first_position(cursor) + SEARCHED_TRACES - 1
+        last = _first_position(cursor) + row_count - 1
         return [last] if conditions and last + 1 < (run.traces_total or 0) else None
 
     def read_until(last: Sequence[CursorValue] | None, part: PageQuery) -> list[ListedTrace]:
@@ -93,7 +95,8 @@ def search_traces(
         ordered = rows.order_by(CollectedTrace.position).limit(part.limit + 1)
         return [ListedTrace(*row) for row in session.execute(ordered)]
 
-    return search_page(find_last, read_until, lambda trace: [trace.position], query)
+    batches = iter_batches(find_last, query.cursor, SEARCHED_TRACES)
+    return search_page(batches, read_until, lambda trace: [trace.position], query)
 
 
 def find_neighbors(session: Session, collection_id: int, position: int) -> NeighborTraces:

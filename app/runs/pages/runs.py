@@ -22,7 +22,7 @@ from app.core.web.routes import Router
 from app.results import run_list
 from app.results.queries import get_run
 from app.results.rules import RunStatus, TriggerType
-from app.results.run_list import DEFAULT_SORT, SORT_KEYS, RunListFilter
+from app.results.run_list import DEFAULT_SORT, SORT_KEYS, RunCount, RunListFilter
 from app.runs import retention, service
 from app.runs.pages import run_view
 from app.runs.pages.estimate import window_of
@@ -74,7 +74,11 @@ def show_runs(
     )
     with res.db.read() as session:
         page = run_list.search_runs(session, run_filter, sort, query)
-        count = run_list.count_runs(session, run_filter)
+        count = (
+            run_list.count_runs(session, run_filter)
+            if query.cursor or page.next_cursor
+            else RunCount(len(page.rows), is_exact=True)
+        )
         benchmarks, agents = list_benchmark_names(session), list_agent_names(session)
     parameters = dict(request.query_params)
     return render_page(
@@ -92,7 +96,7 @@ def show_runs(
         next_cursor=page.next_cursor,
         params=parameters,
         sort=sort,
-        is_filtered=bool(run_filter.conditions()),
+        is_filtered=run_filter != RunListFilter(),
         benchmarks=list(benchmarks.items()),
         agents=list(agents.items()),
         statuses=[status.value for status in RunStatus],
@@ -261,5 +265,8 @@ def _row(
     }
 
 
-def _count_text(count: int) -> str:
-    return "1 run" if count == 1 else f"{count:,} runs"
+def _count_text(run_count: RunCount) -> str:
+    runs = "1 run" if run_count.number == 1 else f"{run_count.number:,} runs"
+    if run_count.is_exact:
+        return runs
+    return f"at least {runs}" if run_count.number else "no run found yet"

@@ -11,6 +11,7 @@ from app.core import keyset
 from app.core.db import Database
 from app.core.keyset import (
     BadCursor,
+    BatchSizes,
     PageQuery,
     build_page_sql,
     encode_cursor,
@@ -145,7 +146,7 @@ def search(db: Database, limit: int, ranks: set[int], *, descending: bool) -> li
                 query=query,
                 descending=descending,
                 searched=[PageRow.rank.in_(ranks)],
-                window_rows=4,
+                batch_sizes=BatchSizes(4, 4),
             )
         pages.append([row.id for row in page.rows])
         if page.next_cursor is None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from app.core import keyset
-from app.core.keyset import PageQuery
+from app.core.keyset import BatchSizes, PageQuery
 from app.reporting import csv_tables
 from app.results import queries, run_list, trace_list
 from app.results.trace_list import TraceListFilter, search_traces
@@ -19,9 +19,10 @@ NOW = datetime(2026, 11, 23, 6, tzinfo=UTC)
 def _window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """How many rows a statement of a search reads."""
     if request.param is not None:
-        monkeypatch.setattr(run_list, "SEARCHED_ROWS", request.param)
-        monkeypatch.setattr(queries, "SEARCHED_TRACES", request.param)
-        monkeypatch.setattr(trace_list, "SEARCHED_TRACES", request.param)
+        sizes = BatchSizes(request.param, request.param)
+        monkeypatch.setattr(run_list, "SEARCHED_ROWS", sizes)
+        monkeypatch.setattr(queries, "SEARCHED_TRACES", sizes)
+        monkeypatch.setattr(trace_list, "SEARCHED_TRACES", sizes)
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ def test_list_runs__search_has_the_order_of_the_list(month: Service, sort: str) 
 def test_runs_csv__has_every_match_of_a_search_with_short_pages(
     month: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_list, "SEARCHED_ROWS", 1)
+    monkeypatch.setattr(run_list, "SEARCHED_ROWS", BatchSizes(1, 1))
     monkeypatch.setattr(keyset, "SEARCH_TIME_S", -1.0)
     # Two full pages.
     monkeypatch.setattr(csv_tables, "MAX_ROWS", 400)
