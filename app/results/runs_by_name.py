@@ -112,7 +112,11 @@ class RunsByName:
         return [RunKey(*owners[position - 1], seq) for position, seq in rows]
 
     def _list_owners(self, cursor: str | None, end: RunKey | None) -> list[Owner]:
-        first = 0 if cursor is None else self._positions.get(_decode_key(cursor).owner, 0)
+        key = None if cursor is None else _decode_key(cursor)
+        first = 0
+        if key is not None and key.owner in self._positions:
+            # Nothing follows the end of an owner.
+            first = self._positions[key.owner] + (key.seq == self._end)
         until = first + _OWNERS_PER_BATCH if end is None else self._positions[end.owner] + 1
         return list(islice(self._owners, first, until))
 
