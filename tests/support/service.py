@@ -98,12 +98,12 @@ class Service:
         """All items of a list, from all its pages."""
         items: list[JSON] = []
         page: JSON = {"nextCursor": None}
-        while not items or page["nextCursor"]:
+        # A page of a search may be empty before the last one.
+        while True:
             page = self.get(path, **parameters, **_cursor_parameter(page))
             items += page["items"]
-            if not page["items"]:
-                break
-        return items
+            if page["nextCursor"] is None:
+                return items
 
     def delete(self, path: str) -> None:
         assert self.client.delete(f"/api/v1{path}").status_code == 204
