@@ -62,7 +62,7 @@ FULL_TRACE = Trace(
     scores={"Tone": 0.1},
 )
 # More than one page of each source.
-LOCAL_COUNT, LANGFUSE_COUNT, SAMPLE_SIZE = 1203, 251, 150
+LOCAL_COUNT, LANGFUSE_COUNT, SAMPLE_SIZE = 2_003, 251, 150
 
 
 class Case(NamedTuple):
