@@ -38,14 +38,12 @@ def read_below(root: Path, name: str) -> bytes:
 
 
 def flaw_of_name(name: str) -> str | None:
-    """Return the reason why a name is not a valid file name of the folder; None when it is
-    valid.
-    """
+    """Return the reason why a name is not a valid file name of the folder; None for a valid one."""
     parts = name.split("/")
     if name.startswith("/") or "\0" in name or any(part in ("", ".", "..") for part in parts):
         return (
-            f"{name!r} is outside the harness folder; name a file in the folder, without links "
-            "or .."
+            f"{name!r} is not a path in the harness folder; give the path of a file in the folder, "
+            "without links or .."
         )
     return None
 

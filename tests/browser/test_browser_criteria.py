@@ -104,7 +104,7 @@ def skip_to_content(page: Page) -> None:
     """Follow the skip link, the first stop on a page: the next stop is in the content."""
     page.wait_for_load_state()
     page.keyboard.press("Tab")
-    expect(page.locator(".skip")).to_be_focused()
+    expect(page.locator(".skip[href='#main']")).to_be_focused()
     assert_focus_is_visible(page)
     page.keyboard.press("Enter")
     expect(page.locator("#main")).to_be_focused()

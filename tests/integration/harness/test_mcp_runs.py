@@ -237,7 +237,7 @@ def test_harness_settings__file_outside_of_the_folder_is_refused(
     body = {"datasetRef": name, "source": "harness", "harness": {}}
     problem = service.expect_problem(422, "POST", "/benchmarks", body)
     assert pointers(problem) == ["/datasetRef"]
-    assert "leads out of the folder" in problem["errors"][0]["detail"]
+    assert "is not a path in the harness folder" in problem["errors"][0]["detail"]
 
 
 def test_mcp_run__invalid_file_fails_before_start(
