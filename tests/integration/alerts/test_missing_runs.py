@@ -45,7 +45,7 @@ def test_missing_run__a_longer_gap_is_reported_once_to_the_recipients_of_its_rul
     )  # fmt: skip
     assert alert["explanation"] == (
         "No run has completed since 2026-11-22 02:10 UTC; a run is expected every 24 hours."
-        " To start one: mosaico runs start bench-001 agent-001"
+        " To start a run: mosaico runs start bench-001 agent-001"
     )
     [delivery] = agent_with_run.list_items("/deliveries")
     assert "hooks.example.com" in delivery["recipient"]

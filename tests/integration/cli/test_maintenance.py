@@ -88,7 +88,7 @@ def test_purge__deletes_traces_of_old_runs_after_confirmation(
     other = key.ok("purge", "--older-than", "30", "--benchmark", "other", "--yes")
     assert "0 runs" in other.stderr
     purged = key.ok("purge", "--older-than", "30", "--benchmark", "bench-001", "--yes")
-    assert purged.stderr.startswith("1 runs are purged; workers delete their rows in a day")
+    assert purged.stderr.startswith("1 runs are purged; workers delete their rows after a day")
     assert service.get(f"/benchmark-runs/{run['id']}")["purgedAt"]
 
     assert key("purge").exit_code == key("purge", "--undo", "--older-than", "30").exit_code == 2
