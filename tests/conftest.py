@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 from contextlib import ExitStack
 from typing import Any
@@ -16,6 +17,11 @@ from tests.support.scheduling import FileScheduling, name_groups, order_items
 # included, the others only read.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A shell starts a background process with SIGINT ignored, which its children inherit: without this,
+# tests that interrupt a program fail there.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Modules and tests stay as long as the process: they are not searched for garbage again and again.
 gc.set_threshold(50_000, 20, 20)
