@@ -130,7 +130,7 @@ def test_client__answer_of_another_version_is_explained(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.core.console.api_client.ApiClient.get", lambda *_, **__: {"id": 1})
-    with pytest.raises(mosaico.MosaicoError, match="no RunView: "):
+    with pytest.raises(mosaico.MosaicoError, match="not a RunView: "):
         client.run("x")
 
 

@@ -194,7 +194,7 @@ def test_retry_run__three_times_as_a_new_run(service: Service) -> None:
     service.create_benchmark(datasetRef="absent")
     run = service.complete_run(runName="run-7")
     assert (run["status"], run["errorCode"]) == ("FAILED", "DATASET_NOT_FOUND")
-    assert "POST /api/v1/local-datasets" in run["errorMessage"]
+    assert "upload its traces under this name" in run["errorMessage"]
     chain = [run]
     for count in (1, 2, 3):
         answer = service.send("POST", f"{RUNS}/{chain[-1]['id']}/retry")
