@@ -204,10 +204,13 @@ def fuzzer_of(service: Service) -> Fuzzer:
         "runName": "run-2",
         "traceId": "t-1",
     }
-    compare = "GET /api/v1/benchmark-runs/compare"
-    known_ids |= {f"{compare} {side}": known_ids["runId"] for side in ("baseline", "candidate")}
-    plot = "GET /api/v1/kpi-history.svg"
-    known_ids |= {f"{plot} kpi": known_ids["kpiId"], f"{plot} timeZone": "UTC"}
+    for compare in (
+        "GET /api/v1/benchmark-runs/compare",
+        "GET /api/v1/benchmark-runs/compare/items",
+    ):
+        known_ids |= {f"{compare} {side}": known_ids["runId"] for side in ("baseline", "candidate")}
+    for trend in ("GET /api/v1/kpi-history.svg", "GET /api/v1/kpi-history/trend"):
+        known_ids |= {f"{trend} kpi": known_ids["kpiId"], f"{trend} timeZone": "UTC"}
     known_ids["alertId"] = service.get("/alerts", state="FIRING")["items"][0]["id"]
     known_ids["incidentId"] = service.get("/incidents")["items"][0]["id"]
     delivery = service.post("/notifications/test", endpoint)

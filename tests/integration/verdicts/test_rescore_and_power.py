@@ -71,7 +71,7 @@ def test_power__of_one_run_uses_the_noise_between_trials(
     # All trials of the mean 1/2 are noise: ten items do not detect even a fall to 0 reliably.
     assert kpi["minDetectableEffect"] is None
     assert "cannot reliably detect any change of quality" in kpi["explanation"]
-    [needed] = re.findall(r"At least (\d+) items do", kpi["explanation"])
+    [needed] = re.findall(r"At least (\d+) items are", kpi["explanation"])
     [larger, _] = service.post("/benchmarks/bench-001/power", {"items": int(needed)})["items"]
     assert 0.4 < larger["minDetectableEffect"] <= 0.5
 
