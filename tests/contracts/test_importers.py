@@ -131,5 +131,5 @@ def test_importer__empty_answer_is_an_answer(name: str, tmp_path: Path) -> None:
 def test_importer__names_the_fields_that_nothing_reads(name: str, tmp_path: Path) -> None:
     path = tmp_path / "results"
     path.write_bytes(FILES[name]())
-    notes = [note for note in import_path(path).notes if "not used" in note]
+    notes = [note for note in import_path(path).notes if "that are not used" in note]
     assert [note.partition(": ")[2] for note in notes] == ["surprise"]

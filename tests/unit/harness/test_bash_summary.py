@@ -189,12 +189,12 @@ def test_result_file__recorded_run_is_read_back_unchanged(name: str) -> None:
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        (b"{", "is not JSON"),
+        (b"{", "is not valid JSON"),
         (b"[]", "is not a result"),
         (b'{"provider": "p"}', "is not a result"),
         (b'{"max_turns": NaN}', "NaN is not valid JSON"),
-        (b"[" * 200_000, "is not JSON"),
-        (b"\xff\xfe", "is not JSON"),
+        (b"[" * 200_000, "is not valid JSON"),
+        (b"\xff\xfe", "is not valid JSON"),
     ],
 )
 def test_result_file__invalid_file_is_refused(raw: bytes, message: str) -> None:

@@ -93,7 +93,7 @@ def test_variables__malformed_one_is_an_error_where_an_undefined_one_is_a_warnin
     text = SCENARIO.replace("$${PRICE}", "${") + "        tags: ['${TAG}']\n"
     file = load_text(text.encode(), "b.yaml", Secrets(), {}, undefined=LintSeverity.WARNING)
     assert [(finding.severity, finding.text.split(";")[0]) for finding in file.findings] == [
-        (LintSeverity.ERROR, "scenarios/0/tasks/0/prompt: '${?' is no variable"),
+        (LintSeverity.ERROR, "scenarios/0/tasks/0/prompt: '${?' is not a variable"),
         (LintSeverity.WARNING, "scenarios/0/tasks/0/tags/0: the variable TAG has no value"),
     ]
 

@@ -189,7 +189,7 @@ def test_metrics__unknown_name_exits_66_with_the_nearest_name(file: Path) -> Non
 def test_formula__invalid_exits_65_and_reports_each_mistake(file: Path) -> None:
     result = run(file, "--formula", "ROUGH + * BLEU.p59")
     assert (result.exit_code, result.stdout) == (65, "")
-    assert result.stderr.count("/formula") >= 2
+    assert result.stderr.count("--formula: ") >= 2
 
 
 def test_score__value_of_the_run_is_summarized_in_parts(

@@ -379,7 +379,7 @@ def test_scores__that_are_no_numbers_are_named_or_rejected(tmp_path: Path) -> No
     assert any(
         "'scores' is not used as scores: it holds {'Tone': 'polite'}" in n for n in table.notes
     )
-    assert not any("nothing reads" in note for note in table.notes)
+    assert not any("that are not used" in note for note in table.notes)
     late = [{"id": n, "output": "x", "scores": {"Tone": 1}} for n in range(100)] + rows
     with pytest.raises(InvalidImport, match=r"line 101, column 'scores': .* an object of numbers"):
         import_path(write_json_lines(tmp_path / "b.jsonl", *late))
@@ -389,7 +389,7 @@ def test_columns__that_nothing_reads_are_named(tmp_path: Path) -> None:
     row = {"id": 1, "output": "x", "meta": {"key": "i"}, "note": "n", "empty": "", "seed": 7}
     rows = [row] * 100 + [{**row, "late": "x"}]
     table = import_path(write_json_lines(tmp_path / "a.jsonl", *rows), item="meta.key")
-    assert [note for note in table.notes if "nothing reads" in note] == [
+    assert [note for note in table.notes if "that are not used" in note] == [
         "columns that are not used: note, seed",
         "columns that are not used, after the first 100 rows: late",
     ]
