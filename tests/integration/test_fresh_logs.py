@@ -243,7 +243,7 @@ def test_deepeval_importer__reads_what_the_tool_writes_now(tmp_path: Path) -> No
     assert (right.cost_usd, right.latency_ms, right.expected_output) == (0.25, 500.0, "4")
     assert right.tool_calls == (ToolCall(name="calc", arguments={"a": 1}),)
     assert right.tags == ("model:small",)
-    assert any("nothing reads" in note and "retrievalContext" in note for note in single.notes)
+    assert any("that are not used" in note and "retrievalContext" in note for note in single.notes)
 
 
 LM_EVAL_PROGRAM = """\
