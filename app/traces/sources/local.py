@@ -99,8 +99,9 @@ class _ReadState(NamedTuple):
 def _ambiguous_upload(query: TraceQuery) -> CollectionFailed:
     return CollectionFailed(
         f"several uploads of the dataset {query.dataset_ref!r} name no agent, and the benchmark evaluates"
-        f" other agents too; upload the traces with agentId={query.agent_id}, start the run with the"
-        " runName of its upload, or set `evaluates` of the benchmark to this agent",
+        f" other agents too; upload the traces for the agent {query.agent_id!r} (`--agent`, `agentId`), start"
+        " the run with the name of its upload (`--run-name`, `runName`), or set `evaluates` of the benchmark"
+        " to this agent",
         code="AMBIGUOUS_UPLOAD",
     )
 
@@ -108,8 +109,8 @@ def _ambiguous_upload(query: TraceQuery) -> CollectionFailed:
 def _upload_not_found(query: TraceQuery, newest: list[LocalDataset]) -> CollectionFailed:
     if not newest:
         return CollectionFailed(
-            f"the dataset {query.dataset_ref!r} has no upload; upload its traces under this name, or set"
-            " the benchmark's source to the source of its traces",
+            f"the dataset {query.dataset_ref!r} has no upload; upload its traces under this name"
+            " (`mosaico datasets upload`), or set the benchmark's source to the source of its traces",
             code="DATASET_NOT_FOUND",
         )
     return CollectionFailed(

@@ -39,7 +39,7 @@ def test_run__several_uploads_without_agent_are_ambiguous_for_two_agents(
     two_agents.upload([pair(1, output="x")], run_name="of-two")
     run = two_agents.complete_run()
     assert (run["status"], run["errorCode"]) == ("FAILED", "AMBIGUOUS_UPLOAD")
-    assert "agentId=agent-001" in run["errorMessage"]
+    assert "for the agent 'agent-001' (`--agent`" in run["errorMessage"]
     # Each of the three remedies.
     assert two_agents.complete_run(runName="of-one")["status"] == "COMPLETED"
     two_agents.upload([pair(1)], run_name="of-one", agentId="agent-001")
