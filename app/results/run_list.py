@@ -130,23 +130,21 @@ def search_runs(
         statement = _sorted(statement, page.c.sort_key, page.c.run_seq, descending=descending)
         return [dict(row) for row in session.execute(statement).mappings()]
 
-    def key_values(row: Mapping[str, Any]) -> list[CursorValue]:
-        # In the order of creation the plain list has the same cursor.
-        return [row["seq"]] if order is _RUNS.seq else [row["sort_key"], row["seq"]]
-
     indexed = run_filter.indexed_conditions()
     searched = _searched_conditions(session, run_filter)
     if isinstance(order, NameOrder):
         conditions = [*indexed, *searched]
         return _search_by_name(session, order, run_filter, conditions, query, descending=descending)
+
+    def key_values(row: Mapping[str, Any]) -> list[CursorValue]:
+        return _cursor_key(order, row["sort_key"], row["seq"])
+
     if not searched:
         keys = _keys_by_column(order, indexed, query, descending=descending)
         return cut_page(read(keys), query, key_values)
 
     def find_last(cursor: str | None, row_count: int) -> list[CursorValue] | None:
-        batch = _keys_by_column(order, indexed, PageQuery(0, cursor), descending=descending)
-        last = session.execute(batch.offset(row_count - 1)).one_or_none()
-        return None if last is None else key_values({"sort_key": last[0], "seq": last[1]})
+        return _last_key(session, order, indexed, cursor, row_count, descending=descending)
 
     def read_until(last: Sequence[CursorValue] | None, part: PageQuery) -> list[Mapping[str, Any]]:
         columns = [_RUNS.seq] if order is _RUNS.seq else [order, _RUNS.seq]
@@ -167,9 +165,7 @@ def count_runs(session: Session, run_filter: RunListFilter) -> RunCount:
         return RunCount(min(count, MAX_COUNTED), count <= MAX_COUNTED)
 
     def find_last(cursor: str | None, row_count: int) -> list[CursorValue] | None:
-        batch = _keys_by_column(_RUNS.seq, indexed, PageQuery(0, cursor), descending=True)
-        last = session.execute(batch.offset(row_count - 1)).one_or_none()
-        return None if last is None else [last.run_seq]
+        return _last_key(session, _RUNS.seq, indexed, cursor, row_count, descending=True)
 
     count = 0
     ends_at = time.monotonic() + COUNT_TIME_S
@@ -258,6 +254,26 @@ def _keys_by_column(
     after = _after_cursor(key, query.cursor, descending=descending)
     statement = statement.where(*conditions, *after)
     return _sorted(statement, key, _RUNS.seq, descending=descending).limit(query.limit + 1)
+
+
+def _last_key(
+    session: Session,
+    key: ColumnElement[Any],
+    conditions: Sequence[ColumnElement[bool]],
+    cursor: str | None,
+    row_count: int,
+    *,
+    descending: bool,
+) -> list[CursorValue] | None:
+    """The key of the n-th run after the cursor; None if fewer runs follow."""
+    keys = _keys_by_column(key, conditions, PageQuery(0, cursor), descending=descending)
+    last = session.execute(keys.offset(row_count - 1)).one_or_none()
+    return None if last is None else _cursor_key(key, *last)
+
+
+def _cursor_key(key: ColumnElement[Any], sort_key: Any, seq: int) -> list[CursorValue]:
+    # In the order of creation the plain list has the same cursor.
+    return [seq] if key is _RUNS.seq else [sort_key, seq]
 
 
 def _sorted(statement: Select[_Row], *keys: ColumnElement[Any], descending: bool) -> Select[_Row]:
