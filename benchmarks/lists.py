@@ -24,7 +24,7 @@ from sqlalchemy.orm import Session
 from app.access.service import create_key
 from app.alerts import incident_queries
 from app.alerts import queries as alert_queries
-from app.alerts.pages.inbox_view import InboxFilter, list_entries
+from app.alerts.inbox_view import InboxFilter, list_entries
 from app.core.clock import utc_now
 from app.core.db import Database
 from app.core.keyset import PageQuery

@@ -1,19 +1,20 @@
 """HTTP routes of the inbox: messages with their alerts and deliveries."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
 
 from fastapi import Query
-from sqlalchemy.orm import Session
 
 from app.access.deps import READ
-from app.alerts.pages import inbox_view
+from app.alerts import inbox_view
 from app.alerts.router import event_view
 from app.alerts.schemas import InboxEntryView
 from app.core.schemas import Identifier, Page
 from app.core.web.deps import Res
 from app.core.web.page_parameters import PageParams
 from app.core.web.routes import Router
+from app.notifications.models import Endpoint
 from app.notifications.queries import endpoints_of
 from app.notifications.router import delivery_view, notification_view
 from app.notifications.types import MessageSeverity
@@ -54,11 +55,12 @@ def list_inbox(
     )
     with res.db.read() as session:
         rows = inbox_view.list_entries(session, page, inbox_filter)
-        return rows.to_page(lambda entry: _entry_view(session, entry))
+        deliveries = [delivery for entry in rows.rows for delivery in entry.deliveries]
+        endpoints = endpoints_of(session, deliveries)
+        return rows.to_page(lambda entry: _entry_view(entry, endpoints))
 
 
-def _entry_view(session: Session, entry: inbox_view.InboxEntry) -> InboxEntryView:
-    endpoints = endpoints_of(session, entry.deliveries)
+def _entry_view(entry: inbox_view.InboxEntry, endpoints: Mapping[str, Endpoint]) -> InboxEntryView:
     return InboxEntryView(
         **notification_view(entry.notification).model_dump(),
         alerts=[event_view(event) for event in entry.events],

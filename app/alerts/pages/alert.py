@@ -8,11 +8,10 @@ from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
 from app.access.deps import READ, RUN, get_caller
-from app.alerts import queries, service
+from app.alerts import inbox_view, queries, service
 from app.alerts.details import AlertDetails
 from app.alerts.messages import headline_of
 from app.alerts.models import AlertEvent
-from app.alerts.pages import inbox_view
 from app.alerts.pages.inbox import silence_row
 from app.alerts.pages.value_chart import draw_alert
 from app.alerts.publishing import DisplayNameReader

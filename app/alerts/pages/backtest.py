@@ -53,9 +53,9 @@ def draft_rule(document: Mapping[str, Any]) -> AlertConfigBody | None:
     """The rule of a form or of a view of the API; None if it is not valid. It has no recipients:
     forms show addresses redacted.
     """
-    known = {name: value for name, value in document.items() if name in _BODY_FIELDS}
+    fields = {name: value for name, value in document.items() if name in _BODY_FIELDS}
     silent = {"recipients": [], "channels": ["IN_APP"], "name": document.get("name") or "rule"}
-    return check_form(AlertConfigBody, {**known, **silent}).body
+    return check_form(AlertConfigBody, {**fields, **silent}).body
 
 
 def compare_backtests(

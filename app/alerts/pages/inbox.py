@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import READ, RUN, get_caller
 from app.agents.queries import list_agent_names
+from app.alerts import inbox_view
 from app.alerts.models import AlertRule, AlertSilence
-from app.alerts.pages import inbox_view
 from app.alerts.publishing import DisplayNameReader
 from app.alerts.schemas import Acknowledgement
 from app.benchmarks.queries import list_benchmark_names

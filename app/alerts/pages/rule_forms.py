@@ -171,21 +171,21 @@ def _preview(
     choice: Mapping[str, str],
 ) -> dict[str, Any]:
     """The backtest of the typed rule for its agent; of a rule for every agent, for the first one."""
-    shown: dict[str, Any] = {
+    preview: dict[str, Any] = {
         "days": BACKTEST_DAYS, "conditions": CONDITIONS, "choice": choice, "compared": [],
         "outcome": BacktestOutcome(), "backtest_chart": None,
     }  # fmt: skip
     rule = draft_rule(typed)
     if rule is None:
-        return shown
+        return preview
     with res.db.read() as session:
         agent_ids = [rule.agent_id or "", *list_agents_with_runs(session, rule.benchmark_id)]
         name = watched_name(session, rule)
     agent_id = next(filter(None, agent_ids), None)
     outcome = try_backtest(res, BacktestRequest(rule=rule, agent_id=agent_id, days=BACKTEST_DAYS))
     if outcome.backtest:
-        shown["backtest_chart"] = draw_backtest(rule, outcome.backtest, reader_zone(request))
-        shown["compared"] = compare_backtests(
+        preview["backtest_chart"] = draw_backtest(rule, outcome.backtest, reader_zone(request))
+        preview["compared"] = compare_backtests(
             res, rule, stored, choice, name=name, agent_id=agent_id, days=BACKTEST_DAYS
         )
-    return {**shown, "outcome": outcome}
+    return {**preview, "outcome": outcome}

@@ -9,9 +9,8 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN
 from app.agents.queries import list_agent_names
-from app.alerts import incident_queries, queries, rule_tests
+from app.alerts import inbox_view, incident_queries, queries, rule_tests
 from app.alerts.backtest_schemas import BacktestRequest
-from app.alerts.pages import inbox_view
 from app.alerts.pages.backtest import (
     COMPARED,
     CONDITIONS,
