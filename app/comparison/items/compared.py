@@ -205,12 +205,12 @@ def _read_errors(session: Session, run: BenchmarkRun, items: Sequence[str]) -> d
     ).where(CollectedTrace.collection_id == run.collection_id, CollectedTrace.item_id.in_(items))
     errors: dict[str, dict[str, None]] = {}
     for row in session.execute(statement):
-        found = errors.setdefault(row.item_id, {})
+        item_errors = errors.setdefault(row.item_id, {})
         if row.outcome != TraceOutcome.SCORED:
-            found[row.outcome.replace("_", " ")] = None
+            item_errors[row.outcome.replace("_", " ")] = None
         for call in row.tool_calls or []:
             if call.get("ok") is False:
-                found[f"tool {call['name']} failed"] = None
+                item_errors[f"tool {call['name']} failed"] = None
     return {item_id: list(texts) for item_id, texts in errors.items()}
 
 
@@ -228,7 +228,7 @@ def _view(
         for name in names
         if (row.item_id, name) in before
     ]
-    chosen = _change(metric, _mean(row.baseline), _mean(row.candidate))
+    metric_change = _change(metric, _mean(row.baseline), _mean(row.candidate))
     return ComparedItemView(
         item_id=row.item_id,
         input=inputs.get(row.item_id),
@@ -236,9 +236,9 @@ def _view(
         metric=metric,
         baseline_trials=row.baseline,
         candidate_trials=row.candidate,
-        baseline=chosen.baseline,
-        candidate=chosen.candidate,
-        change=chosen.change,
+        baseline=metric_change.baseline,
+        candidate=metric_change.candidate,
+        change=metric_change.change,
         errors=errors.get(row.item_id, []),
         metrics=changes,
     )

@@ -78,5 +78,5 @@ def _draft_of(path: Path) -> Iterator[Path]:
 
 def _to_unwritable(path: Path, error: OSError) -> UnwritableOutput:
     # The current folder has a name only in full.
-    shown = path.resolve() if path == Path() else path
-    return UnwritableOutput(f"{shown}: {error.strerror}", hint="name a path that you can write")
+    full_path = path.resolve() if path == Path() else path
+    return UnwritableOutput(f"{full_path}: {error.strerror}", hint="name a path that you can write")

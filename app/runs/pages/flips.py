@@ -63,8 +63,10 @@ def load_flips(
     )
     if not flips:
         return None
-    shown = flips[:MAX_FLIPS]
-    cases = describe_items(session, (baseline, run), metric, [flip.item_id for flip in shown])
+    listed_flips = flips[:MAX_FLIPS]
+    cases = describe_items(
+        session, (baseline, run), metric, [flip.item_id for flip in listed_flips]
+    )
     fell = sum(flip.harm > 0 for flip in flips)
     return {
         "metric": metric,
@@ -73,7 +75,7 @@ def load_flips(
         "more": len(flips) > MAX_FLIPS,
         "rows": [
             case_row(cases[flip.item_id], (baseline.id, run.id), has_marks=not less_is_better)
-            for flip in shown
+            for flip in listed_flips
         ],
     }
 

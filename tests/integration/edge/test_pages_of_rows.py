@@ -162,8 +162,8 @@ def test_select_page__search_finds_each_match_once_and_fills_its_pages(
 ) -> None:
     pages = search(db, limit, ranks, descending=descending)
 
-    found = [row_id for page in pages for row_id in page]
-    assert found == [f"row-{n:02}" for n in sorted(ranks, reverse=descending)]
+    row_ids = [row_id for page in pages for row_id in page]
+    assert row_ids == [f"row-{n:02}" for n in sorted(ranks, reverse=descending)]
     # Only the last page may have less.
     assert all(len(page) == limit for page in pages[:-1])
 

@@ -59,8 +59,8 @@ def test_find_stored_trace_ids__are_those_of_the_collection(migrated_database: D
     stored_collection(migrated_database, Trace(trace_id="t-other", item_id="i"))
     collection = stored_collection(migrated_database, FULL, BARE)
     with migrated_database.read() as session:
-        found = find_stored_trace_ids(session, collection, ["t-bare", "t-other", "t-none"])
-    assert found == {"t-bare"}
+        stored_ids = find_stored_trace_ids(session, collection, ["t-bare", "t-other", "t-none"])
+    assert stored_ids == {"t-bare"}
 
 
 def test_find_stored_trace_ids__reads_the_index_without_statistics(
