@@ -26,15 +26,16 @@ def collect(source: TraceSource, query: TraceQuery, cursor: str | None) -> Itera
     Raises: the errors of the source, and `CollectionFailed` for a repeated cursor or a trace ID
             that is too long for the index.
     """
-    seen_cursors = {cursor}
+    # Hashes, because a run can have ten thousand cursors, each with a list of windows.
+    seen_cursors = {hash(cursor)}
     for page in source.pages(query, cursor):
-        if page.traces and page.cursor is not None and page.cursor in seen_cursors:
+        if page.traces and page.cursor is not None and hash(page.cursor) in seen_cursors:
             raise CollectionFailed(
                 "the source returned the same page twice, so the traces cannot be read "
                 "completely; try again later",
                 code="BAD_RESPONSE",
             )
-        seen_cursors.add(page.cursor)
+        seen_cursors.add(hash(page.cursor))
         yield dataclasses.replace(page, traces=tuple(map(make_storable, page.traces)))
 
 

@@ -119,7 +119,18 @@ def _decode_basic(credentials: str) -> tuple[str, ...]:
 
 
 class OutboundClient(httpx.Client):
-    """Raises `RefusedAddress` for malformed URLs too."""
+    """Raises `RefusedAddress` for malformed URLs too, and frees responses as soon as they are dropped."""
+
+    def send(
+        self, request: httpx.Request, *, stream: bool = False, **options: Any
+    ) -> httpx.Response:
+        response = super().send(request, stream=stream, **options)
+        if not stream:
+            # The stream refers back to the response. In this cycle each read body would wait for the
+            # garbage collector, which visits old objects rarely: a worker that reads a million
+            # traces grew by 150 MiB.
+            response.stream = httpx.ByteStream(b"")
+        return response
 
     def build_request(self, *args: Any, **kwargs: Any) -> httpx.Request:
         try:

@@ -1,8 +1,10 @@
 """The outbound HTTP client: size limits, deadlines, redirects and checked addresses."""
 
+import gc
 import gzip
 import threading
 import time
+import weakref
 import zlib
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
@@ -103,6 +105,17 @@ def test_outbound_client__sends_a_user_agent(url: str, outbound: httpx.Client) -
 
 def test_outbound_client__decompresses_responses(url: str, outbound: httpx.Client) -> None:
     assert outbound.get(f"{url}/zipped").text == "x" * 10_000
+
+
+def test_outbound_client__dropped_response_is_freed_at_once(
+    url: str, outbound: httpx.Client
+) -> None:
+    gc.disable()
+    try:
+        response = weakref.ref(outbound.get(f"{url}/zipped"))
+        assert response() is None
+    finally:
+        gc.enable()
 
 
 def test_outbound_client__response_is_read_up_to_the_size_limit(
