@@ -9,7 +9,6 @@ from app.comparison.baselines import list_last_valid_runs
 from app.comparison.items.queries import REVISION
 from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
-from app.results.queries import get_run
 
 # The share of common items that makes two runs comparable; the default of `minCoverage` is the same.
 MIN_SHARED_ITEMS = 0.9
@@ -38,7 +37,7 @@ ITEMS_DIGEST = text(
 )
 
 
-def find_fingerprint(session: Session, run_id: str, plan: RunPlan) -> str:
+def find_fingerprint(session: Session, run: BenchmarkRun, plan: RunPlan) -> str:
     """The fingerprint of a run whose traces are all collected.
 
     A run with the same plan as an earlier one, and nine tenths of its items, takes over that run's
@@ -46,7 +45,7 @@ def find_fingerprint(session: Session, run_id: str, plan: RunPlan) -> str:
     """
     # A job calls this, and the items of a large run take longer than a request may.
     session.execute(text("SET LOCAL statement_timeout = 0"))
-    run, plan_fingerprint = get_run(session, run_id), plan.fingerprint()
+    plan_fingerprint = plan.fingerprint()
     for earlier in list_last_valid_runs(session, run, RUNS_BACK):
         if RunPlan.model_validate(earlier.plan).fingerprint() == plan_fingerprint:
             if earlier.fingerprint and _share_most_items(session, run, earlier):

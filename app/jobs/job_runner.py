@@ -158,7 +158,8 @@ class Worker:
                 # jobs much earlier, and asks where they ran.
                 stalled_worker_timeout=FORGET_WORKER_AFTER_S,
                 fetch_job_polling_interval=POLL_INTERVAL_S,
-                abort_job_polling_interval=POLL_INTERVAL_S,
+                # Nobody asks procrastinate to abort a job: a run that is cancelled voids its leases.
+                abort_job_polling_interval=FORGET_WORKER_AFTER_S,
                 shutdown_graceful_timeout=SHUTDOWN_GRACE_S,
             )
         )

@@ -20,6 +20,7 @@ from app.core.keyset import (
     query_page,
     select_page,
 )
+from app.core.postgres_notify import waking_streams
 from app.harness.transcript import Transcript
 from app.results.models import BenchmarkRun, RunMetricAggregate, RunShard, TraceResult
 from app.results.rules import RunStatus
@@ -155,14 +156,16 @@ def is_runnable(session: Session, benchmark_id: str, agent_id: str) -> bool:
 
 
 def get_run(session: Session, run_id: str, *, for_update: bool = False) -> BenchmarkRun:
-    """The run; `for_update` locks it against other writers.
+    """The run; `for_update` locks it against other writers, and wakes its event streams when the
+    transaction commits: who locks a run changes it.
 
     The lock is FOR NO KEY UPDATE: rows that refer to the run, such as those of its shards, can still
     be inserted in parallel.
     """
     if for_update:
-        statement = select(BenchmarkRun).where(BenchmarkRun.id == run_id)
-        run = session.scalars(statement.with_for_update(key_share=True)).one_or_none()
+        statement = select(BenchmarkRun, waking_streams(run_id)).where(BenchmarkRun.id == run_id)
+        row = session.execute(statement.with_for_update(key_share=True)).one_or_none()
+        run = None if row is None else row[0]
     else:
         # Without a statement for a run that the transaction has read already.
         run = session.get(BenchmarkRun, run_id)

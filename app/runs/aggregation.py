@@ -1,6 +1,6 @@
 """From stored trace results to the result of a run: aggregates, KPIs, validity and verdicts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from app.comparison.baseline_comparison import compare_with_baseline
 from app.jobs.handlers import JobContext
@@ -9,6 +9,7 @@ from app.metrics.aggregate import Aggregate
 from app.metrics.registry import column_of
 from app.results import queries
 from app.results.plan import PlannedJudgeCalibration
+from app.results.queries import ScoredTrace
 from app.results.rules import add_reason, assess_validity, judge_error_reason
 from app.results.run_result import RunResult
 from app.runs.collection import count_absent_traces
@@ -31,8 +32,7 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
     plan = lease.plan
     with job.resources.db.read() as session:
         absent = count_absent_traces(session, lease)
-        trials = queries.has_trials(session, lease.collection_id)
-    columns = _read_columns(job, lease, trials=trials)
+    columns = _read_columns(job, lease)
     # They lower the coverage, as if they had no value.
     columns.add_absent(absent.traces)
     tally = columns.tally()
@@ -67,28 +67,42 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
         kpis=kpis,
         validity=validity,
         verdicts=verdicts,
+        confirms=lease.confirms,
         items=points.items if points else None,
         series=judge_series(job, lease, points) if points else {},
     )
 
 
-def _read_columns(job: JobContext, lease: RunLease, *, trials: bool) -> MetricColumns:
+def _read_columns(job: JobContext, lease: RunLease) -> MetricColumns:
     """All values of the run, read in batches: no shard changes any more, so that the batches need
     no common snapshot.
     """
-    columns, first = MetricColumns(lease.plan.columns, trials=trials), 0
+    rows, first = _read_batch(job, lease, 0), 0
+    columns = MetricColumns(lease.plan.columns, trials=_has_trials(job, lease, rows))
     while True:
-        job.checkpoint()
-        with job.resources.db.read_statement() as session:
-            rows = queries.read_scored_traces(
-                session, lease.run_seq, lease.collection_id, first, TRACES_PER_READ
-            )
         for row in rows:
             columns.add(row)
         # Positions have no gaps.
         if len(rows) < TRACES_PER_READ:
             return columns
         first += TRACES_PER_READ
+        rows = _read_batch(job, lease, first)
+
+
+def _read_batch(job: JobContext, lease: RunLease, first: int) -> list[ScoredTrace]:
+    job.checkpoint()
+    with job.resources.db.read_statement() as session:
+        return queries.read_scored_traces(
+            session, lease.run_seq, lease.collection_id, first, TRACES_PER_READ
+        )
+
+
+def _has_trials(job: JobContext, lease: RunLease, first_batch: Sequence[ScoredTrace]) -> bool:
+    """Return whether items were repeated: of a run with one batch, its rows show it."""
+    if len(first_batch) < TRACES_PER_READ:
+        return len({row.item_id for row in first_batch}) < len(first_batch)
+    with job.resources.db.read() as session:
+        return queries.has_trials(session, lease.collection_id)
 
 
 def _with_run_values(

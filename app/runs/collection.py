@@ -7,11 +7,12 @@ from typing import NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.core.postgres_notify import notify_streams
+from app.core.postgres_notify import waking_streams
 from app.jobs.handlers import JobContext
 from app.jobs.queue import enqueue
 from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
+from app.results.queries import get_run
 from app.runs.leases import RunEnded, RunLease, is_held_by, lock_leased_run
 from app.runs.plan_builder import record_credentials_result, trace_query
 from app.runs.source_runs import assign_source_run
@@ -22,8 +23,8 @@ from app.traces.service import create_collection, store_page
 from app.traces.storable_traces import collect
 
 
-def collect_run(job: JobContext, lease: RunLease) -> None:
-    """Complete the collection of a run, and note which run of its source it has."""
+def collect_run(job: JobContext, lease: RunLease) -> BenchmarkRun:
+    """Complete the collection of a run, and note which run of its source it has; returns the run."""
     db = job.resources.db
     with db.read() as session:
         query = trace_query(session, lease.plan, job.resources)
@@ -31,16 +32,17 @@ def collect_run(job: JobContext, lease: RunLease) -> None:
     # It is complete for a rescored run, a retry over traces that are all there, and a repeated job
     # that died after the last page.
     if collection.completed_at is None:
-        resume_collection(job, lease, query, collection.cursor)
-    else:
-        with db.begin() as session:
-            assign_source_run(session, lock_leased_run(session, lease), collection)
+        return resume_collection(job, lease, query, collection.cursor)
+    with db.begin() as session:
+        run = lock_leased_run(session, lease)
+        assign_source_run(session, run, collection)
+    return run
 
 
 def resume_collection(
     job: JobContext, lease: RunLease, query: TraceQuery, cursor: str | None
-) -> None:
-    """Store the pages after `cursor`.
+) -> BenchmarkRun:
+    """Store the pages after `cursor`; returns the run.
 
     When the source refuses the agent's keys and the agent was given new ones since the job began,
     the collection continues with those from the last stored page.
@@ -54,12 +56,12 @@ def resume_collection(
             with res.db.begin() as session:
                 # The page and its cursor in one transaction: a killed worker continues exactly
                 # after the last stored page.
-                complete = append_page(session, lease, page, res.clock())
-                if complete:
+                run = append_page(session, lease, page, res.clock())
+                if run is not None:
                     record_credentials_result(session, lease.plan, query, res, refused=False)
             # Also when an earlier collection replaced this one: its remaining pages are not read.
-            if complete:
-                return
+            if run is not None:
+                return run
     except CredentialsRefused:
         with res.db.begin() as session:
             record_credentials_result(session, lease.plan, query, res, refused=True)
@@ -69,11 +71,16 @@ def resume_collection(
             # The same keys were refused: nobody has given new ones.
             raise
         # Ends: each recursion needs other keys than the refused ones, which only a user can set.
-        resume_collection(job, lease, new_query, cursor)
+        return resume_collection(job, lease, new_query, cursor)
+    # A source may end without a page that says so: the run has what is stored.
+    with res.db.read() as session:
+        return get_run(session, lease.run_id)
 
 
-def append_page(session: Session, lease: RunLease, page: TracePage, now: datetime) -> bool:
-    """Store a page of traces together with its cursor; returns whether the collection is complete.
+def append_page(
+    session: Session, lease: RunLease, page: TracePage, now: datetime
+) -> BenchmarkRun | None:
+    """Store a page of traces together with its cursor; returns the run once its collection is complete.
 
     The collection is complete after the last page, or as soon as an earlier collection with the
     same traces replaces it.
@@ -91,14 +98,15 @@ def append_page(session: Session, lease: RunLease, page: TracePage, now: datetim
     if collection.completed_at is not None:
         assign_source_run(session, run, collection)
     session.flush()
-    notify_streams(session, run.id)
-    return collection.completed_at is not None
+    return run if collection.completed_at is not None else None
 
 
 def _lock_run_with_collection(session: Session, lease: RunLease) -> tuple[BenchmarkRun, Collection]:
-    """Lock the run and its collection with one statement. Raises: `RunEnded` when the lease is void."""
+    """Lock the run and its collection with one statement, which also wakes the event streams of the
+    run. Raises: `RunEnded` when the lease is void.
+    """
     statement = (
-        select(BenchmarkRun, Collection)
+        select(BenchmarkRun, Collection, waking_streams(lease.run_id))
         .join(Collection, Collection.id == lease.collection_id)
         .where(BenchmarkRun.id == lease.run_id)
         .with_for_update(key_share=True)

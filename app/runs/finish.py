@@ -60,7 +60,6 @@ def finish_run(
             start_confirmation(session, run, now)
         if result.is_valid and result.verdicts.run.verdict is Verdict.INVALID:
             publish_notice(session, _not_comparable(run, result), now)
-    # Last: it wakes streams and schedules, which must see everything above with the same commit.
     end_run(session, run, RunStatus.COMPLETED, now)
 
 

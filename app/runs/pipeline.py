@@ -45,8 +45,8 @@ def collect_traces(job: JobContext, run_id: str) -> None:
     lease = leases.acquire_run_lease(job.resources.db, run_id, job.token)
     if lease is None:
         return
-    collect_run(job, lease)
-    split_run(job, lease)
+    run = collect_run(job, lease)
+    split_run(job, lease, run)
 
 
 def score(job: JobContext, run_id: str, shard: int) -> None:

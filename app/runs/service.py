@@ -19,7 +19,6 @@ from app.comparison.acceptance import accept_level
 from app.core.db import insert_row
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid, NotFound, Unavailable
 from app.core.ids import new_id
-from app.core.postgres_notify import notify_streams
 from app.jobs.handlers import StartNext
 from app.jobs.queue import enqueue
 from app.results import queries, rules
@@ -264,11 +263,10 @@ def begin_run(
     # The lock makes collections with one key of a source wait for each other, in any number of
     # workers.
     start_next(session, "runs.collect", run_id=run.id, lock=collect_lock)
-    notify_streams(session, run.id)
 
 
 def end_run(session: Session, run: BenchmarkRun, status: RunStatus, now: datetime) -> None:
-    """Move a run to a final state; every way into one passes here."""
+    """Move a locked run to a final state; every way into one passes here."""
     run.status, run.completed_at = status, now
     # Voids the lease of any worker that is still at a step of the run.
     run.fencing_token += 1
@@ -278,7 +276,6 @@ def end_run(session: Session, run: BenchmarkRun, status: RunStatus, now: datetim
     if run.confirms is not None:
         # A repetition that failed, or that said nothing, leaves the evidence of the run alone.
         confirmations.settle_run(session, run.confirms, now)
-    notify_streams(session, run.id)
 
 
 def require_runnable(session: Session, benchmark: Benchmark, agent: Agent) -> None:

@@ -80,7 +80,7 @@ def _no_traces(plan: RunPlan) -> str:
     )
 
 
-def split_run(job: JobContext, lease: RunLease) -> None:
+def split_run(job: JobContext, lease: RunLease, run: BenchmarkRun) -> None:
     """Divide the collected traces of a run into shards, and start to measure them."""
     db = job.resources.db
     with db.read() as session:
@@ -89,7 +89,7 @@ def split_run(job: JobContext, lease: RunLease) -> None:
         )
         # In a read transaction of its own: it reads all items, and must not hold the lock of the
         # run meanwhile.
-        fingerprint = find_fingerprint(session, lease.run_id, lease.plan)
+        fingerprint = find_fingerprint(session, run, lease.plan)
         if ranges:
             require_clusters(session, lease)
     with db.begin() as session:

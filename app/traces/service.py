@@ -99,14 +99,15 @@ def store_page(
         earlier = queries.lock_completed(session, collection.source, same_revision)
         if earlier is not None:
             return earlier
-    _append_traces(session, collection, page)
+    appended = _append_traces(session, collection, page)
     if page.cursor is not None:
         session.flush()
         return collection
-    return _complete_collection(session, collection, now)
+    return _complete_collection(session, collection, appended, now)
 
 
-def _append_traces(session: Session, collection: Collection, page: TracePage) -> None:
+def _append_traces(session: Session, collection: Collection, page: TracePage) -> list[Trace]:
+    """Append the traces of a page that are new, and return them."""
     # Sources repeat rows within a page and across pages, also after a resume; the first one counts.
     unique: dict[str, Trace] = {}
     for trace in page.traces:
@@ -136,6 +137,7 @@ def _append_traces(session: Session, collection: Collection, page: TracePage) ->
     collection.source_run_at = page.run_at or collection.source_run_at
     collection.source_warning = page.warning or collection.source_warning
     collection.revision = page.revision
+    return fresh
 
 
 def _extend_digest(digest: bytes, traces: Iterable[Trace]) -> bytes:
@@ -146,7 +148,9 @@ def _extend_digest(digest: bytes, traces: Iterable[Trace]) -> bytes:
     return digest
 
 
-def _complete_collection(session: Session, collection: Collection, now: datetime) -> Collection:
+def _complete_collection(
+    session: Session, collection: Collection, last_page: Sequence[Trace], now: datetime
+) -> Collection:
     """Complete a collection; returns an earlier complete collection with the same traces instead."""
     if collection.trace_count and collection.digest is not None:
         same_traces = (Collection.digest == collection.digest) & (
@@ -157,9 +161,15 @@ def _complete_collection(session: Session, collection: Collection, now: datetime
             return earlier
     # Only now may later runs take it over.
     collection.completed_at = now
-    _number_trials(session, collection)
+    # A collection of one page, as most are, is known here without a statement.
+    if len(last_page) < collection.trace_count or _has_repeated_trials(last_page):
+        _number_trials(session, collection)
     session.flush()
     return collection
+
+
+def _has_repeated_trials(traces: Sequence[Trace]) -> bool:
+    return len({(trace.item_id, trace.trial) for trace in traces}) < len(traces)
 
 
 def delete_positions(

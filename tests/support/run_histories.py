@@ -97,9 +97,9 @@ class RunHistoryMaker:
         with db.begin() as session:
             run = session.query(BenchmarkRun).where(BenchmarkRun.confirms.is_not(None)).one()
             run.plan, run.fingerprint = self.plan.document(), "f"
-            repetition_seq, run_id = run.seq, run.id
+            repetition_seq, run_id, confirms = run.seq, run.id, run.confirms
         result = self.result(max(self.levels["f"]), value, "f")
-        result = replace(result, run_seq=repetition_seq, run_id=run_id)
+        result = replace(result, run_seq=repetition_seq, run_id=run_id, confirms=confirms)
         decisions = self.evaluation.evaluate_alerts_for_run(result)
         with db.begin() as session:
             run = session.get_one(BenchmarkRun, run_id)

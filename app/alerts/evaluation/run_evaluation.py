@@ -91,7 +91,7 @@ class AlertEvaluationService:
         if not result.is_valid:
             return []
         with self._db.read() as session:
-            repeated = find_repeated_run(session, result.run_seq)
+            repeated = find_repeated_run(session, result.run_seq) if result.confirms else None
             if repeated is not None:
                 return self._evaluate_confirmation(session, result, repeated)
             rules = queries.list_enabled_rules(session, result.benchmark_id, result.agent_id)

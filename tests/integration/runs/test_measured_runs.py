@@ -1,8 +1,12 @@
 """Results of runs: values, missing values, aggregates, KPIs and validity."""
 
+import psycopg
 import pytest
 
+from app.core.engine import libpq_url
+from app.core.postgres_notify import CHANNEL
 from app.results import queries
+from app.runs import aggregation
 from tests.support.service import JSON, Service, pair
 
 RUNS = "/benchmark-runs"
@@ -265,3 +269,35 @@ def test_run_results__pages_follow_the_order_of_the_source_across_shards(
     assert [row["values"]["ACCURACY"] for row in rows] == [float(out == "right") for out in outputs]
     assert by_metric(service, run)["ACCURACY"]["mean"] == pytest.approx(802 / 1203)
     service.expect_problem(422, "GET", f"{RUNS}/{run['id']}/results", params={"cursor": "x"})
+
+
+@pytest.mark.parametrize("batch", [2, 2000])
+def test_run__mean_is_that_of_the_items_in_one_batch_and_in_several(
+    service: Service, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    monkeypatch.setattr(aggregation, "TRACES_PER_READ", batch)
+    service.create_agent()
+    service.create_benchmark(metrics=["ACCURACY"])
+    service.upload([pair(1, itemId="a"), pair(2, itemId="a", output="wrong"), pair(3, itemId="b")])
+    aggregate = by_metric(service, service.complete_run())["ACCURACY"]
+    # Item a has 1/2 and item b 1; the mean of the traces would be 2/3.
+    assert (aggregate["mean"], aggregate["n"]) == (0.75, 3)
+
+
+def test_run__wakes_its_event_streams_with_each_step(service: Service) -> None:
+    service.create_agent()
+    service.create_benchmark(metrics=["ACCURACY"])
+    service.upload([pair(1), pair(2)])
+    url = libpq_url(service.resources.db.url)
+    with psycopg.connect(url, autocommit=True) as listener:
+        listener.execute(f"LISTEN {CHANNEL}")
+        run = service.complete_run()
+        # The notifications of earlier commits come before this one.
+        listener.execute("SELECT pg_notify(%s, 'end')", [CHANNEL])
+        woken = []
+        for notification in listener.notifies():
+            if notification.payload == "end":
+                break
+            woken.append(notification.payload)
+    # RUNNING, one page of traces, one shard, COMPLETED.
+    assert woken == [run["id"]] * 4
