@@ -26,13 +26,17 @@ _BLOCK_CELLS = 1 << 20
 def benjamini_hochberg(p_values: Iterable[float], /) -> list[float]:
     """Controls the false discovery rate: the expected fraction of false findings among all findings.
 
-    Call it only in a process that computes. Source: Benjamini and Hochberg 1995.
+    Source: Benjamini and Hochberg 1995; the same bits as `scipy.stats.false_discovery_control`, whose
+    import takes half a second of CPU and 40 MiB in each process that compares runs.
     """
-    # Half a second to import, which processes without a family of tests can do without.
-    from scipy.stats import false_discovery_control
-
     values = list(p_values)
-    adjusted: list[float] = false_discovery_control(values).tolist() if values else []
+    adjusted, smallest = [1.0] * len(values), 1.0
+    descending = sorted(range(len(values)), key=values.__getitem__, reverse=True)
+    for larger, index in enumerate(descending):
+        rank = len(values) - larger
+        # A smaller p-value never gets a larger adjusted one.
+        smallest = min(smallest, values[index] * (len(values) / rank))
+        adjusted[index] = smallest
     return adjusted
 
 

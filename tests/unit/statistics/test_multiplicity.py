@@ -43,8 +43,8 @@ def test_benjamini_hochberg__by_hand() -> None:
 
 @given(P_VALUES)
 def test_benjamini_hochberg__equals_scipy(p_values: list[float]) -> None:
-    expected = stats.false_discovery_control(p_values).tolist()
-    assert benjamini_hochberg(p_values) == pytest.approx(expected, abs=1e-12)
+    """To the last bit: the recorded verdicts were computed with it."""
+    assert benjamini_hochberg(p_values) == stats.false_discovery_control(p_values).tolist()
 
 
 @pytest.mark.parametrize("p_values", [[0.02, 0.01, 0.03], [0.5, 0.5, 0.001, 0.9], []])
