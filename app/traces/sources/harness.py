@@ -13,9 +13,6 @@ from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.budget import Budget, UsedBudget
 from app.harness.harness_config import validate_harness
 from app.llm.conversation import Provider
-from app.traces.producers.agent import agent_producer
-from app.traces.producers.bash import bash_producer
-from app.traces.producers.mcp import mcp_producer
 from app.traces.producers.trace_producer import ProducedTrace, TraceProducer
 from app.traces.registry import (
     TRACE_SOURCES,
@@ -85,10 +82,17 @@ def _open_producer(resources: Resources, query: TraceQuery) -> TraceProducer:
         raise CollectionFailed(
             f"the harness settings do not match the dataset: {mismatch}", code="NO_MODEL"
         )
+    # Here, because each imports its harness: 7 MiB that no process but a worker needs.
     if isinstance(settings, BashHarnessSettings):
+        from app.traces.producers.bash import bash_producer
+
         return bash_producer(resources, dataset_ref, settings)
     if isinstance(settings, AgentHarnessSettings):
+        from app.traces.producers.agent import agent_producer
+
         return agent_producer(resources, query, settings)
+    from app.traces.producers.mcp import mcp_producer
+
     return mcp_producer(resources, dataset_ref, settings)
 
 
