@@ -51,7 +51,7 @@ from app.core.resources import Resources
 from app.core.web.http_protocol import HttpProtocol
 from app.results.models import BenchmarkRun
 from app.runs.router import run_view
-from app.runs.schemas import RunView
+from app.runs.schemas import RunCreate, RunView
 from benchmarks.result_rows import BenchRow, interleave
 from benchmarks.table_rows import insert_rows
 from tests.support.postgres import cluster, drop_database, make_database
@@ -128,6 +128,14 @@ def _loads() -> list[Load]:
         ),
         Load("A1 GET", "GET", f"/api/v1/benchmark-runs/run-{ROWS // 2}"),
         Load("A1 list", "GET", f"/api/v1/benchmark-runs?limit={PAGE}"),
+        # Last: it adds rows. The service also stores a job for each, which the peer does not have.
+        Load(
+            "A1 POST run",
+            "POST",
+            "/api/v1/benchmark-runs",
+            lambda: {"benchmarkId": "b", "agentId": "a"},
+            A1_POST_GOAL,
+        ),
     ]
 
 
@@ -354,6 +362,20 @@ def orm_app(url: str, driver: str = "psycopg") -> FastAPI:
     async def list_runs(session: Opened, limit: int = PAGE) -> Any:
         newest = select_rows(BenchmarkRun).order_by(BenchmarkRun.seq.desc()).limit(limit)
         return {"items": [run_view(run) for run in await session.scalars(newest)]}
+
+    @app.post("/api/v1/benchmark-runs", status_code=201, response_model=RunView)
+    async def start_run(body: RunCreate, session: Opened) -> Any:
+        run = BenchmarkRun(
+            id=new_id(),
+            benchmark_id=body.benchmark_id,
+            agent_id=body.agent_id,
+            status="PENDING",
+            triggered_by=body.trigger_type,
+        )
+        session.add(run)
+        await session.commit()
+        await session.refresh(run)
+        return run_view(run)
 
     return app
 

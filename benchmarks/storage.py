@@ -11,12 +11,13 @@ from statistics import median
 from sqlalchemy import Column, Double, MetaData, Table, Text, text
 from sqlalchemy.dialects.postgresql import insert
 
+from app.core.bulk_copy import copy_encoded_rows
 from app.core.db import Database
 from app.core.migrations import upgrade
 from app.jobs.handlers import NO_JOB
 from app.metrics.types import TraceMeasurements
 from app.runs.leases import acquire_shard_lease
-from app.runs.shards import SHARD_TRACES, store_shard
+from app.runs.shards import RESULT_COLUMNS, SHARD_TRACES, encode_row, store_shard
 from benchmarks.result_rows import BenchRow, interleave
 from tests.support.postgres import cluster, drop_database, make_database
 
@@ -28,6 +29,8 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 D1_GOAL, D2_GOAL_BYTES, D3_GOAL_MS = 13.0, 200.0, 1.0
 
+# The columns and the key of `trace_results`, and no run behind them.
+PLAIN_TABLE = "plain_results"
 NARROW = Table(
     "narrow_values",
     MetaData(),
@@ -41,12 +44,20 @@ NARROW = Table(
 def measure() -> Iterator[BenchRow]:
     with _database() as db:
         NARROW.create(db.engine)
+        with db.begin() as session:
+            session.execute(
+                text(f"CREATE TABLE {PLAIN_TABLE} (LIKE trace_results INCLUDING INDEXES)")
+            )
         shards = _shards()
         runs = iter(range(2 * ROUNDS))
         seconds = interleave(
             lambda: _write_ours(db, next(runs), shards),
             lambda: _write_narrow(db, next(runs), shards),
             repeat=ROUNDS,
+        )
+        plain = iter(range(2 * ROUNDS))
+        copies = interleave(
+            lambda: _copy_plain(db, next(plain), shards), lambda: None, repeat=ROUNDS
         )
         values = SHARDS * SHARD * len(METRICS)
         ratio = seconds.peer_seconds / seconds.ours_seconds
@@ -57,6 +68,14 @@ def measure() -> Iterator[BenchRow]:
             ratio >= D1_GOAL,
             f"{values} values: {values / seconds.ours_seconds:,.0f} per second"
             f" compared with {values / seconds.peer_seconds:,.0f}",
+        )
+        ceiling = seconds.peer_seconds / copies.ours_seconds
+        yield BenchRow(
+            "D1 limit",
+            "the ratio of a plain COPY of encoded rows, without a lease or progress, is printed",
+            ceiling,
+            True,
+            f"{values / copies.ours_seconds:,.0f} values per second; D1 has {ratio / ceiling:.0%} of it",
         )
         yield _bytes_per_trace(db)
         yield _stored_aggregates(db)
@@ -110,6 +129,17 @@ def _write_ours(db: Database, number: int, shards: list[list[TraceMeasurements]]
         assert lease is not None
         with db.begin() as session:
             store_shard(session, lease, measured, NOW)
+
+
+def _copy_plain(db: Database, number: int, shards: list[list[TraceMeasurements]]) -> None:
+    """Encode the same rows and append them with COPY: what no way to store them can do without."""
+    for shard, measured in enumerate(shards):
+        rows = [
+            encode_row(number, position, row.values, None)
+            for position, row in enumerate(measured, start=shard * SHARD)
+        ]
+        with db.begin() as session:
+            copy_encoded_rows(session, PLAIN_TABLE, RESULT_COLUMNS, rows)
 
 
 def _write_narrow(db: Database, number: int, shards: list[list[TraceMeasurements]]) -> None:

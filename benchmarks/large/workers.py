@@ -1,6 +1,7 @@
 """1 to 8 workers on one database, and eight in networks of their own of which one dies and one is cut off.
 
-Each worker has one metric process. `MOSAICO_BENCH_WORKER_TRACES` sets the size of a run.
+Each worker has one metric process. `MOSAICO_BENCH_WORKER_TRACES` sets the size of a run,
+`MOSAICO_BENCH_WORKERS_PLOT` names a file for the plot of the throughput.
 """
 
 import os
@@ -9,15 +10,17 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import psycopg
 from sqlalchemy.engine import make_url
 
 from benchmarks.deployment import deployment_with_workers, pooled_deployment
+from benchmarks.large.growth_plot import write_growth_plot
 from benchmarks.result_rows import BenchRow
 from benchmarks.scale import SCORING_S
 from benchmarks.traces import long_pair
@@ -30,6 +33,8 @@ COUNTS: Final = (1, 2, 4, 8)
 WARM_UP: Final = 500
 # A metric that reads one number of a trace: what is left is the queue and the database.
 METRICS: Final = {"six": None, "free": ["TOOL_CALL_SUCCESS_RATE"]}
+PLOT: Final = os.environ.get("MOSAICO_BENCH_WORKERS_PLOT")  # the file of the plot, an SVG
+SATURATED: Final = 1.1  # a tenth more than another rate counts as no more
 POOL_SIZE: Final = 12
 NAMESPACED_WORKERS: Final = 8
 SAMPLE_S: Final = 0.05
@@ -64,6 +69,8 @@ def measure() -> Iterator[BenchRow]:
         for name in METRICS:
             runs = {count: _measured_run(deployment, name, count) for count in COUNTS}
             yield from (_row(name, count, run, runs[COUNTS[0]]) for count, run in runs.items())
+        # Of the last benchmark, whose metrics cost nothing.
+        yield _saturation(runs)
     yield _namespaced()
 
 
@@ -124,6 +131,23 @@ def _row(benchmark: str, count: int, run: WorkersRun, one: WorkersRun) -> BenchR
         note=f"{TRACES / run.scoring_s:,.0f} traces/s, {run.shards / run.scoring_s:.1f} shards/s;"
         f" of the whole run per shard: database {run.database_s / run.shards * 1000:.0f} ms,"
         f" lock waits {run.lock_wait_s / run.shards * 1000:.1f} ms",
+    )
+
+
+def _saturation(runs: Mapping[int, WorkersRun]) -> BenchRow:
+    """The number of workers after which more of them store hardly more shards."""
+    rates = {count: run.shards / run.scoring_s for count, run in runs.items()}
+    if PLOT is not None:
+        traces = {count: TRACES / run.scoring_s for count, run in runs.items()}
+        write_growth_plot(Path(PLOT), "Traces per second, by workers", "traces/s", traces)
+    most = max(rates.values())
+    enough = min(count for count, rate in rates.items() if rate * SATURATED >= most)
+    return BenchRow(
+        "saturation",
+        "the queue and the database with metrics that cost nothing are printed",
+        most / rates[COUNTS[0]],
+        True,
+        f"{enough} workers store {rates[enough]:.1f} shards/s, and more of them at most {most:.1f}",
     )
 
 
