@@ -30,6 +30,7 @@ from app.access.service import ensure_first_admin_key
 from app.access.stream_owners import KeyStreamOwners
 from app.core import problem_documents
 from app.core.encryption import Secret
+from app.core.malloc import limit_arenas
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.core.web import (
@@ -186,6 +187,8 @@ def tune_garbage_collector() -> None:
 
 def serve_api(settings: Settings) -> None:
     """The API process: logs, plugins, resources, the first admin key, server."""
+    # First: arenas that exist are not given back.
+    limit_arenas()
     set_up_logs(settings)
     load_plugins()
     pool_size = max(API_THREADS // settings.api_processes, MIN_API_THREADS)

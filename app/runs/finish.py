@@ -13,6 +13,8 @@ from app.alerts.rules import AlertEventState
 from app.alerts.service import record_decisions
 from app.comparison.acceptance import hold_regressed
 from app.comparison.verdict_text import NOT_COMPARABLE
+from app.jobs.handlers import StartNext
+from app.jobs.queue import enqueue
 from app.kpis.models import KpiHistory
 from app.kpis.verdict_types import BaselineSelection
 from app.results import rules
@@ -33,8 +35,11 @@ def finish_run(
     result: RunResult,
     decisions: Sequence[AlertDecision],
     now: datetime,
+    *,
+    start_next: StartNext = enqueue,
 ) -> None:
-    """Write the result of a run, what follows for its alerts, and COMPLETED.
+    """Write the result of a run, what follows for its alerts, and COMPLETED. The worker continues with
+    `start_next` where the end of the run is counted for its schedule.
 
     Raises: `RunEnded` when the lease is void.
     """
@@ -60,7 +65,7 @@ def finish_run(
             start_confirmation(session, run, now)
         if result.is_valid and result.verdicts.run.verdict is Verdict.INVALID:
             publish_notice(session, _not_comparable(run, result), now)
-    end_run(session, run, RunStatus.COMPLETED, now)
+    end_run(session, run, RunStatus.COMPLETED, now, start_next=start_next)
 
 
 def _not_comparable(run: BenchmarkRun, result: RunResult) -> EventNotice:

@@ -88,7 +88,7 @@ def finish(job: JobContext, run_id: str) -> None:
     evaluation = AlertEvaluationService(res.db, read_budget(res.options))
     decisions = evaluation.evaluate_alerts_for_run(result)
     with res.db.begin() as session:
-        finish_run(session, lease, result, decisions, res.clock())
+        finish_run(session, lease, result, decisions, res.clock(), start_next=job.start_next)
         # In the transaction that completes the run: a crash cannot lose the write-back.
         if lease.plan.write_back.is_requested:
             request_write_back(session, run_id, res)

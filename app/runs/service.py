@@ -265,14 +265,21 @@ def begin_run(
     start_next(session, "runs.collect", run_id=run.id, lock=collect_lock)
 
 
-def end_run(session: Session, run: BenchmarkRun, status: RunStatus, now: datetime) -> None:
+def end_run(
+    session: Session,
+    run: BenchmarkRun,
+    status: RunStatus,
+    now: datetime,
+    *,
+    start_next: StartNext = enqueue,
+) -> None:
     """Move a locked run to a final state; every way into one passes here."""
     run.status, run.completed_at = status, now
     # Voids the lease of any worker that is still at a step of the run.
     run.fencing_token += 1
     session.flush()
     if run.triggered_by == TriggerType.SCHEDULED:
-        enqueue(session, "schedules.run_ended", run_id=run.id)
+        start_next(session, "schedules.run_ended", run_id=run.id)
     if run.confirms is not None:
         # A repetition that failed, or that said nothing, leaves the evidence of the run alone.
         confirmations.settle_run(session, run.confirms, now)

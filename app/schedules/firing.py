@@ -294,9 +294,9 @@ def record_run_end(session: Session, run_id: str, now: datetime) -> None:
     A valid completed run resets the failures, a failed run adds one. Cancelled and invalid runs
     do neither: they show nothing about the schedule.
     """
-    locked = queries.lock_fire_of_run(session, run_id)
-    if locked is not None:
-        _settle_ended_runs(session, locked.schedule, now)
+    schedule = queries.lock_schedule_of_run(session, run_id)
+    if schedule is not None:
+        _settle_ended_runs(session, schedule, now)
 
 
 def _settle_ended_runs(session: Session, schedule: ScheduleConfig, now: datetime) -> None:

@@ -12,7 +12,9 @@ from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, match_any, match_columns, select_page
 from app.results.models import BenchmarkRun
 from app.results.rules import FINAL, TriggerType
+from app.schedules.fire_plan import FirePlan
 from app.schedules.models import ScheduleConfig, ScheduleFire
+from app.schedules.rules import FireStatus
 
 
 class ScheduleNotFound(NotFound):
@@ -138,28 +140,35 @@ def find_fire(session: Session, seq: int) -> ScheduleFire | None:
     return session.get(ScheduleFire, seq)
 
 
+def list_plans(session: Session, seqs: Sequence[int]) -> dict[int, FirePlan]:
+    """The plans of the pending ones among some fires, by their `seq`."""
+    statement = select(ScheduleFire.seq, ScheduleFire.plan).where(
+        ScheduleFire.seq.in_(seqs), ScheduleFire.status == FireStatus.PENDING
+    )
+    return {seq: FirePlan.model_validate(plan) for seq, plan in session.execute(statement)}
+
+
 def lock_fire(session: Session, seq: int) -> LockedFire | None:
     """A fire with its schedule; None if the schedule was deleted.
 
     Locks:   the schedule; every writer of a fire takes this lock first.
     """
-    return _lock(session, ScheduleFire.seq == seq)
-
-
-def lock_fire_of_run(session: Session, run_id: str) -> LockedFire | None:
-    """The fire that started a run; None if its schedule was deleted. Locks like `lock_fire`."""
-    return _lock(session, ScheduleFire.run_id == run_id)
-
-
-def _lock(session: Session, is_fire: ColumnElement[bool]) -> LockedFire | None:
-    schedule_id = select(ScheduleFire.schedule_id).where(is_fire).scalar_subquery()
-    lock = select(ScheduleConfig).where(ScheduleConfig.id == schedule_id).with_for_update()
-    schedule = session.scalars(lock).one_or_none()
+    schedule = _lock_schedule(session, ScheduleFire.seq == seq)
     # Read after the lock: another worker may have changed the fire meanwhile, and this session may have
     # read it before.
-    statement = select(ScheduleFire).where(is_fire).execution_options(populate_existing=True)
-    fire = session.scalars(statement).one_or_none() if schedule else None
+    fire = session.get(ScheduleFire, seq, populate_existing=True) if schedule else None
     return LockedFire(fire, schedule) if fire and schedule else None
+
+
+def lock_schedule_of_run(session: Session, run_id: str) -> ScheduleConfig | None:
+    """The schedule that started a run; None if it was deleted. Locks the schedule."""
+    return _lock_schedule(session, ScheduleFire.run_id == run_id)
+
+
+def _lock_schedule(session: Session, is_fire: ColumnElement[bool]) -> ScheduleConfig | None:
+    schedule_id = select(ScheduleFire.schedule_id).where(is_fire).scalar_subquery()
+    lock = select(ScheduleConfig).where(ScheduleConfig.id == schedule_id).with_for_update()
+    return session.scalars(lock).one_or_none()
 
 
 def list_active_runs(session: Session, schedule_id: str) -> list[str]:

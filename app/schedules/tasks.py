@@ -15,7 +15,7 @@ from app.runs.source_runs import ListedRun, match_names, select_complete_runs
 from app.schedules import firing, queries, service
 from app.schedules.fire_plan import FirePlan
 from app.schedules.models import ScheduleFire
-from app.schedules.rules import FireSkipReason, FireStatus
+from app.schedules.rules import FireSkipReason
 from app.schedules.service import RunLister
 from app.traces.registry import TRACE_SOURCES, RunNarrower, TraceQuery
 
@@ -32,12 +32,14 @@ class RunSearch(NamedTuple):
 @HANDLERS.register("schedules.start", on_failure="schedules.start_failed")
 def start_runs(job: JobContext, fires: list[int]) -> None:
     """Start the runs of due instants; a repeated job skips those that are started."""
-    for seq in fires:
+    with job.resources.db.read_statement() as session:
+        plans = queries.list_plans(session, fires)
+    for seq, plan in sorted(plans.items()):
         # Between two fires: a stopping worker returns the job, and its next attempt skips the
         # started ones.
         job.checkpoint()
         try:
-            _start_run(job.resources, seq)
+            _start_run(job.resources, seq, plan)
         # The whole job is retried: the cause (database, network) is not the fire's, so it must not
         # count as a failure of the schedule.
         except Unavailable:
@@ -69,9 +71,9 @@ def drop_fires(job: JobContext, schedule_id: str, last_fire: int) -> None:
     delete_rows(job, ScheduleFire, condition)
 
 
-def _start_run(res: Resources, seq: int) -> None:
+def _start_run(res: Resources, seq: int, plan: FirePlan) -> None:
     """Start one run; with a pattern, on the newest matching run of the trace source."""
-    search = _find_search(res, seq)
+    search = _find_search(res, plan)
     # Before the transaction: a slow source would hold the lock of the schedule.
     source_run = _find_newest_run(res, search) if search else None
     with res.db.begin() as session:
@@ -81,15 +83,11 @@ def _start_run(res: Resources, seq: int) -> None:
             firing.start_fire(session, seq, res.clock(), source_run)
 
 
-def _find_search(res: Resources, seq: int) -> RunSearch | None:
-    """The search in the trace source; None without a pattern, or if the fire is not pending."""
+def _find_search(res: Resources, plan: FirePlan) -> RunSearch | None:
+    """The search in the trace source; None without a pattern."""
+    if plan.run_name_pattern is None:
+        return None
     with res.db.read() as session:
-        fire = queries.find_fire(session, seq)
-        if fire is None or fire.status != FireStatus.PENDING:
-            return None
-        plan = FirePlan.model_validate(fire.plan)
-        if plan.run_name_pattern is None:
-            return None
         benchmark = get_benchmark(session, plan.benchmark_id)
         agent = get_agent(session, plan.agent_id)
         query = langfuse_query(agent, res.secrets, res.options.get("langfuse_default_url", ""))
