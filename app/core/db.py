@@ -280,8 +280,10 @@ def stream_rows(
         yield from cursor.stream(compile_sql(statement), parameters, size=STREAMED_ROWS)
 
 
-def fetch_tuples(session: Session, sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
-    """All rows of a query with `%s` parameters, in the transaction of the session.
+def fetch_tuples(
+    session: Session, sql: str, parameters: Sequence[object] | Mapping[str, object]
+) -> list[tuple[Any, ...]]:
+    """All rows of a query with parameters of the driver, in the transaction of the session.
 
     By the driver and in binary form: SQLAlchemy processes each value in Python, which takes several
     times longer where rows are many and wide.

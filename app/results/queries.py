@@ -87,12 +87,15 @@ SHARD_RANGES = text(
     """
 )
 
-# Both positions are limited: the planner does not derive the one from the other.
+# One look-up in the primary key for each result. With a join, and before Postgres had statistics, each result
+# was compared with each trace of the batch.
 SCORED_TRACES = """
     SELECT trace.outcome, result.values, result.notes, trace.item_id
-    FROM trace_results AS result JOIN collected_traces AS trace USING (position)
-    WHERE result.run_seq = %s AND trace.collection_id = %s
-      AND result.position BETWEEN %s AND %s AND trace.position BETWEEN %s AND %s
+    FROM trace_results AS result CROSS JOIN LATERAL (
+        SELECT outcome, item_id FROM collected_traces
+        WHERE collection_id = %(collection)s AND position = result.position LIMIT 1
+    ) AS trace
+    WHERE result.run_seq = %(run)s AND result.position BETWEEN %(first)s AND %(last)s
 """
 
 
@@ -340,8 +343,13 @@ def read_scored_traces(
     session: Session, run_seq: int, collection_id: int, first: int, limit: int
 ) -> list[ScoredTrace]:
     """At most `limit` measured traces of a run, from the position `first` on, in no order."""
-    last = first + limit - 1
-    rows = fetch_tuples(session, SCORED_TRACES, (run_seq, collection_id, first, last, first, last))
+    parameters = {
+        "run": run_seq,
+        "collection": collection_id,
+        "first": first,
+        "last": first + limit - 1,
+    }
+    rows = fetch_tuples(session, SCORED_TRACES, parameters)
     return [ScoredTrace(OUTCOMES[outcome], *values) for outcome, *values in rows]
 
 

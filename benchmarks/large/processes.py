@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 
@@ -27,9 +26,12 @@ def peak_mib_by_role(parent: int, postmaster: int) -> dict[str, float]:
     """The largest resident size so far of a process of each role, in MiB."""
     peaks: dict[str, float] = defaultdict(float)
     for process in _processes(parent, postmaster):
-        if Path(f"/proc/{process.pid}").exists():
+        try:
             role = _role(process)
             peaks[role] = max(peaks[role], peak_mib(process.pid))
+        except (psutil.NoSuchProcess, FileNotFoundError, ValueError):
+            # It ended since it was listed; a process that nobody has waited for has no size.
+            continue
     return peaks
 
 
