@@ -10,6 +10,7 @@ from app.core.console.terminal import CommandGroup, DryRun, WrongUsage, Yes, con
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from sqlalchemy.orm import Session
 
@@ -57,11 +58,9 @@ def purge(
 
 def _purge(older_than: int, benchmark: str | None, *, yes: bool, dry_run: bool) -> None:
     from app.core.batch_delete import trusted_now
-    from app.core.settings import load_settings
     from app.runs.retention import count_runs_before
-    from app.startup import opened_resources
 
-    with opened_resources(load_settings(), name="mosaico-purge", pool_size=1) as res:
+    with _opened_resources() as res:
         with res.db.read() as session:
             cutoff = trusted_now(session, utc_now()) - timedelta(days=older_than)
         old = count_runs_before(res.db, cutoff, benchmark_id=benchmark)
@@ -83,13 +82,21 @@ def _purge(older_than: int, benchmark: str | None, *, yes: bool, dry_run: bool) 
 
 
 def _undo() -> None:
-    from app.core.settings import load_settings
     from app.runs.retention import restore_purged_runs
-    from app.startup import opened_resources
 
-    with opened_resources(load_settings(), name="mosaico-purge", pool_size=1) as res:
+    with _opened_resources() as res:
         restored_count = _sum_batches(res, restore_purged_runs)
     print_status(f"{restored_count} runs are restored")
+
+
+def _opened_resources() -> "AbstractContextManager[Resources]":
+    from app.core.engine import COMMAND_PATIENCE
+    from app.core.settings import load_settings
+    from app.startup import opened_resources
+
+    return opened_resources(
+        load_settings(), name="mosaico-purge", pool_size=1, patience=COMMAND_PATIENCE
+    )
 
 
 def _purge_before(res: "Resources", cutoff: datetime, benchmark: str | None) -> int:

@@ -112,6 +112,7 @@ def drop_lost(
 @contextmanager
 def _vault() -> Iterator[Vault]:
     from app.core.db import Database
+    from app.core.engine import COMMAND_PATIENCE
     from app.core.key_rotation import list_encrypted_columns
     from app.core.migrations import require_current_schema
     from app.core.settings import load_settings
@@ -122,7 +123,13 @@ def _vault() -> Iterator[Vault]:
     with database_url(settings) as url:
         direct_url = direct_database_url(settings)
         require_current_schema(direct_url or url)
-        db = Database(url, direct_url=direct_url, pool_size=1, name="mosaico-secrets")
+        db = Database(
+            url,
+            direct_url=direct_url,
+            pool_size=1,
+            name="mosaico-secrets",
+            patience=COMMAND_PATIENCE,
+        )
         try:
             yield Vault(db, secret_box(settings), list_encrypted_columns(METADATA))
         finally:

@@ -62,8 +62,11 @@ def direct_database_url(settings: Settings) -> str | None:
 
 
 @contextmanager
-def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterator[Resources]:
-    """The resources of a process, opened from its settings and closed when the block ends.
+def opened_resources(
+    settings: Settings, *, name: str, pool_size: int, patience: int = 1
+) -> Iterator[Resources]:
+    """The resources of a process, opened from its settings and closed when the block ends; see `Database` for
+    `patience`.
 
     Raises: `UnknownSchema` unless the database is at the schema of this program,
             `BadMasterKey`, `MissingMasterKey`, in production `PowerfulDatabaseRole`.
@@ -75,7 +78,7 @@ def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterat
         # it wrongly.
         direct_url = direct_database_url(settings)
         require_current_schema(direct_url or url)
-        db = Database(url, direct_url=direct_url, pool_size=pool_size, name=name)
+        db = Database(url, direct_url=direct_url, pool_size=pool_size, name=name, patience=patience)
         try:
             require_columns(db, METADATA, schema_remedy(settings))
             resources = Resources(

@@ -24,6 +24,9 @@ LIMITS_MS = {
 }
 # An exhausted pool answers 503 after this time instead of letting all requests wait.
 POOL_TIMEOUT_S = 2.0
+CONNECT_TIMEOUT_S = 5
+# A command of an operator, who waits longer for a busy database than a client of the API. Times the limits.
+COMMAND_PATIENCE = 6
 PING_AFTER_IDLE_S = 1.0
 
 # COPY and single-statement reads bypass SQLAlchemy and raise the errors of the driver.
@@ -71,21 +74,27 @@ def _with_driver(url: str, driver: str) -> str:
     return parsed.set(drivername=driver).render_as_string(hide_password=False)
 
 
-def create_direct_engine(url: str, *, pool_size: int, name: str) -> Engine:
-    limits = " ".join(f"-c {setting}={value}" for setting, value in LIMITS_MS.items())
+def create_direct_engine(url: str, *, pool_size: int, name: str, patience: int = 1) -> Engine:
+    """The engine of a server; all its limits are multiplied by `patience`."""
+    limits = " ".join(f"-c {setting}={value * patience}" for setting, value in LIMITS_MS.items())
+    options = f"{limits} -c timezone=UTC"
     return _build_engine(
-        url, pool_size=pool_size, application_name=name, options=f"{limits} -c timezone=UTC"
+        url, pool_size=pool_size, patience=patience, application_name=name, options=options
     )
 
 
-def create_pooled_engine(url: str, *, pool_size: int, name: str) -> Engine:
+def create_pooled_engine(url: str, *, pool_size: int, name: str, patience: int = 1) -> Engine:
     """The engine for a pooler, which refuses `options` and may answer each transaction on another
     connection of the server.
     """
     # The one setting besides the name that every pooler sets per client; libpq has no parameter for it.
     os.environ["PGTZ"] = "UTC"
-    engine = _build_engine(url, pool_size=pool_size, application_name=name, prepare_threshold=None)
-    limits = "; ".join(f"SET LOCAL {setting} = {value}" for setting, value in LIMITS_MS.items())
+    engine = _build_engine(
+        url, pool_size=pool_size, patience=patience, application_name=name, prepare_threshold=None
+    )
+    limits = "; ".join(
+        f"SET LOCAL {setting} = {value * patience}" for setting, value in LIMITS_MS.items()
+    )
 
     @event.listens_for(engine, "begin")
     def limit(connection: Connection) -> None:
@@ -96,17 +105,17 @@ def create_pooled_engine(url: str, *, pool_size: int, name: str) -> Engine:
     return engine
 
 
-def _build_engine(url: str, *, pool_size: int, **connect_args: object) -> Engine:
+def _build_engine(url: str, *, pool_size: int, patience: int, **connect_args: object) -> Engine:
     engine = create_engine(
         sqlalchemy_url(url),
         pool_size=pool_size,
         # More connections than planned would exceed the server's limit when all processes are busy.
         max_overflow=0,
-        pool_timeout=POOL_TIMEOUT_S,
+        pool_timeout=POOL_TIMEOUT_S * patience,
         skip_autocommit_rollback=True,
         # Errors with parameters would write secrets and texts of users into logs.
         hide_parameters=True,
-        connect_args={"connect_timeout": 5, **connect_args},
+        connect_args={"connect_timeout": CONNECT_TIMEOUT_S * patience, **connect_args},
     )
     # Several rows in one statement, also without RETURNING; the driver would send one for each row.
     engine.dialect.use_insertmanyvalues_wo_returning = True
