@@ -22,7 +22,8 @@ from tests.support.kills import (
 )
 from tests.support.processes import LIVENESS_S, children_of, until
 
-ROUNDS = 25
+# A round takes 10 to 20 s.
+ROUNDS = int(os.environ.get("MOSAICO_TEST_KILL_ROUNDS", "25"))
 PROVED_DEATH = WorkerDeath(
     instance="", root="1", rescued_at=datetime.now(UTC), is_own=True, is_proved=True
 )

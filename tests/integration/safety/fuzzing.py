@@ -76,7 +76,11 @@ class Fuzzer:
         """The described operations: changes last, and sub-resources before their parents."""
         document = self.service.client.get("/openapi.json").json()
         results = schemathesis.openapi.from_dict(document).get_all_operations()
-        operations = [result.ok() for result in results if isinstance(result, Ok)]
+        operations = []
+        for result in results:
+            # An operation that schemathesis cannot read is an error, not left out.
+            assert isinstance(result, Ok), result
+            operations.append(result.ok())
         operations = [operation for operation in operations if operation.label not in ENDLESS]
         return sorted(operations, key=_turn)
 
