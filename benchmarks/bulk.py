@@ -33,6 +33,10 @@ from app.core.key_rotation import (
 )
 from app.core.migrations import upgrade
 from app.core.row_windows import WINDOW_ROWS
+from app.jobs.handlers import JobHandlers
+from app.jobs.rescue import rescue_jobs
+from app.jobs.silent_sessions import SilentSessions
+from app.jobs.worker_process import read_process_origin
 from app.notifications.delivery_jobs import enqueue_due_deliveries, hold_or_restart
 from app.notifications.models import Delivery
 from app.results.kpi_trend import list_kpi_points
@@ -44,7 +48,7 @@ from app.tables import METADATA
 from app.traces.otel.service import delete_expired_traces
 from app.worker import PURGES
 from benchmarks.api import MASTER_KEY, open_server
-from benchmarks.lists import NAMES, TABLES
+from benchmarks.list_rows import NAMES, TABLES
 from benchmarks.result_rows import BenchRow
 from benchmarks.table_rows import TIME, insert_rows
 from tests.support.postgres import cluster, drop_database, make_database
@@ -84,7 +88,7 @@ RUN: Final = {
 }
 ROWS_OF_TABLES: Final[Mapping[str, Mapping[str, str]]] = {
     "benchmark_runs": RUN,
-    "kpi_history": TABLES["kpi_history"],
+    "kpi_history": {**TABLES["kpi_history"], **NAMES},
     # Its triggers refuse to delete entries that are young by the clock of the database.
     "audit_log": {
         **TABLES["audit_log"],
@@ -99,8 +103,8 @@ ROWS_OF_TABLES: Final[Mapping[str, Mapping[str, str]]] = {
         "status": "CASE WHEN n % 2 = 0 THEN 'DELIVERED' ELSE 'HELD' END",
     },
     "schedule_fires": TABLES["schedule_fires"],
-    "alert_events": TABLES["alert_events"],
-    "incidents": {**TABLES["incidents"], "rule_id": "'rule-1'"},
+    "alert_events": {**TABLES["alert_events"], **NAMES},
+    "incidents": {**TABLES["incidents"], **NAMES, "rule_id": "'rule-1'"},
     "idempotency_keys": {
         "id": "'key-' || n",
         "api_key_id": "'k'",
@@ -115,7 +119,7 @@ ROWS_OF_TABLES: Final[Mapping[str, Mapping[str, str]]] = {
 }
 JOBS: Final = """
     INSERT INTO procrastinate_jobs (queue_name, task_name, status)
-    SELECT 'runs', 'runs.score', CASE WHEN n % 10 = 0 THEN 'todo' ELSE 'succeeded' END::procrastinate_job_status
+    SELECT 'runs', 'runs.score', CASE WHEN n % 2 = 0 THEN 'todo' ELSE 'succeeded' END::procrastinate_job_status
     FROM generate_series(1, :rows) AS n
 """
 WAITING_ENDPOINTS: Final = 200
@@ -124,6 +128,11 @@ LET_WAIT: Final = """
            endpoint_id = 'waiting-' || (extract(epoch FROM created_at)::bigint % :endpoints)
 """
 SET_PLANS: Final = "UPDATE benchmark_runs SET plan = CAST(:plan AS jsonb) WHERE seq >= :from"
+SUSPECTS: Final = 100
+MAKE_SUSPECTS: Final = """
+    UPDATE procrastinate_jobs SET lock = 'suspects' WHERE id IN (
+        SELECT id FROM procrastinate_jobs WHERE status = 'todo' ORDER BY id LIMIT :suspects)
+"""
 JOB_EVENTS: Final = """
     INSERT INTO procrastinate_events (job_id, type, at)
     SELECT id, 'deferred', timestamptz '2026-01-01' + id * interval '1 second' FROM procrastinate_jobs
@@ -215,6 +224,15 @@ def _time_job_batches(db: Database) -> Iterator[Timing]:
     started = time.perf_counter()
     count_runs_before(db, AFTER)
     yield Timing("purge --dry-run", _milliseconds_per_window(started, ROWS))
+    with db.begin() as session:
+        session.execute(text(MAKE_SUSPECTS), {"suspects": SUSPECTS})
+    yield _time_batches("rescue", db, _rescue)
+
+
+def _rescue(session: Session) -> int:
+    """The tick of a worker that looks for jobs of dead workers and places the suspects among all jobs."""
+    rescue_jobs(session, JobHandlers(), SilentSessions(), read_process_origin())
+    return 1
 
 
 def _milliseconds_per_window(started: float, rows: int) -> float:

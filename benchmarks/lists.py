@@ -2,12 +2,11 @@
 
 The rows are made with SQL. A page is requested from the service over HTTP, one request after the other,
 and the fastest of some repetitions counts: the others contain what else the machine did. A search, which no
-index serves, reads all rows in batches; of its statements the slowest counts, by the clock of the database, in
-the fastest of some repetitions.
+index serves, and two filters that few rows pass, read rows in batches; of their statements the slowest counts,
+by the clock of the database, in the fastest of some repetitions.
 Set `MOSAICO_BENCH_LIST_ROWS` for another number of rows.
 """
 
-import os
 import re
 import tempfile
 import time
@@ -18,28 +17,23 @@ from typing import Final, NamedTuple
 
 import httpx
 import psycopg
-from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.access.service import create_key
 from app.alerts import incident_queries
 from app.alerts import queries as alert_queries
 from app.alerts.inbox_view import InboxFilter, list_entries
-from app.core.clock import utc_now
 from app.core.db import Database
 from app.core.keyset import PageQuery
-from app.core.migrations import upgrade
 from app.kpis import queries as kpi_queries
 from app.notifications.inbox import READ_BATCH
 from app.postgres.server import EmbeddedPostgres
 from app.results import run_list
 from app.results.run_list import RunListFilter
 from benchmarks.api import open_server
+from benchmarks.list_rows import ROWS, fill
 from benchmarks.result_rows import BenchRow
-from benchmarks.table_rows import TIME, insert_rows
 from tests.support.postgres import cluster, drop_database, make_database, server_below
 
-ROWS: Final = int(os.environ.get("MOSAICO_BENCH_LIST_ROWS", "1000000"))
 PAGE_GOAL_MS: Final = 50.0
 REPEATS: Final = 7
 SEARCH_REPEATS: Final = 2
@@ -48,158 +42,6 @@ SEARCH_PAGES: Final = 10
 BULK_TIMEOUT_S: Final = 900
 
 MIDDLE: Final = "2026-01-02T00:00:00Z"
-
-NAMES: Final = {"benchmark_id": "'b'", "agent_id": "'a'"}
-
-# Parents first. Each value is an SQL expression of the row number `n`.
-TABLES: Final[Mapping[str, Mapping[str, str]]] = {
-    "agents": {"id": "'agent-' || n"},
-    "benchmarks": {
-        "id": "'bench-' || n",
-        "metrics": "'[]'",
-        "source": "'local'",
-        "archived": "n = 7",
-    },
-    "api_keys": {"id": "'key-' || n", "role": "'read'"},
-    "benchmark_revisions": {"benchmark_id": "'b'", "revision": "n + 1", "changes": "ARRAY['name']", "changed_at": TIME},
-    "local_datasets": {
-        "id": "'set-' || n",
-        "name": "'name-' || n % 100",
-        "run_name": "'run-' || n",
-        "agent_id": "CASE WHEN n = 7 THEN 'a' END",
-        "trace_count": str(ROWS),
-    },
-    "local_traces": {"dataset_id": "'set-1'", "position": "n - 1", "trace_id": "'t-' || n", "line": "'{\"traceId\": \"t\"}'"},
-    "benchmark_runs": {
-        **NAMES,
-        "id": "'run-' || n",
-        "status": "CASE WHEN n % 100000 = 1 THEN 'FAILED' ELSE 'COMPLETED' END",
-        "run_name": "'name-' || n",
-        "triggered_by": "CASE WHEN n = 7 THEN 'WEBHOOK' ELSE 'MANUAL' END",
-        "schedule_id": "CASE WHEN n = 7 THEN 'schedule-1' END",
-        "validity": "CASE WHEN n = 7 THEN 'INVALID' ELSE 'VALID' END",
-        "verdict": "CASE WHEN n = 7 THEN '{\"verdict\": \"REGRESSED\", \"explanation\": \"x\"}'::jsonb END",
-    },
-    "audit_log": {
-        "actor_type": "'key'",
-        "actor_id": "'key-' || n % 1000",
-        "action": "CASE WHEN n = 7 THEN 'delete_agent' ELSE 'create_agent' END",
-        "resource_type": "CASE WHEN n = 7 THEN 'agents' ELSE 'benchmark-runs' END",
-        "resource_id": "'run-' || n",
-        "outcome": "CASE WHEN n = 7 THEN 'refused' ELSE 'done' END",
-        "request_id": "'request-' || n",
-        "at": TIME,
-    },
-    "trigger_events": {
-        "id": "'event-' || n",
-        "type": "CASE WHEN n = 7 THEN 'agent-updated' ELSE 'new-run' END",
-        "status": "CASE WHEN n = 7 THEN 'WAITING' ELSE 'STARTED' END",
-        "benchmark_ids": "'[]'",
-        "run_ids": "'[]'",
-    },
-    "notifications": {"id": "'message-' || n", "severity": "CASE WHEN n = 7 THEN 'CRITICAL' ELSE 'INFO' END", "message": "CAST(:message AS jsonb)"},
-    "endpoints": {
-        "id": "'endpoint-' || n",
-        "channel": "CASE WHEN n = 7 THEN 'EMAIL' ELSE 'WEBHOOK' END",
-        "recipient_hash": "'hash-' || n",
-        "disabled_at": "CASE WHEN n = 7 THEN now() END",
-    },
-    "deliveries": {
-        "id": "'delivery-' || n",
-        "notification_id": "'message-' || n",
-        "endpoint_id": "CASE WHEN n % 2 = 0 THEN 'endpoint-1' ELSE 'endpoint-' || n END",
-        "status": "CASE WHEN n = 7 THEN 'FAILED' ELSE 'DELIVERED' END",
-    },
-    "kpi_history": {
-        **NAMES,
-        "run_seq": "n",
-        "run_id": "'run-' || n",
-        "kpi_id": "'k'",
-        "name": "'quality'",
-        "direction": "'HIGHER_IS_BETTER'",
-        "validity": "'VALID'",
-        "recorded_at": TIME,
-    },
-    "alert_events": {
-        **NAMES,
-        "id": "'alert-' || n",
-        "dedup_key": "'alert-' || n",
-        "state": "CASE WHEN n = 7 THEN 'RUN_INVALID' WHEN n % 2 = 0 THEN 'FIRING' ELSE 'RESOLVED' END",
-        "run_id": "'run-' || n",
-        "rule_id": "'rule-1'",
-        "severity": "CASE WHEN n = 7 THEN 'CRITICAL' ELSE 'WARNING' END",
-        "verdict": "CASE WHEN n = 7 THEN 'noise' END",
-    },
-    "schedule_configs": {
-        **NAMES,
-        "id": "'schedule-' || n",
-        "benchmark_id": "CASE WHEN n = 7 THEN 'bench-7' ELSE 'b' END",
-        "agent_id": "CASE WHEN n = 7 THEN 'agent-7' ELSE 'a' END",
-        "cron_expression": "'0 0 3 * * *'",
-        "timezone": "'UTC'",
-        "dst_policy": "'SPRING'",
-        "misfire_policy": "'SKIP'",
-        "concurrency_policy": "'FORBID'",
-        "enabled": "n <> 7",
-    },
-    "alert_rules": {
-        "id": "'rule-' || n",
-        "benchmark_id": "CASE WHEN n = 7 THEN 'bench-7' ELSE 'b' END",
-        "agent_id": "CASE WHEN n = 7 THEN 'agent-7' ELSE 'a' END",
-        "metric": "'ROUGE'",
-        "condition": "'LESS_THAN'",
-        "threshold": "0.5",
-        "severity": "'WARNING'",
-        "channels": "'[]'",
-        "endpoints": "'[]'",
-        "no_data": "'NO_DATA'",
-        "enabled": "n <> 7",
-    },
-    "schedule_fires": {
-        "schedule_id": "'schedule-1'",
-        "due_at": TIME,
-        "fired_at": TIME,
-        "triggered_by": "'SCHEDULED'",
-        "status": "'STARTED'",
-    },
-    "webhook_secrets": {
-        "id": "'secret-' || n",
-        "benchmark_id": "CASE WHEN n % 2 = 0 THEN 'b' WHEN n % 1000 > 1 THEN 'bench-1' END",
-        "name": "'secret-' || n",
-        "created_at": TIME,
-    },
-    "kpi_definitions": {
-        "id": "'kpi-' || n",
-        "benchmark_id": "'bench-1'",
-        "name": "'kpi-' || n",
-        "revision": "1",
-        "direction": "'HIGHER_IS_BETTER'",
-    },
-    "incidents": {
-        **NAMES,
-        "id": "'incident-' || n",
-        "rule_id": "CASE WHEN n = 7 THEN 'rule-7' ELSE 'rule-1' END",
-        "severity": "CASE WHEN n = 7 THEN 'CRITICAL' ELSE 'WARNING' END",
-        "condition": "'LESS_THAN'",
-        "state": "CASE WHEN n = 7 THEN 'OPEN' ELSE 'RESOLVED' END",
-        "opened_at": TIME,
-    },
-    "alert_silences": {
-        "id": "'silence-' || n",
-        "matchers": "'{}'",
-        "starts_at": TIME,
-        "ends_at": "timestamptz '2026-01-01' + (n % 1000) * interval '1 minute'",
-    },
-    "collected_traces": {
-        "collection_id": "1",
-        "position": "n - 1",
-        "trace_id": "'trace-' || n",
-        "item_id": "'item-' || n",
-        "outcome": "CASE WHEN n = 7 THEN 'timeout' ELSE 'scored' END",
-    },
-    "trace_results": {"run_seq": "1", "position": "n - 1", "values": "CASE WHEN n = 7 THEN '{0.1}' ELSE '{0.5}' END::float8[]"},
-}  # fmt: skip
-COMPLETE_COLLECTION: Final = {"source": "'local'", "trace_count": str(ROWS)}
 
 LISTS: Final = (
     "/agents",
@@ -215,7 +57,7 @@ LISTS: Final = (
     "/benchmark-runs?status=FAILED",
     "/benchmark-runs?status=FAILED&status=RUNNING",
     "/benchmark-runs?status=RUNNING",
-    "/benchmark-runs?benchmarkId=b&agentId=a",
+    "/benchmark-runs?benchmarkId=b&agentId=agent-1",
     f"/benchmark-runs?to={MIDDLE}",
     f"/benchmark-runs?from={MIDDLE}&status=COMPLETED",
     *(f"/benchmark-runs?sort={key}" for key in run_list.SORT_KEYS),
@@ -281,7 +123,7 @@ LISTS: Final = (
     "/alert-configs?agentId=agent-7",
     "/incidents",
     "/incidents?state=OPEN",
-    "/incidents?benchmarkId=b&agentId=a",
+    "/incidents?benchmarkId=b&agentId=agent-1",
     "/incidents?alertConfigId=rule-7",
     f"/incidents?from={MIDDLE}",
     f"/incidents?to={MIDDLE}",
@@ -323,9 +165,33 @@ SEARCHES: Final = (
     "/benchmark-runs/run-1/results?text=nothing",
 )
 
+# Two filters, each with half of the rows, which three rows pass.
+PAIRS: Final = (
+    "/benchmark-runs?agentId=agent-1&status=CANCELLED",
+    "/benchmark-runs?agentId=agent-1&status=CANCELLED&status=RUNNING",
+    "/benchmark-runs?benchmarkId=bench-1&agentId=agent-1",
+    "/benchmark-runs?agentId=agent-1&status=CANCELLED&sort=-agent",
+    "/benchmark-runs?agentId=agent-1&status=CANCELLED&sort=verdict",
+    f"/benchmark-runs?agentId=agent-1&status=CANCELLED&from={MIDDLE}",
+    "/kpi-history?benchmarkId=bench-1&agentId=agent-1",
+    "/kpi-history?benchmarkId=bench-1&agentId=agent-1&kpi=quality&sort=kpi",
+    "/alerts?benchmarkId=bench-1&agentId=agent-1",
+    "/alerts?benchmarkId=bench-1&agentId=agent-1&state=FIRING&sort=name",
+    "/incidents?benchmarkId=bench-1&agentId=agent-1&sort=state",
+    "/audit?action=update_agent&resourceType=endpoints",
+    "/trigger-events?type=webhook&status=IGNORED",
+    "/deliveries?endpointId=endpoint-1&status=HELD",
+    "/schedule-configs?benchmarkId=bench-1&agentId=agent-1",
+    "/alert-configs?benchmarkId=bench-1&agentId=agent-1&enabled=true",
+    "/local-datasets?name=name-0&agentId=agent-1",
+)
+
 # What only the pages ask: their counts, and the messages about an agent.
 PAGE_READS: Final[Mapping[str, Callable[[Session], object]]] = {
     "count of runs": lambda session: run_list.count_runs(session, RunListFilter()),
+    "count of runs with two filters": lambda session: run_list.count_runs(
+        session, RunListFilter(agent_ids=["agent-1"], statuses=["CANCELLED"])
+    ),
     "count of runs with a text": lambda session: run_list.count_runs(
         session, RunListFilter(text="nothing")
     ),
@@ -355,7 +221,7 @@ def measure() -> Iterator[BenchRow]:
     with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as running:
         drop_database(running.url, "bench_lists")
         url = make_database(running.url, "bench_lists")
-        token = _fill(url)
+        token = fill(url)
         with (
             open_server("service", url) as server,
             httpx.Client(
@@ -413,7 +279,10 @@ def _time_searches(client: httpx.Client, url: str, server: EmbeddedPostgres) -> 
             page_read(session)
 
     times = [
-        *(_time_search(path, partial(_search, client, path), log_folder) for path in SEARCHES),
+        *(
+            _time_search(path, partial(_search, client, path), log_folder)
+            for path in (*SEARCHES, *PAIRS)
+        ),
         *(
             _time_search(name, partial(read, page_read), log_folder)
             for name, page_read in PAGE_READS.items()
@@ -484,29 +353,3 @@ def _time_page(client: httpx.Client, path: str) -> PageTime:
         times.append((time.perf_counter() - started) * 1000)
         response.raise_for_status()
     return PageTime(path, min(times))
-
-
-def _fill(url: str) -> str:
-    """Fill each table with `ROWS` rows; returns an API key."""
-    upgrade(url)
-    db = Database(url, pool_size=1, name="bench")
-    with db.begin() as session:
-        session.execute(text("SET LOCAL statement_timeout = 0"))
-        insert_rows(session, "agents", {"id": "'a'"})
-        insert_rows(session, "benchmarks", {"id": "'b'", "metrics": "'[]'"})
-        kpi = {"id": "'k'", "benchmark_id": "'b'", "revision": "1"}
-        insert_rows(session, "kpi_definitions", kpi)
-        insert_rows(session, "collections", COMPLETE_COLLECTION)
-        for name, columns in TABLES.items():
-            insert_rows(session, name, columns, ROWS)
-        session.execute(
-            text(
-                "UPDATE benchmark_runs SET collection_id = 1, metric_keys = '{ROUGE}' WHERE seq = 1"
-            )
-        )
-        key = create_key(session, "bench", "admin", now=utc_now())
-    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text("SET statement_timeout = 0"))
-        connection.execute(text("VACUUM ANALYZE"))
-    db.dispose()
-    return key.token.reveal()

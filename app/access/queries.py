@@ -2,7 +2,7 @@
 
 import hmac
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import select
@@ -13,6 +13,7 @@ from app.access.rules import KeyFormat, classify_key, hash_token, parse_token
 from app.access.schemas import ApiKeyView, AuditEntryView
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, select_page
+from app.core.list_filters import IndexedFilter, filter_period, filter_value
 from app.core.schemas import Page
 
 CONFIGURED_KEY_ID = "admin-env"
@@ -98,13 +99,21 @@ def list_audit_entries(
     until: datetime | None = None,
 ) -> Page[AuditEntryView]:
     """Audit entries, newest first; `since` is inclusive, `until` exclusive."""
-    values = {name: value for name, value in asdict(filters).items() if value is not None}
-    statement = select(AuditEntry).filter_by(**values)
-    if since is not None:
-        statement = statement.where(AuditEntry.at >= since)
-    if until is not None:
-        statement = statement.where(AuditEntry.at < until)
-    rows = select_page(session, statement, keys=[AuditEntry.at, AuditEntry.seq], query=query)
+    newest = [AuditEntry.at, AuditEntry.seq]
+    indexed = [
+        *filter_value(AuditEntry.request_id, filters.request_id),
+        *filter_value(AuditEntry.resource_id, filters.resource_id, newest),
+        *filter_value(AuditEntry.actor_id, filters.actor_id, newest),
+        *filter_value(AuditEntry.action, filters.action, newest),
+        *filter_value(AuditEntry.resource_type, filters.resource_type, newest),
+        *filter_period(since, until, newest),
+    ]
+    has_outcome = [] if filters.outcome is None else [AuditEntry.outcome == filters.outcome]
+    if filters.outcome == "refused":
+        indexed += [IndexedFilter(partial=has_outcome.pop(), order=newest)]
+    rows = select_page(
+        session, select(AuditEntry), keys=newest, query=query, filters=indexed, searched=has_outcome
+    )
     return rows.to_page(AuditEntryView.model_validate)
 
 

@@ -16,7 +16,8 @@ from app.alerts.schemas import SilenceMatchers
 from app.alerts.service import acknowledge
 from app.alerts.silences import start_silence
 from app.core.errors import Invalid
-from app.core.keyset import PageQuery, PageRows, match_columns
+from app.core.keyset import PageQuery, PageRows
+from app.core.list_filters import match_columns
 from app.notifications.inbox import set_read_at
 from app.notifications.models import Delivery, Notification
 from app.notifications.queries import list_notifications

@@ -11,7 +11,8 @@ from app.alerts.models import AlertRule, AlertState, Incident
 from app.alerts.queries import SeriesFilter
 from app.alerts.rules import AlertStatus, Condition, IncidentResolution, IncidentState
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, match_any, select_sorted_page
+from app.core.keyset import PageQuery, PageRows, select_sorted_page
+from app.core.list_filters import filter_any
 
 HISTORY_CONDITIONS = [condition for condition in Condition if condition.excludes_incidents]
 
@@ -105,10 +106,12 @@ def list_incidents(
     sort: IncidentOrder = DEFAULT_SORT,
 ) -> PageRows[Incident]:
     """Return one page of incidents."""
-    conditions = selected.conditions(Incident, Incident.opened_at)
-    statement = select(Incident).where(*conditions, *match_any((Incident.state, states)))
+    filters = [
+        *selected.indexed(Incident, Incident.opened_at),
+        *filter_any(Incident.state, states, SORT_KEYS["opened"]),
+    ]
     searched = selected.searched(Incident)
-    return select_sorted_page(session, statement, SORT_KEYS, sort, query, searched)
+    return select_sorted_page(session, select(Incident), SORT_KEYS, sort, query, filters, searched)
 
 
 def list_open_incidents_of_run(

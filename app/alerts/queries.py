@@ -12,15 +12,15 @@ from app.alerts.models import AlertEvent, AlertRule, AlertSilence, AlertState, I
 from app.alerts.rules import AlertEventState, AlertStatus, Condition
 from app.benchmarks.kpi_watchers import KPI_WATCHERS, KpiWatcher
 from app.core.errors import NotFound
-from app.core.keyset import (
-    PageQuery,
-    PageRows,
+from app.core.keyset import PageQuery, PageRows, select_page, select_sorted_page
+from app.core.list_filters import (
+    IndexedFilter,
+    filter_any,
+    filter_disabled,
+    filter_period,
+    filter_value,
     match_any,
-    match_columns,
-    match_period,
     match_text,
-    select_page,
-    select_sorted_page,
 )
 from app.notifications.endpoint_users import ENDPOINT_USERS, EndpointUser
 from app.results.models import BenchmarkRun
@@ -84,17 +84,16 @@ class SeriesFilter(NamedTuple):
     until: datetime | None = None
     text: str | None = None
 
-    def conditions(
+    def indexed(
         self, table: type[AlertEvent] | type[Incident], time: InstrumentedAttribute[datetime]
-    ) -> list[ColumnElement[bool]]:
-        """The conditions that an index serves; `time` is the column of `since` and `until`."""
+    ) -> list[IndexedFilter]:
+        """The filters that an index serves; `time` is the column of `since` and `until`."""
+        oldest = [time, table.id]
         return [
-            *match_any(
-                (table.benchmark_id, self.benchmark_ids),
-                (table.agent_id, self.agent_ids),
-                (table.rule_id, self.rule_ids),
-            ),
-            *match_period(time, self.since, self.until),
+            *filter_any(table.rule_id, self.rule_ids, oldest),
+            *filter_any(table.agent_id, self.agent_ids, oldest),
+            *filter_any(table.benchmark_id, self.benchmark_ids, oldest),
+            *filter_period(self.since, self.until, oldest),
         ]
 
     def searched(self, table: type[AlertEvent] | type[Incident]) -> list[ColumnElement[bool]]:
@@ -135,13 +134,24 @@ def list_rules(
     enabled: bool | None = None,
 ) -> PageRows[AlertRule]:
     """Alert rules, newest first; `agent_ids` include the rules that judge every agent."""
-    statement = select(AlertRule).where(
-        *match_any((AlertRule.benchmark_id, benchmark_ids)),
-        *match_columns((AlertRule.enabled, enabled)),
-    )
+    newest = [AlertRule.created_at, AlertRule.id]
+    filters = [
+        *filter_any(AlertRule.benchmark_id, benchmark_ids, newest),
+        *filter_disabled(AlertRule.enabled, newest, enabled=enabled),
+    ]
     if agent_ids:
-        statement = statement.where(_judges(*agent_ids))
-    return select_page(session, statement, keys=[AlertRule.created_at, AlertRule.id], query=query)
+        judged = [(None,), *((agent_id,) for agent_id in agent_ids)]
+        filters.append(
+            IndexedFilter(columns=[AlertRule.agent_id], alternatives=judged, order=newest)
+        )
+    return select_page(
+        session,
+        select(AlertRule),
+        keys=newest,
+        query=query,
+        filters=filters,
+        searched=[AlertRule.enabled.is_(True)] if enabled else (),
+    )
 
 
 def list_enabled_rules(session: Session, benchmark_id: str, agent_id: str) -> list[AlertRule]:
@@ -295,18 +305,19 @@ def list_events(
     sort: AlertOrder = DEFAULT_SORT,
 ) -> PageRows[AlertEvent]:
     """Return one page of alerts."""
-    statement = select(AlertEvent).where(
-        *alert_filter.series.conditions(AlertEvent, AlertEvent.created_at),
-        *match_any(
-            (AlertEvent.run_id, alert_filter.run_ids), (AlertEvent.state, alert_filter.states)
-        ),
-        *match_columns((AlertEvent.incident_id, alert_filter.incident_id)),
-    )
+    filters = [
+        *filter_any(AlertEvent.run_id, alert_filter.run_ids),
+        *filter_value(AlertEvent.incident_id, alert_filter.incident_id),
+        *alert_filter.series.indexed(AlertEvent, AlertEvent.created_at),
+        *filter_any(AlertEvent.state, alert_filter.states, SORT_KEYS["created"]),
+    ]
     searched = alert_filter.series.searched(AlertEvent)
     if alert_filter.is_acknowledged is not None:
         is_open = AlertEvent.verdict.is_(None)
         searched.append(~is_open if alert_filter.is_acknowledged else is_open)
-    return select_sorted_page(session, statement, SORT_KEYS, sort, query, searched)
+    return select_sorted_page(
+        session, select(AlertEvent), SORT_KEYS, sort, query, filters, searched
+    )
 
 
 def list_open_events(session: Session, run_ids: Sequence[str]) -> list[AlertEvent]:
@@ -340,11 +351,18 @@ def list_silences(
     session: Session, query: PageQuery, *, active_at: datetime | None
 ) -> PageRows[AlertSilence]:
     """Silences, newest first; `active_at` keeps those that are active at that time."""
-    statement = select(AlertSilence)
+    filters, searched = [], []
     if active_at is not None:
-        statement = statement.where(*_is_active(active_at))
+        searched = _is_active(active_at)
+        [*_, is_not_over] = searched
+        filters = [IndexedFilter(partial=is_not_over, order=[AlertSilence.ends_at])]
     return select_page(
-        session, statement, keys=[AlertSilence.created_at, AlertSilence.id], query=query
+        session,
+        select(AlertSilence),
+        keys=[AlertSilence.created_at, AlertSilence.id],
+        query=query,
+        filters=filters,
+        searched=searched,
     )
 
 

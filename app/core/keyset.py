@@ -8,17 +8,18 @@ import binascii
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from sqlalchemy import BigInteger, ColumnElement, Integer, Select, bindparam, literal, or_, tuple_
+from sqlalchemy import BigInteger, ColumnElement, Integer, Select, func, literal, tuple_
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.elements import KeyedColumnElement
 from sqlalchemy.types import TypeEngine
 
-from app.core.db import Database, compile_sql
 from app.core.errors import ErrorItem, Invalid
+from app.core.list_filters import IndexedFilter, PagePlan, plan_page
 from app.core.schemas import Page
 from app.core.strict_json import MAX_INTEGER, MIN_INTEGER
 from app.core.text import unstorable_reason
@@ -35,8 +36,6 @@ SEARCH_TIME_S = 2.0
 # A batch that took longer is followed by one of half the rows, a shorter one by one of twice the rows: on
 # a quiet machine no statement takes 50 ms, whatever the width of the rows and the price of the conditions.
 _SLOW_BATCH_S, _FAST_BATCH_S = 0.025, 0.010
-
-_CURSOR_PREFIX, _LIMIT_PARAMETER = "after_", "page_limit"
 
 Key: TypeAlias = InstrumentedAttribute[Any] | KeyedColumnElement[Any]
 CursorValue: TypeAlias = str | int | datetime
@@ -70,6 +69,8 @@ class BatchSizes(NamedTuple):
 
 
 SEARCHED_ROWS = BatchSizes(1_000, 20_000)
+# Of the rows of a filter, each of which is looked up by its key.
+PREFIX_ROWS = BatchSizes(1_000, 2_000)
 
 
 class Batch(NamedTuple):
@@ -101,49 +102,93 @@ def select_page(
     keys: Sequence[Key],
     query: PageQuery,
     descending: bool = True,
+    filters: Sequence[IndexedFilter] = (),
     searched: Sequence[ColumnElement[bool]] = (),
     batch_sizes: BatchSizes | None = None,
     search_time_s: float | None = None,
 ) -> PageRows[T]:
     """Return one page of a `select(Entity)`, ordered by `keys`.
 
-    `searched` are conditions that no index serves. They are tested on a batch of rows at a time (default:
-    `SEARCHED_ROWS`); a page that has found too few rows after `search_time_s` (default: `SEARCH_TIME_S`) is
-    shorter, and its cursor goes on from there.
+    `searched` are conditions that no index serves, `filters` those that an index serves alone (see `plan_page`).
+    Conditions are tested on a batch of rows at a time (default: `SEARCHED_ROWS`); a page that has found too few
+    rows after `search_time_s` (default: `SEARCH_TIME_S`) is shorter, and its cursor goes on from there.
 
     Reads:  keys that are never null and together unique; they should be indexed.
     Raises: `BadCursor` when the cursor does not fit the keys.
     """
+    plan = plan_page(session, keys, filters, searched)
+    batches = ListBatches(
+        session=session, plan=plan, statement=statement, keys=keys, descending=descending
+    )
 
-    def read(part: Select[T], part_query: PageQuery) -> list[T]:
-        return list(
-            session.scalars(_order_and_limit(part, keys, part_query, descending=descending))
-        )
-
-    def find_last(cursor: str | None, row_count: int) -> Sequence[CursorValue] | None:
-        batch = PageQuery(limit=0, cursor=cursor)
-        bounds = _order_and_limit(
-            statement.with_only_columns(*keys), keys, batch, descending=descending
-        )
-        return session.execute(bounds.offset(row_count - 1)).one_or_none()
+    def read_until(last: Sequence[CursorValue] | None, part: PageQuery) -> list[T]:
+        rows = batches.select_rows(statement, part.cursor, last)
+        return list(session.scalars(rows.limit(part.limit + 1)))
 
     def key_values(row: T) -> list[CursorValue]:
         return [getattr(row, key.key) for key in keys]
 
-    if not searched:
-        return cut_page(read(statement, query), query, key_values)
-    matching = statement.where(*searched)
-
-    def read_until(last: Sequence[CursorValue] | None, part_query: PageQuery) -> list[T]:
-        return read(matching.where(*match_until(keys, last, descending=descending)), part_query)
-
+    if plan.is_few or plan.is_exact:
+        return cut_page(read_until(None, query), query, key_values)
     return search_page(
-        iter_batches(find_last, query.cursor, batch_sizes or SEARCHED_ROWS),
+        iter_batches(batches.find_last, query.cursor, batch_sizes or batches.sizes),
         read_until,
         key_values,
         query,
         search_time_s,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListBatches:
+    """The rows of a list as its plan reads them; `keys` end with a unique one.
+
+    `statement` selects the rows of the list without its filters.
+    """
+
+    session: Session
+    plan: PagePlan
+    statement: Select[Any]
+    keys: Sequence[Key] | Sequence[ColumnElement[Any]]
+    descending: bool
+    _ids: list[Any] = field(default_factory=list)
+
+    @property
+    def sizes(self) -> BatchSizes:
+        return PREFIX_ROWS if self.plan.prefix else SEARCHED_ROWS
+
+    def find_last(self, cursor: str | None, row_count: int) -> Sequence[CursorValue] | None:
+        """The end of a batch, see `FindLast`; of rows with a prefix the batch is read by its unique keys."""
+        row_keys = self.plan.select_range(
+            self.statement.where(*self.plan.selecting).with_only_columns(*self.keys),
+            self.keys,
+            self._decode(cursor),
+            descending=self.descending,
+        )
+        if not self.plan.prefix:
+            last = row_keys.offset(row_count - 1).limit(1)
+            return self.session.execute(last).one_or_none()
+        batch = self.session.execute(row_keys.limit(row_count)).all()
+        self._ids[:] = [row[-1] for row in batch]
+        return batch[-1] if len(batch) == row_count else None
+
+    def select_rows(self, rows: S, cursor: str | None, last: Sequence[CursorValue] | None) -> S:
+        """The matching rows after a cursor, up to the end `last` of the batch, in order."""
+        plan, after = self.plan, self._decode(cursor)
+        matching = rows.where(*plan.selecting, *plan.tested)
+        if plan.is_few:
+            return order_few(matching, self.keys, after, descending=self.descending)
+        if plan.prefix and not plan.is_exact:
+            # A range does not do: the planner knows nothing of the values of two columns together, and would read
+            # all rows of the prefix instead.
+            in_batch = self.keys[-1] == func.any(literal(self._ids, ARRAY(self.keys[-1].type)))
+            return order_few(
+                rows.where(in_batch, *plan.tested), self.keys, None, descending=self.descending
+            )
+        return plan.select_range(matching, self.keys, after, last, descending=self.descending)
+
+    def _decode(self, cursor: str | None) -> list[CursorValue] | None:
+        return None if cursor is None else read_cursor(self.keys, cursor)
 
 
 def iter_batches(find_last: FindLast, cursor: str | None, sizes: BatchSizes) -> Iterator[Batch]:
@@ -189,11 +234,12 @@ def select_sorted_page(
     sort_keys: Mapping[str, Sequence[Key]],
     sort: str,
     query: PageQuery,
+    filters: Sequence[IndexedFilter] = (),
     searched: Sequence[ColumnElement[bool]] = (),
 ) -> PageRows[T]:
     """One page in the order `sort`: a name of `sort_keys`, with "-" for the descending order.
 
-    Reads:  sort keys and `searched` as the arguments of `select_page`.
+    Reads:  sort keys, `filters` and `searched` as the arguments of `select_page`.
     Raises: `BadCursor` when the cursor does not fit the keys.
     """
     keys = sort_keys[sort.removeprefix("-")]
@@ -203,27 +249,9 @@ def select_sorted_page(
         keys=keys,
         query=query,
         descending=sort.startswith("-"),
+        filters=filters,
         searched=searched,
     )
-
-
-def match_any(
-    *filters: tuple[ColumnElement[Any] | Key, Sequence[str]],
-) -> list[ColumnElement[bool]]:
-    """The conditions of a list's filters: each column has one of its values; no values are any."""
-    return [column.in_(values) for column, values in filters if values]
-
-
-def match_period(
-    column: Key, since: datetime | None, until: datetime | None
-) -> list[ColumnElement[bool]]:
-    """The conditions of a time at or after `since` and before `until`; None is no limit."""
-    conditions = []
-    if since is not None:
-        conditions.append(column >= since)
-    if until is not None:
-        conditions.append(column < until)
-    return conditions
 
 
 def match_until(
@@ -237,67 +265,6 @@ def match_until(
         return []
     row, last_row = tuple_(*keys), tuple_(*map(literal, last, (key.type for key in keys)))
     return [row >= last_row if descending else row <= last_row]
-
-
-def match_text(
-    text: str | None, *columns: ColumnElement[Any] | InstrumentedAttribute[Any]
-) -> list[ColumnElement[bool]]:
-    """The condition that a column contains a text, in any case; no text is any value."""
-    if not text:
-        return []
-    return [or_(*(column.icontains(text, autoescape=True) for column in columns))]
-
-
-def match_columns(*filters: tuple[Key, object]) -> list[ColumnElement[bool]]:
-    """The conditions of a list's filters: each column equals its value; None is any value."""
-    return [
-        # A partial index on `IS false` serves this condition, and not `= false`.
-        column.is_(value) if isinstance(value, bool) else column == value
-        for column, value in filters
-        if value is not None
-    ]
-
-
-def build_page_sql(
-    statement: Select[Any], *, keys: Sequence[KeyedColumnElement[Any]], after_cursor: bool
-) -> str:
-    """The SQL of one page of a `select` of columns that include `keys`, for `query_page`.
-
-    `after_cursor` is set for pages after the first. Cache the text: compiling it takes longer than
-    the query.
-    """
-    if after_cursor:
-        cursor_parameters = (
-            bindparam(f"{_CURSOR_PREFIX}{key.key}", type_=key.type) for key in keys
-        )
-        statement = statement.where(tuple_(*keys) < tuple_(*cursor_parameters))
-    limit = bindparam(_LIMIT_PARAMETER, type_=Integer)
-    return compile_sql(statement.order_by(*(key.desc() for key in keys)).limit(limit))
-
-
-def query_page(
-    db: Database,
-    sql: str,
-    parameters: Mapping[str, object],
-    *,
-    keys: Sequence[KeyedColumnElement[Any]],
-    query: PageQuery,
-) -> PageRows[dict[str, Any]]:
-    """Return one page of a list without the ORM; for the most frequent lists.
-
-    Reads:  `sql` of `build_page_sql` with the same keys, after a cursor if the query has one.
-    Raises: `BadCursor` when the cursor does not fit the keys.
-    Cost:   half of the same query through a session.
-    """
-    cursor_values = _cursor_values(keys, query.cursor) if query.cursor is not None else []
-    cursor_parameters = {
-        f"{_CURSOR_PREFIX}{key.key}": value for key, value in zip(keys, cursor_values, strict=False)
-    }
-    # One row more than the page shows whether there is a next page, without counting.
-    rows = db.fetch_rows(
-        sql, {**parameters, **cursor_parameters, _LIMIT_PARAMETER: query.limit + 1}
-    )
-    return cut_page(rows, query, lambda row: [row[key.key] for key in keys])
 
 
 def encode_cursor(values: Sequence[CursorValue]) -> str:
@@ -335,11 +302,24 @@ def _decode_value(tag: str, value: Any) -> CursorValue:
     raise ValueError(tag)
 
 
-def _order_and_limit(statement: S, keys: Sequence[Key], query: PageQuery, *, descending: bool) -> S:
-    if query.cursor is not None:
-        statement = statement.where(_after_cursor(keys, query.cursor, descending=descending))
-    order = [key.desc() if descending else key.asc() for key in keys]
-    return statement.order_by(*order).limit(query.limit + 1)
+def order_few(
+    statement: S,
+    keys: Sequence[Key] | Sequence[ColumnElement[Any]],
+    after: Sequence[CursorValue] | None,
+    *,
+    descending: bool,
+) -> S:
+    """The few rows that a statement selects, those after the keys `after`, in the order of `keys`.
+
+    No index has the order of a row value, or serves IS TRUE: the planner sorts the few rows, instead of reading
+    the table in the order of the keys until it has found them.
+    """
+    row = tuple_(*keys)
+    if after is not None:
+        after_row = tuple_(*map(literal, after, (key.type for key in keys)))
+        is_after = row < after_row if descending else row > after_row
+        statement = statement.where(is_after.is_(True))
+    return statement.order_by(row.desc() if descending else row.asc())
 
 
 def cut_page(
@@ -352,17 +332,10 @@ def cut_page(
     return PageRows(page_rows, encode_cursor(values_of(page_rows[-1])))
 
 
-def _after_cursor(keys: Sequence[Key], cursor: str, *, descending: bool) -> Any:
-    values = _cursor_values(keys, cursor)
-    row = tuple_(*keys)
-    cursor_row = tuple_(
-        *(literal(value, key.type) for key, value in zip(keys, values, strict=True))
-    )
-    # A row comparison, which one index serves; the same with OR would not use it.
-    return row < cursor_row if descending else row > cursor_row
-
-
-def _cursor_values(keys: Sequence[Key], cursor: str) -> list[CursorValue]:
+def read_cursor(
+    keys: Sequence[Key] | Sequence[ColumnElement[Any]], cursor: str
+) -> list[CursorValue]:
+    """The values of `keys` in a cursor; raises `BadCursor` for one of another list."""
     values = decode_cursor(cursor)
     # A cursor is input of a user: one of another list, or an invented one, must not become a
     # database error.

@@ -38,6 +38,7 @@ class KpiHistory(Base):
         Index("ix_kpi_history_agent_id_id", "agent_id", "id"),
         Index("ix_kpi_history_name_id", "name", "id"),
         Index("ix_kpi_history_recorded_at_id", "recorded_at", "id"),
+        Index("ix_kpi_history_kpi_id_id", "kpi_id", "id"),
         Index("ix_kpi_history_kpi_id_kpi_revision", "kpi_id", "kpi_revision"),
     )
 

@@ -4,17 +4,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from sqlalchemy import ColumnElement, exists, or_, select
+from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
-from app.core.keyset import (
-    Key,
-    PageQuery,
-    PageRows,
-    match_any,
-    match_period,
-    select_sorted_page,
-)
+from app.core.keyset import Key, PageQuery, PageRows, select_sorted_page
+from app.core.list_filters import filter_any, filter_period, intersect_filters
 from app.kpis.models import KpiHistory
 
 SORT_KEYS: Final[dict[str, Sequence[Key]]] = {
@@ -53,21 +47,34 @@ def list_kpi_history(
 ) -> PageRows[KpiHistory]:
     """Return one page of KPI values."""
     benchmark_ids, agent_ids, kpis, since, until = history_filter
-    statement = select(KpiHistory).where(
-        *match_any((KpiHistory.benchmark_id, benchmark_ids), (KpiHistory.agent_id, agent_ids)),
-        *match_period(KpiHistory.recorded_at, since, until),
-    )
-    if kpis:
-        statement = statement.where(or_(*(_kpi_condition(session, kpi) for kpi in kpis)))
+    in_order, by_time = [KpiHistory.id], [KpiHistory.recorded_at, KpiHistory.id]
     in_period = since is not None or until is not None
+    ids = [kpi for kpi in kpis if _is_kpi_id(session, kpi)]
+    names = [kpi for kpi in kpis if kpi not in ids]
+    filters = [
+        *filter_any(KpiHistory.benchmark_id, benchmark_ids, in_order),
+        *filter_any(KpiHistory.agent_id, agent_ids, in_order),
+    ]
+    searched = []
+    if ids and names:
+        # With OR no index fits, and PostgreSQL reads the values of other KPIs.
+        searched = [KpiHistory.kpi_id.in_(ids) | KpiHistory.name.in_(names)]
+    elif ids and benchmark_ids and agent_ids:
+        of_kpi = filter_any(KpiHistory.kpi_id, ids, in_order)
+        trend = intersect_filters([*filters, *of_kpi], by_time if in_period else in_order)
+        filters = trend or [*filters, *of_kpi]
+    else:
+        filters += filter_any(KpiHistory.kpi_id, ids, in_order)
+        filters += filter_any(KpiHistory.name, names, in_order)
+    filters += filter_period(since, until, by_time)
     sort_keys = _PERIOD_SORT_KEYS if in_period else SORT_KEYS
-    return select_sorted_page(session, statement, sort_keys, sort, query)
+    return select_sorted_page(
+        session, select(KpiHistory), sort_keys, sort, query, filters, searched
+    )
 
 
-def _kpi_condition(session: Session, kpi: str) -> ColumnElement[bool]:
-    # One column in the condition: with OR no index fits, and PostgreSQL reads the values of other KPIs.
-    has_id = KpiHistory.kpi_id == kpi
-    return has_id if session.scalar(select(exists().where(has_id))) else KpiHistory.name == kpi
+def _is_kpi_id(session: Session, kpi: str) -> bool:
+    return bool(session.scalar(select(exists().where(KpiHistory.kpi_id == kpi))))
 
 
 def get_kpis_of_run(session: Session, run_seq: int) -> list[KpiHistory]:

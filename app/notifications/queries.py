@@ -8,7 +8,8 @@ from sqlalchemy import ColumnElement, func, select, text
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, match_any, match_columns, select_page
+from app.core.keyset import PageQuery, PageRows, select_page
+from app.core.list_filters import filter_any, filter_value, match_any, match_columns
 from app.core.resources import Resources
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.rules import DeliveryStatus
@@ -198,13 +199,13 @@ def list_deliveries(
     """
     if endpoint_id is not None and session.get(Endpoint, endpoint_id) is None:
         return PageRows(rows=[], next_cursor=None)
-    conditions = match_columns(
-        (Delivery.notification_id, notification_id), (Delivery.endpoint_id, endpoint_id)
-    )
-    statement = select(Delivery).where(*conditions)
-    if statuses:
-        statement = statement.where(Delivery.status.in_(statuses))
-    return select_page(session, statement, keys=[Delivery.created_at, Delivery.id], query=query)
+    newest = [Delivery.created_at, Delivery.id]
+    filters = [
+        *filter_value(Delivery.notification_id, notification_id, [Delivery.endpoint_id]),
+        *filter_value(Delivery.endpoint_id, endpoint_id, newest),
+        *filter_any(Delivery.status, statuses, newest),
+    ]
+    return select_page(session, select(Delivery), keys=newest, query=query, filters=filters)
 
 
 def endpoints_of(session: Session, deliveries: Sequence[Delivery]) -> dict[str, Endpoint]:

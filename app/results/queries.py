@@ -5,25 +5,22 @@ from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Text, bindparam, func, literal, select, text
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import bindparam, func, literal, select, text
 from sqlalchemy.orm import Session, load_only
 from sqlalchemy.sql.elements import KeyedColumnElement
 
+from app.core.compiled_pages import build_page_sql, query_page
 from app.core.db import Database, compile_sql, fetch_tuples
 from app.core.errors import NotFound
 from app.core.keyset import (
     PageQuery,
     PageRows,
-    build_page_sql,
     encode_cursor,
-    query_page,
     select_page,
 )
 from app.core.postgres_notify import waking_streams
 from app.harness.transcript import Transcript
 from app.results.models import BenchmarkRun, RunMetricAggregate, RunShard, TraceResult
-from app.results.rules import RunStatus
 from app.results.trace_list import SEARCHED_TRACES, TraceListFilter, trace_conditions
 from app.traces.models import CollectedTrace
 from app.traces.queries import find_collected_trace, find_transcript
@@ -48,14 +45,8 @@ RUN_COLUMNS = select(*(column for column in _RUNS.columns if column.key not in _
 _NEWEST = [_RUNS.c.seq]
 # The order of a list with a period: the index on the time finds its end at once.
 _NEWEST_IN_PERIOD = [_RUNS.c.created_at, _RUNS.c.seq]
-_FILTERS = {
-    "benchmark_id": _RUNS.c.benchmark_id == bindparam("benchmark_id"),
-    "agent_id": _RUNS.c.agent_id == bindparam("agent_id"),
-    "status": _RUNS.c.status == bindparam("status"),
-    "statuses": _RUNS.c.status == func.any(bindparam("statuses", type_=ARRAY(Text))),
-    "since": _RUNS.c.created_at >= bindparam("since"),
-    "until": _RUNS.c.created_at < bindparam("until"),
-}
+# Filters by value, in the order of the index that serves two of them.
+_VALUE_FILTERS = ("benchmark_id", "agent_id", "status")
 RUN_BY_ID = compile_sql(RUN_COLUMNS.where(_RUNS.c.id == bindparam("run_id")))
 
 # Answers yes or no in one round trip; `require_runnable` finds the reason of a no.
@@ -191,20 +182,19 @@ def list_runs(
     *,
     benchmark_id: str | None = None,
     agent_id: str | None = None,
-    statuses: Sequence[RunStatus] = (),
+    status: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> PageRows[dict[str, Any]]:
     """The visible columns of runs, newest first; `since` and `until` limit their creation time.
 
-    Without `statuses`, runs of every status are listed.
+    Reads:  an agent and a benchmark, or a status, or a period: an index has their runs in this order. For other
+            filters see `run_list.search_runs`.
     """
     filters = {
         "benchmark_id": benchmark_id,
         "agent_id": agent_id,
-        # Of one status, the index has the runs in the order of the list.
-        "status": statuses[0].value if len(statuses) == 1 else None,
-        "statuses": [status.value for status in statuses] if len(statuses) > 1 else None,
+        "status": status,
         "since": since,
         "until": until,
     }
@@ -215,8 +205,20 @@ def list_runs(
 
 @cache
 def _build_list_sql(filter_names: tuple[str, ...], *, after_cursor: bool) -> str:
-    statement = RUN_COLUMNS.where(*(_FILTERS[name] for name in filter_names))
-    return build_page_sql(statement, keys=_list_keys(filter_names), after_cursor=after_cursor)
+    created_at = _RUNS.c.created_at
+    statement = RUN_COLUMNS
+    if "since" in filter_names:
+        statement = statement.where(created_at >= bindparam("since"))
+    if "until" in filter_names:
+        is_before = created_at < bindparam("until")
+        # A cursor is the closer limit, from which the index is read.
+        statement = statement.where(is_before.is_(True) if after_cursor else is_before)
+    return build_page_sql(
+        statement,
+        keys=_list_keys(filter_names),
+        after_cursor=after_cursor,
+        prefix=[_RUNS.c[name] for name in _VALUE_FILTERS if name in filter_names],
+    )
 
 
 def _list_keys(filter_names: Collection[str]) -> list[KeyedColumnElement[Any]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from sqlalchemy import ColumnElement, Select, Text, func, literal, or_, select, tuple_
+from sqlalchemy import ColumnElement, Select, Text, func, literal, or_, select
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import InstrumentedAttribute, Session, load_only
 
@@ -14,19 +14,24 @@ from app.agents.models import Agent
 from app.benchmarks.models import Benchmark
 from app.core.keyset import (
     SEARCHED_ROWS,
-    BadCursor,
     CursorValue,
+    ListBatches,
     PageQuery,
     PageRows,
     cut_page,
-    decode_cursor,
     iter_batches,
-    match_any,
-    match_period,
-    match_text,
-    match_until,
     search_page,
     select_page,
+)
+from app.core.list_filters import (
+    IndexedFilter,
+    PagePlan,
+    filter_any,
+    filter_period,
+    intersect_filters,
+    match_any,
+    match_text,
+    plan_page,
 )
 from app.results.models import COMPLETED_KEY, TRACES_KEY, VERDICT_KEY, BenchmarkRun
 from app.results.queries import RUN_COLUMNS
@@ -90,22 +95,30 @@ class RunListFilter:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether `queries.list_runs` can serve it, which costs less."""
-        has_more = (
-            self.triggers or self.schedule_ids or self.validities or self.verdicts or self.text
+        """Return whether `queries.list_runs` can serve it, which costs less: one index has its runs in the
+        order of the list.
+        """
+        filters = self.indexed()
+        is_searched = self.triggers or self.validities or self.text
+        is_other = self.schedule_ids or self.verdicts
+        return not (is_searched or is_other) and (
+            not filters or (len(filters) == 1 and len(filters[0].alternatives) == 1)
         )
-        return not has_more and len(self.benchmark_ids) <= 1 and len(self.agent_ids) <= 1
 
-    def indexed_conditions(self) -> list[ColumnElement[bool]]:
-        """The conditions that an index serves."""
-        conditions = match_any(
-            (_RUNS.benchmark_id, self.benchmark_ids),
-            (_RUNS.agent_id, self.agent_ids),
-            (_RUNS.status, self.statuses),
-            (_RUNS.schedule_id, self.schedule_ids),
-            (VERDICT_KEY, self.verdicts),
-        )
-        return [*conditions, *match_period(_RUNS.created_at, self.since, self.until)]
+    def indexed(self) -> list[IndexedFilter]:
+        """The filters that an index serves."""
+        oldest = [_RUNS.seq]
+        owners = [
+            *filter_any(_RUNS.benchmark_id, self.benchmark_ids, oldest),
+            *filter_any(_RUNS.agent_id, self.agent_ids, oldest),
+        ]
+        return [
+            *filter_any(_RUNS.schedule_id, self.schedule_ids, oldest),
+            *((len(owners) > 1 and intersect_filters(owners, oldest)) or owners),
+            *filter_any(VERDICT_KEY, self.verdicts, oldest),
+            *filter_any(_RUNS.status, self.statuses, oldest),
+            *filter_period(self.since, self.until, [_RUNS.created_at, _RUNS.seq]),
+        ]
 
 
 class RunCount(NamedTuple):
@@ -123,6 +136,9 @@ def search_runs(
     Raises: `BadCursor` when the cursor is of another order.
     """
     order, descending = SORT_KEYS[sort.removeprefix("-")], sort.startswith("-")
+    if order is _RUNS.seq and (run_filter.since or run_filter.until):
+        # The order of the index on the time, as in `queries.list_runs`.
+        order = _RUNS.created_at
 
     def read(keys: Select[tuple[Any, int]]) -> list[Mapping[str, Any]]:
         page = keys.subquery()
@@ -130,56 +146,64 @@ def search_runs(
         statement = _sorted(statement, page.c.sort_key, page.c.run_seq, descending=descending)
         return [dict(row) for row in session.execute(statement).mappings()]
 
-    indexed = run_filter.indexed_conditions()
+    filters = run_filter.indexed()
     searched = _searched_conditions(session, run_filter)
     if isinstance(order, NameOrder):
-        conditions = [*indexed, *searched]
+        conditions = [*(tested.condition.is_(True) for tested in filters), *searched]
         return _search_by_name(session, order, run_filter, conditions, query, descending=descending)
-
-    def key_values(row: Mapping[str, Any]) -> list[CursorValue]:
-        return _cursor_key(order, row["sort_key"], row["seq"])
-
-    if not searched:
-        keys = _keys_by_column(order, indexed, query, descending=descending)
-        return cut_page(read(keys), query, key_values)
-
-    def find_last(cursor: str | None, row_count: int) -> list[CursorValue] | None:
-        return _last_key(session, order, indexed, cursor, row_count, descending=descending)
+    columns = _key_columns(order)
+    plan = plan_page(session, columns, filters, searched)
+    runs = select(order.label("sort_key"), _RUNS.seq.label("run_seq"))
+    batches = ListBatches(
+        session=session, plan=plan, statement=runs, keys=columns, descending=descending
+    )
 
     def read_until(last: Sequence[CursorValue] | None, part: PageQuery) -> list[Mapping[str, Any]]:
-        columns = [_RUNS.seq] if order is _RUNS.seq else [order, _RUNS.seq]
-        conditions = [*indexed, *searched, *match_until(columns, last, descending=descending)]
-        return read(_keys_by_column(order, conditions, part, descending=descending))
+        keys = batches.select_rows(runs, part.cursor, last)
+        return read(keys.limit(part.limit + 1))
 
-    batches = iter_batches(find_last, query.cursor, SEARCHED_ROWS)
-    return search_page(batches, read_until, key_values, query)
+    def key_values(row: Mapping[str, Any]) -> list[CursorValue]:
+        # In the order of creation the plain list has the same cursor.
+        return [row["seq"]] if order is _RUNS.seq else [row["sort_key"], row["seq"]]
+
+    if plan.is_few or plan.is_exact:
+        return cut_page(read_until(None, query), query, key_values)
+    return search_page(
+        iter_batches(batches.find_last, query.cursor, batches.sizes), read_until, key_values, query
+    )
 
 
 def count_runs(session: Session, run_filter: RunListFilter) -> RunCount:
     """The number of runs that the filter selects, up to `MAX_COUNTED` and within `COUNT_TIME_S`."""
-    indexed = run_filter.indexed_conditions()
+    filters = run_filter.indexed()
     searched = _searched_conditions(session, run_filter)
-    if not searched:
-        counted = select(_RUNS.seq).where(*indexed).limit(MAX_COUNTED + 1).subquery()
-        count = session.scalar(select(func.count()).select_from(counted)) or 0
-        return RunCount(min(count, MAX_COUNTED), count <= MAX_COUNTED)
-
-    def find_last(cursor: str | None, row_count: int) -> list[CursorValue] | None:
-        return _last_key(session, _RUNS.seq, indexed, cursor, row_count, descending=True)
-
+    keys = [_RUNS.seq]
+    # Each row of one filter counts; of several, many may be read for few that count.
+    if searched or len(filters) > 1:
+        plan = plan_page(session, keys, filters, searched)
+    else:
+        plan = PagePlan([alone.condition for alone in filters], is_exact=True)
+    runs = select(_RUNS.seq)
+    if plan.is_few or plan.is_exact:
+        matching = runs.where(*plan.selecting, *plan.tested)
+        return _limit_count(_count(session, matching.limit(MAX_COUNTED + 1)), is_end=True)
+    batches = ListBatches(session=session, plan=plan, statement=runs, keys=keys, descending=True)
     count = 0
     ends_at = time.monotonic() + COUNT_TIME_S
-    for batch in iter_batches(find_last, None, SEARCHED_ROWS):
-        span = (
-            *_after_cursor(_RUNS.seq, batch.cursor, descending=True),
-            *match_until([_RUNS.seq], batch.last, descending=True),
-        )
-        matching = select(func.count()).where(*indexed, *searched, *span)
-        count += session.scalar(matching) or 0
-        is_end = count > MAX_COUNTED or time.monotonic() > ends_at
-        if batch.last is not None and is_end:
-            return RunCount(min(count, MAX_COUNTED), is_exact=False)
-    return RunCount(min(count, MAX_COUNTED), count <= MAX_COUNTED)
+    for batch in iter_batches(batches.find_last, None, batches.sizes):
+        matching = batches.select_rows(runs, batch.cursor, batch.last)
+        count += _count(session, matching.order_by(None))
+        if batch.last is not None and (count > MAX_COUNTED or time.monotonic() > ends_at):
+            return _limit_count(count, is_end=False)
+    return _limit_count(count, is_end=True)
+
+
+def _count(session: Session, runs: Select[Any]) -> int:
+    return session.scalar(select(func.count()).select_from(runs.subquery())) or 0
+
+
+def _limit_count(count: int, *, is_end: bool) -> RunCount:
+    return RunCount(min(count, MAX_COUNTED), is_end and count <= MAX_COUNTED)
 
 
 def _search_by_name(
@@ -242,60 +266,9 @@ def _match_owner(
     return select(matches).where(owner.id == run_column).scalar_subquery()
 
 
-def _keys_by_column(
-    key: ColumnElement[Any],
-    conditions: Sequence[ColumnElement[bool]],
-    query: PageQuery,
-    *,
-    descending: bool,
-) -> Select[tuple[Any, int]]:
-    """The `sort_key` and the `run_seq` of the runs of a page."""
-    statement = select(key.label("sort_key"), _RUNS.seq.label("run_seq"))
-    after = _after_cursor(key, query.cursor, descending=descending)
-    statement = statement.where(*conditions, *after)
-    return _sorted(statement, key, _RUNS.seq, descending=descending).limit(query.limit + 1)
-
-
-def _last_key(
-    session: Session,
-    key: ColumnElement[Any],
-    conditions: Sequence[ColumnElement[bool]],
-    cursor: str | None,
-    row_count: int,
-    *,
-    descending: bool,
-) -> list[CursorValue] | None:
-    """The key of the n-th run after the cursor; None if fewer runs follow."""
-    keys = _keys_by_column(key, conditions, PageQuery(0, cursor), descending=descending)
-    last = session.execute(keys.offset(row_count - 1)).one_or_none()
-    return None if last is None else _cursor_key(key, *last)
-
-
-def _cursor_key(key: ColumnElement[Any], sort_key: Any, seq: int) -> list[CursorValue]:
-    # In the order of creation the plain list has the same cursor.
-    return [seq] if key is _RUNS.seq else [sort_key, seq]
+def _key_columns(key: ColumnElement[Any]) -> list[ColumnElement[Any]]:
+    return [_RUNS.seq] if key is _RUNS.seq else [key, _RUNS.seq]
 
 
 def _sorted(statement: Select[_Row], *keys: ColumnElement[Any], descending: bool) -> Select[_Row]:
     return statement.order_by(*(key.desc() if descending else key.asc() for key in keys))
-
-
-def _after_cursor(
-    key: ColumnElement[Any], cursor: str | None, *, descending: bool
-) -> list[ColumnElement[bool]]:
-    """The condition for the rows after a cursor; none without a cursor."""
-    if cursor is None:
-        return []
-    columns = [_RUNS.seq] if key is _RUNS.seq else [key, _RUNS.seq]
-    values = zip(_cursor_values(cursor, columns), columns, strict=True)
-    last = tuple_(*(literal(value, column.type) for value, column in values))
-    return [tuple_(*columns) < last if descending else tuple_(*columns) > last]
-
-
-def _cursor_values(cursor: str, keys: Sequence[ColumnElement[Any]]) -> list[CursorValue]:
-    values = decode_cursor(cursor)
-    types = [key.type.python_type for key in keys]
-    fits = len(values) == len(types) and all(map(isinstance, values, types))
-    if not fits:
-        raise BadCursor
-    return values

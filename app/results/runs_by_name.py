@@ -14,6 +14,7 @@ from sqlalchemy import (
     literal,
     select,
     true,
+    tuple_,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Session
@@ -141,16 +142,17 @@ class RunsByName:
             with_ordinality="position", name="limits",
         ).render_derived()  # fmt: skip
         seq = _RUNS.seq
-        span = (
-            (seq < limits.c.after, seq >= limits.c.until)
-            if self._descending
-            else (seq > limits.c.after, seq <= limits.c.until)
-        )
-        in_order = seq.desc() if self._descending else seq.asc()
+        # The owner is part of both limits and of the order: with `owner = id` the planner may read the index
+        # on `seq` instead, past all runs of other owners.
+        key = tuple_(self._run_column, seq)
+        first, final = tuple_(limits.c.id, limits.c.after), tuple_(limits.c.id, limits.c.until)
+        span = (key < first, key >= final) if self._descending else (key > first, key <= final)
+        order = [self._run_column, seq]
+        in_order = [part.desc() if self._descending else part.asc() for part in order]
         runs = (
             select(seq)
-            .where(self._run_column == limits.c.id, *span, *conditions)
-            .order_by(in_order)
+            .where(*span, *conditions)
+            .order_by(*in_order)
             .limit(runs_per_owner)
             .correlate(limits)
             .lateral("runs")

@@ -134,7 +134,7 @@ def list_runs(
             page,
             benchmark_id=next(iter(run_filter.benchmark_ids), None),
             agent_id=next(iter(run_filter.agent_ids), None),
-            statuses=[RunStatus(status) for status in run_filter.statuses],
+            status=next(iter(run_filter.statuses), None),
             since=run_filter.since,
             until=run_filter.until,
         )

@@ -9,7 +9,8 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, match_any, match_columns, select_page
+from app.core.keyset import PageQuery, PageRows, select_page
+from app.core.list_filters import filter_any, filter_disabled
 from app.results.models import BenchmarkRun
 from app.results.rules import FINAL, TriggerType
 from app.schedules.fire_plan import FirePlan
@@ -75,14 +76,20 @@ def list_schedules(
     enabled: bool | None = None,
 ) -> PageRows[ScheduleConfig]:
     """Schedules, newest first."""
-    statement = select(ScheduleConfig).where(
-        *match_any(
-            (ScheduleConfig.benchmark_id, benchmark_ids), (ScheduleConfig.agent_id, agent_ids)
-        ),
-        *match_columns((ScheduleConfig.enabled, enabled)),
+    newest = [ScheduleConfig.created_at, ScheduleConfig.id]
+    filters = [
+        *filter_any(ScheduleConfig.agent_id, agent_ids, newest),
+        *filter_any(ScheduleConfig.benchmark_id, benchmark_ids, newest),
+        *filter_disabled(ScheduleConfig.enabled, newest, enabled=enabled),
+    ]
+    return select_page(
+        session,
+        select(ScheduleConfig),
+        keys=newest,
+        query=query,
+        filters=filters,
+        searched=[ScheduleConfig.enabled.is_(True)] if enabled else (),
     )
-    keys = [ScheduleConfig.created_at, ScheduleConfig.id]
-    return select_page(session, statement, keys=keys, query=query)
 
 
 def list_fires(session: Session, schedule_id: str, query: PageQuery) -> PageRows[ScheduleFire]:

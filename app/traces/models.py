@@ -109,14 +109,13 @@ class LocalDataset(Base):
         UniqueConstraint("name", "run_name", "agent_id", postgresql_nulls_not_distinct=True),
         Index("ix_local_datasets_created_at_id", "created_at", "id"),
         Index("ix_local_datasets_name_created_at_id", "name", "created_at", "id"),
+        Index("ix_local_datasets_agent_id_created_at_id", "agent_id", "created_at", "id"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
     run_name: Mapped[str]
-    agent_id: Mapped[str | None] = mapped_column(
-        ForeignKey("agents.id", ondelete="RESTRICT"), index=True
-    )
+    agent_id: Mapped[str | None] = mapped_column(ForeignKey("agents.id", ondelete="RESTRICT"))
     trace_count: Mapped[int]
     size_bytes: Mapped[int]
     ignored_keys: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default="{}")

@@ -12,9 +12,9 @@ from app.core.keyset import (
     PageRows,
     decode_cursor,
     encode_cursor,
-    match_columns,
     select_page,
 )
+from app.core.list_filters import filter_value
 from app.harness.transcript import Transcript, parse_transcript
 from app.traces.models import (
     CollectedTrace,
@@ -109,10 +109,12 @@ def list_local_datasets(
     session: Session, query: PageQuery, *, name: str | None, agent_id: str | None
 ) -> PageRows[LocalDataset]:
     """The uploads, newest first; with `name` only those of one dataset, with `agent_id` of one agent."""
-    conditions = match_columns((LocalDataset.name, name), (LocalDataset.agent_id, agent_id))
-    statement = select(LocalDataset).where(*conditions)
-    keys = [LocalDataset.created_at, LocalDataset.id]
-    return select_page(session, statement, keys=keys, query=query)
+    newest = [LocalDataset.created_at, LocalDataset.id]
+    filters = [
+        *filter_value(LocalDataset.name, name, newest),
+        *filter_value(LocalDataset.agent_id, agent_id, newest),
+    ]
+    return select_page(session, select(LocalDataset), keys=newest, query=query, filters=filters)
 
 
 def read_local_lines(session: Session, dataset_id: str, start: int, limit: int) -> list[str]:

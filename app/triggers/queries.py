@@ -13,6 +13,7 @@ from app.benchmarks.event_triggers import EventTriggers
 from app.benchmarks.models import Benchmark, BenchmarkAgent, WebhookSecret
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
+from app.core.list_filters import filter_any
 from app.triggers.models import ProcessedSourceRun, SourceSubscription, TriggerEvent
 from app.triggers.rules import LangfuseEvent, TriggerEventStatus, TriggerEventType, rule_matches
 
@@ -80,13 +81,12 @@ def list_events(
     types: Sequence[TriggerEventType] = (),
 ) -> PageRows[TriggerEvent]:
     """Trigger events, newest first; without `statuses` or `types`, those of any."""
-    statement = select(TriggerEvent)
-    if statuses:
-        statement = statement.where(TriggerEvent.status.in_(statuses))
-    if types:
-        statement = statement.where(TriggerEvent.type.in_(types))
-    keys = [TriggerEvent.received_at, TriggerEvent.id]
-    return select_page(session, statement, keys=keys, query=query)
+    newest = [TriggerEvent.received_at, TriggerEvent.id]
+    filters = [
+        *filter_any(TriggerEvent.status, statuses, newest),
+        *filter_any(TriggerEvent.type, types, newest),
+    ]
+    return select_page(session, select(TriggerEvent), keys=newest, query=query, filters=filters)
 
 
 def lock_due_events(session: Session, now: datetime) -> list[TriggerEvent]:

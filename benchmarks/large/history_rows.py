@@ -16,7 +16,7 @@ from sqlalchemy import Table
 from sqlalchemy.orm import Session
 
 from app.tables import METADATA
-from benchmarks.lists import TABLES
+from benchmarks.list_rows import TABLES
 from benchmarks.table_rows import TIME, insert_rows
 from benchmarks.traces import expected_of, output_of
 from tests.support.service import JSON, Service

@@ -294,7 +294,9 @@ def upgrade() -> None:
             postgresql_nulls_not_distinct=True,
         ),
     )
-    op.create_index("ix_local_datasets_agent_id", "local_datasets", ["agent_id"])
+    op.create_index(
+        "ix_local_datasets_agent_id_created_at_id", "local_datasets", ["agent_id", "created_at", "id"]
+    )
     op.create_index("ix_local_datasets_created_at_id", "local_datasets", ["created_at", "id"])
     op.create_index("ix_local_datasets_name_created_at_id", "local_datasets", ["name", "created_at", "id"])
     op.create_table(
@@ -1049,6 +1051,7 @@ def upgrade() -> None:
         ["benchmark_id", "agent_id", "kpi_id", "recorded_at", "id"],
     )
     op.create_index("ix_kpi_history_benchmark_id_id", "kpi_history", ["benchmark_id", "id"])
+    op.create_index("ix_kpi_history_kpi_id_id", "kpi_history", ["kpi_id", "id"])
     op.create_index("ix_kpi_history_kpi_id_kpi_revision", "kpi_history", ["kpi_id", "kpi_revision"])
     op.create_index("uq_kpi_history_run_seq_kpi_id", "kpi_history", ["run_seq", "kpi_id"], unique=True)
     op.create_table(

@@ -8,14 +8,13 @@ from sqlalchemy import TIMESTAMP, MetaData, delete, event, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from app.core import keyset
+from app.core.compiled_pages import build_page_sql, query_page
 from app.core.db import Database
 from app.core.keyset import (
     BadCursor,
     BatchSizes,
     PageQuery,
-    build_page_sql,
     encode_cursor,
-    query_page,
     select_page,
 )
 

@@ -11,6 +11,7 @@ from app.core.keyset import BatchSizes, PageQuery
 from app.reporting import csv_tables
 from app.results import queries, run_list, trace_list
 from app.results.trace_list import TraceListFilter, search_traces
+from tests.support.batch_sizes import set_batch_sizes
 from tests.support.page_data import BENCHMARKS, write_month, write_names, write_run
 from tests.support.service import Service, pointers
 
@@ -22,7 +23,7 @@ def _window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """How many rows a statement of a search reads."""
     if request.param is not None:
         sizes = BatchSizes(request.param, request.param)
-        monkeypatch.setattr(run_list, "SEARCHED_ROWS", sizes)
+        set_batch_sizes(monkeypatch, sizes)
         monkeypatch.setattr(queries, "SEARCHED_TRACES", sizes)
         monkeypatch.setattr(trace_list, "SEARCHED_TRACES", sizes)
 
@@ -124,7 +125,7 @@ def test_list_runs__search_has_the_order_of_the_list(month: Service, sort: str) 
 def test_runs_csv__has_every_match_of_a_search_with_short_pages(
     month: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_list, "SEARCHED_ROWS", BatchSizes(1, 1))
+    set_batch_sizes(monkeypatch, BatchSizes(1, 1))
     monkeypatch.setattr(keyset, "SEARCH_TIME_S", -1.0)
     # Two full pages.
     monkeypatch.setattr(csv_tables, "MAX_ROWS", 400)
@@ -137,7 +138,7 @@ def test_runs_csv__has_every_match_of_a_search_with_short_pages(
 def test_pages__of_a_search_without_a_match_so_far_link_to_the_next_one(
     month: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_list, "SEARCHED_ROWS", BatchSizes(2, 2))
+    set_batch_sizes(monkeypatch, BatchSizes(2, 2))
     monkeypatch.setattr(trace_list, "SEARCHED_TRACES", BatchSizes(2, 2))
     monkeypatch.setattr(keyset, "SEARCHED_ROWS", BatchSizes(1, 1))
     monkeypatch.setattr(keyset, "SEARCH_TIME_S", -1.0)

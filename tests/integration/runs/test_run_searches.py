@@ -1,7 +1,8 @@
 """Searches of runs against a plain query: any filter, order, page size and batch size."""
 
 import random
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,13 +11,14 @@ from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
 from app.benchmarks.models import Benchmark
-from app.core import keyset
+from app.core import keyset, list_filters
 from app.core.db import Database
 from app.core.keyset import BadCursor, BatchSizes, PageQuery, encode_cursor
 from app.core.resources import Resources
 from app.results import run_list, runs_by_name
 from app.results.models import COMPLETED_KEY, TRACES_KEY, VERDICT_KEY, BenchmarkRun
 from app.results.run_list import RunListFilter, count_runs, search_runs
+from tests.support.batch_sizes import set_batch_sizes
 
 NOW = datetime(2026, 11, 23, 6, tzinfo=UTC)
 # Two have the same name in another case; one has no run.
@@ -47,7 +49,8 @@ def runs(service_resources: Resources) -> Database:
                 error_message=numbers.choice([None, "a bot failed"]),
                 run_name=numbers.choice([None, "ant", "nightly"]),
                 traces_total=numbers.choice([None, 1, 2]),
-                created_at=NOW,
+                schedule_id=numbers.choice([None, "s-1"]),
+                created_at=NOW + timedelta(seconds=number // 4),
                 completed_at=numbers.choice([None, NOW]),
             )
             session.add(run)
@@ -87,14 +90,22 @@ def list_plainly(session: Session, run_filter: RunListFilter, sort: str) -> list
         .join(Benchmark, Benchmark.id == BenchmarkRun.benchmark_id)
         .order_by(*sort_columns(sort))
     )
-    if run_filter.agent_ids:
-        statement = statement.where(BenchmarkRun.agent_id.in_(run_filter.agent_ids))
-    if run_filter.benchmark_ids:
-        statement = statement.where(BenchmarkRun.benchmark_id.in_(run_filter.benchmark_ids))
-    if run_filter.triggers:
-        statement = statement.where(BenchmarkRun.triggered_by.in_(run_filter.triggers))
-    if run_filter.validities:
-        statement = statement.where(BenchmarkRun.validity.in_(run_filter.validities))
+    columns: dict[Any, Sequence[str]] = {
+        BenchmarkRun.agent_id: run_filter.agent_ids,
+        BenchmarkRun.benchmark_id: run_filter.benchmark_ids,
+        BenchmarkRun.status: run_filter.statuses,
+        BenchmarkRun.schedule_id: run_filter.schedule_ids,
+        BenchmarkRun.triggered_by: run_filter.triggers,
+        BenchmarkRun.validity: run_filter.validities,
+        VERDICT_KEY: run_filter.verdicts,
+    }
+    for column, values in columns.items():
+        if values:
+            statement = statement.where(column.in_(values))
+    if run_filter.since:
+        statement = statement.where(BenchmarkRun.created_at >= run_filter.since)
+    if run_filter.until:
+        statement = statement.where(BenchmarkRun.created_at < run_filter.until)
     if run_filter.text:
         pattern = f"%{run_filter.text}%"
         searched = (
@@ -117,28 +128,41 @@ def read_pages(db: Database, run_filter: RunListFilter, sort: str, limit: int) -
         query = PageQuery(limit=limit, cursor=page.next_cursor)
 
 
+def random_filter(numbers: random.Random) -> RunListFilter:
+    """Half of the filters select nothing."""
+    since = NOW + timedelta(seconds=numbers.randint(0, 9))
+    return RunListFilter(
+        agent_ids=numbers.choice([(), (), ["a-1"], ["a-2", "a-3"], ["a-4"]]),
+        benchmark_ids=numbers.choice([(), (), ["b-1"], ["b-1", "b-3"]]),
+        statuses=numbers.choice([(), (), ["FAILED"], ["FAILED", "COMPLETED"]]),
+        schedule_ids=numbers.choice([(), (), (), ["s-1"]]),
+        triggers=numbers.choice([(), (), ["WEBHOOK"], ["MANUAL", "WEBHOOK"]]),
+        validities=numbers.choice([(), (), ["INVALID"]]),
+        verdicts=numbers.choice([(), (), (), ["INVALID"]]),
+        since=numbers.choice([None, None, since]),
+        until=numbers.choice([None, None, NOW + timedelta(seconds=9)]),
+        text=numbers.choice([None, None, "bot", "ant", "run-3", "b-", "nothing"]),
+    )
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_search_runs__pages_are_those_of_a_plain_query(
     runs: Database, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     numbers = random.Random(seed)
-    for _ in range(12):
+    for _ in range(24):
         smallest = numbers.randint(1, 9)
         sizes = BatchSizes(smallest, numbers.randint(smallest, 60))
-        monkeypatch.setattr(run_list, "SEARCHED_ROWS", sizes)
+        set_batch_sizes(monkeypatch, sizes)
         monkeypatch.setattr(runs_by_name, "_OWNERS_PER_BATCH", numbers.randint(1, 6))
         monkeypatch.setattr(runs_by_name, "_OWNERS_PER_STATEMENT", numbers.randint(1, 6))
         # No more than one: every search looks up the owner of each run.
         monkeypatch.setattr(run_list, "MAX_OWNERS", numbers.choice([1, 1_000]))
         # Negative: each page has one batch.
         monkeypatch.setattr(keyset, "SEARCH_TIME_S", numbers.choice([-1.0, 60.0]))
-        run_filter = RunListFilter(
-            agent_ids=numbers.choice([(), (), ["a-2", "a-3"], ["a-4"]]),
-            benchmark_ids=numbers.choice([(), (), ["b-1", "b-3"]]),
-            triggers=numbers.choice([(), ["WEBHOOK"], ["MANUAL", "WEBHOOK"]]),
-            validities=numbers.choice([(), (), ["INVALID"]]),
-            text=numbers.choice([None, "bot", "ant", "run-3", "b-", "nothing"]),
-        )
+        # With 0 no filter has few runs.
+        monkeypatch.setattr(list_filters, "FEW_ROWS", numbers.choice([0, 8, 1_000]))
+        run_filter = random_filter(numbers)
         sort = numbers.choice(["", "-"]) + numbers.choice(list(run_list.SORT_KEYS))
         limit = numbers.randint(1, 45)
         with runs.read() as session:
@@ -150,21 +174,23 @@ def test_search_runs__pages_are_those_of_a_plain_query(
         assert all(len(page) <= limit for page in pages)
 
 
-@pytest.mark.parametrize("text", ["bot", "nothing", "run-1", None])
-@pytest.mark.parametrize("triggers", [(), ["WEBHOOK"]])
+@pytest.mark.parametrize("few_rows", [0, 8, 1_000])
 def test_count_runs__is_that_of_a_plain_query(
-    runs: Database, monkeypatch: pytest.MonkeyPatch, text: str | None, triggers: list[str]
+    runs: Database, monkeypatch: pytest.MonkeyPatch, few_rows: int
 ) -> None:
-    monkeypatch.setattr(run_list, "SEARCHED_ROWS", BatchSizes(3, 7))
+    monkeypatch.setattr(list_filters, "FEW_ROWS", few_rows)
+    set_batch_sizes(monkeypatch, BatchSizes(3, 7))
     monkeypatch.setattr(run_list, "COUNT_TIME_S", 60.0)
-    run_filter = RunListFilter(text=text, triggers=triggers)
-    with runs.read() as session:
-        expected = len(list_plainly(session, run_filter, "created"))
-        assert count_runs(session, run_filter) == (expected, True)
+    numbers = random.Random(few_rows)
+    for _ in range(20):
+        run_filter = random_filter(numbers)
+        with runs.read() as session:
+            expected = len(list_plainly(session, run_filter, "created"))
+            assert count_runs(session, run_filter) == (expected, True), run_filter
 
 
 def test_count_runs__stops_at_its_limit(runs: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_list, "SEARCHED_ROWS", BatchSizes(3, 3))
+    set_batch_sizes(monkeypatch, BatchSizes(3, 3))
     monkeypatch.setattr(run_list, "COUNT_TIME_S", 60.0)
     monkeypatch.setattr(run_list, "MAX_COUNTED", RUNS - 1)
     with runs.read() as session:
@@ -180,7 +206,7 @@ def test_count_runs__stops_at_its_limit(runs: Database, monkeypatch: pytest.Monk
 def test_count_runs__without_time_counts_one_batch(
     runs: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_list, "SEARCHED_ROWS", BatchSizes(3, 3))
+    set_batch_sizes(monkeypatch, BatchSizes(3, 3))
     monkeypatch.setattr(run_list, "COUNT_TIME_S", -1.0)
     with runs.read() as session:
         assert count_runs(session, RunListFilter(text="run")) == (3, False)

@@ -1,0 +1,355 @@
+"""Two filters of a list that many rows meet, and few both: no statement reads more rows than a batch has."""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Final
+
+import pytest
+from sqlalchemy import event, text
+from sqlalchemy.orm import Session
+
+from app.access.queries import AuditFilter, list_audit_entries
+from app.alerts.incident_queries import list_incidents
+from app.alerts.queries import AlertFilter, AlertOrder, SeriesFilter, list_events, list_rules
+from app.alerts.rules import IncidentState
+from app.core import keyset, list_filters
+from app.core.db import Database
+from app.core.keyset import BatchSizes, PageQuery
+from app.kpis.queries import KpiHistoryFilter, list_kpi_history
+from app.notifications.queries import list_deliveries
+from app.notifications.rules import DeliveryStatus
+from app.results import run_list
+from app.results.run_list import RunListFilter, count_runs, search_runs
+from app.schedules.queries import list_schedules
+from app.traces.queries import list_local_datasets
+from app.triggers.queries import list_events as list_trigger_events
+from app.triggers.rules import TriggerEventStatus, TriggerEventType
+from benchmarks.table_rows import insert_rows
+from tests.support.batch_sizes import set_batch_sizes
+
+ROWS: Final = 20_000
+BATCH: Final = 100
+PAIRED: Final = 3
+# Half of the rows have the value A in one column; the other half, and three of the first, have B in another.
+A: Final = f"CASE WHEN n <= {ROWS // 2} THEN 'A' ELSE 'x' END"
+B: Final = f"CASE WHEN n > {ROWS // 2 - PAIRED} THEN 'B' ELSE 'x' END"
+START: Final = datetime(2026, 1, 1, tzinfo=UTC)
+# In the first half only the paired rows are younger: the rows are a second apart.
+SINCE: Final = START + timedelta(seconds=ROWS // 2 - PAIRED + 1)
+
+ROWS_READ: Final = "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables WHERE relname = '{}'"
+QUERY: Final = PageQuery(limit=50)
+
+TABLES: Final[Mapping[str, Mapping[str, str]]] = {
+    "benchmark_runs": {
+        "id": "'run-' || n", "benchmark_id": A, "agent_id": B, "triggered_by": "'MANUAL'",
+        "status": f"CASE WHEN n <= {ROWS // 2} THEN 'FAILED' ELSE 'COMPLETED' END",
+        "schedule_id": B, "run_name": "'nightly'",
+    },
+    "kpi_history": {
+        "run_seq": "n", "run_id": "'run-' || n", "kpi_id": "'k'", "name": B, "benchmark_id": A, "agent_id": B,
+        "direction": "'HIGHER_IS_BETTER'", "validity": "'VALID'",
+        "recorded_at": "timestamptz '2026-01-01' + n * interval '1 second'",
+    },
+    "alert_events": {
+        "id": "'alert-' || n", "dedup_key": "'alert-' || n", "benchmark_id": A, "agent_id": B, "rule_id": A,
+        "state": f"CASE WHEN n <= {ROWS // 2} THEN 'FIRING' ELSE 'RESOLVED' END", "severity": "'WARNING'",
+    },
+    "incidents": {
+        "id": "'incident-' || n", "benchmark_id": A, "agent_id": B, "rule_id": B, "severity": "'WARNING'",
+        "condition": "'LESS_THAN'", "state": f"CASE WHEN n <= {ROWS // 2} THEN 'OPEN' ELSE 'RESOLVED' END",
+        "opened_at": "timestamptz '2026-01-01' + n * interval '1 second'",
+    },
+    "audit_log": {
+        "actor_type": "'key'", "actor_id": A, "action": B, "resource_type": B, "resource_id": A,
+        "outcome": f"CASE WHEN n <= {ROWS // 2} THEN 'refused' ELSE 'done' END",
+        "at": "timestamptz '2026-01-01' + n * interval '1 second'",
+    },
+    "notifications": {"id": "'message-' || n", "severity": "'INFO'", "message": "CAST(:message AS jsonb)"},
+    "deliveries": {
+        "id": "'delivery-' || n", "notification_id": "'message-' || n", "endpoint_id": B,
+        "status": f"CASE WHEN n <= {ROWS // 2} THEN 'FAILED' ELSE 'DELIVERED' END",
+    },
+    "trigger_events": {
+        "id": "'event-' || n", "type": f"CASE WHEN n > {ROWS // 2 - PAIRED} THEN 'webhook' ELSE 'other' END",
+        "status": f"CASE WHEN n <= {ROWS // 2} THEN 'WAITING' ELSE 'STARTED' END",
+        "benchmark_ids": "'[]'", "run_ids": "'[]'",
+        "received_at": "timestamptz '2026-01-01' + n * interval '1 second'",
+    },
+    "schedule_configs": {
+        "id": "'schedule-' || n", "benchmark_id": A, "agent_id": B, "cron_expression": "'0 0 3 * * *'",
+        "timezone": "'UTC'", "dst_policy": "'SPRING'", "misfire_policy": "'SKIP'", "concurrency_policy": "'FORBID'",
+        "enabled": f"n > {ROWS // 2}",
+    },
+    "alert_rules": {
+        "id": "'rule-' || n", "benchmark_id": A, "agent_id": B, "metric": "'ROUGE'", "condition": "'LESS_THAN'",
+        "threshold": "0.5", "severity": "'WARNING'", "channels": "'[]'", "endpoints": "'[]'",
+        "no_data": "'NO_DATA'", "enabled": f"n > {ROWS // 2}",
+    },
+    "local_datasets": {"id": "'set-' || n", "name": A, "run_name": "'run-' || n", "agent_id": B, "trace_count": "1"},
+}  # fmt: skip
+
+
+@pytest.fixture
+def halves(migrated_database: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
+    monkeypatch.setattr(list_filters, "FEW_ROWS", BATCH)
+    set_batch_sizes(monkeypatch, BatchSizes(BATCH, BATCH))
+    monkeypatch.setattr(keyset, "SEARCH_TIME_S", 60.0)
+    monkeypatch.setattr(run_list, "COUNT_TIME_S", 60.0)
+    with migrated_database.begin() as session:
+        for name in ("A", "B", "x"):
+            insert_rows(session, "agents", {"id": f"'{name}'"})
+            insert_rows(session, "benchmarks", {"id": f"'{name}'", "metrics": "'[]'"})
+            endpoint = {"id": f"'{name}'", "channel": "'WEBHOOK'", "recipient_hash": f"'{name}'"}
+            insert_rows(session, "endpoints", endpoint)
+        kpi = {"id": "'k'", "benchmark_id": "'A'", "revision": "1"}
+        insert_rows(session, "kpi_definitions", kpi)
+        for table, columns in TABLES.items():
+            insert_rows(session, table, columns, ROWS)
+    with migrated_database.engine.connect().execution_options(
+        isolation_level="AUTOCOMMIT"
+    ) as connection:
+        connection.execute(text("ANALYZE"))
+    return migrated_database
+
+
+@contextmanager
+def rows_read(db: Database, table: str) -> Iterator[list[int]]:
+    """The rows of a table that each statement of a transaction reads."""
+    counts: list[int] = []
+
+    def read(cursor: Any) -> int:
+        with cursor.connection.cursor() as reader:
+            total: int = reader.execute(ROWS_READ.format(table)).fetchone()[0]
+        return total
+
+    def begin(_connection: Any, cursor: Any, *_arguments: object) -> None:
+        counts.append(-read(cursor))
+
+    def end(_connection: Any, cursor: Any, *_arguments: object) -> None:
+        counts[-1] += read(cursor)
+
+    event.listen(db.engine, "before_cursor_execute", begin)
+    event.listen(db.engine, "after_cursor_execute", end)
+    try:
+        yield counts
+    finally:
+        event.remove(db.engine, "before_cursor_execute", begin)
+        event.remove(db.engine, "after_cursor_execute", end)
+
+
+A_AND_B: Final = SeriesFilter(benchmark_ids=["A"], agent_ids=["B"])
+RUNS_OF_B: Final = RunListFilter(agent_ids=["B"], statuses=["FAILED"])
+LISTS: Final[Mapping[str, tuple[str, Callable[[Session], Any]]]] = {
+    "runs of an agent with a status": (
+        "benchmark_runs",
+        lambda session: search_runs(session, RUNS_OF_B, "-created", QUERY),
+    ),
+    **{
+        f"runs of an agent with a status by {sort}": (
+            "benchmark_runs",
+            partial(search_runs, run_filter=RUNS_OF_B, sort=sort, query=QUERY),
+        )
+        for sort in run_list.SORT_KEYS
+    },
+    "runs of an agent and a benchmark with a status": (
+        "benchmark_runs",
+        lambda session: search_runs(
+            session,
+            RunListFilter(agent_ids=["B"], benchmark_ids=["A"], statuses=["FAILED", "RUNNING"]),
+            "-created",
+            QUERY,
+        ),
+    ),
+    "runs of a schedule with a status and a text": (
+        "benchmark_runs",
+        lambda session: search_runs(
+            session,
+            RunListFilter(schedule_ids=["B"], statuses=["FAILED"], text="nightly"),
+            "-created",
+            QUERY,
+        ),
+    ),
+    "runs with a status in a period": (
+        "benchmark_runs",
+        lambda session: search_runs(
+            session, RunListFilter(statuses=["FAILED"], since=SINCE), "created", QUERY
+        ),
+    ),
+    "values of a KPI in a benchmark": (
+        "kpi_history",
+        lambda session: list_kpi_history(
+            session, QUERY, KpiHistoryFilter(benchmark_ids=["A"], kpis=["B"])
+        ),
+    ),
+    "values of a benchmark and an agent": (
+        "kpi_history",
+        lambda session: list_kpi_history(
+            session, QUERY, KpiHistoryFilter(benchmark_ids=["A"], agent_ids=["B"]), sort="kpi"
+        ),
+    ),
+    "values of a benchmark in a period": (
+        "kpi_history",
+        lambda session: list_kpi_history(
+            session, QUERY, KpiHistoryFilter(benchmark_ids=["A"], since=SINCE)
+        ),
+    ),
+    "alerts of a benchmark and an agent": (
+        "alert_events",
+        lambda session: list_events(session, QUERY, AlertFilter(A_AND_B)),
+    ),
+    "alerts of a rule and an agent by name": (
+        "alert_events",
+        lambda session: list_events(
+            session, QUERY, AlertFilter(SeriesFilter(rule_ids=["A"], agent_ids=["B"])), "name"
+        ),
+    ),
+    "alerts in a period with a state": (
+        "alert_events",
+        lambda session: list_events(
+            session, QUERY, AlertFilter(SeriesFilter(since=SINCE), states=["FIRING"])
+        ),
+    ),
+    "incidents of a benchmark and an agent": (
+        "incidents",
+        lambda session: list_incidents(session, QUERY, A_AND_B),
+    ),
+    "incidents of a rule with a state": (
+        "incidents",
+        lambda session: list_incidents(
+            session, QUERY, SeriesFilter(rule_ids=["B"]), [IncidentState.OPEN], "state"
+        ),
+    ),
+    "audit entries of an actor with an action": (
+        "audit_log",
+        lambda session: list_audit_entries(
+            session, QUERY, AuditFilter(actor_id="A", action="B", outcome="refused")
+        ),
+    ),
+    "audit entries of a resource": (
+        "audit_log",
+        lambda session: list_audit_entries(
+            session, QUERY, AuditFilter(resource_type="B", resource_id="A")
+        ),
+    ),
+    "audit entries of an actor in a period": (
+        "audit_log",
+        lambda session: list_audit_entries(session, QUERY, AuditFilter(actor_id="A"), since=SINCE),
+    ),
+    "deliveries to an endpoint with a status": (
+        "deliveries",
+        lambda session: list_deliveries(
+            session, QUERY, endpoint_id="B", statuses=[DeliveryStatus.FAILED]
+        ),
+    ),
+    "events of a type with a status": (
+        "trigger_events",
+        lambda session: list_trigger_events(
+            session,
+            QUERY,
+            statuses=[TriggerEventStatus.WAITING],
+            types=[TriggerEventType.WEBHOOK],
+        ),
+    ),
+    "schedules of a benchmark and an agent": (
+        "schedule_configs",
+        lambda session: list_schedules(session, QUERY, benchmark_ids=["A"], agent_ids=["B"]),
+    ),
+    "disabled schedules of an agent": (
+        "schedule_configs",
+        lambda session: list_schedules(session, QUERY, agent_ids=["B"], enabled=False),
+    ),
+    "rules of a benchmark and an agent": (
+        "alert_rules",
+        lambda session: list_rules(session, QUERY, benchmark_ids=["A"], agent_ids=["B"]),
+    ),
+    "uploads of a dataset and an agent": (
+        "local_datasets",
+        lambda session: list_local_datasets(session, QUERY, name="A", agent_id="B"),
+    ),
+}
+
+OLDER_HALVES: Final[Mapping[str, tuple[str, Callable[[Session], Any]]]] = {
+    "runs of a benchmark": (
+        "benchmark_runs",
+        lambda session: search_runs(session, RunListFilter(benchmark_ids=["A"]), "-created", QUERY),
+    ),
+    "alerts of a rule": (
+        "alert_events",
+        lambda session: list_events(session, QUERY, AlertFilter(SeriesFilter(rule_ids=["A"]))),
+    ),
+    "incidents with a state": (
+        "incidents",
+        lambda session: list_incidents(session, QUERY, SeriesFilter(), [IncidentState.OPEN]),
+    ),
+    "values of a benchmark": (
+        "kpi_history",
+        lambda session: list_kpi_history(session, QUERY, KpiHistoryFilter(benchmark_ids=["A"])),
+    ),
+    "deliveries with a status": (
+        "deliveries",
+        lambda session: list_deliveries(session, QUERY, statuses=[DeliveryStatus.FAILED]),
+    ),
+    "disabled schedules": (
+        "schedule_configs",
+        lambda session: list_schedules(session, QUERY, enabled=False),
+    ),
+    "uploads of a dataset": (
+        "local_datasets",
+        lambda session: list_local_datasets(session, QUERY, name="A", agent_id=None),
+    ),
+}
+
+
+def test_lists__two_filters_with_few_common_rows_read_bounded_batches(halves: Database) -> None:
+    most_rows = {}
+    for name, (table, read) in LISTS.items():
+        with rows_read(halves, table) as counts, halves.read() as session:
+            page = read(session)
+        rows = page.items if hasattr(page, "items") else page.rows
+        assert len(rows) == PAIRED, name
+        most_rows[name] = max(counts)
+    with rows_read(halves, "benchmark_runs") as counts, halves.read() as session:
+        assert count_runs(session, RUNS_OF_B) == (PAIRED, True)
+    most_rows["count of runs"] = max(counts)
+
+    # The largest statement counts a batch of each filter.
+    assert {name: rows for name, rows in most_rows.items() if rows > 4 * BATCH} == {}
+
+
+def test_lists__of_one_filter_are_read_in_its_index(halves: Database) -> None:
+    """Not in the order of the list, past all newer rows of other values."""
+    most_rows = {}
+    for name, (table, read) in OLDER_HALVES.items():
+        with rows_read(halves, table) as counts, halves.read() as session:
+            page = read(session)
+        assert len(page.rows) == QUERY.limit, name
+        most_rows[name] = max(counts)
+
+    # The keys of a page, and its rows.
+    assert {name: rows for name, rows in most_rows.items() if rows > 3 * QUERY.limit} == {}
+
+
+@pytest.mark.parametrize("few", [0, 10 * ROWS])
+def test_lists__pages_of_two_filters_have_each_common_row_once(
+    halves: Database, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    """Whether one filter has few rows or many."""
+    monkeypatch.setattr(list_filters, "FEW_ROWS", few)
+    in_order = [f"alert-{ROWS // 2 - number}" for number in range(PAIRED)]
+    sorts: list[AlertOrder] = ["created", "-created", "name", "-name", "agent"]
+    for sort, limit in itertools.product(sorts, (1, 2, 5)):
+        ids: list[str] = []
+        query = PageQuery(limit=limit)
+        while True:
+            with halves.read() as session:
+                page = list_events(session, query, AlertFilter(A_AND_B), sort)
+                ids += [alert.id for alert in page.rows]
+            if page.next_cursor is None:
+                break
+            query = PageQuery(limit=limit, cursor=page.next_cursor)
+
+        assert ids == (in_order if sort.startswith("-") else in_order[::-1]), (sort, limit)

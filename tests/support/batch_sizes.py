@@ -1,0 +1,17 @@
+"""The sizes of the batches in which lists read their rows."""
+
+import pytest
+
+from app.core import keyset
+from app.core.keyset import BatchSizes
+from app.results import run_list
+
+
+def set_batch_sizes(monkeypatch: pytest.MonkeyPatch, sizes: BatchSizes) -> None:
+    """Let every search of a list, except those of traces, read its rows in batches of these sizes."""
+    for module, name in (
+        (keyset, "SEARCHED_ROWS"),
+        (keyset, "PREFIX_ROWS"),
+        (run_list, "SEARCHED_ROWS"),
+    ):
+        monkeypatch.setattr(module, name, sizes)
