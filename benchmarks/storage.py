@@ -19,6 +19,7 @@ from app.metrics.types import TraceMeasurements
 from app.runs.leases import acquire_shard_lease
 from app.runs.shards import RESULT_COLUMNS, SHARD_TRACES, encode_row, store_shard
 from benchmarks.result_rows import BenchRow, interleave
+from benchmarks.table_rows import insert_rows
 from tests.support.postgres import cluster, drop_database, make_database
 
 METRICS = ("ROUGE", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE")
@@ -213,22 +214,8 @@ def _database() -> Iterator[Database]:
         upgrade(url)
         db = Database(url, pool_size=2, name="bench")
         with db.begin() as session:
-            session.execute(
-                text(
-                    "INSERT INTO agents (id, name, archived, revision) VALUES ('a', 'a', false, 1)"
-                )
-            )
-            session.execute(
-                text(
-                    "INSERT INTO benchmarks (id, metadata, source, metrics, min_coverage,"
-                    " max_error_share, archived, revision)"
-                    " VALUES ('b', '{}', 'local', '[]', 0.9, 0.05, false, 1)"
-                )
-            )
-            session.execute(
-                text(
-                    "INSERT INTO collections (source, query, trace_count) VALUES ('local', '{}', 0)"
-                )
-            )
+            insert_rows(session, "agents", {"id": "'a'"})
+            insert_rows(session, "benchmarks", {"id": "'b'", "metrics": "'[]'"})
+            insert_rows(session, "collections", {"source": "'local'", "query": "'{}'"})
         yield db
         db.dispose()
