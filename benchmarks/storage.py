@@ -174,9 +174,9 @@ def _make_run(db: Database, number: int) -> str:
             text(
                 "INSERT INTO benchmark_runs (id, benchmark_id, agent_id, status, triggered_by,"
                 " retry_count, collection_id, plan, fencing_token, shards_total, shards_done,"
-                " traces_processed, metrics_computed)"
+                " traces_collected, traces_processed, metrics_computed)"
                 " SELECT :id, 'b', 'a', 'RUNNING', 'MANUAL', 0, min(id), cast(:plan AS jsonb), 0,"
-                " :total, 0, 0, 0 FROM collections"
+                " :total, 0, 0, 0, 0 FROM collections"
             ),
             {"id": f"run-{number}", "plan": plan, "total": SHARDS + 1},
         )
