@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Self, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from app.comparison.schemas import Comparison
 from app.core.console.api_client import (
     MAX_PAGE_SIZE,
     ApiClient,
     QueryValue,
-    UnexpectedResponse,
+    parse_response,
     quote_segment,
 )
 from app.core.console.service_address import find_service
@@ -104,7 +104,7 @@ class Client:
 
     def create_agent(self, body: Mapping[str, Any]) -> AgentView:
         """Create an agent: `{"id": "bot", "name": "Support bot"}`."""
-        return _parse(AgentView, self.post("/agents", dict(body)))
+        return parse_response(AgentView, self.post("/agents", dict(body)))
 
     def benchmarks(self) -> Iterator[BenchmarkView]:
         """All benchmarks."""
@@ -112,7 +112,7 @@ class Client:
 
     def create_benchmark(self, body: Mapping[str, Any]) -> BenchmarkView:
         """Create a benchmark, with the body of `POST /benchmarks`."""
-        return _parse(BenchmarkView, self.post("/benchmarks", dict(body)))
+        return parse_response(BenchmarkView, self.post("/benchmarks", dict(body)))
 
     @messages_for(UserInterface.PYTHON)
     def upload(
@@ -142,7 +142,7 @@ class Client:
         }
         with reader.upload_lines(source_of(results, "results")) as lines:
             document = self._api.upload("/local-datasets", lines, parameters)
-        dataset = _parse(LocalDatasetView, document)
+        dataset = parse_response(LocalDatasetView, document)
         if dataset.ignored_keys:
             remarks.append(f"keys {NOT_USED}: {', '.join(dataset.ignored_keys)}")
         warn_ignored(remarks)
@@ -151,14 +151,14 @@ class Client:
     def start_run(self, benchmark: str, agent: str, *, run_name: str | None = None) -> RunView:
         """Start a run; it proceeds in the background. `run_name` selects a run of the dataset."""
         body = {"benchmarkId": benchmark, "agentId": agent}
-        return _parse(
+        return parse_response(
             RunView,
             self.post("/benchmark-runs", body | ({"runName": run_name} if run_name else {})),
         )
 
     def run(self, run_id: str) -> RunView:
         """A run by its ID."""
-        return _parse(RunView, self.get(_run_path(run_id)))
+        return self._api.read(RunView, _run_path(run_id))
 
     def runs(
         self,
@@ -181,16 +181,17 @@ class Client:
         The service reports at least every 15 s, and the time is checked then.
         Raises: `TimeoutError` when the run has not ended after `timeout_s`.
         """
-        started_at, run = time.monotonic(), None
+        started_at = time.monotonic()
         for run in follow_run(self._api, _run_path(run_id)):
-            is_late = timeout_s is not None and time.monotonic() - started_at > timeout_s
-            if is_late and not run["completedAt"]:
-                raise TimeoutError(f"run {run_id} is {run['status']} after {timeout_s:g} s")
-        return _parse(RunView, run)
+            if run.status.is_final:
+                return run
+            if timeout_s is not None and time.monotonic() - started_at > timeout_s:
+                raise TimeoutError(f"run {run_id} is {run.status} after {timeout_s:g} s")
+        raise AssertionError("the last run of follow_run has ended")
 
     def cancel(self, run_id: str) -> RunView:
         """Cancel a pending or running run."""
-        return _parse(RunView, self.post(f"{_run_path(run_id)}/cancel"))
+        return parse_response(RunView, self.post(f"{_run_path(run_id)}/cancel"))
 
     def results(self, run_id: str) -> Iterator[TraceResultView]:
         """The measured traces of a run, in the order of the source."""
@@ -198,13 +199,11 @@ class Client:
 
     def metrics(self, run_id: str) -> list[MetricAggregateView]:
         """The metrics of a completed run."""
-        items = self.get(f"{_run_path(run_id)}/metrics")["items"]
-        return [_parse(MetricAggregateView, item) for item in items]
+        return self._api.read_items(MetricAggregateView, f"{_run_path(run_id)}/metrics")
 
     def kpis(self, run_id: str) -> list[KpiValueView]:
         """The KPIs of a completed run."""
-        items = self.get(f"{_run_path(run_id)}/kpis")["items"]
-        return [_parse(KpiValueView, item) for item in items]
+        return self._api.read_items(KpiValueView, f"{_run_path(run_id)}/kpis")
 
     def kpi_history(
         self,
@@ -231,10 +230,9 @@ class Client:
 
     def compare(self, base: str, candidate: str, *, metric: str | None = None) -> ResultComparison:
         """The comparison of two runs; `metric` is the one whose flipped items are listed."""
-        document = self.get(
-            "/benchmark-runs/compare", baseline=base, candidate=candidate, metric=metric
+        comparison = self._api.read(
+            Comparison, "/benchmark-runs/compare", baseline=base, candidate=candidate, metric=metric
         )
-        comparison = _parse(Comparison, document)
         return ResultComparison(files=ComparedFiles(comparison=comparison, texts={}))
 
     def gate(
@@ -263,7 +261,7 @@ class Client:
         cursor = None
         while True:
             page = self.get(path, limit=MAX_PAGE_SIZE, cursor=cursor, **filters)
-            yield [_parse(model, item) for item in page["items"]]
+            yield [parse_response(model, item) for item in page["items"]]
             cursor = page["nextCursor"]
             if cursor is None:
                 return
@@ -275,15 +273,3 @@ def _run_path(run_id: str) -> str:
 
 def _flatten(pages: Iterator[list[M]]) -> Iterator[M]:
     return (item for page in pages for item in page)
-
-
-def _parse(model: type[M], document: Any) -> M:
-    try:
-        # A newer service may have more fields.
-        return model.model_validate(document, extra="ignore")
-    except ValidationError as error:
-        raise UnexpectedResponse(
-            f"the response of the service is not a {model.__name__}: {error.error_count()} "
-            "fields differ",
-            hint="install the version of the service: `mosaico --version` on its machine shows it",
-        ) from error

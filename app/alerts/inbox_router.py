@@ -8,16 +8,16 @@ from fastapi import Query
 
 from app.access.deps import READ
 from app.alerts import inbox_view
-from app.alerts.router import event_view
 from app.alerts.schemas import InboxEntryView
+from app.alerts.views import event_view
 from app.core.schemas import Identifier, Page
 from app.core.web.deps import Res
 from app.core.web.page_parameters import PageParams
 from app.core.web.routes import Router
 from app.notifications.models import Endpoint
 from app.notifications.queries import endpoints_of
-from app.notifications.router import delivery_view, notification_view
 from app.notifications.types import MessageSeverity
+from app.notifications.views import delivery_view, notification_view
 
 router = Router(prefix="/inbox", tags=["notifications"])
 

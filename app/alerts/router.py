@@ -13,7 +13,7 @@ from app.alerts import incidents as incident_service
 from app.alerts import silences as silence_service
 from app.alerts.backtest_schemas import BacktestRequest, BacktestView, RuleTestView
 from app.alerts.evaluation.run_evaluation import read_budget
-from app.alerts.models import AlertEvent, AlertRule, Incident
+from app.alerts.models import AlertRule
 from app.alerts.queries import AlertFilter, SeriesFilter
 from app.alerts.rule_service import create_rule, delete_rule, update_rule
 from app.alerts.rules import AlertEventState, IncidentState
@@ -30,10 +30,10 @@ from app.alerts.schemas import (
     SilencePatch,
     SilenceView,
 )
-from app.alerts.views import rule_views
+from app.alerts.views import event_view, incident_view, rule_views
 from app.core.problem_documents import CONFLICT
 from app.core.resources import Resources
-from app.core.schemas import Instant, Page, ShortText, all_fields, changed_fields, view_of_row
+from app.core.schemas import Instant, Page, ShortText, all_fields, changed_fields
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
 from app.core.web.page_parameters import FilterValues, PageParams
@@ -276,26 +276,6 @@ def delete_silence(silence_id: SilenceId, res: Res) -> None:
     """End a silence now."""
     with res.db.begin() as session:
         silence_service.delete_silence(session, silence_id)
-
-
-def event_view(event: AlertEvent) -> AlertView:
-    return view_of_row(
-        AlertView,
-        event,
-        alert_config_id=event.rule_id,
-        run_url=f"/api/v1/benchmark-runs/{event.run_id}" if event.run_id else None,
-        contributing_traces=event.details.traces,
-    )
-
-
-def incident_view(incident: Incident) -> IncidentView:
-    return view_of_row(
-        IncidentView,
-        incident,
-        alert_id=incident.id,
-        alert_config_id=incident.rule_id,
-        runs=len(incident.run_seqs),
-    )
 
 
 def _acknowledge_incident(

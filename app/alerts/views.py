@@ -1,13 +1,13 @@
-"""The view of an alert rule that the API returns and pages show."""
+"""Alert rules, alerts and incidents as the API returns them."""
 
 from collections.abc import Iterable, Mapping
 
 from sqlalchemy.orm import Session
 
 from app.alerts import queries
-from app.alerts.models import AlertRule
+from app.alerts.models import AlertEvent, AlertRule, Incident
 from app.alerts.queries import AcknowledgedCount
-from app.alerts.schemas import AlertConfigView, AlertPrecisionView
+from app.alerts.schemas import AlertConfigView, AlertPrecisionView, AlertView, IncidentView
 from app.core.schemas import view_of_row
 from app.notifications.models import Endpoint
 from app.notifications.queries import get_endpoints_by_id
@@ -35,6 +35,26 @@ def rule_views(session: Session, rules: Iterable[AlertRule]) -> list[AlertConfig
         )
         for rule in rules
     ]
+
+
+def event_view(event: AlertEvent) -> AlertView:
+    return view_of_row(
+        AlertView,
+        event,
+        alert_config_id=event.rule_id,
+        run_url=f"/api/v1/benchmark-runs/{event.run_id}" if event.run_id else None,
+        contributing_traces=event.details.traces,
+    )
+
+
+def incident_view(incident: Incident) -> IncidentView:
+    return view_of_row(
+        IncidentView,
+        incident,
+        alert_id=incident.id,
+        alert_config_id=incident.rule_id,
+        runs=len(incident.run_seqs),
+    )
 
 
 def _recipients(rule: AlertRule, endpoints: Mapping[str, Endpoint]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from enum import StrEnum
 
 from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
@@ -11,15 +10,8 @@ from app.core.errors import Conflict
 from app.kpis.verdict_types import RunVerdict
 from app.results.models import BenchmarkRun
 from app.results.queries import get_run
-from app.results.rules import RunStatus, Validity
+from app.results.rules import BaselineHold, RunStatus, Validity
 from app.statistics.verdict_rules import Verdict
-
-
-class BaselineHold(StrEnum):
-    """The reason why a run is not a baseline of later runs."""
-
-    REGRESSED = "REGRESSED"
-    INCIDENT = "INCIDENT"
 
 
 class NothingToAccept(Conflict):

@@ -1,9 +1,8 @@
 """Judges a run of the service against its baseline."""
 
 import contextlib
-from typing import Any
 
-from app.comparison.schemas import Comparison
+from app.comparison.schemas import BaselineView, Comparison
 from app.core.console.api_client import ApiClient, quote_segment
 from app.core.console.terminal import WrongUsage
 from app.core.errors import Invalid, NotFound
@@ -15,8 +14,10 @@ from app.gate.rules import (
     decide,
     passes_by_default,
 )
+from app.kpis.schemas import KpiValueView
 from app.metrics.metric_names import column_of_name
-from app.results.rules import RunStatus
+from app.results.rules import RunStatus, Validity
+from app.runs.schemas import RunView
 
 PATH = "/benchmark-runs"
 
@@ -30,32 +31,37 @@ def gate_run(api: ApiClient, run_id: str, baseline: str | None, terms: GateTerms
     run_id = api.full_id(PATH, run_id)
     baseline = None if baseline is None else api.full_id(PATH, baseline)
     run = _get_ended_run(api, run_id)
-    if run["status"] != "COMPLETED":
+    if run.status is not RunStatus.COMPLETED:
         return GateResult(
             outcome=GateOutcome.INVALID,
             candidate=run_id,
             baselines=[baseline] if baseline else [],
-            reason=f"run {run_id} is {run['status']}: {run['errorMessage'] or 'no details'}",
+            reason=f"run {run_id} is {run.status}: {run.error_message or 'no details'}",
         )
     baselines = [baseline] if baseline else _find_baselines(api, run)
     if not baselines:
         return GateResult(
-            outcome=GateOutcome.INCONCLUSIVE if run["validity"] == "VALID" else GateOutcome.INVALID,
+            outcome=GateOutcome.INCONCLUSIVE
+            if run.validity is Validity.VALID
+            else GateOutcome.INVALID,
             candidate=run_id,
             inconclusive_passes=passes_by_default(terms),
-            reason=run["verdict"]["reason"] or "the run has no baseline",
+            reason=(run.verdict and run.verdict.reason) or "the run has no baseline",
         )
     terms = _with_columns(api, run_id, terms)
     names = {"judge": terms.names} if terms.names else {}
-    comparison = api.get(f"{PATH}/compare", baseline=baselines, candidate=run_id, **names)
-    return decide(Comparison.model_validate(comparison), terms)
+    comparison = api.read(
+        Comparison, f"{PATH}/compare", baseline=baselines, candidate=run_id, **names
+    )
+    return decide(comparison, terms)
 
 
 def _with_columns(api: ApiClient, run_id: str, terms: GateTerms) -> GateTerms:
     """The terms with the columns of metrics in place of aliases; names of KPIs stay."""
     if not terms.names:
         return terms
-    kpis = {kpi["name"] for kpi in api.get(f"{PATH}/{quote_segment(run_id)}/kpis")["items"]}
+    views = api.read_items(KpiValueView, f"{PATH}/{quote_segment(run_id)}/kpis")
+    kpis = {kpi.name for kpi in views}
     columns = {}
     for name in terms.names:
         # A metric that only the server has keeps its name.
@@ -64,24 +70,24 @@ def _with_columns(api: ApiClient, run_id: str, terms: GateTerms) -> GateTerms:
     return terms.with_columns(columns, terms.requested)
 
 
-def _get_ended_run(api: ApiClient, run_id: str) -> dict[str, Any]:
+def _get_ended_run(api: ApiClient, run_id: str) -> RunView:
     """A run that has ended and has traces. Raises: `WrongUsage`, `NothingToGate`."""
-    run = api.get(f"{PATH}/{quote_segment(run_id)}")
-    if not RunStatus(run["status"]).is_final:
+    run = api.read(RunView, f"{PATH}/{quote_segment(run_id)}")
+    if not run.status.is_final:
         raise WrongUsage(
-            f"run {run_id} has not ended: it is {run['status']}",
+            f"run {run_id} has not ended: it is {run.status}",
             hint=f"mosaico runs watch {run_id}",
         )
-    if run["status"] == RunStatus.COMPLETED and not run["tracesTotal"]:
+    if run.status is RunStatus.COMPLETED and not run.traces_total:
         raise NothingToGate(f"run {run_id} has no traces; a gate never passes without any")
     return run
 
 
-def _find_baselines(api: ApiClient, run: dict[str, Any]) -> list[str]:
+def _find_baselines(api: ApiClient, run: RunView) -> list[str]:
     """The runs that a run was compared with when it ended; without any, the pinned one."""
-    compared_ids = ((run["verdict"] or {}).get("baseline") or {}).get("runIds")
-    if compared_ids:
-        return list(map(str, compared_ids))
-    pinned = api.get(f"/benchmarks/{quote_segment(run['benchmarkId'])}/baseline")["pinned"]
-    pinned_ids = [pin["runId"] for pin in pinned if pin["agentId"] == run["agentId"]]
-    return [run_id for run_id in pinned_ids if run_id != run["id"]]
+    if run.verdict and run.verdict.baseline and run.verdict.baseline.run_ids:
+        return list(run.verdict.baseline.run_ids)
+    path = f"/benchmarks/{quote_segment(run.benchmark_id)}/baseline"
+    pinned = api.read(BaselineView, path).pinned
+    pinned_ids = [pin.run_id for pin in pinned if pin.agent_id == run.agent_id]
+    return [run_id for run_id in pinned_ids if run_id != run.id]

@@ -12,14 +12,13 @@ from app.access.idempotency import Idempotent
 from app.core.keyset import PageQuery
 from app.core.problem_documents import CONFLICT
 from app.core.resources import Resources
-from app.core.schemas import Page, view_of_row
+from app.core.schemas import Page
 from app.core.web.deps import Hub, Res
 from app.core.web.page_parameters import PageParams
 from app.core.web.routes import Router
 from app.core.web.sse import EventSnapshot, stream_events
 from app.notifications import endpoints, inbox, queries, service
 from app.notifications.delivery_requests import describe_request
-from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.registry import require_target
 from app.notifications.rules import DeliveryStatus
 from app.notifications.schemas import (
@@ -35,6 +34,12 @@ from app.notifications.schemas import (
     TargetBody,
 )
 from app.notifications.types import DeliveryTarget, MessageSeverity
+from app.notifications.views import (
+    delivery_view,
+    delivery_views,
+    endpoint_view,
+    notification_view,
+)
 
 NotificationId = Annotated[str, Path(alias="notificationId")]
 EndpointId = Annotated[str, Path(alias="endpointId")]
@@ -247,31 +252,3 @@ def inbox_view(session: Session) -> InboxView:
         unread=queries.count_unread(session),
         newest=notification_view(newest_rows[0]) if newest_rows else None,
     )
-
-
-def notification_view(row: Notification) -> NotificationView:
-    message = row.message
-    return view_of_row(
-        NotificationView,
-        row,
-        **{name: getattr(message, name) for name in ("sentences", "facts", "items", "link")},
-    )
-
-
-def endpoint_view(row: Endpoint) -> EndpointView:
-    return view_of_row(EndpointView, row, secret_set=row.secret is not None)
-
-
-def delivery_view(row: Delivery, endpoint: Endpoint) -> DeliveryView:
-    return view_of_row(DeliveryView, row, channel=endpoint.channel, recipient=endpoint.recipient)
-
-
-def delivery_views(session: Session, rows: list[Delivery]) -> list[DeliveryView]:
-    endpoint_of = queries.endpoints_of(session, rows)
-    # Those of a deleted endpoint are hidden here and not by the query, which would read all of them to
-    # fill a page; so a page may be short until the job has deleted them.
-    return [
-        delivery_view(row, endpoint)
-        for row in rows
-        if (endpoint := endpoint_of.get(row.endpoint_id)) is not None
-    ]

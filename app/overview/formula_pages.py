@@ -20,6 +20,7 @@ from app.results.models import RunMetricAggregate
 from app.results.queries import get_run, list_run_metrics
 from app.results.rules import RunStatus
 from app.results.run_list import DEFAULT_SORT, RunListFilter, search_runs
+from app.runs.views import run_columns_view
 
 router = Router()
 
@@ -63,11 +64,11 @@ def show_formulas(
         metrics=[metric.metric for metric in metrics],
         runs=[
             (
-                row["id"],
-                " on ".join(names.get(row[key], row[key]) for key in ("agent_id", "benchmark_id")),
-                row["created_at"],
+                row.id,
+                " on ".join(names.get(id_, id_) for id_ in (row.agent_id, row.benchmark_id)),
+                row.created_at,
             )
-            for row in rows
+            for row in map(run_columns_view, rows)
         ],
         result=_evaluate(check.text, metrics) if run and check and check.text else None,
         run_url=path_of("runs", run),

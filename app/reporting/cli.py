@@ -34,16 +34,14 @@ def report_run(
     ] = STDOUT,
 ) -> None:
     """Write a report of a run: KPIs with their history, metrics, alerts and the worst traces."""
-    from app.core.console.api_client import open_api
-    from app.reporting.report_data import load_report
-    from app.reporting.run_report import html_report
+    from app.core.console.api_client import open_api, quote_segment
 
     if not html:
         raise WrongUsage(
             "no report format is given", hint="mosaico runs report RUN --html run.html"
         )
     with open_api(COMPARISON_TIMEOUT_S) as api:
-        page = html_report(load_report(api, api.full_id(PATH, run)))
+        page = api.get_text(f"{PATH}/{quote_segment(run)}/report")
     _write(file, page, f"the report of run {format_cell(run)} is written to {file}")
 
 

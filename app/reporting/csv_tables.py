@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -15,6 +15,8 @@ from app.kpis.queries import KpiHistoryFilter, KpiOrder, list_kpi_history
 from app.results.models import BenchmarkRun
 from app.results.run_list import RunListFilter, search_runs
 from app.results.run_names import Names, read_names
+from app.runs.schemas import RunView
+from app.runs.views import run_columns_view
 
 MAX_ROWS: Final = 10_000
 RUN_COLUMNS: Final = (
@@ -44,9 +46,9 @@ def iter_runs(db: Database, run_filter: RunListFilter, sort: str) -> Iterator[st
 
     def read_page(session: Session, query: PageQuery) -> _Lines:
         page = search_runs(session, run_filter, sort, query)
-        owners = [(run["benchmark_id"], run["agent_id"]) for run in page.rows]
-        names = read_names(session, owners)
-        return _Lines([_run_line(run, names) for run in page.rows], page.next_cursor)
+        runs = list(map(run_columns_view, page.rows))
+        names = read_names(session, [(run.benchmark_id, run.agent_id) for run in runs])
+        return _Lines([_run_line(run, names) for run in runs], page.next_cursor)
 
     return _iter_csv(db, RUN_COLUMNS, read_page)
 
@@ -93,23 +95,22 @@ def _read_origins(
     return {seq: (confirms, rescore_of) for seq, confirms, rescore_of in rows}
 
 
-def _run_line(run: Any, names: Names) -> Line:
-    verdict = run["verdict"]
+def _run_line(run: RunView, names: Names) -> Line:
     return (
-        run["id"],
-        run["benchmark_id"],
-        names.benchmarks.get(run["benchmark_id"]),
-        run["agent_id"],
-        names.agents.get(run["agent_id"]),
-        run["run_name"],
-        run["status"],
-        run["validity"],
-        verdict.verdict if verdict else None,
-        run["triggered_by"],
-        run["traces_processed"],
-        run["traces_total"],
-        *(_instant(run[name]) for name in ("created_at", "started_at", "completed_at")),
-        run["error_code"],
+        run.id,
+        run.benchmark_id,
+        names.benchmarks.get(run.benchmark_id),
+        run.agent_id,
+        names.agents.get(run.agent_id),
+        run.run_name,
+        run.status,
+        run.validity,
+        run.verdict.verdict if run.verdict else None,
+        run.triggered_by,
+        run.traces_processed,
+        run.traces_total,
+        *map(_instant, (run.created_at, run.started_at, run.completed_at)),
+        run.error_code,
     )
 
 

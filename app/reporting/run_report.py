@@ -3,41 +3,45 @@
 The page has no script and no external resource, and all texts of users are escaped.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from datetime import datetime
+from typing import Final, NamedTuple, TypeAlias
 
-from app.comparison.trial_statistics import list_trial_statistics
+from app.alerts.schemas import AlertView
+from app.comparison.schemas import CategoryKpi, CategoryMetric, CategoryValues
 from app.core.text import html_page, html_text, shorten
 from app.core.web.charts import sparkline
 from app.core.web.page_paths import alert_page_path, run_page_path
 from app.kpis.number_text import format_number
-
-JSON = dict[str, Any]
+from app.kpis.schemas import KpiValueView
+from app.kpis.verdict_types import RunVerdict, ValueVerdict
+from app.metrics.types import Direction
+from app.runs.schemas import MetricAggregateView, RunView, TraceResultView
+from app.traces.types import TraceOutcome
 
 MAX_WORST_TRACES: Final = 10
 MAX_TEXT_CHARS: Final = 300
-HIGHER_IS_BETTER: Final = "HIGHER_IS_BETTER"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """A run and its data, as the API returns them.
+    """A run and its data.
 
     `history` holds the values of each KPI up to this run, by KPI ID, oldest first. `results` are the
     traces of the run, `direction` is the direction of its first metric. `public_url` is the base of
     links to this service. `categories` are the values by category, empty without categories.
     """
 
-    run: JSON
-    metrics: Sequence[JSON]
-    kpis: Sequence[JSON]
-    history: dict[str, list[float]]
-    alerts: Sequence[JSON]
-    results: Sequence[JSON]
-    direction: str
+    run: RunView
+    metrics: Sequence[MetricAggregateView]
+    kpis: Sequence[KpiValueView]
+    history: Mapping[str, list[float]]
+    alerts: Sequence[AlertView]
+    results: Sequence[TraceResultView]
+    direction: Direction
     public_url: str
-    categories: Sequence[JSON] = ()
+    categories: Sequence[CategoryValues] = ()
 
 
 class HtmlFragment(NamedTuple):
@@ -47,14 +51,15 @@ class HtmlFragment(NamedTuple):
 
 
 Cell: TypeAlias = str | HtmlFragment
-RowBuilder: TypeAlias = Callable[[JSON], tuple[Cell, ...]]
+KpiRow: TypeAlias = Callable[[KpiValueView], tuple[Cell, ...]]
+AlertRow: TypeAlias = Callable[[AlertView], tuple[Cell, ...]]
 
 
 def html_report(report: RunReport) -> str:
     """The page: the run, its KPIs, metrics, alerts and worst traces."""
     run = report.run
     return html_page(
-        f"{run['benchmarkId']}: {run['agentId']}, {run['runName'] or run['id']}",
+        f"{run.benchmark_id}: {run.agent_id}, {run.run_name or run.id}",
         [
             _table((), _facts(report)),
             *_section("KPIs", KPI_TITLES, map(_kpi(report), report.kpis)),
@@ -67,14 +72,16 @@ def html_report(report: RunReport) -> str:
     )
 
 
-def worst_results(results: Sequence[JSON], metric: str, direction: str) -> list[JSON]:
+def worst_results(
+    results: Sequence[TraceResultView], metric: str, direction: Direction
+) -> list[TraceResultView]:
     """The traces to look at first: failed traces, then those with the worst values."""
-    sign = 1 if direction == HIGHER_IS_BETTER else -1
+    sign = 1 if direction is Direction.HIGHER_IS_BETTER else -1
 
-    def rank(result: JSON) -> tuple[bool, float, str]:
-        value = result["values"].get(metric)
-        is_scored = result["outcome"] == "scored"
-        return is_scored, sign * value if value is not None else 0.0, result["traceId"]
+    def rank(result: TraceResultView) -> tuple[bool, float, str]:
+        value = result.values.get(metric)
+        is_scored = result.outcome is TraceOutcome.SCORED
+        return is_scored, sign * value if value is not None else 0.0, result.trace_id
 
     candidates = [result for result in results if _is_candidate(result, metric)]
     return sorted(candidates, key=rank)[:MAX_WORST_TRACES]
@@ -88,67 +95,62 @@ ALERT_TITLES = ("State", "Alert", "Severity", "Why", "Traces")
 
 def _facts(report: RunReport) -> Iterable[tuple[Cell, ...]]:
     run = report.run
-    yield "Run", _link(f"{report.public_url}{run_page_path(run['id'])}", run["id"])
-    yield (
-        "Status",
-        run["status"] if not run["errorCode"] else f"{run['status']}: {run['errorCode']}",
-    )
-    if run["errorMessage"]:
-        yield "Error", run["errorMessage"]
-    yield "Validity", "; ".join([run["validity"] or "–", *(run["validityReasons"] or [])])
-    if run.get("sourceWarning"):
-        yield "Traces of the source", run["sourceWarning"]
-    yield "Verdict", _verdict(run)
-    yield "Coverage", _share(run["coverage"])
-    yield "Errors", _share(run["errorShare"])
-    yield "Traces", f"{run['tracesProcessed']} of {_number(run['tracesTotal'])}"
-    yield "Started", run["startedAt"] or "–"
-    yield "Completed", run["completedAt"] or "–"
+    yield "Run", _link(f"{report.public_url}{run_page_path(run.id)}", run.id)
+    yield "Status", run.status if not run.error_code else f"{run.status}: {run.error_code}"
+    if run.error_message:
+        yield "Error", run.error_message
+    yield "Validity", "; ".join([run.validity or "–", *(run.validity_reasons or [])])
+    if run.source_warning:
+        yield "Traces of the source", run.source_warning
+    yield "Verdict", _verdict(run.verdict)
+    yield "Coverage", _share(run.coverage)
+    yield "Errors", _share(run.error_share)
+    yield "Traces", f"{run.traces_processed} of {_number(run.traces_total)}"
+    yield "Started", _instant(run.started_at)
+    yield "Completed", _instant(run.completed_at)
 
 
-def _kpi(report: RunReport) -> RowBuilder:
-    def row(kpi: JSON) -> tuple[Cell, ...]:
-        within = {True: "yes", False: "no", None: "–"}[kpi["withinThresholds"]]
-        value = _number(kpi["value"])
-        if kpi["value"] is None:
-            value = f"undefined: {kpi['undefinedReason']}"
+def _kpi(report: RunReport) -> KpiRow:
+    def row(kpi: KpiValueView) -> tuple[Cell, ...]:
+        within = {True: "yes", False: "no", None: "–"}[kpi.within_thresholds]
+        value = (
+            _number(kpi.value) if kpi.value is not None else f"undefined: {kpi.undefined_reason}"
+        )
         return (
-            kpi["name"],
-            f"{value} {kpi['unit']}" if kpi["unit"] else value,
+            kpi.name,
+            f"{value} {kpi.unit}" if kpi.unit else value,
             _interval(kpi),
-            _verdict(kpi),
+            _verdict(kpi.verdict),
             within,
-            HtmlFragment(sparkline(report.history.get(kpi["kpiId"], []))),
-            kpi["formula"],
+            HtmlFragment(sparkline(report.history.get(kpi.kpi_id, []))),
+            kpi.formula,
         )
 
     return row
 
 
-def _metric(metric: JSON) -> tuple[Cell, ...]:
-    missing = ", ".join(f"{reason} × {count}" for reason, count in metric["missing"].items())
-    figures = [_number(metric[name]) for name in ("p50", "p95")]
+def _metric(metric: MetricAggregateView) -> tuple[Cell, ...]:
     return (
-        metric["metric"],
-        _number(metric["mean"]),
+        metric.metric,
+        _number(metric.mean),
         _interval(metric),
-        f"{metric['n']} of {metric['expected']}",
-        _share(metric["coverage"]),
-        *figures,
-        missing,
+        f"{metric.n} of {metric.expected}",
+        _share(metric.coverage),
+        _number(metric.p50),
+        _number(metric.p95),
+        ", ".join(f"{reason} × {count}" for reason, count in metric.missing.items()),
     )
 
 
-def _alert(report: RunReport) -> RowBuilder:
-    def row(alert: JSON) -> tuple[Cell, ...]:
+def _alert(report: RunReport) -> AlertRow:
+    def row(alert: AlertView) -> tuple[Cell, ...]:
+        links = [_link(trace.url, trace.trace_id).markup for trace in alert.contributing_traces]
         return (
-            alert["state"],
-            _link(f"{report.public_url}{alert_page_path(alert['id'])}", alert["name"]),
-            alert["severity"],
-            alert["explanation"],
-            HtmlFragment(
-                "<br>".join(_trace(trace).markup for trace in alert["contributingTraces"])
-            ),
+            alert.state,
+            _link(f"{report.public_url}{alert_page_path(alert.id)}", alert.name),
+            alert.severity,
+            alert.explanation,
+            HtmlFragment("<br>".join(links)),
         )
 
     return row
@@ -157,12 +159,14 @@ def _alert(report: RunReport) -> RowBuilder:
 def _repeats(report: RunReport) -> Iterable[str]:
     rows = [
         (
-            statistics["metric"],
-            str(statistics["k"]),
-            *(_number(statistics[name]) for name in ("passAtK", "passHatK", "atLeastK")),
-            str(statistics["items"]),
+            metric.metric,
+            str(trials.k),
+            *map(_number, (trials.pass_at_k, trials.pass_hat_k, trials.at_least_k)),
+            str(trials.items),
         )
-        for statistics in list_trial_statistics(report.metrics)
+        for metric in report.metrics
+        if metric.verdict
+        for trials in metric.verdict.repeats
     ]
     if rows:
         yield from _section("Repeats", REPEATS_TITLES, rows)
@@ -172,55 +176,49 @@ def _categories(report: RunReport) -> Iterable[str]:
     """A row per category, a column per KPI and metric; nothing without categories."""
     if not report.categories:
         return
-    columns = dict.fromkeys(
-        row.get("name") or row["metric"]
-        for category in report.categories
-        for row in (*category["kpis"], *category["metrics"])
-    )
+    columns = dict.fromkeys(name for values in report.categories for name in _by_name(values))
     rows = [
-        (category["category"], str(category["items"]), *_category_cells(category, columns))
-        for category in report.categories
+        (values.category, str(values.items), *_category_cells(values, columns))
+        for values in report.categories
     ]
     yield from _section("By category", ("Category", "Items", *columns), rows)
 
 
-def _category_cells(category: JSON, columns: Iterable[str]) -> Iterable[str]:
-    by_name = {
-        row.get("name") or row["metric"]: row for row in (*category["kpis"], *category["metrics"])
-    }
+def _by_name(values: CategoryValues) -> dict[str, CategoryKpi | CategoryMetric]:
+    by_kpi = {kpi.name: kpi for kpi in values.kpis}
+    return by_kpi | {metric.metric: metric for metric in values.metrics}
+
+
+def _category_cells(values: CategoryValues, columns: Iterable[str]) -> Iterable[str]:
+    by_name = _by_name(values)
     for name in columns:
         row = by_name.get(name)
-        is_known = row is not None and row["value"] is not None
-        yield f"{_number(row['value'])} ({_interval(row)})" if row and is_known else "–"
-
-
-def _trace(trace: JSON) -> HtmlFragment:
-    return _link(trace["url"], trace["traceId"])
+        is_known = row is not None and row.value is not None
+        yield f"{_number(row.value)} ({_interval(row)})" if row and is_known else "–"
 
 
 def _worst(report: RunReport) -> Iterable[str]:
     if not report.metrics:
         return
-    metric = report.metrics[0]["metric"]
-    worst = worst_results(report.results, metric, report.direction)
-    titles = ("Trace", "Outcome", metric, "Input", "Expected", "Output")
-    rows = [
+    metric = report.metrics[0].metric
+    rows: list[tuple[Cell, ...]] = [
         (
-            _trace(result),
-            result["outcome"],
-            _number(result["values"].get(metric)),
+            _link(result.url, result.trace_id),
+            result.outcome,
+            _number(result.values.get(metric)),
             *(
-                shorten(result[name] or "", MAX_TEXT_CHARS)
-                for name in ("input", "expectedOutput", "output")
+                shorten(text or "", MAX_TEXT_CHARS)
+                for text in (result.input, result.expected_output, result.output)
             ),
         )
-        for result in worst
+        for result in worst_results(report.results, metric, report.direction)
     ]
+    titles = ("Trace", "Outcome", metric, "Input", "Expected", "Output")
     yield from _section(f"Worst of {len(report.results)} traces by {metric}", titles, rows)
 
 
-def _is_candidate(result: JSON, metric: str) -> bool:
-    return result["outcome"] != "scored" or result["values"].get(metric) is not None
+def _is_candidate(result: TraceResultView, metric: str) -> bool:
+    return result.outcome is not TraceOutcome.SCORED or result.values.get(metric) is not None
 
 
 def _section(title: str, titles: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterable[str]:
@@ -246,14 +244,17 @@ def _link(url: str | None, text: str) -> HtmlFragment:
     return HtmlFragment(f'<a href="{html_text(url)}" rel="noreferrer">{html_text(text)}</a>')
 
 
-def _verdict(row: JSON) -> str:
-    verdict = row["verdict"] or {}
-    return str(verdict.get("explanation") or verdict.get("verdict") or verdict.get("reason") or "–")
+def _verdict(verdict: RunVerdict | ValueVerdict | None) -> str:
+    return verdict.explanation if verdict and verdict.explanation else "–"
 
 
-def _interval(row: JSON) -> str:
-    low, high = row["intervalLow"], row["intervalHigh"]
+def _interval(row: KpiValueView | MetricAggregateView | CategoryKpi | CategoryMetric) -> str:
+    low, high = row.interval_low, row.interval_high
     return "–" if low is None or high is None else f"{_number(low)} to {_number(high)}"
+
+
+def _instant(at: datetime | None) -> str:
+    return "–" if at is None else at.isoformat()
 
 
 def _share(share: float | None) -> str:

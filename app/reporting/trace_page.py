@@ -1,7 +1,7 @@
 """The traces of a run, or of two runs side by side, as the page that the harnesses write, too."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from app.core.console.api_client import ApiClient, quote_segment
 from app.harness.reports.html import html_report
@@ -12,10 +12,11 @@ from app.harness.reports.view import (
     ReportTable,
     RunReportView,
 )
-from app.harness.transcript import Transcript, TranscriptMessage, parse_transcript
+from app.harness.transcript import Transcript, TranscriptMessage
 from app.kpis.number_text import format_number
-
-JSON = dict[str, Any]
+from app.kpis.schemas import KpiValueView
+from app.runs.schemas import MetricAggregateView, RunView, TraceView
+from app.traces.types import TraceOutcome
 
 MAX_TRACES: Final = 1_000
 # The tags by which the harnesses group their tasks.
@@ -35,20 +36,22 @@ def load_trace_page(api: ApiClient, run_id: str, other_id: str | None) -> str:
 
 def _view(api: ApiClient, run_id: str) -> RunReportView:
     path = f"/benchmark-runs/{quote_segment(run_id)}"
-    run = api.get(path)
-    kpis, metrics = api.get(f"{path}/kpis")["items"], api.get(f"{path}/metrics")["items"]
+    run = api.read(RunView, path)
+    kpis = api.read_items(KpiValueView, f"{path}/kpis")
+    metrics = api.read_items(MetricAggregateView, f"{path}/metrics")
     page = api.page(f"{path}/results", limit=MAX_TRACES)
     traces = [
-        api.get(f"{path}/traces/{quote_segment(trace['traceId'])}") for trace in page["items"]
+        api.read(TraceView, f"{path}/traces/{quote_segment(trace['traceId'])}")
+        for trace in page["items"]
     ]
-    verdict = run["verdict"]["verdict"] if run["verdict"] else None
+    verdict = run.verdict.verdict if run.verdict else None
     cut = f"only the first {MAX_TRACES:,} traces are shown" if page["nextCursor"] else None
-    figures = [(kpi["name"], kpi["value"]) for kpi in kpis]
-    figures += [(metric["metric"], metric["mean"]) for metric in metrics]
+    figures = [(kpi.name, kpi.value) for kpi in kpis]
+    figures += [(metric.metric, metric.mean) for metric in metrics]
     return RunReportView(
         program="mosaico",
-        title=f"{run['benchmarkId']}: {run['agentId']}, {run['runName'] or run['id']}",
-        timestamp=run["createdAt"],
+        title=f"{run.benchmark_id}: {run.agent_id}, {run.run_name or run.id}",
+        timestamp=run.created_at.isoformat(),
         note=", ".join(filter(None, (verdict, cut))),
         figures=[
             FigureLine(name, "undefined" if value is None else format_number(value))
@@ -59,20 +62,20 @@ def _view(api: ApiClient, run_id: str) -> RunReportView:
     )
 
 
-def _attempt(trace: JSON) -> AttemptView:
+def _attempt(trace: TraceView) -> AttemptView:
     status = _status(trace)
     values = [
-        (name, format_number(value)) for name, value in trace["values"].items() if value is not None
+        (name, format_number(value)) for name, value in trace.values.items() if value is not None
     ]
     return AttemptView(
-        task=trace["itemId"],
-        title=trace["traceId"],
+        task=trace.item_id,
+        title=trace.trace_id,
         label=_LABELS[status],
         status=status,
-        group=_group(trace["tags"]),
-        case=trace["traceId"],
-        duration_s=(trace["latencyMs"] or 0.0) / 1000,
-        error=trace["error"] or "",
+        group=_group(trace.tags),
+        case=trace.trace_id,
+        duration_s=(trace.latency_ms or 0.0) / 1000,
+        error=trace.error or "",
         checks=ReportTable("Values", ("Metric", "Value"), values),
         transcript=_transcript(trace),
     )
@@ -93,20 +96,20 @@ _LABELS: Final = {
 }
 
 
-def _status(trace: JSON) -> AttemptStatus:
-    passed = trace["scores"].get(PASSED_METRIC)
-    if trace["outcome"] in ("infra_error", "judge_error"):
+def _status(trace: TraceView) -> AttemptStatus:
+    passed = trace.scores.get(PASSED_METRIC)
+    if trace.outcome in (TraceOutcome.INFRA_ERROR, TraceOutcome.JUDGE_ERROR):
         return AttemptStatus.ERROR
     if passed is not None:
         return AttemptStatus.PASSED if passed == 1 else AttemptStatus.FAILED
-    return AttemptStatus.NEUTRAL if trace["outcome"] == "scored" else AttemptStatus.FAILED
+    return AttemptStatus.NEUTRAL if trace.outcome is TraceOutcome.SCORED else AttemptStatus.FAILED
 
 
-def _transcript(trace: JSON) -> Transcript:
+def _transcript(trace: TraceView) -> Transcript:
     """The stored transcript; else the texts of the trace as a question and its answer."""
-    if trace["transcript"] is not None:
-        return parse_transcript(trace["transcript"])
-    steps = [TranscriptMessage(role="user", text=trace["input"] or "")]
-    if trace["output"] is not None:
-        steps.append(TranscriptMessage(role="assistant", text=trace["output"]))
+    if trace.transcript is not None:
+        return trace.transcript
+    steps = [TranscriptMessage(role="user", text=trace.input or "")]
+    if trace.output is not None:
+        steps.append(TranscriptMessage(role="assistant", text=trace.output))
     return Transcript(steps=tuple(steps))

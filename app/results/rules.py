@@ -39,6 +39,13 @@ class Validity(StrEnum):
     INVALID = "INVALID"
 
 
+class BaselineHold(StrEnum):
+    """The reason why a run is not a baseline of later runs."""
+
+    REGRESSED = "REGRESSED"
+    INCIDENT = "INCIDENT"
+
+
 FINAL = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
 NEXT_STATUSES = {
     RunStatus.PENDING: {RunStatus.RUNNING, RunStatus.FAILED, RunStatus.CANCELLED},

@@ -1,7 +1,6 @@
 """HTTP routes of benchmark runs."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import Depends, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -19,34 +18,26 @@ from app.core.web.sse import EventSnapshot, stream_events
 from app.kpis.queries import get_kpis_of_run
 from app.kpis.schemas import KpiValueView
 from app.results import queries, rules
-from app.results.models import BenchmarkRun, TraceResult
-from app.results.queries import TraceDetail, TraceWithResult
 from app.results.rules import RunStatus, TriggerType, Validity
 from app.results.run_list import DEFAULT_SORT, RunListFilter, SortOrder, search_runs
 from app.results.trace_list import TraceListFilter
-from app.results.write_back_state import WriteBackState
 from app.runs import estimates, retention, service
 from app.runs.llm_cache import list_llm_usage
 from app.runs.schemas import (
     EstimateView,
     LlmUsageView,
     MetricAggregateView,
-    MissingValueView,
     RunAcceptance,
     RunCreate,
     RunEstimate,
     RunView,
-    ToolCallView,
     TraceResultView,
     TraceView,
-    WriteBackView,
 )
+from app.runs.views import run_columns_view, run_view, trace_result_view, trace_view
 from app.statistics.verdict_rules import Verdict
-from app.traces.models import CollectedTrace
 
 router = Router(prefix="/benchmark-runs", tags=["benchmark runs"])
-
-COLUMNS = RunView.model_fields.keys() - {"results", "write_back"}
 
 SVG = "image/svg+xml"
 _TAG_FIELD_PATTERN = r"^[A-Za-z_][A-Za-z0-9_.-]{0,99}$"
@@ -293,69 +284,6 @@ def delete_run(run_id: RunId, res: Res) -> None:
     """Delete a run that has ended, with its values and its KPI history."""
     with res.db.begin() as session:
         retention.delete_run(session, run_id)
-
-
-def run_view(run: BenchmarkRun) -> RunView:
-    return run_columns_view({name: getattr(run, name) for name in (*COLUMNS, "write_back")})
-
-
-def run_columns_view(row: Mapping[str, Any]) -> RunView:
-    columns = {name: row[name] for name in COLUMNS}
-    stored = row["write_back"]
-    state = None if stored is None else WriteBackState.model_validate(stored)
-    return RunView(
-        **columns,
-        write_back=state and WriteBackView.model_validate(state),
-        results=f"/api/v1/benchmark-runs/{row['id']}/results",
-    )
-
-
-def trace_result_view(columns: list[str], row: TraceWithResult) -> TraceResultView:
-    return TraceResultView(**_measured_trace(columns, row.trace, row.result))
-
-
-def trace_view(columns: list[str], row: TraceDetail) -> TraceView:
-    trace = row.trace
-    return TraceView(
-        **_measured_trace(columns, trace, row.result),
-        input_tokens=trace.input_tokens,
-        output_tokens=trace.output_tokens,
-        cost_usd=trace.cost_usd,
-        latency_ms=trace.latency_ms,
-        turns=trace.turns,
-        tool_calls=None
-        if trace.tool_calls is None
-        else [ToolCallView.model_validate(call) for call in trace.tool_calls],
-        scores=trace.scores or {},
-        transcript=row.transcript,
-    )
-
-
-def _measured_trace(
-    columns: list[str], trace: CollectedTrace, result: TraceResult | None
-) -> dict[str, Any]:
-    """The fields that a list of traces and a single trace share."""
-    notes = (result and result.notes) or {}
-    return {
-        "trace_id": trace.trace_id,
-        "item_id": trace.item_id,
-        "trial": trace.trial,
-        "outcome": trace.outcome,
-        "input": trace.input,
-        "expected_output": trace.expected_output,
-        "output": trace.output,
-        "error": trace.error,
-        "tags": trace.tags,
-        "attributes": trace.attributes or {},
-        "url": trace.url,
-        "values": {} if result is None else dict(zip(columns, result.values, strict=True)),
-        "missing": {
-            key: MissingValueView.model_validate(why)
-            for key, why in notes.items()
-            if "reason" not in why
-        },
-        "reasons": {key: why["reason"] for key, why in notes.items() if "reason" in why},
-    }
 
 
 def _location(run: RunView) -> str:

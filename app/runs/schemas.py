@@ -5,14 +5,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from app.comparison.acceptance import BaselineHold
 from app.core.schemas import Identifier, ShortText, StoredText, WireModel
 from app.harness.transcript import Transcript
 from app.kpis.series_types import RunsEvidence
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
 from app.metrics.types import MetricFailureKind, MetricSkipReason
 from app.results.plan import Repeater
-from app.results.rules import RunStatus, TriggerType, Validity
+from app.results.rules import BaselineHold, RunStatus, TriggerType, Validity
 from app.results.write_back_state import WriteBackStatus
 from app.traces.production import TraceWindow
 from app.traces.types import TraceOutcome

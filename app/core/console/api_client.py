@@ -4,11 +4,13 @@ import http
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
 import httpx
+from pydantic import BaseModel, ValidationError
 
+from app.core.console.error_words import find_remedy
 from app.core.console.event_stream import ServerSentEvent, read_events
 from app.core.console.service_address import find_pages_url, find_service
 from app.core.console.short_ids import (
@@ -33,6 +35,7 @@ from app.core.errors import (
 from app.core.http.client import own_service_client
 
 JSON = dict[str, Any]
+M = TypeVar("M", bound=BaseModel)
 # A list is sent as one parameter per element.
 QueryValue: TypeAlias = str | int | bool | list[str] | None
 QueryParameters: TypeAlias = Mapping[str, QueryValue]
@@ -62,39 +65,6 @@ _ERROR_CLASSES: Mapping[int, type[AppError]] = {
         kind.status: kind
         for kind in (Invalid, NotFound, Conflict, Unauthorized, Forbidden, TooLarge, Unavailable)
     },
-}
-
-# The command that lists the resources of which one was not found, by error code.
-LIST_COMMANDS: Mapping[str, str] = {
-    "agent-not-found": "agents list",
-    "alert-not-found": "alerts list",
-    "incident-not-found": "incidents list",
-    "alert-config-not-found": "alerts rules list",
-    "benchmark-not-found": "benchmarks list",
-    "dataset-not-found": "datasets list",
-    "delivery-not-found": "notify deliveries list",
-    "endpoint-not-found": "notify endpoints list",
-    "kpi-not-found": "benchmarks list",
-    "notification-not-found": "inbox list",
-    "run-not-found": "runs list",
-    "schedule-not-found": "schedules list",
-    "silence-not-found": "alerts silences list",
-    "trace-not-found": "runs traces",
-    "unknown-api-key": "keys list",
-}
-
-
-# What to do with commands, by error code.
-REMEDIES: Mapping[str, str] = {
-    "agent-in-use": "`mosaico agents update AGENT --archived` hides it and keeps its history",
-    "benchmark-in-use": "`mosaico benchmarks update BENCHMARK --archived` hides it and keeps its history",
-    "endpoint-disabled": "`mosaico notify endpoints enable ENDPOINT` enables it",
-    "not-acknowledgeable": "`mosaico alerts list --state firing` lists the alerts to acknowledge",
-    "nothing-to-plot": "`mosaico runs show RUN` lists the KPIs that it has",
-    "precondition-failed": "repeat the command: the command reads the resource again",
-    "run-is-baseline": "`mosaico benchmarks baseline BENCHMARK --unpin` unpins it",
-    "schedule-still-running": "`mosaico runs start BENCHMARK AGENT` starts a parallel run",
-    "too-many-requests": "repeat the command after a few seconds",
 }
 
 
@@ -145,6 +115,14 @@ class ApiClient:
     def get(self, path: str, **parameters: QueryValue) -> JSON:
         """The JSON document at a path."""
         return self._json("GET", path, parameters)
+
+    def read(self, model: type[M], path: str, **parameters: QueryValue) -> M:
+        """The document at a path as a model of the API."""
+        return parse_response(model, self.get(path, **parameters))
+
+    def read_items(self, model: type[M], path: str, **parameters: QueryValue) -> list[M]:
+        """The items of a list that has a single page."""
+        return [parse_response(model, item) for item in self.get(path, **parameters)["items"]]
 
     def get_text(self, path: str, **parameters: QueryValue) -> str:
         """A response that is not JSON, such as an SVG image."""
@@ -357,10 +335,7 @@ class ApiClient:
                 "set MOSAICO_API_KEY to a key with that role; an administrator creates one with"
                 " `mosaico keys create`"
             )
-        if code in REMEDIES:
-            return REMEDIES[code]
-        list_command = LIST_COMMANDS.get(code)
-        return f"`mosaico {list_command}` lists the existing IDs" if list_command else None
+        return find_remedy(code)
 
 
 @contextmanager
@@ -379,6 +354,19 @@ def list_ids(path: str, incomplete: str) -> list[str]:
     except AppError:
         return []
     return [item_id for item_id in ids if item_id.startswith(incomplete)]
+
+
+def parse_response(model: type[M], document: JSON) -> M:
+    """A document of the service as a model. Raises: `UnexpectedResponse`."""
+    try:
+        # A newer service may have more fields.
+        return model.model_validate(document, extra="ignore")
+    except ValidationError as error:
+        raise UnexpectedResponse(
+            f"the response of the service is not a {model.__name__}: {error.error_count()} "
+            "fields differ",
+            hint="install the version of the service: `mosaico --version` on its machine shows it",
+        ) from error
 
 
 def quote_segment(text: str) -> str:

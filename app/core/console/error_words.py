@@ -32,6 +32,37 @@ _SENT = re.compile(r"(?:^|(?<=[;,] )|(?<=\bor ))send\b(?! again)")
 _REQUEST = re.compile(r"^[Tt]he request is not valid")
 _INDEX = re.compile(r"\d+")
 
+# The command that lists the resources of which one was not found, by error code.
+LIST_COMMANDS: Mapping[str, str] = {
+    "agent-not-found": "agents list",
+    "alert-not-found": "alerts list",
+    "incident-not-found": "incidents list",
+    "alert-config-not-found": "alerts rules list",
+    "benchmark-not-found": "benchmarks list",
+    "dataset-not-found": "datasets list",
+    "delivery-not-found": "notify deliveries list",
+    "endpoint-not-found": "notify endpoints list",
+    "kpi-not-found": "benchmarks list",
+    "notification-not-found": "inbox list",
+    "run-not-found": "runs list",
+    "schedule-not-found": "schedules list",
+    "silence-not-found": "alerts silences list",
+    "trace-not-found": "runs traces",
+    "unknown-api-key": "keys list",
+}
+# What to do with commands, by error code.
+REMEDIES: Mapping[str, str] = {
+    "agent-in-use": "`mosaico agents update AGENT --archived` hides it and keeps its history",
+    "benchmark-in-use": "`mosaico benchmarks update BENCHMARK --archived` hides it and keeps its history",
+    "endpoint-disabled": "`mosaico notify endpoints enable ENDPOINT` enables it",
+    "not-acknowledgeable": "`mosaico alerts list --state firing` lists the alerts to acknowledge",
+    "nothing-to-plot": "`mosaico runs show RUN` lists the KPIs that it has",
+    "precondition-failed": "repeat the command: the command reads the resource again",
+    "run-is-baseline": "`mosaico benchmarks baseline BENCHMARK --unpin` unpins it",
+    "schedule-still-running": "`mosaico runs start BENCHMARK AGENT` starts a parallel run",
+    "too-many-requests": "repeat the command after a few seconds",
+}
+
 
 class _Parameter(NamedTuple):
     """A parameter of a command: how users write it, its value, and whether it repeats."""
@@ -39,6 +70,13 @@ class _Parameter(NamedTuple):
     label: str
     value: Any
     is_list: bool
+
+
+def find_remedy(code: str) -> str | None:
+    """What to do about an error of the API with commands, by its code; None without a remedy."""
+    list_command = LIST_COMMANDS.get(code)
+    listed = f"`mosaico {list_command}` lists the existing IDs" if list_command else None
+    return REMEDIES.get(code, listed)
 
 
 def in_words_of_command(

@@ -2,16 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime
-from typing import Any
 
-from app.core.console.api_client import ApiClient, ServiceUnreachable
+from app.core.console.api_client import ApiClient, ServiceUnreachable, parse_response
 from app.core.console.table import format_cell
 from app.core.console.terminal import EXIT_UNSUCCESSFUL
 from app.core.errors import Unavailable
 from app.results.rules import RunStatus, Validity
-
-JSON = dict[str, Any]
+from app.runs.schemas import RunView
 
 STEP_PERCENT = 10
 SILENCE_S = 30.0
@@ -28,7 +25,7 @@ class ProgressReporter:
         self._printed_stage: tuple[str, int] | None = None
         self._printed_at = 0.0
 
-    def is_due(self, run: JSON, now_s: float) -> bool:
+    def is_due(self, run: RunView, now_s: float) -> bool:
         stage = (_stage_name(run), (percent(run) or 0) // STEP_PERCENT)
         due = stage != self._printed_stage or now_s - self._printed_at >= SILENCE_S
         if due:
@@ -36,63 +33,60 @@ class ProgressReporter:
         return due
 
 
-def percent(run: JSON) -> int | None:
+def percent(run: RunView) -> int | None:
     """Percentage of the traces that the current step has done; None while their number is unknown."""
-    total = run["tracesTotal"]
-    done = run["tracesProcessed"] if _is_measuring(run) else run["tracesCollected"]
-    return 100 * int(done) // int(total) if total else None
+    total = run.traces_total
+    done = run.traces_processed if _is_measuring(run) else run.traces_collected
+    return 100 * done // total if total else None
 
 
-def _is_measuring(run: JSON) -> bool:
+def _is_measuring(run: RunView) -> bool:
     # The first measured traces arrive after the last one is collected.
-    return bool(run["tracesProcessed"])
+    return bool(run.traces_processed)
 
 
-def _stage_name(run: JSON) -> str:
-    return f"{run['status']} {'measuring' if _is_measuring(run) else 'collecting'}"
+def _stage_name(run: RunView) -> str:
+    return f"{run.status} {'measuring' if _is_measuring(run) else 'collecting'}"
 
 
-def describe_run(run: JSON) -> str:
+def describe_run(run: RunView) -> str:
     """Return one line about a run: its progress, or its outcome with the reasons."""
-    if run["status"] == RunStatus.PENDING:
+    if run.status is RunStatus.PENDING:
         return "PENDING waits for a worker"
-    if not RunStatus(run["status"]).is_final:
+    if not run.status.is_final:
         share = percent(run)
         if share is None:
-            return f"{run['status']} collecting traces"
-        total = run["tracesTotal"]
+            return f"{run.status} collecting traces"
+        total = run.traces_total
         if _is_measuring(run):
-            return (
-                f"{run['status']} {share} % ({run['tracesProcessed']} of {total} traces measured)"
-            )
-        return f"{run['status']} {share} % ({run['tracesCollected']} of {total} traces collected)"
-    parts = [run["status"]]
-    if run["validity"]:
-        parts.append(run["validity"])
-    parts.append(f"{run['tracesProcessed']} traces")
+            return f"{run.status} {share} % ({run.traces_processed} of {total} traces measured)"
+        return f"{run.status} {share} % ({run.traces_collected} of {total} traces collected)"
+    parts = [str(run.status)]
+    if run.validity:
+        parts.append(run.validity)
+    parts.append(f"{run.traces_processed} traces")
     seconds = duration_s(run)
     if seconds is not None:
         parts.append(f"in {seconds:.1f} s")
     reasons = [
-        *(run["validityReasons"] or []),
-        run["errorMessage"] or "",
-        run.get("sourceWarning") or "",
+        *(run.validity_reasons or []),
+        run.error_message or "",
+        run.source_warning or "",
     ]
     why = "; ".join(format_cell(reason) for reason in reasons if reason)
     return " ".join(parts) + (f": {why}" if why else "")
 
 
-def duration_s(run: JSON) -> float | None:
+def duration_s(run: RunView) -> float | None:
     """Seconds from the start of a run to its end; None while it runs."""
-    if not (run["startedAt"] and run["completedAt"]):
+    if not (run.started_at and run.completed_at):
         return None
-    started, ended = (datetime.fromisoformat(run[name]) for name in ("startedAt", "completedAt"))
-    return (ended - started).total_seconds()
+    return (run.completed_at - run.started_at).total_seconds()
 
 
-def run_exit_code(run: JSON) -> int:
+def run_exit_code(run: RunView) -> int:
     """0 when the run completed and is valid, 3 otherwise."""
-    is_valid = run["status"] == RunStatus.COMPLETED and run["validity"] == Validity.VALID
+    is_valid = run.status is RunStatus.COMPLETED and run.validity is Validity.VALID
     return 0 if is_valid else EXIT_UNSUCCESSFUL
 
 
@@ -102,24 +96,24 @@ def follow_run(
     *,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
-) -> Iterator[JSON]:
+) -> Iterator[RunView]:
     """The run, again at each change and each keep-alive event, until it has ended.
 
     When the service becomes unreachable, it is tried again for up to a minute.
     Raises: `ServiceUnreachable` or `Unavailable` after that, or immediately at the first request.
     """
-    run: JSON | None = None
+    run: RunView | None = None
     last_id: str | None = None
     last_event_at = clock()
-    while run is None or not RunStatus(run["status"]).is_final:
+    while run is None or not run.status.is_final:
         try:
             for event in api.events(f"{path}/events", last_id):
                 last_event_at, last_id = clock(), event.id or last_id
-                run = event.data or run
+                run = parse_response(RunView, event.data) if event.data else run
                 if run is not None:
                     yield run
         except (ServiceUnreachable, Unavailable):
             if run is None or clock() - last_event_at > MAX_OUTAGE_S:
                 raise
-        if run is None or not RunStatus(run["status"]).is_final:
+        if run is None or not run.status.is_final:
             sleep(RECONNECT_S)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.comparison.cli import COMPARISON_TIMEOUT_S, print_explanations
-from app.comparison.trial_statistics import list_trial_statistics
 from app.core.console.list_filters import choice_filter, id_filter, text_filter
 from app.core.console.resource import Resource, id_argument, print_change
 from app.core.console.table import (
@@ -73,6 +72,15 @@ def _interval(measurement: JSON) -> str | None:
 
 def _verdict(resource: JSON) -> str | None:
     return (resource["verdict"] or {}).get("verdict")
+
+
+def _trial_rows(metrics: list[JSON]) -> list[JSON]:
+    """A row per metric and k; empty if no item of the run has more than one trial."""
+    return [
+        {"metric": metric["metric"], **statistics}
+        for metric in metrics
+        for statistics in (metric["verdict"] or {}).get("repeats", ())
+    ]
 
 
 CATEGORY_COLUMNS = (
@@ -148,8 +156,9 @@ def start_run(
 
     Exit codes: 0 accepted; with --wait, 0 completed and valid, 3 failed, cancelled or invalid.
     """
-    from app.core.console.api_client import open_api
+    from app.core.console.api_client import open_api, parse_response
     from app.runs.cli.watching import finish_watching, watch_run_until_end
+    from app.runs.schemas import RunView
 
     if exit_status is not None and not wait:
         raise WrongUsage("--exit-status requires --wait", hint="add --wait")
@@ -160,17 +169,18 @@ def start_run(
         "traceWindow": _window(since, until),
     }
     with open_api() as api:
-        run = api.post(PATH, {name: value for name, value in body.items() if value is not None})
-        _print_started(api, run)
+        sent = {name: value for name, value in body.items() if value is not None}
+        run = parse_response(RunView, api.post(PATH, sent))
+        _print_started(api, run.id)
         if output is OutputFormat.TABLE:
-            print_result(format_cell(run["id"]))
+            print_result(format_cell(run.id))
             sys.stdout.flush()
         if not wait:
-            print_status(f"next: `mosaico runs watch {run['id']}`")
+            print_status(f"next: `mosaico runs watch {run.id}`")
         else:
-            run = watch_run_until_end(api, run["id"], quiet=quiet)
+            run = watch_run_until_end(api, run.id, quiet=quiet)
     if output is OutputFormat.JSON:
-        print_json(run)
+        print_json(run.model_dump(mode="json"))
     if wait:
         finish_watching(run, exit_status=exit_status is not False)
 
@@ -250,7 +260,7 @@ def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
     print_details(run | times | {"verdict": _verdict(run)})
     tables = (
         (metrics, METRIC_COLUMNS),
-        (list_trial_statistics(metrics), TRIAL_COLUMNS),
+        (_trial_rows(metrics), TRIAL_COLUMNS),
         (kpis, KPI_COLUMNS),
     )
     for rows, columns in tables:
@@ -285,9 +295,9 @@ def watch_run(
     with open_api() as api:
         run = watch_run_until_end(api, run_id, quiet=quiet, jsonl=jsonl)
     if output is OutputFormat.JSON and not jsonl:
-        print_json(run)
+        print_json(run.model_dump(mode="json"))
     elif not jsonl:
-        print_result("\t".join(filter(None, (run["status"], run["validity"]))))
+        print_result("\t".join(filter(None, (run.status, run.validity))))
     finish_watching(run, exit_status=exit_status)
 
 
@@ -371,7 +381,7 @@ def _start_from(run_id: str, action: str, output: OutputFormat) -> None:
 
     with open_api() as api:
         run = api.post(f"{_path(run_id)}/{action}")
-        _print_started(api, run)
+        _print_started(api, run["id"])
     print_change(run, output, [f"next: `mosaico runs watch {format_cell(run['id'])}`"], run["id"])
 
 
@@ -381,8 +391,8 @@ def _path(run_id: str) -> str:
     return f"{PATH}/{quote_segment(run_id)}"
 
 
-def _print_started(api: "ApiClient", run: JSON) -> None:
+def _print_started(api: "ApiClient", run_id: str) -> None:
     from app.core.web.page_paths import run_page_path
 
-    url = f"{api.pages_url}{run_page_path(run['id'])}"
-    print_status(f"run {format_cell(run['id'])} started → {url}")
+    url = f"{api.pages_url}{run_page_path(run_id)}"
+    print_status(f"run {format_cell(run_id)} started → {url}")

@@ -9,7 +9,7 @@ from typing import NoReturn
 import typer
 
 from app.core.console.api_client import ApiClient, quote_segment
-from app.core.console.table import JSON, format_cell
+from app.core.console.table import format_cell
 from app.core.console.terminal import (
     EXIT_INTERRUPTED,
     EXIT_UNSUCCESSFUL,
@@ -19,24 +19,27 @@ from app.core.console.terminal import (
 )
 from app.results.rules import RunStatus
 from app.runs.cli.progress import ProgressReporter, describe_run, follow_run, run_exit_code
+from app.runs.schemas import RunView
 
 PATH = "/benchmark-runs"
 CANCEL_WINDOW_S = 2.0
 CLEAR_LINE = "\r\x1b[K"
 
 
-def watch_run_until_end(api: ApiClient, run_id: str, *, quiet: bool, jsonl: bool = False) -> JSON:
+def watch_run_until_end(
+    api: ApiClient, run_id: str, *, quiet: bool, jsonl: bool = False
+) -> RunView:
     """The run after it has ended. Ctrl-C ends the command, not the run."""
     # Once: `latest` may be another run a moment later.
     run_id = api.full_id(PATH, run_id)
     print_progress = _print_nothing if quiet else _progress_printer()
-    latest: JSON | None = None
+    latest: RunView | None = None
     try:
         for run in follow_run(api, f"{PATH}/{quote_segment(run_id)}"):
             if jsonl and run != latest:
-                print_json(run, flush=True)
+                print_json(run.model_dump(mode="json"), flush=True)
             latest = run
-            if not RunStatus(run["status"]).is_final:
+            if not run.status.is_final:
                 print_progress(run)
     except KeyboardInterrupt:
         detach(api, run_id)
@@ -47,7 +50,7 @@ def watch_run_until_end(api: ApiClient, run_id: str, *, quiet: bool, jsonl: bool
 class _ProgressLine:
     """Progress on a terminal: one line that is overwritten."""
 
-    def __call__(self, run: JSON) -> None:
+    def __call__(self, run: RunView) -> None:
         width = shutil.get_terminal_size().columns - 1
         sys.stderr.write(f"\r{describe_run(run)[:width]}\x1b[K")
         sys.stderr.flush()
@@ -59,12 +62,12 @@ class _ProgressLog:
     def __init__(self) -> None:
         self._progress = ProgressReporter()
 
-    def __call__(self, run: JSON) -> None:
+    def __call__(self, run: RunView) -> None:
         if self._progress.is_due(run, time.monotonic()):
-            print_status(f"run {format_cell(run['id'])} {describe_run(run)}")
+            print_status(f"run {format_cell(run.id)} {describe_run(run)}")
 
 
-def _print_nothing(run: JSON) -> None:
+def _print_nothing(run: RunView) -> None:
     """Progress of --quiet."""
 
 
@@ -91,10 +94,10 @@ def detach(api: ApiClient, run_id: str) -> NoReturn:
     raise typer.Exit(EXIT_INTERRUPTED)
 
 
-def finish_watching(run: JSON, *, exit_status: bool) -> None:
+def finish_watching(run: RunView, *, exit_status: bool) -> None:
     clear = CLEAR_LINE if isinstance(_progress_printer(), _ProgressLine) else ""
-    print_status(f"{clear}run {format_cell(run['id'])} {describe_run(run)}")
-    if run["status"] == RunStatus.COMPLETED:
-        print_status(f"next: `mosaico runs show {format_cell(run['id'])}`")
+    print_status(f"{clear}run {format_cell(run.id)} {describe_run(run)}")
+    if run.status is RunStatus.COMPLETED:
+        print_status(f"next: `mosaico runs show {format_cell(run.id)}`")
     if exit_status and run_exit_code(run):
         raise typer.Exit(run_exit_code(run))

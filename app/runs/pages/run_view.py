@@ -46,13 +46,11 @@ class RunStage(NamedTuple):
     at: Any = None
 
 
-def outcome_of(validity: str | None, verdict: RunVerdict | Mapping[str, Any] | None) -> str | None:
+def outcome_of(validity: str | None, verdict: RunVerdict | None) -> str | None:
     """The verdict of a run; INVALID when too little was measured."""
     if validity == Validity.INVALID:
         return Verdict.INVALID
-    if verdict is None:
-        return None
-    return verdict.verdict if isinstance(verdict, RunVerdict) else verdict.get("verdict")
+    return verdict.verdict if verdict else None
 
 
 def load_run_page(session: Session, run_id: str, zone_of: Request) -> dict[str, Any]:

@@ -26,6 +26,8 @@ from app.results.run_list import DEFAULT_SORT, SORT_KEYS, RunCount, RunListFilte
 from app.runs import retention, service
 from app.runs.pages import run_view
 from app.runs.pages.estimate import window_of
+from app.runs.schemas import RunView
+from app.runs.views import run_columns_view
 from app.statistics.verdict_rules import Verdict
 from app.traces.production import TraceWindow
 
@@ -88,7 +90,7 @@ def show_runs(
         nav="/runs",
         api=list_in_api(request, "/benchmark-runs", IN_API, **period),
         csv=f"/api/v1{_csv_path(run_filter, sort, period)}",
-        runs=[_row(run, benchmarks, agents) for run in page.rows],
+        runs=[_row(run, benchmarks, agents) for run in map(run_columns_view, page.rows)],
         count=_count_text(count),
         newest=page.rows[0]["id"]
         if page.rows and not query.cursor and sort == DEFAULT_SORT
@@ -241,25 +243,20 @@ def _csv_path(run_filter: RunListFilter, sort: str, period: Mapping[str, str | N
     )
 
 
-def _row(
-    run: Mapping[str, Any], benchmarks: Mapping[str, str], agents: Mapping[str, str]
-) -> dict[str, Any]:
-    agent = agents.get(run["agent_id"], run["agent_id"])
-    benchmark = benchmarks.get(run["benchmark_id"], run["benchmark_id"])
-    started, completed = run["started_at"], run["completed_at"]
-    total = run["traces_total"]
+def _row(run: RunView, benchmarks: Mapping[str, str], agents: Mapping[str, str]) -> dict[str, Any]:
+    agent = agents.get(run.agent_id, run.agent_id)
+    benchmark = benchmarks.get(run.benchmark_id, run.benchmark_id)
+    started, completed, total = run.started_at, run.completed_at, run.traces_total
     return {
-        "id": run["id"],
+        "id": run.id,
         "label": f"{agent} on {benchmark}",
-        "status": run["status"],
-        "verdict": run_view.outcome_of(run["validity"], run["verdict"]),
+        "status": run.status,
+        "verdict": run_view.outcome_of(run.validity, run.verdict),
         "agent": agent,
         "benchmark": benchmark,
-        "run_name": run["run_name"],
-        "traces": f"{run['traces_processed']} of {total}"
-        if total
-        else f"{run['traces_collected']}",
-        "created_at": run["created_at"],
+        "run_name": run.run_name,
+        "traces": f"{run.traces_processed} of {total}" if total else f"{run.traces_collected}",
+        "created_at": run.created_at,
         "completed_at": completed,
         "took": completed - started if started and completed else None,
     }

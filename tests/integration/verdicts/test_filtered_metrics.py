@@ -3,7 +3,6 @@
 import pytest
 
 from app.comparison.stored_run_comparison import compare_runs
-from app.reporting.run_report import RunReport, html_report
 from tests.integration.verdicts.conftest import traces
 from tests.support.service import JSON, Service
 
@@ -150,21 +149,8 @@ def test_comparison__has_verdicts_by_category(
 
 
 def test_report__has_a_table_by_category(service: Service, two_runs: tuple[JSON, JSON]) -> None:
-    categories = service.get(f"/benchmark-runs/{two_runs[1]['id']}/categories")["items"]
-    run = service.get(f"/benchmark-runs/{two_runs[1]['id']}")
-    page = html_report(
-        RunReport(
-            run=run,
-            metrics=[],
-            kpis=[],
-            history={},
-            alerts=[],
-            results=[],
-            direction="HIGHER_IS_BETTER",
-            public_url="http://x",
-            categories=categories,
-        )
-    )
+    answer = service.client.get(f"/api/v1/benchmark-runs/{two_runs[1]['id']}/report")
+    page = answer.text
     assert "<h2>By category</h2>" in page
     assert "<td>text</td><td>20</td>" in page
     assert "<td>0.4 (0.2188 to 0.6134)</td>" in page

@@ -1,6 +1,7 @@
 """Progress of a watched run, and reconnection to the service."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
@@ -9,25 +10,26 @@ from hypothesis import strategies as st
 
 from app.core.console.api_client import ApiClient, ServiceUnreachable
 from app.core.console.event_stream import ServerSentEvent, read_events
+from app.results.rules import RunStatus, TriggerType, Validity
 from app.runs.cli.progress import ProgressReporter, describe_run, follow_run, run_exit_code
+from app.runs.schemas import RunView
+from tests.support.views import partial_view
 
-JSON = dict[str, Any]
+AN_INSTANT = datetime(2026, 11, 21, 22, tzinfo=UTC)
 
 
-def run(status: str = "RUNNING", **fields: Any) -> JSON:
-    return {
-        "id": "run-1",
-        "status": status,
-        "validity": None,
-        "validityReasons": None,
-        "errorMessage": None,
-        "tracesTotal": None,
-        "tracesCollected": 0,
-        "tracesProcessed": 0,
-        "startedAt": None,
-        "completedAt": None,
-        **fields,
-    }
+def run(status: RunStatus = RunStatus.RUNNING, **fields: Any) -> RunView:
+    counts = (
+        "traces_collected", "traces_processed", "metrics_computed", "metrics_reused", "retry_count",
+    )  # fmt: skip
+    texts = ("id", "benchmark_id", "agent_id", "results")
+    fixed = {"triggered_by": TriggerType.MANUAL, "created_at": AN_INSTANT}
+    required = dict.fromkeys(counts, 0) | dict.fromkeys(texts, "run-1") | fixed
+    return partial_view(RunView, **{**required, "status": status, **fields})
+
+
+def event(event_id: str, state: RunView | None) -> ServerSentEvent:
+    return ServerSentEvent(event_id, state.model_dump(mode="json") if state else None)
 
 
 def test_progress__line_is_due_at_the_start_and_at_every_tenth() -> None:
@@ -35,25 +37,25 @@ def test_progress__line_is_due_at_the_start_and_at_every_tenth() -> None:
     due = [
         done
         for done in range(101)
-        if progress.is_due(run(tracesTotal=100, tracesCollected=done), 0)
+        if progress.is_due(run(traces_total=100, traces_collected=done), 0)
     ]
     assert due == [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
 
 
 def test_progress__line_is_due_when_measuring_begins() -> None:
     progress = ProgressReporter()
-    assert progress.is_due(run(tracesTotal=100, tracesCollected=100), 0)
-    assert progress.is_due(run(tracesTotal=100, tracesCollected=100, tracesProcessed=1), 0)
-    assert not progress.is_due(run(tracesTotal=100, tracesCollected=100, tracesProcessed=2), 0)
+    assert progress.is_due(run(traces_total=100, traces_collected=100), 0)
+    assert progress.is_due(run(traces_total=100, traces_collected=100, traces_processed=1), 0)
+    assert not progress.is_due(run(traces_total=100, traces_collected=100, traces_processed=2), 0)
 
 
 def test_progress__line_is_due_after_30_s_and_on_a_status_change() -> None:
     progress = ProgressReporter()
-    assert progress.is_due(run("PENDING"), 0)
-    assert not progress.is_due(run("PENDING"), 29.9)
-    assert progress.is_due(run("PENDING"), 30)
-    assert progress.is_due(run("RUNNING"), 31)
-    assert not progress.is_due(run("RUNNING"), 60.9)
+    assert progress.is_due(run(RunStatus.PENDING), 0)
+    assert not progress.is_due(run(RunStatus.PENDING), 29.9)
+    assert progress.is_due(run(RunStatus.PENDING), 30)
+    assert progress.is_due(run(RunStatus.RUNNING), 31)
+    assert not progress.is_due(run(RunStatus.RUNNING), 60.9)
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1))
@@ -62,7 +64,7 @@ def test_progress__prints_at_most_eleven_lines(steps: list[int]) -> None:
     lines = [
         done
         for done in sorted(steps)
-        if progress.is_due(run(tracesTotal=1000, tracesCollected=done), 0)
+        if progress.is_due(run(traces_total=1000, traces_collected=done), 0)
     ]
     assert 1 <= len(lines) <= 11
 
@@ -70,44 +72,51 @@ def test_progress__prints_at_most_eleven_lines(steps: list[int]) -> None:
 @pytest.mark.parametrize(
     ("state", "line"),
     [
-        (run("PENDING"), "PENDING waits for a worker"),
+        (run(RunStatus.PENDING), "PENDING waits for a worker"),
         (run(), "RUNNING collecting traces"),
-        (run(tracesTotal=0), "RUNNING collecting traces"),
-        (run(tracesTotal=3, tracesCollected=1), "RUNNING 33 % (1 of 3 traces collected)"),
-        (run(tracesTotal=3, tracesProcessed=2), "RUNNING 66 % (2 of 3 traces measured)"),
+        (run(traces_total=0), "RUNNING collecting traces"),
+        (run(traces_total=3, traces_collected=1), "RUNNING 33 % (1 of 3 traces collected)"),
+        (run(traces_total=3, traces_processed=2), "RUNNING 66 % (2 of 3 traces measured)"),
         (
             run(
-                "COMPLETED",
-                validity="VALID",
-                tracesProcessed=3,
-                startedAt="2026-11-21T22:00:00Z",
-                completedAt="2026-11-21T22:00:01.5Z",
+                RunStatus.COMPLETED,
+                validity=Validity.VALID,
+                traces_processed=3,
+                started_at=AN_INSTANT,
+                completed_at=AN_INSTANT + timedelta(seconds=1.5),
             ),
             "COMPLETED VALID 3 traces in 1.5 s",
         ),
         (
-            run("COMPLETED", validity="INVALID", validityReasons=["too little", "too bad"]),
+            run(
+                RunStatus.COMPLETED,
+                validity=Validity.INVALID,
+                validity_reasons=["too little", "too bad"],
+            ),
             "COMPLETED INVALID 0 traces: too little; too bad",
         ),
-        (run("FAILED", errorMessage="no such\ndataset"), "FAILED 0 traces: no such\\ndataset"),
-        (run("CANCELLED"), "CANCELLED 0 traces"),
+        (
+            run(RunStatus.FAILED, error_message="no such\ndataset"),
+            "FAILED 0 traces: no such\\ndataset",
+        ),
+        (run(RunStatus.CANCELLED), "CANCELLED 0 traces"),
     ],
 )
-def test_describe__is_one_line(state: JSON, line: str) -> None:
+def test_describe__is_one_line(state: RunView, line: str) -> None:
     assert describe_run(state) == line
 
 
 @pytest.mark.parametrize(
     ("status", "validity", "code"),
     [
-        ("COMPLETED", "VALID", 0),
-        ("COMPLETED", "INVALID", 3),
-        ("FAILED", None, 3),
-        ("CANCELLED", None, 3),
+        (RunStatus.COMPLETED, Validity.VALID, 0),
+        (RunStatus.COMPLETED, Validity.INVALID, 3),
+        (RunStatus.FAILED, None, 3),
+        (RunStatus.CANCELLED, None, 3),
     ],
 )
 def test_exit_code__is_0_only_for_a_completed_valid_run(
-    status: str, validity: str | None, code: int
+    status: RunStatus, validity: Validity | None, code: int
 ) -> None:
     assert run_exit_code(run(status, validity=validity)) == code
 
@@ -128,7 +137,7 @@ class ProgressService:
             yield event
 
 
-def follow_all(service: ProgressService, *, seconds_per_reading: float = 1.0) -> list[JSON]:
+def follow_all(service: ProgressService, *, seconds_per_reading: float = 1.0) -> list[RunView]:
     now = 0.0
 
     def clock() -> float:
@@ -143,11 +152,11 @@ def follow_all(service: ProgressService, *, seconds_per_reading: float = 1.0) ->
 
 
 def test_follow__resumes_a_broken_connection_at_the_last_event() -> None:
-    half, done = run(tracesTotal=2, tracesProcessed=1), run("COMPLETED")
+    half, done = run(traces_total=2, traces_processed=1), run(RunStatus.COMPLETED)
     service = ProgressService(
-        [ServerSentEvent("1", run()), ServerSentEvent("2", half), ServiceUnreachable("gone")],
+        [event("1", run()), event("2", half), ServiceUnreachable("gone")],
         [],
-        [ServerSentEvent("3", done)],
+        [event("3", done)],
     )
     assert follow_all(service) == [run(), half, done]
     assert service.last_ids == [None, "2", "2"]
@@ -156,12 +165,12 @@ def test_follow__resumes_a_broken_connection_at_the_last_event() -> None:
 def test_follow__keep_alive_repeats_the_last_state() -> None:
     service = ProgressService(
         [
-            ServerSentEvent("1", run()),
-            ServerSentEvent("1", None),
-            ServerSentEvent("2", run("FAILED")),
+            event("1", run()),
+            event("1", None),
+            event("2", run(RunStatus.FAILED)),
         ]
     )
-    assert follow_all(service) == [run(), run(), run("FAILED")]
+    assert follow_all(service) == [run(), run(), run(RunStatus.FAILED)]
 
 
 def test_follow__unreachable_service_fails_at_once() -> None:
@@ -171,7 +180,7 @@ def test_follow__unreachable_service_fails_at_once() -> None:
 
 def test_follow__lost_service_is_retried_for_a_minute() -> None:
     away: list[ServerSentEvent | ServiceUnreachable] = [ServiceUnreachable("away")]
-    service = ProgressService([ServerSentEvent("1", run())], *[away] * 100)
+    service = ProgressService([event("1", run())], *[away] * 100)
     with pytest.raises(ServiceUnreachable):
         follow_all(service)
     # Heard at second 2; each connection is one reading of the clock: 2 + 61 > 2 + 60.

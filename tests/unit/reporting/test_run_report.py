@@ -2,43 +2,120 @@
 
 from dataclasses import replace
 from html.parser import HTMLParser
-from typing import Any
 
 import pytest
 
+from app.alerts.details import ContributingTrace
+from app.alerts.rules import AlertEventState
+from app.alerts.schemas import AlertView
 from app.core.web.charts import sparkline
+from app.kpis.schemas import KpiValueView
+from app.kpis.verdict_types import RepeatedTrials, ValueVerdict
+from app.metrics.types import Direction
+from app.notifications.types import MessageSeverity
 from app.reporting.run_report import RunReport, html_report, worst_results
+from app.results.rules import RunStatus, Validity
+from app.runs.schemas import MetricAggregateView, RunView, TraceResultView
+from app.traces.types import TraceOutcome
+from tests.support.views import partial_view
 
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(1)>\x00'
 LINK = "https://langfuse.example/t/1?a=1&b=2"
 
 
-def result(trace: str, value: float | None, outcome: str = "scored", **more: Any) -> dict[str, Any]:
-    texts = {"input": HOSTILE, "expectedOutput": None, "output": HOSTILE * 30, "url": LINK}
-    return {"traceId": trace, "outcome": outcome, "values": {"ROUGE": value}, **texts, **more}
+def result(
+    trace_id: str,
+    value: float | None,
+    outcome: TraceOutcome = TraceOutcome.SCORED,
+    *,
+    url: str | None = LINK,
+    metric: str = "ROUGE",
+) -> TraceResultView:
+    return partial_view(
+        TraceResultView,
+        trace_id=trace_id,
+        outcome=outcome,
+        values={metric: value},
+        url=url,
+        input=HOSTILE,
+        expected_output=None,
+        output=HOSTILE * 30,
+    )
+
+
+def metric_aggregate(text: str, verdict: ValueVerdict) -> MetricAggregateView:
+    return partial_view(
+        MetricAggregateView,
+        metric=text,
+        mean=None,
+        n=1,
+        expected=2,
+        coverage=0.5,
+        p50=0.1,
+        p95=1.0,
+        missing={text: 1},
+        interval_low=0.4,
+        interval_high=None,
+        verdict=verdict,
+    )
 
 
 def report(text: str, url: str | None) -> RunReport:
     """A run in which every text is the same one."""
-    figures = {"intervalLow": 0.4, "intervalHigh": None, "verdict": {"explanation": text}}
+    verdict = partial_view(ValueVerdict, explanation=text, repeats=())
     return RunReport(
-        run={
-            "id": text, "benchmarkId": text, "agentId": text, "runName": text, "status": "COMPLETED",
-            "errorCode": None, "errorMessage": text, "validity": "INVALID",
-            "validityReasons": [text], "verdict": None, "coverage": 0.5, "errorShare": None,
-            "tracesProcessed": 2, "tracesTotal": 2, "startedAt": None, "completedAt": None,
-        },
-        metrics=[{"metric": text, "mean": None, "n": 1, "expected": 2, "coverage": 0.5, "p50": 0.1,
-                  "p95": 1.0, "missing": {text: 1}, **figures}],
-        kpis=[{"kpiId": "k-1", "name": text, "value": None, "undefinedReason": text, "unit": text,
-               "withinThresholds": None, "formula": text, **figures}],
+        run=partial_view(
+            RunView,
+            id=text,
+            benchmark_id=text,
+            agent_id=text,
+            run_name=text,
+            status=RunStatus.COMPLETED,
+            error_code=None,
+            error_message=text,
+            validity=Validity.INVALID,
+            validity_reasons=[text],
+            verdict=None,
+            coverage=0.5,
+            error_share=None,
+            source_warning=None,
+            traces_processed=2,
+            traces_total=2,
+            started_at=None,
+            completed_at=None,
+        ),
+        metrics=[metric_aggregate(text, verdict)],
+        kpis=[
+            partial_view(
+                KpiValueView,
+                kpi_id="k-1",
+                name=text,
+                value=None,
+                undefined_reason=text,
+                unit=text,
+                within_thresholds=None,
+                formula=text,
+                interval_low=0.4,
+                interval_high=None,
+                verdict=verdict,
+            )
+        ],
         history={"k-1": [0.1, 0.2]},
-        alerts=[{"id": text, "state": "FIRING", "name": text, "severity": "WARNING",
-                 "explanation": text, "contributingTraces": [{"traceId": text, "url": url}]}],
-        results=[result(text, None, url=url, values={text: 0.1})],
-        direction="HIGHER_IS_BETTER",
+        alerts=[
+            partial_view(
+                AlertView,
+                id=text,
+                state=AlertEventState.FIRING,
+                name=text,
+                severity=MessageSeverity.WARNING,
+                explanation=text,
+                contributing_traces=(partial_view(ContributingTrace, trace_id=text, url=url),),
+            )
+        ],
+        results=[result(text, 0.1, url=url, metric=text)],
+        direction=Direction.HIGHER_IS_BETTER,
         public_url="https://mosaico.example",
-    )  # fmt: skip
+    )
 
 
 class ReportPage(HTMLParser):
@@ -92,22 +169,23 @@ def test_worst_results__failed_traces_come_first() -> None:
         result("good", 0.9),
         result("bad", 0.1),
         result("silent", None),
-        result("failed", None, "agent_error"),
+        result("failed", None, TraceOutcome.AGENT_ERROR),
     ]
 
-    def names(direction: str) -> list[str]:
-        return [result["traceId"] for result in worst_results(results, "ROUGE", direction)]
+    def names(direction: Direction) -> list[str]:
+        return [result.trace_id for result in worst_results(results, "ROUGE", direction)]
 
-    assert names("HIGHER_IS_BETTER") == ["failed", "bad", "good"]
-    assert names("LOWER_IS_BETTER") == ["failed", "good", "bad"]
-    assert len(worst_results([result(f"t-{n}", 0.5) for n in range(50)], "ROUGE", "")) == 10
+    assert names(Direction.HIGHER_IS_BETTER) == ["failed", "bad", "good"]
+    assert names(Direction.LOWER_IS_BETTER) == ["failed", "good", "bad"]
+    fifty = [result(f"t-{n}", 0.5) for n in range(50)]
+    assert len(worst_results(fifty, "ROUGE", Direction.LOWER_IS_BETTER)) == 10
 
 
 def test_html_report__repeated_trials_have_a_table() -> None:
     once = report("quality", None)
     assert "pass@k" not in html_report(once)
-    row = {"k": 2, "items": 10, "passAtK": 0.6, "passHatK": 0.4667, "atLeastK": 0.5}
-    metrics = [{**once.metrics[0], "verdict": {"explanation": None, "repeats": [row]}}]
-    page = html_report(replace(once, metrics=metrics))
+    trials = RepeatedTrials(k=2, items=10, pass_at_k=0.6, pass_hat_k=0.4667, at_least_k=0.5)
+    verdict = ValueVerdict(explanation="", repeats=(trials,))
+    page = html_report(replace(once, metrics=[metric_aggregate("quality", verdict)]))
     cells = ("quality", "2", "0.6", "0.4667", "0.5", "10")
     assert "".join(f"<td>{cell}</td>" for cell in cells) in page

@@ -1,0 +1,82 @@
+"""Runs and their traces as the API returns them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.results.models import BenchmarkRun, TraceResult
+from app.results.queries import TraceDetail, TraceWithResult
+from app.results.write_back_state import WriteBackState
+from app.runs.schemas import (
+    MissingValueView,
+    RunView,
+    ToolCallView,
+    TraceResultView,
+    TraceView,
+    WriteBackView,
+)
+from app.traces.models import CollectedTrace
+
+COLUMNS = RunView.model_fields.keys() - {"results", "write_back"}
+
+
+def run_view(run: BenchmarkRun) -> RunView:
+    return run_columns_view({name: getattr(run, name) for name in (*COLUMNS, "write_back")})
+
+
+def run_columns_view(row: Mapping[str, Any]) -> RunView:
+    columns = {name: row[name] for name in COLUMNS}
+    stored = row["write_back"]
+    state = None if stored is None else WriteBackState.model_validate(stored)
+    return RunView(
+        **columns,
+        write_back=state and WriteBackView.model_validate(state),
+        results=f"/api/v1/benchmark-runs/{row['id']}/results",
+    )
+
+
+def trace_result_view(columns: list[str], row: TraceWithResult) -> TraceResultView:
+    return TraceResultView(**_measured_trace(columns, row.trace, row.result))
+
+
+def trace_view(columns: list[str], row: TraceDetail) -> TraceView:
+    trace = row.trace
+    return TraceView(
+        **_measured_trace(columns, trace, row.result),
+        input_tokens=trace.input_tokens,
+        output_tokens=trace.output_tokens,
+        cost_usd=trace.cost_usd,
+        latency_ms=trace.latency_ms,
+        turns=trace.turns,
+        tool_calls=None
+        if trace.tool_calls is None
+        else [ToolCallView.model_validate(call) for call in trace.tool_calls],
+        scores=trace.scores or {},
+        transcript=row.transcript,
+    )
+
+
+def _measured_trace(
+    columns: list[str], trace: CollectedTrace, result: TraceResult | None
+) -> dict[str, Any]:
+    """The fields that a list of traces and a single trace share."""
+    notes = (result and result.notes) or {}
+    return {
+        "trace_id": trace.trace_id,
+        "item_id": trace.item_id,
+        "trial": trace.trial,
+        "outcome": trace.outcome,
+        "input": trace.input,
+        "expected_output": trace.expected_output,
+        "output": trace.output,
+        "error": trace.error,
+        "tags": trace.tags,
+        "attributes": trace.attributes or {},
+        "url": trace.url,
+        "values": {} if result is None else dict(zip(columns, result.values, strict=True)),
+        "missing": {
+            key: MissingValueView.model_validate(why)
+            for key, why in notes.items()
+            if "reason" not in why
+        },
+        "reasons": {key: why["reason"] for key, why in notes.items() if "reason" in why},
+    }
