@@ -9,11 +9,10 @@ from sqlalchemy import ColumnElement, exists, select
 from sqlalchemy.orm import Session
 
 from app.alerts import queries
-from app.alerts.messages import silence_matches
 from app.alerts.models import AlertEvent, AlertSilence
 from app.alerts.rules import AlertEventState
-from app.alerts.schemas import SilenceMatchers
 from app.alerts.service import acknowledge
+from app.alerts.silence_matchers import SilenceMatchers
 from app.alerts.silences import start_silence
 from app.core.errors import Invalid
 from app.core.keyset import PageQuery, PageRows
@@ -140,8 +139,8 @@ def list_silences_of_rule(
     return [
         silence
         for silence in queries.list_active_silences(session, now)
-        if silence.matchers.get("alertConfigId", rule_id) == rule_id
-        and silence.matchers.get("benchmarkId", benchmark_id) == benchmark_id
+        if silence.matchers.alert_config_id in (None, rule_id)
+        and silence.matchers.benchmark_id in (None, benchmark_id)
     ]
 
 
@@ -152,5 +151,5 @@ def list_silences_of_alert(
     return [
         silence
         for silence in queries.list_active_silences(session, now)
-        if silence_matches(silence.matchers, event)
+        if silence.matchers.match(event)
     ]

@@ -4,11 +4,10 @@ A message answers in this order: what happened to what, how much, since when, wh
 items, and what to do. Alerts with one cause are told once, with the names of all their rules.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from fnmatch import fnmatchcase
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from app.alerts.details import AlertDetails, ContributingTrace
 from app.alerts.rules import AlertEventState
@@ -147,22 +146,6 @@ def render_rule_test(
         title=f"Test of the alert rule {name} ({benchmark_name})",
         sentences=("This is a test of the alert rule; nothing has happened.", *sentences),
         facts=(MessageFact("benchmark", benchmark_name),),
-    )
-
-
-def silence_matches(matchers: Mapping[str, Any], alert: AlertFields) -> bool:
-    """Return whether a silence with these matchers, by their REST names, holds back an alert."""
-    fields = {
-        "alertConfigId": alert.rule_id,
-        "benchmarkId": alert.benchmark_id,
-        "agentId": alert.agent_id,
-        "severity": alert.severity,
-    }
-    # A matcher that is null was removed by an update, and matches every alert.
-    set_matchers = {name: value for name, value in matchers.items() if value is not None}
-    glob = set_matchers.pop("name", None)
-    return all(fields[name] == value for name, value in set_matchers.items()) and (
-        glob is None or fnmatchcase(alert.name, glob)
     )
 
 

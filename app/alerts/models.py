@@ -8,6 +8,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.alerts.details import AlertDetails, Confirmation
+from app.alerts.silence_matchers import SilenceMatchers
 from app.core.db import Base, ModelJson
 from app.kpis.series_types import SeriesState
 
@@ -204,7 +205,7 @@ class AlertSilence(Base):
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
-    matchers: Mapped[dict[str, Any]]
+    matchers: Mapped[SilenceMatchers] = mapped_column(ModelJson(SilenceMatchers))
     comment: Mapped[str | None]
     starts_at: Mapped[datetime]
     ends_at: Mapped[datetime]

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.agents.models import Agent
 from app.alerts import queries
 from app.alerts.details import AlertDetails
-from app.alerts.messages import AlertFields, DisplayNames, render_alerts, silence_matches
+from app.alerts.messages import AlertFields, DisplayNames, render_alerts
 from app.alerts.models import AlertEvent, AlertRule
 from app.alerts.rules import AlertEventState
 from app.benchmarks.models import Benchmark
@@ -116,7 +116,7 @@ def store_and_publish(
     unpublished = _unpublished_incidents(session, events)
     by_endpoint: dict[str, list[AlertEvent]] = defaultdict(list)
     for event in events:
-        silence_id = next((s.id for s in silences if silence_matches(s.matchers, event)), None)
+        silence_id = next((s.id for s in silences if s.matchers.match(event)), None)
         # Nobody is told of the end of an incident whose beginning was silenced.
         event.silence_id = silence_id or unpublished.get(event.incident_id or "")
         if event.silence_id is not None:
@@ -153,7 +153,7 @@ def publish_after_silence(
     silences = queries.list_active_silences(session, now)
     by_run: dict[str | None, list[AlertEvent]] = defaultdict(list)
     for event in queries.list_silenced_events(session, incident_ids):
-        if not any(silence_matches(silence.matchers, event) for silence in silences):
+        if not any(silence.matchers.match(event) for silence in silences):
             event.silence_id = None
             by_run[event.run_id].append(event)
     for events in by_run.values():

@@ -22,7 +22,7 @@ from app.core.ids import new_id
 from app.core.registry import suggest_names
 from app.core.schemas import all_fields
 from app.formula import compile_formula, read_reference
-from app.metrics.registry import column_of, parse_ref, provider_for
+from app.metrics.registry import column_of, provider_for
 from app.notifications.endpoints import decrypt_recipient, ensure_endpoints
 from app.notifications.models import Endpoint
 from app.notifications.queries import get_endpoints_in_order
@@ -197,7 +197,7 @@ def _kpi_errors(
 
 def _measured_columns(session: Session, benchmark: Benchmark) -> set[str]:
     """The metrics of a benchmark and those that only its KPIs use."""
-    columns = {provider_for(parse_ref(metric)).spec.key for metric in benchmark.metrics}
+    columns = {provider_for(metric.ref).spec.key for metric in benchmark.metrics}
     for kpi in get_kpis_by_benchmark(session, [benchmark.id]).get(benchmark.id, []):
         columns |= {column_of(ref.key) for ref in compile_formula(kpi.formula).references}
     return columns

@@ -15,6 +15,7 @@ from app.alerts.rules import (
     NoDataPolicy,
     RuleSpec,
 )
+from app.alerts.silence_matchers import SilenceMatchers
 from app.core.schemas import (
     UNSET,
     Identifier,
@@ -326,18 +327,6 @@ class Acknowledgement(WireModel):
 
     verdict: AckVerdict
     note: LongText | None = None
-
-
-class SilenceMatchers(WireModel):
-    """Selects the alerts that a silence holds back: all given fields must match."""
-
-    alert_config_id: Identifier | None = None
-    benchmark_id: Identifier | None = None
-    agent_id: Identifier | None = None
-    severity: MessageSeverity | None = None
-    name: ShortText | None = Field(
-        default=None, description="Glob pattern of the rule name, such as nightly-*."
-    )
 
 
 class SilenceCreate(WireModel):

@@ -7,7 +7,8 @@ from sqlalchemy.orm import Session
 
 from app.alerts import queries
 from app.alerts.models import AlertSilence
-from app.alerts.schemas import SilenceCreate, SilenceMatchers, SilencePatch
+from app.alerts.schemas import SilenceCreate, SilencePatch
+from app.alerts.silence_matchers import SilenceMatchers
 from app.core.errors import Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.core.schemas import changed_fields
@@ -32,7 +33,7 @@ def create_silence(session: Session, body: SilenceCreate, now: datetime) -> Aler
     """
     silence = AlertSilence(
         id=body.id or new_id(),
-        matchers=body.matchers.model_dump(mode="json", exclude_none=True),
+        matchers=body.matchers,
         comment=body.comment,
         starts_at=body.starts_at or now,
         ends_at=body.ends_at,
@@ -58,9 +59,8 @@ def update_silence(
     silence = queries.get_silence(session, silence_id, for_update=True)
     fields = changed_fields(body)
     if "matchers" in fields:
-        new_matchers = fields["matchers"].model_dump(mode="json", exclude_unset=True)
-        matchers = {**silence.matchers, **new_matchers}
-        silence.matchers = {name: value for name, value in matchers.items() if value is not None}
+        new_matchers = changed_fields(fields["matchers"])
+        silence.matchers = silence.matchers.model_copy(update=new_matchers)
     silence.ends_at = fields.get("ends_at", silence.ends_at)
     silence.comment = fields.get("comment", silence.comment)
     _check_silence(silence, now if "ends_at" in fields else None)
@@ -76,7 +76,7 @@ def delete_silence(session: Session, silence_id: str) -> None:
 def _check_silence(silence: AlertSilence, now: datetime | None) -> None:
     """Raises: `Invalid`; a silence may have ended already if `now` is None."""
     errors = []
-    if not silence.matchers:
+    if silence.matchers.is_empty:
         detail = "is empty and would silence every alert; send at least one field"
         errors.append(ErrorItem(pointer="/matchers", detail=detail))
     if now is not None and silence.ends_at <= max(silence.starts_at, now):

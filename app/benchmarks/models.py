@@ -8,8 +8,16 @@ from sqlalchemy import ForeignKey, Index, Text, func, text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
+from app.benchmarks.config_types import (
+    BaselineConfig,
+    EventTriggers,
+    JudgeCalibration,
+    MetricSelection,
+    WriteBackConfig,
+)
 from app.core.db import Base, ModelJson
 from app.core.encryption import ENCRYPTED
+from app.harness.harness_config import HarnessConfig
 from app.traces.production import ProductionTraces
 
 
@@ -31,23 +39,27 @@ class Benchmark(Base):
     task_def: Mapped[str | None]
     features: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
     source: Mapped[str | None]
-    metrics: Mapped[list[Any]]
+    metrics: Mapped[list[MetricSelection]] = mapped_column(ModelJson(list[MetricSelection]))
     min_coverage: Mapped[float]
     max_error_share: Mapped[float]
     keep_days: Mapped[int | None]
-    triggers: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")
+    triggers: Mapped[EventTriggers] = mapped_column(
+        ModelJson(EventTriggers), default=EventTriggers, server_default="{}"
+    )
     late_scores: Mapped[bool] = mapped_column(default=False)
     expect_items: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
     settle_for: Mapped[str | None]
     input_path: Mapped[str | None]
     output_path: Mapped[str | None]
     expected_path: Mapped[str | None]
-    write_back: Mapped[dict[str, Any]]
-    harness: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
+    write_back: Mapped[WriteBackConfig] = mapped_column(ModelJson(WriteBackConfig))
+    harness: Mapped[HarnessConfig | None] = mapped_column(ModelJson(HarnessConfig))
     production: Mapped[ProductionTraces | None] = mapped_column(ModelJson(ProductionTraces))
     cluster_field: Mapped[str | None]
-    baseline: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")
-    judge_calibration: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
+    baseline: Mapped[BaselineConfig] = mapped_column(
+        ModelJson(BaselineConfig), default=BaselineConfig, server_default="{}"
+    )
+    judge_calibration: Mapped[JudgeCalibration | None] = mapped_column(ModelJson(JudgeCalibration))
     archived: Mapped[bool] = mapped_column(default=False)
     revision: Mapped[int] = mapped_column(default=1)
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())

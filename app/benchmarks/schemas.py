@@ -1,19 +1,23 @@
 """Wire format of benchmarks and their KPIs."""
 
 from datetime import datetime
-from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import (
     BeforeValidator,
     Field,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
 )
-from pydantic_core import PydanticCustomError
 
-from app.benchmarks.event_triggers import EventTriggers
+from app.benchmarks.config_types import (
+    BaselineConfig,
+    EventTriggers,
+    JudgeCalibration,
+    MetricSelection,
+    WriteBackConfig,
+    described_union,
+    expand_metric_name,
+    unacceptable,
+)
 from app.core.errors import Invalid
 from app.core.schemas import (
     Identifier,
@@ -48,55 +52,20 @@ def _parse_json_text(value: object) -> object:
         return parse_json(value)
     except MalformedJson as error:
         reason = error.detail.partition(": ")[2].partition(";")[0]
-        raise _unacceptable(
+        raise unacceptable(
             f"the text is not valid JSON: {reason}; send an object, or its JSON text"
         ) from None
     except Invalid as error:
         reason = " ".join(f"{item.pointer} {item.detail}" for item in error.errors)
-        raise _unacceptable(reason.strip() or error.detail) from None
-
-
-def _unacceptable(detail: str) -> PydanticCustomError:
-    return PydanticCustomError("unacceptable_value", "{detail}", {"detail": detail})
-
-
-def _described_union(expected: str) -> WrapValidator:
-    """Replace the errors of all union members by one that describes the expected value."""
-
-    def check(value: object, handler: ValidatorFunctionWrapHandler) -> object:
-        try:
-            return handler(value)
-        except ValidationError:
-            raise _unacceptable(f"should be {expected}") from None
-
-    return WrapValidator(check)
-
-
-def _expand_metric_name(value: object) -> object:
-    return {"key": value} if isinstance(value, str) else value
+        raise unacceptable(reason.strip() or error.detail) from None
 
 
 Metadata = Annotated[JsonObject, BeforeValidator(_parse_json_text)]
 
 
-MAX_OPTION_CHARS = 8000
-OptionText = Annotated[str, Field(min_length=1, max_length=MAX_OPTION_CHARS)]
-OptionValue = Annotated[
-    bool | int | float | OptionText,
-    _described_union(f"a boolean, a number or a text of 1 to {MAX_OPTION_CHARS} characters"),
-]
-
-
-class MetricSelection(WireModel):
-    """A metric and its options; a metric without options may be sent as its name alone."""
-
-    key: ShortText
-    options: dict[str, OptionValue] = Field(default_factory=dict, max_length=20)
-
-
 MetricInput = Annotated[
     MetricSelection,
-    BeforeValidator(_expand_metric_name, json_schema_input_type=MetricSelection | ShortText),
+    BeforeValidator(expand_metric_name, json_schema_input_type=MetricSelection | ShortText),
 ]
 IsGate = Annotated[
     bool,
@@ -160,7 +129,7 @@ Evaluates = Annotated[
 MetricList = Annotated[list[MetricInput], Field(min_length=1, max_length=MAX_METRICS)]
 Features = Annotated[
     LongText | Annotated[list[ShortText], Field(max_length=MAX_FEATURES)] | None,
-    _described_union(f"a text, or a list of at most {MAX_FEATURES} short texts"),
+    described_union(f"a text, or a list of at most {MAX_FEATURES} short texts"),
     Field(description="Features to evaluate."),
 ]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -175,56 +144,12 @@ LateScores = Annotated[
 
 ExpectItems = Annotated[
     ExpectedItems,
-    _described_union('a whole number from 1, or "any"'),
+    described_union('a whole number from 1, or "any"'),
     Field(
         description="Number of items of a complete run, or `any`. Default: the active items of the"
         " dataset when the run of the source began."
     ),
 ]
-
-
-class WriteBackConfig(WireModel):
-    """The scores that a completed run writes back to its trace source."""
-
-    kpis: bool = Field(default=False, description="Write KPI values as scores of the run.")
-    metrics: bool = Field(default=False, description="Write metric values as scores of each trace.")
-
-
-class BaselineMode(StrEnum):
-    """The automatic choice of a baseline if no run is pinned."""
-
-    PREVIOUS_VALID = "PREVIOUS_VALID"
-    MEAN_OF_LAST = "MEAN_OF_LAST"
-
-
-class BaselineConfig(WireModel):
-    """The baseline: the previous valid run, or the mean per item of the last `runs` valid runs."""
-
-    mode: BaselineMode = BaselineMode.PREVIOUS_VALID
-    runs: Annotated[int, Field(ge=2, le=30)] = Field(
-        default=5, description="Number of runs for MEAN_OF_LAST."
-    )
-
-
-class GoldAnswer(WireModel):
-    """A fixed answer and the score that people gave it."""
-
-    input: LongText | None = None
-    expected_output: LongText | None = None
-    output: LongText
-    gold: float
-
-
-class JudgeCalibration(WireModel):
-    """Judge calibration: each run lets the judge score answers with known gold scores.
-
-    The run is INVALID if the mean distance from the gold scores is above `maxError`.
-    """
-
-    # Without the union of `MetricInput`: generators of clients refuse two schemas of one name.
-    metric: Annotated[MetricSelection, BeforeValidator(_expand_metric_name)]
-    answers: Annotated[list[GoldAnswer], Field(min_length=3, max_length=100)]
-    max_error: Annotated[float, Field(ge=0)] = 0.1
 
 
 _CLUSTER_FIELD_PATTERN = r"^[^:\s]{1,64}$"

@@ -13,24 +13,20 @@ from app.agents.models import Agent
 from app.agents.queries import lock_existing_agents
 from app.agents.service import default_source
 from app.benchmarks import queries, rules
-from app.benchmarks.event_triggers import EventTriggers
+from app.benchmarks.config_types import JudgeCalibration, MetricSelection
 from app.benchmarks.kpi_watchers import require_unwatched
 from app.benchmarks.models import Benchmark, BenchmarkAgent, KpiDefinition
 from app.benchmarks.revisions import add_revision, split_note
 from app.benchmarks.schemas import (
     MAX_KPIS,
     BenchmarkCreate,
-    JudgeCalibration,
     KpiBody,
     KpiCreate,
-    MetricSelection,
-    WriteBackConfig,
 )
 from app.benchmarks.source_fit import SOURCE_FIELDS, source_fit_errors
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.core.schemas import all_fields
-from app.metrics.types import MetricRef
 from app.traces.registry import TRACE_SOURCES
 
 KPI_FIELDS = (
@@ -90,8 +86,6 @@ def change_benchmark(
     before = {name: getattr(benchmark, name) for name in _columns(values)}
     # All of them, also when only the source changes: a stored setting may not fit the new one.
     fields = {name: values.get(name, getattr(benchmark, name)) for name in SOURCE_FIELDS}
-    stored_write_back = WriteBackConfig.model_validate(benchmark.write_back)
-    fields["write_back"] = values.get("write_back") or stored_write_back
     _raise_if_any(_field_errors(session, values) + source_fit_errors(fields))
     for name, value in _columns(values).items():
         setattr(benchmark, name, value)
@@ -207,10 +201,6 @@ def set_kpis(
             _insert_kpi(session, benchmark_id, kpi_id, body, now)
 
 
-def metric_refs(metrics: Iterable[MetricSelection]) -> list[MetricRef]:
-    return [MetricRef.of(metric.key, metric.options) for metric in metrics]
-
-
 def _revise_kpi(
     session: Session, current: KpiDefinition, body: KpiBody, now: datetime
 ) -> KpiDefinition:
@@ -281,7 +271,7 @@ def _field_errors(session: Session, values: Mapping[str, Any]) -> list[ErrorItem
     """All errors of the given fields of a benchmark."""
     checks: dict[str, Callable[[Any], list[ErrorItem]]] = {
         "source": _source_errors,
-        "metrics": lambda metrics: rules.metric_errors(metric_refs(metrics)),
+        "metrics": _metric_errors,
         "evaluates": lambda agent_ids: _agent_errors(session, agent_ids),
         "measures": _kpi_errors,
         "judge_calibration": _judge_calibration_errors,
@@ -289,6 +279,10 @@ def _field_errors(session: Session, values: Mapping[str, Any]) -> list[ErrorItem
     return [
         error for name, check in checks.items() if name in values for error in check(values[name])
     ]
+
+
+def _metric_errors(metrics: Iterable[MetricSelection]) -> list[ErrorItem]:
+    return rules.metric_errors([metric.ref for metric in metrics])
 
 
 def _kpi_errors(kpis: Sequence[KpiCreate]) -> list[ErrorItem]:
@@ -304,7 +298,7 @@ def _judge_calibration_errors(calibration: JudgeCalibration | None) -> list[Erro
         return []
     return [
         replace(error, pointer=error.pointer.replace("/metrics/0", "/judgeCalibration/metric", 1))
-        for error in rules.metric_errors(metric_refs([calibration.metric]))
+        for error in _metric_errors([calibration.metric])
     ]
 
 
@@ -320,7 +314,7 @@ def _source_errors(source: str | None) -> list[ErrorItem]:
 
 def _trigger_errors(session: Session, benchmark: Benchmark) -> list[ErrorItem]:
     """The errors of the triggers, given the other fields of the benchmark."""
-    triggers = EventTriggers.model_validate(benchmark.triggers)
+    triggers = benchmark.triggers
     errors = []
     if triggers.has_any and not queries.get_agent_ids_by_benchmark(session, [benchmark.id]):
         detail = "triggers start runs of the agents in this list; add at least one agent"
@@ -365,13 +359,4 @@ def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
     columns = {name: value for name, value in values.items() if name not in RELATED_FIELDS}
     if "metadata" in columns:
         columns["metadata_"] = columns.pop("metadata")
-    if "triggers" in columns:
-        columns["triggers"] = columns["triggers"].model_dump(mode="json")
-    if "metrics" in columns:
-        columns["metrics"] = [metric.model_dump() for metric in columns["metrics"]]
-    for name in ("harness", "judge_calibration", "baseline"):
-        if columns.get(name) is not None:
-            columns[name] = columns[name].model_dump(mode="json")
-    if "write_back" in columns:
-        columns["write_back"] = columns["write_back"].model_dump()
     return columns

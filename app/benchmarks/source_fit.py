@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
-from app.benchmarks.schemas import WriteBackConfig
+from app.benchmarks.config_types import WriteBackConfig
 from app.core.errors import ErrorItem
-from app.harness.harness_config import parse_harness, validate_harness
+from app.harness.harness_config import validate_harness
 from app.harness.operator_folder import flaw_of_name
 from app.traces.execution.items import LANGFUSE_PREFIX
 from app.traces.registry import TRACE_SOURCES, SourceSpec
@@ -81,7 +81,7 @@ def _harness_errors(
         flaw = None if dataset_ref is None or is_langfuse else flaw_of_name(dataset_ref)
         if flaw is not None:
             return [ErrorItem(pointer="/datasetRef", detail=flaw)]
-        detail = validate_harness(dataset_ref, parse_harness(harness))
+        detail = validate_harness(dataset_ref, harness)
     else:
         detail = f"the source {source!r} does not run a model; omit harness, or set it to null"
     return [ErrorItem(pointer="/harness", detail=detail)] if detail else []

@@ -8,7 +8,6 @@ from app.benchmarks import queries
 from app.benchmarks.models import Benchmark
 from app.benchmarks.schemas import BenchmarkView
 from app.core.schemas import view_of_row
-from app.harness.harness_config import parse_harness
 
 
 def benchmark_view(session: Session, benchmark: Benchmark) -> BenchmarkView:
@@ -28,7 +27,6 @@ def benchmark_views(session: Session, benchmarks: Sequence[Benchmark]) -> list[B
             metadata=benchmark.metadata_,
             evaluates=agents.get(benchmark.id, []),
             measures=kpis.get(benchmark.id, []),
-            harness=parse_harness(benchmark.harness) if benchmark.harness is not None else None,
         )
         for benchmark in benchmarks
     ]

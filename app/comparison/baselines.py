@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Select, delete, exists, func, select
 from sqlalchemy.dialects.postgresql import distinct_on, insert
 from sqlalchemy.orm import Session, aliased
 
-from app.benchmarks.schemas import BaselineMode
+from app.benchmarks.config_types import BaselineMode
 from app.core.errors import Conflict, Invalid
 from app.kpis.verdict_types import BaselineSelection
 from app.results.models import POSITION, BenchmarkBaseline, BenchmarkRun
@@ -101,7 +101,7 @@ def find_baseline(session: Session, run_id: str, plan: RunPlan) -> Baseline | No
         # Another judgement of the pinned traces is compared like any other run, not with itself.
         if _position(pinned_run) != _position(run):
             return Baseline(mode=BaselineSelection.PINNED, runs=[_baseline_run(pinned_run)])
-    mode = BaselineMode(plan.baseline.mode)
+    mode = plan.baseline.mode
     limit = plan.baseline.runs if mode is BaselineMode.MEAN_OF_LAST else 1
     runs = list_baseline_runs(session, run, limit)
     return Baseline(mode=BaselineSelection(mode), runs=runs) if runs else None

@@ -6,7 +6,6 @@ from fastapi import Path, Query
 
 from app.access.deps import ADMIN, READ
 from app.benchmarks.queries import get_benchmark
-from app.benchmarks.schemas import BaselineConfig
 from app.comparison import baselines, power
 from app.comparison.schemas import BaselinePin, BaselineView, PinnedView, PowerRequest, PowerView
 from app.core.problem_documents import CONFLICT
@@ -24,7 +23,7 @@ def get_baseline(benchmark_id: BenchmarkId, res: Res) -> BaselineView:
     """The baselines of new runs: the pinned run of their agent, otherwise the runs `mode` selects."""
     with res.db.read() as session:
         benchmark = get_benchmark(session, benchmark_id)
-        choice = BaselineConfig.model_validate(benchmark.baseline)
+        choice = benchmark.baseline
         pinned = baselines.list_pinned_baselines(session, benchmark_id)
         return BaselineView(
             mode=choice.mode,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field
 
-from app.benchmarks.schemas import BaselineMode
+from app.benchmarks.config_types import BaselineMode
 from app.comparison.items.flipped import FlipCause
 from app.core.schemas import Identifier, StoredText, WireModel
 from app.kpis.evaluate import PlannedKpi

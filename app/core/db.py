@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import cache
-from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 
 import psycopg
 from psycopg.rows import dict_row, tuple_row
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 from sqlalchemy import (
     TIMESTAMP,
     BigInteger,
@@ -43,7 +43,6 @@ STREAMED_ROWS = 2_000
 TRANSIENT_STATES = frozenset({"40001", "40P01", "55P03", "57014"})
 
 Row: TypeAlias = dict[str, Any]
-M = TypeVar("M", bound=BaseModel)
 
 # Names by convention, so that migrations can name what they drop.
 NAMING_CONVENTION = {
@@ -68,25 +67,31 @@ class Base(DeclarativeBase):
     }
 
 
-class ModelJson(TypeDecorator[M]):
-    """A pydantic model in a `jsonb` column: an ORM attribute is the model, not a dictionary."""
+class ModelJson(TypeDecorator[Any]):
+    """Pydantic models in a `jsonb` column: an ORM attribute is the model, not a dictionary.
+
+    `model` is a model, or another type that pydantic validates, such as a list of models.
+    """
 
     impl = JSONB
     cache_ok = True
 
-    def __init__(self, model: type[M]) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__(none_as_null=True)
         self.model = model
+        self._adapter: TypeAdapter[Any] = TypeAdapter(model)
 
-    def process_bind_param(self, value: M | None, dialect: Dialect) -> Any:
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
         """The document without its empty fields, which reading fills in again."""
         del dialect
-        return None if value is None else value.model_dump(mode="json", exclude_none=True)
+        if value is None:
+            return None
+        return self._adapter.dump_python(value, mode="json", exclude_none=True)
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> M | None:
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
         """Raises: `ValidationError` for a document of another layout."""
         del dialect
-        return None if value is None else self.model.model_validate(value)
+        return None if value is None else self._adapter.validate_python(value)
 
 
 class DatabaseUnavailable(Unavailable):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from app.benchmarks.config_types import BaselineConfig, GoldAnswer, WriteBackConfig
 from app.formula import compile_formula, format_formula
 from app.harness.harness_config import HarnessConfig
 from app.kpis.evaluate import PlannedKpi
@@ -64,29 +65,11 @@ class Repeater(StrEnum):
     AGENT = "AGENT"
 
 
-class PlannedWriteBack(_Frozen):
-    """The scores that are written back to the trace source."""
-
-    kpis: bool = False
-    metrics: bool = False
-
-    @property
-    def is_requested(self) -> bool:
-        return self.kpis or self.metrics
-
-
-class PlannedBaseline(_Frozen):
-    """The baseline of the run unless one is pinned; see `BaselineMode`."""
-
-    mode: str = "PREVIOUS_VALID"
-    runs: int = 1
-
-
 class PlannedJudgeCalibration(_Frozen):
     """The judge to calibrate, and the answers with gold scores that it is given."""
 
     metric: PlannedMetric
-    answers: tuple[dict[str, Any], ...]
+    answers: tuple[GoldAnswer, ...]
     max_error: float
 
 
@@ -124,9 +107,9 @@ class RunPlan(_Frozen):
     expected_path: str | None = None
     harness: HarnessConfig | None = None
     production: ProductionTraces | None = None
-    write_back: PlannedWriteBack = PlannedWriteBack()
+    write_back: WriteBackConfig = WriteBackConfig()
     cluster_field: str | None = None
-    baseline: PlannedBaseline = PlannedBaseline()
+    baseline: BaselineConfig = BaselineConfig()
     judge_calibration: PlannedJudgeCalibration | None = None
     repeated_by: Repeater | None = None
 

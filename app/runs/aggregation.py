@@ -138,7 +138,7 @@ def check_judge(job: JobContext, lease: RunLease, checkpoint: Callable[[], None]
     )
     return judge_error_reason(
         calibration.metric.column,
-        [answer["gold"] for answer in calibration.answers],
+        [answer.gold for answer in calibration.answers],
         [row.values[0] for row in rows],
         max_error=calibration.max_error,
     )
@@ -149,9 +149,9 @@ def _calibration_traces(calibration: PlannedJudgeCalibration) -> list[Trace]:
         Trace(
             trace_id=f"calibration-{number}",
             item_id=f"calibration-{number}",
-            input=answer["input"],
-            expected_output=answer["expected_output"],
-            output=answer["output"],
+            input=answer.input,
+            expected_output=answer.expected_output,
+            output=answer.output,
         )
         for number, answer in enumerate(calibration.answers)
     ]

@@ -10,7 +10,6 @@ from app.benchmarks.service import source_of
 from app.core.errors import Invalid
 from app.core.resources import Resources
 from app.formula import compile_formula
-from app.metrics.registry import parse_ref
 from app.results.plan import is_score_column
 from app.runs.plan_builder import agent_query
 from app.runs.schemas import EstimateView, RunEstimate
@@ -60,7 +59,7 @@ def _read_query(
         raise reads_no_production(benchmark.id)
     kpis = get_kpis_by_benchmark(session, [benchmark.id]).get(benchmark.id, [])
     columns = [
-        *(parse_ref(metric).key for metric in benchmark.metrics),
+        *(metric.key for metric in benchmark.metrics),
         *(ref.key for kpi in kpis for ref in compile_formula(kpi.formula).references),
     ]
     query = agent_query(

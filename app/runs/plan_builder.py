@@ -7,30 +7,27 @@ from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
 from app.agents.service import record_credentials_check, reveal_secret
+from app.benchmarks.config_types import WriteBackConfig
 from app.benchmarks.models import Benchmark, KpiDefinition
 from app.benchmarks.queries import (
     get_agent_of_benchmark,
     get_kpis_by_benchmark,
     has_webhook_secret,
 )
-from app.benchmarks.schemas import JudgeCalibration
-from app.benchmarks.service import metric_refs, source_of
+from app.benchmarks.service import source_of
 from app.core.llm_server import LlmServer
 from app.core.resources import Resources
 from app.formula import compile_formula
 from app.formula.ast import filtered_key, split_filter
-from app.harness.harness_config import parse_harness
 from app.kpis.evaluate import PlannedKpi
 from app.metrics.model_metrics import is_remote
-from app.metrics.registry import column_of, parse_ref, provider_for, ref_of_column
+from app.metrics.registry import column_of, provider_for, ref_of_column
 from app.metrics.remote_measurement import with_model
 from app.metrics.types import MetricRef
 from app.results.models import BenchmarkRun
 from app.results.plan import (
-    PlannedBaseline,
     PlannedJudgeCalibration,
     PlannedMetric,
-    PlannedWriteBack,
     Repeater,
     RunPlan,
 )
@@ -61,7 +58,7 @@ def make_plan(session: Session, run: BenchmarkRun, llm: LlmServer | None) -> Run
         dataset_ref=benchmark.dataset_ref,
         # What was requested for this run comes before the default of the benchmark.
         run_name=run.run_name or benchmark.run_name,
-        metrics=tuple(_metrics([parse_ref(metric) for metric in benchmark.metrics], kpis, llm)),
+        metrics=tuple(_metrics([metric.ref for metric in benchmark.metrics], kpis, llm)),
         kpis=tuple(_planned_kpi(kpi) for kpi in kpis),
         min_coverage=benchmark.min_coverage,
         max_error_share=benchmark.max_error_share,
@@ -71,15 +68,15 @@ def make_plan(session: Session, run: BenchmarkRun, llm: LlmServer | None) -> Run
         input_path=benchmark.input_path,
         output_path=benchmark.output_path,
         expected_path=benchmark.expected_path,
-        harness=parse_harness(benchmark.harness) if benchmark.harness is not None else None,
+        harness=benchmark.harness,
         production=(
             benchmark.production.frozen(run.trace_window, run.created_at)
             if benchmark.production is not None
             else None
         ),
-        write_back=PlannedWriteBack.model_validate(benchmark.write_back),
+        write_back=benchmark.write_back,
         cluster_field=benchmark.cluster_field,
-        baseline=PlannedBaseline.model_validate(benchmark.baseline),
+        baseline=benchmark.baseline,
         judge_calibration=_judge_calibration(benchmark, llm),
     )
     if run.confirms is not None:
@@ -113,7 +110,7 @@ def _with_more_trials(plan: RunPlan) -> RunPlan:
     return plan.model_copy(
         update={
             "harness": plan.harness.model_copy(update={"trials": trials}),
-            "write_back": PlannedWriteBack(),
+            "write_back": WriteBackConfig(),
         }
     )
 
@@ -222,13 +219,12 @@ def _metric(ref: MetricRef, llm: LlmServer | None) -> PlannedMetric:
 def _judge_calibration(
     benchmark: Benchmark, llm: LlmServer | None
 ) -> PlannedJudgeCalibration | None:
-    if benchmark.judge_calibration is None:
+    calibration = benchmark.judge_calibration
+    if calibration is None:
         return None
-    calibration = JudgeCalibration.model_validate(benchmark.judge_calibration)
-    [ref] = metric_refs([calibration.metric])
     return PlannedJudgeCalibration(
-        metric=_metric(ref, llm),
-        answers=tuple(answer.model_dump(by_alias=False) for answer in calibration.answers),
+        metric=_metric(calibration.metric.ref, llm),
+        answers=tuple(calibration.answers),
         max_error=calibration.max_error,
     )
 

@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session
 
 from app.agents.queries import get_agent
 from app.agents.service import langfuse_query
-from app.benchmarks.event_triggers import EventTriggers
 from app.benchmarks.queries import get_benchmark
 from app.benchmarks.service import source_of
 from app.core.resources import Resources
@@ -71,7 +70,7 @@ def find_target(session: Session, key: SubscriptionKey, res: Resources) -> PollT
     """The place to poll now; None when the benchmark has no `newRun` trigger any more."""
     benchmark = get_benchmark(session, key.benchmark_id)
     agent = get_agent(session, key.agent_id)
-    new_run = EventTriggers.model_validate(benchmark.triggers).new_run
+    new_run = benchmark.triggers.new_run
     if new_run is None or benchmark.archived or agent.archived:
         return None
     return make_target(session, key, res, pattern=new_run.pattern)

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import Boolean, ColumnElement, cast, or_, select
+from sqlalchemy import Boolean, ColumnElement, cast, or_, select, type_coerce
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
 from app.agents.service import LOCAL
-from app.benchmarks.event_triggers import EventTriggers
 from app.benchmarks.models import Benchmark, BenchmarkAgent, WebhookSecret
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
@@ -18,6 +18,8 @@ from app.triggers.models import ProcessedSourceRun, SourceSubscription, TriggerE
 from app.triggers.rules import LangfuseEvent, TriggerEventStatus, TriggerEventType, rule_matches
 
 MAX_DUE_EVENTS = 100
+# As JSON, of which a condition reads a field.
+_TRIGGERS = type_coerce(Benchmark.triggers, JSONB)
 
 
 class WebhookSecretNotFound(NotFound):
@@ -125,7 +127,7 @@ def find_benchmarks_for_upload(session: Session, name: str, run_name: str | None
 
 def find_benchmarks_for_langfuse(session: Session, event: LangfuseEvent) -> list[str]:
     """The benchmarks with a matching rule; only the benchmark that the payload names, if any."""
-    has_rules = Benchmark.triggers["langfuse"][0].is_not(None)
+    has_rules = _TRIGGERS["langfuse"][0].is_not(None)
     statement = select(Benchmark).where(Benchmark.archived.is_(False), has_rules)
     requested_id = event.run_options.get("benchmarkId")
     return [
@@ -144,7 +146,7 @@ def list_subscriptions(session: Session) -> set[SubscriptionKey]:
         .where(
             Benchmark.archived.is_(False),
             Agent.archived.is_(False),
-            Benchmark.triggers["newRun"]["pattern"].is_not(None),
+            _TRIGGERS["newRun"]["pattern"].is_not(None),
         )
     )
     return {SubscriptionKey(*row) for row in session.execute(statement)}
@@ -184,7 +186,7 @@ def _belongs_to(benchmark_id: str | None) -> ColumnElement[bool]:
 
 
 def _is_enabled(trigger: str) -> ColumnElement[bool]:
-    return cast(Benchmark.triggers[trigger].as_string(), Boolean)
+    return cast(_TRIGGERS[trigger].as_string(), Boolean)
 
 
 def _select_benchmarks(session: Session, *conditions: ColumnElement[bool]) -> list[str]:
@@ -193,5 +195,4 @@ def _select_benchmarks(session: Session, *conditions: ColumnElement[bool]) -> li
 
 
 def _any_rule_matches(benchmark: Benchmark, event: LangfuseEvent) -> bool:
-    rules = EventTriggers.model_validate(benchmark.triggers).langfuse
-    return any(rule_matches(event, rule) for rule in rules)
+    return any(rule_matches(event, rule) for rule in benchmark.triggers.langfuse)

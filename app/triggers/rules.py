@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from pydantic.alias_generators import to_camel, to_snake
 
-from app.benchmarks.event_triggers import (
+from app.benchmarks.config_types import (
     LangfuseTrigger,
     MonitorAlertTrigger,
     PromptVersionTrigger,

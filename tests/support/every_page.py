@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from app.access.models import ApiKey
 from app.alerts.models import AlertSilence
+from app.alerts.silence_matchers import SilenceMatchers
 from app.api import PAGES
 from app.core.web.routes import DeclaredRoute
 from app.results.models import BenchmarkRun
@@ -98,7 +99,7 @@ def write_every_page(session: Session) -> None:
         )
     session.add(
         AlertSilence(
-            id="silence-1", matchers={"benchmarkId": "warehouse", "name": "cost*"},
+            id="silence-1", matchers=SilenceMatchers(benchmark_id="warehouse", name="cost*"),
             comment="The warehouse moves this week.", starts_at=now, ends_at=now + timedelta(days=5),
         )
     )  # fmt: skip

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from app.agents.models import Agent
 from app.alerts.details import AlertDetails
 from app.alerts.models import AlertEvent, AlertRule, AlertState, Incident
+from app.benchmarks.config_types import MetricSelection, WriteBackConfig
 from app.benchmarks.models import Benchmark, KpiDefinition
 from app.kpis.models import KpiHistory
 from app.kpis.verdict_types import (
@@ -100,7 +101,7 @@ def write_names(
         session.add(
             Benchmark(
                 id=id_, metadata_={"name": name}, dataset_ref=id_, source="local",
-                metrics=[{"key": key, "options": {}} for key in (METRIC, "LATENCY_MS")], min_coverage=0.9, max_error_share=0.05, write_back={},
+                metrics=[MetricSelection(key=key) for key in (METRIC, "LATENCY_MS")], min_coverage=0.9, max_error_share=0.05, write_back=WriteBackConfig(),
             )
         )  # fmt: skip
         for kpi_id, kpi_name, gate, unit, direction in (

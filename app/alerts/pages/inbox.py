@@ -204,22 +204,20 @@ def _entry(session: Session, entry: inbox_view.InboxEntry) -> dict[str, Any]:
 
 def silence_row(session: Session, silence: AlertSilence) -> dict[str, Any]:
     """A silence with the names of what it holds back."""
-    matchers = {**silence.matchers}
-    rule_id = matchers.pop("alertConfigId", None)
+    matchers, rule_id = silence.matchers, silence.matchers.alert_config_id
     rule = session.get(AlertRule, rule_id) if rule_id else None
-    benchmark_id, agent_id = matchers.get("benchmarkId"), matchers.get("agentId")
-    names = DisplayNameReader(session).names(benchmark_id or "", agent_id or "")
+    names = DisplayNameReader(session).names(matchers.benchmark_id or "", matchers.agent_id or "")
     parts = [
         f"rule {rule.name if rule else rule_id}" if rule_id else "",
-        f"agent {names.agent}" if agent_id else "",
-        f"benchmark {names.benchmark}" if benchmark_id else "",
-        f"severity {matchers['severity'].lower()}" if matchers.get("severity") else "",
-        f"rules named {matchers['name']}" if matchers.get("name") else "",
+        f"agent {names.agent}" if matchers.agent_id else "",
+        f"benchmark {names.benchmark}" if matchers.benchmark_id else "",
+        f"severity {matchers.severity.lower()}" if matchers.severity else "",
+        f"rules named {matchers.name}" if matchers.name else "",
     ]
     return {
         "id": silence.id,
         "matchers": ", ".join(filter(None, parts)),
-        "rule_url": rule_page_path(rule_id) if rule else None,
+        "rule_url": rule_page_path(rule.id) if rule else None,
         "comment": silence.comment,
         "ends_at": silence.ends_at,
     }

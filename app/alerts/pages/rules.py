@@ -26,7 +26,8 @@ from app.alerts.pages.value_chart import draw_backtest
 from app.alerts.publishing import benchmark_name
 from app.alerts.queries import AlertFilter, SeriesFilter
 from app.alerts.rule_service import delete_rule, update_rule
-from app.alerts.schemas import AlertConfigView, SilenceMatchers
+from app.alerts.schemas import AlertConfigView
+from app.alerts.silence_matchers import SilenceMatchers
 from app.alerts.silences import start_silence
 from app.alerts.views import rule_views
 from app.benchmarks.queries import list_benchmark_names

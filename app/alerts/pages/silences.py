@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 from app.access.deps import RUN
 from app.agents.queries import list_agent_names
 from app.alerts import queries, silences
-from app.alerts.schemas import SilenceCreate, SilenceMatchers, SilencePatch, SilenceView
+from app.alerts.schemas import SilenceCreate, SilencePatch, SilenceView
+from app.alerts.silence_matchers import SilenceMatchers
 from app.benchmarks.queries import list_benchmark_names
 from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.resources import Resources

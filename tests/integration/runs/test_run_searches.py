@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
+from app.benchmarks.config_types import WriteBackConfig
 from app.benchmarks.models import Benchmark
 from app.core import keyset, list_filters
 from app.core.db import Database
@@ -36,7 +37,7 @@ def runs(service_resources: Resources) -> Database:
     with db.begin() as session:
         session.execute(insert(Agent), [{"id": key, "name": name} for key, name in AGENTS.items()])
         for key, metadata in BENCHMARKS.items():
-            session.add(Benchmark(id=key, metadata_=metadata, metrics=[], write_back={}, min_coverage=0.0, max_error_share=1.0))  # fmt: skip
+            session.add(Benchmark(id=key, metadata_=metadata, metrics=[], write_back=WriteBackConfig(), min_coverage=0.0, max_error_share=1.0))  # fmt: skip
         session.flush()
         for number in range(RUNS):
             run = BenchmarkRun(

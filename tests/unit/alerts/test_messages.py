@@ -15,8 +15,8 @@ from app.alerts.messages import (
     DisplayNames,
     format_duration,
     render_alerts,
-    silence_matches,
 )
+from app.alerts.silence_matchers import SilenceMatchers
 from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from app.notifications.message_layout import message_title
 from app.notifications.registry import CHANNELS, load_channels
@@ -333,7 +333,7 @@ def test_format_duration__in_the_largest_unit(seconds: float, text: str) -> None
         ({"severity": None, "benchmarkId": "bench-001"}, True),
     ],
 )
-def test_silence_matches__all_given_fields_must_match(
+def test_silence_matchers__all_given_fields_must_match(
     matchers: dict[str, Any], is_match: bool
 ) -> None:
-    assert silence_matches(matchers, FakeAlert()) is is_match
+    assert SilenceMatchers.model_validate(matchers).match(FakeAlert()) is is_match

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from standardwebhooks.webhooks import Webhook
 
-from app.benchmarks.event_triggers import EventTriggers, LangfuseTrigger
+from app.benchmarks.config_types import EventTriggers, LangfuseTrigger
 from app.triggers.rules import (
     MAX_SECRETS,
     LangfuseEvent,
