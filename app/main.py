@@ -27,7 +27,7 @@ from app.access.audit_middleware import audit_request
 from app.access.authentication import AuthenticationMiddleware
 from app.access.pages import render_error
 from app.access.service import ensure_first_admin_key
-from app.access.stream_owners import KeyStreamOwners
+from app.access.stream_revocation import KeyStreamOwners
 from app.core import problem_documents
 from app.core.encryption import Secret
 from app.core.malloc import limit_arenas

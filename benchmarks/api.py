@@ -50,8 +50,8 @@ from app.core.migrations import upgrade
 from app.core.resources import Resources
 from app.core.web.http_protocol import HttpProtocol
 from app.results.models import BenchmarkRun
-from app.runs.router import run_view
 from app.runs.schemas import RunCreate, RunView
+from app.runs.views import run_view
 from benchmarks.result_rows import BenchRow, interleave
 from benchmarks.table_rows import insert_rows
 from tests.support.postgres import cluster, drop_database, make_database

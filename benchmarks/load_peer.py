@@ -24,8 +24,8 @@ from app.access.rules import hash_token, parse_token
 from app.core.ids import new_id
 from app.core.schemas import Page
 from app.results.models import BenchmarkRun
-from app.runs.router import run_view
 from app.runs.schemas import RunCreate, RunView
+from app.runs.views import run_view
 from app.traces.models import LocalDataset, LocalTrace
 from app.traces.schemas import LocalDatasetView
 from benchmarks.api import serve_app

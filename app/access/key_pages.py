@@ -7,9 +7,9 @@ from fastapi.responses import RedirectResponse
 
 from app.access import queries, service
 from app.access.deps import ADMIN
+from app.access.one_time_secrets import find_secret, forget_secret, redirect_with_secret
 from app.access.queries import AuditFilter
 from app.access.schemas import ApiKeyCreate, ApiKeyPatch
-from app.access.shown_once import find_secret, forget_secret, redirect_with_secret
 from app.core.keyset import PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res

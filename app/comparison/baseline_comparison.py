@@ -15,7 +15,7 @@ from app.jobs.handlers import JobContext
 from app.jobs.process_pool import CallLost
 from app.kpis.evaluate import KpiValue
 from app.kpis.verdict_types import RunVerdicts
-from app.metrics.lost_process_failures import failure_of_lost_call
+from app.metrics.engine import failure_of_lost_call
 from app.metrics.types import MetricRef
 from app.results.plan import RunPlan
 from app.results.rules import Validity, ValidityVerdict

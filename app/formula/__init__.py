@@ -12,7 +12,7 @@ from app.formula.compile import CompiledFormula, compile_formula
 from app.formula.errors import DslParseException, InvalidFormula, Mistake, UndefinedFormula
 from app.formula.evaluate import FormulaPart, FormulaValue, explain_parts
 from app.formula.functions import help_document
-from app.formula.handover import (
+from app.formula.python_api import (
     AverageFormula,
     KpiFormula,
     KpiFormulaParser,

@@ -110,7 +110,7 @@ def evaluate(
 
 
 def _known_keys(inputs: "dict[Reference, float | None] | None" = None) -> frozenset[str] | None:
-    from app.formula.handover import known_metric_keys
+    from app.formula.python_api import known_metric_keys
 
     registered = known_metric_keys()
     return registered.union(reference.key for reference in inputs or ()) if registered else None
@@ -180,7 +180,7 @@ def _read_values(text: str) -> _InputValues:
 
 
 def _values(text: str) -> "dict[Reference, float | None]":
-    from app.formula.handover import read_reference
+    from app.formula.python_api import read_reference
 
     values: dict[Reference, float | None] = {}
     for name, value in _pairs(text):

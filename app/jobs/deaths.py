@@ -1,4 +1,4 @@
-"""The deaths of workers during a job, and whether the job is to blame: pure decisions.
+"""The deaths of workers during a job, whether the job is to blame, and the lock of such suspects.
 
 The arguments of a job contain its deaths. They are judged together, each time one is added, because the
 proof of a death may appear only later.
@@ -21,6 +21,31 @@ MIN_OWN_DEATHS = 3
 # Where each crash takes the machine along, as in a virtual machine per task, no death is ever proved;
 # more than the power losses that a healthy step may go through.
 MAX_UNPROVED_DEATHS = 50
+
+# The lock of jobs (`enqueue`) that all suspects get instead of their own.
+SUSPECTS_LOCK = "suspects"
+# Waiting jobs of one lock run in their order: one that no worker can start would hold up the others.
+UNSERVED_LOCK = "suspects of no worker"
+
+# Between the end of the last worker of a queue and its absence, its suspects hold up the others.
+_ABSENT_AFTER = "interval '15 seconds'"
+
+# With the predicate of an index, because millions of other jobs may wait.
+PLACE_SUSPECTS = f"""
+    WITH placed AS (
+        SELECT job.id, CASE WHEN EXISTS (
+                SELECT FROM worker_processes AS process
+                JOIN procrastinate_workers AS worker ON worker.id = process.worker_id
+                WHERE worker.last_heartbeat > now() - {_ABSENT_AFTER}
+                  AND (process.queues IS NULL OR job.queue_name = ANY (process.queues))
+            ) THEN '{SUSPECTS_LOCK}' ELSE '{UNSERVED_LOCK}' END AS lock
+        FROM procrastinate_jobs AS job
+        WHERE job.status = 'todo' AND job.lock IN ('{SUSPECTS_LOCK}', '{UNSERVED_LOCK}')
+        FOR UPDATE OF job SKIP LOCKED
+    )
+    UPDATE procrastinate_jobs AS job SET lock = placed.lock
+    FROM placed WHERE job.id = placed.id AND job.lock <> placed.lock
+"""  # noqa: S608 - constants only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,9 @@ from procrastinate.jobs import Job as QueuedJob
 from procrastinate.jobs import Status
 from procrastinate.manager import JobManager, NotificationCallback
 
+from app.jobs.deaths import PLACE_SUSPECTS
 from app.jobs.handlers import JobHandlers
-from app.jobs.outcomes import JobLease
-from app.jobs.suspects import PLACE_SUSPECTS
+from app.jobs.outcomes import JobClaim
 from app.jobs.worker_presence import WorkerPresence
 from app.jobs.worker_process import ProcessOrigin
 
@@ -41,7 +41,7 @@ class FencedJobManager(JobManager):
     """Registers workers with their origin and presence, and suppresses procrastinate's own finish and
     retry, which have no fencing.
 
-    The runner has recorded the outcome already, under its lease. procrastinate itself would also
+    The runner has recorded the outcome already, under its claim. procrastinate itself would also
     finish a job that was rescued and now belongs to another worker.
     """
 
@@ -50,7 +50,7 @@ class FencedJobManager(JobManager):
         connector: procrastinate.PsycopgConnector,
         presence: WorkerPresence,
         handlers: JobHandlers,
-        release_unknown: Callable[[JobLease], None],
+        release_unknown: Callable[[JobClaim], None],
         *,
         origin: ProcessOrigin,
         queues: Collection[str] | None,
@@ -124,16 +124,16 @@ class FencedJobManager(JobManager):
         # An unknown job has no runner that could have recorded an outcome; procrastinate would fail
         # it.
         if self._handlers.find(job.task_name) is None:
-            await asyncio.to_thread(self._release_unknown, lease_of(job))
+            await asyncio.to_thread(self._release_unknown, claim_of(job))
 
     async def retry_job(self, job: QueuedJob, *_: object, **__: object) -> None:
         pass
 
 
-def lease_of(job: QueuedJob) -> JobLease:
-    """The lease that procrastinate gave to this worker."""
+def claim_of(job: QueuedJob) -> JobClaim:
+    """The claim that procrastinate gave to this worker."""
     assert job.id is not None
-    return JobLease(
+    return JobClaim(
         id=job.id,
         name=job.task_name,
         arguments=job.task_kwargs,

@@ -19,12 +19,12 @@ from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
 from app.jobs.clock_watch import ClockWatch, PeriodicTrigger, run_jobs_now
 from app.jobs.handlers import JobContext, JobHandlers, WorkerStopping
-from app.jobs.job_manager import RECONNECT_DELAY_S, FencedJobManager, lease_of
+from app.jobs.job_manager import RECONNECT_DELAY_S, FencedJobManager, claim_of
 from app.jobs.outcomes import (
-    FINISH_LEASED_JOB,
+    FINISH_CLAIMED_JOB,
     MAX_RETRY_DELAY_S,
+    JobClaim,
     JobFailed,
-    JobLease,
     JobOutcome,
     JobReleased,
     JobSucceeded,
@@ -204,13 +204,13 @@ class Worker:
 
     def _run(self, context: ProcrastinateContext, /, **_: Any) -> None:
         """Run a job, and the jobs that follow it without the queue."""
-        lease: JobLease | None = lease_of(context.job)
+        claim: JobClaim | None = claim_of(context.job)
         started_at = time.monotonic()
-        while lease is not None:
-            with bind_correlation(split_arguments(lease.arguments).correlation):
-                lease = self._run_step(context, lease)
-            if lease is not None and self._must_yield(started_at):
-                self._record_outcome(lease, JobReleased())
+        while claim is not None:
+            with bind_correlation(split_arguments(claim.arguments).correlation):
+                claim = self._run_step(context, claim)
+            if claim is not None and self._must_yield(started_at):
+                self._record_outcome(claim, JobReleased())
                 return
 
     def _must_yield(self, started_at: float) -> bool:
@@ -222,11 +222,11 @@ class Worker:
             # The next step waits for the database itself.
             return False
 
-    def _run_step(self, context: ProcrastinateContext, lease: JobLease) -> JobLease | None:
-        """Run one job; returns the lease of the one that follows."""
-        handler = self._handlers.find(lease.name)
+    def _run_step(self, context: ProcrastinateContext, claim: JobClaim) -> JobClaim | None:
+        """Run one job; returns the claim of the one that follows."""
+        handler = self._handlers.find(claim.name)
         assert handler is not None
-        next_step = NextStep(lease, self._may_run)
+        next_step = NextStep(claim, self._may_run)
         job = JobContext(
             resources=self._resources,
             pool=self._pool,
@@ -234,19 +234,19 @@ class Worker:
             is_stopping=lambda: context.should_abort() or self._stopping.is_set(),
             call_timeout_s=self._call_timeout_s,
             start_next=next_step.start,
-            token=lease.token,
+            token=claim.token,
         )
         outcome: JobOutcome = JobSucceeded()
         try:
             job.checkpoint()
-            handler.function(job, **split_arguments(lease.arguments).arguments)
+            handler.function(job, **split_arguments(claim.arguments).arguments)
         except Exception as error:  # noqa: BLE001 - any error is an outcome of the job
-            outcome = decide_outcome(error, lease.retries, handler)
-            _log_outcome(lease, outcome, error)
+            outcome = decide_outcome(error, claim.retries, handler)
+            _log_outcome(claim, outcome, error)
         else:
-            if next_step.next_lease is not None:
-                return next_step.next_lease
-        self._record_outcome(lease, outcome)
+            if next_step.next_claim is not None:
+                return next_step.next_claim
+        self._record_outcome(claim, outcome)
         return None
 
     def _may_run(self, name: str) -> bool:
@@ -254,23 +254,23 @@ class Worker:
         is_served = self._queues is None or queue_of(name) in self._queues
         return is_served and self._handlers.find(name) is not None
 
-    def _release_unknown(self, unknown: JobLease) -> None:
+    def _release_unknown(self, unknown: JobClaim) -> None:
         """Release a job of an unknown name: a worker of a newer version may run it."""
         self._record_outcome(unknown, JobReleased(delay_s=UNKNOWN_JOB_DELAY_S))
 
-    def _record_outcome(self, lease: JobLease, outcome: JobOutcome) -> None:
+    def _record_outcome(self, claim: JobClaim, outcome: JobOutcome) -> None:
         """Write the outcome, and wait for a lost database.
 
         A worker that is stopping does not wait: the rescue of another worker restarts the job.
         """
         while True:
             try:
-                is_recorded = self._write_outcome(lease, outcome)
+                is_recorded = self._write_outcome(claim, outcome)
             except Unavailable as error:
                 log.warning(
                     "the outcome of job %s (%d) is not recorded yet: %s",
-                    lease.name,
-                    lease.id,
+                    claim.name,
+                    claim.id,
                     error,
                 )
                 if self._stopping.is_set():
@@ -282,18 +282,18 @@ class Worker:
                 if not is_recorded:
                     log.warning(
                         "job %s (%d) belongs to another worker now; its outcome is not recorded",
-                        lease.name,
-                        lease.id,
+                        claim.name,
+                        claim.id,
                     )
                 return
 
-    def _write_outcome(self, lease: JobLease, outcome: JobOutcome) -> bool:
-        """Returns False when the worker has lost the lease."""
+    def _write_outcome(self, claim: JobClaim, outcome: JobOutcome) -> bool:
+        """Returns False when the worker has lost the claim."""
         db = self._resources.db
         if isinstance(outcome, JobSucceeded):
-            return db.fetch_row(FINISH_LEASED_JOB, lease.token._asdict()) is not None
+            return db.fetch_row(FINISH_CLAIMED_JOB, claim.token._asdict()) is not None
         with db.begin() as session:
-            return record_outcome(session, lease, outcome, self._handlers)
+            return record_outcome(session, claim, outcome, self._handlers)
 
     def _start_ticker(self) -> BackgroundScheduler:
         # Threads beside the event loop, so that a slow tick delays no heartbeat.
@@ -324,9 +324,9 @@ async def _set_autocommit(connection: psycopg.AsyncConnection) -> None:
     await connection.set_autocommit(True)
 
 
-def _log_outcome(lease: JobLease, outcome: JobOutcome, error: Exception) -> None:
+def _log_outcome(claim: JobClaim, outcome: JobOutcome, error: Exception) -> None:
     if isinstance(error, WorkerStopping):
-        log.info("job %s (%d) is released", lease.name, lease.id)
+        log.info("job %s (%d) is released", claim.name, claim.id)
     elif isinstance(error, JobTakenOver):
         # The refusal of the outcome is logged.
         return
@@ -334,13 +334,13 @@ def _log_outcome(lease: JobLease, outcome: JobOutcome, error: Exception) -> None
         is_expected = isinstance(error, AppError)
         log.error(
             "job %s (%d) failed: %s",
-            lease.name,
-            lease.id,
+            claim.name,
+            claim.id,
             error,
             exc_info=None if is_expected else error,
         )
     else:
-        log.warning("job %s (%d) is retried: %s", lease.name, lease.id, error)
+        log.warning("job %s (%d) is retried: %s", claim.name, claim.id, error)
 
 
 async def _watch_clock(ticker: BackgroundScheduler) -> None:

@@ -1,4 +1,4 @@
-"""Outcome of a job: succeeded, released, retried or failed; written only by the holder of its lease."""
+"""Outcome of a job: succeeded, released, retried or failed; written only by the holder of its claim."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -27,8 +27,8 @@ RETRY_DELAY_FACTOR = 4
 
 # The fencing check. A worker that was suspended (a frozen container, a laptop asleep) may wake up
 # after its job was rescued and given to another worker, or to itself again. `worker_id` and
-# `attempts` together identify the lease: each rescue increases `attempts`.
-_LOCK_LEASE = text(
+# `attempts` together identify the claim: each rescue increases `attempts`.
+_LOCK_CLAIM = text(
     """
     SELECT task_name FROM procrastinate_jobs
     WHERE id = :job_id AND status = 'doing' AND worker_id = :job_worker_id AND attempts = :job_attempts
@@ -36,7 +36,7 @@ _LOCK_LEASE = text(
     """
 )
 # Check and end in one statement, for the driver: most jobs end like this.
-FINISH_LEASED_JOB = """
+FINISH_CLAIMED_JOB = """
     SELECT procrastinate_finish_job_v1(held.id, 'succeeded', false)
     FROM (
         SELECT id FROM procrastinate_jobs
@@ -77,7 +77,7 @@ _RELEASE_JOB = text(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobLease:
+class JobClaim:
     """A worker's right to run and finish a job.
 
     `token` has its `worker_id` and its `attempts`, which are the attempts before this one.
@@ -113,48 +113,48 @@ class NextStep:
     not serve (`may_run`), is enqueued. At most one job follows.
     """
 
-    lease: JobLease
+    claim: JobClaim
     may_run: Callable[[str], bool]
-    next_lease: JobLease | None = None
+    next_claim: JobClaim | None = None
     _session: Session | None = None
 
     def start(
         self, session: Session, name: str, *, lock: str | None = None, **arguments: Any
     ) -> None:
-        """See `StartNext`. Raises: `JobTakenOver` when the worker has lost the lease."""
+        """See `StartNext`. Raises: `JobTakenOver` when the worker has lost the claim."""
         # A lock is taken by the queue when a job is fetched, so a job with a lock must go through
         # the queue.
         if lock is not None or not self.may_run(name):
             enqueue(session, name, lock=lock, **arguments)
             return
-        if self.next_lease is not None or session is self._session:
+        if self.next_claim is not None or session is self._session:
             raise RuntimeError(
-                f"{self.lease.name} has its next job already, and cannot start {name}"
+                f"{self.claim.name} has its next job already, and cannot start {name}"
             )
         if session.in_nested_transaction():
             # The end of a savepoint would count as the commit.
             raise RuntimeError(
                 f"{name} is started in a savepoint; start it in the transaction itself"
             )
-        next_lease = replace(self.lease, name=name, arguments=self._arguments(arguments))
-        changes = {"name": name, "queue": queue_of(name), "args": json.dumps(next_lease.arguments)}
+        next_claim = replace(self.claim, name=name, arguments=self._arguments(arguments))
+        changes = {"name": name, "queue": queue_of(name), "args": json.dumps(next_claim.arguments)}
         changed = cast(
-            "CursorResult[Any]", session.execute(_BECOME, {**self.lease.token._asdict(), **changes})
+            "CursorResult[Any]", session.execute(_BECOME, {**self.claim.token._asdict(), **changes})
         )
         if changed.rowcount == 0:
             raise JobTakenOver
         self._session = session
         # A rollback leaves the job as it was.
-        event.listen(session, "after_commit", lambda _: self._become(next_lease), once=True)
+        event.listen(session, "after_commit", lambda _: self._become(next_claim), once=True)
 
-    def _become(self, next_lease: JobLease) -> None:
-        self.next_lease = next_lease
+    def _become(self, next_claim: JobClaim) -> None:
+        self.next_claim = next_claim
 
     def _arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        reserved = self.lease.arguments.get(CORRELATION)
+        reserved = self.claim.arguments.get(CORRELATION)
         queue_arguments = {CORRELATION: reserved} if reserved else {}
         # The attempts of the earlier steps are none of the next one.
-        attempts = {RESCUES: self.lease.attempts} if self.lease.attempts else {}
+        attempts = {RESCUES: self.claim.attempts} if self.claim.attempts else {}
         return {**arguments, **queue_arguments, **attempts}
 
 
@@ -211,51 +211,51 @@ def decide_outcome(error: Exception, retries: int, handler: JobHandler) -> JobOu
 
 
 def record_outcome(
-    session: Session, lease: JobLease, outcome: JobOutcome, handlers: JobHandlers
+    session: Session, claim: JobClaim, outcome: JobOutcome, handlers: JobHandlers
 ) -> bool:
     """Write the outcome of a job; the job is released if it has become the next step already.
 
-    Returns False, and writes nothing, when the worker has lost the lease.
+    Returns False, and writes nothing, when the worker has lost the claim.
     Locks:   the row of the job, so that no rescue takes place between check and write.
     """
     # Not an error: the new holder does the same work, and its outcome counts.
-    name = session.scalar(_LOCK_LEASE, lease.token._asdict())
+    name = session.scalar(_LOCK_CLAIM, claim.token._asdict())
     if name is None:
         return False
-    if name != lease.name:
+    if name != claim.name:
         # The reply to the COMMIT that started the next step was lost: the outcome of this one counts no
         # more.
         outcome = JobReleased()
-    if isinstance(outcome, JobReleased | JobRetry) and finish_twin(session, lease):
+    if isinstance(outcome, JobReleased | JobRetry) and finish_twin(session, claim):
         return True
     match outcome:
         case JobSucceeded():
-            session.execute(_FINISH_JOB, {"id": lease.id, "status": "succeeded"})
+            session.execute(_FINISH_JOB, {"id": claim.id, "status": "succeeded"})
         case JobReleased(delay_s=delay_s):
-            session.execute(_RELEASE_JOB, {"id": lease.id, "after": delay_s})
+            session.execute(_RELEASE_JOB, {"id": claim.id, "after": delay_s})
         case JobRetry(delay_s=delay_s):
-            session.execute(_RETRY_JOB, {"id": lease.id, "after": delay_s})
+            session.execute(_RETRY_JOB, {"id": claim.id, "after": delay_s})
         case JobFailed():
-            fail_job(session, lease, outcome, handlers)
+            fail_job(session, claim, outcome, handlers)
     return True
 
 
-def finish_twin(session: Session, lease: JobLease) -> bool:
+def finish_twin(session: Session, claim: JobClaim) -> bool:
     """Finish a job for which another one of the same key waits, which does its work; False for others."""
-    if not session.scalar(_HAS_WAITING_TWIN, {"id": lease.id}):
+    if not session.scalar(_HAS_WAITING_TWIN, {"id": claim.id}):
         return False
-    session.execute(_FINISH_JOB, {"id": lease.id, "status": "succeeded"})
+    session.execute(_FINISH_JOB, {"id": claim.id, "status": "succeeded"})
     return True
 
 
-def fail_job(session: Session, lease: JobLease, failure: JobFailed, handlers: JobHandlers) -> None:
+def fail_job(session: Session, claim: JobClaim, failure: JobFailed, handlers: JobHandlers) -> None:
     """Mark a job as failed and enqueue its `on_failure` job, in one transaction."""
-    session.execute(_FINISH_JOB, {"id": lease.id, "status": "failed"})
+    session.execute(_FINISH_JOB, {"id": claim.id, "status": "failed"})
     # In the same transaction: a process that dies between the two would lose the report of the
     # failure.
-    handler = handlers.find(lease.name)
+    handler = handlers.find(claim.name)
     if handler is not None and handler.on_failure is not None:
-        job_call = split_arguments(lease.arguments)
+        job_call = split_arguments(claim.arguments)
         with bind_correlation(job_call.correlation):
             enqueue(
                 session,

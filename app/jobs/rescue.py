@@ -1,6 +1,6 @@
 """Rescue of jobs whose worker is dead, which procrastinate itself does not restart.
 
-A rescue takes the lease away by increasing `attempts`: the former holder, should it come back, can
+A rescue takes the claim away by increasing `attempts`: the former holder, should it come back, can
 no longer record an outcome (see `app.jobs.outcomes`).
 """
 
@@ -14,6 +14,8 @@ from sqlalchemy.orm import Session
 
 from app.core.batch_delete import BATCH_ROWS
 from app.jobs.deaths import (
+    PLACE_SUSPECTS,
+    SUSPECTS_LOCK,
     Sighting,
     Suspicion,
     WorkerDeath,
@@ -23,10 +25,9 @@ from app.jobs.deaths import (
     write_deaths,
 )
 from app.jobs.handlers import JobHandlers
-from app.jobs.outcomes import JobFailed, JobLease, fail_job, finish_twin
+from app.jobs.outcomes import JobClaim, JobFailed, fail_job, finish_twin
 from app.jobs.queue import DEATHS, RESCUES, split_arguments
 from app.jobs.silent_sessions import SilentSessions
-from app.jobs.suspects import PLACE_SUSPECTS, SUSPECTS_LOCK
 from app.jobs.worker_presence import PRESENCE_LOCK
 from app.jobs.worker_process import ProcessOrigin
 
@@ -166,27 +167,27 @@ def _rescue_job(
     new_death: WorkerDeath | None,
     sightings: Sequence[Sighting],
 ) -> None:
-    lease = JobLease(
+    claim = JobClaim(
         id=job.id,
         name=job.task_name,
         arguments=job.args,
         attempts=job.attempts,
         worker_id=job.worker_id,
     )
-    if finish_twin(session, lease):
+    if finish_twin(session, claim):
         return
-    job_call = split_arguments(lease.arguments)
+    job_call = split_arguments(claim.arguments)
     new_deaths = [] if new_death is None else [new_death]
     deaths = review_deaths([*read_deaths(job_call.deaths), *new_deaths], sightings)
     suspicion = judge_deaths(deaths)
     # Also for jobs without `on_failure`: a job that kills its workers must not go on for ever.
     if suspicion is Suspicion.POISON:
-        fail_job(session, lease, _fail_after_deaths(lease, len(deaths)), handlers)
+        fail_job(session, claim, _fail_after_deaths(claim, len(deaths)), handlers)
         return
     counts = {RESCUES: job_call.rescues + 1, DEATHS: write_deaths(deaths)}
-    session.execute(_SET_COUNTS, {"id": lease.id, "counts": json.dumps(counts)})
+    session.execute(_SET_COUNTS, {"id": claim.id, "counts": json.dumps(counts)})
     lock = SUSPECTS_LOCK if suspicion is Suspicion.SUSPECT else None
-    session.execute(_RETRY_JOB, {"id": lease.id, "lock": lock})
+    session.execute(_RETRY_JOB, {"id": claim.id, "lock": lock})
 
 
 def _origin_of(process: Row[Any]) -> ProcessOrigin:
@@ -198,8 +199,8 @@ def _origin_of(process: Row[Any]) -> ProcessOrigin:
     )
 
 
-def _fail_after_deaths(lease: JobLease, death_count: int) -> JobFailed:
-    message = f"{death_count} workers died while running the job {lease.name}; read their logs"
+def _fail_after_deaths(claim: JobClaim, death_count: int) -> JobFailed:
+    message = f"{death_count} workers died while running the job {claim.name}; read their logs"
     return JobFailed(code="POISON", message=message)
 
 

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 from app.core.text import shorten
+from app.jobs.process_pool import CallLost, CallTimeout, OutOfMemory
 from app.metrics.registry import load_metrics, providers_for
 from app.metrics.types import (
     BatchMetric,
@@ -108,6 +109,12 @@ def measure_all(
     rows: list[TraceMeasurements]
     for rows in map(score, _chunks(traces, chunk_size)):
         yield from rows
+
+
+def failure_of_lost_call(error: CallLost) -> MetricFailed:
+    """The failure of a metric whose child process hung, died or ran out of memory."""
+    kinds = {CallTimeout: MetricFailureKind.HANG, OutOfMemory: MetricFailureKind.OUT_OF_MEMORY}
+    return MetricFailed(kinds.get(type(error), MetricFailureKind.DIED), str(error))
 
 
 def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -8,7 +8,7 @@ from fastapi import Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app.access.deps import ADMIN, READ, RUN
-from app.access.shown_once import find_secret, forget_secret, redirect_with_secret
+from app.access.one_time_secrets import find_secret, forget_secret, redirect_with_secret
 from app.core.errors import Invalid
 from app.core.keyset import PageQuery
 from app.core.text import cut_middle

@@ -15,8 +15,7 @@ from app.llm.completion_pool import CompletionPool
 from app.llm.errors import LlmNotConfigured
 from app.llm.retry import COMPLETION_RETRIES, LlmRetryPolicy
 from app.metrics.completion_fetcher import Checkpoint, CompletionFetcher
-from app.metrics.engine import CHUNK_SIZE
-from app.metrics.lost_process_failures import failure_of_lost_call
+from app.metrics.engine import CHUNK_SIZE, failure_of_lost_call
 from app.metrics.model_metrics import is_remote
 from app.metrics.remote_measurement import RemoteMeasurement, merge_rows
 from app.metrics.types import MetricFailed, MetricFailureKind, MetricRef, TraceMeasurements

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from app.jobs.handlers import JobContext
 from app.jobs.process_pool import CallLost, OutOfMemory
 from app.metrics.aggregate import Aggregate, with_run_value
-from app.metrics.engine import CHUNK_SIZE, measure, score_within_limits
-from app.metrics.lost_process_failures import failure_of_lost_call
+from app.metrics.engine import CHUNK_SIZE, failure_of_lost_call, measure, score_within_limits
 from app.metrics.registry import provider_for
 from app.metrics.run_value import (
     StoredSummary,

@@ -6,7 +6,7 @@ from fastapi import Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app.access.deps import ADMIN, READ
-from app.access.shown_once import find_secret, forget_secret, redirect_with_secret
+from app.access.one_time_secrets import find_secret, forget_secret, redirect_with_secret
 from app.benchmarks.queries import get_benchmark
 from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.web.deps import Res

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.core.registry import LoadedPlugin, Registry
-from app.formula import handover
+from app.formula import python_api
 from app.metrics.registry import METRICS
 from app.overview.providers import REGISTRIES
 
@@ -35,7 +35,7 @@ def isolate_registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a test register things that are gone afterwards."""
     for registry in REGISTRIES:
         _isolate(registry, monkeypatch)
-    parser = handover._default_parser
+    parser = python_api._default_parser
     monkeypatch.setattr(parser, "_keys", parser.known_metric_keys())
 
 
@@ -46,7 +46,7 @@ def load_sample(monkeypatch: pytest.MonkeyPatch, installed: Path) -> list[Loaded
     failures: list[LoadedPlugin] = []
     for registry in REGISTRIES:
         registry.load_entry_points(failures.append)
-    handover.register_metric_keys({*METRICS.names(), *METRICS.aliases} - {"SCORE"})
+    python_api.register_metric_keys({*METRICS.names(), *METRICS.aliases} - {"SCORE"})
     return failures
 
 

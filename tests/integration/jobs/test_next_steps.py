@@ -14,7 +14,7 @@ from app.jobs import job_runner
 from app.jobs.deaths import WorkerDeath, write_deaths
 from app.jobs.handlers import MAX_ATTEMPTS, JobContext, JobHandlers
 from app.jobs.job_runner import Worker
-from app.jobs.outcomes import JobFailed, JobLease, JobOutcome, JobRetry, NextStep, record_outcome
+from app.jobs.outcomes import JobClaim, JobFailed, JobOutcome, JobRetry, NextStep, record_outcome
 from app.jobs.process_pool import ProcessPool
 from app.jobs.queries import has_waiting_short_job
 from app.jobs.queue import DEATHS, RESCUES, enqueue, split_arguments
@@ -47,7 +47,7 @@ def session(service_resources: Resources) -> Iterator[Session]:
         yield session
 
 
-def lease_job(session: Session, *, attempts: int = 0, **arguments: Any) -> JobLease:
+def claim_job(session: Session, *, attempts: int = 0, **arguments: Any) -> JobClaim:
     """A running job of a worker that died a minute ago."""
     enqueue(session, "toys.saw", toy="boat", **arguments)
     worker_id = session.scalar(
@@ -62,20 +62,20 @@ def lease_job(session: Session, *, attempts: int = 0, **arguments: Any) -> JobLe
         ),
         {"worker": worker_id, "attempts": attempts},
     )
-    return stored_lease(session)
+    return stored_claim(session)
 
 
-def stored_lease(session: Session) -> JobLease:
+def stored_claim(session: Session) -> JobClaim:
     """The only job."""
     query = "SELECT id, task_name, args, attempts, worker_id FROM procrastinate_jobs"
     job_id, name, arguments, attempts, worker_id = session.execute(text(query)).one()
-    return JobLease(
+    return JobClaim(
         id=job_id, name=name, arguments=arguments, attempts=attempts, worker_id=worker_id
     )
 
 
-def next_step(lease: JobLease) -> NextStep:
-    return NextStep(lease, lambda _: True)
+def next_step(claim: JobClaim) -> NextStep:
+    return NextStep(claim, lambda _: True)
 
 
 def rescue(session: Session) -> None:
@@ -86,12 +86,12 @@ def rescue(session: Session) -> None:
 
 
 def test_next_step__deaths_of_an_earlier_step_do_not_count(session: Session) -> None:
-    lease = lease_job(session, attempts=MAX_ATTEMPTS - 1, **{DEATHS: PROVED_DEATHS})
+    claim = claim_job(session, attempts=MAX_ATTEMPTS - 1, **{DEATHS: PROVED_DEATHS})
 
-    next_step(lease).start(session, "toys.paint", toy="boat")
+    next_step(claim).start(session, "toys.paint", toy="boat")
     rescue(session)
 
-    rescued = stored_lease(session)
+    rescued = stored_claim(session)
     assert rescued.name == "toys.paint"
     assert split_arguments(rescued.arguments).deaths == []
     query = "SELECT status::text, lock, priority FROM procrastinate_jobs"
@@ -99,39 +99,39 @@ def test_next_step__deaths_of_an_earlier_step_do_not_count(session: Session) -> 
 
 
 def test_next_step__of_a_short_job_is_not_short(session: Session) -> None:
-    lease = lease_job(session, is_short=True)
+    claim = claim_job(session, is_short=True)
 
-    next_step(lease).start(session, "toys.paint", toy="boat")
+    next_step(claim).start(session, "toys.paint", toy="boat")
 
     assert session.scalar(text("SELECT priority FROM procrastinate_jobs")) == 0
 
 
 def test_next_step__errors_of_an_earlier_step_do_not_count(session: Session) -> None:
     # Four attempts: three ended with an error, one with a rescue.
-    lease = lease_job(session, attempts=MAX_ATTEMPTS - 1, **{RESCUES: 1})
-    assert lease.retries == MAX_ATTEMPTS - 2
+    claim = claim_job(session, attempts=MAX_ATTEMPTS - 1, **{RESCUES: 1})
+    assert claim.retries == MAX_ATTEMPTS - 2
 
-    next_step(lease).start(session, "toys.paint", toy="boat")
+    next_step(claim).start(session, "toys.paint", toy="boat")
 
-    started = stored_lease(session)
+    started = stored_claim(session)
     assert (started.attempts, started.retries) == (MAX_ATTEMPTS - 1, 0)
     rescue(session)
-    assert stored_lease(session).retries == 0
+    assert stored_claim(session).retries == 0
 
 
 def test_next_step__second_one_of_a_transaction_is_refused(session: Session) -> None:
-    step = next_step(lease_job(session))
+    step = next_step(claim_job(session))
     step.start(session, "toys.paint", toy="boat")
 
     with pytest.raises(RuntimeError, match=r"toys\.saw has its next job already.*toys\.wrap"):
         step.start(session, "toys.wrap", toy="boat")
 
-    assert stored_lease(session).name == "toys.paint"
+    assert stored_claim(session).name == "toys.paint"
 
 
 def test_next_step__second_one_after_the_commit_is_refused(service_resources: Resources) -> None:
     with service_resources.db.begin() as session:
-        step = next_step(lease_job(session))
+        step = next_step(claim_job(session))
         step.start(session, "toys.paint", toy="boat")
 
     with (
@@ -143,7 +143,7 @@ def test_next_step__second_one_after_the_commit_is_refused(service_resources: Re
 
 def test_next_step__rolled_back_one_may_be_started_again(service_resources: Resources) -> None:
     with service_resources.db.begin() as session:
-        step = next_step(lease_job(session))
+        step = next_step(claim_job(session))
 
     with service_resources.db.begin() as session:
         step.start(session, "toys.paint", toy="boat")
@@ -165,11 +165,11 @@ def test_next_step__lost_reply_to_the_commit_leaves_the_next_step_in_the_queue(
     handlers = JobHandlers()
     handlers.register("toys.saw", on_failure="toys.on_failure")(lambda _: None)
     with service_resources.db.begin() as session:
-        lease = lease_job(session)
-        next_step(lease).start(session, "toys.paint", toy="boat")
+        claim = claim_job(session)
+        next_step(claim).start(session, "toys.paint", toy="boat")
 
     with service_resources.db.begin() as session:
-        assert record_outcome(session, lease, outcome, handlers)
+        assert record_outcome(session, claim, outcome, handlers)
 
     query = (
         "SELECT task_name, status::text, attempts, scheduled_at <= now() FROM procrastinate_jobs"
@@ -178,16 +178,16 @@ def test_next_step__lost_reply_to_the_commit_leaves_the_next_step_in_the_queue(
 
 
 def started_name(step: NextStep) -> str | None:
-    return step.next_lease.name if step.next_lease else None
+    return step.next_claim.name if step.next_claim else None
 
 
 def test_next_step__savepoint_is_refused(session: Session) -> None:
-    step = next_step(lease_job(session))
+    step = next_step(claim_job(session))
 
     with pytest.raises(RuntimeError, match="savepoint"), session.begin_nested():
         step.start(session, "toys.paint", toy="boat")
 
-    assert (stored_lease(session).name, step.next_lease) == ("toys.saw", None)
+    assert (stored_claim(session).name, step.next_claim) == ("toys.saw", None)
 
 
 @pytest.mark.parametrize(

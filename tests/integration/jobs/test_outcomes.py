@@ -1,4 +1,4 @@
-"""Outcomes are recorded only by the holder of the lease; jobs of dead workers are rescued."""
+"""Outcomes are recorded only by the holder of the claim; jobs of dead workers are rescued."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 from app.core.resources import Resources
 from app.jobs.handlers import JobHandlers
 from app.jobs.outcomes import (
+    JobClaim,
     JobFailed,
-    JobLease,
     JobOutcome,
     JobReleased,
     JobRetry,
@@ -44,8 +44,8 @@ def fetch_one(session: Session, query: str, **values: Any) -> Any:
     return session.execute(text(query), values).one()
 
 
-def lease_job(session: Session, *, attempts: int = 0, silent_s: float = 0.0) -> JobLease:
-    """A running lease of a worker whose last heartbeat is `silent_s` seconds old."""
+def claim_job(session: Session, *, attempts: int = 0, silent_s: float = 0.0) -> JobClaim:
+    """A running claim of a worker whose last heartbeat is `silent_s` seconds old."""
     enqueue(session, "toys.build", toy="boat")
     [worker_id] = fetch_one(
         session,
@@ -60,7 +60,7 @@ def lease_job(session: Session, *, attempts: int = 0, silent_s: float = 0.0) -> 
         worker=worker_id,
         attempts=attempts,
     )
-    return JobLease(
+    return JobClaim(
         id=job_id,
         name="toys.build",
         arguments={"toy": "boat"},
@@ -69,9 +69,9 @@ def lease_job(session: Session, *, attempts: int = 0, silent_s: float = 0.0) -> 
     )
 
 
-def job_state(session: Session, lease: JobLease) -> tuple[str, int]:
+def job_state(session: Session, claim: JobClaim) -> tuple[str, int]:
     query = "SELECT status::text, attempts FROM procrastinate_jobs WHERE id = :id"
-    status, attempts = fetch_one(session, query, id=lease.id)
+    status, attempts = fetch_one(session, query, id=claim.id)
     return status, attempts
 
 
@@ -87,11 +87,11 @@ def job_state(session: Session, lease: JobLease) -> tuple[str, int]:
 def test_record_outcome__lease_holder_sets_the_status(
     session: Session, outcome: JobOutcome, status: str, attempts: int
 ) -> None:
-    lease = lease_job(session)
+    claim = claim_job(session)
 
-    assert record_outcome(session, lease, outcome, HANDLERS)
+    assert record_outcome(session, claim, outcome, HANDLERS)
 
-    assert job_state(session, lease) == (status, attempts)
+    assert job_state(session, claim) == (status, attempts)
 
 
 @pytest.mark.parametrize("outcome", [JobSucceeded(), JobReleased(), JobRetry(delay_s=0), FAILURE])
@@ -107,20 +107,20 @@ def test_record_outcome__lease_holder_sets_the_status(
 def test_record_outcome__lost_lease_changes_nothing(
     session: Session, outcome: JobOutcome, concurrent_change: str
 ) -> None:
-    lease = lease_job(session)
+    claim = claim_job(session)
     session.execute(text(f"UPDATE procrastinate_jobs SET {concurrent_change}"))
-    before = job_state(session, lease)
+    before = job_state(session, claim)
 
-    assert not record_outcome(session, lease, outcome, HANDLERS)
+    assert not record_outcome(session, claim, outcome, HANDLERS)
 
-    assert job_state(session, lease) == before
+    assert job_state(session, claim) == before
     assert fetch_one(session, "SELECT count(*) FROM procrastinate_jobs") == (1,)
 
 
 def test_record_outcome__failure_enqueues_the_on_failure_job(session: Session) -> None:
-    lease = lease_job(session)
+    claim = claim_job(session)
 
-    record_outcome(session, lease, FAILURE, HANDLERS)
+    record_outcome(session, claim, FAILURE, HANDLERS)
 
     [arguments] = fetch_one(
         session, "SELECT args FROM procrastinate_jobs WHERE task_name = 'toys.on_failure'"
@@ -153,42 +153,42 @@ def hold_presence(session: Session, worker_id: int | None) -> None:
 
 
 def test_rescue_jobs__job_of_a_dead_worker_returns_to_the_queue(session: Session) -> None:
-    lease = lease_job(session, silent_s=60)
+    claim = claim_job(session, silent_s=60)
 
     assert rescue(session) == 1
 
-    assert job_state(session, lease) == ("todo", 1)
+    assert job_state(session, claim) == ("todo", 1)
 
 
 def test_rescue_jobs__job_of_a_worker_with_heartbeats_is_left_alone(session: Session) -> None:
-    lease = lease_job(session, silent_s=0)
+    claim = claim_job(session, silent_s=0)
 
     assert rescue(session, absent_after_s=0.5) == 0
 
-    assert job_state(session, lease) == ("doing", 0)
+    assert job_state(session, claim) == ("doing", 0)
 
 
 def test_rescue_jobs__slow_worker_with_presence_keeps_its_job(session: Session) -> None:
-    lease = lease_job(session, silent_s=10)
-    hold_presence(session, lease.worker_id)
+    claim = claim_job(session, silent_s=10)
+    hold_presence(session, claim.worker_id)
 
     assert rescue(session) == 0
 
-    assert job_state(session, lease) == ("doing", 0)
+    assert job_state(session, claim) == ("doing", 0)
 
 
 def test_rescue_jobs__suspended_worker_with_presence_loses_its_job(session: Session) -> None:
-    lease = lease_job(session, silent_s=60)
-    hold_presence(session, lease.worker_id)
+    claim = claim_job(session, silent_s=60)
+    hold_presence(session, claim.worker_id)
 
     assert rescue(session) == 1
 
-    assert job_state(session, lease) == ("todo", 1)
+    assert job_state(session, claim) == ("todo", 1)
 
 
 def test_rescue_jobs__restarted_database_gives_workers_time_to_connect(session: Session) -> None:
     a_year_s = 365 * 24 * 3600.0  # the database of the tests is younger than that
 
-    lease_job(session, silent_s=2 * a_year_s)
+    claim_job(session, silent_s=2 * a_year_s)
 
     assert rescue(session, reconnect_s=a_year_s) == 0

@@ -10,14 +10,19 @@ import pytest
 from sqlalchemy import text
 
 from app.core.resources import Resources
-from app.jobs.deaths import MAX_UNPROVED_DEATHS, SUSPECT_AFTER
+from app.jobs.deaths import (
+    MAX_UNPROVED_DEATHS,
+    PLACE_SUSPECTS,
+    SUSPECT_AFTER,
+    SUSPECTS_LOCK,
+    UNSERVED_LOCK,
+)
 from app.jobs.handlers import MAX_ATTEMPTS, JobHandlers
 from app.jobs.models import WorkerProcess
-from app.jobs.outcomes import JobLease, JobReleased, JobRetry, record_outcome
+from app.jobs.outcomes import JobClaim, JobReleased, JobRetry, record_outcome
 from app.jobs.queue import enqueue, enqueue_once, split_arguments
 from app.jobs.rescue import rescue_jobs
 from app.jobs.silent_sessions import SilentSessions
-from app.jobs.suspects import PLACE_SUSPECTS, SUSPECTS_LOCK, UNSERVED_LOCK
 from app.jobs.worker_process import ProcessOrigin
 from tests.support.stored import DatabaseReader
 
@@ -418,11 +423,11 @@ def test_record_outcome__a_job_whose_twin_waits_does_not_go_back(
     assert fleet.fetch(worker_id) == ["poll"]
     fleet.enqueue_once("next poll")
     job_id = fleet.rows.value("SELECT id FROM procrastinate_jobs WHERE args ->> 'toy' = 'poll'")
-    lease = JobLease(
+    claim = JobClaim(
         id=job_id, name="toys.build", arguments={"toy": "poll"}, attempts=0, worker_id=worker_id
     )
 
     with fleet.resources.db.begin() as session:
-        assert record_outcome(session, lease, outcome, HANDLERS)
+        assert record_outcome(session, claim, outcome, HANDLERS)
 
     assert (fleet.status("poll"), fleet.status("next poll")) == ("succeeded", "todo")

@@ -9,7 +9,7 @@ import pytest
 from app.core.clock import utc_now
 from app.jobs.handlers import HANDLERS, NO_JOB
 from app.jobs.job_runner import Worker
-from app.jobs.outcomes import JobLease
+from app.jobs.outcomes import JobClaim
 from app.runs import pipeline, shards
 from app.runs.collection import append_page
 from app.runs.leases import RunEnded, RunLease, acquire_run_lease
@@ -88,7 +88,7 @@ class StepByStep:
         self._worker_id = self._rows.value(
             "INSERT INTO procrastinate_workers DEFAULT VALUES RETURNING id"
         )
-        self.lease: JobLease | None = None
+        self.claim: JobClaim | None = None
 
     def fetch(self, name: str) -> None:
         """Take the one job of this name."""
@@ -98,20 +98,20 @@ class StepByStep:
             self._worker_id,
             name,
         )
-        self.lease = JobLease(
+        self.claim = JobClaim(
             id=row[0], name=row[1], arguments=row[2], attempts=row[3], worker_id=self._worker_id
         )
 
     def do_step(self) -> None:
-        assert self.lease is not None
+        assert self.claim is not None
         never_stops = cast("Any", SimpleNamespace(should_abort=lambda: False))
-        self.lease = self._worker._run_step(never_stops, self.lease)
+        self.claim = self._worker._run_step(never_stops, self.claim)
 
     def lose_job(self) -> None:
         """What a rescue does with the job of a worker that looks dead."""
-        assert self.lease is not None
+        assert self.claim is not None
         self._rows.all(
-            "SELECT procrastinate_retry_job_v2(%s, now(), NULL, NULL, NULL)::text", self.lease.id
+            "SELECT procrastinate_retry_job_v2(%s, now(), NULL, NULL, NULL)::text", self.claim.id
         )
 
 
@@ -137,19 +137,19 @@ def test_frozen_worker__whose_job_another_has_does_not_stop_the_run(
     run_id = str(service.start_run()["id"])
     frozen, other = StepByStep(service), StepByStep(service)
     frozen.fetch("runs.begin")
-    while frozen.lease is not None and frozen.lease.name != frozen_before:
+    while frozen.claim is not None and frozen.claim.name != frozen_before:
         frozen.do_step()
     frozen.lose_job()
     other.fetch(frozen_before)
     original: Callable[..., object] = getattr(module, wakes_in)
 
     def wake_meanwhile(*arguments: object, **options: object) -> object:
-        if frozen.lease is not None:
+        if frozen.claim is not None:
             frozen.do_step()
         return original(*arguments, **options)
 
     monkeypatch.setattr(module, wakes_in, wake_meanwhile)
-    while other.lease is not None:
+    while other.claim is not None:
         other.do_step()
-    assert frozen.lease is None
+    assert frozen.claim is None
     assert service.get(f"/benchmark-runs/{run_id}")["status"] == "COMPLETED"

@@ -13,13 +13,13 @@ from app.formula import (
     ThresholdFormula,
     UndefinedFormula,
     WeightedSumFormula,
-    handover,
     known_metric_keys,
     parse,
+    python_api,
     register_metric_keys,
     validate,
 )
-from app.formula.handover import MetricName, metric_key
+from app.formula.python_api import MetricName, metric_key
 
 METRICS = {"ACCURACY": 0.9, "PRECISION": 0.8, "RECALL": 0.7}
 
@@ -37,7 +37,7 @@ def test_handover_formula__snippet_runs() -> None:
 
 
 def test_handover_formula__example_of_the_module_runs() -> None:
-    examples = doctest.testmod(handover)
+    examples = doctest.testmod(python_api)
     assert (examples.failed, examples.attempted) == (0, 5)
 
 
@@ -69,7 +69,7 @@ def test_kpi_formula_parser__only_a_filled_vocabulary_restricts_metrics() -> Non
 
 
 def test_formula_module__functions_share_one_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.formula.handover._default_parser", KpiFormulaParser())
+    monkeypatch.setattr("app.formula.python_api._default_parser", KpiFormulaParser())
     assert known_metric_keys() == frozenset()
     register_metric_keys({"ROUGE"})
     assert known_metric_keys() == {"ROUGE"}

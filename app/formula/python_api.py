@@ -1,4 +1,4 @@
-"""The formula language under the Python names of the original system.
+"""The Python API of formulas: the parser and the formula classes of the original system, under their names.
 
 >>> from app.formula import DslParseException, KpiFormulaParser
 >>> parser = KpiFormulaParser(["ACCURACY", "PRECISION", "RECALL"])

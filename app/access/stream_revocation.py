@@ -1,4 +1,4 @@
-"""API keys and browser sessions as owners of event streams."""
+"""Ends the event streams of API keys and browser sessions that are revoked, expired or deleted."""
 
 from collections.abc import Set as AbstractSet
 

@@ -1,4 +1,4 @@
-"""A secret that the next page shows once: the redirect carries it in a cookie that this page deletes.
+"""One-time secrets: the redirect carries a new secret in a cookie, which the next page shows and deletes.
 
 A page that answered the form itself would show the secret again, or make another one, when it is reloaded.
 """
