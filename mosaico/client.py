@@ -8,16 +8,11 @@ from typing import Any, Self, TypeAlias, TypeVar
 from pydantic import BaseModel
 
 from app.comparison.schemas import Comparison
-from app.core.console.api_client import (
-    MAX_PAGE_SIZE,
-    ApiClient,
-    QueryValue,
-    parse_response,
-    quote_segment,
-)
+from app.core.console.api_client import MAX_PAGE_SIZE, ApiClient, QueryValue, parse_response
 from app.core.console.service_address import find_service
 from app.core.http.client import own_service_client
 from app.core.parameter_names import UserInterface, messages_for
+from app.core.web.page_paths import path_of
 from app.gate.rules import GateTerms
 from app.gate.stored_gate import gate_run
 from app.reporting.comparison_page import ComparedFiles
@@ -268,7 +263,7 @@ class Client:
 
 
 def _run_path(run_id: str) -> str:
-    return f"/benchmark-runs/{quote_segment(run_id)}"
+    return f"/benchmark-runs{path_of(run_id)}"
 
 
 def _flatten(pages: Iterator[list[M]]) -> Iterator[M]:

@@ -10,7 +10,7 @@ from app.alerts.rules import AlertEventState
 from app.core.console.input_files import read_object
 from app.core.console.list_filters import choice_filter, flag_filter, id_filter, text_filter
 from app.core.console.resource import FieldOption, Resource, id_argument, print_change
-from app.core.console.shell_completion import complete_ids
+from app.core.console.service import complete_ids, open_api
 from app.core.console.table import JSON, field, format_cell, print_page, time_field
 from app.core.console.terminal import (
     CommandGroup,
@@ -21,6 +21,7 @@ from app.core.console.terminal import (
     print_result,
     print_status,
 )
+from app.core.web.page_paths import path_of
 from app.notifications.types import MessageSeverity
 
 RULES = "/alert-configs"
@@ -174,11 +175,9 @@ def acknowledge_alert(
 
     Runs of true incidents are excluded from the baseline.
     """
-    from app.core.console.api_client import open_api, quote_segment
-
     with open_api() as api:
         body = {"verdict": verdict, "note": note}
-        acknowledged = api.post(f"/alerts/{quote_segment(alert)}/ack", body)
+        acknowledged = api.post(f"/alerts{path_of(alert)}/ack", body)
     line = f"alert {format_cell(alert)} is acknowledged as {verdict}"
     print_change(acknowledged, output, [line])
 
@@ -232,8 +231,6 @@ def backtest_rule(
 
     Prints one row per run; the estimates are printed to standard error.
     """
-    from app.core.console.api_client import open_api
-
     if (rule is None) == (file is None):
         raise WrongUsage(
             "give either a rule ID or --file", hint="mosaico alerts rules backtest RULE"

@@ -7,8 +7,10 @@ import typer
 from app.alerts.rules import IncidentState
 from app.core.console.list_filters import choice_filter, id_filter, text_filter
 from app.core.console.resource import Resource, id_argument, print_change
+from app.core.console.service import open_api
 from app.core.console.table import JSON, field, format_cell, time_field
 from app.core.console.terminal import CommandGroup, Format, OutputFormat
+from app.core.web.page_paths import path_of
 from app.notifications.types import MessageSeverity
 
 cli = CommandGroup("incidents", help="Read incidents; acknowledge them; accept new levels.")
@@ -84,8 +86,6 @@ def accept_incident(
 def _post(
     incident: str, action: str, body: JSON | None, outcome: str, output: OutputFormat
 ) -> None:
-    from app.core.console.api_client import open_api, quote_segment
-
     with open_api() as api:
-        changed = api.post(f"/incidents/{quote_segment(incident)}/{action}", body)
+        changed = api.post(f"/incidents{path_of(incident)}/{action}", body)
     print_change(changed, output, [f"incident {format_cell(incident)} {outcome}"])

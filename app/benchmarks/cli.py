@@ -6,7 +6,7 @@ import typer
 
 from app.core.console.list_filters import flag_filter
 from app.core.console.resource import FieldOption, Resource, id_argument
-from app.core.console.shell_completion import complete_ids
+from app.core.console.service import complete_ids, open_api
 from app.core.console.short_ids import LATEST
 from app.core.console.table import (
     JSON,
@@ -29,6 +29,7 @@ from app.core.console.terminal import (
     print_status,
 )
 from app.core.errors import Invalid
+from app.core.web.page_paths import path_of
 
 PATH = "/benchmarks"
 RUNS = "/benchmark-runs"
@@ -178,11 +179,9 @@ def show_baseline(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Show the baseline of a benchmark; pin a run as the baseline, or unpin it."""
-    from app.core.console.api_client import open_api, quote_segment
-
     if pin is not None and unpin:
         raise WrongUsage("--pin and --unpin cannot be used together", hint="use one of them")
-    path = f"{PATH}/{quote_segment(benchmark)}/baseline"
+    path = f"{PATH}{path_of(benchmark)}/baseline"
     with open_api() as api:
         if pin is not None:
             # The service knows which runs can be a baseline.
@@ -225,12 +224,10 @@ def show_power(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Show the smallest drop that a run detects with 80 % power, and the cost of a smaller one."""
-    from app.core.console.api_client import open_api, quote_segment
-
     options = {"items": items, "trials": trials, "drop": drop, "agentId": agent}
     body = {name: value for name, value in options.items() if value is not None}
     with open_api() as api:
-        estimates = api.post(f"{PATH}/{quote_segment(benchmark)}/power", body)["items"]
+        estimates = api.post(f"{PATH}{path_of(benchmark)}/power", body)["items"]
     if output is OutputFormat.JSON:
         print_json(estimates)
         return

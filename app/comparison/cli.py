@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.core.console.shell_completion import complete_ids
+from app.core.console.service import complete_ids, open_api
 from app.core.console.table import JSON, Column, field, format_cell, print_table, tabulate
 from app.core.console.terminal import (
     CommandGroup,
@@ -107,7 +107,6 @@ def compare_runs(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Compare two runs: verdicts, flipped items, and the features common to flipped items."""
-    from app.core.console.api_client import open_api
     from app.core.web.page_paths import comparison_page_path
 
     with open_api(COMPARISON_TIMEOUT_S) as api:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.core.console.output_files import write_text
-from app.core.console.shell_completion import complete_ids
+from app.core.console.service import complete_ids, open_api
 from app.core.console.table import Table, format_cell, print_table
 from app.core.console.terminal import (
     CommandGroup,
@@ -152,7 +152,6 @@ def gate(
     inconclusive and not allowed to pass.
     """
     from app.comparison.cli import COMPARISON_TIMEOUT_S
-    from app.core.console.api_client import open_api
     from app.core.web.page_paths import run_page_path
     from app.gate.reports import gate_junit
     from app.gate.rules import GateTerms

@@ -3,9 +3,10 @@
 import contextlib
 
 from app.comparison.schemas import BaselineView, Comparison
-from app.core.console.api_client import ApiClient, quote_segment
+from app.core.console.api_client import ApiClient
 from app.core.console.terminal import WrongUsage
 from app.core.errors import Invalid, NotFound
+from app.core.web.page_paths import path_of
 from app.gate.rules import (
     GateOutcome,
     GateResult,
@@ -60,7 +61,7 @@ def _with_columns(api: ApiClient, run_id: str, terms: GateTerms) -> GateTerms:
     """The terms with the columns of metrics in place of aliases; names of KPIs stay."""
     if not terms.names:
         return terms
-    views = api.read_items(KpiValueView, f"{PATH}/{quote_segment(run_id)}/kpis")
+    views = api.read_items(KpiValueView, f"{PATH}{path_of(run_id)}/kpis")
     kpis = {kpi.name for kpi in views}
     columns = {}
     for name in terms.names:
@@ -72,7 +73,7 @@ def _with_columns(api: ApiClient, run_id: str, terms: GateTerms) -> GateTerms:
 
 def _get_ended_run(api: ApiClient, run_id: str) -> RunView:
     """A run that has ended and has traces. Raises: `WrongUsage`, `NothingToGate`."""
-    run = api.read(RunView, f"{PATH}/{quote_segment(run_id)}")
+    run = api.read(RunView, f"{PATH}{path_of(run_id)}")
     if not run.status.is_final:
         raise WrongUsage(
             f"run {run_id} has not ended: it is {run.status}",
@@ -87,7 +88,7 @@ def _find_baselines(api: ApiClient, run: RunView) -> list[str]:
     """The runs that a run was compared with when it ended; without any, the pinned one."""
     if run.verdict and run.verdict.baseline and run.verdict.baseline.run_ids:
         return list(run.verdict.baseline.run_ids)
-    path = f"/benchmarks/{quote_segment(run.benchmark_id)}/baseline"
+    path = f"/benchmarks{path_of(run.benchmark_id)}/baseline"
     pinned = api.read(BaselineView, path).pinned
     pinned_ids = [pin.run_id for pin in pinned if pin.agent_id == run.agent_id]
     return [run_id for run_id in pinned_ids if run_id != run.id]

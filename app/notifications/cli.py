@@ -8,7 +8,7 @@ import typer
 
 from app.core.console.list_filters import choice_filter, flag_filter
 from app.core.console.resource import FieldOption, Resource, print_change
-from app.core.console.shell_completion import complete_ids
+from app.core.console.service import complete_ids, open_api
 from app.core.console.table import JSON, Column, field, format_cell, format_time, time_field
 from app.core.console.terminal import (
     EXIT_UNSUCCESSFUL,
@@ -18,6 +18,7 @@ from app.core.console.terminal import (
     print_result,
     print_status,
 )
+from app.core.web.page_paths import path_of
 from app.notifications.rules import DeliveryStatus
 
 INBOX = "/notifications"
@@ -83,8 +84,6 @@ def send_test(
 
     Exit codes: 0 delivered, 3 not delivered within 20 s.
     """
-    from app.core.console.api_client import open_api
-
     with open_api() as api:
         queued = api.post(f"{INBOX}/test", {"channel": channel.upper(), "recipient": recipient})
         delivery = _await_first_attempt(lambda: api.get(f"{DELIVERIES}/{queued['id']}"))
@@ -188,11 +187,9 @@ def mark_read(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Mark a notification, or all of them, as read."""
-    from app.core.console.api_client import open_api, quote_segment
-
-    target = "read-all" if notification is None else f"{quote_segment(notification)}/read"
+    path = "/read-all" if notification is None else f"{path_of(notification)}/read"
     with open_api() as api:
-        response = api.post(f"{INBOX}/{target}")
+        response = api.post(f"{INBOX}{path}")
     line = "all notifications are read"
     if notification is not None:
         line = f"notification {format_cell(notification)} is read"

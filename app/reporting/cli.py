@@ -8,9 +8,10 @@ import typer
 from app.comparison.cli import COMPARISON_TIMEOUT_S
 from app.core.console.output_files import write_text
 from app.core.console.resource import id_argument
-from app.core.console.shell_completion import complete_ids
+from app.core.console.service import complete_ids, open_api
 from app.core.console.table import format_cell
 from app.core.console.terminal import CommandGroup, WrongUsage, print_result, print_status
+from app.core.web.page_paths import path_of
 
 PATH = "/benchmark-runs"
 STDOUT = Path("-")
@@ -34,14 +35,12 @@ def report_run(
     ] = STDOUT,
 ) -> None:
     """Write a report of a run: KPIs with their history, metrics, alerts and the worst traces."""
-    from app.core.console.api_client import open_api, quote_segment
-
     if not html:
         raise WrongUsage(
             "no report format is given", hint="mosaico runs report RUN --html run.html"
         )
     with open_api(COMPARISON_TIMEOUT_S) as api:
-        page = api.get_text(f"{PATH}/{quote_segment(run)}/report")
+        page = api.get_text(f"{PATH}{path_of(run)}/report")
     _write(file, page, f"the report of run {format_cell(run)} is written to {file}")
 
 
@@ -60,7 +59,6 @@ def view_run(
     file: Annotated[Path, typer.Option("--file", help="HTML file to write; - is stdout.")],
 ) -> None:
     """Write the traces of a run as an HTML page: transcripts, filters by result and category."""
-    from app.core.console.api_client import open_api
     from app.reporting.trace_page import load_trace_page
 
     with open_api() as api:
@@ -93,8 +91,6 @@ def plot_run(
     ] = None,
 ) -> None:
     """Draw a run as SVG: the history of a KPI, the changes since a run, or one metric per item."""
-    from app.core.console.api_client import open_api, quote_segment
-
     if file != STDOUT and file.suffix.lower() != ".svg":
         raise WrongUsage(
             f"{file}: a plot is written as SVG only", hint=f"name it {file.with_suffix('.svg')}"
@@ -102,7 +98,7 @@ def plot_run(
     with open_api(COMPARISON_TIMEOUT_S) as api:
         baseline = against and api.full_id(PATH, against)
         options = {"kpi": kpi, "against": baseline, "metric": metric}
-        image = api.get_text(f"{PATH}/{quote_segment(run)}/plot", **options)
+        image = api.get_text(f"{PATH}{path_of(run)}/plot", **options)
     _write(file, image, f"the plot of run {format_cell(run)} is written to {file}")
 
 

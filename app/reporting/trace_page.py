@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from app.core.console.api_client import ApiClient, quote_segment
+from app.core.console.api_client import ApiClient
+from app.core.web.page_paths import path_of
 from app.harness.reports.html import html_report
 from app.harness.reports.view import (
     AttemptStatus,
@@ -35,14 +36,13 @@ def load_trace_page(api: ApiClient, run_id: str, other_id: str | None) -> str:
 
 
 def _view(api: ApiClient, run_id: str) -> RunReportView:
-    path = f"/benchmark-runs/{quote_segment(run_id)}"
+    path = f"/benchmark-runs{path_of(run_id)}"
     run = api.read(RunView, path)
     kpis = api.read_items(KpiValueView, f"{path}/kpis")
     metrics = api.read_items(MetricAggregateView, f"{path}/metrics")
     page = api.page(f"{path}/results", limit=MAX_TRACES)
     traces = [
-        api.read(TraceView, f"{path}/traces/{quote_segment(trace['traceId'])}")
-        for trace in page["items"]
+        api.read(TraceView, f"{path}/traces{path_of(trace['traceId'])}") for trace in page["items"]
     ]
     verdict = run.verdict.verdict if run.verdict else None
     cut = f"only the first {MAX_TRACES:,} traces are shown" if page["nextCursor"] else None

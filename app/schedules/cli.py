@@ -7,6 +7,7 @@ import typer
 
 from app.core.console.list_filters import id_filter
 from app.core.console.resource import FieldOption, Limit, Resource, id_argument
+from app.core.console.service import open_api
 from app.core.console.table import JSON, field, format_cell, print_page, time_field
 from app.core.console.terminal import (
     CommandGroup,
@@ -17,6 +18,7 @@ from app.core.console.terminal import (
     print_result,
     print_status,
 )
+from app.core.web.page_paths import path_of
 from app.schedules.cron import DstPolicy
 
 PATH = "/schedule-configs"
@@ -183,10 +185,8 @@ def list_fires(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """List the fire history of a schedule, newest first."""
-    from app.core.console.api_client import open_api, quote_segment
-
     with open_api() as api:
-        page = api.page(f"{PATH}/{quote_segment(schedule)}/fires", limit=limit)
+        page = api.page(f"{PATH}{path_of(schedule)}/fires", limit=limit)
     print_page(page, FIRE_COLUMNS, output)
 
 

@@ -8,6 +8,7 @@ import typer
 from app.core.console.input_files import iter_chunks, open_input
 from app.core.console.list_filters import text_filter
 from app.core.console.resource import Resource, print_change
+from app.core.console.service import open_api
 from app.core.console.table import (
     JSON,
     Column,
@@ -74,8 +75,6 @@ def upload(
 
     If one line is invalid, nothing is stored.
     """
-    from app.core.console.api_client import open_api
-
     reader = open_reader(map_columns, input_format)
     parameters = _parameters(name, run_name, agent_id, replace=replace)
     with reader.upload_lines(file) as lines, open_api() as api:
@@ -102,8 +101,6 @@ def import_results(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Import a result of bashkit-eval or ot-bench as traces and print the ID of the upload."""
-    from app.core.console.api_client import open_api
-
     parameters = _parameters(name, run_name, agent_id, replace=replace)
     with open_input(file) as result, open_api() as api:
         dataset = api.upload(

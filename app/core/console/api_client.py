@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from app.core.console.error_words import find_remedy
 from app.core.console.event_stream import ServerSentEvent, read_events
+from app.core.console.service import RESPONSE_TIMEOUT_S
 from app.core.console.service_address import find_pages_url, find_service
 from app.core.console.short_ids import (
     FULL_LENGTH,
@@ -46,7 +47,6 @@ MAX_PAGE_SIZE = 200
 ID_PARAMETERS = {"runId": "/benchmark-runs", "alertConfigId": "/alert-configs"}
 # A short ID is one that a table showed: it is among the newest.
 SEARCHED_IDS = 1000
-RESPONSE_TIMEOUT_S = 60.0
 # The shell waits for a completion: no IDs are better than a delay.
 COMPLETION_TIMEOUT_S = 0.3
 # The service sends an event or a comment at least every 15 s.
@@ -268,7 +268,7 @@ class ApiClient:
             text = unquote(segments[0])
             full_id = self.full_id(f"/{resource}", text)
             if full_id != text:
-                segments[0] = quote_segment(full_id)
+                segments[0] = quote(full_id, safe="")
         return "/".join((API_PREFIX, resource, *segments))
 
     def _full_ids(self, parameter: str, value: QueryValue) -> QueryValue:
@@ -339,8 +339,8 @@ class ApiClient:
 
 
 @contextmanager
-def open_api(timeout_s: float = RESPONSE_TIMEOUT_S) -> Iterator[ApiClient]:
-    """A client of the service at `MOSAICO_URL`, by default on this machine."""
+def open_client(timeout_s: float) -> Iterator[ApiClient]:
+    """See `app.core.console.service.open_api`."""
     service = find_service()
     with own_service_client(service.url, key=service.key, timeout_s=timeout_s) as client:
         yield ApiClient(client, service.key_source)
@@ -349,7 +349,7 @@ def open_api(timeout_s: float = RESPONSE_TIMEOUT_S) -> Iterator[ApiClient]:
 def list_ids(path: str, incomplete: str) -> list[str]:
     """IDs that start with `incomplete`, for shell completion; empty on any error or timeout."""
     try:
-        with open_api(COMPLETION_TIMEOUT_S) as api:
+        with open_client(COMPLETION_TIMEOUT_S) as api:
             ids = [str(item["id"]) for item in api.page(path, limit=MAX_PAGE_SIZE)["items"]]
     except AppError:
         return []
@@ -367,11 +367,6 @@ def parse_response(model: type[M], document: JSON) -> M:
             "fields differ",
             hint="install the version of the service: `mosaico --version` on its machine shows it",
         ) from error
-
-
-def quote_segment(text: str) -> str:
-    """An ID as one segment of a URL path, with every special character quoted."""
-    return quote(text, safe="")
 
 
 def _names_resource(url: httpx.URL) -> bool:

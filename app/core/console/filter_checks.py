@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from app.core.console.api_client import quote_segment
 from app.core.console.short_ids import GENERATED_ID_LISTS
 from app.core.console.table import JSON
 from app.core.console.terminal import print_status, print_warning
 from app.core.errors import NotFound, without_request
+from app.core.web.page_paths import path_of
 
 if TYPE_CHECKING:
     from app.core.console.api_client import ApiClient, QueryValue
@@ -38,7 +38,7 @@ def check_filters(
         for resource_id in value if isinstance(value, list) else [value] if value else []:
             assert isinstance(resource_id, str)
             if not any(_is_of(row.get(parameter), resource_id, path) for row in rows):
-                _look_up(api, f"{path}/{quote_segment(resource_id)}", is_fatal=not rows)
+                _look_up(api, f"{path}{path_of(resource_id)}", is_fatal=not rows)
     if not rows:
         names = [name for name, value in filters.items() if value and name not in _ORDERS]
         print_status(f"no {noun} matches the filters" if names else f"there is no {noun} yet")

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.core.console.shell_completion import complete_ids
+from app.core.console.service import complete_ids
 
 # The end of the help of an option that may be given several times.
 REPEAT = "Repeatable."

@@ -24,7 +24,7 @@ from app.core.console.generated_command import (
     indefinite,
 )
 from app.core.console.request_bodies import clear_fields, read_body
-from app.core.console.shell_completion import complete_ids
+from app.core.console.service import complete_ids, open_api
 from app.core.console.short_ids import GENERATED_ID_LISTS, LATEST
 from app.core.console.table import (
     JSON,
@@ -45,10 +45,9 @@ from app.core.console.terminal import (
     print_result,
     print_status,
 )
+from app.core.web.page_paths import path_of
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from app.core.console.api_client import ApiClient, QueryValue
     from app.core.console.schema_options import SchemaOption
 
@@ -132,7 +131,7 @@ class Resource:
             parameters: dict[str, QueryValue] = {
                 key: values[_filter_name(key)] or None for key in filters
             }
-            with _open_api() as api:
+            with open_api() as api:
                 page = api.page(self.path, limit=values["limit"], **parameters)
                 _check_filters(api, page["items"], parameters, self.noun)
             print_page(page, columns, values["output"], values["fields"])
@@ -151,7 +150,7 @@ class Resource:
         """Add `show`; `print_one` prints one resource for people."""
 
         def run(values: Values) -> None:
-            with _open_api() as api:
+            with open_api() as api:
                 resource, pages_url = api.get(self._path_of(values["id"])), api.pages_url
             if values["output"] is OutputFormat.JSON:
                 print_json(resource)
@@ -173,7 +172,7 @@ class Resource:
         """Add `create`; `describe` gives the status lines, `result_field` the printed result."""
 
         def run(values: Values, fields: "Sequence[SchemaOption]") -> None:
-            with _open_api() as api:
+            with open_api() as api:
                 created = api.post(self.path, read_body(values, fields))
                 pages_url = api.pages_url
             print_change(created, values["output"], describe(created), created[result_field])
@@ -208,7 +207,7 @@ class Resource:
                 raise WrongUsage(
                     "the command names no field to change", hint="add an option or --file; see -h"
                 )
-            with _open_api() as api:
+            with open_api() as api:
                 updated = api.patch(self._path_of(values["id"]), body)
                 pages_url = api.pages_url
             full_id = _full_id(updated, values)
@@ -247,7 +246,7 @@ class Resource:
 
         def run(values: Values) -> None:
             path = self._path_of(values["id"])
-            with _open_api() as api:
+            with open_api() as api:
                 # Read first: a missing resource is reported before the question, and the ETag makes
                 # the deletion fail if somebody changes the resource while the question stands.
                 resource, etag = api.get_with_etag(path)
@@ -280,7 +279,7 @@ class Resource:
     def _switch(
         self, name: str, body: JSON, describe: Callable[[JSON], Sequence[str]], values: Values
     ) -> None:
-        with _open_api() as api:
+        with open_api() as api:
             updated = api.patch(self._path_of(values["id"]), body)
         lines = [f"{self._label(_full_id(updated, values))} is {name}d", *describe(updated)]
         print_change(updated, values["output"], lines)
@@ -303,7 +302,7 @@ class Resource:
         def run(values: Values) -> None:
             fields = {key: values[key] for key in parameters if values[key] is not None}
             content = {**(body or {}), **fields} if parameters or body is not None else None
-            with _open_api() as api:
+            with open_api() as api:
                 response = api.post(f"{self._path_of(values['id'])}/{endpoint or name}", content)
             if values["output"] is OutputFormat.JSON:
                 print_json(response)
@@ -331,15 +330,10 @@ class Resource:
     def _print_page(self, pages_url: str, resource_id: str) -> None:
         """Print the address of the page of a resource, as a status line."""
         if self.page:
-            from app.core.console.api_client import quote_segment
-
-            print_status(f"page: {pages_url}{self.page}/{quote_segment(resource_id)}")
+            print_status(f"page: {pages_url}{self.page}{path_of(resource_id)}")
 
     def _path_of(self, resource_id: str) -> str:
-        # As in `_open_api`.
-        from app.core.console.api_client import quote_segment
-
-        return f"{self.path}/{quote_segment(resource_id)}"
+        return f"{self.path}{path_of(resource_id)}"
 
     def _label(self, resource_id: str) -> str:
         """The resource that a command names, for its messages."""
@@ -388,14 +382,7 @@ def print_resource(resource: JSON) -> None:
 def _check_filters(
     api: "ApiClient", rows: Sequence[JSON], filters: "Mapping[str, QueryValue]", noun: str
 ) -> None:
-    # As in `_open_api`.
+    # As in `open_api`.
     from app.core.console.filter_checks import check_filters
 
     check_filters(api, rows, filters, noun)
-
-
-def _open_api() -> "AbstractContextManager[ApiClient]":
-    # Imported when a command runs: the HTTP client takes long to import, and `--help` needs none.
-    from app.core.console.api_client import open_api
-
-    return open_api()

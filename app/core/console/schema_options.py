@@ -18,7 +18,7 @@ from app.core.console.error_words import FIELD_PREFIX
 from app.core.console.generated_command import CommandParameter
 from app.core.console.input_files import read_secret
 from app.core.console.resource import FieldOption
-from app.core.console.shell_completion import complete_ids
+from app.core.console.service import complete_ids
 from app.core.console.terminal import WrongUsage
 from app.core.strict_json import parse_finite_json
 

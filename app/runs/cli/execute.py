@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.core.console.service import open_api
 from app.core.console.table import print_details
 from app.core.console.terminal import (
     EXIT_INTERRUPTED,
@@ -19,6 +20,7 @@ from app.core.console.terminal import (
     print_status,
     print_warning,
 )
+from app.core.web.page_paths import path_of
 from app.harness import run_command
 from app.traces.execution.answers import AnswerFormat
 from app.traces.files.options import InputFormat, MapColumns, open_reader
@@ -224,10 +226,8 @@ def _shown(summary: dict[str, Any]) -> dict[str, Any]:
 
 def _upload_name(benchmark: str) -> str:
     """The name under which a benchmark finds an upload. Raises: `WrongUsage`."""
-    from app.core.console.api_client import open_api, quote_segment
-
     with open_api() as api:
-        document = api.get(f"/benchmarks/{quote_segment(benchmark)}")
+        document = api.get(f"/benchmarks{path_of(benchmark)}")
     if document["source"] != "local" or document["datasetRef"] is None:
         raise WrongUsage(
             f"the benchmark {benchmark} reads the source {document['source']}, not uploads",
@@ -238,7 +238,6 @@ def _upload_name(benchmark: str) -> str:
 
 def _start_run(file: Path, name: str, benchmark: str, agent: str) -> str:
     """Upload a result file and start a run over it; a repetition does nothing twice."""
-    from app.core.console.api_client import open_api
     from app.traces.execution.datasets import UPLOADS_PATH
 
     content = file.read_bytes()

@@ -8,8 +8,10 @@ import typer
 from app.core.console.list_filters import REPEAT, id_option
 from app.core.console.resource import Fields, Limit, id_argument
 from app.core.console.row_export import STDOUT, ExportAs, ExportFile, export_rows
+from app.core.console.service import open_api
 from app.core.console.table import Column, field, format_cell, print_page, time_field
 from app.core.console.terminal import CommandGroup, Format, OutputFormat, print_status
+from app.core.web.page_paths import path_of
 
 if TYPE_CHECKING:
     from app.core.console.api_client import ApiClient, QueryValue
@@ -66,11 +68,9 @@ def export_run(run: RunId, file: ExportFile = STDOUT, export_as: ExportAs = None
     `mosaico compare` reads the file again. In CSV an apostrophe precedes a text that a spreadsheet
     would run as a formula; JSONL and Parquet have the texts as they are.
     """
-    from app.core.console.api_client import open_api, quote_segment
-
     with open_api() as api:
         run_id = api.full_id(PATH, run)
-        path = f"{PATH}/{quote_segment(run_id)}"
+        path = f"{PATH}{path_of(run_id)}"
         metrics = [metric["metric"] for metric in api.get(f"{path}/metrics")["items"]]
         columns = TRACE_COLUMNS | dict.fromkeys(metrics, float)
         rows = (trace | trace["values"] for trace in api.items(f"{path}/results"))
@@ -93,7 +93,6 @@ def list_history(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """List the values of KPIs, newest first unless sorted."""
-    from app.core.console.api_client import open_api
     from app.core.console.filter_checks import check_filters
 
     with open_api() as api:
@@ -116,7 +115,6 @@ def export_history(
     export_as: ExportAs = None,
 ) -> None:
     """Write the values of KPIs as rows, newest first unless sorted."""
-    from app.core.console.api_client import open_api
     from app.core.console.filter_checks import check_filters
 
     with open_api() as api:

@@ -8,6 +8,7 @@ import typer
 from app.comparison.cli import COMPARISON_TIMEOUT_S, print_explanations
 from app.core.console.list_filters import choice_filter, id_filter, text_filter
 from app.core.console.resource import Resource, id_argument, print_change
+from app.core.console.service import open_api
 from app.core.console.table import (
     JSON,
     Column,
@@ -28,6 +29,7 @@ from app.core.console.terminal import (
     print_result,
     print_status,
 )
+from app.core.web.page_paths import path_of
 from app.kpis.number_text import format_number
 from app.results.rules import RunStatus, TriggerType, Validity
 from app.statistics.verdict_rules import Verdict
@@ -156,7 +158,7 @@ def start_run(
 
     Exit codes: 0 accepted; with --wait, 0 completed and valid, 3 failed, cancelled or invalid.
     """
-    from app.core.console.api_client import open_api, parse_response
+    from app.core.console.api_client import parse_response
     from app.runs.cli.watching import finish_watching, watch_run_until_end
     from app.runs.schemas import RunView
 
@@ -199,8 +201,6 @@ def estimate_run(
     No run is started. The count of production traces is requested from Langfuse; uploads need no
     requests.
     """
-    from app.core.console.api_client import open_api
-
     body = {"benchmarkId": benchmark, "agentId": agent, "traceWindow": _window(since, until)}
     with open_api() as api:
         estimate = api.post(f"{PATH}/estimate", body)
@@ -242,7 +242,6 @@ runs.add_list(
 @cli.command("show")
 def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
     """Show a run: its status, validity, metrics and KPIs."""
-    from app.core.console.api_client import open_api
     from app.core.web.page_paths import run_page_path
 
     with open_api() as api:
@@ -289,7 +288,6 @@ def watch_run(
 
     Exit codes: 0 ended; with --exit-status, 3 if the run failed, was cancelled or is invalid.
     """
-    from app.core.console.api_client import open_api
     from app.runs.cli.watching import finish_watching, watch_run_until_end
 
     with open_api() as api:
@@ -304,8 +302,6 @@ def watch_run(
 @cli.command("cancel")
 def cancel_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
     """Cancel a run that is pending or running."""
-    from app.core.console.api_client import open_api
-
     with open_api() as api:
         run = api.post(f"{_path(run_id)}/cancel")
     shown_id = format_cell(run["id"])
@@ -327,8 +323,6 @@ def list_categories(
     An item with the tag `category:scripting` is in the category scripting. A run without such tags
     has no categories.
     """
-    from app.core.console.api_client import open_api
-
     with open_api(COMPARISON_TIMEOUT_S) as api:
         page = api.get(f"{_path(run_id)}/categories", field=field_name)
     if output is OutputFormat.JSON:
@@ -353,8 +347,6 @@ def accept_run(
 
     Until then later runs are compared with the runs before it. Requires the role admin.
     """
-    from app.core.console.api_client import open_api
-
     with open_api() as api:
         run = api.post(f"{_path(run_id)}/accept", {"note": note})
     line = (
@@ -377,8 +369,6 @@ def rescore_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
 
 
 def _start_from(run_id: str, action: str, output: OutputFormat) -> None:
-    from app.core.console.api_client import open_api
-
     with open_api() as api:
         run = api.post(f"{_path(run_id)}/{action}")
         _print_started(api, run["id"])
@@ -386,9 +376,7 @@ def _start_from(run_id: str, action: str, output: OutputFormat) -> None:
 
 
 def _path(run_id: str) -> str:
-    from app.core.console.api_client import quote_segment
-
-    return f"{PATH}/{quote_segment(run_id)}"
+    return f"{PATH}{path_of(run_id)}"
 
 
 def _print_started(api: "ApiClient", run_id: str) -> None:

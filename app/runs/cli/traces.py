@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from app.core.console.resource import Limit, id_argument
+from app.core.console.service import open_api
 from app.core.console.table import JSON, Column, field, print_details, print_page
 from app.core.console.terminal import (
     CommandGroup,
@@ -14,6 +15,7 @@ from app.core.console.terminal import (
     print_json,
     print_result,
 )
+from app.core.web.page_paths import path_of
 from app.kpis.number_text import format_number
 
 PATH = "/benchmark-runs"
@@ -51,10 +53,8 @@ def list_run_traces(run: RunId, limit: Limit = 100, output: Format = OutputForma
 
     While the run is in progress, the values of a trace are empty until it is measured.
     """
-    from app.core.console.api_client import open_api, quote_segment
-
     with open_api() as api:
-        page = api.page(f"{PATH}/{quote_segment(run)}/results", limit=limit)
+        page = api.page(f"{PATH}{path_of(run)}/results", limit=limit)
     print_page(page, LIST_COLUMNS, output)
 
 
@@ -68,10 +68,8 @@ def show_run_trace(
 
     `mosaico runs traces RUN` lists the IDs.
     """
-    from app.core.console.api_client import open_api, quote_segment
-
     with open_api() as api:
-        document = api.get(f"{PATH}/{quote_segment(run)}/traces/{quote_segment(trace)}")
+        document = api.get(f"{PATH}{path_of(run)}/traces{path_of(trace)}")
     if output is OutputFormat.JSON:
         print_json(document)
         return

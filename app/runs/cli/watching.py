@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import typer
 
-from app.core.console.api_client import ApiClient, quote_segment
+from app.core.console.api_client import ApiClient
 from app.core.console.table import format_cell
 from app.core.console.terminal import (
     EXIT_INTERRUPTED,
@@ -17,6 +17,7 @@ from app.core.console.terminal import (
     print_json,
     print_status,
 )
+from app.core.web.page_paths import path_of
 from app.results.rules import RunStatus
 from app.runs.cli.progress import ProgressReporter, describe_run, follow_run, run_exit_code
 from app.runs.schemas import RunView
@@ -35,7 +36,7 @@ def watch_run_until_end(
     print_progress = _print_nothing if quiet else _progress_printer()
     latest: RunView | None = None
     try:
-        for run in follow_run(api, f"{PATH}/{quote_segment(run_id)}"):
+        for run in follow_run(api, f"{PATH}{path_of(run_id)}"):
             if jsonl and run != latest:
                 print_json(run.model_dump(mode="json"), flush=True)
             latest = run
@@ -88,7 +89,7 @@ def detach(api: ApiClient, run_id: str) -> NoReturn:
             print_status(f"press Ctrl-C once more within {CANCEL_WINDOW_S:g} s to cancel the run")
             time.sleep(CANCEL_WINDOW_S)
         except KeyboardInterrupt:
-            api.post(f"{PATH}/{quote_segment(run_id)}/cancel")
+            api.post(f"{PATH}{path_of(run_id)}/cancel")
             print_status(f"\nrun {format_cell(run_id)} is cancelled")
             raise typer.Exit(EXIT_UNSUCCESSFUL) from None
     raise typer.Exit(EXIT_INTERRUPTED)

@@ -4,7 +4,8 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from app.core.console.api_client import JSON, ApiClient, open_api
+from app.core.console.api_client import JSON, ApiClient
+from app.core.console.service import open_api
 from app.core.errors import NotFound
 from app.traces.execution.items import (
     LANGFUSE_PREFIX,

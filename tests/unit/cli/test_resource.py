@@ -95,10 +95,10 @@ def api(monkeypatch: pytest.MonkeyPatch) -> RecordingApi:
     recording = RecordingApi()
 
     @contextmanager
-    def open_recording() -> Iterator[RecordingApi]:
+    def open_recording(timeout_s: float) -> Iterator[RecordingApi]:
         yield recording
 
-    monkeypatch.setattr(api_client, "open_api", open_recording)
+    monkeypatch.setattr(api_client, "open_client", open_recording)
     return recording
 
 

@@ -1,0 +1,31 @@
+"""The service as commands see it: its client is imported when a command runs, because that takes long."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from app.core.console.api_client import ApiClient
+
+RESPONSE_TIMEOUT_S = 60.0
+
+
+def open_api(timeout_s: float = RESPONSE_TIMEOUT_S) -> "AbstractContextManager[ApiClient]":
+    """A client of the service at `MOSAICO_URL`, by default on this machine."""
+    from app.core.console import api_client
+
+    return api_client.open_client(timeout_s)
+
+
+def complete_ids(path: str) -> Callable[[str], list[str]]:
+    """A completion function for the IDs of the list at `path` of the API.
+
+    The service is queried when the user presses Tab.
+    """
+
+    def complete(incomplete: str) -> list[str]:
+        from app.core.console import api_client
+
+        return api_client.list_ids(path, incomplete)
+
+    return complete
