@@ -4,6 +4,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
 from app.core.database_clock import DatabaseClock
 from app.core.db import Database
 from app.core.encryption import (
@@ -14,12 +17,12 @@ from app.core.encryption import (
     load_secret_box,
     require_random_key,
 )
+from app.core.errors import AppError
 from app.core.http.network_policy import HTTPS_PORT, WEB_PORTS, OutboundPolicy, parse_networks
 from app.core.key_rotation import list_encrypted_columns, require_known_keys
 from app.core.llm_server import configured_llm_server
 from app.core.logging import LogFormat, configure_logging
 from app.core.migrations import require_columns, require_current_schema
-from app.core.production_checks import require_restricted_role
 from app.core.resources import Resources
 from app.core.secret_files import read_secret_file
 from app.core.settings import Settings
@@ -188,3 +191,29 @@ def _configured_master_key(settings: Settings) -> str | None:
             f"{path}, the file in MOSAICO_MASTER_KEY_FILE, contains no key; {KEY_HINT}"
         )
     return key_text
+
+
+# A member of a privileged role can become it; a superuser counts as a member of every role.
+_PRIVILEGED_ROLE = """
+    SELECT rolname FROM pg_roles
+    WHERE (rolsuper OR rolbypassrls) AND pg_has_role(session_user, oid, 'MEMBER')
+    ORDER BY rolname = session_user DESC LIMIT 1
+"""
+
+
+class PrivilegedDatabaseRole(AppError):
+    """The database role of the service is privileged; use a role without SUPERUSER and BYPASSRLS."""
+
+    code = "privileged-database-role"
+    exit_code = 78
+
+
+def require_restricted_role(session: Session) -> None:
+    """Raise `PrivilegedDatabaseRole` when the role has SUPERUSER or BYPASSRLS, or can get them."""
+    role = session.scalar(text(_PRIVILEGED_ROLE))
+    if role is not None:
+        raise PrivilegedDatabaseRole(
+            f"the role of DATABASE_URL is, or can become, {role}, which bypasses all access rules of"
+            " the database; production requires a role without SUPERUSER and BYPASSRLS,"
+            " see docs/security.md"
+        )

@@ -4,9 +4,9 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator
 
-from app.harness.agent_schemas import AgentHarnessSettings
 from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.mcp.schemas import McpHarnessSettings
+from app.harness.schemas import AgentHarnessSettings
 
 MCP_SUFFIXES = (".yaml", ".yml")
 

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from app.core.schemas import WireModel
+from app.core.schemas import ShortText, WireModel
 from app.harness.budget import BudgetLimits
 from app.llm.conversation import ReasoningEffort, TurnSettings
 from app.llm.prices import Price
@@ -63,3 +63,17 @@ class ModelSettings(WireModel):
             thinking_tokens=self.thinking_tokens,
             seed=self.seed,
         )
+
+
+class AgentHarnessSettings(RunBudget):
+    """The harness settings of a benchmark that runs an agent over its dataset.
+
+    Only the operator allows commands on the workers, by name (MOSAICO_AGENT_COMMANDS): a benchmark
+    never contains a command. The dataset is a file of the harness folder (`questions.csv`),
+    `langfuse:NAME` for a dataset in the Langfuse project of the agent, or the name of an upload.
+    """
+
+    command: ShortText = Field(description="Name of a command in MOSAICO_AGENT_COMMANDS.")
+    trials: Annotated[int, Field(ge=1, le=100)] = 1
+    concurrency: Annotated[int, Field(ge=1, le=16)] = 4
+    item_seconds: Annotated[float, Field(gt=0, le=3600)] = 600.0

@@ -10,13 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from app.comparison.comparison_spec import ValueRange
-from app.comparison.formulas.linear_change import LinearChange, mean_change
 from app.comparison.formulas.linearization import (
     FloatArray,
     ItemSumStatistic,
+    LinearChange,
     contributions_of,
     gradient_at,
     influences_of,
+    mean_change,
     mean_of_sums,
     slopes_of_means,
     sums_of,

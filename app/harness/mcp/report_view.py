@@ -5,8 +5,7 @@ from typing import Final
 
 from app.core.spreadsheet import csv_text
 from app.harness.mcp.config import TaskType
-from app.harness.mcp.context_cost import context_costs, tool_usages
-from app.harness.mcp.context_plot import LEGEND, context_plots
+from app.harness.mcp.context_cost import LEGEND, context_costs, context_plots, tool_usages
 from app.harness.mcp.summary import McpSummary, summarize
 from app.harness.mcp.transcript import attempt_transcript
 from app.harness.mcp.types import McpReport, TaskResult

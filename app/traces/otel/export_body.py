@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from typing import IO, Final
 
 from app.core.errors import TooLarge
-from app.traces.otel.decoding import UndecodableBody
 from app.traces.otel.json_decoder import iter_json_spans
-from app.traces.otel.spans import RejectedSpan, Span
+from app.traces.otel.spans import RejectedSpan, Span, UndecodableBody
 
 # Before and after unpacking. Source: OTLP specification, recommended limit.
 MAX_EXPORT_BYTES: Final = 20 * 1024 * 1024

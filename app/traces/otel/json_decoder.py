@@ -7,11 +7,12 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from app.traces.otel.decoding import UndecodableBody, build_span
 from app.traces.otel.spans import (
     RejectedSpan,
     Span,
     SpanEvent,
+    UndecodableBody,
+    build_span,
     keeps_event,
     keeps_resource_attribute,
 )

@@ -13,11 +13,12 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationSc
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
-from app.traces.otel.decoding import UndecodableBody, build_span
 from app.traces.otel.spans import (
     RejectedSpan,
     Span,
     SpanEvent,
+    UndecodableBody,
+    build_span,
     keeps_event,
     keeps_resource_attribute,
 )

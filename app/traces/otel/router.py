@@ -15,7 +15,6 @@ from app.core.problem_documents import PROBLEMS, SlowRequest, TooManyRequests
 from app.core.resources import Resources
 from app.core.web.routes import Router
 from app.core.web.uploads import MEMORY_BYTES, read_content_type, receive_body
-from app.traces.otel.decoding import UndecodableBody
 from app.traces.otel.export_body import (
     JSON_TYPE,
     MAX_EXPORT_BYTES,
@@ -26,6 +25,7 @@ from app.traces.otel.export_body import (
 )
 from app.traces.otel.export_response import error_response, success_response
 from app.traces.otel.service import encode_spans, store_spans
+from app.traces.otel.spans import UndecodableBody
 
 log = structlog.stdlib.get_logger(__name__)
 

@@ -15,9 +15,9 @@ from app.core.parameter_names import UserInterface, messages_for
 from app.core.resources import Resources
 from app.core.schemas import WireModel
 from app.core.strict_json import parse_json
-from app.harness.agent_schemas import AgentHarnessSettings
 from app.harness.background import run_in_background
 from app.harness.budget import Budget, RunBudgetExhausted, UsedBudget
+from app.harness.schemas import AgentHarnessSettings
 from app.traces.execution.answers import AgentAnswer, AnswerFormat, trace_of_answer
 from app.traces.execution.command import AgentCommand, parse_command
 from app.traces.execution.items import (

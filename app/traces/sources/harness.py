@@ -8,10 +8,10 @@ from itertools import groupby
 from typing import NamedTuple
 
 from app.core.resources import Resources
-from app.harness.agent_schemas import AgentHarnessSettings
 from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.budget import Budget, UsedBudget
 from app.harness.harness_config import validate_harness
+from app.harness.schemas import AgentHarnessSettings
 from app.llm.conversation import Provider
 from app.traces.producers.trace_producer import ProducedTrace, TraceProducer
 from app.traces.registry import (

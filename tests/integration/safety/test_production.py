@@ -20,13 +20,12 @@ from app.core.db import Database
 from app.core.encryption import BadMasterKey
 from app.core.engine import libpq_url
 from app.core.http.network_policy import HTTPS_PORT
-from app.core.production_checks import PrivilegedDatabaseRole, require_restricted_role
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.jobs.process_pool import ProcessPool
 from app.main import create_app
 from app.serve import local_network_settings
-from app.startup import master_key, outbound_policy
+from app.startup import PrivilegedDatabaseRole, master_key, outbound_policy, require_restricted_role
 from app.worker import _purge
 from tests.integration.safety.conftest import PASSWORD, RoleWith
 from tests.support.http import serving

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from app.core.console.input_files import UnreadableInput
 from app.core.spreadsheet import escape_cell
 from app.harness.gate import HarnessExit, decide_exit
-from app.harness.mcp.context_cost import context_costs, tool_usages
-from app.harness.mcp.context_plot import context_plots
+from app.harness.mcp.context_cost import context_costs, context_plots, tool_usages
 from app.harness.mcp.report_view import calls_csv, result_word, run_view, task_table, tasks_csv
 from app.harness.mcp.result_file import (
     add_result,
