@@ -45,7 +45,6 @@ from app.reporting.pages import router as trend_page
 from app.reporting.router import history_router as kpi_files
 from app.reporting.router import router as run_pictures
 from app.reporting.router import runs_table_router as run_table
-from app.runs.compare_router import router as run_comparisons
 from app.runs.pages.comparison import router as comparison_page
 from app.runs.pages.estimate import router as estimate_page
 from app.runs.pages.runs import router as run_pages
@@ -81,7 +80,6 @@ ROUTERS: tuple[Router, ...] = (
     agents,
     benchmarks,
     baselines,
-    run_comparisons,
     benchmark_runs,
     run_pictures,
     run_table,

@@ -1,4 +1,4 @@
-"""HTTP routes of benchmark runs."""
+"""HTTP routes of benchmark runs and their comparisons."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,8 @@ from fastapi.responses import StreamingResponse
 from app.access.deps import ADMIN, READ, RUN, get_caller
 from app.access.idempotency import Idempotent
 from app.comparison import stored_run_comparison
-from app.comparison.schemas import CategoryValues
+from app.comparison.items.compared import ItemOrder, compare_items
+from app.comparison.schemas import CategoryValues, ComparedItemView, Comparison
 from app.core.problem_documents import CONFLICT
 from app.core.schemas import Instant, Page, ShortText, explain_pattern
 from app.core.web.deps import Hub, Res
@@ -39,7 +40,9 @@ from app.statistics.verdict_rules import Verdict
 
 router = Router(prefix="/benchmark-runs", tags=["benchmark runs"])
 
-SVG = "image/svg+xml"
+# The largest number of runs that the baseline mode MEAN_OF_LAST averages.
+MAX_BASELINE_RUNS = 30
+MAX_JUDGED = 100
 _TAG_FIELD_PATTERN = r"^[A-Za-z_][A-Za-z0-9_.-]{0,99}$"
 
 RunId = Annotated[str, Path(alias="runId")]
@@ -132,6 +135,59 @@ def list_runs(
         return rows.to_page(run_columns_view)
     with res.db.read() as session:
         return search_runs(session, run_filter, sort, page).to_page(run_columns_view)
+
+
+@router.get("/compare", dependencies=READ, responses=CONFLICT)
+def compare_runs(
+    res: Res,
+    baseline: Annotated[
+        list[str],
+        Query(
+            min_length=1,
+            max_length=MAX_BASELINE_RUNS,
+            description="ID of the baseline run. Repeat it to compare with the mean of several runs.",
+        ),
+    ],
+    candidate: Annotated[str, Query(description="ID of the candidate run.")],
+    metric: Annotated[str | None, Query(description="The metric of the flipped items.")] = None,
+    judge: Annotated[
+        list[str] | None,
+        Query(
+            max_length=MAX_JUDGED,
+            description="Name of a KPI or metric to judge. All named ones are judged together: their"
+            " intervals and p-values are adjusted. Default: the KPIs of the gate, otherwise all KPIs.",
+        ),
+    ] = None,
+) -> Comparison:
+    """Compare a completed run with a baseline run of the same benchmark: verdicts of KPIs and metrics,
+    flipped items and their enriched features, latency, tokens and cost.
+    """
+    return stored_run_comparison.compare_in_child(
+        res.db, baseline, candidate, metric=metric, judged=judge or ()
+    )
+
+
+@router.get("/compare/items", dependencies=READ, responses=CONFLICT)
+def list_compared_items(
+    res: Res,
+    page: PageParams,
+    baseline: Annotated[str, Query(description="ID of the baseline run.")],
+    candidate: Annotated[str, Query(description="ID of the candidate run.")],
+    metric: Annotated[
+        str | None,
+        Query(description="The metric of the order and of the trials (default: the first)."),
+    ] = None,
+    sort: Annotated[
+        ItemOrder,
+        Query(
+            description="`fall` is the worst fall first, `rise` the greatest rise first, `item` by ID."
+        ),
+    ] = "fall",
+) -> Page[ComparedItemView]:
+    """List the items of two completed runs side by side: trials, changes of each metric, failed tools."""
+    with res.db.read() as session:
+        pair = stored_run_comparison.get_comparable_pair(session, baseline, candidate)
+        return compare_items(session, pair, metric, sort, page).to_page(lambda item: item)
 
 
 @router.get("/{runId}", dependencies=READ)

@@ -21,7 +21,6 @@ from app.results.rules import RunStatus, TriggerType, Validity
 from app.runs.service import cancel_run, create_run
 from app.runs.source_runs import ListedRun, find_judged_runs
 from app.schedules import queries, rules
-from app.schedules.fire_plan import FirePlan
 from app.schedules.models import ScheduleConfig, ScheduleFire
 from app.schedules.queries import Timetable
 from app.schedules.rules import (
@@ -218,7 +217,8 @@ def start_fire(
     if _is_stopped(fire, schedule):
         _skip(session, fire, FireSkipReason.DISABLED)
         return
-    plan = FirePlan.model_validate(fire.plan)
+    plan = fire.plan
+    assert plan is not None, "a pending fire has a plan"
     # Checked under the lock: two schedules may have found the same run of the source.
     if source_run and find_judged_runs(session, plan.benchmark_id, plan.agent_id, [source_run]):
         _skip(session, fire, FireSkipReason.NO_NEW_RUN)

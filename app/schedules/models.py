@@ -1,12 +1,12 @@
 """Tables of schedules and their fires."""
 
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import ForeignKey, Identity, Index, UniqueConstraint, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.core.db import Base
+from app.core.db import Base, ModelJson
+from app.schedules.fire_plan import FirePlan
 
 
 class ScheduleConfig(Base):
@@ -85,7 +85,7 @@ class ScheduleFire(Base):
     status: Mapped[str]
     reason: Mapped[str | None]
     detail: Mapped[str | None]
-    plan: Mapped[dict[str, Any] | None]
+    plan: Mapped[FirePlan | None] = mapped_column(ModelJson(FirePlan))
     run_id: Mapped[str | None] = mapped_column(ForeignKey("benchmark_runs.id", ondelete="SET NULL"))
     settled_at: Mapped[datetime | None]
     reported_at: Mapped[datetime | None]

@@ -56,7 +56,7 @@ def take_step(res: Resources, key: tuple[str, str, str]) -> None:
         if step.known_runs is None:
             # Before the request: what exists now is not the run that is asked for.
             runs = polling.list_all_runs(step.target, res)
-            known_runs = {run.id: run.ended_at and run.ended_at.isoformat() for run in runs}
+            known_runs = {run.id: run.ended_at for run in runs}
             _store(res, key, known_runs=known_runs)
             take_step(res, key)
         elif not step.is_forwarded:
@@ -107,15 +107,9 @@ def _find_step(session: Session, key: tuple[str, str, str], res: Resources) -> A
             body=json.dumps(body, separators=(",", ":")).encode(),
             secrets=secrets,
         ),
-        _parse_known_runs(awaited.known_runs),
+        awaited.known_runs,
         awaited.forwarded_at is not None,
     )
-
-
-def _parse_known_runs(known_runs: dict[str, Any] | None) -> dict[str, datetime | None] | None:
-    if known_runs is None:
-        return None
-    return {run_id: end and datetime.fromisoformat(end) for run_id, end in known_runs.items()}
 
 
 def _find_new_runs(

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import ForeignKey, ForeignKeyConstraint, Index, Integer, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.core.db import Base
+from app.core.db import Base, ModelJson
 
 
 class TriggerEvent(Base):
@@ -61,7 +61,9 @@ class AwaitedRun(Base):
     agent_id: Mapped[str] = mapped_column(
         ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True, index=True
     )
-    known_runs: Mapped[dict[str, Any] | None]
+    known_runs: Mapped[dict[str, datetime | None] | None] = mapped_column(
+        ModelJson(dict[str, datetime | None])
+    )
     forwarded_at: Mapped[datetime | None]
     polled_at: Mapped[datetime | None]
     ends_at: Mapped[datetime]

@@ -24,7 +24,7 @@ from app.core.resources import Resources
 from app.core.web.etag import PreconditionFailed
 from app.core.web.problem_pages import render_errors_page
 from app.main import create_app
-from app.runs.compare_router import compare_runs
+from app.runs.router import compare_runs
 from app.traces.otel.router import TRACES_PATH
 from app.traces.router import upload_traces
 from app.triggers.signatures import verify_langfuse_signature, verify_standard_signature

@@ -23,6 +23,7 @@ from app.core.console.generated_command import (
     import_object,
     indefinite,
 )
+from app.core.console.list_filters import check_filters
 from app.core.console.request_bodies import clear_fields, read_body
 from app.core.console.service import complete_ids, open_api
 from app.core.console.short_ids import GENERATED_ID_LISTS, LATEST
@@ -48,7 +49,7 @@ from app.core.console.terminal import (
 from app.core.web.page_paths import path_of
 
 if TYPE_CHECKING:
-    from app.core.console.api_client import ApiClient, QueryValue
+    from app.core.console.api_client import QueryValue
     from app.core.console.schema_options import SchemaOption
 
 # Immutable, because it is the default of parameters.
@@ -133,7 +134,7 @@ class Resource:
             }
             with open_api() as api:
                 page = api.page(self.path, limit=values["limit"], **parameters)
-                _check_filters(api, page["items"], parameters, self.noun)
+                check_filters(api, page["items"], parameters, self.noun)
             print_page(page, columns, values["output"], values["fields"])
 
         self._add(
@@ -377,12 +378,3 @@ def print_resource(resource: JSON) -> None:
             for name, value in resource.items()
         }
     )
-
-
-def _check_filters(
-    api: "ApiClient", rows: Sequence[JSON], filters: "Mapping[str, QueryValue]", noun: str
-) -> None:
-    # As in `open_api`.
-    from app.core.console.filter_checks import check_filters
-
-    check_filters(api, rows, filters, noun)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.core.console.list_filters import REPEAT, id_option
+from app.core.console.list_filters import REPEAT, check_filters, id_option
 from app.core.console.resource import Fields, Limit, id_argument
 from app.core.console.row_export import STDOUT, ExportAs, ExportFile, export_rows
 from app.core.console.service import open_api
@@ -93,8 +93,6 @@ def list_history(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """List the values of KPIs, newest first unless sorted."""
-    from app.core.console.filter_checks import check_filters
-
     with open_api() as api:
         filters = _filters(benchmark, agent, kpi, since, until, sort)
         page = api.page(HISTORY, limit=limit, **filters)
@@ -115,8 +113,6 @@ def export_history(
     export_as: ExportAs = None,
 ) -> None:
     """Write the values of KPIs as rows, newest first unless sorted."""
-    from app.core.console.filter_checks import check_filters
-
     with open_api() as api:
         filters = _filters(benchmark, agent, kpi, since, until, sort)
         # Before a file is written: the newest row shows whether the filters match anything.
