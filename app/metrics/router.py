@@ -1,6 +1,7 @@
 """HTTP routes of metrics."""
 
 from app.access.deps import READ
+from app.core.schemas import view_of_row
 from app.core.web.routes import Router
 from app.metrics.registry import METRICS, options_of
 from app.metrics.schemas import BrokenPluginView, MetricCatalogue, MetricOptionView, MetricView
@@ -23,16 +24,11 @@ def _view(name: str) -> MetricView:
     factory = METRICS.get(name)
     spec = factory().spec
     origins = {entry.name: entry.origin for entry in METRICS.loaded}
-    return MetricView(
+    return view_of_row(
+        MetricView,
+        spec,
         key=name,
         aliases=[alias for alias, metric in METRICS.aliases.items() if metric == name],
-        description=spec.description,
-        unit=spec.unit,
-        minimum=spec.minimum,
-        maximum=spec.maximum,
-        direction=spec.direction,
-        version=spec.version,
-        source=spec.source,
         options=[
             MetricOptionView(name=option.name, default=option.default, choices=list(option.choices))
             for option in options_of(factory)

@@ -1,6 +1,7 @@
 """Typed reads of earlier runs: their KPI values, aggregates, item sums and changed traces."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -334,18 +335,5 @@ def _from_results(statement: SelectT) -> SelectT:
 
 
 def _aggregate(row: RunMetricAggregate) -> Aggregate:
-    return Aggregate(
-        mean=row.mean,
-        n=row.n,
-        std=row.std,
-        min=row.min,
-        max=row.max,
-        p50=row.p50,
-        p95=row.p95,
-        p99=row.p99,
-        sum=row.sum,
-        count=row.n,
-        coverage=row.coverage,
-        missing=row.missing,
-        expected=row.expected,
-    )
+    shared = (field.name for field in fields(Aggregate) if field.name != "count")
+    return Aggregate(count=row.n, **{name: getattr(row, name) for name in shared})

@@ -59,7 +59,7 @@ def make_plan(session: Session, run: BenchmarkRun, llm: LlmServer | None) -> Run
         # What was requested for this run comes before the default of the benchmark.
         run_name=run.run_name or benchmark.run_name,
         metrics=tuple(_metrics([metric.ref for metric in benchmark.metrics], kpis, llm)),
-        kpis=tuple(_planned_kpi(kpi) for kpi in kpis),
+        kpis=tuple(map(PlannedKpi.model_validate, kpis)),
         min_coverage=benchmark.min_coverage,
         max_error_share=benchmark.max_error_share,
         late_scores=benchmark.late_scores,
@@ -226,19 +226,4 @@ def _judge_calibration(
         metric=_metric(calibration.metric.ref, llm),
         answers=tuple(calibration.answers),
         max_error=calibration.max_error,
-    )
-
-
-def _planned_kpi(kpi: KpiDefinition) -> PlannedKpi:
-    return PlannedKpi(
-        id=kpi.id,
-        revision=kpi.revision,
-        name=kpi.name,
-        formula=kpi.formula,
-        direction=kpi.direction,
-        unit=kpi.unit,
-        threshold_min=kpi.threshold_min,
-        threshold_max=kpi.threshold_max,
-        gate=kpi.gate,
-        min_effect=kpi.min_effect,
     )

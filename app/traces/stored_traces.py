@@ -1,6 +1,6 @@
 """Reads collected traces as rows, and decodes each row when its trace is used."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Final, TypeAlias, overload
 
@@ -44,11 +44,12 @@ class StoredTraces(Sequence[Trace]):
     @overload
     def __getitem__(self, index: slice) -> "StoredTraces": ...
     def __getitem__(self, index: int | slice) -> "Trace | StoredTraces":
-        rows = self._rows[index]
-        return StoredTraces(rows) if isinstance(index, slice) else _trace_of(*rows)
+        if isinstance(index, slice):
+            return StoredTraces(self._rows[index])
+        return _trace_of(self._rows[index])
 
     def __iter__(self) -> Iterator[Trace]:
-        return (_trace_of(*row) for row in self._rows)
+        return (_trace_of(row) for row in self._rows)
 
 
 def read_traces(
@@ -61,46 +62,19 @@ def read_traces(
 
 def trace_from_row(row: Any) -> Trace:
     """The trace of a row of `collected_traces` with named columns."""
-    return _trace_of(*_fields_of(row))
+    return _trace_of(_fields_of(row))
 
 
-def _trace_of(
-    trace_id: str,
-    item_id: str,
-    trial: int,
-    outcome: str,
-    input_text: str | None,
-    expected_output: str | None,
-    output: str | None,
-    error: str | None,
-    tags: Sequence[str],
-    attributes: Mapping[str, str] | None,
-    url: str | None,
-    input_tokens: int | None,
-    output_tokens: int | None,
-    cost_usd: float | None,
-    latency_ms: float | None,
-    tool_calls: Sequence[Mapping[str, Any]] | None,
-    turns: int | None,
-    scores: Mapping[str, float] | None,
-) -> Trace:
+def _trace_of(row: TraceRow) -> Trace:
+    fields: dict[str, Any] = dict(zip(COLUMNS, row, strict=True))
+    calls = fields["tool_calls"]
     return Trace(
-        trace_id=trace_id,
-        item_id=item_id,
-        trial=trial,
-        outcome=OUTCOMES[outcome],
-        input=input_text,
-        expected_output=expected_output,
-        output=output,
-        error=error,
-        tags=tuple(tags),
-        attributes=attributes or {},
-        url=url,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        cost_usd=cost_usd,
-        latency_ms=latency_ms,
-        tool_calls=None if tool_calls is None else tuple(ToolCall(**call) for call in tool_calls),
-        turns=turns,
-        scores=scores or {},
+        **fields
+        | {
+            "outcome": OUTCOMES[fields["outcome"]],
+            "tags": tuple(fields["tags"]),
+            "attributes": fields["attributes"] or {},
+            "tool_calls": None if calls is None else tuple(ToolCall(**call) for call in calls),
+            "scores": fields["scores"] or {},
+        }
     )

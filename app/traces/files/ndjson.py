@@ -3,9 +3,11 @@
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
 from typing import Any, Final, NoReturn, TypeVar
 
 from pydantic import ValidationError
+from pydantic.alias_generators import to_camel
 
 from app.core.errors import AppError, Invalid
 from app.core.strict_json import parse_json
@@ -21,12 +23,9 @@ MAX_TRIAL: Final = 2**15 - 1
 MAX_TURNS: Final = 2**31 - 1
 MAX_INTEGER: Final = 2**63 - 1
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-TRACE_KEYS: Final = (
-    "traceId", "itemId", "trial", "outcome", "input", "expectedOutput", "output", "error", "tags",
-    "attributes", "url", "inputTokens", "outputTokens", "costUsd", "latencyMs", "toolCalls", "turns",
-    "scores", "transcript",
-)  # fmt: skip
-CALL_KEYS: Final = ("name", "arguments", "ok", "latencyMs")
+# The keys of a trace and of a tool call, by the names of their fields.
+TRACE_KEYS: Final = {field.name: to_camel(field.name) for field in fields(Trace)}
+CALL_KEYS: Final = {field.name: to_camel(field.name) for field in fields(ToolCall)}
 
 
 class IgnoredKeys:
@@ -35,8 +34,8 @@ class IgnoredKeys:
     """
 
     def __init__(self) -> None:
-        self._of_traces = IgnoredFields(TRACE_KEYS)
-        self._of_calls = IgnoredFields(CALL_KEYS, "toolCalls[].")
+        self._of_traces = IgnoredFields(TRACE_KEYS.values())
+        self._of_calls = IgnoredFields(CALL_KEYS.values(), "toolCalls[].")
 
     def check(self, document: Mapping[str, Any]) -> None:
         """Add the keys of a valid trace."""
@@ -157,39 +156,20 @@ def format_trace_line(trace: Trace) -> bytes:
 
 def trace_document(trace: Trace) -> dict[str, Any]:
     """A trace as a JSON object; keys without a value are omitted."""
-    calls = trace.tool_calls
-    fields = {
-        "traceId": trace.trace_id,
-        "itemId": trace.item_id,
-        "trial": trace.trial,
-        "outcome": trace.outcome,
-        "input": trace.input,
-        "expectedOutput": trace.expected_output,
-        "output": trace.output,
-        "error": trace.error,
+    calls, transcript = trace.tool_calls, trace.transcript
+    document = _present_fields(trace, TRACE_KEYS) | {
         "tags": list(trace.tags) or None,
         "attributes": dict(trace.attributes) or None,
-        "url": trace.url,
-        "inputTokens": trace.input_tokens,
-        "outputTokens": trace.output_tokens,
-        "costUsd": trace.cost_usd,
-        "latencyMs": trace.latency_ms,
-        "toolCalls": None if calls is None else [_call_to_json(call) for call in calls],
-        "turns": trace.turns,
+        "toolCalls": None if calls is None else [_present_fields(c, CALL_KEYS) for c in calls],
         "scores": dict(trace.scores) or None,
-        "transcript": None if trace.transcript is None else document_of(trace.transcript),
+        "transcript": None if transcript is None else document_of(transcript),
     }
-    return {key: value for key, value in fields.items() if value is not None}
+    return {key: value for key, value in document.items() if value is not None}
 
 
-def _call_to_json(call: ToolCall) -> Mapping[str, Any]:
-    fields = {
-        "name": call.name,
-        "arguments": call.arguments,
-        "ok": call.ok,
-        "latencyMs": call.latency_ms,
-    }
-    return {key: value for key, value in fields.items() if value is not None}
+def _present_fields(source: Trace | ToolCall, keys: Mapping[str, str]) -> dict[str, Any]:
+    values = ((key, getattr(source, name)) for name, key in keys.items())
+    return {key: value for key, value in values if value is not None}
 
 
 def _identifier(source: Mapping[str, Any], key: str) -> str | None:

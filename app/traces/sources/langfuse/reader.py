@@ -1,12 +1,13 @@
 """The common interface of the two API versions: a run, batches of its traces, and the cursor."""
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 from urllib.parse import quote
+
+from pydantic import TypeAdapter, ValidationError
 
 from app.traces.registry import CollectionFailed
 from app.traces.sources.langfuse.json_fields import JSON, format_time, parse_time_ms
@@ -14,7 +15,6 @@ from app.traces.types import Trace
 
 # The cursor of a collection that has read nothing yet.
 INITIAL_CURSOR: Final = '{"v":1}'
-VERSION: Final = 1
 # A filter with more IDs can exceed the length of a URL.
 IDS_PER_REQUEST: Final = 100
 
@@ -75,35 +75,6 @@ class ExperimentRun:
     def first_time(self) -> int:
         """No row of the run begins before."""
         return self.start if self.since is None else self.since
-
-    def to_json(self) -> JSON:
-        return {
-            "id": self.id,
-            "name": self.name,
-            "dataset": self.dataset_name,
-            "start": self.start,
-            "end": self.end,
-            "itemCount": self.item_count,
-            "datasetItems": self.dataset_items,
-            "datasetId": self.dataset_id,
-            "since": self.since,
-            "warning": self.warning,
-        }
-
-    @classmethod
-    def from_json(cls, document: JSON) -> "ExperimentRun":
-        return cls(
-            id=str(document["id"]),
-            name=str(document["name"]),
-            dataset_name=document["dataset"],
-            start=int(document["start"]),
-            end=int(document["end"]),
-            item_count=int(document["itemCount"]),
-            dataset_items=document["datasetItems"],
-            dataset_id=document.get("datasetId"),
-            since=document.get("since"),
-            warning=document.get("warning"),
-        )
 
 
 def split_source_id(source_id: str) -> tuple[str, int | None]:
@@ -236,21 +207,13 @@ class CollectionCursor:
     traces_read: int = 0
     completed_passes: int = 0
     remaining: JSON | None = None
+    version: Literal[1] = 1
 
     def encode(self) -> str:
-        return json.dumps(
-            {
-                "v": VERSION,
-                "api": self.api,
-                "run": self.run.to_json(),
-                "project": self.project_id,
-                "asOf": self.as_of.isoformat(),
-                "tracesRead": self.traces_read,
-                "completedPasses": self.completed_passes,
-                "remaining": self.remaining,
-            },
-            separators=(",", ":"),
-        )
+        return _CURSOR.dump_json(self).decode()
+
+
+_CURSOR: Final = TypeAdapter(CollectionCursor)
 
 
 def parse_cursor(cursor: str | None) -> CollectionCursor | None:
@@ -261,24 +224,8 @@ def parse_cursor(cursor: str | None) -> CollectionCursor | None:
     if cursor is None or cursor == INITIAL_CURSOR:
         return None
     try:
-        document = _parse_document(cursor)
-        return CollectionCursor(
-            api=document["api"],
-            run=ExperimentRun.from_json(document["run"]),
-            project_id=document["project"],
-            as_of=datetime.fromisoformat(document["asOf"]),
-            traces_read=int(document["tracesRead"]),
-            completed_passes=int(document["completedPasses"]),
-            remaining=document["remaining"],
-        )
-    except (ValueError, KeyError, TypeError):
+        return _CURSOR.validate_json(cursor)
+    except ValidationError:
         raise CollectionFailed(
             "the collection was started by another version of this program; retry the run"
         ) from None
-
-
-def _parse_document(cursor: str) -> JSON:
-    document: JSON = json.loads(cursor)
-    if document["v"] != VERSION:
-        raise ValueError(document["v"])
-    return document
