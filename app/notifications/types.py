@@ -6,6 +6,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from pydantic import TypeAdapter
+
 from app.core.text import replace_unstorable_in_json
 
 MESSAGE_VERSION: Final = 1
@@ -82,19 +84,10 @@ class NotificationMessage:
         fields = dict(document)
         if (version := fields.pop("version", None)) != MESSAGE_VERSION:
             raise ValueError(f"the stored message has the unknown version {version!r}")
-        items = tuple(
-            MessageItem(
-                **{
-                    **item,
-                    **_as_tuples(item),
-                    "links": tuple(MessageLink(*link) for link in item["links"]),
-                    "advice": tuple(item["advice"]),
-                }
-            )
-            for item in fields["items"]
-        )
-        severity = MessageSeverity(fields["severity"])
-        return cls(**{**fields, **_as_tuples(fields), "items": items, "severity": severity})
+        return _MESSAGE.validate_python(fields)
+
+
+_MESSAGE: Final = TypeAdapter(NotificationMessage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,10 +131,3 @@ class RecipientGone:
 
 
 DeliveryOutcome: TypeAlias = DeliverySucceeded | DeliveryFailed | MessageRejected | RecipientGone
-
-
-def _as_tuples(document: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "sentences": tuple(document["sentences"]),
-        "facts": tuple(MessageFact(*fact) for fact in document["facts"]),
-    }

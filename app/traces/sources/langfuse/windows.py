@@ -5,13 +5,14 @@ IDs of the window are listed first, and the traces are read in the order of thei
 depends on nothing but the IDs, so a collection resumes after the rank of its last trace.
 """
 
-import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Literal, Protocol
+
+from pydantic import TypeAdapter, ValidationError
 
 from app.core.http.threads import run_in_order
 from app.core.http.throttle import CancelToken
@@ -46,9 +47,6 @@ from app.traces.types import Trace
 # Chunks of a selection that are read at the same time. Each chunk sends several requests, and the
 # limit of requests in flight is per key.
 CONCURRENCY: Final = 4
-# A cursor is stored with the collection and may be read by a newer program: increase the version
-# when the meaning of its fields changes.
-VERSION: Final = 1
 
 
 class WindowApi(Protocol):
@@ -77,10 +75,12 @@ class WindowApi(Protocol):
     def estimate(self, count: WindowCount, selected: int) -> dict[str, int]: ...
 
 
-class WindowCursor(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowCursor:
     """A position in a window: after the trace with the rank `rank`, or at `position` of the server.
 
-    `done` is the number of selected traces that are read.
+    `done` is the number of selected traces that are read. A cursor is stored with the collection and
+    may be read by a newer program: increase the `version` when the meaning of a field changes.
     """
 
     api: str
@@ -89,10 +89,13 @@ class WindowCursor(NamedTuple):
     position: JSON | None = None
     rank: str = ""
     done: int = 0
+    version: Literal[1] = 1
 
     def encode(self) -> str:
-        document = {**self._asdict(), "as_of": self.as_of.isoformat()}
-        return json.dumps({"v": VERSION, "window": document}, separators=(",", ":"))
+        return _CURSOR.dump_json(self).decode()
+
+
+_CURSOR: Final = TypeAdapter(WindowCursor)
 
 
 def parse_window_cursor(text: str | None) -> WindowCursor | None:
@@ -105,10 +108,9 @@ def parse_window_cursor(text: str | None) -> WindowCursor | None:
     if text is None or text == INITIAL_CURSOR:
         return None
     try:
-        document = json.loads(text)["window"]
-        return WindowCursor(**{**document, "as_of": datetime.fromisoformat(document["as_of"])})
+        return _CURSOR.validate_json(text)
     # A cursor is written by this program only, so any other form comes from another version of it.
-    except (ValueError, KeyError, TypeError):
+    except ValidationError:
         raise CollectionFailed(
             "the collection was started by another version of this program; retry the run"
         ) from None
@@ -199,7 +201,7 @@ class WindowReader:
 
     def _find_start(self, client: LangfuseClient) -> WindowCursor:
         info = detect_server(client)
-        return WindowCursor(info.api, info.project_id, self.resources.clock())
+        return WindowCursor(api=info.api, project_id=info.project_id, as_of=self.resources.clock())
 
     def _read(self, client: LangfuseClient, cursor: WindowCursor) -> Iterator[TracePage]:
         link = make_trace_link(self.credentials.host, cursor.project_id)
@@ -215,7 +217,7 @@ class WindowReader:
 
     def _read_all(self, api: WindowApi, cursor: WindowCursor) -> "_Pages":
         for traces, position in api.iter_batches(cursor.position):
-            following = None if position is None else cursor._replace(position=position)
+            following = None if position is None else replace(cursor, position=position)
             yield traces, following, None
 
     def _read_selection(self, api: WindowApi, cursor: WindowCursor) -> "_Pages":
@@ -235,7 +237,8 @@ class WindowReader:
             (partial(api.read_traces, chunk) for chunk in chunks), concurrency=CONCURRENCY
         )
         for chunk, traces in zip(chunks, batches, strict=True):
-            cursor = cursor._replace(
+            cursor = replace(
+                cursor,
                 # The cursor moves with each chunk, not with each trace: a chunk is stored as a
                 # whole.
                 rank=sampling_rank(production.seed, chunk[-1]),
