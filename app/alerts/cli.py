@@ -9,7 +9,7 @@ import typer
 from app.alerts.rules import AlertEventState
 from app.core.console.input_files import read_object
 from app.core.console.list_filters import choice_filter, flag_filter, id_filter, text_filter
-from app.core.console.resource import FieldOption, Resource, id_argument, print_change
+from app.core.console.resource import FieldOption, Resource, id_argument, note_option, print_change
 from app.core.console.service import complete_ids, open_api
 from app.core.console.table import JSON, field, format_cell, print_page, time_field
 from app.core.console.terminal import (
@@ -166,9 +166,7 @@ def acknowledge_alert(
         Literal["true", "noise"],
         typer.Option("--verdict", help="Whether the alert reported a real change."),
     ],
-    note: Annotated[
-        str | None, typer.Option("--note", help="Reason, stored with the alert.")
-    ] = None,
+    note: Annotated[str | None, note_option("alert")] = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Acknowledge an alert as true or noise.

@@ -1,16 +1,13 @@
 """`mosaico incidents`: read incidents, acknowledge them, and accept new levels."""
 
+from collections.abc import Callable
 from typing import Annotated
-
-import typer
 
 from app.alerts.rules import IncidentState
 from app.core.console.list_filters import choice_filter, id_filter, text_filter
-from app.core.console.resource import Resource, id_argument, print_change
-from app.core.console.service import open_api
+from app.core.console.resource import Resource, note_option
 from app.core.console.table import JSON, field, format_cell, time_field
-from app.core.console.terminal import CommandGroup, Format, OutputFormat
-from app.core.web.page_paths import path_of
+from app.core.console.terminal import CommandGroup
 from app.notifications.types import MessageSeverity
 
 cli = CommandGroup("incidents", help="Read incidents; acknowledge them; accept new levels.")
@@ -29,7 +26,6 @@ INCIDENT_COLUMNS = (
     time_field("startedAt", "started"),
     time_field("resolvedAt", "resolved"),
 )
-IncidentId = Annotated[str, id_argument("incident", "/incidents")]
 
 incidents.add_list(
     INCIDENT_COLUMNS,
@@ -50,42 +46,26 @@ incidents.add_list(
 incidents.add_show(help_text="Show an incident: its runs, its level before and now, how it ended.")
 
 
-@cli.command("acknowledge")
-def acknowledge_incident(incident: IncidentId, output: Format = OutputFormat.TABLE) -> None:
-    """Acknowledge an incident as a real change.
-
-    It stays open until the runs recover.
-    """
-    _post(incident, "acknowledge", None, "is acknowledged; it stays open until it recovers", output)
+def describe_outcome(outcome: str) -> Callable[[JSON], list[str]]:
+    """The status line about what became of an incident."""
+    return lambda incident: [f"incident {format_cell(incident['id'])} {outcome}"]
 
 
-@cli.command("noise")
-def dismiss_incident(incident: IncidentId, output: Format = OutputFormat.TABLE) -> None:
-    """Acknowledge an incident as noise and close it.
-
-    Its runs count as ordinary runs again.
-    """
-    _post(incident, "noise", None, "is noise; its runs count as ordinary runs again", output)
-
-
-@cli.command("accept")
-def accept_incident(
-    incident: IncidentId,
-    note: Annotated[
-        str | None, typer.Option("--note", help="Reason, stored with the incident.")
-    ] = None,
-    output: Format = OutputFormat.TABLE,
-) -> None:
-    """Accept the new level of an open incident and close it.
-
-    Later runs are compared with the runs of the incident. Requires the role admin.
-    """
-    _post(incident, "accept", {"note": note}, "is closed; its level is the new baseline", output)
-
-
-def _post(
-    incident: str, action: str, body: JSON | None, outcome: str, output: OutputFormat
-) -> None:
-    with open_api() as api:
-        changed = api.post(f"/incidents{path_of(incident)}/{action}", body)
-    print_change(changed, output, [f"incident {format_cell(incident)} {outcome}"])
+incidents.add_action(
+    "acknowledge",
+    help_text="Acknowledge an incident as a real change.\n\nIt stays open until the runs recover.",
+    describe=describe_outcome("is acknowledged; it stays open until it recovers"),
+)
+incidents.add_action(
+    "noise",
+    help_text="Acknowledge an incident as noise and close it."
+    "\n\nIts runs count as ordinary runs again.",
+    describe=describe_outcome("is noise; its runs count as ordinary runs again"),
+)
+incidents.add_action(
+    "accept",
+    help_text="Accept the new level of an open incident and close it."
+    "\n\nLater runs are compared with the runs of the incident. Requires the role admin.",
+    parameters={"note": Annotated[str | None, note_option("incident")]},
+    describe=describe_outcome("is closed; its level is the new baseline"),
+)

@@ -78,6 +78,11 @@ def id_argument(noun: str, path: str) -> Any:
     )
 
 
+def note_option(noun: str) -> Any:
+    """The option for the reason of an action, for `Annotated[str | None, …]`."""
+    return typer.Option("--note", help=f"Reason, stored with the {noun}.")
+
+
 def _filter_name(key: str) -> str:
     """The name of the option of a query parameter: no word of Python, such as `from`."""
     return f"{key}_" if iskeyword(key) else key
@@ -290,12 +295,14 @@ class Resource:
         name: str,
         *,
         help_text: str,
-        report: Callable[[JSON], None],
+        report: Callable[[JSON], None] | None = None,
+        describe: Callable[[JSON], Sequence[str]] = lambda _: (),
         endpoint: str | None = None,
         parameters: Mapping[str, Any] = NOTHING,
         body: JSON | None = None,
     ) -> None:
-        """Add a command that posts to `<path>/<id>/<endpoint>`; `report` prints the response.
+        """Add a command that posts to `<path>/<id>/<endpoint>`; `report` prints the response, `describe`
+        gives the status lines.
 
         `parameters` are options whose values are the fields of the body.
         """
@@ -305,10 +312,10 @@ class Resource:
             content = {**(body or {}), **fields} if parameters or body is not None else None
             with open_api() as api:
                 response = api.post(f"{self._path_of(values['id'])}/{endpoint or name}", content)
-            if values["output"] is OutputFormat.JSON:
-                print_json(response)
-            else:
+            if report and values["output"] is not OutputFormat.JSON:
                 report(response)
+            else:
+                print_change(response, values["output"], describe(response))
 
         self._add(
             name,

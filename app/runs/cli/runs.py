@@ -7,7 +7,7 @@ import typer
 
 from app.comparison.cli import COMPARISON_TIMEOUT_S, print_explanations
 from app.core.console.list_filters import choice_filter, id_filter, text_filter
-from app.core.console.resource import Resource, id_argument, print_change
+from app.core.console.resource import Resource, id_argument, note_option, print_change
 from app.core.console.service import open_api
 from app.core.console.table import (
     JSON,
@@ -129,6 +129,18 @@ KPI_COLUMNS = (
     field("formula"),
     Column("undefined because", lambda kpi: kpi["undefinedReason"]),
 )
+
+
+def describe_cancelled(run: JSON) -> list[str]:
+    """Status lines after a run was cancelled."""
+    run_id = format_cell(run["id"])
+    return [f"run {run_id} is cancelled", f"to start it again: `mosaico runs retry {run_id}`"]
+
+
+def describe_accepted(run: JSON) -> list[str]:
+    """Status line after the level of a run was accepted."""
+    run_id = format_cell(run["id"])
+    return [f"the level of run {run_id} is accepted: the run is a baseline of later runs"]
 
 
 @cli.command("start")
@@ -299,14 +311,9 @@ def watch_run(
     finish_watching(run, exit_status=exit_status)
 
 
-@cli.command("cancel")
-def cancel_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
-    """Cancel a run that is pending or running."""
-    with open_api() as api:
-        run = api.post(f"{_path(run_id)}/cancel")
-    shown_id = format_cell(run["id"])
-    lines = [f"run {shown_id} is cancelled", f"to start it again: `mosaico runs retry {shown_id}`"]
-    print_change(run, output, lines)
+runs.add_action(
+    "cancel", help_text="Cancel a run that is pending or running.", describe=describe_cancelled
+)
 
 
 @cli.command("categories")
@@ -336,24 +343,13 @@ def list_categories(
     print_table(tabulate(rows, CATEGORY_COLUMNS))
 
 
-@cli.command("accept")
-def accept_run(
-    *,
-    run_id: RunId,
-    note: Annotated[str | None, typer.Option("--note", help="Reason, stored with the run.")] = None,
-    output: Format = OutputFormat.TABLE,
-) -> None:
-    """Accept the level of a run that regressed, so that later runs are compared with it.
-
-    Until then later runs are compared with the runs before it. Requires the role admin.
-    """
-    with open_api() as api:
-        run = api.post(f"{_path(run_id)}/accept", {"note": note})
-    line = (
-        f"the level of run {format_cell(run['id'])} is accepted: the run is a baseline of later "
-        "runs"
-    )
-    print_change(run, output, [line])
+runs.add_action(
+    "accept",
+    help_text="Accept the level of a run that regressed, so that later runs are compared with it."
+    "\n\nUntil then later runs are compared with the runs before it. Requires the role admin.",
+    parameters={"note": Annotated[str | None, note_option("run")]},
+    describe=describe_accepted,
+)
 
 
 @cli.command("retry")
