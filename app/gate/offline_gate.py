@@ -22,9 +22,8 @@ from app.metrics.run_value import StoredSummary, merge_with, run_value, summariz
 from app.metrics.types import (
     CountedMetric,
     MetricFailed,
-    MetricSkipped,
-    Missing,
     TraceMeasurements,
+    note_of,
 )
 from app.results.plan import PlannedMetric, RunPlan
 from app.results.queries import ScoredTrace
@@ -160,7 +159,7 @@ def _measure_file(
         ScoredTrace(
             outcome=trace.attributes.outcome,
             values=list(trace.row.values),
-            notes={key: _note(missing) for key, missing in trace.row.missing.items()},
+            notes={key: note_of(missing) for key, missing in trace.row.missing.items()},
             item_id=trace.attributes.item_id,
         )
         for trace in traces
@@ -292,12 +291,6 @@ def _plan(path: ResultSource, metrics: OfflineMetrics) -> RunPlan:
         min_coverage=MIN_COVERAGE,
         max_error_share=MAX_ERROR_SHARE,
     )
-
-
-def _note(missing: Missing) -> dict[str, str]:
-    if isinstance(missing, MetricSkipped):
-        return {"skipped": missing.reason}
-    return {"failed": missing.kind}
 
 
 def _revision(trace: Trace) -> str:

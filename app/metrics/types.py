@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypedDict, runtime_checkable
 
 from app.llm.types import ModelAnswer, ModelKind, ModelRequest
 from app.traces.types import Trace
@@ -209,7 +209,25 @@ class MetricFailed(NamedTuple):
     detail: str
 
 
+class MetricNote(TypedDict, total=False):
+    """What is stored of a value beside its number: why it is missing, or the `reason` of a judge."""
+
+    skipped: str
+    failed: str
+    detail: str
+    reason: str
+
+
 Missing: TypeAlias = MetricSkipped | MetricFailed
+
+
+def note_of(missing: Missing) -> MetricNote:
+    """The stored reason of a missing value."""
+    if isinstance(missing, MetricSkipped):
+        return {"skipped": missing.reason}
+    return {"failed": missing.kind, "detail": missing.detail}
+
+
 Measurement: TypeAlias = float | Missing
 
 

@@ -23,6 +23,7 @@ from sqlalchemy.types import Text
 from app.core.db import Base, ModelJson
 from app.kpis.series_types import RunsEvidence, SeriesState
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
+from app.metrics.types import MetricNote
 from app.results.write_back_state import WriteBackState
 from app.traces.production import TraceWindow
 
@@ -236,7 +237,7 @@ class TraceResult(Base):
     run_seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     values: Mapped[list[float | None]] = mapped_column(ARRAY(DOUBLE_PRECISION))
-    notes: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
+    notes: Mapped[dict[str, MetricNote] | None] = mapped_column(JSONB(none_as_null=True))
 
 
 class RunMetricAggregate(Base):

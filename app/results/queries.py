@@ -20,6 +20,7 @@ from app.core.keyset import (
 )
 from app.core.postgres_notify import waking_streams
 from app.harness.transcript import Transcript
+from app.metrics.types import MetricNote
 from app.results.models import BenchmarkRun, RunMetricAggregate, RunShard, TraceResult
 from app.results.trace_list import SEARCHED_TRACES, TraceListFilter, trace_conditions
 from app.traces.models import CollectedTrace
@@ -116,7 +117,7 @@ class ScoredTrace(NamedTuple):
 
     outcome: TraceOutcome
     values: list[float | None]
-    notes: dict[str, dict[str, str]] | None
+    notes: dict[str, MetricNote] | None
     item_id: str
 
 

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from app.metrics.run_value import StoredSummary, is_run_metric
 from app.metrics.types import (
     Measurement,
+    MetricNote,
     MetricRef,
     MetricSkipped,
     MetricSkipReason,
@@ -195,7 +196,7 @@ def _read_columns(
     return cached
 
 
-def _measurement(value: float | None, note: Mapping[str, str]) -> Measurement | None:
+def _measurement(value: float | None, note: MetricNote) -> Measurement | None:
     """The measurement behind a stored value and its note; None for a failed one."""
     # Skipped values depend on the trace only and are as valid as numbers; a failure may not happen
     # again.

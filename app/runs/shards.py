@@ -17,7 +17,7 @@ from app.jobs.handlers import JobContext, StartNext
 from app.jobs.queue import enqueue, enqueue_many
 from app.metrics.engine import NOT_SELECTED
 from app.metrics.run_value import StoredSummary
-from app.metrics.types import MetricSkipped, TraceMeasurements
+from app.metrics.types import MetricNote, TraceMeasurements, note_of
 from app.results import queries
 from app.results.models import BenchmarkRun, RunShard
 from app.results.plan import RunPlan
@@ -206,12 +206,10 @@ def _result_rows(lease: ShardLease, measured: Sequence[TraceMeasurements]) -> li
     ]
 
 
-def _notes(row: TraceMeasurements) -> dict[str, dict[str, str]]:
+def _notes(row: TraceMeasurements) -> dict[str, MetricNote]:
     """Reasons for missing values and reasons given by judges, as `trace_results.notes` stores them."""
-    notes: dict[str, dict[str, str]] = {
-        key: {"skipped": why.reason}
-        if isinstance(why, MetricSkipped)
-        else {"failed": why.kind, "detail": why.detail}
+    notes: dict[str, MetricNote] = {
+        key: note_of(why)
         for key, why in row.missing.items()
         # Most traces are outside of a filter: a value that is missing without a note is one of them.
         if why != NOT_SELECTED
@@ -222,7 +220,10 @@ def _notes(row: TraceMeasurements) -> dict[str, dict[str, str]]:
 
 
 def encode_row(
-    run_seq: int, position: int, values: Sequence[float | None], notes: dict[str, Any] | None
+    run_seq: int,
+    position: int,
+    values: Sequence[float | None],
+    notes: Mapping[str, MetricNote] | None,
 ) -> bytes:
     """One row: `run_seq int8, position int4, values float8[], notes jsonb`; values are not empty."""
     array = _sparse_array(values) if None in values else _full_array(values)
@@ -250,7 +251,7 @@ def _sparse_array(values: Sequence[float | None]) -> bytes:
     return b"".join(parts)
 
 
-def _jsonb(document: dict[str, Any]) -> bytes:
+def _jsonb(document: Mapping[str, MetricNote]) -> bytes:
     # The binary form of jsonb is a version byte and the JSON text.
     body = JSONB_VERSION + json.dumps(document).encode()
     return _LENGTH.pack(len(body)) + body

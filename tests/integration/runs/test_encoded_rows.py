@@ -8,11 +8,13 @@ from sqlalchemy import text
 
 from app.core.bulk_copy import copy_encoded_rows
 from app.core.db import Database
+from app.metrics.types import MetricNote
 from app.runs.shards import RESULT_COLUMNS, encode_row
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 notes = st.none() | st.dictionaries(
-    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), st.just({"a": "é"})
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
+    st.just(MetricNote(reason="é")),
 )
 
 
@@ -35,7 +37,7 @@ def test_encode_row__is_the_binary_copy_format() -> None:
     )
 )
 def test_encode_row__rows_read_back_as_written(
-    migrated_database: Database, rows: list[tuple[list[float | None], dict[str, object] | None]]
+    migrated_database: Database, rows: list[tuple[list[float | None], dict[str, MetricNote] | None]]
 ) -> None:
     encoded = [encode_row(1, at, values, why) for at, (values, why) in enumerate(rows)]
     with migrated_database.begin() as session:

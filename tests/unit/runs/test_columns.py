@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.metrics.types import MetricNote
 from app.results.queries import ScoredTrace
 from app.runs.metric_columns import MetricColumns
 from app.traces.types import TraceOutcome
 
-SKIPPED = {
+SKIPPED: dict[str, MetricNote] = {
     "no text": {"skipped": "NO_OUTPUT"},
     "not supported": {"skipped": "NOT_SUPPORTED"},
     "infra": {"skipped": "INFRA_ERROR"},
