@@ -6,9 +6,9 @@ from sqlalchemy.orm import Session
 CHANNEL = "mosaico_events"
 
 
-def notify_streams(session: Session, key: str, *, channel: str = CHANNEL) -> None:
+def notify_streams(session: Session, key: str) -> None:
     """Wake the event streams of a key when this transaction commits."""
-    session.execute(text("SELECT pg_notify(:channel, :key)"), {"channel": channel, "key": key})
+    session.execute(text("SELECT pg_notify(:channel, :key)"), {"channel": CHANNEL, "key": key})
 
 
 def waking_streams(key: str) -> ColumnElement[None]:

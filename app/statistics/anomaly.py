@@ -136,7 +136,6 @@ def detect_anomaly(
     is_logarithmic: bool = False,
     resolution: float = 0.0,
     critical: float | None = None,
-    min_history: int = MIN_HISTORY,
 ) -> AnomalyResult:
     """Compares one run with at most 30 runs before it, oldest first.
 
@@ -146,8 +145,8 @@ def detect_anomaly(
     """
     # The newest ones; the caller passes them oldest first.
     window = history[-WINDOW:]
-    if len(window) < min_history:
-        return Warmup(len(window), min_history)
+    if len(window) < MIN_HISTORY:
+        return Warmup(len(window), MIN_HISTORY)
     if is_logarithmic and all(run.value > 0 for run in (point, *window)):
         score = _score(_to_log(point), [_to_log(run) for run in window], side, 0.0, critical)
         return _from_log(score)

@@ -124,12 +124,13 @@ class FeatureEnrichment:
     p_adjusted: float
 
 
+FALSE_DISCOVERY_RATE = 0.05
+
+
 def enriched_features(
     features: Mapping[str, AbstractSet[str]],
     selected: AbstractSet[str],
     items: AbstractSet[str],
-    *,
-    false_discovery_rate: float = 0.05,
 ) -> list[FeatureEnrichment]:
     """The features that are more frequent among the selected items, smallest p-value first.
 
@@ -144,7 +145,7 @@ def enriched_features(
         for name, table, p, p_adjusted in zip(
             names, tables, p_values, benjamini_hochberg(p_values), strict=True
         )
-        if p_adjusted <= false_discovery_rate
+        if p_adjusted <= FALSE_DISCOVERY_RATE
     ]
     return sorted(enriched, key=lambda feature: (feature.p, feature.feature))
 

@@ -253,9 +253,7 @@ def _mid_p(observed: float, swaps: FloatArray) -> float:
     return (farther + ties / 2) / (len(swaps) + 1)
 
 
-def trial_permutation_p(
-    baseline: "Trials", candidate: "Trials", *, permutations: int = SWAPS
-) -> float | None:
+def trial_permutation_p(baseline: "Trials", candidate: "Trials") -> float | None:
     """Return how often a change of exactly these items is as large when their trials are exchanged.
 
     For one to three items, whose trials are all that is known: other items may behave differently.
@@ -263,7 +261,7 @@ def trial_permutation_p(
     """
     items = range(int(max(baseline.item_index.max(), candidate.item_index.max())) + 1)
     random = np.random.default_rng(SEED)
-    observed, permuted = 0.0, np.zeros(permutations)
+    observed, permuted = 0.0, np.zeros(SWAPS)
     for item in items:
         first = baseline.values[baseline.item_index == item]
         second = candidate.values[candidate.item_index == item]
@@ -272,7 +270,7 @@ def trial_permutation_p(
             return None
         pooled = np.concatenate([first, second])
         mean = pooled.mean()
-        order = random.permuted(np.tile(pooled, (permutations, 1)), axis=1)
+        order = random.permuted(np.tile(pooled, (SWAPS, 1)), axis=1)
         scale = len(pooled) / len(first)
         observed += float(second.mean() - mean) * scale
         permuted += (order[:, : len(second)].mean(axis=1) - mean) * scale

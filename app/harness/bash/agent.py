@@ -6,7 +6,6 @@ Source: spec 013, which defines turns, calls and natural stops.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -95,15 +94,13 @@ async def attempt_task(
     llm: Llm,
     limits: AttemptLimits,
     budget: Budget,
-    *,
-    now_s: Callable[[], float] = time.monotonic,
 ) -> AgentAttempt:
     """Let a model work on a task.
 
     A provider error keeps the trace of the turns before it. Running out of time is a provider error
     too when the attempt was waiting for the provider.
     """
-    started = now_s()
+    started = time.monotonic()
     loop = _AgentLoop(task, llm, limits, budget)
     failure: LlmError | None = None
     ending = ConversationEnding.ERROR
@@ -116,7 +113,7 @@ async def attempt_task(
     except LlmError as error:
         failure = error
     loop.close_open_calls(f"not run: {_ENDING_REASONS.get(ending, ending)}")
-    duration_ms = round(1000 * (now_s() - started))
+    duration_ms = round(1000 * (time.monotonic() - started))
     return AgentAttempt(loop.trace(ending, duration_ms), loop.sandbox, failure)
 
 

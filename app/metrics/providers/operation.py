@@ -40,7 +40,6 @@ def figure_metric(
     unit: str,
     read: Callable[[Trace], float | None],
     *,
-    maximum: float | None = None,
     direction: Direction = Direction.LOWER_IS_BETTER,
 ) -> MetricFactory:
     """A factory of a metric that reads one non-negative number of a trace."""
@@ -49,7 +48,7 @@ def figure_metric(
         description=description,
         source=SOURCE,
         unit=unit,
-        maximum=maximum,
+        maximum=None,
         direction=direction,
         measures_failures=True,
     )
