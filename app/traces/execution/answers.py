@@ -11,16 +11,13 @@ from app.core.text import replace_unstorable, replace_unstorable_in_json
 from app.harness.transcript import Transcript, TranscriptMessage, TranscriptStep
 from app.traces.execution.items import ItemAttempt
 from app.traces.files.imported_values import text_of
-from app.traces.files.ndjson import parse_trace
+from app.traces.files.ndjson import TRACE_KEYS, parse_trace
 from app.traces.types import Trace, TraceOutcome
 
-# Keys of the upload format that an agent may report; the others identify the attempt.
-REPORTED_KEYS: Final = frozenset(
-    {
-        "output", "error", "outcome", "tags", "attributes", "url", "inputTokens", "outputTokens",
-        "costUsd", "latencyMs", "toolCalls", "turns", "scores", "transcript",
-    }
-)  # fmt: skip
+# Keys of the upload format that an agent may report; the others identify the attempt and its item.
+REPORTED_KEYS: Final = frozenset(TRACE_KEYS.values()) - {
+    "traceId", "itemId", "trial", "input", "expectedOutput",
+}  # fmt: skip
 
 
 class AnswerFormat(StrEnum):

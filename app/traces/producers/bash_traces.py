@@ -11,15 +11,9 @@ from app.harness.bash.summary import judgements_of
 from app.harness.bash.transcript import attempt_transcript
 from app.harness.bash.types import AgentTrace, EvalReport, EvalResult, Judgement
 from app.harness.results import AttemptOutcome, last_answer
-from app.traces.types import ToolCall, Trace, TraceOutcome
+from app.traces.types import OUTCOMES, ToolCall, Trace, TraceOutcome
 
 LONGEST_ID: Final = 200  # characters
-
-_OUTCOMES: Final = {
-    AttemptOutcome.SCORED: TraceOutcome.SCORED,
-    AttemptOutcome.INFRA_ERROR: TraceOutcome.INFRA_ERROR,
-    AttemptOutcome.JUDGE_ERROR: TraceOutcome.JUDGE_ERROR,
-}
 
 
 def traces_of(report: EvalReport) -> Iterator[Trace]:
@@ -43,7 +37,7 @@ def trace_of(result: EvalResult) -> Trace:
         trace_id=f"{task_id}#{result.trial}",
         item_id=task_id,
         trial=result.trial,
-        outcome=_OUTCOMES.get(result.outcome, TraceOutcome.INFRA_ERROR),
+        outcome=OUTCOMES.get(result.outcome, TraceOutcome.INFRA_ERROR),
         input=task.prompt,
         expected_output="\n".join(expectation.check for expectation in task.expectations) or None,
         error=result.reason or "\n".join(result.failures()) or None,

@@ -11,17 +11,9 @@ from app.harness.mcp.scores import expected_output, input_text, task_scores
 from app.harness.mcp.transcript import attempt_transcript
 from app.harness.mcp.types import McpReport, TaskResult
 from app.harness.results import AttemptOutcome
-from app.traces.types import ToolCall, Trace, TraceOutcome
+from app.traces.types import OUTCOMES, ToolCall, Trace, TraceOutcome
 
 LONGEST_ID: Final = 200  # characters
-
-_OUTCOMES: Final = {
-    AttemptOutcome.SCORED: TraceOutcome.SCORED,
-    AttemptOutcome.AGENT_ERROR: TraceOutcome.AGENT_ERROR,
-    AttemptOutcome.TIMEOUT: TraceOutcome.TIMEOUT,
-    AttemptOutcome.INFRA_ERROR: TraceOutcome.INFRA_ERROR,
-    AttemptOutcome.JUDGE_ERROR: TraceOutcome.JUDGE_ERROR,
-}
 
 
 class _TaskOfModel(NamedTuple):
@@ -58,7 +50,7 @@ def trace_of(result: TaskResult, qualifiers: Iterable[str] = ()) -> Trace:
         trace_id=f"{item_id}#{result.trial}",
         item_id=item_id,
         trial=result.trial,
-        outcome=_OUTCOMES.get(result.outcome, TraceOutcome.INFRA_ERROR),
+        outcome=OUTCOMES.get(result.outcome, TraceOutcome.INFRA_ERROR),
         input=input_text(result),
         expected_output=expected_output(result),
         output=result.response,
