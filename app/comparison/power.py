@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from sqlalchemy import select
@@ -13,7 +12,7 @@ from app.comparison.comparison_rules import HARM_SIDES, RunComparison, Signal
 from app.comparison.items.label_counts import with_label_counts
 from app.comparison.items.matrix import ItemMatrix
 from app.comparison.items.queries import read_items
-from app.comparison.schemas import PowerSubjectKind, VarianceBasis
+from app.comparison.schemas import PowerSubjectKind, PowerView, VarianceBasis
 from app.comparison.stored_run_comparison import run_in_child
 from app.core.db import Database
 from app.core.errors import Conflict
@@ -48,25 +47,6 @@ class BenchmarkSize(NamedTuple):
     drop: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PowerEstimate:
-    """The drop of one KPI or metric that so many items and trials detect, in its unit.
-
-    `trials_needed` and `items_needed` are for the requested drop: None when no drop is requested or
-    no number is enough. They are lower bounds when the noise between trials is unknown.
-    """
-
-    kind: PowerSubjectKind
-    name: str
-    items: int
-    trials: int
-    explanation: str
-    basis: VarianceBasis | None = None
-    min_detectable_effect: float | None = None
-    trials_needed: int | None = None
-    items_needed: int | None = None
-
-
 class _PowerSubject(NamedTuple):
     """A KPI, or a metric as the formula that is its name; `harm` is its direction for the worse."""
 
@@ -92,7 +72,7 @@ class _PowerFacts(NamedTuple):
 
 def estimate_power(
     db: Database, benchmark_id: str, agent_id: str | None, size: BenchmarkSize
-) -> Sequence[PowerEstimate]:
+) -> Sequence[PowerView]:
     """The power of each KPI and each metric of a benchmark, KPIs first, in a child process.
 
     Raises: `NoValidRun`, and the errors of `run_in_child`.
@@ -102,9 +82,7 @@ def estimate_power(
     return run_in_child(_estimate_stored, db.direct_url, runs, size)
 
 
-def _estimate_stored(
-    url: str, runs: Sequence[BaselineRun], size: BenchmarkSize
-) -> list[PowerEstimate]:
+def _estimate_stored(url: str, runs: Sequence[BaselineRun], size: BenchmarkSize) -> list[PowerView]:
     db = Database(url, pool_size=1, name="mosaico-power")
     try:
         return estimate_powers(_measured_runs(db, runs), size)
@@ -152,7 +130,7 @@ def _measured_runs(db: Database, runs: Sequence[BaselineRun]) -> MeasuredRuns:
     return MeasuredRuns(plan, matrices[0], previous)
 
 
-def estimate_powers(runs: MeasuredRuns, size: BenchmarkSize) -> list[PowerEstimate]:
+def estimate_powers(runs: MeasuredRuns, size: BenchmarkSize) -> list[PowerView]:
     """The power of each KPI and each metric, KPIs first. Imports numpy and scipy."""
     return [_estimate(subject, runs, size) for subject in _subjects(runs.plan, runs.run.values)]
 
@@ -171,7 +149,7 @@ def _subjects(plan: RunPlan, columns: Iterable[str]) -> list[_PowerSubject]:
     ]
 
 
-def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -> PowerEstimate:
+def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -> PowerView:
     # numpy and scipy are imported in the child process only.
     from app.comparison.change_spread import estimate_spread
     from app.statistics.power import items_needed, items_to_detect_any, trials_needed
@@ -192,7 +170,7 @@ def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -
         reason = (
             f"The variance of {subject.name} is unknown: its items or its trials do not show one."
         )
-        return _unknown_power(subject, items, trials, reason)
+        return _unknown_power(subject, None, items, trials, reason)
     if not math.isfinite(effect):
         needed = items_to_detect_any(spread.model, trials=trials)
         enough = (
@@ -201,7 +179,7 @@ def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -
             else f"At least {needed} items are required."
         )
         reason = f"{items} items cannot reliably detect any change of {subject.name}. {enough}"
-        return replace(_unknown_power(subject, items, trials, reason), basis=spread.basis)
+        return _unknown_power(subject, spread.basis, items, trials, reason)
     drop, remedy = size.drop, None
     required_trials = required_items = None
     if drop is not None:
@@ -219,7 +197,7 @@ def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -
         remedy=remedy,
         clusters=len({*runs.run.clusters}),
     )
-    return PowerEstimate(
+    return PowerView(
         kind=subject.kind,
         name=subject.name,
         basis=spread.basis,
@@ -232,9 +210,19 @@ def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -
     )
 
 
-def _unknown_power(subject: _PowerSubject, items: int, trials: int, reason: str) -> PowerEstimate:
-    return PowerEstimate(
-        kind=subject.kind, name=subject.name, items=items, trials=trials, explanation=reason
+def _unknown_power(
+    subject: _PowerSubject, basis: VarianceBasis | None, items: int, trials: int, reason: str
+) -> PowerView:
+    return PowerView(
+        kind=subject.kind,
+        name=subject.name,
+        basis=basis,
+        items=items,
+        trials=trials,
+        min_detectable_effect=None,
+        trials_needed=None,
+        items_needed=None,
+        explanation=reason,
     )
 
 

@@ -65,4 +65,4 @@ def estimate_power(benchmark_id: BenchmarkId, body: PowerRequest, res: Res) -> P
         get_benchmark(session, benchmark_id)
     size = power.BenchmarkSize(body.items, body.trials, body.drop)
     estimates = power.estimate_power(res.db, benchmark_id, body.agent_id, size)
-    return Page(items=[PowerView.model_validate(estimate) for estimate in estimates])
+    return Page(items=list(estimates))
