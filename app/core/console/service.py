@@ -1,4 +1,4 @@
-"""The service as commands see it: its client is imported when a command runs, because that takes long."""
+"""The service as commands see it: a client, and the completion of IDs."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -12,6 +12,7 @@ RESPONSE_TIMEOUT_S = 60.0
 
 def open_api(timeout_s: float = RESPONSE_TIMEOUT_S) -> "AbstractContextManager[ApiClient]":
     """A client of the service at `MOSAICO_URL`, by default on this machine."""
+    # The HTTP client takes long to import, and `--help` needs none.
     from app.core.console import api_client
 
     return api_client.open_client(timeout_s)
@@ -24,6 +25,7 @@ def complete_ids(path: str) -> Callable[[str], list[str]]:
     """
 
     def complete(incomplete: str) -> list[str]:
+        # As above: most commands complete nothing.
         from app.core.console import api_client
 
         return api_client.list_ids(path, incomplete)
