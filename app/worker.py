@@ -1,16 +1,13 @@
 """The worker process: does the jobs that the API and other jobs put on the queue."""
 
 import asyncio
-import ctypes
 import logging
 import os
-import platform
 import signal
 import threading
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
 
 from sqlalchemy.orm import Session
 
@@ -22,6 +19,7 @@ from app.alerts import confirmations, missing_runs
 from app.core.batch_delete import delete_in_batches, purge_in_batches, trusted_now
 from app.core.clock import utc_now
 from app.core.errors import AppError
+from app.core.malloc import limit_arenas
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.jobs.handlers import HANDLERS
@@ -192,19 +190,3 @@ def _purge(resources: Resources, *, keep_spans: timedelta) -> None:
     purges["received_spans"] = partial(delete_expired_traces, keep=keep_spans)
     for kind, delete_some in purges.items():
         purge_in_batches(resources.db, kind, delete_some, utc_now)
-
-
-# The arenas of all threads together. glibc creates eight for each core, and memory that one arena has
-# freed serves no other: a process that reads a million traces in short-lived threads grows with each.
-# Two are enough, because threads of Python rarely allocate at the same time.
-MAX_ARENAS: Final = 2
-_M_ARENA_MAX: Final = -8  # malloc.h
-
-
-def limit_arenas() -> None:
-    """Let the threads of this process share the arenas of malloc; call it before they start.
-
-    Does nothing where the C library is not glibc, the only one with arenas.
-    """
-    if platform.libc_ver()[0] == "glibc":
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, MAX_ARENAS)

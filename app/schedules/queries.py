@@ -152,7 +152,7 @@ def list_plans(session: Session, seqs: Sequence[int]) -> dict[int, FirePlan]:
     statement = select(ScheduleFire.seq, ScheduleFire.plan).where(
         ScheduleFire.seq.in_(seqs), ScheduleFire.status == FireStatus.PENDING
     )
-    return {seq: plan for seq, plan in session.execute(statement)}
+    return {seq: plan for seq, plan in session.execute(statement) if plan is not None}
 
 
 def lock_fire(session: Session, seq: int) -> LockedFire | None:

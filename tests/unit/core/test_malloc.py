@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from app.worker import MAX_ARENAS
+from app.core.malloc import MAX_ARENAS
 
 # Sixteen threads that exist at the same time, each with memory of malloc (more than 512 bytes).
 COUNT_ARENAS = """
 import ctypes, os, tempfile, threading
-from app.worker import limit_arenas
+from app.core.malloc import limit_arenas
 {limit}
 barrier = threading.Barrier(16)
 def allocate():
