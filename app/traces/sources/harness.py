@@ -91,6 +91,7 @@ def _open_producer(resources: Resources, query: TraceQuery) -> TraceProducer:
         from app.traces.producers.agent import agent_producer
 
         return agent_producer(resources, query, settings)
+    # As above.
     from app.traces.producers.mcp import mcp_producer
 
     return mcp_producer(resources, dataset_ref, settings)
