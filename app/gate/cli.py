@@ -22,17 +22,13 @@ from app.core.console.terminal import (
 from app.core.errors import Invalid, NotFound
 from app.metrics.file_options import (
     METRICS_HELP,
-    CacheFolder,
     Config,
     FileMetrics,
-    MaxRequests,
-    MaxUsd,
     ModelLimits,
-    PricesFile,
     choose_metrics,
     open_models,
 )
-from app.traces.files.options import InputFormat, MapColumns, open_reader
+from app.traces.files.options import InputOptions, open_reader
 
 if TYPE_CHECKING:
     from app.gate.rules import GateResult, GateTerms
@@ -116,12 +112,8 @@ def gate(
             help="KPI of trace files to judge, as a formula of metrics. Repeatable.",
         ),
     ] = None,
-    map_columns: MapColumns = None,
-    input_format: InputFormat = None,
-    max_requests: MaxRequests = None,
-    max_usd: MaxUsd = None,
-    prices: PricesFile = None,
-    cache: CacheFolder = None,
+    input_options: InputOptions,
+    limits: ModelLimits,
     junit: Annotated[
         Path | None,
         typer.Option("--junit", metavar="FILE", help="Also write the result as JUnit XML to FILE."),
@@ -169,10 +161,9 @@ def gate(
         is_chosen_baseline=baseline is not None,
     )
     load_metrics(warn_failed_plugin)
-    limits = ModelLimits(max_requests, max_usd, prices, cache)
     usage: dict[str, Any] | None = None
     if is_file_name(run):
-        reader = open_reader(map_columns, input_format)
+        reader = open_reader(input_options)
         files = _file_pair(run, baseline)
         file_metrics = choose_metrics(metrics, config)
         kpis = _parse_pairs("--kpi", kpi)
@@ -180,7 +171,7 @@ def gate(
             result = _gate_files(files, terms, file_metrics, kpis, reader, models)
         usage = models.usage.as_json() if models.usage else None
     else:
-        if metrics or config or kpi or map_columns or input_format or any(limits):
+        if metrics or config or kpi or any(input_options) or any(limits):
             raise WrongUsage(
                 "--metrics, --config, --kpi, --map, --input-format and the options of models apply to"
                 " files only; a run has its own metrics",

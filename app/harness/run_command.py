@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, TypeVar
 
 import typer
 
@@ -15,7 +15,7 @@ from app.core.console import terminal
 from app.core.console.terminal import CommandGroup, Format, OutputFormat, print_status
 from app.harness.gate import GateFigures, HarnessExit, decide_exit
 from app.harness.reports.formatting import format_number
-from app.llm.conversation import ReasoningEffort
+from app.llm.conversation import ReasoningEffort, TurnSettings
 
 if TYPE_CHECKING:
     from app.harness.reports.view import RunReportView
@@ -83,36 +83,45 @@ PageFile = Annotated[Path, typer.Option("--file", help="HTML file to write.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Treat warnings as failures.")]
 
 
-MaxOutputTokens = Annotated[
-    int | None,
-    typer.Option("--max-output-tokens", min=1, help="Maximum output tokens per response."),
-]
-Temperature = Annotated[
-    float | None,
-    typer.Option(
-        "--temperature", min=0, max=2, help="Sampling temperature (default: that of the provider)."
-    ),
-]
-Effort = Annotated[
-    ReasoningEffort | None,
-    typer.Option(
-        "--reasoning-effort",
-        help="How long the model may think (default: that of the provider).",
-    ),
-]
-ThinkingTokenBudget = Annotated[
-    int | None,
-    typer.Option(
-        "--thinking-tokens",
-        min=1_024,
-        max=20_000,
-        help="Budget of thinking tokens per response, of the anthropic API only.",
-    ),
-]
-Seed = Annotated[
-    int | None,
-    typer.Option("--seed", min=0, help="Seed of the sampling, of the openai API only."),
-]
+class ModelOptions(NamedTuple):
+    """The options of the requests to the model under test."""
+
+    max_output_tokens: Annotated[
+        int | None,
+        typer.Option("--max-output-tokens", min=1, help="Maximum output tokens per response."),
+    ] = None
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            "--temperature",
+            min=0,
+            max=2,
+            help="Sampling temperature (default: that of the provider).",
+        ),
+    ] = None
+    reasoning_effort: Annotated[
+        ReasoningEffort | None,
+        typer.Option(
+            "--reasoning-effort",
+            help="How long the model may think (default: that of the provider).",
+        ),
+    ] = None
+    thinking_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--thinking-tokens",
+            min=1_024,
+            max=20_000,
+            help="Budget of thinking tokens per response, of the anthropic API only.",
+        ),
+    ] = None
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", min=0, help="Seed of the sampling, of the openai API only."),
+    ] = None
+
+    def turn_settings(self) -> TurnSettings:
+        return TurnSettings(**self._asdict())
 
 
 def add_transcript_commands(

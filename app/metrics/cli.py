@@ -19,16 +19,12 @@ from app.core.console.terminal import (
 from app.core.errors import AppError
 from app.metrics.file_options import (
     METRICS_HELP,
-    CacheFolder,
     Config,
-    MaxRequests,
-    MaxUsd,
     ModelLimits,
-    PricesFile,
     choose_metrics,
     open_models,
 )
-from app.traces.files.options import InputFormat, MapColumns, open_reader
+from app.traces.files.options import InputOptions, open_reader
 
 if TYPE_CHECKING:
     from app.metrics.file_scores import FileScores
@@ -50,6 +46,7 @@ class EmptyTraceFile(AppError):
 
 @cli.command("score")
 def score(
+    *,
     file: Annotated[
         Path,
         typer.Argument(
@@ -69,12 +66,8 @@ def score(
         str | None,
         typer.Option("--formula", help="Formula of a KPI over all traces."),
     ] = None,
-    map_columns: MapColumns = None,
-    input_format: InputFormat = None,
-    max_requests: MaxRequests = None,
-    max_usd: MaxUsd = None,
-    prices: PricesFile = None,
-    cache: CacheFolder = None,
+    input_options: InputOptions,
+    limits: ModelLimits,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Compute metrics of a file of results. No server is needed.
@@ -91,8 +84,8 @@ def score(
 
     load_metrics(warn_failed_plugin)
     metrics = choose_metrics(metrics, config).metrics
-    reader = open_reader(map_columns, input_format)
-    with open_models(ModelLimits(max_requests, max_usd, prices, cache)) as models:
+    reader = open_reader(input_options)
+    with open_models(limits) as models:
         scores = score_file(file, metrics, formula, reader, models)
     if not scores.rows:
         raise EmptyTraceFile(

@@ -30,38 +30,6 @@ Config = Annotated[
         help="Metrics and KPIs as JSON of a benchmark: `metrics` and `measures`.",
     ),
 ]
-MaxRequests = Annotated[
-    int | None,
-    typer.Option(
-        "--max-requests",
-        metavar="N",
-        min=1,
-        help="Metrics that call a model: send at most N requests.",
-    ),
-]
-MaxUsd = Annotated[
-    float | None,
-    typer.Option(
-        "--max-usd", metavar="USD", help="Metrics that call a model: spend at most USD dollars."
-    ),
-]
-PricesFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--prices",
-        metavar="FILE",
-        help='JSON file of dollars per million tokens: {"MODEL": {"input": 1, "output": 5}}, for'
-        " servers that do not report a cost.",
-    ),
-]
-CacheFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--cache",
-        metavar="FOLDER",
-        help="LLM cache; each request is sent once in 30 days (default: a folder of the user).",
-    ),
-]
 
 
 class FileMetrics(NamedTuple):
@@ -99,12 +67,40 @@ def choose_metrics(metrics: str | None, config: Path | None) -> FileMetrics:
 
 
 class ModelLimits(NamedTuple):
-    """The values of the options that limit models."""
+    """The options that limit metrics that call a model."""
 
-    max_requests: int | None
-    max_usd: float | None
-    prices: Path | None
-    cache: Path | None
+    max_requests: Annotated[
+        int | None,
+        typer.Option(
+            "--max-requests",
+            metavar="N",
+            min=1,
+            help="Metrics that call a model: send at most N requests.",
+        ),
+    ] = None
+    max_usd: Annotated[
+        float | None,
+        typer.Option(
+            "--max-usd", metavar="USD", help="Metrics that call a model: spend at most USD dollars."
+        ),
+    ] = None
+    prices: Annotated[
+        Path | None,
+        typer.Option(
+            "--prices",
+            metavar="FILE",
+            help='JSON file of dollars per million tokens: {"MODEL": {"input": 1, "output": 5}}, for'
+            " servers that do not report a cost.",
+        ),
+    ] = None
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            "--cache",
+            metavar="FOLDER",
+            help="LLM cache; each request is sent once in 30 days (default: a folder of the user).",
+        ),
+    ] = None
 
 
 @contextmanager

@@ -23,16 +23,12 @@ from app.core.console.terminal import (
 from app.core.errors import NotFound
 from app.metrics.file_options import (
     METRICS_HELP,
-    CacheFolder,
     Config,
-    MaxRequests,
-    MaxUsd,
     ModelLimits,
-    PricesFile,
     choose_metrics,
     open_models,
 )
-from app.traces.files.options import InputFormat, MapColumns, open_reader
+from app.traces.files.options import InputOptions, open_reader
 
 if TYPE_CHECKING:
     from app.comparison.schemas import Comparison
@@ -62,12 +58,8 @@ def compare_files(
         ),
     ] = None,
     config: Config = None,
-    map_columns: MapColumns = None,
-    input_format: InputFormat = None,
-    max_requests: MaxRequests = None,
-    max_usd: MaxUsd = None,
-    prices: PricesFile = None,
-    cache: CacheFolder = None,
+    input_options: InputOptions,
+    limits: ModelLimits,
     page: Annotated[
         Path | None,
         typer.Option(
@@ -93,9 +85,9 @@ def compare_files(
     _refuse_stdin((base, candidate))
     target = None if no_page else _page_file(page, base, candidate)
     remarks: list[str] = []
-    reader = open_reader(map_columns, input_format, remarks.append)
+    reader = open_reader(input_options, remarks.append)
     requested = choose_metrics(metrics, config).metrics
-    with open_models(ModelLimits(max_requests, max_usd, prices, cache)) as models:
+    with open_models(limits) as models:
         selected = _select(requested, reader, (base, candidate), models)
         files = replace(compare_results(base, candidate, selected, reader), remarks=remarks)
     if target is not None:

@@ -23,7 +23,7 @@ from app.core.console.terminal import (
     OutputFormat,
 )
 from app.traces.files.ignored_fields import NOT_USED
-from app.traces.files.options import InputFormat, MapColumns, open_reader
+from app.traces.files.options import InputOptions, open_reader
 
 PATH = "/local-datasets"
 
@@ -67,15 +67,14 @@ def upload(
     ],
     agent_id: UploadedBy = None,
     replace: Replace = False,
-    map_columns: MapColumns = None,
-    input_format: InputFormat = None,
+    input_options: InputOptions,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Upload the results of a run as traces and print the ID of the upload.
 
     If one line is invalid, nothing is stored.
     """
-    reader = open_reader(map_columns, input_format)
+    reader = open_reader(input_options)
     parameters = _parameters(name, run_name, agent_id, replace=replace)
     with reader.upload_lines(file) as lines, open_api() as api:
         dataset = api.upload(PATH, lines, parameters)

@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from app.core.console.help_lines import format_whole_names
+from app.core.console.option_groups import expand_option_groups
 from app.core.errors import AppError
 
 if TYPE_CHECKING:
@@ -213,7 +214,13 @@ class CommandGroup(typer.Typer):
     def command(
         self, name: str | None = None, **settings: Any
     ) -> Callable[[CommandFunction], CommandFunction]:
-        return super().command(name, **{"cls": Command, **settings})
+        register = super().command(name, **{"cls": Command, **settings})
+
+        def add(function: CommandFunction) -> CommandFunction:
+            register(expand_option_groups(function))
+            return function
+
+        return add
 
     def add_deferred(self, name: str, load: Callable[[], Any], *, help_text: str) -> None:
         """Add a command that `load` builds when it is used; `help_text` is shown in the help of the

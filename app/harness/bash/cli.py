@@ -68,11 +68,7 @@ def run(
     max_turns: Annotated[
         int, typer.Option("--max-turns", min=1, max=1000, help="Maximum turns per attempt.")
     ] = 10,
-    max_output_tokens: run_command.MaxOutputTokens = None,
-    temperature: run_command.Temperature = None,
-    reasoning_effort: run_command.Effort = None,
-    thinking_tokens: run_command.ThinkingTokenBudget = None,
-    seed: run_command.Seed = None,
+    model_options: run_command.ModelOptions,
     task_seconds: Annotated[
         float,
         typer.Option("--task-seconds", min=0.001, help="Time limit of an attempt in seconds."),
@@ -142,7 +138,6 @@ def run(
     from app.harness.bash.sandbox import SandboxLimits
     from app.harness.bash.summary import gate_figures
     from app.harness.budget import BudgetLimits
-    from app.llm.conversation import TurnSettings
 
     if only_cached and not cache:
         raise terminal.WrongUsage("--only-cached needs a cache", hint="add --cache FOLDER")
@@ -152,13 +147,7 @@ def run(
             provider=provider,
             model=model,
             base_url=base_url,
-            settings=TurnSettings(
-                max_output_tokens=max_output_tokens,
-                temperature=temperature,
-                reasoning_effort=reasoning_effort,
-                thinking_tokens=thinking_tokens,
-                seed=seed,
-            ),
+            settings=model_options.turn_settings(),
         ),
         judge=ModelChoice(
             provider=judge_provider or provider,

@@ -1,7 +1,7 @@
 """`ot-bench` and `mosaico ot-bench`: evaluate models and MCP servers from YAML files."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
@@ -17,11 +17,10 @@ from app.core.console.terminal import (
     warn_failed_plugin,
 )
 from app.harness import run_command
-from app.llm.conversation import Provider, TurnSettings
+from app.llm.conversation import Provider
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from app.harness.mcp.plan_builder import TaskSelection
     from app.harness.mcp.types import McpReport
     from app.harness.reports.view import RunReportView
 
@@ -46,26 +45,6 @@ SecretsFile = Annotated[
         help="File with the values of variables (default: config/bench-secrets.yaml).",
     ),
 ]
-Scenarios = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--scenario", "-s", help="Run only scenarios whose name matches this pattern. Repeatable."
-    ),
-]
-Tasks = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--task", "-t", help="Run only tasks whose name matches this pattern. Repeatable."
-    ),
-]
-Tags = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--tags",
-        "--tag",
-        help="Run only tasks with one of these tags or tag patterns, separated by commas.",
-    ),
-]
 MarkdownFile = Annotated[
     Path | None, typer.Option("--markdown", help="Write the results as Markdown to this file.")
 ]
@@ -75,13 +54,45 @@ Verbose = Annotated[
 ]
 
 
+class SelectionOptions(NamedTuple):
+    """The options that select tasks of benchmark files."""
+
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scenario",
+            "-s",
+            help="Run only scenarios whose name matches this pattern. Repeatable.",
+        ),
+    ] = None
+    task: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--task", "-t", help="Run only tasks whose name matches this pattern. Repeatable."
+        ),
+    ] = None
+    tags: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tags",
+            "--tag",
+            help="Run only tasks with one of these tags or tag patterns, separated by commas.",
+        ),
+    ] = None
+
+    def selection(self) -> "TaskSelection":
+        from app.harness.mcp.plan_builder import TaskSelection
+
+        options = self.tags or ()
+        tags = [tag.strip() for option in options for tag in option.split(",") if tag.strip()]
+        return TaskSelection(scenarios=self.scenario or (), tasks=self.task or (), tags=tags)
+
+
 @cli.command("run")
 def run(
     *,
     files: OptionalFiles = None,
-    scenario: Scenarios = None,
-    task: Tasks = None,
-    tags: Tags = None,
+    tasks: SelectionOptions,
     model: Annotated[
         list[str] | None,
         typer.Option("--model", help="Use this model instead of those in the files. Repeatable."),
@@ -91,11 +102,7 @@ def run(
         typer.Option("--provider", help="API of the model server (default: openai)."),
     ] = None,
     base_url: run_command.BaseUrl = None,
-    max_output_tokens: run_command.MaxOutputTokens = None,
-    temperature: run_command.Temperature = None,
-    reasoning_effort: run_command.Effort = None,
-    thinking_tokens: run_command.ThinkingTokenBudget = None,
-    seed: run_command.Seed = None,
+    model_options: run_command.ModelOptions,
     trials: run_command.Trials = 1,
     concurrency: run_command.Concurrency = 4,
     timeout: Annotated[
@@ -163,7 +170,7 @@ def run(
     from app.harness.budget import BudgetLimits
     from app.harness.mcp.command import McpRunOptions, make_plan, prepare, run_files
     from app.harness.mcp.file_picker import resolve_files
-    from app.harness.mcp.plan_builder import PlanOverrides, TaskSelection
+    from app.harness.mcp.plan_builder import PlanOverrides
     from app.harness.mcp.summary import gate_figures
     from app.harness.reports.formatting import format_number
     from app.harness.result_file import result_of
@@ -181,19 +188,13 @@ def run(
         raise terminal.WrongUsage("a model has no name", hint="write its name after --model")
     options = McpRunOptions(
         files=resolve_files(files),
-        selection=TaskSelection(scenarios=scenario or (), tasks=task or (), tags=_split_tags(tags)),
+        selection=tasks.selection(),
         overrides=PlanOverrides(
             models=model or (),
             timeout_s=timeout,
             provider=Provider(provider) if provider else None,
             base_url=base_url,
-            turn_settings=TurnSettings(
-                max_output_tokens=max_output_tokens,
-                temperature=temperature,
-                reasoning_effort=reasoning_effort,
-                thinking_tokens=thinking_tokens,
-                seed=seed,
-            ),
+            turn_settings=model_options.turn_settings(),
         ),
         trials=trials,
         concurrency=concurrency,
@@ -246,9 +247,7 @@ def run(
 def list_tasks(
     *,
     files: Files,
-    scenario: Scenarios = None,
-    task: Tasks = None,
-    tags: Tags = None,
+    tasks: SelectionOptions,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """List the tasks of benchmark files. Variables need no value.
@@ -260,14 +259,13 @@ def list_tasks(
     from app.core.console.table import field, print_page
     from app.harness.mcp.command import inspect_files
     from app.harness.mcp.loader import require_valid
-    from app.harness.mcp.plan_builder import ModelKeys, PlanOverrides, TaskSelection, plan_tasks
+    from app.harness.mcp.plan_builder import ModelKeys, PlanOverrides, plan_tasks
 
     _load_evaluators()
     inspected = inspect_files(files, None, os.environ)
     require_valid(inspected)
-    selection = TaskSelection(scenarios=scenario or (), tasks=task or (), tags=_split_tags(tags))
-    tasks = plan_tasks(inspected, selection, PlanOverrides(), ModelKeys())
-    items = [planned.row() for planned in tasks]
+    planned_tasks = plan_tasks(inspected, tasks.selection(), PlanOverrides(), ModelKeys())
+    items = [planned.row() for planned in planned_tasks]
     names = ("file", "scenario", "task", "type", "model", "servers", "tags")
     print_page({"items": items, "nextCursor": None}, [field(name) for name in names], output)
 
@@ -355,10 +353,6 @@ def _load_evaluators() -> None:
     from app.harness.mcp.evaluator_registry import load_evaluators
 
     load_evaluators(warn_failed_plugin)
-
-
-def _split_tags(options: "Sequence[str] | None") -> list[str]:
-    return [tag.strip() for option in options or () for tag in option.split(",") if tag.strip()]
 
 
 def _print_report(

@@ -23,7 +23,7 @@ from app.core.console.terminal import (
 from app.core.web.page_paths import path_of
 from app.harness import run_command
 from app.traces.execution.answers import AnswerFormat
-from app.traces.files.options import InputFormat, MapColumns, open_reader
+from app.traces.files.options import InputOptions, open_reader
 
 if TYPE_CHECKING:
     from app.harness.langfuse_export import LangfuseProject
@@ -72,8 +72,7 @@ def execute_agent(
     ] = None,
     run_tokens: run_command.RunTokens = None,
     run_usd: run_command.RunUsd = None,
-    map_columns: MapColumns = None,
-    input_format: InputFormat = None,
+    input_options: InputOptions,
     save: Annotated[
         Path, typer.Option("--save", help="Folder of the result file (default: this folder).")
     ] = Path(),
@@ -126,7 +125,7 @@ def execute_agent(
     plan = ExecutionPlan(
         agent=program,
         agent_name=command,
-        items=load_items(dataset, open_reader(map_columns, input_format)),
+        items=load_items(dataset, open_reader(input_options)),
         dataset_name=dataset,
         trials=trials,
         limits=ExecutionLimits(concurrency=concurrency, item_s=item_seconds, run_s=run_seconds),

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -15,30 +15,32 @@ FIRST_LINE_S = 5.0
 LINE_INTERVAL_S = 10.0
 COUNTS_PER_CHECK = 100
 
-MapColumns = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--map",
-        metavar="FIELD=COLUMN",
-        help="Columns of a table, such as output=answer,expected=gold,item=id. Repeatable;"
-        " an empty column ignores a guess.",
-    ),
-]
-InputFormat = Annotated[
-    str | None,
-    typer.Option(
-        "--input-format",
-        metavar="FORMAT",
-        help="Format of the file: csv, jsonl, json, parquet, inspect, promptfoo, lm-eval, deepeval,"
-        " ragas, traces (default: recognized by content).",
-    ),
-]
+
+class InputOptions(NamedTuple):
+    """The options about the form of a file of results."""
+
+    map_columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="FIELD=COLUMN",
+            help="Columns of a table, such as output=answer,expected=gold,item=id. Repeatable;"
+            " an empty column ignores a guess.",
+        ),
+    ] = None
+    input_format: Annotated[
+        str | None,
+        typer.Option(
+            "--input-format",
+            metavar="FORMAT",
+            help="Format of the file: csv, jsonl, json, parquet, inspect, promptfoo, lm-eval, deepeval,"
+            " ragas, traces (default: recognized by content).",
+        ),
+    ] = None
 
 
 def open_reader(
-    map_columns: list[str] | None,
-    input_format: str | None,
-    remember: Callable[[str], None] = lambda _: None,
+    options: InputOptions, remember: Callable[[str], None] = lambda _: None
 ) -> "TraceReader":
     """A reader with these options, which prints what it recognized on standard error and passes it
     to `remember`.
@@ -56,8 +58,8 @@ def open_reader(
     return TraceReader(
         announce,
         warn_failed_plugin,
-        mapping=parse_mapping(map_columns or ()),
-        format_name=input_format,
+        mapping=parse_mapping(options.map_columns or ()),
+        format_name=options.input_format,
         report_progress=ReadingProgress(print_status, time.monotonic),
     )
 
