@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol, TypeAlias
 
-from app.alerts.details import AlertDetails, ContributingTrace
+from app.alerts.details import AlertDetails
 from app.alerts.rules import AlertEventState
-from app.core.web.page_paths import run_page_path
+from app.core.web.page_paths import run_page_path, trace_page_path
 from app.kpis.number_text import format_amount, format_number, format_value, format_values
 from app.notifications.types import (
     MessageFact,
@@ -246,7 +246,7 @@ def _render_item(cause: AlertCause, names: DisplayNames, *, with_severity: bool)
         sentences=tuple(_sentences(cause)),
         facts=(MessageFact("severity", _severity(cause.alerts)),) if has_severity else (),
         link=_run_link(alert),
-        links=tuple(_trace_links(alert.details.traces[:MAX_TRACES])) if is_bad else (),
+        links=tuple(_trace_links(alert)) if is_bad else (),
         advice=tuple(_advice(alert)) if is_bad else (),
     )
 
@@ -315,11 +315,15 @@ def _changes(changes: Sequence[str]) -> str:
     return f"Changes since the earlier runs: {'; '.join(changes)}."
 
 
-def _trace_links(traces: Iterable[ContributingTrace]) -> Iterator[MessageLink]:
-    for trace in traces:
+def _trace_links(alert: AlertFields) -> Iterator[MessageLink]:
+    """The page of each trace: uploads and harnesses have no page of their own, and other sources ask
+    for another login.
+    """
+    for trace in alert.details.traces[:MAX_TRACES]:
         before = "" if trace.before is None else f", was {format_number(trace.before)}"
         text = f"Item {trace.item_id}: {trace.metric} is {format_number(trace.value)}{before}"
-        yield MessageLink(text, trace.url or "")
+        page = trace_page_path(alert.run_id, trace.trace_id) if alert.run_id is not None else ""
+        yield MessageLink(text, page)
 
 
 def _advice(alert: AlertFields) -> Iterator[str]:

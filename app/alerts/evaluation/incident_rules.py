@@ -13,6 +13,7 @@ Runs inside an incident never enter the reference, except by `accept_level` and 
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from app.alerts.evaluation.recovery_rules import find_recovery
@@ -109,12 +110,28 @@ def return_runs(state: SeriesState) -> SeriesState:
     """Closes the incident as noise: its runs are ordinary and join the reference.
 
     They become its oldest runs: they contribute to the variation between runs, and no window of the
-    last runs contains them, which would open the same incident again.
+    last runs contains them, which would open the same incident again. A run of another time stands
+    between two of them: otherwise a dip of two runs would look like a correlation of all neighbors,
+    and hide a lasting fall of the same size.
     """
     if state.incident is None:
         return state
     *earlier, reference = state.levels or ((),)
-    return SeriesState(levels=_bounded((*earlier, (*state.incident.runs, *reference))))
+    ordinary = _runs_in_order(reference)
+    noise = [*(run for run in reference if run not in ordinary), *state.incident.runs]
+    surplus = max(0, len(noise) - len(ordinary))
+    spread = zip_longest(noise[surplus:], ordinary)
+    runs = (*noise[:surplus], *(run for pair in spread for run in pair if run is not None))
+    return SeriesState(levels=_bounded((*earlier, runs)))
+
+
+def _runs_in_order(runs: Sequence[int]) -> list[int]:
+    """The runs that are older than all runs after them: all but those that `return_runs` moved."""
+    ordered = list[int]()
+    for run in reversed(runs):
+        if not ordered or run < ordered[-1]:
+            ordered.append(run)
+    return ordered[::-1]
 
 
 def open_on_verdict(step: SeriesStep, run: int) -> SeriesStep:

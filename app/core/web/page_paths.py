@@ -19,6 +19,11 @@ schedule_page_path: Final = partial(path_of, "schedules")
 endpoint_page_path: Final = partial(path_of, "endpoints")
 
 
+def trace_page_path(run_id: str, trace_id: str) -> str:
+    """The page of a trace of a run."""
+    return path_of("runs", run_id, "traces", trace_id)
+
+
 def comparison_page_path(baseline_id: str, run_id: str) -> str:
     """The page of a comparison of two runs."""
     return f"/compare?{urlencode({'base': baseline_id, 'run': run_id})}"

@@ -12,7 +12,7 @@ from app.alerts.evaluation.incident_rules import (
     return_runs,
 )
 from app.alerts.evaluation.series_evidence import PagePolicy
-from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesState, SeriesStatus
+from app.kpis.series_types import OpenIncident, RunsEvidence, SeriesEvent, SeriesState, SeriesStatus
 from app.statistics.sequential import MAX_REFERENCE, RunLevel
 
 POLICY = PagePolicy(false_pages_per_month=0.25, prior_sd=0.03)
@@ -156,6 +156,33 @@ def test_return_runs__noise_joins_the_reference() -> None:
     assert not series.is_open()
     # As the oldest runs: no window of last runs finds the same incident again.
     assert series.state.levels[-1] == (21, *range(1, 21))
+
+
+@pytest.mark.parametrize("has_one_answer", [True, False])
+@pytest.mark.parametrize("noise_runs", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_return_runs__a_lasting_fall_of_the_size_of_the_noise_pages(
+    noise_runs: int, has_one_answer: bool, seed: int
+) -> None:
+    series = Series(seed=seed)
+    series.add_around(0.8, 12)
+    for _ in range(noise_runs):
+        series.add_around(0.5, 1)
+        if not has_one_answer:
+            series.state = return_runs(series.state)
+    series.state = return_runs(series.state)
+    series.add_around(0.8, 3)
+    assert not series.is_open()
+    series.add_around(0.5, noise_runs + 1)
+    assert series.is_open()
+
+
+def test_return_runs__more_noise_than_other_runs_stays_before_them() -> None:
+    state = SeriesState(
+        levels=((5, 1, 2),),
+        incident=OpenIncident(started=6, opened=6, runs=(6, 7, 8), level_runs=(6,)),
+    )
+    assert return_runs(state).levels == ((5, 6, 7, 1, 8, 2),)
 
 
 def test_accept_level__without_an_incident_nothing_changes() -> None:

@@ -55,7 +55,7 @@ DETAILS = AlertDetails(
             value=0.0,
             before=1.0,
         ),
-        ContributingTrace(metric="EXACT_MATCH", trace_id="t-18", item_id="refund-18", value=0.0),
+        ContributingTrace(metric="EXACT_MATCH", trace_id="t/18", item_id="refund-18", value=0.0),
     ),
 )
 
@@ -103,8 +103,8 @@ def test_render_alerts__a_drop_says_value_baseline_interval_since_change_items_a
         "Alert rule: quality falls.",
     )
     assert item.links == (
-        ("Item refund-17: EXACT_MATCH is 0, was 1", "https://langfuse.example/t-17"),
-        ("Item refund-18: EXACT_MATCH is 0", ""),
+        ("Item refund-17: EXACT_MATCH is 0, was 1", "/runs/run-1/traces/t-17"),
+        ("Item refund-18: EXACT_MATCH is 0", "/runs/run-1/traces/t%2F18"),
     )
     assert item.advice == (
         "See what changed: mosaico runs show run-1",
@@ -238,8 +238,8 @@ LINES = [
     CHANGE_LINE,
     "Changes since the earlier runs: agent revision 14 → 15; model small-1 → small-2.",
     "Alert rule: quality falls.",
-    "Item refund-17: EXACT_MATCH is 0, was 1 https://langfuse.example/t-17",
-    "Item refund-18: EXACT_MATCH is 0",
+    "Item refund-17: EXACT_MATCH is 0, was 1 https://mosaico.example/runs/run-1/traces/t-17",
+    "Item refund-18: EXACT_MATCH is 0 https://mosaico.example/runs/run-1/traces/t%2F18",
     "See what changed: mosaico runs show run-1",
     "If nothing is wrong: mosaico incidents noise e-1",
     "If the new level is right: mosaico incidents accept e-1",
@@ -297,7 +297,7 @@ def test_webhook_channel__golden_message() -> None:
     [item] = data["items"]
     assert item["links"][0] == {
         "text": "Item refund-17: EXACT_MATCH is 0, was 1",
-        "url": "https://langfuse.example/t-17",
+        "url": "https://mosaico.example/runs/run-1/traces/t-17",
     }
     assert item["advice"][0] == "See what changed: mosaico runs show run-1"
 
