@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.alerts import incident_queries, queries
 from app.alerts.details import AlertDetails
 from app.alerts.evaluation.default_series import accept_series, return_series
-from app.alerts.evaluation.incident_rules import accept_level, return_runs
+from app.alerts.evaluation.incident_rules import accept_level, return_runs, with_noise
 from app.alerts.evaluation.run_evaluation import AlertDecision, RunFields
 from app.alerts.models import AlertEvent, AlertRule, AlertState, Incident
 from app.alerts.publishing import store_and_publish
@@ -24,10 +24,8 @@ from app.alerts.rules import (
 from app.comparison import acceptance
 from app.core.errors import Conflict
 from app.core.ids import new_id
-from app.kpis.series_types import SeriesState
 from app.results.models import BenchmarkRun
 from app.results.run_history import find_runs, list_valid_seqs
-from app.statistics.sequential import MAX_REFERENCE
 
 NOISE = "noise"
 
@@ -153,7 +151,7 @@ def acknowledge(
             text = "The incident was acknowledged as noise; its runs count as ordinary runs."
             close(session, incident, row, rule, Closing(IncidentResolution.NOISE, text, by), now)
         elif row is not None and row.series is not None:
-            row.series = _with_runs(row.series, incident.run_seqs)
+            row.series = with_noise(row.series, incident.run_seqs)
         acceptance.release_incident(session, incident.run_seqs, is_noise=True)
         return_series(session, incident.run_seqs[-1])
     session.flush()
@@ -328,11 +326,3 @@ def _resolution(decision: AlertDecision) -> IncidentResolution:
 def _hold(session: Session, condition: Condition, run_seqs: Collection[int]) -> None:
     if condition.excludes_incidents:
         acceptance.hold_incident(session, run_seqs)
-
-
-def _with_runs(series: SeriesState, run_seqs: Collection[int]) -> SeriesState:
-    """A series whose present level also has the runs of an incident that was noise."""
-    *earlier, current = series.levels or ((),)
-    # As its oldest runs, like `return_runs`.
-    runs = (*(run for run in run_seqs if run not in series.runs), *current)[-MAX_REFERENCE:]
-    return series.model_copy(update={"levels": (*earlier, runs)})

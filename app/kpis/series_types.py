@@ -72,6 +72,7 @@ class SeriesState(WireModel):
     version: Literal[1] = 1
     levels: tuple[tuple[int, ...], ...] = ()
     incident: OpenIncident | None = None
+    recoveries: tuple[int, ...] = ()
 
     @property
     def runs(self) -> set[int]:

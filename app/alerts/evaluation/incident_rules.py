@@ -13,7 +13,6 @@ Runs inside an incident never enter the reference, except by `accept_level` and 
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
 from typing import NamedTuple
 
 from app.alerts.evaluation.recovery_rules import find_recovery
@@ -74,8 +73,8 @@ def advance_series(
     `levels` holds the levels of the run and of `state.runs`; runs that are missing in it (deleted,
     or without items in common with the others) leave the state.
     """
-    view = SeriesView(levels, policy)
     state = _drop_missing(state, levels)
+    view = SeriesView(levels, _after_recoveries(policy, state))
     if state.incident is not None:
         if sum(map(len, state.levels)) >= 1 and state.levels[-1]:
             return _advance_incident(state, state.incident, view, run)
@@ -107,26 +106,37 @@ def accept_level(state: SeriesState, accepted: int | None = None) -> SeriesState
 
 
 def return_runs(state: SeriesState) -> SeriesState:
-    """Closes the incident as noise: its runs are ordinary and join the reference.
+    """Closes the incident as noise: its runs are ordinary and join the reference."""
+    if state.incident is None:
+        return state
+    return with_noise(state.model_copy(update={"incident": None}), state.incident.runs)
+
+
+def with_noise(state: SeriesState, runs: Sequence[int]) -> SeriesState:
+    """A state whose reference also has the runs of an incident that was noise.
 
     They become its oldest runs: they contribute to the variation between runs, and no window of the
     last runs contains them, which would open the same incident again. A run of another time stands
-    between two of them: otherwise a dip of two runs would look like a correlation of all neighbors,
-    and hide a lasting fall of the same size.
+    between two of them: otherwise a dip of two runs would look like a correlation of all neighbors, and
+    hide a lasting fall of the same size.
     """
-    if state.incident is None:
-        return state
     *earlier, reference = state.levels or ((),)
     ordinary = _runs_in_order(reference)
-    noise = [*(run for run in reference if run not in ordinary), *state.incident.runs]
+    noise = [run for run in reference if run not in ordinary]
+    noise += [run for run in runs if run not in state.runs]
     surplus = max(0, len(noise) - len(ordinary))
-    spread = zip_longest(noise[surplus:], ordinary)
-    runs = (*noise[:surplus], *(run for pair in spread for run in pair if run is not None))
-    return SeriesState(levels=_bounded((*earlier, runs)))
+    mixed = noise[:surplus]
+    for run, neighbor in zip(noise[surplus:], ordinary, strict=False):
+        mixed += [run, neighbor]
+    mixed += ordinary[len(noise) - surplus :]
+    recoveries = tuple(run for run in state.recoveries if run not in runs)
+    return state.model_copy(
+        update={"levels": _bounded((*earlier, mixed)), "recoveries": recoveries}
+    )
 
 
 def _runs_in_order(runs: Sequence[int]) -> list[int]:
-    """The runs that are older than all runs after them: all but those that `return_runs` moved."""
+    """The runs that are older than all runs after them: all but those that `with_noise` moved."""
     ordered = list[int]()
     for run in reversed(runs):
         if not ordered or run < ordered[-1]:
@@ -153,7 +163,8 @@ def open_on_verdict(step: SeriesStep, run: int) -> SeriesStep:
             "since": run,
         }
     )
-    return SeriesStep(SeriesState(levels=(*earlier, reference), incident=incident), evidence)
+    state = step.state.model_copy(update={"levels": (*earlier, reference), "incident": incident})
+    return SeriesStep(state, evidence)
 
 
 def _advance_reference(state: SeriesState, view: SeriesView, run: int) -> SeriesStep:
@@ -164,29 +175,27 @@ def _advance_reference(state: SeriesState, view: SeriesView, run: int) -> Series
         prior_sd=view.policy.prior_sd,
         earlier=[view.of(level) for level in earlier],
     )
-    state = SeriesState(levels=_bounded((*earlier, runs)))
+    state = state.model_copy(update={"levels": _bounded((*earlier, runs))})
     if scan.fall is None or scan.rise is None:
         return SeriesStep(state, RunsEvidence(status=SeriesStatus.WARMUP, limit=view.limit))
     is_large = scan.fall.effect <= -view.policy.min_effect
     if scan.fall.z > view.limit and is_large:
-        return _open(earlier, runs, scan.fall, view)
+        return _open(state, scan.fall, view)
     if scan.rise.z < -(view.limit + RISE_MARGIN):
         split = len(runs) - scan.rise.width
-        state = SeriesState(levels=_bounded((*earlier, runs[:split], runs[split:])))
+        levels = _bounded((*earlier, runs[:split], runs[split:]))
+        state = state.model_copy(update={"levels": levels})
         return SeriesStep(state, window_evidence(scan.rise, runs, view, SeriesEvent.IMPROVED))
     return SeriesStep(state, window_evidence(scan.fall, runs, view))
 
 
-def _open(
-    earlier: Sequence[tuple[int, ...]],
-    runs: tuple[int, ...],
-    fall: WindowScore,
-    view: SeriesView,
-) -> SeriesStep:
+def _open(state: SeriesState, fall: WindowScore, view: SeriesView) -> SeriesStep:
+    *earlier, runs = state.levels
     split = len(runs) - fall.width
     bad = runs[split:]
     incident = OpenIncident(started=bad[0], opened=bad[-1], runs=bad, level_runs=bad)
-    state = SeriesState(levels=_bounded((*earlier, runs[:split])), incident=incident)
+    levels = _bounded((*earlier, runs[:split]))
+    state = state.model_copy(update={"levels": levels, "incident": incident})
     return SeriesStep(state, window_evidence(fall, runs, view, SeriesEvent.OPENED, is_open=True))
 
 
@@ -218,7 +227,7 @@ def _advance_incident(
     if change is not None:
         event, width = change
         incident = incident.model_copy(update={"level_runs": since[len(since) - width :]})
-    state = SeriesState(levels=state.levels, incident=incident)
+    state = state.model_copy(update={"incident": incident})
     score = score_against(view, reference, incident.runs[-1:], spread)
     if event is not None:
         score = score_against(view, reference, incident.level_runs, spread)
@@ -250,7 +259,7 @@ def _count_recovery(
     reference = state.levels[-1]
     score = score_against(view, reference, recovered, spread)
     if incident.recovered <= view.policy.keep_firing_for_runs:
-        state = SeriesState(levels=state.levels, incident=incident)
+        state = state.model_copy(update={"incident": incident})
         return SeriesStep(state, incident_evidence(score, incident, view, reference, None))
     evidence = incident_evidence(score, incident, view, reference, SeriesEvent.RESOLVED)
     return SeriesStep(
@@ -260,7 +269,26 @@ def _count_recovery(
 
 def _close(state: SeriesState, returned: Sequence[int]) -> SeriesState:
     *earlier, reference = state.levels or ((),)
-    return SeriesState(levels=_bounded((*earlier, (*reference, *returned))))
+    return SeriesState(
+        levels=_bounded((*earlier, (*reference, *returned))),
+        recoveries=(*_recent_recoveries(state), returned[-1]),
+    )
+
+
+def _after_recoveries(policy: PagePolicy, state: SeriesState) -> PagePolicy:
+    """The policy after incidents that recovered: each takes its part of the promise.
+
+    Their runs are missing in the reference. If they were chance, what is left varies less than the
+    series does, so that one page by chance would soon be followed by others.
+    """
+    parts = 1 + len(_recent_recoveries(state))
+    return policy._replace(false_pages_per_month=policy.false_pages_per_month / parts)
+
+
+def _recent_recoveries(state: SeriesState) -> list[int]:
+    """The ends of incidents since the oldest run of the reference."""
+    oldest = min((run for level in state.levels for run in level), default=0)
+    return [run for run in state.recoveries if run > oldest]
 
 
 def _lose_reference(incident: OpenIncident, view: SeriesView, run: int) -> SeriesStep:
@@ -304,4 +332,4 @@ def _drop_missing(state: SeriesState, levels: Mapping[int, RunLevel]) -> SeriesS
         level_runs = level_runs or runs
         update = {"runs": runs, "level_runs": level_runs}
         incident = incident.model_copy(update=update) if level_runs else None
-    return SeriesState(levels=groups, incident=incident)
+    return state.model_copy(update={"levels": groups, "incident": incident})

@@ -1,6 +1,7 @@
 """The states of a series: each can be left by data."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -10,10 +11,11 @@ from app.alerts.evaluation.incident_rules import (
     accept_level,
     advance_series,
     return_runs,
+    with_noise,
 )
 from app.alerts.evaluation.series_evidence import PagePolicy
 from app.kpis.series_types import OpenIncident, RunsEvidence, SeriesEvent, SeriesState, SeriesStatus
-from app.statistics.sequential import MAX_REFERENCE, RunLevel
+from app.statistics.sequential import MAX_REFERENCE, RunLevel, limit_of
 
 POLICY = PagePolicy(false_pages_per_month=0.25, prior_sd=0.03)
 NOISE = 0.02
@@ -141,6 +143,25 @@ def test_advance_series__a_rise_starts_a_new_reference() -> None:
     assert series.events()[-1] == (25, SeriesEvent.OPENED)
 
 
+def test_advance_series__an_incident_that_recovered_takes_a_part_of_the_promise() -> None:
+    series = firing()
+    series.add_around(0.8, 3)
+    assert not series.is_open()
+    assert series.add_around(0.8, 1).limit == limit_of(0.25 / 2)
+    series.add_around(0.8, MAX_REFERENCE)
+    # The reference has no run from before the incident any more.
+    assert series.evidence[-1].limit == limit_of(0.25)
+
+
+def test_with_noise__of_an_incident_that_recovered_gives_its_part_of_the_promise_back() -> None:
+    series = firing()
+    series.add_around(0.8, 3)
+    last = len(series.levels)
+    series.state = with_noise(series.state, range(21, last + 1))
+    assert 21 in series.state.levels[-1]
+    assert series.add_around(0.8, 1).limit == limit_of(0.25)
+
+
 def test_accept_level__the_incident_becomes_the_reference() -> None:
     series = firing()
     series.add_around(0.5, 6)
@@ -204,12 +225,22 @@ def test_advance_series__a_reference_without_common_items_ends_the_incident() ->
 LEVELS = st.lists(st.floats(0, 1), min_size=1, max_size=60)
 
 
+ANSWERS = st.sampled_from((None, None, accept_level, return_runs))
+
+
 @settings(deadline=None, max_examples=25)
-@given(LEVELS, st.integers(0, 3))
-def test_advance_series__every_state_is_left(levels: list[float], keep_firing: int) -> None:
-    """After any history, good runs end in OK and then a collapse opens an incident."""
+@given(st.lists(st.tuples(st.floats(0, 1), ANSWERS), min_size=1, max_size=60), st.integers(0, 3))
+def test_advance_series__every_state_is_left(
+    history: list[tuple[float, Callable[[SeriesState], SeriesState] | None]], keep_firing: int
+) -> None:
+    """After any history and any answers to it, good runs end in OK and then a collapse opens an
+    incident.
+    """
     series = Series(POLICY._replace(keep_firing_for_runs=keep_firing))
-    series.add(*levels)
+    for level, answer in history:
+        series.add(level)
+        if answer is not None:
+            series.state = answer(series.state)
     series.add_around(1.5, 60)
     assert not series.is_open()
     assert series.evidence[-1].status is SeriesStatus.OK

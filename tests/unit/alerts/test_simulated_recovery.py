@@ -72,7 +72,7 @@ def _is_open_at(events: Events, end: int) -> bool:
 def test_recovery__resolves_on_evidence(show: Show) -> None:
     show("\nRecovery after a fall of some SDs of a run (mean of 12 cells, %)")
     for bad_runs in (3, 30):
-        for multiple in (2, 3, 4):
+        for multiple in (1.5, 2, 3, 4):
             recoveries = [
                 recover(cell, multiple * sd_of(cell), bad_runs, HISTORIES // 2) for cell in CELLS
             ]
@@ -80,11 +80,12 @@ def test_recovery__resolves_on_evidence(show: Show) -> None:
                 float(np.mean(column)) for column in zip(*recoveries, strict=True)
             )
             show(f"  {multiple} SD for {bad_runs:2} runs: {mean}")
-            assert mean.false < (2 if multiple >= 3 else 6)
+            # The goal is 6 % below three standard deviations. It is missed for 1.5.
+            assert mean.false < {1.5: 12, 2: 6, 3: 2, 4: 2}[multiple]
             assert mean.by_10 >= 75
             if multiple >= 3:
-                # The goal is 90 %. It is missed where the incident lasted for three runs only.
-                assert mean.by_3 >= (88 if bad_runs == 30 else 77 if multiple == 3 else 86)
+                # The goal is 90 %, and the standard error of the mean 0.9.
+                assert mean.by_3 >= 88
 
 
 @pytest.mark.prove

@@ -94,11 +94,8 @@ def test_false_pages__keep_the_promise(show: Show) -> None:
         rates[cell] = false_pages(events, 90)
         show(f"  {cell!s:24} {rates[cell]:.3f}   runs 3 to 12: {false_pages(early, 12):.3f}")
     assert max(rates[cell] for cell in CELLS) <= PROMISE + RATE_ERROR
+    assert max(rates[cell] for cell in CORRELATED) <= PROMISE + RATE_ERROR
     assert np.mean([rates[cell] for cell in CORRELATED]) <= PROMISE
-    # 200 items with both kinds of noise break the promise, as docs/alerts.md says.
-    *_, second, highest = sorted(rates[cell] for cell in CORRELATED)
-    assert second <= PROMISE
-    assert highest <= 0.3
 
 
 @pytest.mark.prove
@@ -206,8 +203,7 @@ def test_detection__an_oracle_that_learns_the_noise_misses_the_goal_after_12_run
 def test_detection__against_rivals_tuned_once(show: Show) -> None:
     """As a user has them: one limit for all series, with which none pages more than promised."""
     nulls = [simulate(cell, 90, HISTORIES // 2, seed=1) for cell in (*CELLS, *CORRELATED)]
-    sequential = [rival for rival in RIVALS if rival.name in ("CUSUM", "EWMA")]
-    limits = {rival.name: max(tune(rival, null, PROMISE) for null in nulls) for rival in sequential}
+    limits = {rival.name: max(tune(rival, null, PROMISE) for null in nulls) for rival in RIVALS}
     show("\nOne limit for 20 cells: paged by run 1/5/10/30 in %, mean delay; mean of 12 cells")
     for scenario in SCENARIOS:
         detections_by_name: dict[str, list[Detection]] = {name: [] for name in ("product", *limits)}
@@ -216,15 +212,19 @@ def test_detection__against_rivals_tuned_once(show: Show) -> None:
             levels = simulate(cell, runs, HISTORIES // 4, seed=2, shift=scenario.shift(cell))
             product = [pages_of(events) for events in play(levels)]
             detections_by_name["product"].append(detection(product, scenario.start))
-            for rival in sequential:
+            for rival in RIVALS:
                 pages = play_rival(rival, levels, limits[rival.name])
                 detections_by_name[rival.name].append(detection(pages, scenario.start))
+        delays = {}
         for name, detections in detections_by_name.items():
-            show(f"  {scenario.name:18} {name:8} {mean_of(detections)}")
-        delays = {
-            name: mean_of(detections).delay for name, detections in detections_by_name.items()
-        }
-        assert delays["product"] <= min(delays[rival.name] for rival in sequential)
+            show(f"  {scenario.name:18} {name:16} {mean_of(detections)}")
+            delays[name] = np.array([detection.delay for detection in detections])
+        behind = delays["product"] - np.min([delays[name] for name in limits], axis=0)
+        slower = [
+            f"{cell} {runs:+.1f}" for cell, runs in zip(CELLS, behind, strict=True) if runs > 0
+        ]
+        show(f"  {scenario.name:18} a rival is faster in {len(slower)} cells: {', '.join(slower)}")
+        assert delays["product"].mean() <= min(delays[name].mean() for name in limits)
 
 
 @pytest.mark.prove
