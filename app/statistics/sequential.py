@@ -31,22 +31,23 @@ DEFAULT_FALSE_PAGES = 0.25
 MAX_FALSE_PAGES = 2.0
 # The limit that keeps this promise in the worst simulated series (see `docs/alerts.md`), and how its
 # square grows as pages become rarer.
-DEFAULT_LIMIT = 2.9
+DEFAULT_LIMIT = 2.95
 LIMIT_SLOPE = 2.15
 
 # The variance between runs is shrunk to this prior: it counts as so many runs, in which the level
 # moved by `prior_sd` beyond the noise of the items.
 PRIOR_RUNS = 4
 MAX_DEGREES = 300.0
-# Of the correlation of neighboring runs, so many standard errors are taken for chance.
-CHANCE_ERRORS = 0.2
+# Of the correlation of neighboring runs, this number divided by the number of pairs is taken for chance,
+# in standard errors: few runs say little, and a correlation by chance hides a fall.
+CHANCE_PAIRS = 10
 # How fast the correlation of run effects decays with the distance between two runs.
 CORRELATION_DECAY = 0.7
 MAX_CORRELATION = 0.8
 MIN_PAIRS = 3
 # Correlated runs wander off and come back, which is more than the variance of a mean: standard errors
 # are wider by this share of the correlation. The value keeps the promise at a correlation of 0.6.
-CORRELATION_WIDENING = 1.5
+CORRELATION_WIDENING = 1.8
 # Larger ratios are not told apart, so that every score can be stored as JSON.
 MAX_T = 1e6
 MIN_ERROR = 1e-300
@@ -291,7 +292,8 @@ def _neighbor_covariance(sums: _Sums, runs: int, pooled: _Pooled, squares: float
         return 0.0
     # The mean is estimated from the same runs: that alone makes neighbors look opposed, by 1/runs.
     products = _products(sums, runs) + pooled.products + squares / runs
-    return products / pairs - CHANCE_ERRORS * squares / (pairs * math.sqrt(pairs))
+    chance_errors = CHANCE_PAIRS / pairs
+    return products / pairs - chance_errors * squares / (pairs * math.sqrt(pairs))
 
 
 def estimate_spread(

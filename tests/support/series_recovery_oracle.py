@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tests.support.series_simulation import Floats
 
 FALLS = np.array([2.0, 3.0, 4.0])
-PAGE_LIMIT = 2.9
+PAGE_LIMIT = 2.95
 PAGE_WIDTHS = (1, 2, 3, 4, 5, 6, 8)
 RUNS_BEFORE = 8
 RUNS_AFTER = 12

@@ -50,7 +50,9 @@ RISE_MARGIN = 1.5
 # A further fall is looked for among few runs with a frozen spread.
 WORSE_MARGIN = 0.6
 MIN_INCIDENT_REFERENCE = 2
-# A run is suspicious beyond this fraction of the limit, which is a z of 2.2 at the default promise.
+# An incident that recovered takes so many parts of the promise, of which one is left for the next page.
+RECOVERY_PARTS = 2
+# A run is suspicious beyond this fraction of the limit, which is a z of 2.3 at the default promise.
 SUSPICIOUS = 0.77
 
 
@@ -281,7 +283,7 @@ def _after_recoveries(policy: PagePolicy, state: SeriesState) -> PagePolicy:
     Their runs are missing in the reference. If they were chance, what is left varies less than the
     series does, so that one page by chance would soon be followed by others.
     """
-    parts = 1 + len(_recent_recoveries(state))
+    parts = 1 + RECOVERY_PARTS * len(_recent_recoveries(state))
     return policy._replace(false_pages_per_month=policy.false_pages_per_month / parts)
 
 
