@@ -59,9 +59,9 @@ def find_recovery(
     later_runs = [run for run in incident.runs[1:] if run > incident.opened]
     rises = NEW_RISES if len(later_runs) <= NEW_INCIDENT_RUNS else RISES
     for width in range(1, min(len(later_runs), MAX_RECOVERY_RUNS) + 1):
-        latest_runs, earlier_runs = incident.runs[-width:], incident.runs[:-width]
+        latest_runs = incident.runs[-width:]
         latest = _Level.of(view.of(latest_runs), spread)
-        rise = latest.distance(_Level.of(view.of(earlier_runs), spread), spread)
+        rise = _rise(view, latest, incident, incident.runs[:-width], spread)
         is_near = latest.distance(old_level, spread) > -NEAR
         if is_near and rise > rises[min(width, len(rises)) - 1]:
             return latest_runs
@@ -71,6 +71,24 @@ def find_recovery(
     if _is_unconfirmed(view, runs_since_level, incident, old_level, spread):
         return runs_since_level
     return ()
+
+
+def _rise(
+    view: SeriesView,
+    latest: _Level,
+    incident: OpenIncident,
+    earlier_runs: Sequence[int],
+    spread: Spread,
+) -> float:
+    """How far the last runs lie above the other runs of the incident, or above those of its present
+    level: a fall in an incident that was chance is one of all its runs.
+    """
+    level_runs = [run for run in earlier_runs if run >= incident.level_runs[0]]
+    return max(
+        latest.distance(_Level.of(view.of(runs), spread), spread)
+        for runs in (earlier_runs, level_runs)
+        if runs
+    )
 
 
 def _is_clean(view: SeriesView, runs: Sequence[int], old_level: _Level, spread: Spread) -> bool:

@@ -124,6 +124,21 @@ def test_advance_series__a_further_fall_is_worse() -> None:
     assert evidence.since == 21
 
 
+def test_advance_series__recovery_from_a_further_fall_is_seen_when_the_first_one_was_chance() -> None:
+    series = Series()
+    series.add_around(0.8, 20)
+    series.add_around(0.78, 12)
+    chance = tuple(range(21, 33))
+    series.state = SeriesState(
+        levels=(tuple(range(1, 21)),),
+        incident=OpenIncident(started=21, opened=22, runs=chance, level_runs=(21, 22)),
+    )
+    assert series.add_around(0.7, 3).status is SeriesStatus.FIRING
+    assert SeriesEvent.WORSE in dict(series.events()).values()
+    series.add_around(0.8, 3)
+    assert not series.is_open()
+
+
 def test_advance_series__a_partial_recovery_pages_nobody() -> None:
     series = firing()
     series.add_around(0.5, 6)
