@@ -13,7 +13,7 @@ from app.kpis.series_types import OpenIncident
 from app.statistics.sequential import RunLevel, Spread, score_effect
 
 # No evidence against the old level: at most so far below it, as a normal quantile.
-NEAR = 1.5
+NEAR = 1.45
 # How far the last run, the last two, and the last three to eight runs lie above the other runs of the
 # incident: a normal quantile. A long incident has many single good runs by chance, and hardly ever
 # three in a row.
@@ -21,7 +21,7 @@ RISES = (4.2, 3.7, 3.3)
 # In the first five runs after the page an incident has had few chances to end falsely. Its level rests
 # on few runs, too, so that no rise is far.
 NEW_INCIDENT_RUNS = 5
-NEW_RISES = (3.3, 2.7, 2.15)
+NEW_RISES = (3.4, 2.6, 2.0)
 MAX_RECOVERY_RUNS = 8
 # Fourteen runs whose mean is within one standard error of the old level.
 CLEAN_RUNS = 14
