@@ -1,6 +1,6 @@
-"""An oracle of recoveries: told the noise, the level before, and that a fall has 2, 3 or 4 SDs of a run.
+"""An oracle of recoveries: told the noise, the level before, and the sizes that a fall may have.
 
-It sums the likelihood ratios of all possible first recovered runs, each averaged over the three falls
+It sums the likelihood ratios of all possible first recovered runs, each averaged over these falls
 by what the runs of the incident say about them. The levels are normal, in SDs of a run above the level
 before. Its limits gave the most recoveries within three runs, on a grid, among those that keep the
 goals about false ends.
@@ -13,14 +13,25 @@ from numpy.typing import NDArray
 
 from tests.support.series_simulation import Floats
 
-FALLS = np.array([2.0, 3.0, 4.0])
 PAGE_LIMIT = 2.95
 PAGE_WIDTHS = (1, 2, 3, 4, 5, 6, 8)
 RUNS_BEFORE = 8
 RUNS_AFTER = 12
 MAX_RECOVERY_RUNS = 8
 NEW_INCIDENT_RUNS = 5
-NEW_LIMIT, LIMIT = 4.0, 6.5
+
+
+class RecoveryOracle(NamedTuple):
+    """The falls, in SDs of a run, and the limits in the first five runs of an incident and later."""
+
+    falls: tuple[float, ...]
+    new_limit: float
+    limit: float
+
+
+# Both limits of each keep the goals about false ends for all its falls.
+LARGE_FALLS = RecoveryOracle((2.0, 3.0, 4.0), 4.0, 6.5)
+ALL_FALLS = RecoveryOracle((1.5, 2.0, 3.0, 4.0), 4.5, 6.5)
 
 
 class OracleRecovery(NamedTuple):
@@ -30,7 +41,9 @@ class OracleRecovery(NamedTuple):
     by_3: float
 
 
-def recover_by_oracle(fall: float, bad_runs: int, histories: int, seed: int) -> OracleRecovery:
+def recover_by_oracle(
+    oracle: RecoveryOracle, fall: float, bad_runs: int, histories: int, seed: int
+) -> OracleRecovery:
     rng = np.random.default_rng(seed)
     runs = RUNS_BEFORE + bad_runs + RUNS_AFTER
     levels = rng.normal(size=(histories, runs))
@@ -40,8 +53,8 @@ def recover_by_oracle(fall: float, bad_runs: int, histories: int, seed: int) -> 
     opened, started = _pages(sums, end)
     ends = np.full(histories, runs)
     for run in reversed(range(RUNS_BEFORE + 1, runs)):
-        limit = np.where(run - opened <= NEW_INCIDENT_RUNS, NEW_LIMIT, LIMIT)
-        ratios = _log_ratios(sums, opened, started, run)
+        limit = np.where(run - opened <= NEW_INCIDENT_RUNS, oracle.new_limit, oracle.limit)
+        ratios = _log_ratios(sums, opened, started, run, np.array(oracle.falls))
         ends[(opened >= 0) & (run > opened) & (ratios > limit)] = run
     paged = ends[opened >= 0]
     is_false = paged < end
@@ -68,20 +81,20 @@ def _pages(sums: Floats, end: int) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
 
 def _log_ratios(
-    sums: Floats, opened: NDArray[np.int64], started: NDArray[np.int64], run: int
+    sums: Floats, opened: NDArray[np.int64], started: NDArray[np.int64], run: int, falls: Floats
 ) -> Floats:
     """log(likelihood of a recovery in any of the last runs / likelihood of none) after a run."""
     first_sums = sums[np.arange(len(sums)), started]
-    none = _log_likelihoods(sums[:, run + 1] - first_sums, run + 1 - started)
+    none = _log_likelihoods(sums[:, run + 1] - first_sums, run + 1 - started, falls)
     ratios = np.full(len(sums), -np.inf)
     for width in range(1, MAX_RECOVERY_RUNS + 1):
         first = run + 1 - width
-        bad = _log_likelihoods(sums[:, first] - first_sums, first - started)
+        bad = _log_likelihoods(sums[:, first] - first_sums, first - started, falls)
         ratios = np.logaddexp(ratios, np.where(first > opened, bad - none, -np.inf))
     return ratios
 
 
-def _log_likelihoods(total: Floats, runs: NDArray[np.int64]) -> Floats:
+def _log_likelihoods(total: Floats, runs: NDArray[np.int64], falls: Floats) -> Floats:
     """The log-likelihood of so many bad runs with a sum, above that of the level before."""
-    each = -FALLS * total[:, None] - FALLS**2 * runs[:, None] / 2
-    return np.asarray(np.logaddexp.reduce(each, axis=1) - np.log(len(FALLS)))
+    each = -falls * total[:, None] - falls**2 * runs[:, None] / 2
+    return np.asarray(np.logaddexp.reduce(each, axis=1) - np.log(len(falls)))

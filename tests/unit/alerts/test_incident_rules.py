@@ -124,7 +124,9 @@ def test_advance_series__a_further_fall_is_worse() -> None:
     assert evidence.since == 21
 
 
-def test_advance_series__recovery_from_a_further_fall_is_seen_when_the_first_one_was_chance() -> None:
+def test_advance_series__recovery_from_a_further_fall_is_seen_when_the_first_one_was_chance() -> (
+    None
+):
     series = Series()
     series.add_around(0.8, 20)
     series.add_around(0.78, 12)
