@@ -40,7 +40,7 @@ PRIOR_RUNS = 4
 MAX_DEGREES = 300.0
 # Of the correlation of neighboring runs, this number divided by the number of pairs is taken for chance,
 # in standard errors: few runs say little, and a correlation by chance hides a fall.
-CHANCE_PAIRS = 10
+CHANCE_PAIRS = 8
 # How fast the correlation of run effects decays with the distance between two runs.
 CORRELATION_DECAY = 0.7
 MAX_CORRELATION = 0.8
