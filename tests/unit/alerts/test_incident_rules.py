@@ -135,7 +135,7 @@ def test_advance_series__recovery_from_a_further_fall_is_seen_when_the_first_one
         levels=(tuple(range(1, 21)),),
         incident=OpenIncident(started=21, opened=22, runs=chance, level_runs=(21, 22)),
     )
-    assert series.add_around(0.7, 3).status is SeriesStatus.FIRING
+    assert series.add_around(0.65, 3).status is SeriesStatus.FIRING
     assert SeriesEvent.WORSE in dict(series.events()).values()
     series.add_around(0.8, 3)
     assert not series.is_open()
