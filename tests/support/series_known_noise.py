@@ -8,6 +8,7 @@ promised.
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.statistics.sequential import MIN_REFERENCE, REFERENCE_FOR_LONG_WINDOWS, WINDOWS
 from tests.support.series_oracle import TUNING_STEPS, covariance_of
@@ -50,7 +51,7 @@ def _simulate(rng: np.random.Generator, cell: Cell, runs: int, histories: int) -
     return levels
 
 
-def _pages_per_month(pages: Floats) -> float:
+def _pages_per_month(pages: NDArray[np.bool_]) -> float:
     """The first pages of histories, for each month without one."""
     runs = pages.shape[1]
     is_paged = pages.any(axis=1)
