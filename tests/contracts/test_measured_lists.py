@@ -3,7 +3,7 @@
 import re
 import warnings
 
-from benchmarks.lists import LISTS, SEARCHES
+from benchmarks.lists import LISTS, PAIRS, SEARCHES
 from tests.contracts.test_every_route import APP
 
 # They page the list, whatever its filters.
@@ -24,7 +24,9 @@ def test_lists__each_filter_is_measured() -> None:
             continue
         template = re.sub(r"\{[^}]*\}", "[^/?]+", path.removeprefix("/api/v1"))
         measured = [
-            page for page in (*LISTS, *SEARCHES) if re.fullmatch(template, page.partition("?")[0])
+            page
+            for page in (*LISTS, *SEARCHES, *PAIRS)
+            if re.fullmatch(template, page.partition("?")[0])
         ]
         used = {name for page in measured for name in re.findall(r"[?&](\w+)=", page)}
         missing = sorted(names - used - OF_EVERY_LIST)
