@@ -1,6 +1,6 @@
 """Accessibility of a page as axe-core judges it (WCAG 2.2 AA and its best practices)."""
 
-from typing import Final
+from typing import Any, Final
 
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Page
@@ -8,21 +8,80 @@ from playwright.sync_api import Page
 TAGS: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
 # The themes differ in colors only.
 COLOR_RULES: Final = ("color-contrast", "link-in-text-block")
-RUN: Final = """options => axe.run(document, {...options, resultTypes: ["violations"]}).then(results =>
-  results.violations.flatMap(rule => rule.nodes.map(node => `${rule.id}: ${node.html.slice(0, 200)}`)))"""
+WITHOUT_COLORS: Final[dict[str, Any]] = {
+    "runOnly": {"type": "tag", "values": TAGS},
+    "rules": {rule: {"enabled": False} for rule in COLOR_RULES},
+}
+ONLY_COLORS: Final[dict[str, Any]] = {"runOnly": {"type": "rule", "values": COLOR_RULES}}
+RUN: Final = """([elements, options]) => axe.run(
+  elements ? { include: window.elementsOfNewStyles } : document,
+  {...options, preload: false, resultTypes: ["violations"]}
+).then(results => results.violations.flatMap(
+  rule => rule.nodes.map(node => `${rule.id}: ${node.html.slice(0, 200)}`)))"""
+# Everything that the contrast of a text depends on, and whether axe-core judges it: it skips disabled
+# fields, signs and single letters. An element outside of the flow may cover others: its classes say
+# which.
+FIND_NEW_STYLES: Final = """checkedStyles => {
+  const checked = new Set(checkedStyles), found = new Map();
+  const elements = new Set(document.querySelectorAll("input, select, textarea, button"));
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) if (texts.currentNode.data.trim()) elements.add(texts.currentNode.parentElement);
+  for (const element of elements) {
+    if (!element.checkVisibility({ visibilityProperty: true })) continue;
+    const own = getComputedStyle(element), letters = element.textContent.match(/[\\p{L}\\p{N}]/gu) ?? [];
+    const style = [element.localName, element.matches(":disabled, [aria-disabled=true] *"), letters.length > 1, own.color, own.fill, own.fontSize, own.fontWeight, own.textShadow,
+      own.textDecorationLine, element.parentElement && getComputedStyle(element.parentElement).color];
+    for (let box = element; box; box = box.parentElement) {
+      const { backgroundColor, backgroundImage, opacity, filter, position } = getComputedStyle(box);
+      style.push(backgroundColor, backgroundImage, opacity, filter);
+      if (box instanceof SVGElement || !["static", "relative"].includes(position)) style.push(box.getAttribute("class"));
+    }
+    const key = style.join(" ");
+    if (!checked.has(key) && !found.has(key)) found.set(key, element);
+  }
+  window.elementsOfNewStyles = [...found.values()];
+  return [...found.keys()];
+}"""
+
+_checked_styles: set[str] = set()
 
 
 def find_violations(page: Page) -> list[str]:
-    """The violations of a page in the light theme, then those of its colors in the dark one, which stays.
+    """The violations of a page, those of its colors in the light and the dark theme, which stays.
 
-    Closed parts are opened; an open menu would cover others.
+    A combination of colors and font that was found right is not checked again, on any page: that
+    would take most of the time. `find_color_violations` checks all texts. Closed parts are opened; an
+    open menu would cover others.
     """
+    _prepare(page)
+    page.emulate_media(color_scheme="light")
+    violations: list[str] = page.evaluate(RUN, [False, WITHOUT_COLORS])
+    violations += _find_new_color_violations(page)
+    page.emulate_media(color_scheme="dark")
+    return violations + _find_new_color_violations(page)
+
+
+def find_color_violations(page: Page) -> list[str]:
+    """The violations of the colors of all texts, in the light and the dark theme, which stays."""
+    _prepare(page)
+    page.emulate_media(color_scheme="light")
+    violations: list[str] = page.evaluate(RUN, [False, ONLY_COLORS])
+    page.emulate_media(color_scheme="dark")
+    return violations + list(page.evaluate(RUN, [False, ONLY_COLORS]))
+
+
+def _prepare(page: Page) -> None:
     page.evaluate(
         "document.querySelectorAll('details:not(.menu)').forEach(part => part.open = true)"
     )
     page.evaluate(AXE_SCRIPT)
-    page.emulate_media(color_scheme="light")
-    violations: list[str] = page.evaluate(RUN, {"runOnly": {"type": "tag", "values": TAGS}})
-    page.emulate_media(color_scheme="dark")
-    violations += page.evaluate(RUN, {"runOnly": {"type": "rule", "values": COLOR_RULES}})
+
+
+def _find_new_color_violations(page: Page) -> list[str]:
+    styles: list[str] = page.evaluate(FIND_NEW_STYLES, sorted(_checked_styles))
+    if not styles:
+        return []
+    violations: list[str] = page.evaluate(RUN, [True, ONLY_COLORS])
+    if not violations:
+        _checked_styles.update(styles)
     return violations

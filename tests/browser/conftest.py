@@ -7,30 +7,30 @@ import base64
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from playwright.sync_api import (
     Browser,
     BrowserContext,
     Page,
-    Playwright,
     ViewportSize,
     expect,
     sync_playwright,
 )
 
 from app.core.clock import utc_now
-from app.core.db import Database
 from app.core.encryption import SecretBox
 from app.core.http.network_policy import PRIVATE_SERVERS
 from app.core.resources import Resources
 from app.jobs.process_pool import ProcessPool
 from tests.support.chromium import INSTALL_ADVICE, find_chromium, launch_chromium
 from tests.support.recycling import Databases
+from tests.support.scheduling import group_of
 from tests.support.service import Service, running_service
 
 WIDE: ViewportSize = {"width": 1440, "height": 900}
@@ -147,19 +147,39 @@ def chromium_path() -> str:
     return path
 
 
-# Until it is closed, Playwright runs an event loop in this thread: later tests could start no other.
-@pytest.fixture(scope="module")
-def playwright() -> Iterator[Playwright]:
-    with sync_playwright() as started:
-        yield started
+class BrowserOfGroup:
+    """One browser for all tests of an `xdist_group`: its start takes seconds."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._browser: Browser | None = None
+
+    def launch(self, path: str) -> Browser:
+        if self._browser is None:
+            playwright = self._stack.enter_context(sync_playwright())
+            # A process for each page takes half a second of processor time to start.
+            self._browser = launch_chromium(playwright, path, "--process-per-site")
+            self._stack.callback(self._browser.close)
+        return self._browser
+
+    def close(self) -> None:
+        self._stack.close()
+        self._browser = None
+
+
+BROWSER: Final = BrowserOfGroup()
 
 
 @pytest.fixture(scope="module")
-def chromium(playwright: Playwright, chromium_path: str) -> Iterator[Browser]:
-    # A process for each page takes half a second of processor time to start.
-    browser = launch_chromium(playwright, chromium_path, "--process-per-site")
-    yield browser
-    browser.close()
+def chromium(chromium_path: str) -> Browser:
+    return BROWSER.launch(chromium_path)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    # Until it is closed, Playwright runs an event loop in this thread: other tests could start none.
+    if nextitem is None or group_of(nextitem) != group_of(item):
+        BROWSER.close()
 
 
 @dataclass
@@ -191,9 +211,8 @@ def module_service(
 ) -> Iterator[Service]:
     """The API on a real port with a database that the tests of a module share."""
     name = databases.take()
-    db = Database(databases.url(name), pool_size=10, name="browser tests")
     resources = Resources(
-        db=db,
+        db=databases.client(name),
         secrets=SecretBox.from_keys([base64.b64encode(secrets.token_bytes(32)).decode()]),
         data_dir=Path(tmp_path_factory.mktemp("data")),
         clock=module_clock,
@@ -202,7 +221,6 @@ def module_service(
     )
     with running_service(resources, metric_pool) as service:
         yield service
-    db.dispose()
     databases.give_back(name)
 
 

@@ -18,7 +18,7 @@ from playwright.sync_api import Page, Response
 
 from app.agents.models import Agent
 from app.core.web.security_headers import CONTENT_SECURITY_POLICY
-from tests.browser.axe import find_violations
+from tests.browser.axe import find_color_violations, find_violations
 from tests.browser.conftest import NARROW, WIDE, Site
 from tests.browser.identities import list_names
 from tests.support.every_page import (
@@ -93,13 +93,6 @@ def test_page__is_answered_without_inline_script_style_or_handler(visit: Visit) 
     assert len(visit.html.encode()) <= MAX_BYTES
 
 
-def test_page__has_no_error_and_asks_no_other_host(visit: Visit) -> None:
-    """Criteria 2 and 3; the number of requests in 6.6."""
-    visit.page.wait_for_load_state("networkidle")
-    assert visit.problems == []
-    assert visit.page.evaluate("performance.getEntriesByType('resource').length") < MAX_REQUESTS
-
-
 def test_page__without_data_names_the_next_step(visit: Visit) -> None:
     """Criterion 5."""
     if not visit.is_empty or is_form(visit.path) or visit.path in NEVER_EMPTY:
@@ -114,6 +107,12 @@ def test_page__is_accessible_in_both_themes(visit: Visit) -> None:
     assert find_violations(visit.page) == []
 
 
+@pytest.mark.prove
+def test_page__every_text_has_contrast_in_both_themes(visit: Visit) -> None:
+    """Criterion 31, also for each further text of the same style."""
+    assert find_color_violations(visit.page) == []
+
+
 def test_page__fits_a_narrow_screen(visit: Visit) -> None:
     """Criterion 34: the page does not scroll sideways, a wide table scrolls inside its box."""
     visit.page.set_viewport_size(NARROW)
@@ -121,6 +120,14 @@ def test_page__fits_a_narrow_screen(visit: Visit) -> None:
     assert visit.page.evaluate(CUT_TABLES, NARROW["width"]) == 0
     if visit.page.locator("svg.chart text").count():
         assert visit.page.evaluate(SMALLEST_CHART_TEXT) >= MIN_CHART_PX
+
+
+def test_page__has_no_error_and_asks_no_other_host(visit: Visit) -> None:
+    """Criteria 2 and 3; the number of requests in 6.6. The last checks of the browser give it time to
+    send more."""
+    visit.page.wait_for_load_state("networkidle")
+    assert visit.problems == []
+    assert visit.page.evaluate("performance.getEntriesByType('resource').length") < MAX_REQUESTS
 
 
 def test_page__json_twin_has_its_data(visit: Visit, module_site: Site) -> None:

@@ -1,6 +1,5 @@
 """Executed agents: the worker or the command line is killed, and no finished attempt is made again."""
 
-import dataclasses
 import json
 import os
 import shlex
@@ -12,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from app.core.encryption import SecretBox
-from app.core.resources import Resources
 from app.harness.result_file import journal_of
 from tests.support.deployment import Deployment
-from tests.support.processes import MASTER_KEY, children_of, lives, until
+from tests.support.processes import children_of, lives, until
 
 # The agent writes down each call. It does not answer the questions of `held` while the file exists.
 AGENT = """\
@@ -40,12 +37,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "agent.py").write_text(AGENT.replace("HELD", '("q3", "q6")'))
     (tmp_path / "held").touch()
     return tmp_path
-
-
-@pytest.fixture
-def service_resources(service_resources: Resources) -> Resources:
-    """This process and the workers use the same master key."""
-    return dataclasses.replace(service_resources, secrets=SecretBox.from_keys([MASTER_KEY]))
 
 
 def agent_command(folder: Path) -> str:

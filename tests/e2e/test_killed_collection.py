@@ -1,30 +1,21 @@
 """A worker is killed while it reads from Langfuse: no trace is lost and no page is read twice."""
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 
-from app.core.encryption import SecretBox
-from app.core.resources import Resources
 from app.traces.production import sampling_rank
 from tests.support.deployment import Deployment
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
 from tests.support.langfuse.faults import NoResponseEver
 from tests.support.langfuse.records import DEFAULT_TIME
-from tests.support.processes import MASTER_KEY, until
+from tests.support.processes import until
 
 ITEMS_PATH = "/experiment-items"
 ROOTS_PATH = "/v2/observations"
 DAY = timedelta(days=1)
-
-
-@pytest.fixture
-def service_resources(service_resources: Resources) -> Resources:
-    """This process and the workers use the same master key."""
-    return dataclasses.replace(service_resources, secrets=SecretBox.from_keys([MASTER_KEY]))
 
 
 @pytest.fixture

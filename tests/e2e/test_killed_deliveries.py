@@ -6,17 +6,14 @@ import random
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from app.core.encryption import SecretBox
-from app.core.resources import Resources
 from tests.integration.notifications.conftest import Receiver, receiving
-from tests.support.processes import MASTER_KEY, Program, Programs, programs, until
+from tests.support.processes import Program, Programs, until
 from tests.support.service import JSON, Service, pair
-from tests.support.stored import DatabaseReader, HeldLock
+from tests.support.stored import WAIT_FOR_LOCK, DatabaseReader, HeldLock
 
 ROUNDS = 100
 DELIVERY = "NEW.task_name = 'notifications.deliver' AND NEW.lock = 'notifications: {host}'"
@@ -55,20 +52,6 @@ POINTS: Mapping[str, DeliveryKillPoint] = {
         "UPDATE ON procrastinate_jobs", f"OLD.status = 'todo' AND NEW.status = 'doing' AND {DELIVERY}", 1
     ),
 }  # fmt: skip
-WAIT_FOR_LOCK = """
-    CREATE OR REPLACE FUNCTION wait_for_lock() RETURNS trigger LANGUAGE plpgsql AS $$
-    BEGIN
-        PERFORM set_config('lock_timeout', '300s', true);
-        PERFORM pg_advisory_xact_lock_shared(hashtextextended(TG_ARGV[0], 0));
-        RETURN NEW;
-    END $$
-"""
-# The connections of a killed worker end at once, as when its machine is lost.
-TERMINATE_WAITING_SESSIONS = """
-    SELECT pg_terminate_backend(pid, 60000) FROM pg_locks
-    WHERE locktype = 'advisory' AND NOT granted
-      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-"""
 
 
 class WatchedAlert(NamedTuple):
@@ -106,15 +89,8 @@ class DeliveryScenario:
 
 
 @pytest.fixture
-def service_resources(service_resources: Resources) -> Resources:
-    """This process and the workers use the same master key."""
-    return dataclasses.replace(service_resources, secrets=SecretBox.from_keys([MASTER_KEY]))
-
-
-@pytest.fixture
-def scenario(service: Service, tmp_path: Path) -> Iterator[DeliveryScenario]:
-    url = service.resources.db.url
-    database = DatabaseReader(url)
+def scenario(service: Service, worker_programs: Programs) -> Iterator[DeliveryScenario]:
+    database = DatabaseReader(service.resources.db.url)
     database.execute(WAIT_FOR_LOCK)
     service.create_benchmark(metrics=["EXACT_MATCH"])
     service.upload([pair(1, "yes", "no")])
@@ -122,16 +98,8 @@ def scenario(service: Service, tmp_path: Path) -> Iterator[DeliveryScenario]:
         service.create_agent(point)
     with ExitStack() as stack:
         receivers = {point: stack.enter_context(receiving()) for point in POINTS}
-        started = stack.enter_context(
-            programs(
-                tmp_path,
-                DATABASE_URL=url,
-                MOSAICO_MASTER_KEY=MASTER_KEY,
-                MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8",
-            )
-        )
         yield DeliveryScenario(
-            service=service, programs=started, database=database, receivers=receivers
+            service=service, programs=worker_programs, database=database, receivers=receivers
         )
 
 
@@ -163,15 +131,9 @@ def block_at(rows: DatabaseReader, alert: WatchedAlert) -> Iterator[HeldLock | N
     if point.write is None:
         yield None
         return
-    trigger = f'"stop {alert.point}"'
-    where = point.condition.format(rule=alert.rule, endpoint=alert.endpoint, host=alert.host)
-    rows.execute(
-        f"CREATE TRIGGER {trigger} BEFORE {point.write} FOR EACH ROW"
-        f" WHEN ({where}) EXECUTE FUNCTION wait_for_lock('{alert.point}')"
-    )
-    with rows.locked(alert.point) as lock:
+    condition = point.condition.format(rule=alert.rule, endpoint=alert.endpoint, host=alert.host)
+    with rows.blocked_write(alert.point, event=point.write, condition=condition) as lock:
         yield lock
-    rows.execute(f"DROP TRIGGER {trigger} ON {point.write.split()[-1]}")
 
 
 def is_blocked(alert: WatchedAlert, lock: HeldLock | None) -> bool:
@@ -196,7 +158,7 @@ def kill_at_every_point(
         )
         time.sleep(linger_s)  # only moves the kill to another moment
         victim.kill()
-        scenario.database.all(TERMINATE_WAITING_SESSIONS)
+        scenario.database.terminate_waiting_sessions()
     scenario.receivers["sent"].free.set()
     scenario.database.age_heartbeats()
     rescuer = scenario.worker()

@@ -1,21 +1,16 @@
 """A worker is killed during evaluations: no finished task is requested again."""
 
-import dataclasses
 import json
 import sys
 import threading
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
-from app.core.encryption import SecretBox
-from app.core.resources import Resources
 from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
 from tests.support.deployment import Deployment
 from tests.support.mcp_servers import FAULTS
 from tests.support.model_server import ReceivedRequest, ScriptedReply, model_server
-from tests.support.processes import LIVENESS_S, MASTER_KEY, children_of, lives, until
+from tests.support.processes import LIVENESS_S, children_of, lives, until
 from tests.support.service import JSON
 
 METRICS = ["TASK_PASSED", "INPUT_TOKENS"]
@@ -39,12 +34,6 @@ def ot_bench_file(url: str) -> JSON:
         "servers": {"faults": server},
         "scenarios": [{"name": "all", "share_servers": True, "tasks": tasks}],
     }
-
-
-@pytest.fixture
-def service_resources(service_resources: Resources) -> Resources:
-    """This process and the workers use the same master key."""
-    return dataclasses.replace(service_resources, secrets=SecretBox.from_keys([MASTER_KEY]))
 
 
 def test_killed_evaluation__no_finished_task_is_repeated(

@@ -4,22 +4,18 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import NamedTuple
 
 import httpx
 import pytest
 
-from app.core.encryption import SecretBox
-from app.core.resources import Resources
-from tests.e2e.test_killed_deliveries import TERMINATE_WAITING_SESSIONS, WAIT_FOR_LOCK
 from tests.integration.notifications.conftest import Receiver, receiving
 from tests.integration.triggers.conftest import LANGFUSE_SECRET, AdjustableClock, TriggerSetup
 from tests.integration.triggers.test_langfuse_events import LangfuseSender
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
-from tests.support.processes import MASTER_KEY, Program, Programs, programs, until
+from tests.support.processes import Program, Programs, until
 from tests.support.service import JSON, Service
-from tests.support.stored import DatabaseReader, HeldLock
+from tests.support.stored import WAIT_FOR_LOCK, DatabaseReader, HeldLock
 
 EXPERIMENT = {"projectId": "p-1", "datasetId": "d-1", "datasetName": "support", "payload": "{}"}
 
@@ -88,27 +84,13 @@ class ExperimentScenario:
 
 
 @pytest.fixture
-def service_resources(service_resources: Resources) -> Resources:
-    """This process and the workers use the same master key."""
-    return dataclasses.replace(service_resources, secrets=SecretBox.from_keys([MASTER_KEY]))
-
-
-@pytest.fixture
-def scenario(service: Service, tmp_path: Path) -> Iterator[ExperimentScenario]:
+def scenario(service: Service, worker_programs: Programs) -> Iterator[ExperimentScenario]:
     database = DatabaseReader(service.resources.db.url)
     database.execute(WAIT_FOR_LOCK)
     with ExitStack() as stack:
-        started = stack.enter_context(
-            programs(
-                tmp_path,
-                DATABASE_URL=service.resources.db.url,
-                MOSAICO_MASTER_KEY=MASTER_KEY,
-                MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8",
-            )
-        )
         scenario = ExperimentScenario(
             service=service,
-            programs=started,
+            programs=worker_programs,
             database=database,
             langfuse=stack.enter_context(run_fake_langfuse()),
             receivers={point: stack.enter_context(receiving()) for point in POINTS},
@@ -128,14 +110,9 @@ def blocked(database: DatabaseReader, point: str) -> Iterator[HeldLock | None]:
     if kill_point.write is None:
         yield None
         return
-    where = kill_point.condition.format(benchmark=point)
-    database.execute(
-        f"CREATE TRIGGER stop_{point} BEFORE {kill_point.write} FOR EACH ROW"
-        f" WHEN ({where}) EXECUTE FUNCTION wait_for_lock('{point}')"
-    )
-    with database.locked(point) as lock:
+    condition = kill_point.condition.format(benchmark=point)
+    with database.blocked_write(point, event=kill_point.write, condition=condition) as lock:
         yield lock
-    database.execute(f"DROP TRIGGER stop_{point} ON {kill_point.write.split()[-1]}")
 
 
 def send_experiment(service: Service) -> JSON:
@@ -169,7 +146,7 @@ def test_experiment__is_evaluated_once_wherever_the_worker_is_killed(
         scenario.look_for_runs()
         until(lambda: is_reached("started"), what=victim.log)
         victim.kill()
-        database.all(TERMINATE_WAITING_SESSIONS)
+        database.terminate_waiting_sessions()
     receivers["sent"].free.set()
     database.age_heartbeats()
     rescuer = scenario.worker()

@@ -4,18 +4,14 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
-from pathlib import Path
 from threading import Event
 
 import pytest
 
-from app.core.encryption import SecretBox
-from app.core.resources import Resources
-from tests.e2e.test_killed_deliveries import TERMINATE_WAITING_SESSIONS
 from tests.support.http_agent import HttpAgent, running_http_agent
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
 from tests.support.langfuse.records import DEFAULT_TIME
-from tests.support.processes import MASTER_KEY, Programs, programs, until
+from tests.support.processes import Programs, until
 from tests.support.service import JSON, Service
 from tests.support.stored import DatabaseReader, HeldLock
 
@@ -123,27 +119,13 @@ class RunMaker:
 
 
 @pytest.fixture
-def service_resources(service_resources: Resources) -> Resources:
-    """This process and the workers use the same master key."""
-    return dataclasses.replace(service_resources, secrets=SecretBox.from_keys([MASTER_KEY]))
-
-
-@pytest.fixture
-def scenario(service: Service, tmp_path: Path) -> Iterator[RepetitionScenario]:
+def scenario(service: Service, worker_programs: Programs) -> Iterator[RepetitionScenario]:
     database = DatabaseReader(service.resources.db.url)
     database.execute(WAIT_IN_REPETITION)
     with ExitStack() as stack:
-        started = stack.enter_context(
-            programs(
-                tmp_path,
-                DATABASE_URL=service.resources.db.url,
-                MOSAICO_MASTER_KEY=MASTER_KEY,
-                MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8",
-            )
-        )
         scenario = RepetitionScenario(
             service=service,
-            programs=started,
+            programs=worker_programs,
             database=database,
             langfuse=stack.enter_context(run_fake_langfuse()),
             agents={point: stack.enter_context(running_http_agent()) for point in KILL_POINTS},
@@ -165,13 +147,13 @@ def blocked(database: DatabaseReader, point: str) -> Iterator[HeldLock | None]:
     if job is None:
         yield None
         return
-    database.execute(
-        f"CREATE TRIGGER stop_{point} BEFORE INSERT ON procrastinate_jobs FOR EACH ROW"
-        f" WHEN (NEW.task_name = '{job}') EXECUTE FUNCTION wait_in_repetition('{point}')"
-    )
-    with database.locked(point) as lock:
+    with database.blocked_write(
+        point,
+        event="INSERT ON procrastinate_jobs",
+        condition=f"NEW.task_name = '{job}'",
+        function="wait_in_repetition",
+    ) as lock:
         yield lock
-    database.execute(f"DROP TRIGGER stop_{point} ON procrastinate_jobs")
 
 
 def test_repetition__is_made_and_paged_once_wherever_the_worker_is_killed(
@@ -192,7 +174,7 @@ def test_repetition__is_made_and_paged_once_wherever_the_worker_is_killed(
 
         until(lambda: all(map(is_reached, KILL_POINTS)), what=victim.log)
         victim.kill()
-        database.all(TERMINATE_WAITING_SESSIONS)
+        database.terminate_waiting_sessions()
     scenario.is_free.set()
     assert {run["status"] for run in scenario.repetitions()} == {"PENDING"}
     assert scenario.service.list_items("/alerts") == []

@@ -1,6 +1,5 @@
 """A nightly benchmark without any other tool: a schedule starts the command of an agent, with real processes."""
 
-import dataclasses
 import json
 import shlex
 import sys
@@ -8,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.core.encryption import SecretBox
-from app.core.resources import Resources
 from tests.support.deployment import Deployment
-from tests.support.processes import MASTER_KEY, until
+from tests.support.processes import until
 from tests.support.service import JSON
 
 ITEMS = 60
@@ -24,12 +21,6 @@ with open(os.path.join(folder, "calls"), "a") as file:
     file.write(sys.argv[1] + "\\n")
 print(f"answer {sys.argv[1]}" if int(sys.argv[1]) < known else "unknown")
 """
-
-
-@pytest.fixture
-def service_resources(service_resources: Resources) -> Resources:
-    """This process, the scheduler and the worker use the same master key."""
-    return dataclasses.replace(service_resources, secrets=SecretBox.from_keys([MASTER_KEY]))
 
 
 @pytest.fixture

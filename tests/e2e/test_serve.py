@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -109,6 +110,23 @@ def test_serve__killed_api_is_restarted(
     )
 
 
+def test_serve__children_of_a_killed_service_end_and_the_data_remains(
+    service_processes: ServiceProcesses, deployment: Deployment
+) -> None:
+    run_id = complete_interrupted_run(deployment, "before-the-kill", lambda: None)
+    children, postmaster = (
+        children_of(service_processes.serve.pid),
+        postmaster_pid(service_processes),
+    )
+
+    service_processes.serve.kill()
+
+    until(lambda: not any(map(lives, children)), what=str(children))
+    until(lambda: not lives(postmaster), what="the last child stops the database when it exits")
+    service_processes.restart()
+    assert deployment.service.get(f"/benchmark-runs/{run_id}")["status"] == "COMPLETED"
+
+
 def test_serve__second_service_on_a_used_port_names_the_port_and_exits(
     service_processes: ServiceProcesses, deployment: Deployment
 ) -> None:
@@ -157,28 +175,10 @@ def test_serve__sigterm_ends_every_process(
     assert service_processes.serve.log.rstrip().endswith("stopped")
 
 
-def test_serve__children_of_a_killed_service_end_and_the_data_remains(
-    service_processes: ServiceProcesses, deployment: Deployment
-) -> None:
-    run_id = complete_interrupted_run(deployment, "before-the-kill", lambda: None)
-    children, postmaster = (
-        children_of(service_processes.serve.pid),
-        postmaster_pid(service_processes),
-    )
-
-    service_processes.serve.kill()
-
-    until(lambda: not any(map(lives, children)), what=str(children))
-    until(lambda: not lives(postmaster), what="the last child stops the database when it exits")
-    service_processes.restart()
-    assert deployment.service.get(f"/benchmark-runs/{run_id}")["status"] == "COMPLETED"
-
-
-def test_serve__log_contains_no_secret(
-    service_processes: ServiceProcesses, deployment: Deployment
-) -> None:
+def test_serve__log_contains_no_secret(service_processes: ServiceProcesses) -> None:
     key = read_admin_key(service_processes.data_dir)
-    password = deployment.database.url.partition("://")[2].partition(":")[2].partition("@")[0]
+    password = urlsplit(service_processes.deployment.database.url).password
+    assert password
     logs = "".join(program.log for program in service_processes.programs.processes)
 
     assert "MOSAICO runs at" in logs

@@ -3,31 +3,24 @@
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import pytest
 
-from app.core.encryption import SecretBox
 from app.core.resources import Resources
 from app.notifications.endpoints import ensure_endpoints
 from app.notifications.service import publish
 from app.notifications.types import DeliveryTarget, NotificationMessage
 from tests.integration.notifications.conftest import Receiver, receiving
 from tests.support.deployment import Deployment
-from tests.support.processes import MASTER_KEY, until
+from tests.support.processes import until
 
 MESSAGES: Final = 60
 BASELINE_MESSAGES: Final = 20
 MESSAGES_PER_S: Final = 2
 HANGING_HOSTS: Final = 3
 DELIVERED_WITHIN_S: Final = 2.0
-
-
-@pytest.fixture
-def service_resources(service_resources: Resources) -> Resources:
-    """This process and the workers use the same master key."""
-    return replace(service_resources, secrets=SecretBox.from_keys([MASTER_KEY]))
 
 
 @pytest.fixture

@@ -1,10 +1,12 @@
 """A recycled test database is like a new one."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
 
+from app.core.db import Database
+from app.core.engine import libpq_url
 from app.postgres.server import RunningPostgres
 from tests.support.recycling import Databases
 
@@ -62,3 +64,45 @@ def test_databases__database_with_ended_sessions_is_replaced(recycled_databases:
     fresh = recycled_databases.take()
     assert fresh != name
     assert write_rows(recycled_databases, fresh, A_FEW) == [1, 2, 3]
+
+
+def session_of(client: Database) -> int:
+    """The process ID of a session of the client, after a use of the client."""
+    return int(client.fetch_rows("SELECT pg_backend_pid() AS pid", {})[0]["pid"])
+
+
+def test_client__its_sessions_serve_the_next_test(recycled_databases: Databases) -> None:
+    client = recycled_databases.client(recycled_databases.take())
+    session = session_of(client)
+    recycled_databases.give_back(name := client.engine.url.database or "")
+
+    assert recycled_databases.take() == name
+    assert recycled_databases.client(name) is client
+    assert session_of(client) == session
+
+
+def end_session(client: Database) -> None:
+    with psycopg.connect(libpq_url(client.url), autocommit=True) as connection:
+        connection.execute("SELECT pg_terminate_backend(%s, 5000)", [session_of(client)])
+
+
+def take_lock(client: Database) -> None:
+    client.fetch_rows("SELECT pg_advisory_lock(1)", {})
+
+
+def leave_a_session_in_use(client: Database) -> None:
+    client.engine.raw_connection()
+
+
+@pytest.mark.parametrize("spoil", [end_session, take_lock, leave_a_session_in_use])
+def test_client__gets_new_sessions_when_a_test_spoiled_one(
+    recycled_databases: Databases, spoil: Callable[[Database], None]
+) -> None:
+    name = recycled_databases.take()
+    client = recycled_databases.client(name)
+    session = session_of(client)
+    spoil(client)
+    recycled_databases.give_back(name)
+
+    assert recycled_databases.take() == name
+    assert session_of(client) != session

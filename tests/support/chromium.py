@@ -5,8 +5,12 @@ from typing import Final
 
 from playwright.sync_api import Browser, Playwright
 
-CHROMIUM_NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
-INSTALL_ADVICE: Final = "no Chromium found; `apt-get install chromium` installs one"
+# The shell has the same engine without the window, and takes half of the processor time.
+CHROMIUM_NAMES: Final = (
+    *("chromium-headless-shell", "chrome-headless-shell"),
+    *("chromium", "chromium-browser", "google-chrome"),
+)
+INSTALL_ADVICE: Final = "no Chromium found; `apt-get install chromium-headless-shell` installs one"
 
 
 def find_chromium() -> str | None:

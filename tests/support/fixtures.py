@@ -63,30 +63,21 @@ def databases(
 
 
 @pytest.fixture
-def fresh_database_url(databases: Databases) -> Iterator[str]:
-    """A migrated, empty database of the test's own."""
+def fresh_database(databases: Databases) -> Iterator[str]:
+    """The name of a migrated, empty database of the test's own."""
     name = databases.take()
-    yield databases.url(name)
+    yield name
     databases.give_back(name)
 
 
-@pytest.fixture(scope="session")
-def database_clients() -> dict[str, Database]:
-    """The clients of the recycled databases by URL: an engine keeps the statements it compiled."""
-    return {}
+@pytest.fixture
+def fresh_database_url(databases: Databases, fresh_database: str) -> str:
+    return databases.url(fresh_database)
 
 
 @pytest.fixture
-def migrated_database(
-    fresh_database_url: str, database_clients: dict[str, Database]
-) -> Iterator[Database]:
-    if fresh_database_url not in database_clients:
-        database_clients[fresh_database_url] = Database(
-            fresh_database_url, pool_size=10, name="tests"
-        )
-    db = database_clients[fresh_database_url]
-    yield db
-    db.dispose()
+def migrated_database(databases: Databases, fresh_database: str) -> Database:
+    return databases.client(fresh_database)
 
 
 @pytest.fixture(scope="session")

@@ -21,10 +21,6 @@ class WatchedWrite(NamedTuple):
     event: str
     condition: str = "true"
 
-    @property
-    def table(self) -> str:
-        return self.event.split()[-1]
-
 
 # The steps in which a run is stopped, in their order. The first two wait in a page of the source
 # and in a metric, outside any transaction; the others wait inside a transaction.
@@ -100,14 +96,10 @@ def stop_points(
 
 @contextmanager
 def _stop_before_write(rows: DatabaseReader, write: WatchedWrite, name: str) -> Iterator[StopPoint]:
-    trigger = f'"stop {name}"'
-    rows.execute(
-        f"CREATE TRIGGER {trigger} BEFORE {write.event} FOR EACH ROW"
-        f" WHEN ({write.condition}) EXECUTE FUNCTION wait_at_gate('{name}')"
-    )
-    with rows.locked(name) as lock:
+    with rows.blocked_write(
+        name, event=write.event, condition=write.condition, function="wait_at_gate"
+    ) as lock:
         yield StopPoint(lock.is_awaited, lock.release)
-    rows.execute(f"DROP TRIGGER {trigger} ON {write.table}")
 
 
 def run_name(label: str, step: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from app.jobs.worker_process import SUPERVISED
 from tests.support import gates
-from tests.support.warm_processes import WarmProcess, WarmProcesses
+from tests.support.warm_processes import COMMANDS, WarmProcess, WarmProcesses
 
 ROOT = Path(__file__).resolve().parents[2]
 LIVENESS_S = 300.0  # generous: other test processes load the machine, too
@@ -102,7 +102,7 @@ class Programs:
         log_file = self.folder / f"{'-'.join(command)}-{len(self.processes)}.log"
         variables = {**self.environment, SUPERVISED: "1", **environment}
         with log_file.open("wb") as log:
-            if command[0] == "worker" and not launcher:
+            if command[0] in COMMANDS and not launcher:
                 process: subprocess.Popen[bytes] | WarmProcess = warm_processes().start(
                     command, folder=self.folder, environment=variables, log=log.fileno()
                 )

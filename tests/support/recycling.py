@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from itertools import count
 
 import psycopg
+from sqlalchemy.pool import QueuePool
 
+from app.core.db import Database
 from tests.support.postgres import drop_database, make_database, url_of
 
 # Everything that a test may have changed beside rows; a database that differs is thrown away.
@@ -50,9 +52,17 @@ NON_EMPTY_TABLES = """
     WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND pg_relation_size(oid) > 0
         AND relname <> 'alembic_version'
 """
+CLIENT_NAME = "tests"
+# The sessions of the client of a database, and whether nothing of a test is left in them.
+CLIENT_SESSIONS = """
+    SELECT state = 'idle' AND NOT EXISTS (
+        SELECT FROM pg_locks WHERE pg_locks.pid = pg_stat_activity.pid AND locktype = 'advisory'
+    )
+    FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s
+"""
 TERMINATE_OTHER_SESSIONS = """
     SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
-    WHERE datname = current_database() AND pid <> pg_backend_pid()
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name <> %s
 """
 RESTART_SEQUENCES = """
     SELECT setval(format('%I.%I', schemaname, sequencename), start_value, false)
@@ -66,9 +76,10 @@ Session = psycopg.Connection[tuple[object, ...]]
 
 @dataclass(slots=True)
 class Databases:
-    """The databases of one test process, each with a session that empties it.
+    """The databases of one test process, each with a client, and with a session that empties it.
 
-    A session knows the tables already: a new one takes longer to look at them than to empty them.
+    Their sessions know the tables already: a new one takes longer to look at them than to empty them,
+    and longer than many requests.
     """
 
     server_url: str
@@ -79,6 +90,7 @@ class Databases:
     numbers: "count[int]" = field(default_factory=count)
     free: list[str] = field(default_factory=list)
     sessions: dict[str, Session] = field(default_factory=dict)
+    clients: dict[str, Database] = field(default_factory=dict)
 
     def take(self) -> str:
         """The name of a migrated, empty database."""
@@ -98,13 +110,19 @@ class Databases:
         if emptied:
             self.free.append(name)
         else:
-            self._close_session(name)
+            self._close_sessions(name)
             drop_database(self.superuser_url, name)
+
+    def client(self, name: str) -> Database:
+        """The client of a database that was taken; its connections serve the next test, too."""
+        if name not in self.clients:
+            self.clients[name] = Database(self.url(name), pool_size=10, name=CLIENT_NAME)
+        return self.clients[name]
 
     def drop(self) -> None:
         """Leave every database and drop those that were given back."""
-        for name in list(self.sessions):
-            self._close_session(name)
+        for name in {*self.sessions, *self.clients}:
+            self._close_sessions(name)
         while self.free:
             drop_database(self.superuser_url, self.free.pop())
 
@@ -113,7 +131,8 @@ class Databases:
 
     def _empty(self, name: str) -> bool:
         session = self._session(name)
-        session.execute(TERMINATE_OTHER_SESSIONS)
+        spared = CLIENT_NAME if self._is_client_unused(name, session) else ""
+        session.execute(TERMINATE_OTHER_SESSIONS, [spared])
         if schema_digest(session) != self._template_digest():
             return False
         filled = session.execute(NON_EMPTY_TABLES).fetchall()
@@ -129,7 +148,21 @@ class Databases:
             self.sessions[name] = self._connect(name)
         return self.sessions[name]
 
-    def _close_session(self, name: str) -> None:
+    def _is_client_unused(self, name: str, session: Session) -> bool:
+        """Whether no connection of the client is in use or lost; otherwise it closes all of them."""
+        if name not in self.clients:
+            return False
+        pool = self.clients[name].engine.pool
+        assert isinstance(pool, QueuePool)
+        left = session.execute(CLIENT_SESSIONS, [CLIENT_NAME]).fetchall()
+        if pool.checkedout() or left != [(True,)] * pool.checkedin():
+            self.clients[name].dispose()
+            return False
+        return True
+
+    def _close_sessions(self, name: str) -> None:
+        if name in self.clients:
+            self.clients.pop(name).dispose()
         if name in self.sessions:
             self.sessions.pop(name).close()
 

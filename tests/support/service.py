@@ -4,8 +4,8 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from app.jobs.job_runner import Worker
 from app.jobs.process_pool import ProcessPool
 from app.main import create_app
 from tests.support.http import serving
+from tests.support.open_worker import OpenWorker
 
 JSON = dict[str, Any]
 
@@ -57,12 +58,14 @@ class Service:
     client: httpx.Client
     resources: Resources
     pool: ProcessPool
+    worker: OpenWorker = field(default_factory=OpenWorker)
 
     def work(self, *, concurrency: int = 1) -> None:
-        # A worker of one job goes on with the jobs that it enqueues. A worker of two ends when the
-        # second finds nothing to do, and is started again, which takes as long as a job.
-        worker = Worker(self.resources, HANDLERS, self.pool, concurrency=concurrency)
-        asyncio.run(worker.drain())
+        if concurrency == 1:
+            self.worker.work(self.resources, self.pool)
+        else:
+            worker = Worker(self.resources, HANDLERS, self.pool, concurrency=concurrency)
+            asyncio.run(worker.drain())
 
     def get(self, path: str, **parameters: Any) -> JSON:
         return self._json(self.client.get(f"/api/v1{path}", params=parameters))
@@ -167,7 +170,8 @@ def running_service(resources: Resources, pool: ProcessPool) -> Iterator[Service
         key = create_key(session, "tests", "admin", now=utc_now())
     with serving(create_app(resources), lifespan=True) as client:
         client.headers["Authorization"] = f"Bearer {key.token.reveal()}"
-        yield Service(client=client, resources=resources, pool=pool)
+        with closing(OpenWorker()) as worker:
+            yield Service(client=client, resources=resources, pool=pool, worker=worker)
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """The stored rows of a run, in a form in which two runs can be compared."""
 
 import random
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from typing import Any, NamedTuple
 
 import psycopg
@@ -29,6 +30,21 @@ METRICS = """
     ORDER BY ordinal
 """
 KPIS = "SELECT name, value::text, undefined_reason FROM kpi_history WHERE run_id = %s ORDER BY name"
+# A trigger with this function and the name of a lock stops a write as long as somebody has the lock.
+WAIT_FOR_LOCK = """
+    CREATE OR REPLACE FUNCTION wait_for_lock() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        PERFORM set_config('lock_timeout', '300s', true);
+        PERFORM pg_advisory_xact_lock_shared(hashtextextended(TG_ARGV[0], 0));
+        RETURN NEW;
+    END $$
+"""
+# The connections of a killed worker end at once, as when its machine is lost.
+TERMINATE_WAITING_SESSIONS = """
+    SELECT pg_terminate_backend(pid, 60000) FROM pg_locks
+    WHERE locktype = 'advisory' AND NOT granted
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
 RUN = """
     SELECT status, traces_total, traces_processed, metrics_computed, shards_total, shards_done,
            validity, coverage, error_share FROM benchmark_runs WHERE id = %s
@@ -66,22 +82,35 @@ class HeldLock:
 
 
 class DatabaseReader:
-    """Direct queries to the database of a service."""
+    """Direct queries to the database of a service, on one connection.
+
+    A new connection for each query would take longer than the query.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = libpq_url(url)
+        self._connection: psycopg.Connection | None = None
 
     def all(self, query: str, *arguments: object) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            return connection.execute(query.encode(), arguments).fetchall()
+        return self._execute(query, arguments).fetchall()
 
     def value(self, query: str, *arguments: object) -> Any:
         [[value]] = self.all(query, *arguments)
         return value
 
     def execute(self, query: str, *arguments: object) -> None:
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(query.encode(), arguments)
+        self._execute(query, arguments)
+
+    def _execute(self, query: str, arguments: Sequence[object]) -> psycopg.Cursor:
+        if self._connection is not None:
+            with suppress(psycopg.OperationalError):
+                return self._connection.execute(query.encode(), arguments)
+            # The server was restarted, or ended the session, or a lock was not free in time.
+            self._connection.close()
+        # Without prepared statements, which a change of the schema would break.
+        self._connection = psycopg.connect(self.url, autocommit=True, prepare_threshold=None)
+        weakref.finalize(self, self._connection.close)
+        return self._connection.execute(query.encode(), arguments)
 
     def status(self, run_id: str) -> str:
         return str(self.value("SELECT status FROM benchmark_runs WHERE id = %s", run_id))
@@ -111,6 +140,24 @@ class DatabaseReader:
         with closing(psycopg.connect(self.url, autocommit=True)) as connection:
             connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [name])
             yield HeldLock(connection)
+
+    @contextmanager
+    def blocked_write(
+        self, name: str, *, event: str, condition: str, function: str = "wait_for_lock"
+    ) -> Iterator["HeldLock"]:
+        """A lock for which a write waits, such as "INSERT ON alert_events", where its rows meet the
+        condition.
+        """
+        self.execute(
+            f'CREATE TRIGGER "stop {name}" BEFORE {event} FOR EACH ROW'
+            f" WHEN ({condition}) EXECUTE FUNCTION {function}('{name}')"
+        )
+        with self.locked(name) as lock:
+            yield lock
+        self.execute(f'DROP TRIGGER "stop {name}" ON {event.rsplit(maxsplit=1)[-1]}')
+
+    def terminate_waiting_sessions(self) -> None:
+        self.all(TERMINATE_WAITING_SESSIONS)
 
     def stored_run(self, run_id: str) -> StoredRun:
         return StoredRun(

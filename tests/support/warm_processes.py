@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import gc
 import json
+import multiprocessing
 import os
 import runpy
 import select
@@ -21,11 +22,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-IMPORTED = ("app.worker", "app.scheduler")
+IMPORTED = ("app.worker", "app.scheduler", "app.main", "app.metrics.registry")
+COMMANDS = frozenset({"api", "scheduler", "worker"})
 START_S = 300.0
 MAX_MESSAGE = 1 << 17
 
@@ -187,7 +190,21 @@ def become(request: dict[str, Any]) -> None:
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = [request["folder"], *filter(None, paths)]
     sys.argv = ["mosaico", *request["command"]]
+    _fork_first_pool_child()
     runpy.run_module("app.cli", run_name="__main__", alter_sys=True)
+
+
+def _fork_first_pool_child() -> None:
+    """Let a worker fork the child that computes, as long as it has no thread: a new interpreter takes a
+    second. Those that replace it are new interpreters.
+    """
+    get_context = multiprocessing.get_context
+
+    def choose(method: str | None = None) -> BaseContext:
+        is_safe = method == "spawn" and threading.active_count() == 1
+        return get_context("fork" if is_safe else method)
+
+    multiprocessing.get_context = choose  # type: ignore[assignment]
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from typing import Any
 import httpx
 import pytest
 
-from app.core.db import Database
 from app.core.encryption import SecretBox
 from app.core.keyset import encode_cursor
 from app.core.resources import Resources
@@ -44,9 +43,8 @@ def service(
 ) -> Iterator[Service]:
     """The service with one completed run, shared by the tests of this file."""
     name = databases.take()
-    db = Database(databases.url(name), pool_size=10, name="tests")
     resources = Resources(
-        db=db,
+        db=databases.client(name),
         secrets=SecretBox.from_keys([b64encode(bytes(range(32))).decode()]),
         data_dir=tmp_path_factory.mktemp("data"),
         options={"langfuse_default_url": "https://cloud.langfuse.com"},
@@ -61,7 +59,6 @@ def service(
             running.post("/alert-configs", {**RULE, "id": "rule-001", "channels": ["IN_APP"]})
             yield running
     finally:
-        db.dispose()
         databases.give_back(name)
 
 
