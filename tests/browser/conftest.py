@@ -105,6 +105,13 @@ class Site:
         self._leave_shared_context()
         self.problems.clear()
 
+    def close_browsers(self) -> None:
+        """Close the shared browser, too: the next module starts with fresh processes."""
+        self.close()
+        if self.shared is not None:
+            self.shared.close()
+            self.shared = None
+
     def _leave_shared_context(self) -> None:
         """Close the pages of a test and forget their cookies; close the browser if the test logged it
         out or stored something else in it."""
@@ -225,8 +232,10 @@ def module_service(
 
 
 @pytest.fixture(scope="module")
-def module_site(module_service: Service, chromium: Browser) -> Site:
-    return Site(module_service, chromium)
+def module_site(module_service: Service, chromium: Browser) -> Iterator[Site]:
+    site = Site(module_service, chromium)
+    yield site
+    site.close_browsers()
 
 
 @pytest.fixture

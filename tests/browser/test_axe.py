@@ -9,16 +9,19 @@ from tests.browser.axe import find_color_violations, find_violations
 from tests.browser.conftest import Site
 
 pytestmark = pytest.mark.xdist_group("browser")
-ADD_TEXTS = """([text, theme, background]) => {
-  for (const color of ["#000", text]) {
-    const element = document.createElement("p"), isAsked = matchMedia(`(prefers-color-scheme: ${theme})`);
-    element.textContent = `a text in ${color}`;
-    const paint = () => {
-      element.style.color = isAsked.matches ? color : isAsked.media.includes("dark") ? "#000" : "#fff";
-      element.style.backgroundColor = isAsked.matches ? background : isAsked.media.includes("dark") ? "#fff" : "#000";
-    };
-    paint();
-    isAsked.addEventListener("change", paint);
+# A black text and another one, in the other theme both as they should be.
+ADD_TEXTS = """([color, theme, background]) => {
+  const sheet = new CSSStyleSheet(), kind = `kind-${document.adoptedStyleSheets.length}`;
+  sheet.replaceSync(`p.${kind} { color: #000; background: #fff }
+    @media (prefers-color-scheme: ${theme}) {
+      p.${kind} { background: ${background} }
+      p.${kind}.other { color: ${color} }
+    }`);
+  document.adoptedStyleSheets.push(sheet);
+  for (const [classes, text] of [[kind, "a black text"], [`${kind} other`, `a text in ${color}`]]) {
+    const element = document.createElement("p");
+    element.className = classes;
+    element.textContent = text;
     document.querySelector("main").append(element);
   }
 }"""

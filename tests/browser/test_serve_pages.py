@@ -60,7 +60,7 @@ def processes(
 def served(processes: ServiceProcesses, chromium: Browser) -> Iterator[Site]:
     site = Site(processes.deployment.service, chromium)
     yield site
-    site.close()
+    site.close_browsers()
 
 
 def open_interrupted_run(processes: ServiceProcesses, site: Site, name: str) -> Page:

@@ -1,9 +1,12 @@
 """A recycled test database is like a new one."""
 
 from collections.abc import Callable, Iterator
+from typing import LiteralString
 
 import psycopg
 import pytest
+from sqlalchemy import text
+from sqlalchemy.pool import PoolProxiedConnection
 
 from app.core.db import Database
 from app.core.engine import libpq_url
@@ -11,6 +14,7 @@ from app.postgres.server import RunningPostgres
 from tests.support.recycling import Databases
 
 A_FEW, MANY = 3, 5000
+CONNECTIONS: list[PoolProxiedConnection] = []
 WRITE = """
     INSERT INTO audit_log (actor_type, actor_id, action, resource_type, outcome, fields)
     SELECT 'key', 'k-' || n, 'create', 'agent', 'done', '{}' FROM generate_series(1, %s) AS n
@@ -48,12 +52,36 @@ def test_databases__returned_database_is_empty_and_counts_from_one(
         assert recycled_databases.take() == name
 
 
-def test_databases__altered_database_is_not_reused(recycled_databases: Databases) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        "CREATE TABLE strangers ()",
+        "ALTER TABLE agents ADD COLUMN stranger int",
+        "ALTER TABLE agents ALTER COLUMN name DROP NOT NULL",
+        "CREATE FUNCTION strange() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        "ALTER TABLE agents ADD CONSTRAINT strange CHECK (name <> '')",
+        "REVOKE INSERT ON agents FROM CURRENT_USER",
+        "CREATE SCHEMA strange",
+    ],
+)
+def test_databases__altered_database_is_not_reused(
+    recycled_databases: Databases, change: LiteralString
+) -> None:
     name = recycled_databases.take()
     with psycopg.connect(recycled_databases.url(name), autocommit=True) as connection:
-        connection.execute("CREATE TABLE strangers ()")
+        connection.execute(change)
     recycled_databases.give_back(name)
     assert recycled_databases.take() != name
+
+
+def test_databases__temporary_table_of_a_session_is_no_change(
+    recycled_databases: Databases,
+) -> None:
+    name = recycled_databases.take()
+    with recycled_databases.client(name).begin() as session:
+        session.execute(text("CREATE TEMP TABLE numbers (number int NOT NULL DEFAULT 1)"))
+    recycled_databases.give_back(name)
+    assert recycled_databases.take() == name
 
 
 def test_databases__database_with_ended_sessions_is_replaced(recycled_databases: Databases) -> None:
@@ -91,7 +119,7 @@ def take_lock(client: Database) -> None:
 
 
 def leave_a_session_in_use(client: Database) -> None:
-    client.engine.raw_connection()
+    CONNECTIONS.append(client.engine.raw_connection())
 
 
 @pytest.mark.parametrize("spoil", [end_session, take_lock, leave_a_session_in_use])
@@ -106,3 +134,5 @@ def test_client__gets_new_sessions_when_a_test_spoiled_one(
 
     assert recycled_databases.take() == name
     assert session_of(client) != session
+    while CONNECTIONS:
+        CONNECTIONS.pop().invalidate()
