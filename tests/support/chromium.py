@@ -24,6 +24,8 @@ def launch_chromium(playwright: Playwright, path: str, *arguments: str) -> Brows
         # Containers have neither user namespaces nor much shared memory.
         args=[
             "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
+            # Otherwise a heap of less than 10 MB counts as 10.
+            "--enable-precise-memory-info",
             # A name on plain HTTP is no secure context; an address of this machine is one.
             "--host-resolver-rules=MAP mosaico.internal 127.0.0.1",
             *arguments,
