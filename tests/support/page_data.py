@@ -6,7 +6,7 @@ The rows are written directly, because a month of real runs takes minutes.
 import random
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
@@ -61,10 +61,12 @@ def write_month(session: Session, *, nights: int = NIGHTS, now: datetime | None 
     now = now or datetime.now(UTC)
     deviations = {pair: random.Random(" ".join(pair)) for pair in PAIRS}
     # Night by night: runs that were created later have higher numbers.
-    for back in range(nights - 1, -1, -1):
-        for agent_id, benchmark_id in PAIRS:
-            deviation = deviations[agent_id, benchmark_id].gauss(0, 0.008)
-            _write_night(session, agent_id, benchmark_id, back, nights, now, deviation)
+    runs = [
+        _night(*pair, back, nights, now, deviations[pair].gauss(0, 0.008))
+        for back in range(nights - 1, -1, -1)
+        for pair in PAIRS
+    ]
+    write_runs(session, runs)
     _write_run_in_progress(session, now)
     write_traces(session, "run-billing-support-0", broken=10)
     write_traces(session, "run-billing-support-1", broken=0)
@@ -117,15 +119,23 @@ def write_names(
     session.flush()
 
 
-def _write_night(
-    session: Session,
-    agent_id: str,
-    benchmark_id: str,
-    back: int,
-    nights: int,
-    now: datetime,
-    deviation: float,
-) -> None:
+class PageRun(NamedTuple):
+    """A completed run with its KPIs and one metric."""
+
+    run_id: str
+    agent_id: str
+    benchmark_id: str
+    at: datetime
+    value: float | None
+    baseline: float = 0.86
+    verdict: Verdict = Verdict.NO_EVIDENCE
+    is_valid: bool = True
+    baseline_id: str | None = None
+
+
+def _night(
+    agent_id: str, benchmark_id: str, back: int, nights: int, now: datetime, deviation: float
+) -> PageRun:
     is_last = back == 0
     level = 0.79 + 0.03 * len(agent_id) / 2
     value, verdict = level + deviation, Verdict.NO_EVIDENCE
@@ -133,30 +143,46 @@ def _write_night(
         value, verdict = level - 0.15, Verdict.REGRESSED
     elif is_last and (agent_id, benchmark_id) == ("sql", "warehouse"):
         value, verdict = level + 0.06, Verdict.IMPROVED
-    write_run(
-        session, f"run-{agent_id}-{benchmark_id}-{back}", agent_id, benchmark_id,
+    return PageRun(
+        f"run-{agent_id}-{benchmark_id}-{back}", agent_id, benchmark_id,
         now - timedelta(days=back, hours=2), value=value, baseline=level, verdict=verdict,
         is_valid=not (is_last and (agent_id, benchmark_id) == ("triage", "tickets")),
         baseline_id=f"run-{agent_id}-{benchmark_id}-{back + 1}" if back < nights - 1 else None,
     )  # fmt: skip
 
 
-def write_run(
-    session: Session,
+def write_run(session: Session, *fields: Any, **more: Any) -> BenchmarkRun:
+    """Write one `PageRun`."""
+    [run] = write_runs(session, [PageRun(*fields, **more)])
+    return run
+
+
+def write_runs(session: Session, page_runs: Sequence[PageRun]) -> list[BenchmarkRun]:
+    """Write runs with increasing numbers, in a few statements: a month has hundreds."""
+    runs = [_stored_run(*page_run) for page_run in page_runs]
+    session.add_all(runs)
+    session.flush()
+    for run, page_run in zip(runs, page_runs, strict=True):
+        run.source_seq = run.seq
+        session.add_all(_values_of(run, page_run))
+    session.flush()
+    return runs
+
+
+def _stored_run(
     run_id: str,
     agent_id: str,
     benchmark_id: str,
     at: datetime,
-    *,
     value: float | None,
-    baseline: float = 0.86,
-    verdict: Verdict = Verdict.NO_EVIDENCE,
-    is_valid: bool = True,
-    baseline_id: str | None = None,
+    baseline: float,
+    verdict: Verdict,
+    is_valid: bool,
+    baseline_id: str | None,
 ) -> BenchmarkRun:
-    """A completed run with its KPIs and one metric."""
+    del value, baseline
     differences = ("agent revision 14 → 15",) if verdict is Verdict.REGRESSED else ()
-    run = BenchmarkRun(
+    return BenchmarkRun(
         id=run_id, benchmark_id=benchmark_id, agent_id=agent_id, status="COMPLETED",
         triggered_by="SCHEDULED", run_name=f"night of {at:%Y-%m-%d}", created_at=at,
         started_at=at + timedelta(seconds=1), completed_at=at + timedelta(seconds=57),
@@ -169,14 +195,16 @@ def write_run(
         verdict=_run_verdict(verdict, baseline_id, differences) if is_valid else None,
         plan=_plan(agent_id, benchmark_id).document(),
     )  # fmt: skip
-    session.add(run)
-    session.flush()
-    run.source_seq = run.seq
+
+
+def _values_of(run: BenchmarkRun, page_run: PageRun) -> list[Any]:
+    _, agent_id, benchmark_id, at, value, baseline, verdict, is_valid, _ = page_run
+    rows: list[Any] = []
     for kpi_id, name, gate, kpi_value, kpi_verdict, scale in (
         (f"{benchmark_id}-pass", "pass rate", True, value, verdict, Scale.RATE),
         (f"{benchmark_id}-cost", "cost per task", False, 0.04, Verdict.INCONCLUSIVE, Scale.RATIO),
     ):
-        session.add(
+        rows.append(
             KpiHistory(
                 run_seq=run.seq, run_id=run.id, kpi_id=kpi_id, kpi_revision=1, name=name,
                 benchmark_id=benchmark_id, agent_id=agent_id, formula=METRIC, gate=gate,
@@ -190,7 +218,7 @@ def write_run(
                 recorded_at=at + timedelta(seconds=57),
             )
         )  # fmt: skip
-    session.add(
+    rows.append(
         RunMetricAggregate(
             run_seq=run.seq, metric=METRIC, ordinal=0, version="1", n=ITEMS * TRIALS,
             expected=ITEMS * TRIALS, mean=value, coverage=1.0, missing={}, p50=1.0, p95=1.0,
@@ -198,8 +226,7 @@ def write_run(
             interval_high=None if value is None else value + 0.04,
         )
     )  # fmt: skip
-    session.flush()
-    return run
+    return rows
 
 
 def value_verdict(

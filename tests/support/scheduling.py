@@ -2,16 +2,17 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 import pytest
 from _pytest.nodeid import NodeId
 from xdist.scheduler import LoadGroupScheduling
 
-# A test of these folders takes seconds: each may run in another process.
+# A test of these folders takes seconds, of which it waits most: each may run in another process.
 SINGLE: tuple[str, ...] = ("tests/e2e/",)
 # The longest tests first, so that no process is left alone with one at the end.
-FOLDERS = (*SINGLE, "tests/integration/", "tests/browser/", "tests/")
+FOLDERS = ("tests/integration/", "tests/browser/", "tests/")
 
 
 class FileScheduling(LoadGroupScheduling):  # type: ignore[misc]  # pytest-xdist has no types
@@ -44,14 +45,23 @@ def name_groups(items: Sequence[pytest.Item]) -> None:
 
 
 def order_items(items: list[pytest.Item]) -> None:
-    """Put the largest groups first, then the folders with the longest tests."""
+    """Put the largest groups first, then the folders with the longest tests.
+
+    The end-to-end tests go with the first files, one by one: others use the processor while they
+    wait.
+    """
     sizes = Counter(filter(None, map(group_of, items)))
+    files: list[dict[str, int]] = [{} for _ in FOLDERS]
+    waiting = count()
 
     def place(item: pytest.Item) -> tuple[int, int, str]:
         if group := group_of(item):
             return -1, -sizes[group], group
+        if item.nodeid.startswith(SINGLE):
+            return 0, next(waiting), ""
         folder = next((i for i, name in enumerate(FOLDERS) if item.nodeid.startswith(name)), 0)
-        return folder, 0, ""
+        file = item.nodeid.partition("::")[0]
+        return folder, files[folder].setdefault(file, len(files[folder])), "file"
 
     items.sort(key=place)
 

@@ -121,19 +121,39 @@ def default_problem(kind: type[AppError]) -> AppError:
 
 
 def one_per_status(problems: list[AppError]) -> list[AppError]:
-    by_status = {problem.status: problem for problem in problems}
+    """The last error of each status, in their order."""
+    by_status: dict[int, AppError] = {}
+    for problem in problems:
+        by_status.pop(problem.status, None)
+        by_status[problem.status] = problem
     return list(by_status.values())
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_command__shows_no_request_of_an_error(
+    name: str, stub: tuple[Shell, Answer], files: Path
+) -> None:
+    """The error of many fields, which each command translates by itself, and one of the others in turn:
+    one function shows them for all commands."""
+    *others, of_fields = one_per_status(all_problems())
+    assert of_fields.errors
+    check_error_words(name, stub, [of_fields, others[NAMES.index(name) % len(others)]])
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("name", NAMES)
 def test_command__shows_no_request_of_any_error(
     name: str, stub: tuple[Shell, Answer], files: Path
 ) -> None:
+    check_error_words(name, stub, one_per_status(all_problems()))
+
+
+def check_error_words(name: str, stub: tuple[Shell, Answer], problems: list[AppError]) -> None:
     mosaico, answer = stub
     # The example with files last: the others need none.
     line = EXAMPLES[name][-1]
     words = [word for word in shlex.split(line)[1:] if word not in ("--wait", "--json")]
-    for problem in one_per_status(all_problems()):
+    for problem in problems:
         answer.problem[0] = problem
         answer.requests.clear()
         result = mosaico(*words)
