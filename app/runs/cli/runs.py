@@ -183,8 +183,8 @@ def start_run(
         "traceWindow": _window(since, until),
     }
     with open_api() as api:
-        sent = {name: value for name, value in body.items() if value is not None}
-        run = parse_response(RunView, api.post(PATH, sent))
+        fields = {name: value for name, value in body.items() if value is not None}
+        run = parse_response(RunView, api.post(PATH, fields))
         _print_started(api, run.id)
         if output is OutputFormat.TABLE:
             print_result(format_cell(run.id))
