@@ -282,19 +282,21 @@ def test_confirmation__by_an_agent_that_repeats_once(show: Show, has_own_effect:
         simulate_pair = partial(simulate_repeated, cell, 1, has_own_effect=has_own_effect)
         null = simulate_pair(90, HISTORIES // 2, seed=7)
         fallen = simulate_pair(100, HISTORIES // 2, seed=8, shift=drop(0.1, 90))
-        rates, by_1 = [], []
+        rates, detections = [], []
         for rule in (lambda _: False, needs_confirmation):
             rates.append(
                 false_pages([history.events for history in play_repeated(null, rule, 1)], 90)
             )
             events = [history.events for history in play_repeated(fallen, rule, 1)]
-            by_1.append(detection([pages_of(history) for history in events], 90).by_1)
+            detections.append(detection([pages_of(history) for history in events], 90))
+        single, confirmed = detections
         show(
-            f"  run SD {run_sd:.2f}: {rates[0]:.3f} → {rates[1]:.3f} false pages in 30 runs,"
-            f" 10 points by run 1: {by_1[0]:.0f} → {by_1[1]:.0f} %"
+            f"  run SD {run_sd:.2f}: {rates[0]:.3f} → {rates[1]:.3f} false pages in 30 runs, 10 points by"
+            f" run 1/5: {single.by_1:.0f}/{single.by_5:.0f} → {confirmed.by_1:.0f}/{confirmed.by_5:.0f} %"
         )
         assert rates[1] <= max(rates[0], PROMISE) + RATE_ERROR
-        assert by_1[1] >= by_1[0]
+        # One extra trial finds no more in the first run where whole runs vary by four points.
+        assert confirmed.by_5 >= single.by_5
 
 
 def is_undecided(evidence: RunsEvidence) -> bool:
