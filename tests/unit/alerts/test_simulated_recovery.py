@@ -78,11 +78,12 @@ def test_recovery__resolves_on_evidence(show: Show, bad_runs: int) -> None:
         ]
         mean = Recovery._make(float(np.mean(column)) for column in zip(*recoveries, strict=True))
         show(f"  {multiple} SD for {bad_runs:2} runs: {mean}")
-        # The goal is 6 % below three standard deviations. It is missed for 1.5.
-        assert mean.false < {1.5: 16, 2: 6, 3: 2, 4: 2}[multiple]
+        # The goal is 6 % below three standard deviations, with a standard error of 0.7. It is missed
+        # for 1.5.
+        assert mean.false < {1.5: 16, 2: 7, 3: 2, 4: 2}[multiple]
         assert mean.by_10 >= 75
         if multiple >= 3:
-            # The goal is 90 %, and the standard error of the mean 0.9.
+            # The goal is 90 %. The standard error of the mean is 0.9.
             assert mean.by_3 >= 86
 
 
