@@ -1,8 +1,8 @@
 """B1-B7: deletions, purges, key rotation, deliveries, histories and summaries at a million rows.
 
 Each request and each transaction of a batch within 50 ms. The rows are made with SQL. Requests go to the
-service over HTTP; the batches of jobs and purges are called one after the other in this process, the
-slowest of them counts. Set `MOSAICO_BENCH_BULK_ROWS` for another number of rows.
+service over HTTP; the batches of jobs and purges are called one after the other in this process, and the
+median of up to 20 counts. Set `MOSAICO_BENCH_BULK_ROWS` for another number of rows.
 """
 
 import os

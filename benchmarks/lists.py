@@ -309,14 +309,14 @@ def _time_search(name: str, search: Callable[[], None], log_folder: Path) -> Sea
 
 def _search(client: httpx.Client, path: str) -> None:
     """Read a search to its end; of one that finds most rows, its first pages."""
-    parameters = dict(httpx.URL(path).params)
+    parameters = httpx.URL(path).params
     for _ in range(SEARCH_PAGES):
         response = client.get(path.partition("?")[0], params=parameters)
         response.raise_for_status()
         next_cursor = response.json()["nextCursor"]
         if next_cursor is None:
             return
-        parameters["cursor"] = next_cursor
+        parameters = parameters.set("cursor", next_cursor)
 
 
 def _log_size(log_folder: Path) -> int:

@@ -89,12 +89,14 @@ def redact_url(recipient: str) -> str:
     """The redacted form of a webhook URL, whose path or query may be a credential: scheme, server and
     the last four characters; none of a short path.
     """
-    parts = urlsplit(recipient)
-    hidden = recipient.partition("://")[2].partition("/")[2]
-    if not hidden:
+    scheme, _, address = recipient.partition("://")
+    # A query or a fragment can follow the server without a slash.
+    _, *hidden = re.split("[/?#]", address, maxsplit=1)
+    if not any(hidden):
         return recipient
-    suffix = hidden[-VISIBLE_SUFFIX_CHARS:] if len(hidden) >= MIN_REDACTED_CHARS else ""
-    return f"{parts.scheme}://{url_host(recipient)}/{ELLIPSIS}{suffix}"
+    [secret] = hidden
+    suffix = secret[-VISIBLE_SUFFIX_CHARS:] if len(secret) >= MIN_REDACTED_CHARS else ""
+    return f"{scheme}://{url_host(recipient)}/{ELLIPSIS}{suffix}"
 
 
 def _outcome(response: httpx.Response, url: str, now: datetime) -> DeliveryOutcome:

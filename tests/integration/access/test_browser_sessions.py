@@ -7,6 +7,7 @@ from datetime import timedelta
 import httpx
 import pytest
 
+from app.access.models import ApiKey
 from app.access.service import create_key
 from app.access.sessions import create_login_link
 from app.core.resources import Resources
@@ -79,6 +80,31 @@ def test_logout__ends_the_session(service: Service, browser: httpx.Client) -> No
     assert "mosaico_session" not in browser.cookies
     browser.cookies.set("mosaico_session", token)
     assert browser.get("/api/v1/agents").status_code == 401
+
+
+@pytest.mark.parametrize("end", ["revoke", "expire"])
+def test_key__that_is_revoked_or_expires_ends_its_streams(
+    end: str, service: Service, browser: httpx.Client
+) -> None:
+    created = service.post("/keys", {"name": "reader", "role": "read"})
+    with (
+        httpx.Client(
+            base_url=browser.base_url,
+            headers={"Authorization": f"Bearer {created['token']}"},
+            trust_env=False,
+            timeout=60,
+        ) as reader,
+        reader.stream("GET", "/api/v1/notifications/events") as stream,
+    ):
+        lines = stream.iter_lines()
+        next(lines)
+        if end == "revoke":
+            service.delete(f"/keys/{created['id']}")
+        else:
+            with service.resources.db.begin() as session:
+                session.get_one(ApiKey, created["id"]).expires_at = service.resources.clock()
+        # Not a heartbeat, which would come first if the stream stayed open.
+        assert not any(line.startswith(":") for line in lines)
 
 
 def test_logout__ends_the_streams_of_the_session(service: Service, browser: httpx.Client) -> None:

@@ -24,6 +24,8 @@ PRODUCTS = {
     "discord": ("WEBHOOK", "api/webhooks/1187/{token}"),
     "zapier": ("WEBHOOK", "hooks/catch/4711/{token}"),
     "n8n": ("WEBHOOK", "webhook/run?key={token}"),
+    # A query right after the server, without a path.
+    "gateway": ("WEBHOOK", "?key={token}"),
     "mattermost": ("SLACK", "hooks/{token}"),
     "relay": ("TEAMS", "workflows/1/invoke?sig={token}"),
 }

@@ -99,6 +99,9 @@ def test_channel_redact__credentials_are_hidden() -> None:
         "https://hooks.zapier.example/…cdef"
     )
     assert redact("http://n8n.example:5678/webhook?token=abcdef") == "http://n8n.example:5678/…cdef"
+    assert redact("https://relay.example?key=0123456789abcdef") == "https://relay.example/…cdef"
+    assert redact("https://relay.example#0123456789abcdef") == "https://relay.example/…cdef"
+    assert redact("https://relay.example") == "https://relay.example"
     # Four characters of a short path would be most of it.
     assert redact(HOOK) == "https://build.example/…"
     assert CHANNELS.get("EMAIL").redact(MAIL) == MAIL
