@@ -93,7 +93,7 @@ COMMANDS = {
     ),
     "runs report": Entry(
         "app.reporting.cli:report",
-        "Write a report of a run: KPIs with their history, metrics, alerts and the worst traces.",
+        "Write a report of a run: its page as one HTML file, with its worst traces.",
     ),
     "runs plot": Entry(
         "app.reporting.cli:plot",
@@ -145,6 +145,11 @@ COMMANDS = {
         Heading.HARNESSES,
     ),
     "formula": Entry("app.formula.cli:cli", "Check and evaluate KPI formulas.", Heading.FILES),
+    "demo": Entry(
+        "app.overview.cli:cli",
+        "Load sample data: two runs of an agent, the second one worse.",
+        Heading.SERVICE,
+    ),
     "doctor": Entry(
         "app.doctor_cli:cli",
         "Check the installation: database, ports, clock, worker, keys and more.",

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 
 import structlog
 from sqlalchemy.exc import DBAPIError
@@ -33,11 +34,12 @@ class KeyCache:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._entries: dict[bytes, tuple[float, KeyIdentity]] = {}
+        self._queries: dict[bytes, Future[KeyIdentity | None]] = {}
         self._recorded_at: dict[str, float] = {}
 
     def find_key(self, token: str) -> KeyIdentity | None:
         """The usable key of a token; None when there is none. Raises `DatabaseUnavailable`."""
-        return self.get_cached(token) or self._if_usable(self._query_key(token, hash_token(token)))
+        return self.get_cached(token) or self._if_usable(self._query_once(token))
 
     def get_cached(self, token: str) -> KeyIdentity | None:
         """The cached usable key of a token; None also when only the database knows."""
@@ -82,6 +84,32 @@ class KeyCache:
         ):
             return None
         return key
+
+    def _query_once(self, token: str) -> KeyIdentity | None:
+        """Query the key, or wait for the query of another thread that has just asked for it.
+
+        A burst of requests with one key, such as 200 streams that reconnect, would else take every
+        connection of the pool.
+        """
+        fingerprint = hash_token(token)
+        with self._lock:
+            running = self._queries.get(fingerprint)
+            # The other query may have ended since the cache was read.
+            cached = None if running else self.get_cached(token)
+            if cached is not None:
+                return cached
+            query: Future[KeyIdentity | None] = running or Future()
+            self._queries[fingerprint] = query
+        if running is None:
+            try:
+                query.set_result(self._query_key(token, fingerprint))
+            except BaseException as error:
+                query.set_exception(error)
+                raise
+            finally:
+                with self._lock:
+                    del self._queries[fingerprint]
+        return query.result()
 
     def _query_key(self, token: str, fingerprint: bytes) -> KeyIdentity | None:
         # From before the query: the answer may be as old as that.

@@ -86,7 +86,7 @@ class MalformedRequest(AppError):
 
 
 class InternalError(AppError):
-    """An unexpected error occurred; report the request id in `instance` to the operator."""
+    """An unexpected error occurred; report the ID of the request to the operator."""
 
     code = "internal-error"
 
@@ -166,6 +166,8 @@ _DEFAULT_HEADERS: Mapping[int, Mapping[str, str]] = {
     503: {"Retry-After": "2"},
 }
 
+_ABBREVIATIONS = frozenset({"api", "id", "json", "kpi", "llm", "url"})
+
 _BY_STATUS: Mapping[int, type[AppError]] = {
     400: MalformedJson,
     404: NotFound,
@@ -215,8 +217,10 @@ def problem_response(error: AppError, *, request_id: str | None) -> JSONResponse
 
 
 def problem_title(code: str) -> str:
-    """The title of an error code: `not-found` becomes `Not found`."""
-    return code.replace("-", " ").capitalize()
+    """The title of an error code: `not-found` becomes `Not found`, `api-key-revoked` `API key revoked`."""
+    words = (word.upper() if word in _ABBREVIATIONS else word for word in code.lower().split("-"))
+    title = " ".join(words)
+    return title[:1].upper() + title[1:]
 
 
 def request_id(scope: Scope) -> str | None:

@@ -34,7 +34,7 @@ def report_run(
         Path, typer.Argument(metavar="FILE", help="Output file; - is stdout.")
     ] = STDOUT,
 ) -> None:
-    """Write a report of a run: KPIs with their history, metrics, alerts and the worst traces."""
+    """Write a report of a run: its page as one HTML file, with its worst traces."""
     if not html:
         raise WrongUsage(
             "no report format is given", hint="mosaico runs report RUN --html run.html"

@@ -17,13 +17,11 @@ from app.core.text import join_words
 from app.core.web.deps import Res
 from app.core.web.overlay_chart import MAX_SERIES
 from app.core.web.page_text import find_zone
-from app.core.web.pages import public_url
 from app.core.web.routes import Router
 from app.kpis.queries import DEFAULT_SORT as KPI_SORT
 from app.kpis.router import KpiHistoryFilter, KpiSort
 from app.reporting import csv_tables, plots
-from app.reporting.report_data import load_report
-from app.reporting.run_report import html_report
+from app.reporting.run_report import render_report
 from app.reporting.schemas import TrendPointView
 from app.reporting.trend import draw_trends, load_trends, trend_views
 from app.results.run_list import DEFAULT_SORT, SortOrder
@@ -47,8 +45,8 @@ RunId = Annotated[str, Path(alias="runId")]
 
 @router.get("/{runId}/report", response_class=HTMLResponse, dependencies=READ, responses=CONFLICT)
 def report_run(run_id: RunId, request: Request, res: Res) -> HTMLResponse:
-    """A run as an HTML page: KPIs with their history, metrics, alerts and the worst traces."""
-    return HTMLResponse(html_report(load_report(res, run_id, public_url(request))))
+    """A run as one HTML file: its page, with its categories, repeated trials and worst traces."""
+    return HTMLResponse(render_report(request, res, run_id))
 
 
 @router.get(

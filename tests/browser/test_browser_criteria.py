@@ -5,9 +5,10 @@ The docstring of a test names its criterion of issue 20.
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from playwright.sync_api import Locator, Page, Request, expect
+from playwright.sync_api import Locator, Page, Request, Route, expect
 from sqlalchemy import text
 
 from tests.browser.conftest import Site
@@ -250,6 +251,37 @@ def test_tabs__only_the_visible_one_streams(month: Site, site: Site) -> None:
     site.service.post(f"/benchmark-runs/{runs[0]}/cancel")
     tabs[0].evaluate(SHOW_PAGE, False)
     expect(tabs[0].locator("#state")).to_contain_text("CANCELLED")
+
+
+def test_live__updates_are_off_after_three_failures(month: Site, site: Site) -> None:
+    """6.4: after three failures the page asks every 10 s, and says so."""
+    run_id = site.service.post("/benchmark-runs", {"benchmarkId": "support", "agentId": "sql"})[
+        "id"
+    ]
+    context = site.context()
+    context.clock.install()
+    context.clock.pause_at(datetime.now(UTC) + timedelta(hours=1))
+    requests: list[str] = []
+
+    def refuse(route: Route) -> None:
+        requests.append(route.request.url)
+        route.fulfill(status=503)
+
+    context.route("**/events", refuse)
+    page = site.open(f"/runs/{run_id}", context=context)
+    # The part of the page that was shown before the next try is marked.
+    note = page.locator("#progress:not(.before) [data-live-note]")
+    for _ in range(2):
+        expect(note).to_have_text("reconnecting …")
+        page.locator("#progress").evaluate("part => part.classList.add('before')")
+        context.clock.run_for(1000)
+    expect(note).to_have_text("live updates off: the page asks every 10 s")
+    assert len(requests) == 3
+    site.service.post(f"/benchmark-runs/{run_id}/cancel")
+    context.clock.run_for(9500)
+    expect(page.locator("#state")).to_contain_text("PENDING")
+    context.clock.run_for(1000)
+    expect(page.locator("#state")).to_contain_text("CANCELLED")
 
 
 @pytest.mark.parametrize("path", ["/swagger-ui.html", "/docs"])

@@ -7,13 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from playwright.sync_api import expect
+from sqlalchemy import text
 
 from app.notifications.models import Delivery, Endpoint
 from tests.browser.axe import find_violations
 from tests.browser.conftest import Site
 from tests.support.every_page import BASE, RUN
 from tests.support.many_runs import write_many_runs
-from tests.support.page_data import write_month
+from tests.support.page_data import write_month, write_traces
 from tests.support.service import Service
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -142,8 +143,8 @@ def test_rule_form__backtest_is_compared_with_the_stored_rule_and_with_another(
         (["this rule", "1"], ["as stored, revision 1", "1"], ["falls by 2 %", str(other["fired"])]),
         strict=True,
     ):
-        for text in texts:
-            expect(row).to_contain_text(text)
+        for words in texts:
+            expect(row).to_contain_text(words)
     page.get_by_label("Its threshold").fill("much")
     expect(compared.last).to_contain_text("its threshold is not a number")
     assert site.service.get("/alert-configs/rule-1")["revision"] == 1
@@ -230,6 +231,85 @@ def test_trend__json_has_the_points_of_a_chart_of_many_runs(service: Service) ->
     assert sum(point["runs"] for point in points) == 210
     assert all(point["low"] <= point["mean"] <= point["high"] for point in points)
     assert points == sorted(points, key=lambda point: point["firstAt"])
+
+
+def test_missing__reason_is_shown_on_focus(month: Site, site: Site) -> None:
+    """6.4 and 6.7: the reason of a "–" is no information of a pointer only."""
+    page = site.open("/runs")
+    page.set_viewport_size({"width": 390, "height": 800})
+    missing = page.locator(".missing").first
+    reason = missing.locator(".hidden")
+    box = reason.bounding_box()
+    assert box is not None
+    assert box["width"] <= 1
+    missing.focus()
+    shown = reason.bounding_box()
+    assert shown is not None
+    assert shown["width"] > 100
+    assert shown["x"] >= 0
+    assert shown["x"] + shown["width"] <= 390
+    assert shown["y"] + shown["height"] <= 800
+    assert find_violations(page) == []
+
+
+def test_copy_json__copies_the_data_of_the_page(month: Site, site: Site) -> None:
+    page = site.open("/agents")
+    page.get_by_role("button", name="Copy JSON").click()
+    expect(page.locator("#live")).to_have_text("Copied")
+    page.goto(f"{site.url}/formulas")
+    page.get_by_label("Formula").focus()
+    page.keyboard.press("Control+v")
+    copied = json.loads(page.get_by_label("Formula").input_value())
+    assert [row["id"] for row in copied["items"]] == [
+        row["id"] for row in site.service.list_items("/agents")
+    ]
+
+
+def test_traces__are_turned_with_j_and_k(month: Site, site: Site) -> None:
+    with site.service.resources.db.begin() as session:
+        write_traces(session, "run-sql-support-1", broken=0)
+    page = site.open("/runs/run-sql-support-1/traces/run-sql-support-1/t-0")
+    page.wait_for_load_state()
+    page.keyboard.press("j")
+    expect(page).to_have_url(re.compile("t-1$"))
+    page.wait_for_load_state()
+    page.keyboard.press("k")
+    expect(page).to_have_url(re.compile("t-0$"))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/runs/{RUN}",
+        "/alerts/events/alert-0",
+        "/incidents/alert-0",
+        "/alerts/rule-1?agent=billing",
+    ],
+)
+def test_chart__has_its_points_as_a_table(path: str, month: Site, site: Site) -> None:
+    """6.7: a group with a name, a table twin and arrow keys."""
+    page = site.open(path)
+    chart = page.locator("[data-chart]").first
+    assert chart.get_attribute("role") == "group"
+    points = [point.text_content() for point in chart.locator("[data-point] > title").all()]
+    card = page.locator(".card", has=chart)
+    card.locator("summary").click()
+    rows = card.locator("tbody tr")
+    assert rows.count() == len(points) > 1
+    assert [": ".join(cells.split("\t")) for cells in rows.all_inner_texts()] == points[::-1]
+
+
+def test_run__shows_its_shards_and_fingerprint(month: Site, site: Site) -> None:
+    with site.service.resources.db.begin() as session:
+        session.execute(
+            text("UPDATE benchmark_runs SET shards_total = 2, shards_done = 2 WHERE id = :id"),
+            {"id": RUN},
+        )
+    fingerprint = site.service.get(f"/benchmark-runs/{RUN}")["fingerprint"]
+    page = site.open(f"/runs/{RUN}")
+    facts = page.locator(".facts.two")
+    expect(facts).to_contain_text("in 2 of 2 shards")
+    expect(facts).to_contain_text(fingerprint[:12])
 
 
 # Last, because it renames an agent of all tests.

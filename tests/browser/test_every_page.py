@@ -38,6 +38,10 @@ SMALLEST_CHART_TEXT: Final = """() => Math.min(...[...document.querySelectorAll(
 CUT_TABLES: Final = """width => [...document.querySelectorAll("table")].filter(table =>
   table.getBoundingClientRect().right > width && !["auto", "scroll"].includes(getComputedStyle(table.parentElement).overflowX)
 ).length"""
+# A missing value without its reason.
+UNEXPLAINED: Final = """() => [...document.querySelectorAll("main *")].filter(part =>
+  [...part.childNodes].some(node => node.nodeType === Node.TEXT_NODE && node.data.trim() === "–")
+  && !part.closest("[aria-hidden], kbd, dt") && !part.querySelector(".hidden")).map(part => part.parentElement.outerHTML.slice(0, 200))"""
 # Pages that have content in an empty database.
 NEVER_EMPTY: Final = ("/audit", "/keys", "/providers", "/system", "/formulas")
 VISITS: Final = [
@@ -100,6 +104,16 @@ def test_page__without_data_names_the_next_step(visit: Visit) -> None:
     empty = visit.page.locator(".empty")
     assert empty.count() >= 1
     assert empty.first.locator("a.button, code").count() >= 1
+
+
+def test_page__missing_values_have_a_reason_and_times_an_instant(visit: Visit) -> None:
+    """6.4: "–" with its reason; times as `<time datetime>`."""
+    assert visit.page.evaluate(UNEXPLAINED) == []
+    times = visit.page.locator("main time")
+    assert (
+        times.count()
+        == visit.page.locator("main time[datetime][title], main .times time[datetime]").count()
+    )
 
 
 def test_page__is_accessible_in_both_themes(visit: Visit) -> None:

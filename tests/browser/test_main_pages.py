@@ -22,7 +22,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # The sortable columns of runs, and how a cell is sorted: words by name, traces by their total.
 SORTED_COLUMNS: Final[Mapping[str, Callable[[str], Any]]] = {
     "Status": lambda text: text.split()[-1],
-    "Verdict": lambda text: text.strip("–").lstrip("▼▲○■× "),
+    "Verdict": lambda text: text.partition("–")[0].lstrip("▼▲○■× "),
     "Agent": str.lower,
     "Benchmark": str.lower,
     "Traces": lambda text: int(text.partition(" of ")[2] or 0),

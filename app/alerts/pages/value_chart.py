@@ -13,7 +13,7 @@ from app.alerts.evaluation.watched_values import RuleTarget
 from app.alerts.models import AlertEvent, AlertRule, Incident
 from app.alerts.rules import AlertEventState, Condition
 from app.alerts.schemas import AlertConfigBody, AlertConfigView
-from app.core.web.charts import TrendEvent, TrendLimit, TrendPoint, trend_chart
+from app.core.web.charts import PageChart, TrendEvent, TrendLimit, TrendPoint, trend_chart
 from app.core.web.page_paths import path_of
 from app.kpis.number_text import format_number, format_value
 from app.results.run_history import PastRun, list_ended_runs
@@ -30,7 +30,7 @@ _MARKS = {
 }
 
 
-def draw_incident(session: Session, incident: Incident, zone: ZoneInfo) -> Markup | None:
+def draw_incident(session: Session, incident: Incident, zone: ZoneInfo) -> PageChart | None:
     """The value before and in an incident, with its beginning and end; None without any run."""
     runs = list_ended_runs(
         session, incident.benchmark_id, incident.agent_id,
@@ -55,7 +55,7 @@ def draw_incident(session: Session, incident: Incident, zone: ZoneInfo) -> Marku
     return _draw(incident.value_name, points, incident.unit, events=events)
 
 
-def draw_alert(session: Session, event: AlertEvent, zone: ZoneInfo) -> Markup | None:
+def draw_alert(session: Session, event: AlertEvent, zone: ZoneInfo) -> PageChart | None:
     """The value before and after an alert, with its run and what was expected; None for a notice without
     a value.
     """
@@ -97,7 +97,7 @@ def draw_alert(session: Session, event: AlertEvent, zone: ZoneInfo) -> Markup | 
 
 def draw_backtest(
     rule: AlertConfigBody | AlertConfigView, backtest: BacktestView, zone: ZoneInfo
-) -> Markup | None:
+) -> PageChart | None:
     """The replayed values with what the rule would have sent; None without any run."""
     runs = backtest.runs[-MAX_POINTS:]
     if not runs:
@@ -121,9 +121,9 @@ def _draw(
     *,
     limits: Sequence[TrendLimit] = (),
     events: Sequence[TrendEvent],
-) -> Markup:
+) -> PageChart:
     chart = trend_chart(name, points, unit, limits=limits, events=events, is_page=True)
-    return Markup(chart)  # noqa: S704 - our own SVG, which escapes its texts
+    return PageChart(Markup(chart), points)  # noqa: S704 - our own SVG, which escapes its texts
 
 
 def _past_points(

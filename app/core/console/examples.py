@@ -149,6 +149,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "ot-bench view": ("mosaico ot-bench view result.yaml --file result.html",),
     "formula check": ("mosaico formula check 'AVERAGE(ROUGE, BLEU.p95)'",),
     "formula eval": ("mosaico formula eval 'ROUGE * 100' --values '{\"ROUGE\": 0.5}'",),
+    "demo": ("mosaico demo", "mosaico demo --remove"),
     "doctor": ("mosaico doctor", "mosaico doctor --json"),
     "size": (
         "mosaico size --traces 1000000 --runs 200",

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from markupsafe import Markup
+
 from app.core.text import shorten
 from app.core.web.svg import (
     BAND,
@@ -63,6 +65,13 @@ class TrendPoint(NamedTuple):
     fingerprint: str | None = None
     text: str = ""
     url: str | None = None
+
+
+class PageChart(NamedTuple):
+    """A chart of a page, and its points for the table beside it."""
+
+    svg: Markup
+    points: Sequence[TrendPoint]
 
 
 class TrendLimit(NamedTuple):

@@ -114,6 +114,11 @@ def date_element(at: datetime, zone: ZoneInfo, now: datetime) -> Markup:
     return _element(at, zone, format_instant(at, zone, now), "date")
 
 
+def exact_element(at: datetime, zone: ZoneInfo) -> Markup:
+    """An instant as `<time>` with its day, seconds and zone."""
+    return _element(at, zone, format_exact(at, zone), "exact")
+
+
 def _element(at: datetime, zone: ZoneInfo, text: str, kind: str) -> Markup:
     # At one day of age a reader wants the date, so the script keeps the kind that the server chose.
     return Markup('<time datetime="{}" title="{}" data-kind="{}">{}</time>').format(

@@ -33,14 +33,14 @@ from app.core.web.forms.fields import words_of
 from app.core.web.page_text import (
     break_at_underscores,
     date_element,
+    exact_element,
     find_zone,
     format_duration,
-    format_exact,
     format_instant,
     show_text,
     time_element,
 )
-from app.core.web.static_files import asset_url
+from app.core.web.static_files import asset_url, read_asset
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 ZONE_COOKIE: Final = "mosaico_zone"
@@ -150,7 +150,7 @@ def render_page(
         .get_template(template)
         .render(
             frame=_frame(request, title=title, nav=nav, api=api, api_body=api_body, status=status),
-            **{"params": dict(request.query_params), **context},
+            **{"params": dict(request.query_params), "layout": "base.html", **context},
         )
     )
     if has_secrets:
@@ -160,6 +160,27 @@ def render_page(
     if status == HTTPStatus.OK and request.headers.get("if-none-match") == tag:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     return HTMLResponse(html, status, headers=headers)
+
+
+def render_file(
+    request: Request, template: str, *, title: str, address: str, **context: Any
+) -> str:
+    """A page as one file, as a reader sees it: without navigation, buttons and script, its style sheet
+    within. `address` is that of the page, to which the file links.
+    """
+    frame = _frame(request, title=title, nav="", api=None, api_body=None, status=HTTPStatus.OK)
+    return (
+        environment()
+        .get_template(template)
+        .render(
+            frame=frame._replace(role="read"),
+            layout="file.html",
+            base=public_url(request),
+            address=address,
+            style=Markup(read_asset("app.css").decode()),  # noqa: S704 - our own style sheet
+            **context,
+        )
+    )
 
 
 def render_error(request: Request, error: AppError) -> Response:
@@ -299,9 +320,9 @@ def _instant_filter(context: Context, at: datetime) -> str:
 
 
 @pass_context
-def _exact_filter(context: Context, at: datetime) -> str:
+def _exact_filter(context: Context, at: datetime) -> Markup:
     frame: _Frame = context["frame"]
-    return format_exact(at, frame.zone)
+    return exact_element(at, frame.zone)
 
 
 @pass_context

@@ -15,7 +15,7 @@ from app.benchmarks.models import Benchmark
 from app.comparison.baselines import list_pinned_baselines
 from app.comparison.change_text import describe_change, format_amount, format_pair
 from app.core.keyset import PageQuery
-from app.core.web.charts import ChangeBar, TrendLimit, interval_bar, trend_chart
+from app.core.web.charts import ChangeBar, PageChart, TrendLimit, interval_bar, trend_chart
 from app.core.web.page_paths import alert_page_path, path_of
 from app.core.web.page_text import format_duration
 from app.core.web.pages import Crumb, build_url, reader_zone
@@ -58,7 +58,8 @@ def load_run_page(session: Session, run_id: str, zone_of: Request) -> dict[str, 
     run = get_run(session, run_id)
     kpis = get_kpis_of_run(session, run.seq)
     agent = session.get_one(Agent, run.agent_id).name
-    benchmark = session.get_one(Benchmark, run.benchmark_id).display_name
+    subject = session.get_one(Benchmark, run.benchmark_id)
+    benchmark = subject.display_name
     baseline_ids = (
         list(run.verdict.baseline.run_ids) if run.verdict and run.verdict.baseline else []
     )
@@ -68,6 +69,7 @@ def load_run_page(session: Session, run_id: str, zone_of: Request) -> dict[str, 
         "run": run,
         "agent": agent,
         "benchmark": benchmark,
+        "is_sample": bool((subject.metadata_ or {}).get("sample")),
         "steps": [
             Crumb("Runs", "/runs"),
             Crumb(benchmark, build_url("/runs", benchmark=run.benchmark_id)),
@@ -265,11 +267,11 @@ def _trend(
         for value in (planned.threshold_min, planned.threshold_max)
         if value is not None
     ]
+    drawn = trend_points(points, labels, urls)
     chart = trend_chart(
-        kpi.name, trend_points(points, labels, urls), kpi.unit,
-        limits=limits, events=trend_events(points), is_page=True,
-    )  # fmt: skip
+        kpi.name, drawn, kpi.unit, limits=limits, events=trend_events(points), is_page=True
+    )
     return {
-        "trend": Markup(chart),  # noqa: S704 - our own SVG, which escapes its texts
+        "trend": PageChart(Markup(chart), drawn),  # noqa: S704 - our own SVG, which escapes its texts
         "trend_title": f"{kpi.name}, last {len(points)} runs",
     }

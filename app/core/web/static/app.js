@@ -25,12 +25,13 @@ if (!/(^|; )mosaico_zone=/.test(document.cookie)) {
   }
 }
 function showTimes(name) {
-  const exact = new Intl.DateTimeFormat("en-GB", { timeZone: name, dateStyle: "full", timeStyle: "long" });
-  const short = new Intl.DateTimeFormat("en-GB", { timeZone: name, day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
-  for (const time of document.querySelectorAll("time[datetime]")) {
+  const date = { timeZone: name, day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" };
+  const short = new Intl.DateTimeFormat("en-GB", date);
+  const exact = new Intl.DateTimeFormat("en-GB", { ...date, weekday: "short", year: "numeric", second: "2-digit", timeZoneName: "short" });
+  for (const time of document.querySelectorAll("time[data-kind]")) {
     const at = new Date(time.dateTime);
     time.title = exact.format(at);
-    if (time.dataset.kind === "date") time.textContent = short.format(at).replace(",", "");
+    if (time.dataset.kind !== "age") time.textContent = time.dataset.kind === "date" ? short.format(at).replace(",", "") : time.title;
   }
   const label = document.querySelector(".zone");
   if (label) label.textContent = name;
@@ -55,6 +56,7 @@ async function copy(text, button) {
   setTimeout(() => (button.textContent = label), 1500);
 }
 on("click", "[data-copy]", (event, button) => copy(button.dataset.copy, button));
+on("click", "[data-copy-from]", async (event, button) => copy(await (await fetch(button.dataset.copyFrom)).text(), button));
 on("click", "[data-copy-link]", (event, button) => copy(location.href, button));
 
 // Changes: ask where it matters, and send each form once.
@@ -133,9 +135,10 @@ function follow() {
   source.addEventListener(run.dataset.event, (event) => show(JSON.parse(event.data)));
   source.onerror = () => {
     note("reconnecting …");
-    if (source.readyState !== EventSource.CLOSED && ++failures < 3) return;
+    // The browser tries again by itself, unless the service answered with an error.
+    if (++failures < 3 && source.readyState !== EventSource.CLOSED) return;
     stop();
-    note("live updates off: the page asks every 10 s");
+    if (failures > 2) note("live updates off: the page asks every 10 s");
     // The inbox alone is no reason to replace parts of the page, such as a form that is being filled in.
     const isInbox = run.id === "inbox-count";
     poll = setTimeout(() => { poll = undefined; (isInbox ? Promise.resolve() : refresh(location.href).catch(() => {})).then(follow); }, failures < 3 && !isInbox ? 1000 : 10000);
@@ -241,9 +244,7 @@ document.addEventListener("keydown", (event) => {
     const target = rows[next].querySelector("a, button") ?? rows[next];
     target.focus();
     rows[next].scrollIntoView({ block: "nearest" });
-  } else if ("oasx".includes(event.key)) {
+  } else if ("oasxjk".includes(event.key)) {
     (rows[row] ?? document).querySelector(`[data-key="${event.key}"]`)?.click();
-  } else if (event.key === "n" || event.key === "p") {
-    document.querySelector(`[data-key="${event.key}"]`)?.click();
   }
 });

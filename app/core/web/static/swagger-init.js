@@ -14,6 +14,8 @@ window.addEventListener("load", () => {
     dom_id: "#swagger-ui",
     presets: [SwaggerUIBundle.presets.apis],
     layout: "BaseLayout",
+    // Swagger UI puts a link into the button that opens an operation; a control within another has no name.
+    plugins: [({ React }) => ({ components: { DeepLink: ({ text }) => React.createElement("span", null, text) } })],
     deepLinking: true,
     displayRequestDuration: true,
     filter: true,

@@ -1,0 +1,81 @@
+"""Sections that only the report of a run has: repeated trials, categories and the worst traces; pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from app.comparison.schemas import CategoryKpi, CategoryMetric, CategoryValues
+from app.kpis.number_text import format_number
+from app.metrics.types import Direction
+from app.runs.schemas import MetricAggregateView, TraceResultView
+from app.traces.types import TraceOutcome
+
+MAX_WORST_TRACES: Final = 10
+
+
+def worst_results(
+    results: Sequence[TraceResultView], metric: str, direction: Direction
+) -> list[TraceResultView]:
+    """The traces to look at first: failed traces, then those with the worst values."""
+    sign = 1 if direction is Direction.HIGHER_IS_BETTER else -1
+
+    def rank(result: TraceResultView) -> tuple[bool, float, str]:
+        value = result.values.get(metric)
+        is_scored = result.outcome is TraceOutcome.SCORED
+        return is_scored, sign * value if value is not None else 0.0, result.trace_id
+
+    candidates = [result for result in results if _is_candidate(result, metric)]
+    return sorted(candidates, key=rank)[:MAX_WORST_TRACES]
+
+
+def tabulate_repeats(metrics: Sequence[MetricAggregateView]) -> list[dict[str, Any]]:
+    """A row per metric and k; none if no item has more than one trial."""
+    return [
+        {
+            "metric": metric.metric,
+            "k": trials.k,
+            "shares": list(
+                map(format_optional_number, (trials.pass_at_k, trials.pass_hat_k, trials.at_least_k))
+            ),
+            "items": trials.items,
+        }
+        for metric in metrics
+        if metric.verdict
+        for trials in metric.verdict.repeats
+    ]  # fmt: skip
+
+
+def tabulate_categories(categories: Sequence[CategoryValues]) -> dict[str, Any]:
+    """A row per category, a column per KPI and metric."""
+    names = list(dict.fromkeys(name for values in categories for name in _by_name(values)))
+    rows = [
+        (values.category, values.items, list(_category_cells(_by_name(values), names)))
+        for values in categories
+    ]
+    return {"names": names, "rows": rows}
+
+
+def format_optional_number(value: float | None) -> str | None:
+    return None if value is None else format_number(value)
+
+
+def _by_name(values: CategoryValues) -> dict[str, CategoryKpi | CategoryMetric]:
+    by_kpi = {kpi.name: kpi for kpi in values.kpis}
+    return by_kpi | {metric.metric: metric for metric in values.metrics}
+
+
+def _category_cells(
+    by_name: Mapping[str, CategoryKpi | CategoryMetric], names: Sequence[str]
+) -> Iterator[str | None]:
+    for name in names:
+        row = by_name.get(name)
+        if row is None or row.value is None:
+            yield None
+        elif row.interval_low is None or row.interval_high is None:
+            yield format_number(row.value)
+        else:
+            interval = f"{format_number(row.interval_low)} to {format_number(row.interval_high)}"
+            yield f"{format_number(row.value)} ({interval})"
+
+
+def _is_candidate(result: TraceResultView, metric: str) -> bool:
+    return result.outcome is not TraceOutcome.SCORED or result.values.get(metric) is not None
