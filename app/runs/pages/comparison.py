@@ -1,6 +1,6 @@
 """The page that compares two runs: the verdict, whether they are comparable, and the flipped items."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request, Response
@@ -9,7 +9,7 @@ from app.access.deps import READ
 from app.agents.queries import get_agent
 from app.benchmarks.queries import get_benchmark
 from app.comparison import stored_run_comparison
-from app.comparison.change_text import describe_change
+from app.comparison.change_text import describe_change, format_amount
 from app.comparison.items.compared import (
     ItemOrder,
     common_metrics,
@@ -27,6 +27,7 @@ from app.core.web.routes import Router
 from app.kpis.verdict_types import ValueVerdict
 from app.results.queries import get_run
 from app.runs.pages.flips import case_row
+from app.statistics.verdict_rules import ChangeMethod
 
 router = Router()
 
@@ -164,7 +165,18 @@ def _row(name: str, verdict: ValueVerdict) -> dict[str, Any]:
         "now": text.after if text else None,
         "delta": text.delta if text else None,
         "evidence": ", ".join(filter(None, (text.interval, text.p))) if text else None,
+        "test": ", ".join(_describe_test(verdict)),
     }
+
+
+def _describe_test(verdict: ValueVerdict) -> Iterator[str]:
+    """The test of a comparison, its number of items, and the smallest change that it would detect."""
+    if verdict.method not in {None, ChangeMethod.NONE}:
+        yield f"test: {verdict.method}"
+    if verdict.items is not None:
+        yield f"{verdict.items} items"
+    if verdict.min_detectable_effect is not None:
+        yield f"detects {format_amount(verdict.min_detectable_effect, verdict.scale)}"
 
 
 def _category_rows(comparison: Comparison) -> list[tuple[str, int, dict[str, Any]]]:
