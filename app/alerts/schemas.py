@@ -63,7 +63,7 @@ Threshold = Annotated[
     float | None,
     Field(
         description="Threshold of the condition: a value, a percentage (the sign is ignored), or for"
-        " ANOMALY_DETECTED the limit of z. Null: the default."
+        " ANOMALY_DETECTED the limit of z. Without one, the default."
     ),
 ]
 Metric = Annotated[

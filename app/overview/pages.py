@@ -102,13 +102,22 @@ def _period_text(hours: int, since: datetime | None, visits: Visits) -> str:
 
 
 def _detectable(overview: Overview) -> list[str]:
-    """The smallest drop of a share that would have been seen: over all benchmarks a range."""
+    """The smallest drop of a share that would have been seen, and with how many items and trials; over
+    benchmarks that differ, a range.
+    """
     drops = overview.detectable_drops
     if not drops:
         return []
     low, high = (format_amount(drop, Scale.RATE) for drop in (drops[0], drops[-1]))
     span = low if low == high else f"{low} to {high}"
-    return [f"minimum detectable effect: {span}"]
+    verdicts = [cell.kpi.verdict for cell in overview.cells if cell.is_recent and cell.kpi]
+    sizes = {
+        (verdict.items, verdict.trials)
+        for verdict in verdicts
+        if verdict and verdict.items and verdict.trials
+    }
+    size = "".join(f" ({items} items × {trials:g})" for items, trials in sizes)
+    return [f"minimum detectable effect: {span}{size if len(sizes) == 1 else ''}"]
 
 
 def _news(overview: Overview) -> list[NewsCard]:

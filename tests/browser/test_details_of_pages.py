@@ -283,7 +283,7 @@ def test_traces__are_turned_with_j_and_k(month: Site, site: Site) -> None:
         f"/runs/{RUN}",
         "/alerts/events/alert-0",
         "/incidents/alert-0",
-        "/alerts/rule-1?agent=billing",
+        "/alerts/rule-1?agent=billing&days=90",
     ],
 )
 def test_chart__has_its_points_as_a_table(path: str, month: Site, site: Site) -> None:

@@ -340,7 +340,13 @@ def draw_limits(limits: Sequence[TrendLimit], y: Axis) -> Iterator[str]:
             f'<line class="limit" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{pixel:.1f}"'
             f' y2="{pixel:.1f}" stroke="{LIMIT}" stroke-dasharray="5 4"/>'
         )
-        yield draw_text(LEFT + 4, pixel - 6, limit.text, fill=FAINT, size=11)
+        # With a border in the color of its ground, so that a line behind it does not strike it through.
+        label = draw_text(LEFT + 4, pixel - 6, limit.text, fill=FAINT, size=11)
+        yield label.replace(
+            'class="faint"',
+            'class="faint halo" paint-order="stroke" stroke="#ffffff" stroke-width="4"',
+            1,
+        )
 
 
 def _events(events: Sequence[TrendEvent], pixels: Sequence[float]) -> Iterator[str]:

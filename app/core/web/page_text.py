@@ -63,10 +63,8 @@ def find_zone(name: str) -> ZoneInfo | None:
 
 
 def format_instant(at: datetime, zone: ZoneInfo, now: datetime) -> str:
-    """An instant as short as it is clear: "06:14", "21 Nov 06:14", "21 Nov 2025"."""
+    """An instant as short as it is clear: "21 Nov 06:14", in another year "21 Nov 2025"."""
     local, today = at.astimezone(zone), now.astimezone(zone)
-    if local.date() == today.date():
-        return f"{local:%H:%M}"
     if local.year == today.year:
         return f"{local.day} {local:%b %H:%M}"
     return f"{local.day} {local:%b %Y}"

@@ -91,6 +91,7 @@ def show_comparison(
         agents=list(agents),
         benchmark=benchmark_name,
         comparison=comparison,
+        pair=pair,
         base=ids[0],
         run=ids[1],
         swap=build_url(

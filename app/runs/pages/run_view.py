@@ -90,6 +90,7 @@ def load_run_page(session: Session, run_id: str, zone_of: Request) -> dict[str, 
         "explanation": run.verdict.explanation if run.verdict else None,
         "differences": run.verdict.differences if run.verdict else (),
         "baseline_ids": baseline_ids,
+        "baselines": _list_runs(session, baseline_ids),
         "compare_url": compare_url,
         "retried_as": session.scalar(
             select(BenchmarkRun.id).where(BenchmarkRun.retry_of == run.id).limit(1)
@@ -101,6 +102,12 @@ def load_run_page(session: Session, run_id: str, zone_of: Request) -> dict[str, 
         "usage": _usage(session, run.seq),
         **_trend(session, run, kpis, zone_of),
     }
+
+
+def _list_runs(session: Session, run_ids: Sequence[str]) -> list[BenchmarkRun]:
+    """The runs that still exist, in the given order."""
+    runs = session.scalars(select(BenchmarkRun).where(BenchmarkRun.id.in_(run_ids)))
+    return sorted(runs, key=lambda run: run_ids.index(run.id))
 
 
 def _stages(run: BenchmarkRun) -> list[RunStage]:

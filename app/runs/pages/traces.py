@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import READ
 from app.agents.models import Agent
+from app.benchmarks.models import Benchmark
 from app.core.errors import Invalid
 from app.core.text import cut_middle
 from app.core.web.deps import Res
@@ -176,9 +177,10 @@ def _limit(text: str) -> float | None:
 
 def _crumbs(session: Session, run: BenchmarkRun) -> list[Crumb]:
     agent = session.get_one(Agent, run.agent_id).name
+    benchmark = session.get_one(Benchmark, run.benchmark_id).display_name
     return [
         Crumb("Runs", "/runs"),
-        Crumb(f"{agent} on {run.benchmark_id}", path_of("runs", run.id)),
+        Crumb(f"{agent} on {benchmark}", path_of("runs", run.id)),
     ]
 
 
