@@ -28,6 +28,7 @@ from app.core.errors import AppError, without_request
 from app.core.keyset import DEFAULT_LIMIT
 from app.core.problem_documents import problem_title, request_id
 from app.core.resources import Resources
+from app.core.text import shorten
 from app.core.web import charts
 from app.core.web.forms.fields import words_of
 from app.core.web.page_text import (
@@ -46,6 +47,8 @@ TEMPLATES: Final = Path(__file__).parent / "templates"
 ZONE_COOKIE: Final = "mosaico_zone"
 DEFAULT_ZONE: Final = ZoneInfo("UTC")
 PRIVATE: Final = "private, no-cache"
+# Of a name in a list: its own page has the whole of it.
+MAX_LISTED_CHARS: Final = 60
 # How somebody judged an alert: the words of the API, and those of the pages.
 VERDICT_WORDS: Final = {"true": "it was real", "noise": "a false alarm"}
 
@@ -114,6 +117,7 @@ def environment() -> Environment:
         "local": _local_filter,
         "duration": format_duration,
         "breakable": break_at_underscores,
+        "brief": lambda name: shorten(name, MAX_LISTED_CHARS),
         "words": lambda name: words_of(re.sub(r"[._]", " ", name)),
     }
     return env
