@@ -20,6 +20,7 @@ PAGE = """<!doctype html>
 </head>
 <body>
 <main>
+<h1 class="hidden">API of this service</h1>
 <p class="note">Requests from this page change this service. Press Authorize and paste an API key
 first.</p>
 <div id="swagger-ui"></div>

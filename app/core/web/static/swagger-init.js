@@ -22,6 +22,10 @@ window.addEventListener("load", () => {
     persistAuthorization: false,
     tryItOutEnabled: true,
     validatorUrl: null,
-    onComplete: () => document.querySelector("#servers")?.setAttribute("aria-label", "Server"),
+    onComplete: () => {
+      document.querySelector("#servers")?.setAttribute("aria-label", "Server");
+      // Below the title of the page, above the groups of operations, which are of level 3.
+      document.querySelector(".info .title")?.setAttribute("aria-level", "2");
+    },
   });
 });
